@@ -20,6 +20,7 @@ export {
 export { loadProblems } from './data/benchmarks/load.js';
 export type { Problem } from './data/benchmarks/problem.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
+export { type EvaluateOptions, evaluate } from './eval/correction.js';
 export type { EvalReport } from './eval/report.js';
 export { formatEvalTable } from './eval/report-table.js';
 export { evaluateSolving, type SolvingOptions, type SolvingResult } from './eval/solving/evaluate.js';
@@ -27,20 +28,13 @@ export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js
 export * from './former-names.js';
 export { Conversation } from './generate/conversation.js';
 export type { Sample } from './generate/sample-row.js';
-export {
-  type EvaluateOptions,
-  evaluate,
-  type JudgeStepsOptions,
-  judgeSolutions,
-  judgeSteps,
-  type StepJudgement,
-} from './methods/judge.js';
 export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
 export type { MethodName, RunConfigInput } from './methods/table.js';
 export { type MergeOptions, mergeAdapter } from './models/merge.js';
 export { StepTrainError } from './native/errors.js';
 export type { Step, StepLabel, StepRecord } from './records/record.js';
 export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
+export { type JudgeStepsOptions, judgeSolutions, judgeSteps, type StepJudgement } from './scoring/judge.js';
 export { type RunningServer, type ServeOptions, serve } from './serve/server.js';
 export { byteTokenizer } from './tokenizer/byte.js';
 export { loadTokenizer } from './tokenizer/load.js';

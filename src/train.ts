@@ -50,30 +50,26 @@ export {
   type VerdictTokenizer,
   verdictTokenizer,
 } from './data/verdict.js';
-export type { BootstrapOptions, IntervalMetric, Intervals } from './eval/bootstrap.js';
-export type { Calibration, ReliabilityBin } from './eval/calibration.js';
-export { type ComparedMetric, type Comparison, compareVerdicts } from './eval/comparison.js';
-export type { VerdictRow } from './eval/dump.js';
-export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
-export type { GroupMetrics, GroupsMetrics } from './eval/groups.js';
-export type { JudgedVerdict } from './eval/judged-verdict.js';
 export {
   type AgreementMetric,
   type AgreementOptions,
   formatAgreement,
   type JudgeAgreement,
   judgeAgreement,
-} from './eval/judges/agreement.js';
-export { fileJudge } from './eval/judges/file.js';
-export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './eval/judges/llm.js';
-export type { LikelihoodVerdicts } from './eval/likelihood.js';
+} from './eval/agreement.js';
+export type { BootstrapOptions, IntervalMetric, Intervals } from './eval/bootstrap.js';
+export type { Calibration, ReliabilityBin } from './eval/calibration.js';
+export { type ComparedMetric, type Comparison, compareVerdicts } from './eval/comparison.js';
+export type { VerdictRow } from './eval/dump.js';
+export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
+export type { GroupMetrics, GroupsMetrics } from './eval/groups.js';
 export type { LikelihoodJudge, LikelihoodReport } from './eval/likelihood-report.js';
+export type { LikelihoodVerdicts } from './eval/likelihood-weights.js';
 export type { McNemar } from './eval/mcnemar.js';
 export {
   type Baselines,
   baselineMetrics,
   type ConfusionMetrics,
-  type JudgedStep,
   rocAuc,
   type VerdictMetrics,
 } from './eval/metrics.js';
@@ -91,31 +87,16 @@ export type { CorrectionReport, OutputMetrics, PrefixMetrics } from './eval/solv
 export { readSolvedProblems, type SolvedProblem } from './eval/solving/dump.js';
 export type { EqualTokenVotes } from './eval/solving/equal-tokens.js';
 export type { SolvingProgress } from './eval/solving/evaluate.js';
-export type { Solution, SolutionScorer, StepJudge } from './eval/solving/judging.js';
 export type { MetricOptions, MetricValue } from './eval/solving/metrics.js';
-export { oracleJudge } from './eval/solving/oracle.js';
-export type { SolvingPromptOptions } from './eval/solving/prompt.js';
 export type { SolvedGroup } from './eval/solving/report.js';
-export { rewardModel } from './eval/solving/reward-model.js';
 export type { SolvedGroups, SolvedReport } from './eval/solving/run-report.js';
 export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './eval/solving/sample.js';
-export { scoreFile } from './eval/solving/score-file.js';
 export type { SearchSettings } from './eval/solving/search.js';
 export type { SolvingSamplingOptions } from './eval/solving/settings.js';
-export { type StepScoreOptions, stepScores } from './eval/solving/step-scores.js';
 export type { StepErrorMetrics, StepErrors, Told } from './eval/step-errors.js';
-export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
-export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';
-export { type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
-export { judgeWarnings, type UnlikeTraining, unlikeTraining } from './methods/judge.js';
+export type { SolvingPromptOptions } from './generate/solving-prompt.js';
 export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
-export {
-  type RewardModelScorerOptions,
-  type RewardModelSettings,
-  rewardModelScorer,
-} from './methods/reward/scorer.js';
-export { type RewardScorerOptions, rewardScorer } from './methods/stepamc/reward/scorer.js';
 export type { InputOf, RunConfig } from './methods/table.js';
 export {
   MESSAGE_EXTRAS,
@@ -142,7 +123,45 @@ export { boundedSteps, type StepBound, stepEnds } from './rewards/placement.js';
 export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/reward.js';
 export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
 export { type StepRewardOptions, stepScoreReward } from './rewards/step-scores.js';
+// Scoring
+export { classifierScorer } from './scoring/classifier.js';
+export { labelFile, scoreFile } from './scoring/files.js';
+export {
+  fileJudge,
+  oracleJudge,
+  rewardModel,
+  type SolutionScorer,
+  type StepJudge,
+  type StepScorer,
+  type StepScores,
+  type StepSolution,
+  stepScores,
+} from './scoring/former-names.js';
+export { functionScorer, type ScoreFunction } from './scoring/functions.js';
+export { judgeWarnings, type UnlikeTraining, unlikeTraining } from './scoring/judge.js';
+export type { OpenScorers, ScoringOptions } from './scoring/kinds.js';
+export { type OpenScorerOptions, openScorer, openScorers, type ScorerSource } from './scoring/open.js';
+export { oracleScorer } from './scoring/oracle.js';
+export {
+  type RewardModelScorerOptions,
+  type RewardModelSettings,
+  rewardModelScorer,
+} from './scoring/reward-model/scorer.js';
+export { type RewardScorerOptions, rewardScorer } from './scoring/reward-network/scorer.js';
+export {
+  probabilityOf,
+  type Scorer,
+  type Solution,
+  type SolutionScores,
+  scorer,
+  type Verdicts,
+  verdictsOf,
+} from './scoring/scorer.js';
+export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './scoring/server/llm.js';
 export type { LikelihoodWeights } from './scoring/settings.js';
+export type { JudgedStep, JudgedVerdict } from './scoring/verdict/judged.js';
+export { type VerdictScorerOptions, verdictScorer } from './scoring/verdict/scorer.js';
+export { type JudgeOptions, judgeVerdicts } from './scoring/verdict/verdicts.js';
 export type { Served } from './serve/engine.js';
 export type { ServeLimits } from './serve/limits.js';
 export type { ProgressPart } from './terminal/progress.js';

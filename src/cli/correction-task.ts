@@ -1,23 +1,19 @@
 // The model and data for `steptrain eval correction`: those of a run directory, or those given as options.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { readModelConfig } from '../architectures/table.js';
 import type { Locate } from '../config/issues.js';
-import type { DataConfig, PromptConfig } from '../config/schema.js';
+import type { DataConfig } from '../config/schema.js';
 import { limited, solutionRank } from '../data/limit.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
 import { type HeldOutNeutral, heldOutRecords } from '../data/neutral.js';
 import { problemKey, problemOverlap, stepKey } from '../data/overlap.js';
 import type { SourceName } from '../data/sources/source.js';
-import type { CorrectionTask, Judge } from '../eval/correction.js';
+import type { VerdictPromptOptions } from '../data/verdict.js';
+import type { CorrectionTask, NamedScorer } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
-import type { RewardRunConfig } from '../methods/reward/config.js';
 import { heldOutNeutral } from '../methods/reward/data.js';
-import { withNeutralScore } from '../methods/reward/neutral-score.js';
-import { scorerOfRun } from '../methods/reward/run-scorer.js';
-import type { RunConfig } from '../methods/table.js';
-import { baseDirectory } from '../models/base.js';
+import { methodOf, type RunConfig } from '../methods/table.js';
 import type { StepRecord } from '../records/record.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
@@ -25,7 +21,7 @@ import { readMetric } from '../run/log-file.js';
 import { configuredRecords } from '../run/parts.js';
 import { resolveInputs } from '../run/paths.js';
 import { resolveSaved } from '../run/resolve-saved.js';
-import { configuredTokenizer, namedTokenizer } from '../run/tokenizer.js';
+import { noNeutralClass } from '../scoring/kinds.js';
 import { type NeutralScore, settingsOfFiles } from '../scoring/settings.js';
 
 /** Options for runs and models; undefined: the run's value, or the default. */
@@ -60,16 +56,13 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const { config: own } = parseRunConfig(await readRunConfig(directory), {
     name: join(directory, 'config.yaml'),
   });
-  const config = withNeutralScore(own, options.neutralScore, directory);
-  if (config.method === 'implicit_prm')
-    throw new RunError(
-      `${directory} is a run of method implicit_prm, which this command does not judge; steptrain score gives the scores of its steps`,
-    );
-  if (!('prompt' in config))
-    throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
-  const saved = await resolveSaved(directory);
-  const { directory: model, adapter } = saved;
+  const config = withNeutralScore(own, options.neutralScore);
+  const none = new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
+  if (methodOf(config).judge === undefined) throw none;
+  const { directory: model, adapter } = await resolveSaved(directory);
   const settings = settingsOfFiles({ model, adapter });
+  if (!settings) throw none;
+  if (options.neutralScore !== undefined && !('neutral_score' in settings)) throw noNeutralClass(directory);
   const groupBy = options.by !== undefined && options.data === undefined ? { group_by: options.by } : {};
   const source = await configuredRecords({ ...config.data, ...groupBy });
   const given = await readGiven(config, options);
@@ -92,16 +85,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   );
   return {
     method: config.method,
-    judge: {
-      ...{ model, adapter, dtype: saved.dtype },
-      tokenizer: await namedTokenizer(saved.tokenizer),
-      prompt: promptOf(options, config.prompt),
-      maxLength: options.maxLength ?? config.data.max_length,
-      threshold: options.threshold ?? config.eval.threshold,
-      // Its weights hold for the prompt that they were fitted with.
-      likelihood: settings?.kind === 'verdict' && !isAsked(options) ? settings.likelihood : undefined,
-      ...(config.method === 'reward' ? { scorer: stepScorerOf(config, directory, options.maxLength) } : {}),
-    },
+    judge: { source: directory, ...judgedBy(options) },
     test,
     seen: ({ solution, step }) => seen[solution]?.[step] === true,
     validation: given.validation
@@ -131,55 +115,49 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   };
 }
 
+/** A model with a class for neutral steps counts held-out ones as its scores do. */
+function withNeutralScore(config: RunConfig, neutral_score: NeutralScore | undefined): RunConfig {
+  if (config.method !== 'reward' || neutral_score === undefined) return config;
+  return { ...config, reward: { ...config.reward, neutral_score } };
+}
+
 function neutralOf(config: RunConfig): HeldOutNeutral {
   if (config.method === 'reward') return heldOutNeutral(config);
   return 'neutral' in config.eval ? config.eval.neutral : 'as_trained';
 }
 
-function stepScorerOf(config: RewardRunConfig, directory: string, maxLength?: number): Judge['scorer'] {
-  if (config.reward.type === 'orm')
-    throw new RunError(
-      `${directory} holds a reward model of outcomes, which judges no steps; eval.json has its evaluation`,
-    );
-  return (decoder, role, tokenizer) =>
-    scorerOfRun(config, {
-      decoder,
-      role,
-      tokenizer,
-      ...(maxLength === undefined ? {} : { maxLength }),
-    });
+/** How the options have it judge; the rest is as its run had it. */
+function judgedBy(options: CorrectionOptions): Omit<NamedScorer, 'source'> {
+  const { maxLength, threshold, neutralScore } = options;
+  const locate: Locate = ([, key]) => (key === 'base' ? '--model' : `--${String(key)}`);
+  return {
+    maxLength,
+    threshold,
+    neutralScore,
+    locate,
+    ...(isAsked(options) ? { prompt: promptOf(options) } : {}),
+  };
 }
 
-/** Any model, with or without an adapter, on a file; without validation data no threshold is selected. */
+/** Anything that scores steps, on a file; without validation data no threshold is selected. */
 export async function taskOfModel(
   { model, adapter, tokenizer, dtype }: ModelChoice,
   options: CorrectionOptions & { readonly data: string },
 ): Promise<CorrectionTask> {
   const config = completeRunConfig({
     method: 'sft',
-    model: { base: model, tokenizer: tokenizer ?? 'base', dtype: dtype ?? 'f32' },
-    // Only for the check that there is training data; the data to judge is read below.
+    // Only for the checks that there is training data; the data to judge is read below.
     data: { train: options.data },
-    prompt: promptOf(options),
   });
-  const { test, validation, model: resolved } = await readGiven(config, options);
-  const directory = baseDirectory(resolved.base as string);
-  const { maxPositions } = readModelConfig(directory);
+  const { test, validation } = await readGiven(config, options);
   const limit = options.maxSamples ?? 'all';
   const counted = (file: ReadFile | undefined) =>
     heldOutRecords(file?.records ?? [], options.neutral ?? 'as_trained');
   const judged = chosen(counted(test), limit, config.data.seed);
   return {
     method: adapter === undefined ? 'model' : 'adapter',
-    judge: {
-      model: directory,
-      adapter,
-      dtype: resolved.dtype,
-      tokenizer: await configuredTokenizer(resolved),
-      prompt: promptOf(options),
-      maxLength: options.maxLength ?? Math.min(config.data.max_length, maxPositions),
-      threshold: options.threshold ?? 'greedy',
-    },
+    // A model that no run left is asked in the usual words.
+    judge: { source: model, adapter, tokenizer, dtype, prompt: promptOf(options), ...judgedBy(options) },
     test: judged.records,
     validation: chosen(counted(validation), limit, config.data.seed).records,
     positivePrior: undefined,
@@ -207,14 +185,19 @@ async function readGiven(
 ): Promise<{
   readonly test: ReadFile | undefined;
   readonly validation: ReadFile | undefined;
-  readonly model: RunConfig['model'];
 }> {
   const { train: _, validation: _own, test: _ownTest, ...data } = config.data;
   const found = await resolveInputs(
     {
       ...config,
-      // What the run ended with holds the adapter that it began with.
-      model: { ...config.model, adapter: undefined, adapter_mode: undefined },
+      // The model is found by its name.
+      model: {
+        ...config.model,
+        base: 'embedded',
+        tokenizer: 'bytes',
+        adapter: undefined,
+        adapter_mode: undefined,
+      },
       data: {
         ...data,
         ...(test === undefined ? {} : { test }),
@@ -230,15 +213,12 @@ async function readGiven(
   return {
     test: await read(found.data.test, by),
     validation: await read(found.data.validation),
-    model: found.model,
   };
 }
 
 const OPTIONS: Readonly<Record<string, string>> = {
   'data.test': '--data',
   'data.validation': '--validation',
-  'model.base': '--model',
-  'model.tokenizer': '--tokenizer',
 };
 
 const optionOf: Locate = (path) => OPTIONS[path.join('.')] ?? path.join('.');
@@ -269,12 +249,8 @@ function isAsked({ template, positiveWord, negativeWord }: CorrectionOptions): b
   return [template, positiveWord, negativeWord].some((value) => value !== undefined);
 }
 
-function promptOf(
-  { template, positiveWord, negativeWord }: CorrectionOptions,
-  configured: Partial<PromptConfig> = {},
-): Judge['prompt'] {
+function promptOf({ template, positiveWord, negativeWord }: CorrectionOptions): VerdictPromptOptions {
   return {
-    ...configured,
     ...(template === undefined ? {} : { template }),
     ...(positiveWord === undefined ? {} : { pos_word: positiveWord }),
     ...(negativeWord === undefined ? {} : { neg_word: negativeWord }),

@@ -102,8 +102,8 @@ async function evaluateJudge(args: JudgeEvaluationArguments): Promise<void> {
   await check(args);
   const { resolveData } = await import('../run/paths.js');
   const { loadRecords } = await import('../data/load.js');
-  const { llmJudge } = await import('../eval/judges/llm.js');
-  const { formatAgreement, judgeAgreement } = await import('../eval/judges/agreement.js');
+  const { llmJudge } = await import('../scoring/server/llm.js');
+  const { formatAgreement, judgeAgreement } = await import('../eval/agreement.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { createProgress } = await import('../terminal/progress.js');
   const data = await resolveData(args.data, 'test', () => 'data');

@@ -1,8 +1,8 @@
 import type { CommandModule } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
+import type { OpenScorerOptions } from '../scoring/open.js';
 import { Interrupted, UsageError } from './error.js';
 import { chosenSampling, withModel } from './model-options.js';
-import type { SolvingJudges } from './solving-judges.js';
 import { type SolveArguments, solvingOptions } from './solving-options.js';
 import { dashed } from './usage.js';
 
@@ -47,8 +47,9 @@ async function solve(given: SolveArguments): Promise<void> {
     await resolveData(args.data, 'test', () => 'data'),
     { layout: args.layout, columns, groupBy: args.by },
   );
-  if (args['judge-oracle'] || args['reward-oracle']) {
-    const { generatedProblem } = await import('../eval/solving/oracle.js');
+  const { reward, judge: judgeName } = namesOf(args);
+  if (judgeName === 'oracle' || reward === 'oracle') {
+    const { generatedProblem } = await import('../scoring/oracle.js');
     // Before anything is drawn.
     problems.forEach(generatedProblem);
   }
@@ -60,7 +61,8 @@ async function solve(given: SolveArguments): Promise<void> {
   const { runWords } = await import('./run-words.js');
   const words = await runWords({ ...args, template: await templateFrom(args.template) });
   const { openChosenModel } = await import('./chosen-model.js');
-  const { openJudges } = await import('./solving-judges.js');
+  const { openScorer } = await import('../scoring/open.js');
+  const { refuseProduct } = await import('../eval/solving/aggregation.js');
   const { evaluateSolving } = await import('../eval/solving/evaluate.js');
   const { formatSolvingTable } = await import('../eval/solving/report.js');
   const { solvingProgress } = await import('./solving-progress.js');
@@ -70,9 +72,15 @@ async function solve(given: SolveArguments): Promise<void> {
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const interruption = untilInterrupted();
   const progress = await solvingProgress();
-  let judges: SolvingJudges | undefined;
+  // A model that scores and judges is loaded once.
+  const shared: NonNullable<OpenScorerOptions['shared']> = new Map();
   try {
-    judges = await openJudges(device, args);
+    const judge =
+      judgeName === undefined ? undefined : await openScorer(device, judgeName, { unit: 'step', shared });
+    const { 'reward-scorer': part, scores, 'score-column': column = scores && 'score' } = args;
+    const scorer =
+      reward === undefined ? undefined : await openScorer(device, reward, { part, column, shared });
+    if (scorer && scorer.unit === 'step') refuseProduct(scorer, args.aggregate, '--aggregate');
     const { report } = await evaluateSolving(model, tokenizer, problems.slice(0, args['max-problems']), {
       ...sampling,
       eosTokenIds,
@@ -85,12 +93,12 @@ async function solve(given: SolveArguments): Promise<void> {
       expect: args.expect,
       units: args.units,
       digits: args.digits,
-      scorer: judges.scorer,
+      scorer,
       aggregation: args.aggregate,
       untilWrong: args['until-wrong'],
       curves: args.curves,
       search: searchOf(args),
-      judge: judges.judge,
+      judge,
       corrections: words.corrections,
       output: args.output,
       about: {
@@ -119,10 +127,22 @@ async function solve(given: SolveArguments): Promise<void> {
     );
   } finally {
     interruption.dispose();
-    judges?.dispose();
+    for (const each of shared.values()) each.dispose();
     model.dispose();
     device.dispose();
   }
+}
+
+/** What scores and what judges, by name, however the options say it. */
+function namesOf(args: SolveArguments): {
+  readonly reward?: string | undefined;
+  readonly judge?: string | undefined;
+} {
+  const { 'reward-run': run, 'reward-model': model = run, scores, 'reward-oracle': exact } = args;
+  const reward = exact ? 'oracle' : (scores ?? model);
+  if (model === undefined && args['reward-scorer'] !== undefined)
+    throw new UsageError('--reward-scorer chooses one of a run: name it with --reward-model');
+  return { reward, judge: args['judge-oracle'] ? 'oracle' : args.judge };
 }
 
 /** Checked before anything is loaded, as all options are. */

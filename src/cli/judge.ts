@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
-import type { StepJudgement, UnlikeTraining } from '../methods/judge.js';
 import { DEFAULT_MODEL, namedModel, type SavedModel, savedModel } from '../models/saved.js';
+import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { Interrupted, UsageError } from './error.js';
 
 interface JudgeArguments {
@@ -60,36 +60,35 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
 };
 
 async function judge(args: JudgeArguments): Promise<void> {
-  const { openSaved } = await import('../api/model.js');
-  const { judgeSteps, judgeWarnings, unlikeTraining } = await import('../methods/judge.js');
-  const { openDevice } = await import('../runtime/device.js');
-  const { chosenDevice } = await import('./device.js');
-  const { untilInterrupted } = await import('./interrupt.js');
+  const { judgements, judgeWarnings, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
+  const { withScorer } = await import('./chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
   const { problem, steps } = await readSolution(file);
-  const judge = await judgeOf(name, args);
-  const device = openDevice(await chosenDevice(args.device));
-  const interruption = untilInterrupted();
-  try {
-    const model = await openSaved(device, judge);
-    try {
-      const { signal } = interruption;
-      const judged = await judgeSteps(model, problem, steps, { threshold, signal });
+  const { isNoModel } = await import('../scoring/open.js');
+  const saved = isNoModel(name) ? undefined : await judgeOf(name);
+  const { base } = args;
+  const onBase = {
+    ...(base === undefined ? {} : { adapter: saved?.adapter ?? name }),
+    otherBase: args['other-base'],
+    locate: () => '--base',
+  };
+  await withScorer(
+    base ?? name,
+    { device: args.device, threshold, part: 'judge', strict: true, ...onBase },
+    async (scorer, signal) => {
+      const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
+        throw signal.aborted ? new Interrupted('Stopped.') : error;
+      });
       console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
       if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
-      for (const warning of judgeWarnings(model)) console.error(`Warning: of this judge, ${warning}`);
-      const unlike = unlikeTraining(model, steps);
+      const files = saved && { model: saved.directory, adapter: saved.adapter };
+      for (const warning of files ? judgeWarnings({ files }) : [])
+        console.error(`Warning: of this judge, ${warning}`);
+      const unlike = files && unlikeOf({ files }, steps);
       if (unlike) console.error(unlikeLine(unlike));
-    } finally {
-      model.dispose();
-    }
-  } catch (error) {
-    throw interruption.signal.aborted ? new Interrupted('Stopped.') : error;
-  } finally {
-    interruption.dispose();
-    device.dispose();
-  }
+    },
+  );
 }
 
 /** Of many words the first. */
@@ -111,20 +110,20 @@ function unlikeLine({ places, forms, words }: UnlikeTraining): string {
   return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }
 
-/** What judges; of the package its judge. */
-async function judgeOf(name: string, { base, 'other-base': otherBase }: JudgeArguments): Promise<SavedModel> {
+/** What a name of a model means here; of the package its judge. */
+async function judgeOf(name: string): Promise<Pick<SavedModel, 'directory' | 'adapter'>> {
   const { judgeFor } = await import('../models/base.js');
-  const { resolveSaved } = await import('../run/resolve-saved.js');
   const expected = 'expected a run, an adapter or a model that a run has left, or word-problems';
   const { kind, adapter } = namedModel(judgeFor(name));
   if (kind === 'elsewhere') throw new UsageError(`there is no ${name}; ${expected}`);
   if (kind === 'package' && adapter === undefined)
     throw new UsageError(`${name} was not trained to judge steps; ${expected}`);
-  const locate = () => '--base';
-  if (base !== undefined) return resolveSaved(base, { adapter: adapter ?? name, otherBase, locate });
-  if (kind === 'model' && !isModel(savedModel(name).directory))
+  // An adapter is judged with on a base that may be elsewhere.
+  if (adapter !== undefined) return { directory: adapter, adapter };
+  const { directory } = savedModel(name);
+  if (kind === 'model' && !existsSync(join(directory, 'config.json')))
     throw new UsageError(`${name} holds no model; ${expected}`);
-  return resolveSaved(judgeFor(name));
+  return { directory, adapter };
 }
 
 /** The judge and the file: `judge FILE`, or `judge NAME FILE`. */
@@ -135,8 +134,6 @@ function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [
   if (model === undefined) return [first, problem];
   throw new UsageError(`there are two judges, ${first} and --model ${model}; name one`);
 }
-
-const isModel = (directory: string) => existsSync(join(directory, 'config.json'));
 
 function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
   if (given === undefined || given === 'greedy') return given;

@@ -227,7 +227,7 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
   const sampling = chosenSampling(args);
   const { openChosenModel } = await import('./chosen-model.js');
   const { templateFrom } = await import('./solving-template.js');
-  const { solvingPrompt } = await import('../eval/solving/prompt.js');
+  const { solvingPrompt } = await import('../generate/solving-prompt.js');
   const { rolloutLabels } = await import('../eval/rollout-labels.js');
   const { completedSolutions } = await import('../eval/completed-solutions.js');
   const { runWords } = await import('./run-words.js');

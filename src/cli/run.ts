@@ -111,14 +111,13 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     const known = await resolveInputs(config, locate, { weights: false });
     const row = methodOf(known);
     const { base } = config.model;
-    const { openRewardModel } = await import('../methods/reward-models.js');
     const { lines, failure } = await describeRun({ ...row, ...(await row.load()) }, known, {
       // Of a model of the hub only the files that tell its size were fetched.
       // A plan for another machine needs no weights at all.
       weights:
         args['plan-for'] === undefined && typeof base === 'string' && (isShipped(base) || existsSync(base)),
       ...(args['plan-for'] === undefined ? {} : devicesOf(args['plan-for'])),
-      openScorers: openRewardModel,
+      measure: true,
     });
     // As comments, so that the output is a valid recipe.
     console.log(lines.map((line) => (args.full ? `# ${line}` : line)).join('\n'));

@@ -1,6 +1,5 @@
 import type { CommandModule } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
-import { DEFAULT_MODEL } from '../models/saved.js';
 import { Interrupted, UsageError } from './error.js';
 import { type ModelArguments, modelOptions, withModel } from './model-options.js';
 
@@ -74,44 +73,32 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
 };
 
 async function score(given: ScoreArguments): Promise<void> {
-  const { judgeFor } = await import('../models/base.js');
-  const named = withModel(given);
-  const args = named.model === undefined ? named : { ...named, model: judgeFor(named.model) };
-  const model = args.run ?? args.model ?? args.adapter;
-  const { AGGREGATIONS, isOfProbabilities } = await import('../eval/solving/aggregation.js');
-  const aggregations = (
-    args.aggregate === 'all' ? [...AGGREGATIONS] : args.aggregate.split(',')
-  ) as Aggregation[];
-  for (const name of aggregations)
-    if (!AGGREGATIONS.includes(name))
-      throw new UsageError(`--aggregate expects ${AGGREGATIONS.join(', ')} or all, found ${name}`);
-  const { openChosenModel } = await import('./chosen-model.js');
-  const { runScorers } = await import('../methods/run-scorers.js');
+  const args = withModel(given);
+  const { run, model: base = run, adapter } = args;
+  // An adapter alone is the model.
+  const [name, onTop] = base === undefined ? [adapter as string, undefined] : [base, adapter];
+  const { AGGREGATIONS, isOfProbabilities, refuseProduct } = await import('../eval/solving/aggregation.js');
+  const all = args.aggregate === 'all';
+  const aggregations = (all ? [...AGGREGATIONS] : args.aggregate.split(',')) as Aggregation[];
+  for (const how of aggregations)
+    if (!AGGREGATIONS.includes(how))
+      throw new UsageError(`--aggregate expects ${AGGREGATIONS.join(', ')} or all, found ${how}`);
   const { scoredRows } = await import('../eval/score-rows.js');
   const { solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
-  const { untilInterrupted } = await import('./interrupt.js');
-  const { device, ...chosen } = await openChosenModel(args);
-  const interruption = untilInterrupted();
-  try {
-    const opened = await runScorers(args.run, {
-      ...chosen,
-      skipUnreadable: true,
-      neutralScore: args['neutral-score'],
-    });
-    const names = Object.keys(opened.scorers);
-    const scorer = opened.scorers[args.scorer ?? (names[0] as string)];
-    if (!scorer)
-      throw new UsageError(
-        names.length === 0
-          ? `${model} judges no steps; --model expects what a run has trained to judge, or ${DEFAULT_MODEL}`
-          : `${model} has no scorer ${args.scorer}; --scorer may be ${names.join(' or ')}`,
-      );
-    const products = scorer.scale === 'reward' ? aggregations.filter(isOfProbabilities) : [];
-    if (products.length > 0 && args.aggregate !== 'all')
-      throw new UsageError(
-        `${model} scores steps without bounds, and --aggregate ${products[0]} multiplies probabilities; leave it out`,
-      );
+  const { withScorer } = await import('./chosen-scorer.js');
+  const options = {
+    device: args.device,
+    adapter: onTop,
+    otherBase: args['other-base'],
+    tokenizer: args.tokenizer,
+    dtype: args.dtype,
+    part: args.scorer,
+    neutralScore: args['neutral-score'],
+    locate: ([, key]: readonly PropertyKey[]) => `--${key === 'base' ? 'model' : String(key)}`,
+  };
+  await withScorer(name, options, async (scorer, signal) => {
+    if (!all) for (const how of aggregations) refuseProduct(scorer, how, '--aggregate');
     const journal =
       args.output === undefined
         ? undefined
@@ -125,9 +112,11 @@ async function score(given: ScoreArguments): Promise<void> {
         }),
         scorer,
         {
-          aggregations: aggregations.filter((how) => !products.includes(how)),
+          aggregations: aggregations.filter(
+            (how) => scorer.scale === 'probability' || !isOfProbabilities(how),
+          ),
           untilWrong: args['until-wrong'],
-          signal: interruption.signal,
+          signal,
         },
       );
       let done = journal?.rows ?? 0;
@@ -138,7 +127,7 @@ async function score(given: ScoreArguments): Promise<void> {
         if (journal) journal.append(row);
         else console.log(JSON.stringify(row));
       }
-      if (interruption.signal.aborted)
+      if (signal.aborted)
         throw new Interrupted(
           journal
             ? `Stopped after ${done} solutions; the same command again goes on in ${args.output}.`
@@ -149,13 +138,8 @@ async function score(given: ScoreArguments): Promise<void> {
       if (journal) console.error(`${done} solutions are in ${journal.path}`);
     } finally {
       await journal?.close();
-      opened.dispose();
     }
-  } finally {
-    interruption.dispose();
-    chosen.model.dispose();
-    device.dispose();
-  }
+  });
 }
 
 async function settingsOf(args: ScoreArguments, aggregations: readonly Aggregation[]) {

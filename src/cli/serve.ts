@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
-import type { RunScorers } from '../methods/run-scorers.js';
 import { DEFAULT_MODEL } from '../models/saved.js';
+import type { OpenScorers } from '../scoring/kinds.js';
 import { UsageError } from './error.js';
 import { MAX_ROWS, type ModelArguments, modelArgument, modelOptions, withModel } from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';
@@ -83,7 +83,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
   if (args['adapter-root'] !== undefined) checkFolder('--adapter-root', args['adapter-root']);
   const adapters = Object.fromEntries((args.lora ?? []).map(loraOption));
   const { openChosenModel } = await import('./chosen-model.js');
-  const { runScorers } = await import('../methods/run-scorers.js');
+  const { scorersIfAny } = await import('../scoring/kinds.js');
   const { serve } = await import('../serve/server.js');
   const { isLoopback } = await import('../serve/access.js');
   const { fastestRows } = await import('../generate/generator.js');
@@ -92,11 +92,11 @@ async function serveModel(given: ServeArguments): Promise<void> {
       `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
     );
   const chosen = await openChosenModel(args);
-  let scoring: RunScorers | undefined;
+  let scoring: OpenScorers | undefined;
   try {
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
-    scoring = await runScorers(args.run, chosen);
-    const { scorers } = scoring;
+    scoring = await scorersIfAny(chosen.model, { ...chosen, run: args.run });
+    const scorers = scoring?.scorers ?? {};
     const { model = DEFAULT_MODEL } = args;
     const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
     const server = await serve(

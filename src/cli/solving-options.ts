@@ -9,12 +9,16 @@ import {
   type SamplingArguments,
   samplingOptions,
 } from './model-options.js';
-import type { JudgeArguments } from './solving-judges.js';
 
-export interface SolveArguments
-  extends ModelArguments,
-    Omit<SamplingArguments, 'temperature'>,
-    JudgeArguments {
+export interface SolveArguments extends ModelArguments, Omit<SamplingArguments, 'temperature'> {
+  readonly 'reward-run'?: string;
+  readonly 'reward-scorer'?: string;
+  readonly 'reward-model'?: string;
+  readonly scores?: string;
+  readonly 'score-column'?: string;
+  readonly 'reward-oracle'?: boolean;
+  readonly judge?: string;
+  readonly 'judge-oracle'?: boolean;
   readonly data: string;
   readonly layout: LayoutName | 'auto';
   readonly by?: string;
@@ -138,21 +142,22 @@ export function solvingOptions(argv: Argv): Argv {
       ...rewards,
       conflicts: 'reward-run',
       describe:
-        'What scores solutions: a run, an adapter, word-problems for the judge of the package, or a classification model (a directory or hub id)',
+        'What scores solutions: a run, an adapter, word-problems for the judge of the package, a classification model (a directory or hub id), oracle, or a file of scores',
     })
     .option('reward-oracle', {
       ...rewards,
       type: 'boolean',
       conflicts: ['reward-run', 'reward-model', 'scores'],
-      describe: 'Score the steps of generated problems exactly: the ceiling of reward models',
+      describe: 'The same as --reward-model oracle: the steps of generated problems, exactly',
     })
     .option('scores', {
       ...text,
       ...rewards,
       conflicts: ['reward-run', 'reward-model'],
-      describe: 'File of rows with problem and sample, as in samples.jsonl, and a score',
+      describe:
+        'The same as --reward-model with a file: rows with problem and sample, as in samples.jsonl, and a score',
     })
-    .option('score-column', { ...text, ...rewards, default: 'score', describe: 'Its column' })
+    .option('score-column', { ...text, ...rewards, describe: 'Its column [default: score]' })
     .option('aggregate', {
       ...rewards,
       choices: AGGREGATIONS,
@@ -186,16 +191,18 @@ export function solvingOptions(argv: Argv): Argv {
       describe:
         'Text that ends a step, where \\n is a new line [default: a blank line; of generated problems a new line]',
     })
-    .option('judge-run', {
+    .option('judge', {
       ...text,
       ...rewards,
-      describe: 'What says which steps of right solutions are wrong; names as for --reward-model',
+      alias: 'judge-run',
+      describe:
+        'What says which steps of right solutions are wrong: names as for --reward-model, a file of labels, or the address of a server',
     })
     .option('judge-oracle', {
       ...rewards,
       type: 'boolean',
-      conflicts: 'judge-run',
-      describe: 'Judge the steps of generated problems exactly, by the plan in their rows',
+      conflicts: 'judge',
+      describe: 'The same as --judge oracle, by the plan in the rows of generated problems',
     })
     .option('corrections', {
       ...rewards,

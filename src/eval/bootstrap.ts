@@ -1,7 +1,8 @@
 // Confidence intervals of metrics by the bootstrap (Efron 1979) over whole problems, since verdicts on the steps of one
 // problem are correlated. Each resample has its own Philox stream, so the same seed gives the same metrics everywhere.
 import { PhiloxStream } from '../random/philox.js';
-import { type ConfusionMetrics, confusionMetrics, countConfusion, type JudgedStep } from './metrics.js';
+import type { JudgedStep } from '../scoring/verdict/judged.js';
+import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
 import { unseenShare } from './wilson.js';
 

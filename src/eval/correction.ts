@@ -1,48 +1,47 @@
-// `steptrain eval correction`: how well a model tells right steps of held-out solutions from wrong ones.
+// `steptrain eval correction`: how well something tells right steps of held-out solutions from wrong ones.
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Model, openSaved } from '../api/model.js';
 import { inMemory } from '../data/dataset.js';
 import type { SeenSteps } from '../data/overlap.js';
-import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
+import { verdictTokenizer } from '../data/verdict.js';
 import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { writeJson } from '../files/json-file.js';
-import { loadAdapter } from '../models/adapter.js';
-import type { Decoder, Role } from '../models/decoder.js';
-import { loadDecoder } from '../models/load.js';
+import { readCard } from '../models/card.js';
+import { DisposedError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
+import { resolveJudge } from '../run/resolve-saved.js';
+import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
-import type { LikelihoodWeights } from '../scoring/settings.js';
+import type { JudgeStepsOptions } from '../scoring/judge.js';
+import { type ModelScorersOptions, modelScorers, settingsOf } from '../scoring/kinds.js';
+import { isNoModel, type OpenScorerOptions, openScorer } from '../scoring/open.js';
+import {
+  ofOutcomes,
+  probabilityOf,
+  type Scorer,
+  type SolutionScores,
+  verdictsIn,
+} from '../scoring/scorer.js';
+import type { LikelihoodWeights, SettingsOf } from '../scoring/settings.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { type StepLikelihoods, stepLikelihoods } from '../scoring/verdict/likelihood.js';
+import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
 import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { recordSolution } from './agreement.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
-import type { JudgedVerdict } from './judged-verdict.js';
-import { likelihoodVerdicts, type StepLikelihoods, stepLikelihoods } from './likelihood.js';
+import { likelihoodVerdicts } from './likelihood-weights.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
-import type { StepScorer } from './step-scorer.js';
-import { judgeVerdicts } from './verdicts.js';
 
-/** The model that judges, and its settings. */
-export interface Judge {
-  /** Hugging Face directory. */
-  readonly model: string;
-  /** PEFT directory. */
-  readonly adapter: string | undefined;
-  readonly dtype: 'f32' | 'bf16';
-  readonly tokenizer: Tokenizer;
-  readonly prompt: VerdictPromptOptions;
-  readonly maxLength: number;
-  readonly threshold: 'greedy' | number;
-  /** Of a judge by verdict words that also goes by how likely the base finds the steps. */
-  readonly likelihood?: LikelihoodWeights | undefined;
-  /** A reward model instead of verdict words; its scores are probabilities. */
-  readonly scorer?:
-    | ((decoder: Decoder, role: Pick<Role, 'adapter'>, tokenizer: Tokenizer) => StepScorer)
-    | undefined;
+/** What judges, by its name, and how. */
+export interface NamedScorer extends OpenScorerOptions {
+  readonly source: string;
 }
 
 /** What is judged, and what the report needs besides the verdicts. */
@@ -51,7 +50,7 @@ export interface CorrectionTask
     EvaluationOptions,
     'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings' | 'seen'
   > {
-  readonly judge: Judge;
+  readonly judge: NamedScorer;
   readonly test: readonly StepRecord[];
   /** For the choice of thresholds; may be empty. */
   readonly validation: readonly StepRecord[];
@@ -71,53 +70,96 @@ const TOKENS_AT_ONCE = 4096;
 
 export async function evaluateCorrection(
   device: Device,
-  task: CorrectionTask,
+  { judge: { source, ...options }, ...task }: CorrectionTask,
   onProgress: (done: number, total: number) => void = () => {},
 ): Promise<CorrectionResult> {
-  const { judge } = task;
-  const decoder = await loadDecoder(device, judge.model, { dtype: judge.dtype });
-  try {
-    const adapter =
-      judge.adapter === undefined ? undefined : loadAdapter(device, decoder.config, judge.adapter);
+  if (isNoModel(source)) {
+    const scorer = await openScorer(device, source, { ...options, unit: 'step', strict: true });
     try {
-      return await evaluateOn(decoder, { adapter }, task, { onProgress });
+      return await evaluateScorer(scorer, task, { onProgress });
     } finally {
-      adapter?.dispose();
+      scorer.dispose();
     }
+  }
+  const saved = await resolveJudge(source, options);
+  const model = await openSaved(device, saved, { dtype: options.dtype });
+  try {
+    const tokenizer = await namedTokenizer(saved.tokenizer);
+    return await evaluateModel(model, { ...options, name: source, tokenizer }, task, { onProgress });
   } finally {
-    decoder.dispose();
+    model.dispose();
   }
 }
 
-/** How a loaded model judges. */
-export type LoadedJudge = Omit<Judge, 'model' | 'adapter' | 'dtype'>;
+type Judged = Omit<CorrectionTask, 'judge'>;
+
+interface Progress {
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** The same with a model that is loaded already. Throws the signal's reason where it stopped the call. */
-export async function evaluateOn(
-  decoder: Decoder,
-  role: Pick<Role, 'adapter'>,
-  task: Omit<CorrectionTask, 'judge'> & { readonly judge: LoadedJudge },
-  {
-    onProgress = () => {},
-    signal,
-  }: {
-    readonly onProgress?: ((done: number, total: number) => void) | undefined;
-    readonly signal?: AbortSignal | undefined;
-  } = {},
+async function evaluateModel(
+  model: Model,
+  options: Omit<ModelScorersOptions, 'settings' | 'skipUnreadable'>,
+  task: Judged,
+  progress: Progress,
 ): Promise<CorrectionResult> {
-  const { judge, test, validation } = task;
+  const settings = settingsOf(model, options, options.name);
+  const tokenizer = options.tokenizer ?? (await model.tokenizer());
+  const { maxPositions } = model.decoder.config;
+  if (settings.kind === 'verdict') {
+    const maxLength = Math.min(options.maxLength ?? settings.max_length, maxPositions);
+    const judge = { ...settings, tokenizer, maxLength };
+    return evaluateBy(
+      (records, told) => byWords(model, judge, records, told, progress.signal),
+      judge,
+      task,
+      progress,
+    );
+  }
+  const opened = await modelScorers(model, { ...options, tokenizer, settings });
+  try {
+    const [scorer] = Object.values(opened.scorers) as [Scorer];
+    return await evaluateScorer(scorer, task, progress);
+  } finally {
+    opened.dispose();
+  }
+}
+
+function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress): Promise<CorrectionResult> {
+  if (scorer.unit === 'outcome') throw ofOutcomes(scorer.name);
+  if (scorer.scale === 'reward')
+    throw new RunError(`${scorer.name} gives no probability of a step, and its evaluation needs one`);
+  const { threshold } = scorer;
+  return evaluateBy(
+    (records, told) => byScores(scorer, records, told, progress.signal),
+    { threshold },
+    task,
+    progress,
+  );
+}
+
+async function evaluateBy(
+  judging: (records: readonly StepRecord[], told: (done: number) => void) => Promise<JudgedRecords>,
+  judge: {
+    readonly threshold: 'greedy' | number;
+    readonly maxLength?: number;
+    readonly likelihood?: LikelihoodWeights | undefined;
+  },
+  task: Judged,
+  { onProgress, signal }: Progress,
+): Promise<CorrectionResult> {
+  const { test, validation } = task;
   const records = [...validation, ...test];
-  const progress = (done: number) => onProgress(done, records.length);
-  const solutions = judge.scorer
-    ? await byScores(judge.scorer(decoder, role, judge.tokenizer), judge, records, progress, signal)
-    : await byWords(decoder, role, judge, records, progress, signal);
+  const solutions = await judging(records, (done) => onProgress?.(done, records.length));
   signal?.throwIfAborted();
   const judged = solutions.judged
     .filter(({ solution }) => solution >= validation.length)
     .map((verdict) => ({ ...verdict, solution: verdict.solution - validation.length }));
   const chosenOn = solutions.judged.filter(({ solution }) => solution < validation.length);
   const tooLong = solutions.tooLong.slice(validation.length).reduce((sum, steps) => sum + steps, 0);
-  const unjudged = `${tooLong} labelled steps lie beyond the longest sequence of ${judge.maxLength} tokens and were not judged`;
+  const unjudged = `${tooLong} labelled steps ${judge.maxLength === undefined ? 'have no score' : `lie beyond the longest sequence of ${judge.maxLength} tokens`} and were not judged`;
   const { likelihoods } = solutions;
   const likelihood =
     likelihoods &&
@@ -176,9 +218,8 @@ interface JudgedRecords {
 }
 
 async function byWords(
-  decoder: Decoder,
-  role: Pick<Role, 'adapter'>,
-  judge: LoadedJudge,
+  { decoder, adapter }: Model,
+  judge: SettingsOf<'verdict'> & { readonly tokenizer: Tokenizer; readonly maxLength: number },
   records: readonly StepRecord[],
   onProgress: (done: number) => void,
   signal: AbortSignal | undefined,
@@ -190,7 +231,7 @@ async function byWords(
     tooLong.push(solution.tooLong);
     return verdictSequence(solution, verdicts, i);
   });
-  const judged = await judgeVerdicts(decoder, role, inMemory(sequences), {
+  const judged = await judgeVerdicts(decoder, { adapter }, inMemory(sequences), {
     threshold: judge.threshold,
     microBatchTokens: TOKENS_AT_ONCE,
     tokenizer: verdicts,
@@ -211,32 +252,37 @@ async function byWords(
 const SCORED_AT_ONCE = 64;
 
 async function byScores(
-  scorer: StepScorer,
-  { threshold }: LoadedJudge,
+  scorer: Scorer,
   records: readonly StepRecord[],
   onProgress: (done: number) => void,
   signal: AbortSignal | undefined,
 ): Promise<JudgedRecords> {
-  const least = threshold === 'greedy' ? 0.5 : threshold;
   const judged: JudgedVerdict[] = [];
   const tooLong: number[] = [];
   for (let at = 0; at < records.length; at += SCORED_AT_ONCE) {
     const part = records.slice(at, at + SCORED_AT_ONCE);
-    const found = await scorer.score(
-      part.map(({ problem, steps }) => ({ problem, steps: steps.map(({ text }) => text) })),
-      signal ? { signal } : {},
-    );
+    const asked = part.map((record, i) => recordSolution(record, at + i));
+    const found = await scorer.score(asked, { signal });
     if (!found) break;
     part.forEach(({ steps }, i) => {
+      const own = found[i] as SolutionScores;
+      const verdicts = verdictsIn(scorer, own);
       let unscored = 0;
       steps.forEach(({ label }, step) => {
-        const probability = found[i]?.scores[step];
+        const score = own.scores[step] ?? null;
         if (label === null) return;
-        if (probability === null || probability === undefined) unscored++;
+        if (score === null) unscored++;
         else {
-          const verdict = probability >= least ? 1 : 0;
-          const logs = { logPositive: Math.log(probability), logNegative: Math.log1p(-probability) };
-          judged.push({ solution: at + i, step, label, verdict, probability, ...logs });
+          const probability = probabilityOf(scorer, score) as number;
+          const logs = { logPositive: logOf(probability), logNegative: logOf(1 - probability, -probability) };
+          judged.push({
+            solution: at + i,
+            step,
+            label,
+            verdict: verdicts[step] ?? undefined,
+            probability,
+            ...logs,
+          });
         }
       });
       tooLong.push(unscored);
@@ -244,6 +290,12 @@ async function byScores(
     onProgress(Math.min(records.length, at + part.length));
   }
   return { judged, tooLong };
+}
+
+/** log p, of 0 as low as can be written; with `less` by log(1 + less), which is more exact near 1. */
+function logOf(p: number, less?: number): number {
+  if (p <= 0) return Math.log(Number.MIN_VALUE);
+  return less === undefined ? Math.log(p) : Math.log1p(less);
 }
 
 function positiveShare(steps: readonly { readonly label: 0 | 1 }[]): number {
@@ -259,4 +311,38 @@ function trainedBaselines(
   return Object.fromEntries(
     Object.entries(earlier ?? {}).filter(([name, { n }]) => !TRIVIAL.has(name) && n === steps),
   );
+}
+
+export interface EvaluateOptions extends JudgeStepsOptions {
+  /** Labelled solutions on which thresholds are chosen; they are not judged by them. Default none. */
+  readonly validation?: readonly StepRecord[] | undefined;
+  /** What the report says of the data. */
+  readonly data?: Readonly<Record<string, unknown>> | undefined;
+  /** A verdict that is neither word counts as wrong, instead of being left out. Default true. */
+  readonly invalidAsWrong?: boolean | undefined;
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+}
+
+/**
+ * Judges the labelled steps of solutions, and says how well: accuracy, balanced accuracy, F1, AUC, calibration, baselines, and 95 %
+ * intervals by problems, as `steptrain eval correction` does. `formatEvalTable` prints it.
+ *
+ * @param judge a model that judges steps, or any scorer of steps
+ * @param records as `loadRecords` reads them
+ * @throws RunError for what gives no probability of steps, DataError for text that the tokenizer cannot express, the signal's reason
+ *   if it stopped the call
+ */
+export async function evaluate(
+  judge: Model | Scorer,
+  records: readonly StepRecord[],
+  { validation = [], data = {}, invalidAsWrong = true, onProgress, signal, ...options }: EvaluateOptions = {},
+): Promise<EvalReport> {
+  const task = { test: records, validation, positivePrior: undefined, data, invalidAsWrong };
+  const progress = { onProgress, signal };
+  if (!('decoder' in judge))
+    return (await evaluateScorer(judge, { ...task, method: judge.name }, progress)).report;
+  if (judge.isDisposed) throw new DisposedError('the model');
+  const { files } = judge;
+  const method = (files && readCard(files.adapter ?? files.model)?.method) ?? 'model';
+  return (await evaluateModel(judge, options, { ...task, method }, progress)).report;
 }

@@ -9,8 +9,8 @@ import { writeFileAtomically } from '../files/atomic-file.js';
 import { refuseNonFinite } from '../files/json-file.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import type { ProblemStep } from './bootstrap.js';
-import type { JudgedVerdict } from './judged-verdict.js';
 
 export const VERDICT_DUMP = 'verdicts.jsonl';
 

@@ -2,18 +2,17 @@
 import { basename } from 'node:path';
 import type { SeenSteps } from '../data/overlap.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
+import type { JudgedStep, JudgedVerdict } from '../scoring/verdict/judged.js';
 import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep } from './bootstrap.js';
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
 import { metricsByGroup } from './groups.js';
-import type { JudgedVerdict } from './judged-verdict.js';
-import type { LikelihoodVerdicts } from './likelihood.js';
 import { likelihoodJudge } from './likelihood-report.js';
+import type { LikelihoodVerdicts } from './likelihood-weights.js';
 import {
   baselineMetrics,
   confusionMetrics,
   countConfusion,
-  type JudgedStep,
   ratio,
   rocAuc,
   type VerdictMetrics,

@@ -1,6 +1,6 @@
 /** Metrics broken down by a column of the data. */
 import type { StepRecord } from '../records/record.js';
-import type { JudgedVerdict } from './judged-verdict.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 

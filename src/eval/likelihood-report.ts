@@ -2,7 +2,7 @@
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
 import type { LikelihoodWeights } from '../scoring/settings.js';
-import type { JudgedVerdict } from './judged-verdict.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
 import { percent } from './percent.js';

@@ -1,6 +1,8 @@
 // Metrics of step verdicts. Positive = a correct step. Every ratio with a zero denominator is 0.
 // StepAMC (arXiv 2503.18432) reports Acc_pos, Acc_neg and F1 without naming the average, so all averages are here.
 
+import type { JudgedStep } from '../scoring/verdict/judged.js';
+
 /** Counts of a two-class confusion; positive = correct step. Expected counts of a random baseline may be fractional. */
 export interface Confusion {
   /** Correct steps called correct. */
@@ -62,12 +64,6 @@ export function confusionMetrics({ tp, fn, fp, tn }: Confusion): ConfusionMetric
     f1_weighted: ratio((tp + fn) * f1Pos + (tn + fp) * f1Neg, n),
     f1_harmonic: harmonicMean(accPos, accNeg),
   };
-}
-
-/** One judged step: the label (1 = correct step) and the verdict read from the model, undefined if none could be read. */
-export interface JudgedStep {
-  readonly label: 0 | 1;
-  readonly verdict: 0 | 1 | undefined;
 }
 
 export interface ConfusionCount {

@@ -2,9 +2,9 @@
 import type { Model } from '../api/model.js';
 import { bytesToGenerate, fastestRows, Generator } from '../generate/generator.js';
 import type { SamplingOptions } from '../generate/options.js';
+import type { SolvingPrompt } from '../generate/solving-prompt.js';
 import { generateTogether } from '../generate/together.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import type { SolvingPrompt } from './solving/prompt.js';
 
 export interface CompletionOptions
   extends Pick<

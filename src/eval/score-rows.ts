@@ -1,8 +1,8 @@
 /** Step scores for a stream of solutions. */
 import type { Row } from '../data/columns.js';
+import { numbersOf, type Scorer, type SolutionScores } from '../scoring/scorer.js';
 import { inBatches, type PlacedSolution } from './solution-stream.js';
-import { type Aggregation, aggregated, scoresRead, untilWrong } from './solving/aggregation.js';
-import type { StepScorer } from './step-scorer.js';
+import { type Aggregation, aggregated, untilWrong } from './solving/aggregation.js';
 
 export interface ScoreRowsOptions {
   readonly aggregations: readonly Aggregation[];
@@ -20,13 +20,13 @@ const BATCH = 64;
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,
-  scorer: StepScorer,
+  scorer: Scorer,
   { aggregations, untilWrong: cut = false, signal }: ScoreRowsOptions,
 ): AsyncGenerator<Row> {
   for await (const batch of inBatches(solutions, BATCH)) {
     if (signal?.aborted) return;
     const good = batch.flatMap(({ solution }) => (solution ? [solution] : []));
-    const found = good.length > 0 ? await scorer.score(good, signal ? { signal } : {}) : [];
+    const found = good.length > 0 ? await scorer.score(good, { signal }) : [];
     if (!found) return;
     const scores = found[Symbol.iterator]();
     for (const { row, solution, bad } of batch) {
@@ -35,13 +35,13 @@ export async function* scoredRows(
         yield { ...columns, scores: null, error: bad };
         continue;
       }
-      const own = (scores.next().value as (typeof found)[number]).scores;
-      const known = scoresRead(own, scorer.scale);
+      const own = scores.next().value as SolutionScores;
+      const known = numbersOf(scorer, own);
       const counted = cut ? untilWrong(known) : known;
       yield {
         ...columns,
         ...('samples' in row ? { steps: solution.steps } : {}),
-        scores: own,
+        scores: own.scores,
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),
       };
     }

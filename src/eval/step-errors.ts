@@ -1,7 +1,7 @@
 /** How well each kind of error is told, where the data say what is wrong with a step. */
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
-import type { JudgedVerdict } from './judged-verdict.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { ratio, rocAuc } from './metrics.js';
 import { percent } from './percent.js';
 

@@ -5,7 +5,6 @@ import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
-import type { Device } from '../runtime/device.js';
 import { checkAdapter } from '../train/adapter-start.js';
 import type { Method } from '../train/method.js';
 import { withReadableLength } from '../train/model-shape.js';
@@ -183,10 +182,7 @@ export async function runRecipe(
       await completeSaved(run.path, config, open.tokenizer);
     },
   };
-  // Imported when it is wanted: it reads runs of every method.
-  const openScorers = async (device: Device, of: string) =>
-    (await import('./reward-models.js')).openRewardModel(device, of);
-  return runMethod({ method, config, run, signal, openScorers, ...options });
+  return runMethod({ method, config, run, signal, ...options });
 }
 
 /** Closes the run directory after `work` and writes its report; one in which nothing has been logged yet is removed when `work` fails. */

@@ -1,7 +1,6 @@
-/** Rewards by a model that scores steps, or whole solutions as their last step. */
+/** Rewards by whatever scores solutions: by steps, or as wholes. */
 import { type Aggregation, aggregated, untilWrong } from '../eval/solving/aggregation.js';
-import type { SolutionScorer } from '../eval/solving/judging.js';
-import type { StepScorer } from '../eval/step-scorer.js';
+import type { Scorer } from '../scoring/scorer.js';
 import type { SolutionReward, SourceReward } from './reward.js';
 
 export interface StepRewardOptions {
@@ -20,55 +19,34 @@ export interface StepRewardOptions {
 }
 
 export function stepScoreReward(
-  scorer: StepScorer,
+  scorer: Scorer,
   { name, aggregation, unread = 0, bySteps = true, untilWrong: cut = false }: StepRewardOptions,
 ): SolutionReward {
+  const isOfSteps = bySteps && scorer.unit === 'step';
   return {
     name,
     async score(solutions, signal) {
-      const asked = solutions.map(({ problem, steps }) => ({ problem: problem.problem, steps }));
-      const readable = asked.flatMap((solution, i) => (solution.steps.length > 0 ? [{ solution, i }] : []));
-      const found = await scorer.score(
-        readable.map(({ solution }) => solution),
-        signal ? { signal } : {},
+      const places = solutions.flatMap(({ problem: of, ...own }, i) =>
+        scorer.unit === 'outcome' || own.steps.length > 0
+          ? [{ solution: { ...own, of, problem: of.problem }, i }]
+          : [],
       );
-      if (!found) return undefined;
+      const asked = places.map(({ solution }) => solution);
+      const found = await scorer.score(asked, { signal });
+      if (!found || signal?.aborted) return undefined;
       const rewards: SourceReward[] = solutions.map(() => ({
         value: unread,
-        ...(bySteps ? { steps: [unread] } : {}),
+        ...(isOfSteps ? { steps: [unread] } : {}),
       }));
-      found.forEach(({ scores }, at) => {
+      found.forEach(({ scores, outcome }, at) => {
         // A step that the model could not read must not cost less than one that it found wrong.
-        const known = bySteps
+        const known = isOfSteps
           ? scores.map((score) => score ?? unread)
           : scores.filter((score) => score !== null);
-        rewards[(readable[at] as { i: number }).i] = {
-          value: aggregated(cut ? untilWrong(known) : known, aggregation) ?? unread,
-          ...(bySteps ? { steps: known } : {}),
-        };
+        const value = outcome ?? aggregated(cut ? untilWrong(known) : known, aggregation) ?? unread;
+        rewards[(places[at] as { i: number }).i] = { value, ...(isOfSteps ? { steps: known } : {}) };
       });
       return rewards;
-    },
-  };
-}
-
-/** Rewards by a model that scores the text of a whole solution. */
-export function outcomeReward(
-  scorer: SolutionScorer,
-  { name, unread = 0 }: Pick<StepRewardOptions, 'name' | 'unread'>,
-): SolutionReward {
-  return {
-    name,
-    async score(solutions, signal) {
-      const asked = solutions.map(({ problem, text, steps }, i) => ({
-        problem: i,
-        sample: 0,
-        of: problem,
-        text,
-        steps,
-      }));
-      const found = await scorer.score(asked, signal);
-      return signal?.aborted ? undefined : found.map((scores) => ({ value: scores.at(-1) ?? unread }));
     },
   };
 }

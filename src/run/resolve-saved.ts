@@ -54,7 +54,7 @@ export async function resolveSaved(
 
 /** The same where a judge is meant: a model of the package stands for the judge that the package has on it. */
 export const resolveJudge = (name: string, options?: ResolveOptions): Promise<SavedModel> =>
-  resolveSaved(judgeFor(name), options);
+  resolveSaved(options?.adapter === undefined ? judgeFor(name) : name, options);
 
 /** Of a run its adapter. */
 function adapterOf(path: string, locate: Locate): string {

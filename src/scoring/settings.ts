@@ -8,6 +8,9 @@ import type { ModelFiles } from '../models/saved.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
 
+/** The layout without a request: what transformers reads as a classifier of tokens or sequences. */
+export const LAYOUT = '{problem}\n{steps}\n';
+
 /** What the class of neutral steps counts as in a score. */
 export const NEUTRAL_SCORES = ['positive', 'negative', 'drop'] as const;
 export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
@@ -71,6 +74,12 @@ const settings = z.discriminatedUnion('kind', [
     beta: z.number().positive(),
     /** The base, absent where it had random weights; and the adapter on it that training began with. */
     reference: z.strictObject({ model: z.string().exactOptional(), adapter: z.string().exactOptional() }),
+    max_length: common.max_length,
+    threshold: common.threshold,
+  }),
+  /** A classifier of sequences, as transformers saves it: one score, or two classes, for a whole solution. */
+  z.strictObject({
+    kind: z.literal('classifier'),
     max_length: common.max_length,
     threshold: common.threshold,
   }),

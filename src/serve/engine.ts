@@ -1,9 +1,9 @@
 /** Shared by all requests: the model, its tokenizer, the generator, and the number of running requests. */
 import type { Model } from '../api/model.js';
-import type { StepScorer } from '../eval/step-scorer.js';
 import type { Generation } from '../generate/generation.js';
 import { Generator, type GeneratorOptions } from '../generate/generator.js';
 import { StepTrainError } from '../native/errors.js';
+import type { Scorer } from '../scoring/scorer.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { RequestError } from './errors.js';
 import type { RequestedSampling } from './generation-request.js';
@@ -21,7 +21,7 @@ export interface Served {
   /** Default: the model's. */
   readonly eosTokenIds?: readonly number[];
   /** What /score answers with, by the names that requests give; the first where they give none. */
-  readonly scorers?: Readonly<Record<string, StepScorer>>;
+  readonly scorers?: Readonly<Record<string, Scorer>>;
 }
 
 export interface EngineRequest {

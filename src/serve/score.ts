@@ -1,7 +1,7 @@
 /** /score: the steps of solutions by a verdict model, a reward network or whatever scores steps. */
 import type { IncomingMessage } from 'node:http';
-import type { StepSolution } from '../eval/step-scorer.js';
 import { DataError } from '../files/data-error.js';
+import type { Solution } from '../scoring/scorer.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
 import type { Engine } from './engine.js';
@@ -41,7 +41,7 @@ export async function score(
       throw error;
     });
   if (scored === undefined) throw new RequestError(503, 'the server is going down', { closes: true });
-  const tokens = scored.reduce((sum, each) => sum + each.tokens, 0);
+  const tokens = scored.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
   response.setHeader('content-type', 'application/json; charset=utf-8');
   await endWithin(
     response,
@@ -56,7 +56,7 @@ export async function score(
   );
 }
 
-function givenSolutions(engine: Engine, fields: RequestFields): readonly StepSolution[] {
+function givenSolutions(engine: Engine, fields: RequestFields): readonly Solution[] {
   const many = fields.list('solutions', (item): item is unknown => true, 'solutions', engine.limits.samples);
   if (many?.length === 0) fields.fail('solutions', 'a list of at least one solution');
   return many
@@ -69,7 +69,7 @@ function givenSolutions(engine: Engine, fields: RequestFields): readonly StepSol
     : [givenSolution(engine, fields)];
 }
 
-function givenSolution(engine: Engine, fields: RequestFields): StepSolution {
+function givenSolution(engine: Engine, fields: RequestFields): Solution {
   const problem = fields.requiredText('problem');
   const steps = fields.list('steps', isText, 'texts', MAX_STEPS) ?? [];
   if (steps.length === 0) fields.fail('steps', 'a list of at least one text');

@@ -10,7 +10,7 @@ import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
-import { type Device, openDevice } from '../runtime/device.js';
+import { openDevice } from '../runtime/device.js';
 import { checkAdapter } from './adapter-start.js';
 import { formatMeasuredTime, measuredRun } from './measured-time.js';
 import {
@@ -22,7 +22,7 @@ import {
   settleCache,
   usableMemory,
 } from './memory-plan.js';
-import type { Method, OpenScorers, RunData } from './method.js';
+import type { Method, RunData } from './method.js';
 import { modelShape, withReadableLength } from './model-shape.js';
 import {
   formatLeastTime,
@@ -46,8 +46,8 @@ const [MOST_PARAMETERS, MOST_OPERATIONS] = [1e9, 5e11];
 export interface DryRunOptions {
   /** Check that the base has all its weights; false where they are on the hub, and not downloaded for this. Default: only in a plan for this machine. */
   readonly weights?: boolean;
-  /** Loads a reward model that the run needs, where time is measured. */
-  readonly openScorers?: ((device: Device, of: string) => Promise<OpenScorers>) | undefined;
+  /** Take a few steps, to measure their time; loads the models of the run, reward models too. Default false. */
+  readonly measure?: boolean;
   /** Milliseconds of steps that are measured of each stage. Default 2000. */
   readonly measuredMs?: number | undefined;
   /** Bytes of the device that the run is meant for. Default: what is free on this machine's. */
@@ -70,7 +70,7 @@ export async function describeRun<Config extends FrameConfig>(
     planFor,
     processes = 1,
     weights = planFor === undefined,
-    openScorers,
+    measure = false,
     measuredMs = MEASURED_MS,
   }: DryRunOptions = {},
 ): Promise<RunDescription> {
@@ -141,7 +141,7 @@ export async function describeRun<Config extends FrameConfig>(
       cacheBytes,
       timed: planFor === undefined && refusal === undefined,
       // A new model has no weights to look for.
-      measured: weights || typeof config.model.base !== 'string' ? openScorers : undefined,
+      measured: measure && (weights || typeof config.model.base !== 'string'),
       measuredMs,
     });
     // A plan for another machine is printed also where the tokenizer is not.
@@ -177,7 +177,7 @@ interface WorkOptions<Config extends FrameConfig>
   readonly cacheBytes: number | undefined;
   readonly timed: boolean;
   /** Loads reward models, where a few steps may be taken to measure time. */
-  readonly measured: DryRunOptions['openScorers'];
+  readonly measured: boolean;
   readonly measuredMs: number;
 }
 
@@ -204,7 +204,7 @@ async function describeWork<Config extends FrameConfig>(
       console.error('taking a few steps, to measure their time');
       const { device } = planned;
       const open = { ...planned, config, device, tokenizer, data, cacheBytes };
-      const time = await measuredRun(method, open, { openScorers: (of) => measured(device, of), measuredMs });
+      const time = await measuredRun(method, open, measuredMs);
       lines.push(formatMeasuredTime(time));
     } else if (operations !== undefined)
       lines.push(formatLeastTime(operations, await productRate(planned.device, config.model.dtype)));

@@ -2,12 +2,12 @@
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
-import type { JudgedVerdict } from '../eval/judged-verdict.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
-import { judgeVerdicts } from '../eval/verdicts.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
 import { createProgress } from '../terminal/progress.js';
 import { keepJudge, verdictsByLikelihood } from './kept-judge.js';
 import type { VerdictData } from './verdict-data.js';
@@ -28,7 +28,7 @@ export interface VerdictEvaluationContext {
 export type HeldOut = 'validation' | 'test';
 
 /** Judges a held-out part, with a progress line under `title`; undefined if the signal stopped it. */
-export type PartJudge = (
+export type PartVerdicts = (
   part: HeldOut,
   signal: AbortSignal,
   title?: string,
@@ -48,7 +48,7 @@ export async function validationMetrics(
 export function roleJudge(
   { config, data, decoder, microBatchTokens }: VerdictEvaluationContext,
   role: Role,
-): PartJudge {
+): PartVerdicts {
   return async (part, signal, title) => {
     const sequences = data.sequences[part];
     const progress = title
@@ -75,7 +75,7 @@ export function roleJudge(
 export async function finalEvaluation(
   context: VerdictEvaluationContext,
   role: Role,
-  others: Readonly<Record<string, PartJudge>>,
+  others: Readonly<Record<string, PartVerdicts>>,
   more: {
     readonly data: Readonly<Record<string, unknown>>;
     readonly valueLosses?: readonly number[];

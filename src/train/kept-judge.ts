@@ -1,20 +1,20 @@
 /** The judge that a run leaves: the adapter's card says how it judges, and what is wrong with it. */
 import type { VerdictEvaluationConfig } from '../config/schema.js';
 import { type Dataset, dataset } from '../data/dataset.js';
-import type { JudgedVerdict } from '../eval/judged-verdict.js';
 import {
   type LabelledStep,
   LIKELIHOOD_NEEDS,
   type LikelihoodVerdicts,
   likelihoodVerdicts,
-  stepLikelihoods,
-} from '../eval/likelihood.js';
+} from '../eval/likelihood-weights.js';
 import type { EvalReport } from '../eval/report.js';
 import { keptStanding } from '../eval/standing.js';
-import { formsOf, wordsOf } from '../eval/step-forms.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { stepLikelihoods } from '../scoring/verdict/likelihood.js';
+import { formsOf, wordsOf } from '../scoring/verdict/step-forms.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
 import type { VerdictData } from './verdict-data.js';
 

@@ -7,7 +7,7 @@ import { StepTrainError } from '../native/errors.js';
 import { createRunDirectory } from '../run/directory.js';
 import type { LogFile } from '../run/log-file.js';
 import { formatDuration } from '../terminal/progress.js';
-import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
+import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import {
   evaluationInterval,
   type MakingOutcome,
@@ -27,21 +27,19 @@ export interface MeasuredTime {
   readonly unknown: readonly { readonly name: string; readonly reason: string }[];
 }
 
-export interface MeasuringOptions {
-  readonly openScorers: (of: string) => Promise<OpenScorers>;
-  /** Milliseconds of steps that are measured of each stage, the first one aside. */
-  readonly measuredMs: number;
-}
-
-/** Loads the models of a run, measures its stages, and disposes of everything. */
+/**
+ * Loads the models of a run, measures its stages, and disposes of everything.
+ *
+ * @param measuredMs milliseconds of steps that are measured of each stage, the first one aside
+ */
 export async function measuredRun<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
-  open: Omit<OpenRun<Config, RunData, RunRoles>, 'roles' | 'run' | 'openScorers'>,
-  { openScorers, measuredMs }: MeasuringOptions,
+  open: Omit<OpenRun<Config, RunData, RunRoles>, 'roles' | 'run'>,
+  measuredMs: number,
 ): Promise<MeasuredTime> {
   const folder = await mkdtemp(join(tmpdir(), 'steptrain-measured-'));
   const run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
-  const context = { ...open, run, openScorers };
+  const context = { ...open, run };
   let roles: RunRoles | undefined;
   try {
     roles = await method.roles(context);
@@ -115,7 +113,9 @@ export function formatMeasuredTime({ seconds, unknown }: MeasuredTime): string {
   return `time: at least ${time}, without ${names}: ${first.reason}`;
 }
 
-export interface MeasuredRun extends Pick<MeasuringOptions, 'measuredMs'> {
+export interface MeasuredRun {
+  /** Milliseconds of steps that are measured of each stage, the first one aside. */
+  readonly measuredMs: number;
   readonly stages: readonly StageEntry[];
   readonly artefact: (name: string) => Pick<LogFile, 'append'>;
   /** Optimizer steps of a stage between two rollouts; 1 where nothing is sampled. */

@@ -3,9 +3,7 @@ import type { FrameConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import type { TrainingDataSummary } from '../data/summary.js';
 import type { EvalReport } from '../eval/report.js';
-import type { SolutionScorer } from '../eval/solving/judging.js';
 import type { SolvedReport } from '../eval/solving/run-report.js';
-import type { StepScorer } from '../eval/step-scorer.js';
 import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
 import type { RunDirectory } from '../run/directory.js';
@@ -36,23 +34,9 @@ export interface RunRoles {
   dispose(): void;
 }
 
-/** What scores steps in a reward model, by name; what is meant where none is named comes first. */
-export interface OpenScorers {
-  /** Of a model of whole solutions; then `scorers` may be empty. */
-  readonly outcomes?: SolutionScorer;
-  readonly scorers: Readonly<Record<string, StepScorer>>;
-  /** From which probability on a step is right; absent: where right is the likelier word. */
-  readonly threshold?: number;
-  /** The first scorer knows outcomes alone, and nothing of steps. */
-  readonly outcomesAlone?: true;
-  dispose(): void;
-}
-
 /** Everything a method needs to create its roles. */
 export interface RunContext<Config extends FrameConfig> {
   readonly config: Config;
-  /** Loads a reward model: what an earlier run trained, or a classification model. */
-  openScorers(name: string): Promise<OpenScorers>;
   readonly device: Device;
   readonly tokenizer: Tokenizer;
   readonly run: RunDirectory;

@@ -41,7 +41,6 @@ export function plannedWork<Config extends FrameConfig>({
   const open: OpenRun<Config, RunData, RunRoles> = {
     ...run,
     ...{ data, roles, run: directory, cacheBytes: undefined },
-    openScorers: () => Promise.reject(new Error('a plan loads no model')),
   };
   const stages = method.stages(open);
   return {

@@ -16,7 +16,7 @@ import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
-import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
+import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { checkLength, modelShape } from './model-shape.js';
 import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
@@ -29,8 +29,6 @@ export interface RunOptions<Config extends FrameConfig> {
   readonly run: RunDirectory;
   readonly signal: AbortSignal;
   readonly resume: boolean;
-  /** Loads the scorers of an earlier run; see `RunContext`. */
-  readonly openScorers: (device: Device, run: string) => Promise<OpenScorers>;
   readonly onStep?: ((event: StepEvent) => void) | undefined;
   /** The processes of the job; absent where this one is alone. */
   readonly cluster?: Cluster | undefined;
@@ -74,7 +72,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
 
 async function runOn<Config extends FrameConfig>(
   device: Device,
-  { method, config, run, resume, openScorers, onStep, shareStages, cluster }: RunOptions<Config>,
+  { method, config, run, resume, onStep, shareStages, cluster }: RunOptions<Config>,
   agreement: Agreement,
 ): Promise<RunResult> {
   const { signal } = agreement;
@@ -93,7 +91,6 @@ async function runOn<Config extends FrameConfig>(
       device,
       tokenizer,
       run,
-      openScorers: (of: string) => openScorers(device, of),
     };
     roles = await method.roles(context);
     const { decoder, held, parameters } = roles;

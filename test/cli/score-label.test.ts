@@ -3,11 +3,11 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { openLabelJudge } from '../../src/methods/offline/rounds/judges.js';
-import { openRewardModel } from '../../src/methods/reward-models.js';
+import { labelJudge } from '../../src/methods/offline/rounds/judges.js';
 import { train } from '../../src/methods/run.js';
 import { baseDirectory } from '../../src/models/base.js';
 import { openDevice } from '../../src/runtime/device.js';
+import { verdictsOf } from '../../src/scoring/scorer.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { cli as run } from './run-cli.js';
 
@@ -108,7 +108,7 @@ describe('score', () => {
     const other = await cli(['score', at('solutions.jsonl'), '--run', at('run'), '--output', at('scored')]);
     expect(other).toMatchObject({ code: 1, err: expect.stringMatching(/aggregations was \["min","product/) });
     const none = await cli(['score', at('solutions.jsonl'), '--run', at('run'), '--scorer', 'x']);
-    expect(none.err).toMatch(/has no scorer x; --scorer may be reward or outcome/);
+    expect(none.err).toMatch(/has no scorer x; its scorers are reward, outcome/);
     writeFileSync(at('bad.jsonl'), `${JSON.stringify(SOLUTIONS[0])}\n{"problem": "p"}\n`);
     const bad = await cli(['score', at('bad.jsonl'), '--run', at('run')]);
     expect(bad.err).toMatch(/bad\.jsonl, line 2: there is no column of a solution/);
@@ -121,23 +121,21 @@ describe('score', () => {
 });
 
 describe('judge.kind run', () => {
-  const open = (path: string) =>
-    openLabelJudge({ judge: { kind: 'run', path } } as never, (name) => openRewardModel(device, name));
+  const open = (path: string) => labelJudge({ judge: { kind: 'run', path }, run: {} } as never, device)!;
   const device = openDevice('cpu');
   afterAll(() => device.dispose());
 
   test('takes a reward model of steps, which calls right what it finds likelier right', async () => {
-    const judge = (await open(at('run')))!;
+    const judge = open(at('run'));
     const steps = SOLUTIONS[0]!.steps!;
     const asked = {
-      problem: 0,
-      sample: 0,
+      problem: PROBLEM,
       of: { problem: PROBLEM, answer: '19' },
       text: steps.join('\n'),
       steps,
     };
     const [row] = lines(at('scored/scores.jsonl')) as unknown as [{ scores: number[] }];
-    expect(await judge.judge([asked])).toEqual([row.scores.map((score) => (score >= 0.5 ? 1 : 0))]);
+    expect(await verdictsOf(judge)([asked])).toEqual([row.scores.map((score) => (score >= 0.5 ? 1 : 0))]);
     judge.dispose();
   });
 
@@ -145,7 +143,9 @@ describe('judge.kind run', () => {
     cpSync(at('run'), at('orm'), { recursive: true });
     const card = at('orm/adapter/steptrain.json');
     writeFileSync(card, readFileSync(card, 'utf8').replace('"joint"', '"orm"'));
-    await expect(open(at('orm'))).rejects.toThrow('holds a reward model of outcomes, which judges no steps');
+    await expect(verdictsOf(open(at('orm')))([{ problem: PROBLEM, steps: ['a'] }])).rejects.toThrow(
+      'scores whole solutions and judges no steps',
+    );
   });
 });
 

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { solutionsOf } from '../../src/data/solution-rows.js';
 import { allAnswers, labelledAnswers, rightAnswers } from '../../src/methods/offline/answers/kinds.js';
-import { answerTokenizer } from '../../src/methods/offline/answers/tokens.js';
 import type { StepRecord } from '../../src/records/record.js';
+import { answerTokenizer } from '../../src/scoring/implicit/tokens.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { fileWith, load } from './data-file.js';
 

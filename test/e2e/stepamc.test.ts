@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { foreignSteps } from '../../src/eval/step-forms.js';
+import { foreignSteps } from '../../src/scoring/verdict/step-forms.js';
 import { repetitions } from '../repetitions.js';
 import { compiled, lastCheckpoint, metrics, steptrain, tensors } from './program.js';
 

@@ -2,8 +2,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { problemSteps, readVerdictDump, writeVerdictDump } from '../../src/eval/dump.js';
-import type { JudgedVerdict } from '../../src/eval/judged-verdict.js';
 import type { StepRecord } from '../../src/records/record.js';
+import type { JudgedVerdict } from '../../src/scoring/verdict/judged.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;

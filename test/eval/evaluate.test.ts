@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
-import type { JudgedVerdict } from '../../src/eval/judged-verdict.js';
 import { confusionMetrics } from '../../src/eval/metrics.js';
 import { formatEvalTable } from '../../src/eval/report-table.js';
 import type { StepLabel, StepRecord } from '../../src/records/record.js';
+import type { JudgedVerdict } from '../../src/scoring/verdict/judged.js';
 
 function record(problem: string, labels: readonly StepLabel[], file?: string): StepRecord {
   return {

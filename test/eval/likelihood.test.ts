@@ -4,17 +4,16 @@ import { loadModel, type Model } from '../../src/api/model.js';
 import { inMemory } from '../../src/data/dataset.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
-import type { JudgedVerdict } from '../../src/eval/judged-verdict.js';
+import { fitLikelihood, likelihoodVerdicts } from '../../src/eval/likelihood-weights.js';
+import { formatEvalTable } from '../../src/eval/report-table.js';
+import type { StepRecord } from '../../src/records/record.js';
+import type { JudgedVerdict } from '../../src/scoring/verdict/judged.js';
 import {
-  fitLikelihood,
-  likelihoodVerdicts,
   type StepLikelihoods,
   stepLikelihoods,
   withLikelihood,
-} from '../../src/eval/likelihood.js';
-import { formatEvalTable } from '../../src/eval/report-table.js';
-import { judgeVerdicts } from '../../src/eval/verdicts.js';
-import type { StepRecord } from '../../src/records/record.js';
+} from '../../src/scoring/verdict/likelihood.js';
+import { judgeVerdicts } from '../../src/scoring/verdict/verdicts.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
 import { openTest } from '../ops/devices.js';

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { evaluateVerdicts } from '../../src/eval/evaluate.js';
-import type { JudgedVerdict } from '../../src/eval/judged-verdict.js';
 import { PhiloxStream } from '../../src/random/philox.js';
+import type { JudgedVerdict } from '../../src/scoring/verdict/judged.js';
 import { load } from '../data/data-file.js';
 import { sharedPath } from '../shared.js';
 

@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { inMemory } from '../../src/data/dataset.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
-import { judgeVerdicts } from '../../src/eval/verdicts.js';
-import { wordOf, writeVerdicts } from '../../src/eval/written-verdicts.js';
 import { createStepAmcRoles, type StepAmcRoles } from '../../src/methods/stepamc/roles.js';
 import { verdictRollouts } from '../../src/methods/stepamc/rollout.js';
 import type { StepRecord } from '../../src/records/record.js';
+import { judgeVerdicts } from '../../src/scoring/verdict/verdicts.js';
+import { wordOf, writeVerdicts } from '../../src/scoring/verdict/written-verdicts.js';
 import { hiddenStates, scoreRows } from '../../src/sequences/forward.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';

@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
-import { evaluate, judgeSolutions, judgeSteps } from '../../src/methods/judge.js';
+import { evaluate } from '../../src/eval/correction.js';
 import { train } from '../../src/methods/run.js';
-import { openRunScorers } from '../../src/methods/run-scorers.js';
 import { mergeAdapter } from '../../src/models/merge.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { openDevice } from '../../src/runtime/device.js';
+import { judgeSolutions, judgeSteps } from '../../src/scoring/judge.js';
+import { openScorer, openScorers } from '../../src/scoring/open.js';
 import type { StepEvent } from '../../src/train/step-event.js';
 import { cli } from '../cli/run-cli.js';
 
@@ -68,7 +69,7 @@ async function judgedBy(name: string) {
 }
 
 async function scoredBy(name: string, scorer: string) {
-  const opened = await openRunScorers(device, at(name));
+  const opened = await openScorers(device, at(name));
   try {
     const found = await opened.scorers[scorer]!.score([{ problem: PROBLEM, steps: STEPS }]);
     return found![0]!.scores;
@@ -131,10 +132,18 @@ describe('evaluate', () => {
     model.dispose();
   });
 
-  test('refuses a reward network', async () => {
+  test('takes a reward network, whose scores are log-odds, and any scorer of steps', async () => {
     const model = await loadModel(device, at('stepamc/reward'));
-    await expect(evaluate(model, records)).rejects.toThrow('gives no probability of a step');
+    const report = await evaluate(model, records);
     model.dispose();
+    const scorer = await openScorer(device, at('stepamc'), { part: 'reward' });
+    expect((await evaluate(scorer, records)).metrics).toEqual(report.metrics);
+    const unbounded = { ...scorer, scale: 'reward' } as const;
+    await expect(evaluate(unbounded, records)).rejects.toThrow('gives no probability of a step');
+    scorer.dispose();
+    const outcomes = await openScorer(device, at('joint'), { part: 'outcome' });
+    await expect(evaluate(outcomes, records)).rejects.toThrow('scores whole solutions and judges no steps');
+    outcomes.dispose();
   });
 });
 

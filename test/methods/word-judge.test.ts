@@ -7,11 +7,11 @@ import { loadModel, type Model } from '../../src/api/model.js';
 import { factPart } from '../../src/data/problems/facts.js';
 import { wordProblems } from '../../src/data/problems/generate.js';
 import { stepLine } from '../../src/data/problems/line.js';
-import type { StepSolution } from '../../src/eval/step-scorer.js';
-import { judgeSolutions } from '../../src/methods/judge.js';
-import { openRewardModel } from '../../src/methods/reward-models.js';
 import { shippedAdapter } from '../../src/models/base.js';
 import { openDevice } from '../../src/runtime/device.js';
+import { judgeSolutions } from '../../src/scoring/judge.js';
+import { openScorers } from '../../src/scoring/open.js';
+import type { Solution } from '../../src/scoring/scorer.js';
 import { cli } from '../cli/run-cli.js';
 
 const device = openDevice('cpu', { threads: 1 });
@@ -34,7 +34,7 @@ const reversed = (value: number) => Number([...String(value)].reverse().join('')
 
 /** Problems like README's, with sums that the generator keeps out of training; each judged step in its place. */
 function cases() {
-  const found: { solution: StepSolution; at: number; kind: string }[] = [];
+  const found: { solution: Solution; at: number; kind: string }[] = [];
   for (const { problem, template, ending, plan } of wordProblems({
     ...{ seed: 77, samples: 12000, levels: [1], part: 'test' },
   })) {
@@ -132,7 +132,7 @@ describe('word-problems-judge', () => {
     expect(scores[0]).toBeGreaterThan(0.5);
     expect(scores[1]).toBeLessThan(0.5);
     for (const name of ['word-problems', 'word-problems-judge', shippedAdapter('word-problems-judge')]) {
-      const opened = await openRewardModel(device, name as string);
+      const opened = await openScorers(device, name as string);
       const scored = await opened.scorers.verdict?.score([row(19), row(18)]);
       opened.dispose();
       expect(scored?.map((of) => of.scores[0])).toEqual(scores);

@@ -2,13 +2,14 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { AGGREGATIONS, aggregated, scoresRead } from '../../src/eval/solving/aggregation.js';
+import { AGGREGATIONS, aggregated } from '../../src/eval/solving/aggregation.js';
 import { functionReward, loadRewardFunction } from '../../src/rewards/function.js';
 import { mixedRewards, rewardMoments, type WeightedSource } from '../../src/rewards/mixture.js';
 import { boundedSteps, stepEnds } from '../../src/rewards/placement.js';
 import type { RewardedSolution, SolutionReward } from '../../src/rewards/reward.js';
 import { answerReward, formatReward, lengthReward } from '../../src/rewards/rules.js';
-import { outcomeReward, stepScoreReward } from '../../src/rewards/step-scores.js';
+import { stepScoreReward } from '../../src/rewards/step-scores.js';
+import { numbersOf, outcomeScores, scorer } from '../../src/scoring/scorer.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -70,43 +71,46 @@ describe('scores of steps', () => {
   });
 
   it('behind the last step that was read count as 0 where they are probabilities', () => {
-    expect(scoresRead([0.9, null, 0.8, null, null], 'probability')).toEqual([0.9, 0.8, 0, 0]);
-    expect(scoresRead([0.9, null, 0.8, null, null], 'reward')).toEqual([0.9, 0.8]);
-    expect(scoresRead([null, null], 'probability')).toEqual([]);
+    expect(
+      numbersOf({ unit: 'step', scale: 'probability' }, { scores: [0.9, null, 0.8, null, null] }),
+    ).toEqual([0.9, 0.8, 0, 0]);
+    expect(numbersOf({ unit: 'step', scale: 'reward' }, { scores: [0.9, null, 0.8, null, null] })).toEqual([
+      0.9, 0.8,
+    ]);
+    expect(numbersOf({ unit: 'step', scale: 'probability' }, { scores: [null, null] })).toEqual([]);
     // A model of outcomes scores the last step alone.
-    expect(scoresRead([null, 0.7], 'probability')).toEqual([0.7]);
+    expect(numbersOf({ unit: 'step', scale: 'probability' }, { scores: [null, 0.7] })).toEqual([0.7]);
   });
 
   it('become the reward of a solution and of its steps; what is not read gets its own', async () => {
-    const scorer = {
-      scale: 'probability',
-      score: async (asked: readonly { steps: readonly string[] }[]) =>
-        asked.map(({ steps }) => ({
-          tokens: 1,
-          scores: steps.map((step) => (step === '?' ? null : Number(step))),
-        })),
-    } as const;
-    const reward = stepScoreReward(scorer, { name: 'steps', aggregation: 'min', unread: -1 });
+    const own = scorer({
+      name: 'numbers',
+      score: async (asked) =>
+        asked.map(({ steps }) => ({ scores: steps.map((step) => (step === '?' ? null : Number(step))) })),
+    });
+    const reward = stepScoreReward(own, { name: 'steps', aggregation: 'min', unread: -1 });
     const given = await reward.score([solution('0.5\n0.25\n?'), solution('', { steps: [] })]);
     expect(given).toEqual([
       { value: -1, steps: [0.5, 0.25, -1] },
       { value: -1, steps: [-1] },
     ]);
-    const outcome = stepScoreReward(scorer, { name: 'outcome', aggregation: 'last', bySteps: false });
+    const outcome = stepScoreReward(own, { name: 'outcome', aggregation: 'last', bySteps: false });
     expect(await outcome.score([solution('?\n0.75')])).toEqual([{ value: 0.75 }]);
     // A model that learned no step after an error knows nothing of those.
     const cut = { name: 'steps', aggregation: 'max', untilWrong: true } as const;
-    const [counted] = (await stepScoreReward(scorer, cut).score([solution('0.25\n?\n0.75')])) ?? [];
+    const [counted] = (await stepScoreReward(own, cut).score([solution('0.25\n?\n0.75')])) ?? [];
     expect(counted).toEqual({ value: 0.25, steps: [0.25, 0, 0.75] });
   });
 });
 
 it('a model of whole texts rewards each text; what it cannot read gets its own', async () => {
-  const scorer = {
+  const length = scorer({
     name: 'length',
-    score: async (of: readonly { text: string }[]) => of.map(({ text }) => (text ? [text.length] : [])),
-  };
-  const reward = outcomeReward(scorer, { name: 'outcome', unread: -2 });
+    unit: 'outcome',
+    scale: 'reward',
+    score: async (of) => of.map((one) => outcomeScores(one, one.text ? one.text.length : null)),
+  });
+  const reward = stepScoreReward(length, { name: 'outcome', aggregation: 'last', unread: -2 });
   expect(await reward.score([solution('ab'), solution('')])).toEqual([{ value: 2 }, { value: -2 }]);
   expect(await reward.score([solution('ab')], AbortSignal.abort())).toBeUndefined();
 });

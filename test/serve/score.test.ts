@@ -2,11 +2,11 @@
 import { describe, expect, it } from 'vitest';
 import { loadModel, Model } from '../../src/api/model.js';
 import { type VerdictTokenizer, verdictTokenizer } from '../../src/data/verdict.js';
-import { verdictScorer } from '../../src/eval/verdict-scorer.js';
-import { rewardScorer } from '../../src/methods/stepamc/reward/scorer.js';
 import { withHead } from '../../src/models/adapter.js';
 import { createAdapterOn } from '../../src/models/adapter-on-base.js';
 import { openDevice } from '../../src/runtime/device.js';
+import { rewardScorer } from '../../src/scoring/reward-network/scorer.js';
+import { verdictScorer } from '../../src/scoring/verdict/scorer.js';
 import { type RunningServer, serve } from '../../src/serve/server.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { lora } from './lora.js';
@@ -95,7 +95,7 @@ it.each(['label', 'step'] as const)('gives the rewards of a network that compare
     },
     async ({ url }) => {
       const { json } = await post(`${url}/score`, { model: 'reward', solutions });
-      expect(json).toMatchObject({ scale: 'reward' });
+      expect(json).toMatchObject({ scale: mode === 'label' ? 'log_odds' : 'reward' });
       const verdicts = verdictTokenizer({}, tokenizer);
       const { positiveIds, negativeIds } = verdicts.template;
       const found = scoresOf(json).flat();

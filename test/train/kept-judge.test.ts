@@ -1,6 +1,6 @@
 // What the card beside an adapter says of it as a judge.
 import { expect, it } from 'vitest';
-import type { LikelihoodVerdicts } from '../../src/eval/likelihood.js';
+import type { LikelihoodVerdicts } from '../../src/eval/likelihood-weights.js';
 import { confusionMetrics } from '../../src/eval/metrics.js';
 import type { EvalReport } from '../../src/eval/report.js';
 import { readCard, writeCard } from '../../src/models/card.js';

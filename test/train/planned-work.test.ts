@@ -80,17 +80,13 @@ test('time is told of runs on this machine alone: measured where models may be l
   const lines = await described(recipe('sft'));
   expect(lines.at(-2)).toMatch(/^trained tokens: about \d/);
   expect(lines.at(-1)).toMatch(/^time: at least \d+s, .* at the \d+ GFLOP\/s measured just now/);
-  const openScorers = () => Promise.reject(new Error('no reward model here'));
-  const measured = await described(recipe('sft'), { openScorers, measuredMs: 20 });
+  const measured = await described(recipe('sft'), { measure: true, measuredMs: 20 });
   expect(measured.at(-1)).toMatch(/^time: about (\d+m)?\d+s by steps measured just now$/);
-  const elsewhere = await described(recipe('sft'), { planFor: 2 ** 34, openScorers, measuredMs: 20 });
+  const elsewhere = await described(recipe('sft'), { planFor: 2 ** 34, measure: true, measuredMs: 20 });
   expect(elsewhere.at(-1)).toMatch(/^trained tokens/);
 });
 
-const timeOf = async (input: object) => {
-  const openScorers = (await import('../../src/methods/reward-models.js')).openRewardModel;
-  return (await described(input, { openScorers, measuredMs: 20 })).at(-1);
-};
+const timeOf = async (input: object) => (await described(input, { measure: true, measuredMs: 20 })).at(-1);
 
 test.each(Object.keys(SMALL_RUNS))(
   'time of %s can be measured, with that of the stages that learn from what others make',

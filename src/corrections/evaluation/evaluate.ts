@@ -6,10 +6,10 @@ import { correctionWriter } from '../../data/corrections/layout.js';
 import type { CorrectionScope } from '../../data/corrections/standing.js';
 import type { CorrectionReport, PrefixMetrics } from '../../eval/solving/corrections.js';
 import { evaluateSolving, type SolvingProgress } from '../../eval/solving/evaluate.js';
-import type { StepJudge } from '../../eval/solving/judging.js';
-import { oracleJudge } from '../../eval/solving/oracle.js';
 import { fastestRows, Generator } from '../../generate/generator.js';
 import { generatorSource } from '../../generate/sample-source.js';
+import { oracleScorer } from '../../scoring/oracle.js';
+import type { Scorer } from '../../scoring/scorer.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { StepSampler, type StepSamplerOptions } from '../sampler.js';
 import { outputMetrics } from './outputs.js';
@@ -30,7 +30,7 @@ export interface CorrectionEvaluationOptions {
   readonly maxRows?: number;
   readonly eosTokenIds?: readonly number[];
   /** Says which steps are right. Default: the oracle, where all problems are generated. */
-  readonly judge?: StepJudge | undefined;
+  readonly judge?: Scorer | undefined;
   /** Whether a correction means the last step or the whole solution so far. Default `step`. */
   readonly scope?: CorrectionScope | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -55,7 +55,7 @@ export async function evaluateCorrections(
   const { format, n = 32, temperature = 0.7, maxNewTokens = 512, seed = 0, signal } = options;
   const { maxRows = fastestRows(model.decoder.device) } = options;
   const writer = correctionWriter(format);
-  const judge = options.judge ?? (problems.every(({ generated }) => generated) ? oracleJudge : undefined);
+  const judge = options.judge ?? (problems.every(({ generated }) => generated) ? oracleScorer : undefined);
   const solve = async (samples: number, of = problems) => {
     const { report, problems: solved } = await evaluateSolving(model, tokenizer, of, {
       template: format.template,

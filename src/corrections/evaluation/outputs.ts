@@ -4,7 +4,7 @@ import type { CorrectionScope } from '../../data/corrections/standing.js';
 import { judgeSolution } from '../../data/problems/oracle.js';
 import type { OutputMetrics } from '../../eval/solving/corrections.js';
 import type { SolvedProblem } from '../../eval/solving/dump.js';
-import type { Solution, StepJudge } from '../../eval/solving/judging.js';
+import { type Scorer, type Solution, sampled, type Verdicts, verdictsOf } from '../../scoring/scorer.js';
 import { type TranscribedCorrection, transcriptOf } from './transcript.js';
 
 /** Solutions judged at a time. */
@@ -19,7 +19,7 @@ export async function outputMetrics(
     scope,
     signal,
   }: {
-    readonly judge?: StepJudge | undefined;
+    readonly judge?: Scorer | undefined;
     readonly scope?: CorrectionScope | undefined;
     readonly signal?: AbortSignal | undefined;
   } = {},
@@ -42,22 +42,19 @@ export async function outputMetrics(
     ),
   };
   if (!judge) return counted;
-  const asked = (
-    steps: readonly string[],
-    { of, problem, sample, text }: (typeof outputs)[number],
-  ): Solution => {
-    return { of, problem, sample, text, steps };
-  };
+  const asked = (steps: readonly string[], output: (typeof outputs)[number]): Solution =>
+    sampled(output.of, output, steps);
+  const verdictsFor = verdictsOf(judge);
   const last = async (part: 'abandoned' | 'improvement') => {
     const ends = corrections.map(({ output, each }) => asked([...each.before, each[part] ?? ''], output));
-    const verdicts = await judged(judge, ends, signal);
+    const verdicts = await judged(verdictsFor, ends, signal);
     return corrections.map(({ each }, i) =>
       each[part] === undefined ? null : (verdicts[i]?.at(-1) ?? null),
     );
   };
   const [abandoned, improved] = [await last('abandoned'), await last('improvement')];
   const standing = await judged(
-    judge,
+    verdictsFor,
     outputs.map((output) => asked(output.kept, output)),
     signal,
   );
@@ -78,14 +75,14 @@ export async function outputMetrics(
 }
 
 async function judged(
-  judge: StepJudge,
+  verdictsFor: Verdicts,
   solutions: readonly Solution[],
   signal?: AbortSignal,
 ): Promise<(readonly (0 | 1 | null)[])[]> {
   const found: (readonly (0 | 1 | null)[])[] = [];
   for (let at = 0; at < solutions.length; at += BATCH) {
     signal?.throwIfAborted();
-    found.push(...(await judge.judge(solutions.slice(at, at + BATCH), signal)));
+    found.push(...(await verdictsFor(solutions.slice(at, at + BATCH), signal)));
   }
   return found;
 }

@@ -1,4 +1,6 @@
 // How the scores of a solution's steps become one.
+import { RunError } from '../../run/error.js';
+import type { Scorer } from '../../scoring/scorer.js';
 
 /** How the scores of steps become one: `last` suits models whose scores are values, the others those that judge steps. */
 export const AGGREGATIONS: readonly Aggregation[] = [
@@ -17,18 +19,17 @@ export function isOfProbabilities(how: Aggregation): boolean {
   return how === 'product' || how === 'geometric_mean';
 }
 
-/**
- * The scores that are put together: of probabilities, those of steps behind the last one that was read count as 0, since an
- * error there must not cost less than one that was seen. Empty where nothing was read.
- */
-export function scoresRead(
-  scores: readonly (number | null)[],
-  scale: 'probability' | 'reward',
-): readonly number[] {
-  const last = scores.findLastIndex((score) => score !== null);
-  const read = scores.slice(0, last + 1).filter((score) => score !== null);
-  if (scale === 'reward' || last < 0) return read;
-  return [...read, ...scores.slice(last + 1).map(() => 0)];
+/** @throws RunError for a product of scores that are no probabilities; `option` says where it was asked for */
+export function refuseProduct(
+  { name, scale }: Pick<Scorer, 'name' | 'scale'>,
+  how: Aggregation,
+  option: string,
+): void {
+  if (scale === 'probability' || !isOfProbabilities(how)) return;
+  throw new RunError(
+    `${name} scores steps without bounds, and ${option} ${how} multiplies probabilities: of two bad steps it would make a good ` +
+      'solution; use min, mean, last, max or soft_min',
+  );
 }
 
 /** How sharp `soft_min` is: −log Σ exp(−b·p) / b. */

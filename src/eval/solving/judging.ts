@@ -3,52 +3,22 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { DataError } from '../../files/data-error.js';
 import { stepsOf } from '../../records/steps.js';
+import { numbersOf, type Scorer, type Solution, sampled, verdictsOf } from '../../scoring/scorer.js';
 import { AGGREGATIONS, type Aggregation, aggregated, untilWrong } from './aggregation.js';
 import { learnedAggregation } from './learned-aggregation.js';
-import type { GradedSample, SamplePlace } from './sample.js';
-
-/** A sample as reward models and judges read it. */
-export interface Solution extends SamplePlace {
-  /** The number of its problem, as everywhere, and the problem itself. */
-  readonly of: Problem;
-  readonly text: string;
-  /** The paragraphs of the text, or its lines where it has no blank one; of a solution that corrects itself those that stand. */
-  readonly steps: readonly string[];
-}
-
-/** A reward model, of outcomes or of steps. */
-export interface SolutionScorer {
-  /** For the report. */
-  readonly name: string;
-  /**
-   * By solution one score, or one for each step; the higher the better. None where it cannot read a solution.
-   *
-   * @returns as many lists as solutions, finite numbers
-   */
-  score(solutions: readonly Solution[], signal?: AbortSignal): Promise<readonly (readonly number[])[]>;
-}
-
-/** Says of steps whether they are right. */
-export interface StepJudge {
-  readonly name: string;
-  /** @returns by solution and step 1 right, 0 wrong, null where it does not say */
-  judge(
-    solutions: readonly Solution[],
-    signal?: AbortSignal,
-  ): Promise<readonly (readonly (0 | 1 | null)[])[]>;
-}
+import type { GradedSample } from './sample.js';
 
 export interface JudgingOptions {
-  /** A reward model, for the best of k and weighted votes. */
-  readonly scorer?: SolutionScorer | undefined;
+  /** For the best of k and weighted votes. */
+  readonly scorer?: Scorer | undefined;
   /** How its scores of steps become one. Default `min`. */
   readonly aggregation?: Aggregation;
   /** Aggregate only the scores up to the first below one half. Default false. */
   readonly untilWrong?: boolean;
   /** Aggregate in every way, for a curve of the best of k for each. Default false. */
   readonly curves?: boolean;
-  /** Judges the steps of right solutions. */
-  readonly judge?: StepJudge | undefined;
+  /** Judges the steps of right solutions, by its verdicts. */
+  readonly judge?: Scorer | undefined;
   /** The model corrects itself: a step that it takes back is no error. Neither judge nor scorer sees it. */
   readonly corrections?: CorrectionReading | undefined;
 }
@@ -83,7 +53,7 @@ export async function judgedSamples(
   const inBatches = async <T>(
     phase: 'scores' | 'verdicts',
     of: readonly GradedSample[],
-    ask: (part: readonly Solution[]) => Promise<readonly T[]>,
+    ask: (part: readonly Solution[]) => Promise<readonly T[] | undefined>,
   ): Promise<T[]> => {
     const found: T[] = [];
     for (let at = 0; at < of.length; at += BATCH) {
@@ -91,14 +61,16 @@ export async function judgedSamples(
       const part = of.slice(at, at + BATCH).map((sample) => solutionOf(problems, sample, corrections));
       const answers = await ask(part);
       signal?.throwIfAborted();
-      if (answers.length !== part.length)
-        throw new DataError('option', `${answers.length} ${phase} came for ${part.length} solutions`);
+      if (answers?.length !== part.length)
+        throw new DataError('option', `${answers?.length ?? 0} ${phase} came for ${part.length} solutions`);
       found.push(...answers);
       onProgress(found.length, phase, of.length);
     }
     return found;
   };
-  const scores = scorer && (await inBatches('scores', samples, (part) => scorer.score(part, signal)));
+  const verdictsFor = judge && verdictsOf(judge);
+  const found = scorer && (await inBatches('scores', samples, (part) => scorer.score(part, { signal })));
+  const scores = found?.map((own) => numbersOf(scorer as Scorer, own));
   const wrong = scores?.flat().find((score) => !Number.isFinite(score));
   if (wrong !== undefined)
     throw new DataError('option', `${scorer?.name} gave ${wrong} as a score; expected finite numbers`);
@@ -113,7 +85,7 @@ export async function judgedSamples(
     return { score: aggregated(of, aggregation), ...(curves ? { scores: every() } : {}) };
   };
   const right = samples.filter((sample) => sample.right);
-  const steps = judge && (await inBatches('verdicts', right, (part) => judge.judge(part, signal)));
+  const steps = verdictsFor && (await inBatches('verdicts', right, (part) => verdictsFor(part, signal)));
   const verdicts = new Map(right.map((sample, i) => [sample, inPlace(sample.text, steps?.[i], corrections)]));
   return samples.map((sample, i) => {
     const own = verdicts.get(sample);
@@ -127,11 +99,11 @@ export async function judgedSamples(
 
 function solutionOf(
   problems: readonly Problem[],
-  { problem, sample, text }: GradedSample,
+  sample: GradedSample,
   corrections: CorrectionReading | undefined,
 ): Solution {
-  const steps = readStanding(stepsOf(text), corrections).map((step) => step.text);
-  return { problem, sample, text, of: problems[problem] as Problem, steps };
+  const steps = readStanding(stepsOf(sample.text), corrections).map((step) => step.text);
+  return sampled(problems[sample.problem] as Problem, sample, steps);
 }
 
 /** By step of the text its verdict; null of steps that do not stand. */

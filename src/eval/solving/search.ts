@@ -8,9 +8,9 @@ import { type CorrectionReading, readStanding } from '../../data/corrections/sta
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
 import { stepsOf } from '../../records/steps.js';
+import { numbersOf, type Scorer, sampled } from '../../scoring/scorer.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type Aggregation, aggregated, untilWrong } from './aggregation.js';
-import type { SolutionScorer } from './judging.js';
 
 export interface SearchSettings {
   /** How many go on after each step. */
@@ -32,7 +32,7 @@ export interface SearchOptions
       >
     > {
   readonly tokenizer: Tokenizer;
-  readonly scorer: SolutionScorer;
+  readonly scorer: Scorer;
   readonly aggregation: Aggregation;
   /** Only the scores up to the first below one half count. */
   readonly untilWrong: boolean;
@@ -184,17 +184,15 @@ class Search {
 
   private async scored(beams: readonly Omit<Beam, 'score'>[]): Promise<Beam[]> {
     const { scorer, aggregation, corrections, signal, untilWrong: cut } = this.options;
-    const solutions = beams.map(({ text }, sample) => ({
-      problem: this.index,
-      sample,
-      of: this.problem,
-      text,
-      steps: readStanding(stepsOf(text), corrections).map((step) => step.text),
-    }));
-    const scores = await scorer.score(solutions, signal);
+    const solutions = beams.map(({ text }, sample) => {
+      const steps = readStanding(stepsOf(text), corrections).map((step) => step.text);
+      return sampled(this.problem, { problem: this.index, sample, text }, steps);
+    });
+    const scores = await scorer.score(solutions, { signal });
     signal?.throwIfAborted();
     return beams.map((beam, i) => {
-      const own = scores[i] ?? [];
+      const found = scores?.[i];
+      const own = found ? numbersOf(scorer, found) : [];
       const score = aggregated(cut ? untilWrong(own) : own, aggregation);
       return {
         ...beam,

@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import type { Model, SequenceScore } from '../../api/model.js';
 import { DataError } from '../../files/data-error.js';
 import type { SamplingOptions } from '../../generate/options.js';
+import type { SolvingPrompt, SolvingPromptOptions } from '../../generate/solving-prompt.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { JsonObject } from '../../weights/json.js';
-import type { SolvingPrompt, SolvingPromptOptions } from './prompt.js';
 
 const MAX_NEW_TOKENS = 1024;
 

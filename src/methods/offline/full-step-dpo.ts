@@ -2,11 +2,11 @@
 import { positiveNumber } from '../../config/fields.js';
 import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
-import type { AnswerTokens } from './answers/items.js';
+import type { AnswerTokens } from '../../scoring/implicit/items.js';
+import { type ScoredAnswer, type ScoredBatch, spanBounds } from '../../scoring/implicit/sums.js';
 import { answerPairs } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
 import { pairObjective } from './answers/pairs.js';
-import { type ScoredAnswer, type ScoredBatch, spanBounds } from './answers/scores.js';
 import { beta } from './fields.js';
 import { offlineMethod } from './method.js';
 

@@ -1,10 +1,10 @@
 /** `method: implicit_prm`: PRIME's implicit process reward model: outcomes alone teach log-ratios that are rewards of every token. */
 import type { z } from 'zod';
 import { dpo } from '../../objectives/pairs.js';
+import { type ScoredAnswer, type ScoredBatch, spanScores } from '../../scoring/implicit/sums.js';
 import { implicitSettings } from '../../scoring/settings.js';
 import { labelledAnswers } from './answers/kinds.js';
 import type { OfflineObjective, OfflineTerm } from './answers/objective.js';
-import { type ScoredAnswer, type ScoredBatch, spanScores } from './answers/scores.js';
 import { beta } from './fields.js';
 import { labelOf } from './kto.js';
 import { offlineMethod } from './method.js';

@@ -2,10 +2,10 @@
 import { z } from 'zod';
 import { StepTrainError } from '../../native/errors.js';
 import { type KtoOptions, kto as ktoLoss } from '../../objectives/kto.js';
-import type { OfflineItem } from './answers/items.js';
+import type { OfflineItem } from '../../scoring/implicit/items.js';
+import { spanScores } from '../../scoring/implicit/sums.js';
 import { labelledAnswers } from './answers/kinds.js';
 import type { MismatchedSums, OfflineObjective } from './answers/objective.js';
-import { spanScores } from './answers/scores.js';
 import { beta, classWeight } from './fields.js';
 import { offlineMethod } from './method.js';
 

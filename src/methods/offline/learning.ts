@@ -1,5 +1,5 @@
 import type { Dataset } from '../../data/dataset.js';
-import type { OfflineItem } from './answers/items.js';
+import type { OfflineItem } from '../../scoring/implicit/items.js';
 import type { ItemKind } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
 import type { RoundSettings, RoundsConfig } from './rounds/config.js';

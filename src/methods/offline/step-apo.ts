@@ -1,7 +1,7 @@
 /** `method: step_apo`: DPO of single steps that lead by the difference of their values (Step-APO). */
 import { z } from 'zod';
 import { dpo } from '../../objectives/pairs.js';
-import type { AnswerTokens } from './answers/items.js';
+import type { AnswerTokens } from '../../scoring/implicit/items.js';
 import { stepPairs } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
 import { pairObjective, wholeScores } from './answers/pairs.js';

@@ -4,6 +4,7 @@
  */
 import { inMemory } from '../../data/dataset.js';
 import { StepTrainError } from '../../native/errors.js';
+import type { OfflineItem } from '../../scoring/implicit/items.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { hiddenStates, logprobsAt } from '../../sequences/forward.js';
@@ -14,7 +15,6 @@ import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
 import { runBatch } from '../offline/answers/batch.js';
-import type { OfflineItem } from '../offline/answers/items.js';
 import { implicitPrmObjective } from '../offline/implicit-prm.js';
 import type { RewardSection } from './config.js';
 import { IMPLICIT } from './reward-sections.js';

@@ -8,7 +8,7 @@ import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
-import { NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
+import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
 export const reward = section({
   type: z
@@ -156,9 +156,6 @@ function conflicts({ reward: { type, head, solutions, soft_labels }, data }: Rew
     );
   return found;
 }
-
-/** The layout without a request: what transformers reads as a classifier of tokens or sequences. */
-export const LAYOUT = '{problem}\n{steps}\n';
 
 /** The prompt that the head reads: heads of their own have no use for a request in words. */
 export function rewardPrompt({ prompt, reward }: Pick<RewardRunConfig, 'prompt' | 'reward'>) {

@@ -3,10 +3,10 @@ import { type Dataset, dataset } from '../../data/dataset.js';
 import type { LabelRules } from '../../data/label-rules.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
 import { PARTS, type Part } from '../../data/split.js';
+import { type RewardItem, rewardItem } from '../../scoring/reward-model/items.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type VerdictData, verdictData } from '../../train/verdict-data.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
-import { type RewardItem, rewardItem } from './items.js';
 
 export interface RewardData extends VerdictData {
   /** Item i of a part belongs to record i. Made on each access. */

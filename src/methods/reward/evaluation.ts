@@ -2,20 +2,20 @@
 import { calibration } from '../../eval/calibration.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../../eval/evaluate.js';
-import type { JudgedVerdict } from '../../eval/judged-verdict.js';
 import { lengthClassifier } from '../../eval/length-classifier.js';
 import type { VerdictMetrics } from '../../eval/metrics.js';
 import type { EvalReport } from '../../eval/report.js';
 import { DataError } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
+import type { ScoredRow } from '../../scoring/reward-model/items.js';
+import { probability, type RewardNetwork, scoreItems } from '../../scoring/reward-model/network.js';
+import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
 import { createProgress } from '../../terminal/progress.js';
 import type { HeldOut } from '../../train/evaluation.js';
 import type { OpenRun } from '../../train/method.js';
 import type { Trainee } from '../../train/trainee.js';
 import type { RewardRunConfig } from './config.js';
 import type { RewardData } from './data.js';
-import type { ScoredRow } from './items.js';
-import { probability, type RewardNetwork, scoreItems } from './score.js';
 
 export type RewardRun = OpenRun<RewardRunConfig, RewardData, Trainee>;
 

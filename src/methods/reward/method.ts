@@ -1,4 +1,7 @@
 /** `method: reward`: models of steps (PRM), of outcomes (ORM), or of both. */
+
+import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/items.js';
+import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
 import type { Method } from '../../train/method.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import { verdictPreview } from '../../train/verdict-data.js';
@@ -6,8 +9,6 @@ import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
 import { type RewardData, rewardData } from './data.js';
 import { metricsOf, type RewardRun, rewardReport, rewardValidation } from './evaluation.js';
-import { CLASSES, classIndex, type ScoredRow } from './items.js';
-import { type RewardNetwork, rewardNetwork } from './score.js';
 import { rewardTraining } from './stage.js';
 
 export const reward: Method<RewardRunConfig, RewardData, Trainee> = {

@@ -6,13 +6,13 @@ import { StepTrainError } from '../../native/errors.js';
 import { binaryCrossEntropy } from '../../objectives/binary.js';
 import { crossEntropy } from '../../objectives/likelihood.js';
 import type { Tensor } from '../../runtime/tensor.js';
+import { classIndex, type RewardItem, type ScoredRow } from '../../scoring/reward-model/items.js';
+import { type RewardNetwork, rewardLogits } from '../../scoring/reward-model/network.js';
 import { accumulate, totalLoss } from '../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { type BatchGradients, batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import type { RewardConfig } from './config.js';
-import { classIndex, type RewardItem, type ScoredRow } from './items.js';
-import { type RewardNetwork, rewardLogits } from './score.js';
 
 export interface RewardTrainingOptions {
   readonly network: RewardNetwork;

@@ -5,8 +5,8 @@ import {
   type LossMask,
   type WeighedText,
 } from '../../data/corrections/layout.js';
-import type { SolvingPrompt } from '../../eval/solving/prompt.js';
-import { solvingPrompt } from '../../eval/solving/prompt.js';
+import type { SolvingPrompt } from '../../generate/solving-prompt.js';
+import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { StepRecord } from '../../records/record.js';
 import type { WeighedSequence } from '../../sequences/packed.js';
 import type { SegmentSpan, TokenizedSequence } from '../../tokenizer/segments.js';

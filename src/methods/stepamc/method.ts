@@ -4,7 +4,7 @@ import { verdictTemplate } from '../../data/verdict.js';
 import { readMetric } from '../../run/log-file.js';
 import {
   finalEvaluation,
-  type PartJudge,
+  type PartVerdicts,
   roleJudge,
   shortMetrics,
   type VerdictEvaluationContext,
@@ -103,7 +103,7 @@ async function judgedNetwork(open: StepAmcRun, signal: AbortSignal) {
 function otherJudges(
   open: StepAmcRun,
   network: Awaited<ReturnType<typeof judgedNetwork>>,
-): Readonly<Record<string, PartJudge>> {
+): Readonly<Record<string, PartVerdicts>> {
   const { config, roles } = open;
   const byWords = (role: StepAmcRoles['policy']) => roleJudge(evaluationOf(open), role);
   return {

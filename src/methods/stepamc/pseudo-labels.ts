@@ -3,16 +3,16 @@
  * What reinforcement on unlabelled steps must be compared with, since it learns from the same judge.
  */
 import { type Dataset, dataset, inMemory } from '../../data/dataset.js';
-import { judgeVerdicts } from '../../eval/verdicts.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { StepLabel } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
+import { rewardSequence, scoreVerdicts } from '../../scoring/reward-network/scores.js';
+import { judgeVerdicts } from '../../scoring/verdict/verdicts.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.js';
 import type { MakingStage, TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type LabelCounts, learnedVerdicts } from '../../train/verdict-data.js';
-import { rewardSequence, scoreVerdicts } from './reward/score.js';
 import type { StepAmcRun } from './run.js';
 
 const ARTEFACT = 'pseudo_labels';

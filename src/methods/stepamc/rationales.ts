@@ -3,10 +3,10 @@
  * verdict is the label. A guess is right half of the time, so a kept reason need not be a good one.
  */
 import { reasonLine, type VerdictTokenizer } from '../../data/verdict.js';
-import { type WritingOptions, wordOf, writeVerdicts } from '../../eval/written-verdicts.js';
 import type { Decoder } from '../../models/decoder.js';
 import { keyOfSeed, philox4x32 } from '../../random/philox.js';
 import type { Step, StepRecord } from '../../records/record.js';
+import { type WritingOptions, wordOf, writeVerdicts } from '../../scoring/verdict/written-verdicts.js';
 
 export interface SampledReasonsOptions extends Omit<WritingOptions, 'tokenizer' | 'iteration' | 'promptIds'> {
   readonly tokenizer: VerdictTokenizer;

@@ -2,6 +2,12 @@
 import { ratio } from '../../eval/metrics.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { StepLabel } from '../../records/record.js';
+import {
+  type PairMode,
+  type RewardSequence,
+  scoreVerdicts,
+  type VerdictScores,
+} from '../../scoring/reward-network/scores.js';
 import type { AdamW } from '../../train/adamw.js';
 import { mean } from '../../train/policy/metrics.js';
 import type { RewardSource, RolloutBatch } from '../../train/policy/records.js';
@@ -10,7 +16,6 @@ import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
 import { centering, type FrnConfig, type PpoConfig } from './config.js';
 import type { RewardUnit } from './reward/pairs.js';
-import { type PairMode, type RewardSequence, scoreVerdicts, type VerdictScores } from './reward/score.js';
 import { comparePairs, rewardOptimizer } from './reward/stage.js';
 import type { StepAmcRoles } from './roles.js';
 import type { Question } from './rollout.js';

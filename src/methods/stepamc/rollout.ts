@@ -1,7 +1,7 @@
 /** Rollouts of StepAMC: the policy's verdict after each step. */
 import type { Dataset } from '../../data/dataset.js';
-import { wordOf } from '../../eval/written-verdicts.js';
 import type { StepLabel } from '../../records/record.js';
+import { wordOf } from '../../scoring/verdict/written-verdicts.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';

@@ -4,7 +4,6 @@
  * prefix. In both cases any token may be drawn: the reward also judges an answer that is not a word.
  */
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
-import { writeVerdicts } from '../../eval/written-verdicts.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
@@ -13,6 +12,7 @@ import { StepTrainError } from '../../native/errors.js';
 import { headLogits } from '../../ops/head.js';
 import { gatherRows } from '../../ops/memory.js';
 import { type Counter, keyOfSeed, philox4x32 } from '../../random/philox.js';
+import { writeVerdicts } from '../../scoring/verdict/written-verdicts.js';
 import { type HiddenStates, hiddenStates } from '../../sequences/forward.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
 import type { StepPart } from '../../train/stage.js';

@@ -1,10 +1,11 @@
 /** How many held-out problems a role solves, by group and before and after training. */
 import { contributions, metricValues } from '../../eval/solving/metrics.js';
-import { oracleJudge } from '../../eval/solving/oracle.js';
 import type { SolvedGroups } from '../../eval/solving/run-report.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
 import { stepContributions } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
+import { oracleScorer } from '../../scoring/oracle.js';
+import { sampled, verdictsOf } from '../../scoring/scorer.js';
 import { gradeSolution, type RunProblem } from './problems.js';
 import type { SolutionPrompts } from './prompts.js';
 import { type LocalSamplerOptions, localSampler } from './sampler.js';
@@ -70,9 +71,9 @@ export async function judgedByOracle(
 ): Promise<readonly (readonly GradedSample[])[]> {
   if (problems.some(({ generated }) => generated === undefined)) return samples;
   const solutions = samples.flatMap((own, i) =>
-    own.map((sample) => ({ ...sample, of: problems[i] as RunProblem, steps: stepsOf(sample.text) })),
+    own.map((sample) => sampled(problems[i] as RunProblem, sample, stepsOf(sample.text))),
   );
-  const verdicts = await oracleJudge.judge(solutions);
+  const verdicts = await verdictsOf(oracleScorer)(solutions);
   let next = 0;
   return samples.map((own) => own.map((sample) => ({ ...sample, steps: verdicts[next++] ?? [] })));
 }

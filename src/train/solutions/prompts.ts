@@ -1,6 +1,7 @@
 /** Problems as the tokens that a model is given to solve them, and the tokens that end its solution. */
-import { solvingPrompt } from '../../eval/solving/prompt.js';
+
 import { DataError } from '../../files/data-error.js';
+import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Decoder } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 

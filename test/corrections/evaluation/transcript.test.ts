@@ -6,7 +6,7 @@ import { transcriptOf } from '../../../src/corrections/evaluation/transcript.js'
 import { correctionWriter } from '../../../src/data/corrections/layout.js';
 import type { WordProblem } from '../../../src/data/problems/problem.js';
 import { correctionTables, formatCorrectionReport } from '../../../src/eval/solving/corrections.js';
-import { oracleJudge } from '../../../src/eval/solving/oracle.js';
+import { oracleScorer } from '../../../src/scoring/oracle.js';
 import { tools } from '../fake-source.js';
 
 const format = { reflection: 'Wait: {text}', improvement: 'Now: {text}' };
@@ -71,7 +71,7 @@ const solved = (...texts: string[]) => {
 describe('corrections of outputs', () => {
   it('are judged: of wrong steps, into right ones, of right steps into wrong ones, and what stands', async () => {
     const metrics = await outputMetrics(solved(CORRECTED, HARMED, CLEAN, WRONG), writer, {
-      judge: oracleJudge,
+      judge: oracleScorer,
     });
     expect(metrics).toEqual({
       samples: 4,
@@ -91,7 +91,7 @@ describe('corrections of outputs', () => {
   it('are counted alone without a judge; shares of nothing are absent', async () => {
     const metrics = await outputMetrics(solved(CLEAN), writer);
     expect(metrics).toMatchObject({ corrections: 0, correction_rate: 0, errors: {} });
-    const judged = await outputMetrics(solved(CLEAN), writer, { judge: oracleJudge });
+    const judged = await outputMetrics(solved(CLEAN), writer, { judge: oracleScorer });
     expect(judged.correction_precision).toBeUndefined();
     expect(judged).toMatchObject({ wrong_steps: 0, samples_with_wrong_step: 0 });
   });

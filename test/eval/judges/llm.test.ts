@@ -5,16 +5,16 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { formatAgreement, judgeAgreement } from '../../../src/eval/judges/agreement.js';
-import { fileJudge } from '../../../src/eval/judges/file.js';
-import { llmJudge } from '../../../src/eval/judges/llm.js';
-import { judgePrompt, parseLabels } from '../../../src/eval/judges/prompt.js';
+import { formatAgreement, judgeAgreement } from '../../../src/eval/agreement.js';
+import { labelFile } from '../../../src/scoring/files.js';
+import { scorer, verdictsOf } from '../../../src/scoring/scorer.js';
+import { llmJudge } from '../../../src/scoring/server/llm.js';
+import { judgePrompt, parseLabels } from '../../../src/scoring/server/prompt.js';
 import { cli } from '../../cli/run-cli.js';
 import { fileWith } from '../../data/data-file.js';
 
 const solution = {
-  problem: 0,
-  sample: 0,
+  problem: 'What is 1+1+1?',
   text: '1+1=2\n2+1=4',
   of: { problem: 'What is 1+1+1?', answer: '3', solution: '1+1=2\n2+1=3' },
   steps: ['1+1=2', '2+1=4'],
@@ -68,7 +68,7 @@ const GOOD = '{"1": "correct", "2": "incorrect"}';
 it('shows problem, reference and numbered steps, and reads one label for each', async () => {
   says = [GOOD];
   const judge = llmJudge({ url, model: 'critic', apiKey: 'secret' });
-  expect(await judge.judge([solution])).toEqual([[1, 0]]);
+  expect(await verdictsOf(judge)([solution])).toEqual([[1, 0]]);
   const [request] = asked;
   expect(request!.messages.at(-1)!.content).toBe(
     'Problem:\nWhat is 1+1+1?\n\nReference solution:\n1+1=2\n2+1=3\n\nSteps to judge:\n1. 1+1=2\n2. 2+1=4',
@@ -81,7 +81,7 @@ it('shows problem, reference and numbered steps, and reads one label for each', 
     solutions: 1,
     unlabelled: 0,
   });
-  const bare = { ...solution, of: { problem: 'p', answer: '3' } };
+  const bare = { ...solution, problem: 'p', of: { problem: 'p', answer: '3' } };
   expect(judgePrompt(bare).at(-1)!.content).toContain('The right answer: 3');
 });
 
@@ -100,10 +100,10 @@ it.each([
 it('asks again for what is no JSON, warmer, and then leaves the steps unlabelled', async () => {
   says = ['no', 'no', GOOD];
   const judge = llmJudge({ url, model: 'critic' });
-  expect(await judge.judge([solution])).toEqual([[1, 0]]);
+  expect(await verdictsOf(judge)([solution])).toEqual([[1, 0]]);
   expect(asked.map(({ temperature }) => temperature)).toEqual([0, 0.5, 0.5]);
   says = ['no'];
-  expect(await judge.judge([solution])).toEqual([[null, null]]);
+  expect(await verdictsOf(judge)([solution])).toEqual([[null, null]]);
   expect(judge.report()).toMatchObject({ requests: 6, solutions: 2, unlabelled: 1 });
 });
 
@@ -111,7 +111,7 @@ it('tries again where a server is busy, and asks several solutions at once but n
   says = [503, 429, GOOD];
   const judge = llmJudge({ url, model: 'critic', concurrency: 3 });
   const several = Array.from({ length: 10 }, (_, i) => ({ ...solution, steps: [`1+1=${i}`, '2+1=4'] }));
-  expect(await judge.judge(several)).toEqual(Array(10).fill([1, 0]));
+  expect(await verdictsOf(judge)(several)).toEqual(Array(10).fill([1, 0]));
   expect(most).toBeLessThanOrEqual(3);
   expect(most).toBeGreaterThan(1);
 }, 20_000);
@@ -119,12 +119,12 @@ it('tries again where a server is busy, and asks several solutions at once but n
 it('asks nothing twice that its cache has, also after a line was cut short', async () => {
   says = [GOOD];
   const cache = join(folder, 'cache.jsonl');
-  await llmJudge({ url, model: 'critic', cache }).judge([solution]);
+  await verdictsOf(llmJudge({ url, model: 'critic', cache }))([solution]);
   const again = llmJudge({ url, model: 'critic', cache });
-  expect(await again.judge([solution])).toEqual([[1, 0]]);
+  expect(await verdictsOf(again)([solution])).toEqual([[1, 0]]);
   expect(asked).toHaveLength(1);
   expect(again.report()).toMatchObject({ requests: 0, cached: 1 });
-  await llmJudge({ url, model: 'other', cache }).judge([solution]);
+  await verdictsOf(llmJudge({ url, model: 'other', cache }))([solution]);
   expect(asked).toHaveLength(2);
 });
 
@@ -134,7 +134,7 @@ it('asks once for solutions that are the same, with a cache or without', async (
   for (const cache of [undefined, join(folder, 'cache.jsonl')]) {
     asked = [];
     const judge = llmJudge({ url, model: 'critic', concurrency: 4, cache });
-    expect(await judge.judge(same)).toEqual(Array(5).fill([1, 0]));
+    expect(await verdictsOf(judge)(same)).toEqual(Array(5).fill([1, 0]));
     expect(asked).toHaveLength(cache ? 1 : 2);
     expect(judge.report()).toMatchObject({ requests: asked.length, cached: 4 * asked.length });
   }
@@ -144,11 +144,11 @@ it('stops where its budget is spent, in tokens or in money', async () => {
   says = [GOOD];
   const several = [solution, { ...solution, steps: ['a', 'b'] }, { ...solution, steps: ['c', 'd'] }];
   const poor = { url, model: 'critic', concurrency: 1 };
-  await expect(llmJudge({ ...poor, tokenBudget: 150 }).judge(several)).rejects.toThrow(
+  await expect(verdictsOf(llmJudge({ ...poor, tokenBudget: 150 }))(several)).rejects.toThrow(
     /the budget of the judge is spent \(220 tokens of 150\) after 2 requests; raise it and resume/,
   );
   const price = { input: 1000, output: 0 };
-  await expect(llmJudge({ ...poor, costBudget: 0.15, price }).judge(several)).rejects.toThrow(
+  await expect(verdictsOf(llmJudge({ ...poor, costBudget: 0.15, price }))(several)).rejects.toThrow(
     /spent \(0.20 of 0.15\)/,
   );
 });
@@ -158,10 +158,10 @@ it('keeps a budget over judges that share a file of what was spent', async () =>
   const spending = join(folder, 'spending.jsonl');
   const poor = { url, model: 'critic', concurrency: 1, spending };
   const other = { ...solution, steps: ['a', 'b'] };
-  await llmJudge(poor).judge([solution]);
-  await llmJudge({ ...poor, tokenBudget: 150 }).judge([solution]);
+  await verdictsOf(llmJudge(poor))([solution]);
+  await verdictsOf(llmJudge({ ...poor, tokenBudget: 150 }))([solution]);
   const third = llmJudge({ ...poor, tokenBudget: 150 });
-  await expect(third.judge([other])).rejects.toThrow(/spent \(220 tokens of 150\) after 0 requests/);
+  await expect(verdictsOf(third)([other])).rejects.toThrow(/spent \(220 tokens of 150\) after 0 requests/);
   expect(third.report()).toMatchObject({ inputTokens: 200, outputTokens: 20 });
   expect(asked).toHaveLength(2);
 });
@@ -171,19 +171,19 @@ it('a spent budget lets the requests that are under way end, and keeps their ans
   const cache = join(folder, 'cache.jsonl');
   const several = [solution, { ...solution, steps: ['a', 'b'] }];
   const judge = llmJudge({ url, model: 'critic', concurrency: 2, cache, tokenBudget: 100 });
-  await expect(judge.judge(several)).rejects.toThrow(/the budget of the judge is spent/);
+  await expect(verdictsOf(judge)(several)).rejects.toThrow(/the budget of the judge is spent/);
   const { length } = asked;
   expect(length).toBe(2);
   const again = llmJudge({ url, model: 'critic', concurrency: 2, cache });
-  await again.judge(several);
+  await verdictsOf(again)(several);
   expect(again.report()).toMatchObject({ cached: 2, requests: 1 });
 });
 
 it('keeps no budget where the server does not count, and says so', async () => {
   says = [GOOD];
   usage = undefined;
-  expect(await llmJudge({ url, model: 'critic' }).judge([solution])).toEqual([[1, 0]]);
-  await expect(llmJudge({ url, model: 'critic', tokenBudget: 100 }).judge([solution])).rejects.toThrow(
+  expect(await verdictsOf(llmJudge({ url, model: 'critic' }))([solution])).toEqual([[1, 0]]);
+  await expect(verdictsOf(llmJudge({ url, model: 'critic', tokenBudget: 100 }))([solution])).rejects.toThrow(
     /does not say how many tokens a request took/,
   );
 });
@@ -196,9 +196,9 @@ it('labels from a file are those of the same problem and steps', async () => {
       { text: '2+1=4', label: 0 },
     ],
   };
-  const judge = await fileJudge(fileWith('labels.jsonl', JSON.stringify(row)));
+  const judge = await labelFile(fileWith('labels.jsonl', JSON.stringify(row)));
   const other = { ...solution, steps: ['1+1=2', '2+1=5'] };
-  expect(await judge.judge([solution, other])).toEqual([
+  expect(await verdictsOf(judge)([solution, other])).toEqual([
     [1, 0],
     [null, null],
   ]);
@@ -248,11 +248,10 @@ it('agreement refuses an address that is none, and data without labels', async (
 });
 
 it('agreement without a report of cost, over a single problem', async () => {
-  const judge = {
+  const judge = scorer({
     name: 'all right',
-    judge: async (all: readonly { steps: readonly string[] }[]) =>
-      all.map(({ steps }) => steps.map(() => 1 as const)),
-  };
+    score: async (all) => all.map(({ steps }) => ({ scores: steps.map(() => 1) })),
+  });
   const step = (label: 0 | 1) => ({ text: 'a', label, kind: 'normal' }) as const;
   const found = await judgeAgreement(judge, [{ problem: 'p', steps: [step(1), step(1), step(0)] }]);
   expect(found.metrics.balanced_accuracy).toEqual({ value: 0.5 });

@@ -8,25 +8,30 @@ import { wordProblems } from '../../../src/data/problems/generate.js';
 import { rightSolution } from '../../../src/data/problems/solution.js';
 import { aggregated } from '../../../src/eval/solving/aggregation.js';
 import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
-import { judgedSamples, type Solution } from '../../../src/eval/solving/judging.js';
-import { oracleJudge, oracleScorer } from '../../../src/eval/solving/oracle.js';
-import { rewardModel } from '../../../src/eval/solving/reward-model.js';
-import { scoreFile } from '../../../src/eval/solving/score-file.js';
-import { stepScores } from '../../../src/eval/solving/step-scores.js';
-import { verdictScorer } from '../../../src/eval/verdict-scorer.js';
+import { judgedSamples } from '../../../src/eval/solving/judging.js';
 import { stepsOf } from '../../../src/records/steps.js';
 import { openDevice } from '../../../src/runtime/device.js';
+import { classifierScorer } from '../../../src/scoring/classifier.js';
+import { scoreFile } from '../../../src/scoring/files.js';
+import { oracleScorer } from '../../../src/scoring/oracle.js';
+import {
+  numbersOf,
+  type Scorer,
+  type Solution,
+  sampled,
+  scorer,
+  verdictsOf,
+} from '../../../src/scoring/scorer.js';
+import { verdictScorer } from '../../../src/scoring/verdict/scorer.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { temporaryDirectory } from '../../weights/temporary-directory.js';
 
 const problem = { problem: '12;-6;+7', answer: '13' };
-const solution = (text: string, sample = 0): Solution => ({
-  problem: 0,
-  sample,
-  of: problem,
-  text,
-  steps: stepsOf(text),
-});
+const solution = (text: string, sample = 0): Solution =>
+  sampled(problem, { problem: 0, sample, text }, stepsOf(text));
+/** The numbers that are put together. */
+const numbers = async (by: Scorer, solutions: readonly Solution[]) =>
+  ((await by.score(solutions)) ?? []).map((own) => numbersOf(by, own));
 
 describe('steps', () => {
   it('are paragraphs, or lines where there are none', () => {
@@ -56,7 +61,7 @@ describe('steps that a solution takes back', () => {
   ].join('\n');
   const sample = { ...{ problem: 0, sample: 0, prompt: '', tokens: 9, answer: '1', text }, right: true };
   const judged = async (corrections?: CorrectionReading) => {
-    const options = { judge: oracleJudge, scorer: oracleScorer, corrections, onProgress: () => {} };
+    const options = { judge: oracleScorer, scorer: oracleScorer, corrections, onProgress: () => {} };
     const [found] = await judgedSamples(problems, [{ ...sample, finish_reason: 'stop' }], options);
     return found;
   };
@@ -80,12 +85,11 @@ describe('a model that judges steps', () => {
     const device = openDevice('cpu');
     const model = await loadModel(device, 'embedded');
     const prompt = { template: 'compact', pos_word: '1', neg_word: '0' };
-    const scorer = verdictScorer(model.decoder, { tokenizer: byteTokenizer(), maxLength: 64, prompt });
-    const judge = stepScores(scorer, { name: 'embedded' });
+    const judge = verdictScorer(model.decoder, { tokenizer: byteTokenizer(), maxLength: 64, prompt });
     const solutions = ['12-6=6\n6+7=13', '', '12-6=6', `12-6=6\n${'6+7=13\n'.repeat(20)}`].map((text, i) =>
       solution(text, i),
     );
-    const scores = await judge.score(solutions);
+    const scores = await numbers(judge, solutions);
     expect(scores.map(({ length }) => length)).toEqual([2, 0, 1, expect.any(Number)]);
     // Of the long one only the steps within 64 tokens are judged; the others count as wrong.
     const judged = scores[3]?.filter((score) => score > 0).length;
@@ -93,7 +97,7 @@ describe('a model that judges steps', () => {
     expect(judged).toBeLessThan(21);
     expect(scores[3]?.slice(judged)).toEqual(Array(21 - (judged as number)).fill(0));
     expect(scores[0]?.[0]).toBe(scores[2]?.[0]);
-    const verdicts = await judge.judge(solutions);
+    const verdicts = await verdictsOf(judge)(solutions);
     expect(verdicts.map(({ length }) => length)).toEqual([2, 0, 1, 21]);
     expect(verdicts[0]).toEqual(scores[0]?.map((score) => (score >= 0.5 ? 1 : 0)));
     expect(verdicts[3]?.at(-1)).toBeNull();
@@ -113,7 +117,7 @@ describe('the oracle', () => {
       const of = { problem: row.problem, answer: row.answer, generated: row };
       const ask = (text: string) => ({ ...solution(text), of });
       const asked = [lines.join('\n'), lines.join('\n\n'), wrong.join('\n')].map(ask);
-      const [right, parted, slipped] = await oracleJudge.judge(asked);
+      const [right, parted, slipped] = await verdictsOf(oracleScorer)(asked);
       expect(right).toEqual(lines.map(() => 1));
       expect(parted).toEqual(right);
       expect(slipped?.[0]).toBe(0);
@@ -121,7 +125,7 @@ describe('the oracle', () => {
   });
 
   it('refuses problems without a plan in a sentence', async () => {
-    await expect(oracleJudge.judge([solution('6+7=13')])).rejects.toThrow(
+    await expect(oracleScorer.score([solution('6+7=13')])).rejects.toThrow(
       'the oracle judges generated problems alone, and problem 1 has no plan; make them with: steptrain data problems',
     );
   });
@@ -140,11 +144,11 @@ describe('a classifier', () => {
   const solutions = [solution('6+7=13'), solution('x'.repeat(60)), solution('13')];
 
   it('scores by its output, or by the probability of the second class; nothing that it cannot read', async () => {
-    const [first, long, last] = await rewardModel(model([0.5]), options).score(solutions);
+    const [first, long, last] = await numbers(classifierScorer(model([0.5]), options), solutions);
     expect([first, long, last]).toEqual([[15.5], [], [11.5]]);
-    const two = await rewardModel(model([0, 1]), options).score(solutions);
+    const two = await numbers(classifierScorer(model([0, 1]), options), solutions);
     expect(two).toEqual([[expect.closeTo(0.75, 6)], [], [expect.closeTo(0.75, 6)]]);
-    await expect(rewardModel(model([0, 1, 2]), options).score(solutions)).rejects.toThrow(
+    await expect(classifierScorer(model([0, 1, 2]), options).score(solutions)).rejects.toThrow(
       'rm: expected one or two outputs for a whole solution, found 3',
     );
   });
@@ -162,9 +166,10 @@ describe('scores from a file', () => {
       { problem: 0, sample: 1, rm: [0.5, 0.25] },
       { problem: 0, sample: 0, rm: -3, text: 'x' },
     );
-    const scorer = await scoreFile(path, 'rm');
-    expect(await scorer.score([solution('a', 0), solution('b', 1)])).toEqual([[-3], [0.5, 0.25]]);
-    await expect(scorer.score([solution('c', 2)])).rejects.toThrow(
+    const rm = await scoreFile(path, 'rm');
+    expect(await numbers(rm, [solution('a', 0), solution('b', 1)])).toEqual([[-3], [0.5, 0.25]]);
+    expect(rm.scale).toBe('reward');
+    await expect(rm.score([solution('c', 2)])).rejects.toThrow(
       `${path}: there is no score of sample 2 of problem 0`,
     );
   });
@@ -183,9 +188,12 @@ describe('an evaluation', () => {
   it('refuses scores that are no numbers, and too few of them', async () => {
     const device = openDevice('cpu');
     const model = await loadModel(device, 'embedded');
-    const evaluate = (score: () => Promise<number[][]>) =>
-      evaluateSolving(model, byteTokenizer(), [problem], { maxNewTokens: 2, scorer: { name: 'rm', score } });
-    await expect(evaluate(async () => [[Number.NaN]])).rejects.toThrow(
+    const evaluate = (score: Scorer['score']) =>
+      evaluateSolving(model, byteTokenizer(), [problem], {
+        maxNewTokens: 2,
+        scorer: scorer({ name: 'rm', score }),
+      });
+    await expect(evaluate(async () => [{ scores: [Number.NaN] }])).rejects.toThrow(
       'rm gave NaN as a score; expected finite',
     );
     await expect(evaluate(async () => [])).rejects.toThrow('0 scores came for 1 solutions');
@@ -207,18 +215,20 @@ describe('an evaluation', () => {
         seed: 1,
         curves: true,
         // Knows the answer: the best of k must then be right wherever one of k is.
-        scorer: {
+        scorer: scorer({
           name: 'oracle',
-          score: async (solutions) => solutions.map(({ text }) => [text.trim() === '17' ? 0.9 : 0.1, 0.95]),
-        },
-        judge: {
+          score: async (solutions) =>
+            solutions.map(({ text }) => ({ scores: [text!.trim() === '17' ? 0.9 : 0.1, 0.95] })),
+        }),
+        judge: scorer({
           name: 'odd ones',
-          judge: async (solutions) =>
-            solutions.map(({ sample }) => {
+          score: async (solutions) =>
+            solutions.map(({ place }) => {
+              const { sample } = place!;
               judged.push(sample);
-              return [sample % 2 === 1 ? 0 : 1, null];
+              return { scores: [sample % 2 === 1 ? 0 : 1, null] };
             }),
-        },
+        }),
       },
     );
     const right = problems[0]?.samples.filter((sample) => sample.right) ?? [];

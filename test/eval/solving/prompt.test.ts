@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../../../src/api/model.js';
 import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
-import { solvingPrompt } from '../../../src/eval/solving/prompt.js';
+import { solvingPrompt } from '../../../src/generate/solving-prompt.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import type { RoundsConfig } from '../../../src/methods/offline/rounds/config.js';
 import { askedProblems } from '../../../src/methods/offline/rounds/problems.js';

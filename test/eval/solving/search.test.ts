@@ -4,13 +4,13 @@ import { loadModel, type Model } from '../../../src/api/model.js';
 import type { Problem } from '../../../src/data/benchmarks/problem.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
-import type { SolutionScorer } from '../../../src/eval/solving/judging.js';
-import { oracleScorer } from '../../../src/eval/solving/oracle.js';
-import { solvingPrompt } from '../../../src/eval/solving/prompt.js';
 import { bestBeams, type SearchOptions, searchSolutions } from '../../../src/eval/solving/search.js';
 import { withinTokens } from '../../../src/eval/solving/search-metrics.js';
+import { solvingPrompt } from '../../../src/generate/solving-prompt.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
 import { type Device, openDevice } from '../../../src/runtime/device.js';
+import { oracleScorer } from '../../../src/scoring/oracle.js';
+import { type Scorer, sampled, scorer, verdictsOf } from '../../../src/scoring/scorer.js';
 import type { Tokenizer } from '../../../src/tokenizer/tokenizer.js';
 
 const BASE = 'word-problems-misread';
@@ -68,21 +68,19 @@ describe('a search', () => {
   });
 
   it('goes by the scores: with the oracle it solves what its opposite does not', async () => {
-    const opposite: SolutionScorer = {
+    const opposite = scorer({
       name: 'opposite',
       score: async (solutions) =>
-        (await oracleScorer.score(solutions)).map((steps) => steps.map((score) => 1 - score)),
-    };
-    const solved = async (scorer: SolutionScorer) => {
-      const found = await searchSolutions(model, problems, prompts, options({ scorer }));
-      const verdicts = await oracleScorer.score(
-        found.map(({ text }, i) => ({
-          problem: i,
-          sample: 0,
-          of: problems[i]!,
-          text,
-          steps: text.trim().split('\n'),
+        (await oracleScorer.score(solutions))?.map(({ scores }) => ({
+          scores: scores.map((score) => 1 - (score ?? 0)),
         })),
+    });
+    const solved = async (scorer: Scorer) => {
+      const found = await searchSolutions(model, problems, prompts, options({ scorer }));
+      const verdicts = await verdictsOf(oracleScorer)(
+        found.map(({ text }, i) =>
+          sampled(problems[i]!, { problem: i, sample: 0, text }, text.trim().split('\n')),
+        ),
       );
       return verdicts.filter((steps) => steps.length > 0 && steps.every((right) => right === 1)).length;
     };

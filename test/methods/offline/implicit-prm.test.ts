@@ -4,14 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadModel } from '../../../src/api/model.js';
-import { evaluate, judgeSteps } from '../../../src/methods/judge.js';
+import { evaluate } from '../../../src/eval/correction.js';
 import { plannedRewardModels } from '../../../src/methods/ppo/reward-memory.js';
-import { openRewardModel } from '../../../src/methods/reward-models.js';
 import { train } from '../../../src/methods/run.js';
 import { baseDirectory } from '../../../src/models/base.js';
 import { mergeAdapter } from '../../../src/models/merge.js';
 import { stepsOf } from '../../../src/records/steps.js';
 import { openDevice } from '../../../src/runtime/device.js';
+import { judgeSteps } from '../../../src/scoring/judge.js';
+import { openScorers } from '../../../src/scoring/open.js';
 import { loadTokenizer } from '../../../src/tokenizer/load.js';
 import { cli } from '../../cli/run-cli.js';
 import { TINY } from '../reward/tiny-model.js';
@@ -67,7 +68,7 @@ afterAll(() => {
 });
 
 async function scoredBy(name: string, scorer: string, steps = STEPS) {
-  const opened = await openRewardModel(device, at(name));
+  const opened = await openScorers(device, at(name));
   try {
     const found = await opened.scorers[scorer]!.score([
       { problem: 'none', steps: [] },
@@ -129,7 +130,7 @@ describe('the scores', () => {
   });
 
   test('are those of each solution alone', async () => {
-    const opened = await openRewardModel(device, at('run'));
+    const opened = await openScorers(device, at('run'));
     const solutions = [
       { problem: 'How many?', steps: ['Answer: 3'] },
       { problem: PROBLEM, steps: STEPS },
@@ -158,9 +159,29 @@ test('steptrain score writes them, and what they come to as probabilities', asyn
   expect((await scored('--scorer', 'reward')).scores).toEqual(await scoredBy('run', 'reward'));
 });
 
-test('eval correction names the command that reads them', async () => {
-  const { code, stderr } = await cli('eval', 'correction', at('run'));
-  expect([code, stderr]).toEqual([1, expect.stringMatching(/method implicit_prm.*steptrain score gives/)]);
+test('eval correction judges by them, a run as its adapter', async () => {
+  const steps = STEPS.map((text, i) => ({ text, label: i }));
+  writeFileSync(at('steps.jsonl'), `${JSON.stringify({ problem: PROBLEM, steps })}\n`);
+  const reports = [];
+  for (const name of ['run', 'run/adapter']) {
+    const { code, stdout } = await cli(
+      'eval',
+      'correction',
+      at(name),
+      '--data',
+      at('steps.jsonl'),
+      '--json',
+      ...CPU,
+    );
+    expect(code).toBe(0);
+    reports.push(JSON.parse(stdout).metrics);
+  }
+  expect(reports[0]).toEqual(reports[1]);
+  const verdicts = (await scoredBy('run', 'probability')).map((p) => (p >= 0.5 ? 1 : 0));
+  expect(reports[0]).toMatchObject({
+    n: 2,
+    accuracy: verdicts.filter((verdict, i) => verdict === i).length / 2,
+  });
 });
 
 test('judgeSteps gives log-ratio and probability, evaluate counts them, eval solve ranks samples by them', async () => {
@@ -185,7 +206,7 @@ test('judgeSteps gives log-ratio and probability, evaluate counts them, eval sol
   expect(code).toBe(0);
   const solved = readFileSync(at('solved/problems.jsonl'), 'utf8').trim().split('\n');
   const { samples } = JSON.parse(solved[0]!);
-  const opened = await openRewardModel(device, at('run'));
+  const opened = await openScorers(device, at('run'));
   expect(samples).toHaveLength(2);
   for (const { text, score } of samples) {
     const solution = { problem: PROBLEM, steps: stepsOf(text) };
@@ -255,7 +276,7 @@ describe('a reference', () => {
 
   test('that is not here any more, or had random weights, is refused in one sentence', async () => {
     renameSync(at('run'), at('elsewhere'));
-    await expect(openRewardModel(device, at('further'))).rejects.toThrow(
+    await expect(openScorers(device, at('further'))).rejects.toThrow(
       /with the adapter .*adapter, which is not here/,
     );
     renameSync(at('elsewhere'), at('run'));
@@ -263,6 +284,6 @@ describe('a reference', () => {
       model: { base: { init: { ...TINY, max_position_embeddings: 1024 } }, tokenizer: 'bytes' },
       implicit_prm: { batch_size: 8, micro_batch_tokens: 1024, max_steps: 1 },
     });
-    await expect(openRewardModel(device, at('random'))).rejects.toThrow(/had random weights/);
+    await expect(openScorers(device, at('random'))).rejects.toThrow(/had random weights/);
   });
 });

@@ -2,14 +2,14 @@
 import { afterAll, expect, it } from 'vitest';
 import { inMemory } from '../../../src/data/dataset.js';
 import { runBatch } from '../../../src/methods/offline/answers/batch.js';
-import type { OfflineItem } from '../../../src/methods/offline/answers/items.js';
-import { offlineSequence } from '../../../src/methods/offline/answers/items.js';
 import type { OfflineObjective } from '../../../src/methods/offline/answers/objective.js';
 import { heldOutPlan } from '../../../src/methods/offline/answers/plan.js';
-import { readSums } from '../../../src/methods/offline/answers/scores.js';
 import { dpoObjective } from '../../../src/methods/offline/dpo.js';
 import { stepApoObjective } from '../../../src/methods/offline/step-apo.js';
 import { loadTrainableDecoder } from '../../../src/models/load.js';
+import type { OfflineItem } from '../../../src/scoring/implicit/items.js';
+import { offlineSequence } from '../../../src/scoring/implicit/items.js';
+import { readSums } from '../../../src/scoring/implicit/sums.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
 

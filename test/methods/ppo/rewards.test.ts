@@ -6,6 +6,7 @@ import type { SolutionAnswer } from '../../../src/methods/ppo/rollout.js';
 import type { WeightedSource } from '../../../src/rewards/mixture.js';
 import type { RewardedSolution, SourceReward } from '../../../src/rewards/reward.js';
 import { stepScoreReward } from '../../../src/rewards/step-scores.js';
+import { scorer } from '../../../src/scoring/scorer.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import type { AnswerReward } from '../../../src/train/policy/records.js';
 import { openTest } from '../../ops/devices.js';
@@ -42,10 +43,10 @@ const scoreOf = (step: string) => (step === 'a' ? 0.9 : 0.2);
 const steps: WeightedSource = {
   ...source('', () => ({ value: 0 })),
   reward: stepScoreReward(
-    {
-      scale: 'probability',
+    scorer({
+      name: 'steps',
       score: async (asked) => asked.map((one) => ({ tokens: 1, scores: one.steps.map(scoreOf) })),
-    },
+    }),
     { name: 'steps', aggregation: 'min' },
   ),
 };

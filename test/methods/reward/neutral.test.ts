@@ -9,12 +9,12 @@ import { Tape } from '../../../src/autograd/tape.js';
 import { taskOfRun } from '../../../src/cli/correction-task.js';
 import { evaluateCorrection } from '../../../src/eval/correction.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
-import { logOddsOfRight } from '../../../src/methods/reward/score.js';
 import { rewardLoss } from '../../../src/methods/reward/stage.js';
-import { openRewardModel } from '../../../src/methods/reward-models.js';
 import { train } from '../../../src/methods/run.js';
-import { runScorers } from '../../../src/methods/run-scorers.js';
 import type { StepRecord } from '../../../src/records/record.js';
+import { modelScorers } from '../../../src/scoring/kinds.js';
+import { openScorers } from '../../../src/scoring/open.js';
+import { logOddsOfRight } from '../../../src/scoring/reward-model/network.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { openTest } from '../../ops/devices.js';
 import { TINY } from './tiny-model.js';
@@ -130,7 +130,7 @@ test('three classes are learned, saved for transformers, and scored both ways', 
 
   const tokenizer = byteTokenizer();
   for (const rule of [undefined, 'positive', 'negative', 'drop'] as const) {
-    const opened = await runScorers(directory, { model, tokenizer, neutralScore: rule });
+    const opened = await modelScorers(model, { run: directory, tokenizer, neutralScore: rule });
     const [found] = (await opened.scorers.reward!.score(ASKED))!;
     ends.forEach(([wrong, right, neutral], step) => {
       const odds = logOddsOfRight(wrong!, right!, neutral!, rule ?? 'positive');
@@ -140,7 +140,7 @@ test('three classes are learned, saved for transformers, and scored both ways', 
   }
   // As rewards of ppo open it: the run, and its model alone.
   for (const name of [directory, join(directory, 'model')]) {
-    const opened = await openRewardModel(device, name);
+    const opened = await openScorers(device, name);
     const [found] = (await opened.scorers.reward!.score(ASKED))!;
     const [wrong, right, neutral] = ends[1]!;
     const odds = logOddsOfRight(wrong!, right!, neutral!, 'positive');
@@ -174,7 +174,7 @@ test('an adapter carries its three classes along', async () => {
     } as never,
     { output: join(folder, 'lora') },
   );
-  const opened = await openRewardModel(device, directory);
+  const opened = await openScorers(device, directory);
   const [found] = (await opened.scorers.reward!.score(ASKED))!;
   expect(found!.scores.every((score) => score! > 0 && score! < 1)).toBe(true);
   opened.dispose();

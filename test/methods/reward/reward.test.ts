@@ -1,5 +1,5 @@
 // Reward models from data to scores, with models of random weights.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,13 +8,13 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadModel } from '../../../src/api/model.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
 import { parseRunConfig } from '../../../src/methods/config.js';
-import type { RewardRunConfig } from '../../../src/methods/reward/config.js';
-import { rewardItem } from '../../../src/methods/reward/items.js';
-import { scorerOfRun } from '../../../src/methods/reward/run-scorer.js';
-import { openRewardModel } from '../../../src/methods/reward-models.js';
+import { type RewardRunConfig, rewardPrompt } from '../../../src/methods/reward/config.js';
 import { train } from '../../../src/methods/run.js';
 import type { RunConfigInput } from '../../../src/methods/table.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
+import { openScorer, openScorers } from '../../../src/scoring/open.js';
+import { rewardItem } from '../../../src/scoring/reward-model/items.js';
+import { rewardModelScorer } from '../../../src/scoring/reward-model/scorer.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
@@ -74,10 +74,12 @@ const trainedOn = async (name: string, reward: object, more: object = {}) => {
   const { decoder, adapter: own } = loaded;
   const tokenizer = await configuredTokenizer(config.model);
   const scorer = (output?: 'step' | 'outcome') =>
-    scorerOfRun(config as RewardRunConfig, {
-      decoder,
+    rewardModelScorer(decoder, {
       role: own ? { adapter: own } : {},
       tokenizer,
+      prompt: rewardPrompt(config as RewardRunConfig),
+      settings: (config as RewardRunConfig).reward,
+      maxLength: Math.min(config.data.max_length, decoder.config.maxPositions),
       ...(output ? { output } : {}),
     });
   return { report, model: loaded, scorer, directory };
@@ -158,8 +160,11 @@ describe('as a reward model elsewhere', () => {
   test('of steps, the saved classifier scores as its run does', async () => {
     const { scorer, model, directory } = await trainedOn('saved-prm', { type: 'prm', num_train_epochs: 1 });
     const [expected] = (await scorer().score(ASKED))!;
-    for (const name of [directory, join(directory, 'model')]) {
-      const opened = await openRewardModel(device, name);
+    // Also as a published classifier, of which no card tells.
+    cpSync(join(directory, 'model'), join(folder, 'published'), { recursive: true });
+    rmSync(join(folder, 'published/steptrain.json'));
+    for (const name of [directory, join(directory, 'model'), join(folder, 'published')]) {
+      const opened = await openScorers(device, name);
       const [found] = (await opened.scorers.reward!.score(ASKED))!;
       expect(found!.scores, name).toEqual(expected!.scores);
       opened.dispose();
@@ -170,18 +175,19 @@ describe('as a reward model elsewhere', () => {
   test('of outcomes, the saved classifier scores texts, and its run the last step', async () => {
     const { scorer, model, directory } = await trainedOn('saved-orm', { type: 'orm', num_train_epochs: 1 });
     const [expected] = (await scorer().score(ASKED))!;
-    const opened = await openRewardModel(device, join(directory, 'model'));
-    const of = { problem: 'p1', answer: '' };
+    rmSync(join(directory, 'model/steptrain.json'));
+    const opened = await openScorer(device, join(directory, 'model'));
     const text = '0y\n1n\n2y\n';
-    const [found] = await opened.outcomes!.score([{ problem: 0, sample: 0, of, text, steps: [] }]);
-    expect(1 / (1 + Math.exp(-found![0]!))).toBeCloseTo(expected!.scores[2]!, 5);
+    const [found] = (await opened.score([{ problem: 'p1', text, steps: [] }]))!;
+    expect(1 / (1 + Math.exp(-found!.outcome!))).toBeCloseTo(expected!.scores[2]!, 5);
+    expect(opened).toMatchObject({ unit: 'outcome', scale: 'reward' });
     opened.dispose();
     model.dispose();
   });
 
   test('a language model is refused', async () => {
-    await expect(openRewardModel(device, goldenDirectory('qwen2'))).rejects.toThrow(
-      /is a Qwen2ForCausalLM and scores no solutions; name a run, or/,
+    await expect(openScorers(device, goldenDirectory('qwen2'))).rejects.toThrow(
+      /is a Qwen2ForCausalLM and has no steptrain\.json that says how it judges steps; .*name a run/,
     );
   });
 });

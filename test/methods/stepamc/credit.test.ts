@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, test } from 'vitest';
 import { type CreditSettings, verdictAdvantage } from '../../../src/methods/stepamc/advantage.js';
-import type { VerdictScores } from '../../../src/methods/stepamc/reward/score.js';
 import {
   placeReward,
   type RewardSettings,
@@ -10,6 +9,7 @@ import {
   withScores,
 } from '../../../src/methods/stepamc/rewards.js';
 import type { Question, VerdictAnswer } from '../../../src/methods/stepamc/rollout.js';
+import type { VerdictScores } from '../../../src/scoring/reward-network/scores.js';
 import { withKlPenalty } from '../../../src/train/policy/kl.js';
 import { openTest } from '../../ops/devices.js';
 

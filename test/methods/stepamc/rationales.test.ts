@@ -1,10 +1,10 @@
 // Which sampled reasons are kept; what a model writes is given here.
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
-import type { WrittenVerdict } from '../../../src/eval/written-verdicts.js';
 import { emptyTally, withSampledReasons } from '../../../src/methods/stepamc/rationales.js';
 import type { Decoder } from '../../../src/models/decoder.js';
 import type { Step, StepRecord } from '../../../src/records/record.js';
+import type { WrittenVerdict } from '../../../src/scoring/verdict/written-verdicts.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 
 const written = vi.hoisted(() => ({
@@ -13,7 +13,7 @@ const written = vi.hoisted(() => ({
   answer: (_prompt: string, _attempt: number): string => '',
 }));
 
-vi.mock('../../../src/eval/written-verdicts.js', async (original) => ({
+vi.mock('../../../src/scoring/verdict/written-verdicts.js', async (original) => ({
   ...(await original<object>()),
   writeVerdicts: async (
     _: unknown,

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
 import { rewardUnits } from '../../../src/methods/stepamc/reward/pairs.js';
-import { rewardSequence } from '../../../src/methods/stepamc/reward/score.js';
 import type { StepLabel } from '../../../src/records/record.js';
+import { rewardSequence } from '../../../src/scoring/reward-network/scores.js';
 import { verdictSequence } from '../../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 

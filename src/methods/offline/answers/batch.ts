@@ -2,14 +2,14 @@
 import type { TrainableParameters } from '../../../autograd/parameters.js';
 import type { DropoutSource } from '../../../models/adapter.js';
 import type { Decoder, Role } from '../../../models/decoder.js';
+import { offlineSequence, sequenceLength } from '../../../scoring/implicit/items.js';
+import { readSums, type SpanSums, scoreBatch } from '../../../scoring/implicit/sums.js';
 import { groupBySize } from '../../../sequences/batching.js';
 import { overGroups } from '../../../sequences/divided.js';
 import { accumulate } from '../../../train/accumulate.js';
-import { offlineSequence, sequenceLength } from './items.js';
 import { Means } from './means.js';
 import type { OfflineObjective, OfflineTerm } from './objective.js';
 import type { OfflinePlan } from './plan.js';
-import { readSums, type SpanSums, scoreBatch } from './scores.js';
 
 export interface BatchContext {
   readonly decoder: Decoder;

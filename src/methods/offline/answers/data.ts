@@ -8,12 +8,12 @@ import { describeTraining } from '../../../data/training-files.js';
 import { DataError } from '../../../files/data-error.js';
 import type { StepRecord } from '../../../records/record.js';
 import { configuredRecords } from '../../../run/parts.js';
+import type { OfflineItem } from '../../../scoring/implicit/items.js';
+import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
 import type { SegmentSpan } from '../../../tokenizer/segments.js';
 import type { Tokenizer } from '../../../tokenizer/tokenizer.js';
 import type { PreviewSample, RunData } from '../../../train/method.js';
-import type { OfflineItem } from './items.js';
 import { type ItemKind, itemsOf } from './kinds.js';
-import { answerTokenizer } from './tokens.js';
 
 export interface OfflineData extends RunData {
   readonly items: Readonly<Record<Part, Dataset<OfflineItem>>>;

@@ -1,8 +1,8 @@
 /** The kinds of items that objectives learn from, and how records become them. */
 import { problemKey } from '../../../data/overlap.js';
 import { normalizeProblem, type Step, type StepRecord } from '../../../records/record.js';
-import type { OfflineItem } from './items.js';
-import type { AnswerTokenizer } from './tokens.js';
+import type { OfflineItem } from '../../../scoring/implicit/items.js';
+import type { AnswerTokenizer } from '../../../scoring/implicit/tokens.js';
 
 export interface ItemKind {
   /** In messages. */

@@ -1,8 +1,9 @@
 /** What an objective plugs into the loop of `stage.ts`. */
+
+import type { OfflineItem } from '../../../scoring/implicit/items.js';
+import type { ScoredBatch, SpanSums } from '../../../scoring/implicit/sums.js';
 import type { LossTerm } from '../../../train/accumulate.js';
-import type { OfflineItem } from './items.js';
 import type { Means } from './means.js';
-import type { ScoredBatch, SpanSums } from './scores.js';
 
 /** Sums of the mismatched pairs of an optimizer batch; see `pairing.ts`. */
 export interface MismatchedSums {

@@ -1,8 +1,13 @@
 /** Objectives of pairs: a chosen and a rejected answer to each prompt. */
 import type { DpoPairs } from '../../../objectives/pairs.js';
 import type { Objective } from '../../../objectives/statistics.js';
+import {
+  type ScoredAnswer,
+  type ScoredBatch,
+  type SpanScores,
+  spanScores,
+} from '../../../scoring/implicit/sums.js';
 import type { OfflineObjective } from './objective.js';
-import { type ScoredAnswer, type ScoredBatch, type SpanScores, spanScores } from './scores.js';
 
 export interface PairObjectiveOptions {
   readonly needsReference: boolean;

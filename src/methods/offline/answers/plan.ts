@@ -1,8 +1,8 @@
 /** Which answers are in which batch, and which mismatched pairs: known before training, so that the reference scores them once. */
 import type { AnswerBatchConfig } from '../../../config/schema.js';
 import { type Dataset, dataset } from '../../../data/dataset.js';
+import { mismatched, type OfflineItem, sequenceLength } from '../../../scoring/implicit/items.js';
 import { stageBatches } from '../../../train/batched-stage.js';
-import { mismatched, type OfflineItem, sequenceLength } from './items.js';
 import { mismatch, mixProblems } from './pairing.js';
 
 export interface OfflinePlan {

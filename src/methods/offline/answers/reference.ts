@@ -2,11 +2,11 @@
 import type { Dataset } from '../../../data/dataset.js';
 import type { Decoder, Role } from '../../../models/decoder.js';
 import { StepTrainError } from '../../../native/errors.js';
+import { type OfflineItem, offlineSequence, sequenceLength } from '../../../scoring/implicit/items.js';
+import { readSums, type SpanSums } from '../../../scoring/implicit/sums.js';
 import { groupBySize } from '../../../sequences/batching.js';
 import { overGroups } from '../../../sequences/divided.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
-import { type OfflineItem, offlineSequence, sequenceLength } from './items.js';
-import { readSums, type SpanSums } from './scores.js';
 
 export interface ReferenceOptions {
   readonly name: string;

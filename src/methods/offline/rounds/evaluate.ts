@@ -8,13 +8,13 @@ import {
 import type { GradedSample } from '../../../eval/solving/sample.js';
 import { stepContributions, sumsOf } from '../../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../../records/steps.js';
+import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
 import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
 import type { SolutionPrompts } from '../../../train/solutions/prompts.js';
 import type { SampledSolution, SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { isRight } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
-import type { OpenJudge } from './judges.js';
 
 /** A row of artefacts/eval-N.jsonl; sample 0 is the greedy one. */
 export type EvaluatedRow = Omit<GradedSample, 'prompt' | 'score'>;
@@ -27,12 +27,13 @@ export interface EvaluateStageOptions {
   readonly sampler: SolutionSampler;
   /** Beside the greedy one. */
   readonly samples: number;
-  readonly judge: OpenJudge | undefined;
+  readonly judge: Scorer | undefined;
   readonly settings: SaveSettings;
 }
 
 export function evaluateStage(options: EvaluateStageOptions): MakingStage {
   const { name, problems, prompts, greedy, sampler, samples, judge, settings } = options;
+  const judged = judge && verdictsOf(judge);
   return chunkedStage({
     name,
     settings,
@@ -51,12 +52,10 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
           gradedRow(problem, id, sample, own[sample]),
         );
       });
-      const solutions = drawn.map((sample) => ({
-        ...sample,
-        of: problems[sample.problem] as RunProblem,
-        steps: stepsOf(sample.text),
-      }));
-      const verdicts = await judge?.judge(solutions, signal);
+      const solutions = drawn.map((sample) =>
+        sampled(problems[sample.problem] as RunProblem, sample, stepsOf(sample.text)),
+      );
+      const verdicts = await judged?.(solutions, signal);
       if (signal.aborted) return undefined;
       const rows = drawn.map((sample, i): EvaluatedRow & Record<string, unknown> => ({
         ...sample,

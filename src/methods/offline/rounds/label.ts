@@ -2,6 +2,7 @@
 import { PhiloxStream } from '../../../random/philox.js';
 import type { StepLabel } from '../../../records/record.js';
 import { stepsOf } from '../../../records/steps.js';
+import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
 import type { RunProblem } from '../../../train/solutions/problems.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import {
@@ -13,7 +14,6 @@ import {
   selectCandidates,
 } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
-import type { OpenJudge } from './judges.js';
 
 export interface LabelStageOptions {
   readonly name: string;
@@ -22,7 +22,7 @@ export interface LabelStageOptions {
   readonly rows: readonly CandidateRow[];
   readonly problems: readonly RunProblem[];
   /** Absent: no step gets a label. */
-  readonly judge: OpenJudge | undefined;
+  readonly judge: Scorer | undefined;
   /** What makes a candidate right: `answer`, or also (`clean`) that no step is labelled wrong. */
   readonly outcome: 'answer' | 'clean';
   /** A control: this share of the labels is turned round. */
@@ -33,6 +33,7 @@ export interface LabelStageOptions {
 
 export function labelStage(options: LabelStageOptions): MakingStage {
   const { name, source, problems, judge, outcome, flip, selection, settings } = options;
+  const verdicts = judge && verdictsOf(judge);
   const byProblem = new Map<number, Candidate[]>();
   for (const row of options.rows) {
     const candidates = byProblem.get(row.problem) ?? [];
@@ -49,13 +50,11 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         selectCandidates(candidates, clean ? { ...selection, ...ALL } : selection),
       );
       const asked = selected.flatMap(({ kept }) => kept);
-      const solutions = asked.map((candidate) => ({
-        ...candidate,
-        of: problems[candidate.problem] as RunProblem,
-        steps: stepsOf(candidate.text),
-      }));
+      const solutions = asked.map((candidate) =>
+        sampled(problems[candidate.problem] as RunProblem, candidate, stepsOf(candidate.text)),
+      );
       const judged =
-        (await judge?.judge(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
+        (await verdicts?.(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
       if (signal.aborted) return undefined;
       const labels = flipped(judged, flip, index);
       const labelled = asked.map((candidate, i) => {

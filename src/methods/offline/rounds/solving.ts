@@ -1,13 +1,12 @@
 /** Held-out problems solved by the model as it is: a stage, a choice among parameters, and the report of a run. */
 import type { Part } from '../../../data/split.js';
 import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report.js';
-import { processesOf } from '../../../runtime/processes.js';
 import type { Evaluation } from '../../../train/method.js';
 import { localSampler } from '../../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { SaveSettings, StageEntry } from '../../../train/stage.js';
 import { type EvaluatedRow, evaluateStage, evaluationMetrics } from './evaluate.js';
-import { lazily, openEvaluationJudge } from './judges.js';
+import { evaluationJudge } from './judges.js';
 import { artefactRows } from './rows.js';
 import type { AskingRun } from './run.js';
 
@@ -48,9 +47,6 @@ interface SolvedOptions {
 
 function solved(open: AskingRun, { name, part, settings }: SolvedOptions): StageEntry {
   const { config, data } = open;
-  const judge = lazily(() =>
-    openEvaluationJudge(config, open.openScorers, processesOf(open.device)?.cluster),
-  );
   return evaluateStage({
     name,
     problems: data.asked.problems[part],
@@ -58,7 +54,7 @@ function solved(open: AskingRun, { name, part, settings }: SolvedOptions): Stage
     greedy: samplerOf(open, 'greedy'),
     sampler: samplerOf(open),
     samples: config.eval.num_generations,
-    judge: config.eval.judge === 'none' ? undefined : judge,
+    judge: evaluationJudge(config, open.device),
     settings,
   });
 }

@@ -9,17 +9,16 @@ import { loadAdapter } from '../../../models/adapter.js';
 import { baseDirectory } from '../../../models/base.js';
 import { loadDecoder } from '../../../models/load.js';
 import type { StepRecord } from '../../../records/record.js';
-import { processesOf } from '../../../runtime/processes.js';
+import type { OfflineItem } from '../../../scoring/implicit/items.js';
+import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
 import type { StageEntry, TrainingStage } from '../../../train/stage.js';
-import type { OfflineItem } from '../answers/items.js';
 import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan.js';
 import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
 import { offlineStage } from '../answers/stage.js';
-import { answerTokenizer } from '../answers/tokens.js';
 import type { OfflineLearning } from '../learning.js';
 import type { CandidateRow } from './candidates.js';
 import type { RoundSettings, RoundsConfig } from './config.js';
-import { lazily, openLabelJudge } from './judges.js';
+import { labelJudge } from './judges.js';
 import { labelStage } from './label.js';
 import { artefactRows } from './rows.js';
 import type { AskingRun } from './run.js';
@@ -112,7 +111,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
     const options = { pairs, maxLength: config.data.max_length, settings, seed };
     return trainingPlan(inMemory<OfflineItem>(items), options);
   };
-  const judge = lazily(() => openLabelJudge(config, open.openScorers, processesOf(open.device)?.cluster));
+  const judge = labelJudge(config, open.device);
   const { needsReference } = objective(inMemory<OfflineItem>([]));
   const reference: StageEntry = {
     name: names.reference,

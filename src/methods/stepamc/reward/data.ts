@@ -1,9 +1,9 @@
 /** The reward network's input: the sequences and pairs of a part of the data. */
 import { indices, subset } from '../../../data/dataset.js';
 import type { Part } from '../../../data/split.js';
+import { type RewardSequence, rewardSequence } from '../../../scoring/reward-network/scores.js';
 import type { StepAmcRun } from '../run.js';
 import { type RewardUnit, rewardUnits } from './pairs.js';
-import { type RewardSequence, rewardSequence } from './score.js';
 
 export interface RewardData {
   /** By item of the part. */

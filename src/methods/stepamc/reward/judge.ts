@@ -5,15 +5,15 @@
 import { indices } from '../../../data/dataset.js';
 import { calibration } from '../../../eval/calibration.js';
 import { verdictMetrics } from '../../../eval/evaluate.js';
-import type { JudgedVerdict } from '../../../eval/judged-verdict.js';
 import { ratio } from '../../../eval/metrics.js';
 import type { NetworkReport } from '../../../eval/report.js';
 import { bestThreshold } from '../../../eval/thresholds.js';
+import { scoreVerdicts, type VerdictScores } from '../../../scoring/reward-network/scores.js';
+import type { JudgedVerdict } from '../../../scoring/verdict/judged.js';
 import type { HeldOut } from '../../../train/evaluation.js';
 import { mean } from '../../../train/policy/metrics.js';
 import type { StepAmcRun } from '../run.js';
 import { rewardData } from './data.js';
-import { scoreVerdicts, type VerdictScores } from './score.js';
 import { comparePairs } from './stage.js';
 
 export interface JudgedByNetwork {

@@ -1,8 +1,8 @@
 /** What the reward network compares: two verdicts on one step, or two steps of one problem. */
 import type { Dataset } from '../../../data/dataset.js';
 import { normalizeProblem } from '../../../records/record.js';
+import type { PairMode, RewardSequence } from '../../../scoring/reward-network/scores.js';
 import type { VerdictSequence } from '../../../sequences/sequence.js';
-import type { PairMode, RewardSequence } from './score.js';
 
 /** Two rows of a unit whose scores are compared: sequence within the unit, and row within the sequence. */
 export interface RewardPair {

@@ -7,8 +7,8 @@ import {
   offlinePreview,
 } from '../../../../src/methods/offline/answers/data.js';
 import { allAnswers } from '../../../../src/methods/offline/answers/kinds.js';
-import { answerTokenizer } from '../../../../src/methods/offline/answers/tokens.js';
 import type { StepRecord } from '../../../../src/records/record.js';
+import { answerTokenizer } from '../../../../src/scoring/implicit/tokens.js';
 import { loadTokenizer } from '../../../../src/tokenizer/load.js';
 import type { Tokenizer } from '../../../../src/tokenizer/tokenizer.js';
 import { fileWith, load } from '../../../data/data-file.js';

@@ -1,6 +1,5 @@
 // How records become what objectives learn from, on the byte tokenizer: one token per character.
 import { expect, it } from 'vitest';
-import { type OfflineItem, offlineSequence } from '../../../../src/methods/offline/answers/items.js';
 import {
   answerPairs,
   judgedAnswers,
@@ -8,8 +7,9 @@ import {
   rightAnswers,
   stepPairs,
 } from '../../../../src/methods/offline/answers/kinds.js';
-import { answerTokenizer } from '../../../../src/methods/offline/answers/tokens.js';
 import type { StepRecord } from '../../../../src/records/record.js';
+import { type OfflineItem, offlineSequence } from '../../../../src/scoring/implicit/items.js';
+import { answerTokenizer } from '../../../../src/scoring/implicit/tokens.js';
 import { byteTokenizer } from '../../../../src/tokenizer/byte.js';
 
 const tokenizer = byteTokenizer();

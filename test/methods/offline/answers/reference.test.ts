@@ -1,9 +1,9 @@
 // Log-probs of the reference before training.
 import { afterAll, expect, it } from 'vitest';
 import { inMemory } from '../../../../src/data/dataset.js';
-import type { OfflineItem } from '../../../../src/methods/offline/answers/items.js';
 import { referenceStage } from '../../../../src/methods/offline/answers/reference.js';
 import { loadDecoder } from '../../../../src/models/load.js';
+import type { OfflineItem } from '../../../../src/scoring/implicit/items.js';
 import { goldenDirectory } from '../../../models/golden.js';
 import { openTest } from '../../../ops/devices.js';
 

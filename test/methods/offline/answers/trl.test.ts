@@ -3,16 +3,16 @@ import { readFileSync } from 'node:fs';
 import { afterAll, expect, it } from 'vitest';
 import { inMemory } from '../../../../src/data/dataset.js';
 import { runBatch } from '../../../../src/methods/offline/answers/batch.js';
-import type { OfflineItem } from '../../../../src/methods/offline/answers/items.js';
 import type { OfflineObjective } from '../../../../src/methods/offline/answers/objective.js';
 import { heldOutPlan } from '../../../../src/methods/offline/answers/plan.js';
-import type { SpanSums } from '../../../../src/methods/offline/answers/scores.js';
 import { dpoObjective as dpo } from '../../../../src/methods/offline/dpo.js';
 import { ktoObjective as kto } from '../../../../src/methods/offline/kto.js';
 import { orpoObjective as orpo } from '../../../../src/methods/offline/orpo.js';
 import { simpoObjective as simpo } from '../../../../src/methods/offline/simpo.js';
 import { likelihood } from '../../../../src/methods/offline/solution-sft.js';
 import { loadTrainableDecoder } from '../../../../src/models/load.js';
+import type { OfflineItem } from '../../../../src/scoring/implicit/items.js';
+import type { SpanSums } from '../../../../src/scoring/implicit/sums.js';
 import { goldenDirectory } from '../../../models/golden.js';
 import { openTest } from '../../../ops/devices.js';
 

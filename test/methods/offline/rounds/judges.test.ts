@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { completeRunConfig } from '../../../../src/methods/config.js';
 import type { RoundsConfig } from '../../../../src/methods/offline/rounds/config.js';
-import { openEvaluationJudge, openLabelJudge } from '../../../../src/methods/offline/rounds/judges.js';
+import { evaluationJudge, labelJudge } from '../../../../src/methods/offline/rounds/judges.js';
 import { acceptedChanges } from '../../../../src/run/inputs.js';
+import { verdictsOf } from '../../../../src/scoring/scorer.js';
 import { fileWith } from '../../../data/data-file.js';
 
 const solution = {
-  problem: 0,
-  sample: 0,
+  problem: 'What is 1+1+1?',
   text: '1+1=2\n2+1=4',
   of: { problem: 'What is 1+1+1?', answer: '3' },
   steps: ['1+1=2', '2+1=4'],
@@ -50,7 +50,8 @@ const config = (sections: Record<string, object>) =>
     run: { output_dir: folder },
     ...sections,
   } as never) as unknown as RoundsConfig;
-const noRun = () => Promise.reject(new Error('no run is asked'));
+/** Nothing is loaded onto it. */
+const noDevice = undefined as never;
 
 it('a language model behind one server labels, and another behind another server evaluates', async () => {
   const both = config({
@@ -58,11 +59,11 @@ it('a language model behind one server labels, and another behind another server
     eval: { judge: 'llm', llm: { url: url(), model: 'critic' } },
   });
   for (const [open, model, file] of [
-    [openLabelJudge, 'labeller', 'judge-cache.jsonl'],
-    [openEvaluationJudge, 'critic', 'eval-judge-cache.jsonl'],
+    [labelJudge, 'labeller', 'judge-cache.jsonl'],
+    [evaluationJudge, 'critic', 'eval-judge-cache.jsonl'],
   ] as const) {
-    const judge = await open(both, noRun);
-    expect(await judge!.judge([solution])).toEqual([[1, 0]]);
+    const judge = open(both, noDevice);
+    expect(await verdictsOf(judge!)([solution])).toEqual([[1, 0]]);
     expect(judge!.report!()).toMatchObject({ requests: 1, inputTokens: 100 });
     judge!.dispose();
     expect(asked.at(-1)!.model).toBe(model);
@@ -73,8 +74,8 @@ it('a language model behind one server labels, and another behind another server
 it('labels of a file evaluate; what it does not have stays unjudged', async () => {
   const steps = ['1+1=2', '2+1=4'].map((text, i) => ({ text, label: 1 - i }));
   const file = fileWith('labels.jsonl', JSON.stringify({ problem: 'What is 1+1+1?', steps }));
-  const judge = await openEvaluationJudge(config({ eval: { judge: 'file', judge_file: file } }), noRun);
-  expect(await judge!.judge([solution, { ...solution, steps: ['2'] }])).toEqual([[1, 0], [null]]);
+  const judge = evaluationJudge(config({ eval: { judge: 'file', judge_file: file } }), noDevice);
+  expect(await verdictsOf(judge!)([solution, { ...solution, steps: ['2'] }])).toEqual([[1, 0], [null]]);
 });
 
 it.each([

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import type { SelectionOptions } from '../../../../src/methods/offline/rounds/candidates.js';
 import { labelStage } from '../../../../src/methods/offline/rounds/label.js';
 import type { StepRecord } from '../../../../src/records/record.js';
+import { scorer } from '../../../../src/scoring/scorer.js';
 
 const problems = [
   { problem: 'p', answer: '7' },
@@ -29,11 +30,11 @@ async function outcomes(outcome: 'answer' | 'clean', selection: Omit<SelectionOp
       })),
     ),
     problems,
-    judge: {
+    judge: scorer({
       name: 'first step',
-      judge: async (solutions) => solutions.map(({ steps }) => [steps[0] === 'unclean' ? 0 : 1, 1]),
-      dispose() {},
-    },
+      score: async (solutions) =>
+        solutions.map(({ steps }) => ({ scores: [steps[0] === 'unclean' ? 0 : 1, 1] })),
+    }),
     outcome,
     flip: { share: 0, seed: 1 },
     selection: { dedupe: false, ...selection },

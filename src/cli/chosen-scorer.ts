@@ -1,0 +1,27 @@
+// The scorer of a command, by its name.
+import { openDevice } from '../runtime/device.js';
+import { type OpenScorerOptions, openScorer } from '../scoring/open.js';
+import type { Scorer } from '../scoring/scorer.js';
+import { chosenDevice } from './device.js';
+import { untilInterrupted } from './interrupt.js';
+
+/** Opens what `name` names, and frees it after `work`, whose signal Ctrl-C aborts. */
+export async function withScorer<T>(
+  name: string,
+  { device: deviceName, ...options }: OpenScorerOptions & { readonly device: string },
+  work: (scorer: Scorer, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const device = openDevice(await chosenDevice(deviceName));
+  const interruption = untilInterrupted();
+  try {
+    const scorer = await openScorer(device, name, options);
+    try {
+      return await work(scorer, interruption.signal);
+    } finally {
+      scorer.dispose();
+    }
+  } finally {
+    interruption.dispose();
+    device.dispose();
+  }
+}

@@ -1,0 +1,171 @@
+/** How well a judge of steps agrees with known labels: what its labels are worth before anything learns from them. */
+import { normalizeProblem, type StepRecord } from '../records/record.js';
+import { type Scorer, type Solution, sampled, verdictsOf } from '../scoring/scorer.js';
+import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
+import { confusionMetrics, countConfusion } from './metrics.js';
+import { percent } from './percent.js';
+import {
+  firstWrongLabel,
+  firstWrongVerdict,
+  formatProcessBench,
+  type KnownProcessBenchScore,
+  knownScore,
+} from './solutions.js';
+import { type MetricValue, metricValues } from './solving/metrics.js';
+import { plainTable } from './table.js';
+
+/** What says how far verdicts agree with known labels. */
+export type AgreementMetric = 'accuracy' | 'balanced_accuracy' | 'f1_macro' | 'acc_pos' | 'acc_neg';
+const METRICS: readonly AgreementMetric[] = [
+  'accuracy',
+  'balanced_accuracy',
+  'f1_macro',
+  'acc_pos',
+  'acc_neg',
+];
+
+/** Shares as fractions, with central 95 % of the bootstrap over problems where there are two or more. */
+export interface JudgeAgreement {
+  readonly judge: string;
+  readonly solutions: number;
+  /** Steps whose label is known. */
+  readonly steps: number;
+  /** Of these, those that the judge said nothing of. */
+  readonly unlabelled: MetricValue;
+  /** Of the others: accuracy, balanced accuracy, macro F1, recall of right steps (`acc_pos`) and of wrong ones (`acc_neg`). */
+  readonly metrics: Readonly<Record<AgreementMetric, MetricValue>>;
+  /** The first wrong step of each solution whose labels tell it; absent where none does. */
+  readonly processbench?: KnownProcessBenchScore;
+  /** What the judge counted, such as requests, tokens and cost. */
+  readonly cost?: Readonly<Record<string, number>>;
+}
+
+export interface AgreementOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: (done: number) => void;
+}
+
+/** Solutions at a time; those of a batch are asked at once, as far as the judge allows. */
+const BATCH = 64;
+
+/**
+ * @param records solutions with labels, as `loadRecords` reads them; the judge sees their texts and, where they have them, the
+ *   reference solution and answer
+ * @throws what the judge throws; the signal's reason where it was aborted
+ */
+export async function judgeAgreement(
+  judge: Scorer,
+  records: readonly StepRecord[],
+  { signal, onProgress }: AgreementOptions = {},
+): Promise<JudgeAgreement> {
+  const judged = verdictsOf(judge);
+  const verdicts: (readonly (0 | 1 | null)[])[] = [];
+  for (let at = 0; at < records.length; at += BATCH) {
+    const batch = records.slice(at, at + BATCH).map((record, i) => recordSolution(record, at + i));
+    verdicts.push(...(await judged(batch, signal)));
+    signal?.throwIfAborted();
+    onProgress?.(verdicts.length);
+  }
+  const all = records.flatMap(({ problem, steps }, i) =>
+    steps.flatMap(({ label }, s) =>
+      label === null
+        ? []
+        : [
+            {
+              problem: normalizeProblem(problem),
+              label,
+              verdict: verdicts[i]?.[s] ?? undefined,
+              probability: 0,
+            },
+          ],
+    ),
+  );
+  const labelled = { invalidAsWrong: false };
+  const values = confusionMetrics(countConfusion(all, labelled).confusion);
+  const intervals = bootstrapIntervals(all, { ...BOOTSTRAP, ...labelled })?.metrics;
+  const metric = (name: AgreementMetric): MetricValue => {
+    const interval = intervals?.[name];
+    return { value: values[name], ...(interval ? { interval } : {}) };
+  };
+  const cases = records.flatMap(({ steps }, i) => {
+    const label = firstWrongLabel(steps.map((step) => step.label));
+    const own = steps.flatMap((step, s) =>
+      step.label === null ? [] : [{ step: s, verdict: verdicts[i]?.[s] ?? undefined }],
+    );
+    return label === undefined ? [] : [{ label, prediction: firstWrongVerdict(own, own.length) }];
+  });
+  const cost = judge.report?.();
+  return {
+    judge: judge.name,
+    solutions: records.length,
+    steps: all.length,
+    unlabelled: share(all),
+    metrics: Object.fromEntries(METRICS.map((name) => [name, metric(name)])) as JudgeAgreement['metrics'],
+    ...(cases.length > 0
+      ? {
+          processbench: knownScore(cases),
+        }
+      : {}),
+    ...(cost ? { cost } : {}),
+  };
+}
+
+export function recordSolution(
+  { problem, steps, gold_answer, gold_solution }: StepRecord,
+  index: number,
+): Solution {
+  const texts = steps.map(({ text }) => text);
+  const of = {
+    problem,
+    answer: gold_answer ?? '',
+    ...(gold_solution === undefined ? {} : { solution: gold_solution }),
+  };
+  return sampled(of, { problem: index, sample: 0, text: texts.join('\n') }, texts);
+}
+
+/** Of steps those without a verdict, by problem. */
+function share(
+  steps: readonly { readonly problem: string; readonly verdict: 0 | 1 | undefined }[],
+): MetricValue {
+  const groups = new Map<string, { missing: number; all: number }>();
+  for (const { problem, verdict } of steps) {
+    const group = groups.get(problem) ?? { missing: 0, all: 0 };
+    groups.set(problem, { missing: group.missing + (verdict === undefined ? 1 : 0), all: group.all + 1 });
+  }
+  const own = [...groups.values()];
+  const sums = { sums: own.map(({ missing }) => missing), counts: own.map(({ all }) => all) };
+  return metricValues(new Map([['unlabelled', sums]])).unlabelled as MetricValue;
+}
+
+/** A table of the figures, and a line of what they cost. */
+export function formatAgreement({
+  judge,
+  solutions,
+  steps,
+  unlabelled,
+  metrics,
+  processbench,
+  cost,
+}: JudgeAgreement): string {
+  const row = (title: string, { value, interval }: MetricValue) => [
+    title,
+    percent(value),
+    interval ? interval.map((end) => percent(end)).join('-') : '',
+  ];
+  const table = plainTable([
+    [`${solutions} solutions, ${steps} labelled steps`, '%', '95 % CI'],
+    row('agrees with the label', metrics.accuracy),
+    row('balanced accuracy', metrics.balanced_accuracy),
+    row('F1 macro', metrics.f1_macro),
+    row('right steps recognised', metrics.acc_pos),
+    row('wrong steps recognised', metrics.acc_neg),
+    row('steps without a label of the judge', unlabelled),
+  ]);
+  const spent = Object.entries(cost ?? {}).map(([name, value]) => `${name} ${Number(value.toFixed(4))}`);
+  return [
+    table,
+    ...(processbench ? [`ProcessBench F1: ${formatProcessBench(processbench)}`] : []),
+    `judge: ${judge}; steps that it gave no label are left out of all rows but the last`,
+    ...(spent.length > 0 ? [spent.join(', ')] : []),
+  ].join('\n');
+}

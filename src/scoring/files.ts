@@ -1,0 +1,88 @@
+// Scores and labels that another program made.
+import { dataFiles } from '../data/files.js';
+import { loadRecords } from '../data/load.js';
+import { objectRows } from '../data/rows.js';
+import { DataError } from '../files/data-error.js';
+import { normalizeProblem, type StepLabel } from '../records/record.js';
+import { type Scorer, scorer } from './scorer.js';
+
+/** Scores by sample where the rows are numbered as samples.jsonl has them, or a column is named; else labels of steps. */
+export async function fileScorer(file: string, column?: string): Promise<Scorer> {
+  if (column !== undefined) return scoreFile(file, column);
+  for (const path of await dataFiles(file))
+    for await (const { row } of objectRows(path))
+      return 'sample' in row && !('steps' in row) ? scoreFile(file, 'score') : labelFile(file);
+  throw new DataError('file', 'there are no rows in it', { file });
+}
+
+/**
+ * @param file rows with the `problem` and `sample` of samples.jsonl and a number, or a list with one for each step, in `column`
+ * @throws DataError with the line of a row without them; when asked, for a sample that has no row
+ */
+export async function scoreFile(file: string, column: string): Promise<Scorer> {
+  const scores = new Map<string, readonly number[]>();
+  for (const path of await dataFiles(file))
+    for await (const { row, position } of objectRows(path)) {
+      const score = row[column];
+      const list = Array.isArray(score) ? score : [score];
+      const places = [row.problem, row.sample].map(Number);
+      if (!places.every((place) => Number.isSafeInteger(place) && place >= 0))
+        throw new DataError(
+          'row',
+          "expected whole numbers as 'problem' and 'sample', as samples.jsonl has them",
+          position,
+        );
+      if (!list.every((value) => typeof value === 'number' && Number.isFinite(value)))
+        throw new DataError(
+          'row',
+          `column '${column}' should hold a number or a list of numbers; the columns are ${Object.keys(row).join(', ')}`,
+          position,
+        );
+      scores.set(places.join(' '), list);
+    }
+  const within = [...scores.values()].every((list) => list.every((score) => score >= 0 && score <= 1));
+  return scorer({
+    name: `${file} (${column})`,
+    scale: within ? 'probability' : 'reward',
+    score: async (solutions) =>
+      solutions.map(({ place }) => {
+        const found = place && scores.get(`${place.problem} ${place.sample}`);
+        if (found) return { scores: found };
+        const which = place
+          ? `sample ${place.sample} of problem ${place.problem}`
+          : 'a solution without a number';
+        throw new DataError('file', `there is no score of ${which}`, { file });
+      }),
+  });
+}
+
+/**
+ * The labels of records (any layout of data) for solutions with the same problem and the same steps; white space does not count.
+ * A solution that is not among them gets none.
+ *
+ * @throws DataError for a file that cannot be read
+ */
+export async function labelFile(path: string): Promise<Scorer> {
+  const labels = new Map<string, readonly StepLabel[]>();
+  for await (const { problem, steps } of loadRecords(path).records) {
+    const texts = steps.map(({ text }) => text);
+    labels.set(
+      keyOf(problem, texts),
+      steps.map(({ label }) => label),
+    );
+  }
+  return scorer({
+    name: path,
+    score: async (solutions) =>
+      solutions.map(({ problem, steps }) => ({
+        scores: labels.get(keyOf(problem, steps)) ?? steps.map(() => null),
+      })),
+  });
+}
+
+function keyOf(problem: string, steps: readonly string[]): string {
+  return JSON.stringify([
+    normalizeProblem(problem),
+    ...steps.map((step) => step.trim().replace(/\s+/g, ' ')),
+  ]);
+}

@@ -1,0 +1,36 @@
+/** A function of one's own as a scorer. */
+import { DataError } from '../files/data-error.js';
+import { outcomeScores, type Scorer, type Solution, scorer } from './scorer.js';
+
+/** By solution a number for all of it, or one for each step. */
+export type ScoreFunction = (
+  solutions: readonly Solution[],
+  context: { readonly signal?: AbortSignal | undefined },
+) =>
+  | readonly (number | readonly (number | null)[])[]
+  | Promise<readonly (number | readonly (number | null)[])[]>;
+
+/** @param how what its numbers are: default rewards without bounds of whole solutions */
+export function functionScorer(
+  given: ScoreFunction,
+  how: Partial<Pick<Scorer, 'name' | 'unit' | 'scale' | 'threshold'>> = {},
+): Scorer {
+  const { name = given.name || 'function' } = how;
+  return scorer({
+    unit: 'outcome',
+    scale: 'reward',
+    ...how,
+    name,
+    async score(solutions, { signal } = {}) {
+      const found = await given(solutions, { signal });
+      if (found.length !== solutions.length)
+        throw new DataError(
+          'option',
+          `${name} gave ${found.length} scores for ${solutions.length} solutions`,
+        );
+      return found.map((own, i) =>
+        typeof own === 'number' ? outcomeScores(solutions[i] as Solution, own) : { scores: own },
+      );
+    },
+  });
+}

@@ -1,0 +1,149 @@
+/** From records to items in tokens: the prompt, and each answer with the spans of its steps. */
+
+import { DataError } from '../../files/data-error.js';
+import { promptTokens } from '../../generate/prompts.js';
+import { solvingPrompt } from '../../generate/solving-prompt.js';
+import type { Step, StepLabel, StepRecord } from '../../records/record.js';
+import {
+  type ChatReply,
+  chatReply,
+  checkRead,
+  openedReasoning,
+  withoutOpened,
+} from '../../tokenizer/chat-reply.js';
+import type { ChatTemplateOptions, Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { AnswerTokens, StepTokens } from './items.js';
+
+type Asking = Pick<StepRecord, 'prompt' | 'tools' | 'chat_template_kwargs' | 'provenance'>;
+
+export interface AnswerTokenizer {
+  /** @throws DataError for what the chat template does not read */
+  prompt(record: Asking & Pick<StepRecord, 'problem'>): readonly number[];
+  /** An answer to the prompt of `record`. @throws DataError for what the chat template does not read */
+  answer(record: Asking, steps: readonly Step[], options: AnswerOptions): AnswerTokens;
+}
+
+export interface AnswerOptions {
+  readonly label: StepLabel;
+  /** Steps that are not learned, at the beginning. Default 0. */
+  readonly context?: number;
+  /** The token that ends an answer follows. Default true; a step in the middle of a solution has none. */
+  readonly ends?: boolean;
+}
+
+/**
+ * @param template the text around a problem with `{problem}`, or `auto`: see `SolvingPromptOptions`. A record that says its
+ *   prompt word for word has no use for it
+ */
+export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerTokenizer {
+  const question = solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
+  // Where problems stand on lines of their own, steps do too, the last like the others.
+  const isLined = !question.chat && question.template.endsWith('\n');
+  const opening = question.chat || /\s$/.test(question.template) ? '' : ' ';
+  const encode = (text: string) => tokenizer.encode(text, { continuation: true });
+  const isAsked = ({ prompt }: Asking) =>
+    prompt === undefined || (typeof prompt !== 'string' && prompt.length === 1 && !tokenizer.hasChatTemplate);
+  // A text of its own, from its first token on, as a prompt would be read.
+  const isBare = ({ prompt }: Asking) => prompt === '';
+  const encodeFirst = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });
+  let asking: string | undefined;
+  /** The text before a reply ends alike whatever the problem. */
+  const openingOf = () => {
+    asking ??= question.chat ? tokenizer.decode(question.tokens('?')) : '';
+    return asking;
+  };
+  /** How a chat's template writes the reply; as it is where there is no chat. */
+  const replyOf = (record: Asking, steps: readonly Step[]): ChatReply => {
+    const content = steps.map(({ text }) => text).join('\n');
+    const reply = { role: 'assistant', content, ...steps[0]?.message };
+    const options = templateOptions(record);
+    const { prompt } = record;
+    checkRead(tokenizer, [reply], options);
+    if (isAsked(record)) {
+      const asked = openingOf();
+      return { opening: asked, head: '', content: withoutOpened(content, asked), tail: '' };
+    }
+    if (prompt === undefined || typeof prompt === 'string')
+      return { opening: prompt ?? '', head: '', content, tail: '' };
+    return chatReply(tokenizer, prompt, reply, options);
+  };
+  return {
+    prompt(record) {
+      const { prompt = [] } = record;
+      const options = templateOptions(record);
+      return at(record, () => {
+        checkRead(tokenizer, typeof prompt === 'string' ? [] : prompt, options);
+        // A chat of one question, for a model that knows no chat, is asked as any other problem.
+        if (isAsked(record)) return question.tokens(record.problem);
+        if (isBare(record)) return tokenizer.prefixIds;
+        return promptTokens(tokenizer, prompt, options);
+      });
+    },
+    answer(record, steps, { label, context = 0, ends = true }) {
+      const asked = isAsked(record);
+      const bare = isBare(record);
+      const ids: number[] = [];
+      const spans: StepTokens[] = [];
+      // Nothing predicts the first token of a text that no other begins.
+      const unlearned = bare && tokenizer.prefixIds.length === 0 ? 1 : 0;
+      let from = unlearned;
+      const reply = at(record, () => replyOf(record, steps));
+      for (const [i, { text, label, score }] of withContent(steps, reply.content).entries()) {
+        const begin = ids.length;
+        const last = i === steps.length - 1 && ends;
+        // A sampled answer brings the white space that it was sampled with.
+        const space = i === 0 && asked && !/^\s/.test(text) ? opening : '';
+        const head = i === 0 ? reply.head : '';
+        const own = `${space}${head}${text}${last && !(asked && isLined) ? '' : '\n'}`;
+        ids.push(...(bare && i === 0 ? encodeFirst(own) : encode(own)));
+        const { eosId } = tokenizer;
+        // A text may bring the token that ends it, as one that a chat template wrote.
+        if (last && reply.tail !== '') ids.push(...encode(reply.tail));
+        else if (last && eosId !== undefined && !(bare && ids.at(-1) === eosId)) ids.push(eosId);
+        if (i < context) from = Math.max(unlearned, ids.length);
+        else spans.push({ begin: Math.max(begin, unlearned), end: ids.length, label, score });
+      }
+      // The beginning of a solution closes nothing yet.
+      const { mark = '', end } = openedReasoning(reply.opening) ?? {};
+      const written = `${reply.head}${reply.content}${reply.tail}`;
+      return {
+        ids,
+        from,
+        steps: spans,
+        label,
+        ...(ends && end !== undefined && !written.includes(end) ? { unclosed: end } : {}),
+        ...(mark !== '' && written.trimStart().startsWith(mark.trim()) ? { reopens: mark.trim() } : {}),
+      };
+    },
+  };
+}
+
+/** What `tokens` returns; where the template refuses the record, the error says where it stands. */
+function at<T>({ provenance }: Asking, tokens: () => T): T {
+  try {
+    return tokens();
+  } catch (error) {
+    if (!(error instanceof DataError) || error.position || !provenance) throw error;
+    throw new DataError(error.kind, error.message, provenance, { cause: error });
+  }
+}
+
+function templateOptions({ tools, chat_template_kwargs: variables }: Asking): ChatTemplateOptions {
+  return { ...(tools ? { tools } : {}), ...(variables ? { variables } : {}) };
+}
+
+/** The steps with what the whole of them has lost at its beginning and its end. */
+function withContent(steps: readonly Step[], content: string): readonly Step[] {
+  const whole = steps.map(({ text }) => text).join('\n');
+  if (content === whole) return steps;
+  const at = whole.lastIndexOf(content);
+  let begin = 0;
+  return steps.map((step) => {
+    const cut = step.text.slice(
+      Math.max(0, at - begin),
+      Math.max(0, Math.min(step.text.length, at + content.length - begin)),
+    );
+    begin += step.text.length + 1;
+    return { ...step, text: cut };
+  });
+}

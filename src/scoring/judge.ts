@@ -1,0 +1,145 @@
+/** Judging the steps of a solution with a model that learned to. */
+import type { Model } from '../api/model.js';
+import { DisposedError, StepTrainError } from '../native/errors.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
+import { probabilityOf, type Scorer, type Solution, type SolutionScores, verdictsIn } from './scorer.js';
+import { settingsOfFiles } from './settings.js';
+import { foreignSteps, foreignWords } from './verdict/step-forms.js';
+
+export interface JudgeStepsOptions extends Omit<ScoringOptions, 'neutralScore'> {
+  /** Default: the tokenizer that the model carries. */
+  readonly tokenizer?: Tokenizer | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface StepJudgement {
+  readonly step: string;
+  /**
+   * Probability that the step is right, from 0 to 1. null: not judged, because its sequence is longer than the model reads or was
+   * trained on, because the model judges outcomes alone and this is no last step, or because its scores are no probabilities.
+   */
+  readonly probability: number | null;
+  /** What the model gives: the probability, or the reward of a reward network (of any size; more is better). */
+  readonly score: number | null;
+  /** null: not judged, or the model would write neither word. */
+  readonly verdict: 'right' | 'wrong' | null;
+}
+
+/**
+ * Judges every step of one solution. The model must be one that a run trained to judge (its `steptrain.json` holds the prompt), or
+ * `prompt` must say how to ask.
+ *
+ * @param steps texts in order; a step is judged by what comes before it, never by later ones
+ * @returns one judgement for each step
+ * @throws StepTrainError for a model that does not judge steps, DataError for text that the tokenizer cannot express, the signal's
+ *   reason if it stopped the call
+ */
+export async function judgeSteps(
+  model: Model,
+  problem: string,
+  steps: readonly string[],
+  options: JudgeStepsOptions = {},
+): Promise<StepJudgement[]> {
+  const [judged] = await judgeSolutions(model, [{ problem, steps }], options);
+  return judged as StepJudgement[];
+}
+
+/** As {@link judgeSteps} for many solutions in shared batches; no judgement depends on the others. */
+export async function judgeSolutions(
+  model: Model,
+  solutions: readonly Solution[],
+  { signal, ...options }: JudgeStepsOptions = {},
+): Promise<StepJudgement[][]> {
+  checkSolutions(solutions);
+  if (model.isDisposed) throw new DisposedError('the model');
+  const settings = settingsOf(model, options);
+  const tokenizer = options.tokenizer ?? (await model.tokenizer());
+  signal?.throwIfAborted();
+  const opened = await modelScorers(model, { ...options, settings, tokenizer });
+  try {
+    return await judgements(judgeIn(opened), solutions, signal);
+  } finally {
+    opened.dispose();
+  }
+}
+
+/** What judges steps in a model. Of log-ratios, which are probabilities too, the number itself is given. */
+export function judgeIn({ scorers }: Pick<OpenScorers, 'scorers'>): Scorer {
+  return (scorers.probability ? scorers.reward : Object.values(scorers)[0]) as Scorer;
+}
+
+/** Of each step: its score, what that stands for, and the verdict. */
+export async function judgements(
+  scorer: Scorer,
+  solutions: readonly Solution[],
+  signal?: AbortSignal,
+): Promise<StepJudgement[][]> {
+  const found = await scorer.score(solutions, { signal });
+  signal?.throwIfAborted();
+  return solutions.map(({ steps }, i) => {
+    const own = found?.[i] as SolutionScores;
+    const verdicts = verdictsIn(scorer, own);
+    return steps.map((step, s): StepJudgement => {
+      const score = own.scores[s] ?? null;
+      const probability = score === null ? null : probabilityOf(scorer, score);
+      const isRight = verdicts[s] ?? null;
+      // The zero of what is no probability is arbitrary.
+      const verdict = probability === null || isRight === null ? null : isRight === 1 ? 'right' : 'wrong';
+      return { step, probability, score, verdict };
+    });
+  });
+}
+
+/** Steps on which a judge says little, as it learned from none like them. */
+export interface UnlikeTraining {
+  /** From 0. */
+  readonly places: readonly number[];
+  /** Steps of the forms that it learned, commonest first; empty where it reads the numbers of a step in any words. */
+  readonly forms: readonly string[];
+  /** Words of those steps that were in none that it learned from; empty where the form is another. */
+  readonly words: readonly string[];
+}
+
+/**
+ * Steps that are written like none that the model learned to judge, in form or in words, or that have no number to judge where it
+ * goes by numbers. Undefined where there are none, or where it is not known.
+ */
+export function unlikeTraining(
+  { files }: Pick<Model, 'files'>,
+  steps: readonly string[],
+): UnlikeTraining | undefined {
+  const settings = files && settingsOfFiles(files);
+  if (settings?.kind !== 'verdict') return undefined;
+  const { forms = [], words = [], likelihood } = settings;
+  if (likelihood?.of === 'numbers') {
+    const places = steps.flatMap((step, i) => (/\d/.test(step) ? [] : [i]));
+    return places.length > 0 ? { places, forms: [], words: [] } : undefined;
+  }
+  const places = forms.length > 0 ? foreignSteps(steps, forms) : [];
+  if (places.length > 0) return { places, forms, words: [] };
+  const foreign = words.length > 0 ? foreignWords(steps, words) : [];
+  const withForeign = foreign.flatMap((of, i) => (of.length > 0 ? [i] : []));
+  return withForeign.length > 0
+    ? { places: withForeign, forms, words: [...new Set(foreign.flat())] }
+    : undefined;
+}
+
+/** What the run that trained a model found wrong with it as a judge, in sentences. */
+export function judgeWarnings({ files }: Pick<Model, 'files'>): readonly string[] {
+  const settings = files && settingsOfFiles(files);
+  return (settings?.kind === 'verdict' && settings.warnings) || [];
+}
+
+function checkSolutions(solutions: readonly Solution[]): void {
+  for (const { problem, steps } of solutions)
+    if (
+      typeof problem !== 'string' ||
+      !Array.isArray(steps) ||
+      steps.some((step) => typeof step !== 'string')
+    )
+      throw new StepTrainError(
+        'E_RANGE',
+        'judgeSteps: expected a problem as text and a list of steps as texts',
+      );
+}

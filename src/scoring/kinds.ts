@@ -1,0 +1,255 @@
+// The kinds of models that score: how each is told from its files, and what scores in it.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Model } from '../api/model.js';
+import type { ModelConfig } from '../architectures/config.js';
+import { className } from '../architectures/heads.js';
+import { isBidirectional } from '../architectures/table.js';
+import type { VerdictPromptOptions } from '../data/verdict.js';
+import { loadAdapter } from '../models/adapter.js';
+import { readCard } from '../models/card.js';
+import { loadDecoder } from '../models/load.js';
+import { RunError } from '../run/error.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { isAdapter } from '../weights/adapter.js';
+import { classifierScorer } from './classifier.js';
+import { openReference } from './implicit/reference.js';
+import { implicitScorers } from './implicit/scorer.js';
+import { CLASSES } from './reward-model/items.js';
+import { rewardModelScorer } from './reward-model/scorer.js';
+import { rewardScorer } from './reward-network/scorer.js';
+import type { Scorer } from './scorer.js';
+import {
+  type JudgeSettings,
+  LAYOUT,
+  type NeutralScore,
+  type SettingsOf,
+  settingsOfFiles,
+} from './settings.js';
+import { verdictScorer } from './verdict/scorer.js';
+
+/** What scores in a model, by name; what is meant where none is named comes first. */
+export interface OpenScorers {
+  readonly scorers: Readonly<Record<string, Scorer>>;
+  dispose(): void;
+}
+
+/** How a model scores otherwise than its run, or the maker of its files, has it. */
+export interface ScoringOptions {
+  /** Text around a judged step, and the verdict words. */
+  readonly prompt?: VerdictPromptOptions | undefined;
+  /** `greedy`: the word that the model would write. A number: the least probability of a right step. */
+  readonly threshold?: 'greedy' | number | undefined;
+  /** Most tokens of a sequence; at most what the model reads. */
+  readonly maxLength?: number | undefined;
+  /** What a class for neutral steps counts as. */
+  readonly neutralScore?: NeutralScore | undefined;
+}
+
+interface ScoringModel {
+  /** For reports. */
+  readonly name: string;
+  readonly model: Model;
+  readonly tokenizer: Tokenizer;
+  readonly maxLength: number;
+  /** A solution that the tokenizer cannot express has no score, instead of an error. */
+  readonly skipUnreadable: boolean;
+}
+
+type OpenKind<Kind extends JudgeSettings['kind']> = (
+  settings: SettingsOf<Kind>,
+  of: ScoringModel,
+) => OpenScorers | Promise<OpenScorers>;
+
+const lasting = (scorers: OpenScorers['scorers']): OpenScorers => ({ scorers, dispose() {} });
+
+/** From which log-odds on. */
+const leastOdds = (threshold: 'greedy' | number) =>
+  threshold === 'greedy' ? 0 : Math.log(threshold / (1 - threshold));
+
+const roleOf = ({ adapter }: Model) => (adapter ? { adapter } : {});
+
+/** By the kind that the settings name. */
+const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
+  verdict: ({ prompt, threshold, likelihood }, { model, ...of }) =>
+    lasting({
+      verdict: verdictScorer(model.decoder, { ...of, prompt, threshold, likelihood, role: roleOf(model) }),
+    }),
+  reward_model(settings, { model, ...of }) {
+    const { prompt, threshold, type } = settings;
+    const least = threshold === 'greedy' ? {} : { threshold };
+    const options = { ...of, ...least, prompt, settings, role: roleOf(model) };
+    const reward = rewardModelScorer(model.decoder, options);
+    if (type !== 'joint') return lasting({ reward });
+    return lasting({ reward, outcome: rewardModelScorer(model.decoder, { ...options, output: 'outcome' }) });
+  },
+  reward_network({ prompt, threshold, pair_mode: mode }, { model, ...of }) {
+    const reward = rewardScorer(model.decoder, { ...of, prompt, mode, role: roleOf(model) });
+    return lasting({
+      reward: reward.scale === 'log_odds' ? { ...reward, threshold: leastOdds(threshold) } : reward,
+    });
+  },
+  async implicit_prm(settings, { model, ...of }) {
+    const reference = await openReference(model, settings);
+    const { template, beta, threshold } = settings;
+    const policy = { decoder: model.decoder, role: roleOf(model) };
+    return {
+      scorers: implicitScorers(policy, reference, { ...of, template, beta, least: leastOdds(threshold) }),
+      dispose: () => reference.dispose(),
+    };
+  },
+  classifier: (_, { model, name, tokenizer }) =>
+    lasting({ outcome: classifierScorer(model, { name, tokenizer }) }),
+};
+
+/** A kind of model that no run of this package left, known by its `config.json`. */
+interface PublishedKind {
+  readonly name: string;
+  knows(config: ModelConfig): boolean;
+  settings(config: ModelConfig): JudgeSettings;
+}
+
+const PROMPT = { pos_word: '+', neg_word: '-', response_format: 'verdict', rationale_tokens: 64 } as const;
+
+/** The first row that knows a model says how it scores. */
+const PUBLISHED: readonly PublishedKind[] = [
+  {
+    name: 'a classifier of tokens with one output, two classes, or wrong, right and neutral',
+    knows: ({ head }) =>
+      head.kind === 'token' && (head.numLabels <= 2 || head.labels?.join() === CLASSES.join()),
+    settings: (config) => ({
+      kind: 'reward_model',
+      prompt: { ...PROMPT, template: LAYOUT },
+      max_length: config.maxPositions,
+      threshold: 'greedy',
+      type: 'prm',
+      head: 'numLabels' in config.head && config.head.numLabels === 1 ? 'scalar' : 'classes',
+      input: isBidirectional(config) ? 'prefixes' : 'whole',
+      ...('numLabels' in config.head && config.head.numLabels > 2 ? { neutral_score: 'positive' } : {}),
+    }),
+  },
+  {
+    name: 'a classifier of sequences with one output or two classes',
+    knows: ({ head }) => head.kind === 'sequence' && head.numLabels <= 2,
+    settings: ({ maxPositions }) => ({
+      kind: 'classifier',
+      max_length: maxPositions,
+      threshold: 'greedy',
+    }),
+  },
+];
+
+/**
+ * How a model scores: as its card says, else as a row of published models does, else by verdict words where `prompt` says how to ask.
+ *
+ * @throws RunError for a model that scores nothing, and for options that it has no use for
+ */
+export function settingsOf(
+  { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
+  { prompt, threshold, neutralScore }: ScoringOptions,
+  name = files?.adapter ?? files?.model ?? 'this model',
+): JudgeSettings {
+  const published = () => PUBLISHED.find(({ knows }) => knows(config))?.settings(config);
+  const found = (files && settingsOfFiles(files)) ?? (files?.adapter === undefined ? published() : undefined);
+  if (!found && !prompt) throw new RunError(noSettings(name, files, config));
+  const asked = definedOf(prompt ?? {});
+  const base: JudgeSettings = found ?? {
+    kind: 'verdict',
+    prompt: { ...PROMPT, template: 'auto' },
+    max_length: config.maxPositions,
+    threshold: 'greedy',
+  };
+  if (neutralScore !== undefined && !('neutral_score' in base)) throw noNeutralClass(name);
+  const settings = {
+    ...base,
+    ...(threshold === undefined ? {} : { threshold }),
+    ...(neutralScore === undefined ? {} : { neutral_score: neutralScore }),
+  } as JudgeSettings;
+  if (Object.keys(asked).length === 0) return settings;
+  if (!('prompt' in settings))
+    throw new RunError(
+      `${name} ${settings.kind === 'implicit_prm' ? 'is an implicit reward model, which scores the steps of answers' : 'reads problem and solution as they are'} and is asked no verdict; give it no prompt`,
+    );
+  const otherwise = { ...settings, prompt: { ...settings.prompt, ...asked } };
+  // Weights hold for the prompt that they were fitted with.
+  if (otherwise.kind === 'verdict') delete otherwise.likelihood;
+  return otherwise;
+}
+
+function noSettings(name: string, files: Model['files'], config: ModelConfig): string {
+  const card = files && readCard(files.adapter ?? files.model);
+  if (card) return `${name} was trained by method ${card.method}, which does not judge steps`;
+  return (
+    `${name} is a ${className(config)} and has no steptrain.json that says how it judges steps; give the prompt that it was trained ` +
+    `with, or name a run or an adapter that judges, word-problems, ${PUBLISHED.map((kind) => kind.name).join(', or ')}`
+  );
+}
+
+export const noNeutralClass = (name: string) =>
+  new RunError(
+    `the model of ${name} has no class for neutral steps, so --neutral-score has nothing to count; data.neutral: class trains one`,
+  );
+
+const definedOf = (prompt: VerdictPromptOptions): VerdictPromptOptions =>
+  Object.fromEntries(Object.entries(prompt).filter(([, value]) => value !== undefined));
+
+export interface ModelScorersOptions extends ScoringOptions {
+  /** For reports. */
+  readonly name?: string | undefined;
+  /** Default: the one that the model carries. */
+  readonly tokenizer?: Tokenizer | undefined;
+  /** The run that left the model, beside which a reward network may lie. */
+  readonly run?: string | undefined;
+  readonly skipUnreadable?: boolean;
+  /** Default: {@link settingsOf} the model. */
+  readonly settings?: JudgeSettings | undefined;
+}
+
+/** What scores in a model that is loaded. Disposing of it leaves the model. */
+export async function modelScorers(model: Model, options: ModelScorersOptions = {}): Promise<OpenScorers> {
+  const { files } = model;
+  const { run, skipUnreadable = false, name = files?.adapter ?? files?.model ?? 'model' } = options;
+  const settings = options.settings ?? settingsOf(model, options, name);
+  const tokenizer = options.tokenizer ?? (await model.tokenizer());
+  const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
+  const of = { name, model, tokenizer, maxLength, skipUnreadable };
+  const own = await openKind(settings, of);
+  const network = run === undefined ? undefined : await openNetwork(join(run, 'reward'), of);
+  if (!network) return own;
+  return {
+    scorers: { ...own.scorers, ...network.scorers },
+    dispose() {
+      network.dispose();
+      own.dispose();
+    },
+  };
+}
+
+/** The same of a model that may write text alone. */
+export async function scorersIfAny(
+  model: Model,
+  options: ModelScorersOptions,
+): Promise<OpenScorers | undefined> {
+  const { files } = model;
+  return files && settingsOfFiles(files) ? modelScorers(model, options) : undefined;
+}
+
+const openKind = (settings: JudgeSettings, of: ScoringModel) =>
+  (KINDS[settings.kind] as OpenKind<JudgeSettings['kind']>)(settings as never, of);
+
+/** The reward network that a run of StepAMC kept. */
+async function openNetwork(directory: string, of: ScoringModel): Promise<OpenScorers | undefined> {
+  if (!existsSync(directory)) return undefined;
+  const settings = settingsOfFiles({ model: directory, adapter: undefined });
+  if (settings?.kind !== 'reward_network') return undefined;
+  const { decoder } = of.model;
+  // A run without lora leaves a model of its own.
+  const own = isAdapter(directory)
+    ? { decoder, adapter: loadAdapter(decoder.device, decoder.config, directory) }
+    : {
+        decoder: await loadDecoder(decoder.device, directory, { dtype: decoder.options.dtype }),
+        adapter: undefined,
+      };
+  const { scorers } = await openKind(settings, { ...of, model: own as Model });
+  return { scorers, dispose: () => (own.adapter ?? own.decoder).dispose() };
+}

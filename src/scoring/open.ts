@@ -1,0 +1,107 @@
+/** Whatever scores solutions, opened by its name: the one place that commands, recipes and programs ask. */
+import { statSync } from 'node:fs';
+import { openSaved } from '../api/model.js';
+import { isGguf } from '../models/gguf.js';
+import { RunError } from '../run/error.js';
+import { type ResolveOptions, resolveJudge } from '../run/resolve-saved.js';
+import { namedTokenizer } from '../run/tokenizer.js';
+import type { Device } from '../runtime/device.js';
+import { fileScorer } from './files.js';
+import { functionScorer, type ScoreFunction } from './functions.js';
+import { judgeIn } from './judge.js';
+import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
+import { oracleScorer } from './oracle.js';
+import { ofOutcomes, type Scorer } from './scorer.js';
+import { type LlmJudgeOptions, llmJudge } from './server/llm.js';
+
+/**
+ * A name: `oracle` (of generated problems), a file of labels or scores, the address of an OpenAI-compatible server, or a model: a run,
+ * an adapter, a directory, a hub id, `word-problems` for the judge of the package. Or a server with its settings, a function, or what
+ * is a scorer already.
+ */
+export type ScorerSource = string | LlmJudgeOptions | ScoreFunction | Scorer;
+
+export interface OpenScorerOptions extends ScoringOptions, ResolveOptions, Pick<Partial<Scorer>, 'unit'> {
+  /** Which scorer of a model, such as `outcome`; `judge`: the one that `judgeSteps` goes by. Default: its first, or the one of that `unit`. */
+  readonly part?: string | undefined;
+  /** Of a file of scores. Default `score`, where the rows are numbered. */
+  readonly column?: string | undefined;
+  readonly dtype?: 'f32' | 'bf16' | undefined;
+  /** Models that serve as several scorers, by name; whoever made the map disposes of them. Default: each loads its own. */
+  readonly shared?: Map<string, OpenScorers>;
+  /** A solution that the tokenizer cannot express is an error. Default false: it has no score. */
+  readonly strict?: boolean;
+}
+
+/** @throws RunError for a model that scores nothing, or has no such scorer */
+export async function openScorer(
+  device: Device,
+  source: ScorerSource,
+  options: OpenScorerOptions = {},
+): Promise<Scorer> {
+  if (typeof source === 'function') return functionScorer(source, options.unit ? { unit: options.unit } : {});
+  if (typeof source !== 'string') return 'url' in source ? llmJudge(source) : source;
+  if (source === 'oracle') return oracleScorer;
+  if (isAddress(source))
+    return llmJudge({ url: source, model: 'default', apiKey: process.env.OPENAI_API_KEY });
+  if (isDataFile(source)) return fileScorer(source, options.column);
+  const { shared } = options;
+  const opened = shared?.get(source) ?? (await openScorers(device, source, options));
+  shared?.set(source, opened);
+  try {
+    const found = chosen(opened, source, options);
+    return shared ? found : { ...found, dispose: () => opened.dispose() };
+  } catch (error) {
+    if (!shared) opened.dispose();
+    throw error;
+  }
+}
+
+/** All that scores in a model. */
+export async function openScorers(
+  device: Device,
+  name: string,
+  { dtype, strict = false, ...options }: OpenScorerOptions = {},
+): Promise<OpenScorers> {
+  const saved = await resolveJudge(name, options);
+  const model = await openSaved(device, saved, { dtype });
+  try {
+    const settings = settingsOf(model, options, name);
+    const tokenizer = await namedTokenizer(saved.tokenizer);
+    const run = saved.kind === 'run' ? saved.name : undefined;
+    const { maxLength } = options;
+    const how = { name, run, settings, tokenizer, maxLength, skipUnreadable: !strict };
+    const found = await modelScorers(model, how);
+    return {
+      ...found,
+      dispose() {
+        found.dispose();
+        model.dispose();
+      },
+    };
+  } catch (error) {
+    model.dispose();
+    throw error;
+  }
+}
+
+/** Whether a name is that of something else than a model. */
+export const isNoModel = (name: string) => name === 'oracle' || isAddress(name) || isDataFile(name);
+
+const isAddress = (name: string) => /^https?:\/\//.test(name);
+
+const isDataFile = (name: string) =>
+  !isGguf(name) && (name.includes('*') || statSync(name, { throwIfNoEntry: false })?.isFile() === true);
+
+function chosen({ scorers }: OpenScorers, name: string, { part, unit }: OpenScorerOptions): Scorer {
+  const all = Object.entries(scorers);
+  const [, first] = all[0] as [string, Scorer];
+  if (part === 'judge') return judgeIn({ scorers });
+  if (part !== undefined) {
+    const found = scorers[part];
+    if (found) return { ...found, name: `${name} (${part})` };
+    throw new RunError(`${name} has no scorer ${part}; its scorers are ${Object.keys(scorers).join(', ')}`);
+  }
+  if (unit === 'step' && first.unit === 'outcome') throw ofOutcomes(name);
+  return all.find(([, each]) => each.unit === unit)?.[1] ?? first;
+}

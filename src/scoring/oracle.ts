@@ -1,0 +1,31 @@
+// The oracle of generated problems: it knows what has to be computed, and needs no model.
+import type { Problem } from '../data/benchmarks/problem.js';
+import { judgeSolution } from '../data/problems/oracle.js';
+import type { WordProblem } from '../data/problems/problem.js';
+import { DataError } from '../files/data-error.js';
+import { scorer } from './scorer.js';
+
+/** 1 for each right step and 0 for each wrong one of word problems that hold their plan (`Problem.generated`). */
+export const oracleScorer = scorer({
+  name: 'oracle',
+  async score(solutions) {
+    return solutions.map(({ of, steps, place }, i) => {
+      const { lines } = judgeSolution(generatedProblem(of ?? {}, place?.problem ?? i), steps);
+      return { scores: lines.map(({ right }) => (right ? 1 : 0)) };
+    });
+  },
+});
+
+/**
+ * The plan of a problem.
+ *
+ * @param index from 0, for the error
+ * @throws DataError where it has none
+ */
+export function generatedProblem({ generated }: Pick<Problem, 'generated'>, index: number): WordProblem {
+  if (generated) return generated;
+  throw new DataError(
+    'option',
+    `the oracle judges generated problems alone, and problem ${index + 1} has no plan; make them with: steptrain data problems`,
+  );
+}

@@ -1,0 +1,83 @@
+/** A trained reward model as a scorer of steps. */
+import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.js';
+import type { Decoder, Role } from '../../models/decoder.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { readable, unlabelled } from '../readable.js';
+import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
+import type { NeutralScore } from '../settings.js';
+import { type RewardItem, rewardItem } from './items.js';
+import { probability, rewardNetwork, scoreItems } from './network.js';
+
+/** As in section `reward` of the run's configuration. */
+export interface RewardModelSettings {
+  readonly type: 'prm' | 'orm' | 'joint';
+  readonly head: 'scalar' | 'classes' | 'verdict';
+  readonly input: 'whole' | 'prefixes';
+  /** Of three classes: what the neutral one counts as. Default `positive`. */
+  readonly neutral_score?: NeutralScore | undefined;
+}
+
+export interface RewardModelScorerOptions {
+  readonly name?: string | undefined;
+  readonly tokenizer: Tokenizer;
+  /** As the model was trained with. */
+  readonly prompt?: VerdictPromptOptions;
+  readonly role?: Pick<Role, 'adapter'>;
+  readonly settings: RewardModelSettings;
+  /** Of `type: joint`: which of its outputs. Default `step`. */
+  readonly output?: 'step' | 'outcome';
+  /** Least probability of a right step. Default 0.5. */
+  readonly threshold?: number;
+  readonly maxLength?: number;
+  /** Give no score to solutions that the tokenizer cannot express, instead of an error. Default false. */
+  readonly skipUnreadable?: boolean;
+}
+
+/** Tokens of a forward; no score depends on it. */
+const TOKENS_AT_ONCE = 4096;
+
+/**
+ * The probability that each step is right or, of a model of outcomes, that the solution is: a score at its last step alone,
+ * null at the others.
+ */
+export function rewardModelScorer(
+  decoder: Decoder,
+  {
+    name = 'reward model',
+    tokenizer,
+    prompt = {},
+    role = {},
+    settings,
+    output = settings.type === 'orm' ? 'outcome' : 'step',
+    threshold = 0.5,
+    maxLength = decoder.config.maxPositions,
+    skipUnreadable = false,
+  }: RewardModelScorerOptions,
+): Scorer {
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  const network = rewardNetwork({ decoder, role }, settings, verdicts);
+  return scorer({
+    name,
+    unit: output,
+    threshold,
+    async score(solutions, { signal } = {}) {
+      const items = solutions.map((asked, i): RewardItem => {
+        const read = () => verdicts.solution(unlabelled(asked), { steps: 'all' }).trunk;
+        const trunk = readable(read, skipUnreadable);
+        if (!trunk) return { sequences: [], rows: [], tokens: 0 };
+        const solution = { ids: trunk.ids, ends: trunk.steps.map(({ end }) => end), labels: [] };
+        const options = { ...settings, whole: false, everyStep: true, maxLength };
+        return rewardItem(solution, i, verdicts, options);
+      });
+      const scores = await scoreItems(network, items, { microBatchTokens: TOKENS_AT_ONCE, signal });
+      return scores?.map((list, i) => {
+        const { rows, tokens } = items[i] as RewardItem;
+        const judged = rows.flatMap(({ what, step }, r): [number, number][] =>
+          what === output ? [[step, probability(list[r] as number)]] : [],
+        );
+        const found = scoresByStep(solutions[i] as Solution, judged);
+        return { tokens, scores: found, ...(output === 'outcome' ? { outcome: found.at(-1) ?? null } : {}) };
+      });
+    },
+  });
+}

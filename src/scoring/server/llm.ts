@@ -1,0 +1,226 @@
+/** A language model behind an OpenAI-compatible server as a judge of steps. */
+import { createHash } from 'node:crypto';
+import { Agent } from 'node:http';
+import { Agent as SecureAgent } from 'node:https';
+import { setTimeout as pause } from 'node:timers/promises';
+import { DataError } from '../../files/data-error.js';
+import { PassingFailure } from '../../remote/errors.js';
+import { type Endpoint, send } from '../../remote/http-request.js';
+import { retrying } from '../../remote/retry.js';
+import { type Scorer, type Solution, scorer } from '../scorer.js';
+import { openAnswerCache } from './answer-cache.js';
+import { judgePrompt, parseLabels } from './prompt.js';
+import { openSpending } from './spending.js';
+
+export interface LlmJudgeOptions {
+  /** Such as `http://127.0.0.1:8000/v1`. */
+  readonly url: string;
+  readonly model: string;
+  /** Sent as `Authorization: Bearer …`, to this server alone. */
+  readonly apiKey?: string | undefined;
+  /** Default 0. */
+  readonly temperature?: number;
+  /** Of one answer. Default 1024. */
+  readonly maxTokens?: number;
+  /** How often an answer that is not the JSON asked for is asked for again. Default 2. */
+  readonly retries?: number;
+  /** Requests at once. Default 8. */
+  readonly concurrency?: number;
+  /** 0: no limit. Default 0. */
+  readonly requestsPerMinute?: number;
+  /** Seconds until there is a connection, and between bytes. Default 120. */
+  readonly timeout?: number;
+  /** Tokens read and written, over the judge's life or that of `spending`; 0: no limit. Default 0. */
+  readonly tokenBudget?: number;
+  /** The same in money, by `price`; 0: no limit. Default 0. */
+  readonly costBudget?: number;
+  /** Per million tokens read and written. Default 0. */
+  readonly price?: { readonly input: number; readonly output: number };
+  /** A file of answers: what was asked before is not asked, or paid for, again. */
+  readonly cache?: string | undefined;
+  /** A file of what was spent, so that budgets and the report go on from what earlier judges with this file have spent. */
+  readonly spending?: string | undefined;
+}
+
+export type LlmJudgeReport = {
+  /** Requests that a server answered. */
+  readonly requests: number;
+  readonly cached: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly cost: number;
+  /** Solutions, and those without labels: no try gave the JSON asked for. */
+  readonly solutions: number;
+  readonly unlabelled: number;
+};
+
+/** Labels of steps: 1, 0, or none where no try gave the JSON asked for. */
+export interface LlmJudge extends Scorer {
+  report(): LlmJudgeReport;
+}
+
+/**
+ * @throws RemoteError from `score` where the server cannot be reached or refuses; DataError where the budget is spent: what was
+ *   answered is in the cache, and the same command goes on from there
+ */
+export function llmJudge(options: LlmJudgeOptions): LlmJudge {
+  const { url, model, retries = 2, concurrency = 8, requestsPerMinute = 0, timeout = 120 } = options;
+  const { tokenBudget = 0, costBudget = 0, price = { input: 0, output: 0 } } = options;
+  const base = new URL(url);
+  const agent = new (base.protocol === 'https:' ? SecureAgent : Agent)({
+    keepAlive: true,
+    maxSockets: concurrency,
+  });
+  const endpoint: Endpoint = {
+    base,
+    key: options.apiKey,
+    agent,
+    connectMs: 1000 * timeout,
+    idleMs: 1000 * timeout,
+  };
+  const cache = options.cache === undefined ? undefined : openAnswerCache(options.cache);
+  const spending = openSpending(options.spending);
+  const count = { requests: 0, cached: 0, solutions: 0, unlabelled: 0 };
+  const cost = () => (spending.inputTokens * price.input + spending.outputTokens * price.output) / 1e6;
+  let next = 0;
+
+  const refuseBeyondBudget = () => {
+    const tokens = spending.inputTokens + spending.outputTokens;
+    const spent =
+      tokenBudget > 0 && tokens >= tokenBudget
+        ? `${tokens} tokens of ${tokenBudget}`
+        : costBudget > 0 && cost() >= costBudget
+          ? `${cost().toFixed(2)} of ${costBudget}`
+          : undefined;
+    if (spent === undefined) return;
+    throw new DataError(
+      'option',
+      `the budget of the judge is spent (${spent}) after ${count.requests} requests; raise it and resume: what was answered is not ` +
+        'asked again where judge.cache names a file',
+    );
+  };
+
+  const ask = async (body: object, signal: AbortSignal): Promise<string> => {
+    refuseBeyondBudget();
+    if (requestsPerMinute > 0) {
+      const now = Date.now();
+      const at = Math.max(now, next);
+      next = at + 60_000 / requestsPerMinute;
+      if (at > now) await pause(at - now, undefined, { signal });
+    }
+    return retrying(`${model} at ${base.host}`, RETRY, signal, async () => {
+      const { chunks } = await send(endpoint, '/chat/completions', body, signal);
+      const parts: Buffer[] = [];
+      for await (const chunk of chunks) parts.push(chunk);
+      const { text, usage } = answerOf(Buffer.concat(parts).toString());
+      count.requests++;
+      if (usage) spending.add(...usage);
+      else if (tokenBudget > 0 || costBudget > 0)
+        throw new DataError(
+          'option',
+          `${base.host} does not say how many tokens a request took (usage), so no budget of the judge can be kept; set ` +
+            'judge.token_budget and judge.cost_budget to 0, or use a server that counts',
+        );
+      return text;
+    });
+  };
+
+  const askAndKeep = async (key: string, body: object, signal: AbortSignal): Promise<string> => {
+    const text = await ask(body, signal);
+    cache?.put(key, text);
+    return text;
+  };
+
+  /** @param underWay by key what this call has asked: samples of a problem are neighbours, and often the same */
+  const labelsOf = async (
+    solution: Solution,
+    underWay: Map<string, Promise<string>>,
+    signal: AbortSignal,
+  ): Promise<(0 | 1 | null)[]> => {
+    const { steps } = solution;
+    count.solutions++;
+    if (steps.length === 0) return [];
+    for (let attempt = 0; attempt <= retries; attempt++) {
+      const body = {
+        model,
+        messages: judgePrompt(solution),
+        // A deterministic model would give the same again.
+        temperature: Math.max(options.temperature ?? 0, attempt > 0 ? 0.5 : 0),
+        max_tokens: options.maxTokens ?? 1024,
+        seed: attempt,
+      };
+      const key = createHash('sha256')
+        .update(JSON.stringify([url, body]))
+        .digest('hex');
+      const known = cache?.get(key) ?? underWay.get(key);
+      const answer = known ?? askAndKeep(key, body, signal);
+      if (known !== undefined) count.cached++;
+      if (answer instanceof Promise) underWay.set(key, answer);
+      const labels = parseLabels(await answer, steps.length);
+      if (labels) return labels;
+    }
+    count.unlabelled++;
+    return steps.map(() => null);
+  };
+
+  const own = scorer({
+    name: `${model} at ${base.host}`,
+    async score(solutions, { signal = new AbortController().signal } = {}) {
+      const labels: (0 | 1 | null)[][] = [];
+      const stop = new AbortController();
+      const either = AbortSignal.any([signal, stop.signal]);
+      const underWay = new Map<string, Promise<string>>();
+      let at = 0;
+      const failures: unknown[] = [];
+      const worker = async () => {
+        try {
+          while (at < solutions.length && failures.length === 0) {
+            const i = at++;
+            labels[i] = await labelsOf(solutions[i] as Solution, underWay, either);
+          }
+        } catch (error) {
+          failures.push(error);
+          // Where the budget is spent, what is under way is paid for, and is kept.
+          if (!(error instanceof DataError)) stop.abort();
+        }
+      };
+      await Promise.all(Array.from({ length: Math.min(concurrency, solutions.length) }, worker));
+      if (failures.length > 0) throw failures[0];
+      return labels.map((scores) => ({ scores }));
+    },
+  });
+  return {
+    ...own,
+    report: () => {
+      const { inputTokens, outputTokens } = spending;
+      return { ...count, inputTokens, outputTokens, cost: cost() };
+    },
+  };
+}
+
+const RETRY = { attempts: 5, backoffMs: 500, maxBackoffMs: 30_000 };
+
+interface ServerAnswer {
+  readonly text: string;
+  /** Tokens read and written, if the server counts them. */
+  readonly usage?: readonly [input: number, output: number];
+}
+
+function answerOf(body: string): ServerAnswer {
+  try {
+    const { choices, usage } = JSON.parse(body) as {
+      choices: { message: { content: unknown } }[];
+      usage?: { prompt_tokens?: unknown; completion_tokens?: unknown } | null;
+    };
+    const content = choices[0]?.message.content;
+    const text = typeof content === 'string' ? content : '';
+    const [input, output] = [usage?.prompt_tokens, usage?.completion_tokens];
+    return Number.isSafeInteger(input) && Number.isSafeInteger(output)
+      ? { text, usage: [input as number, output as number] }
+      : { text };
+  } catch {
+    throw new PassingFailure(
+      `the server wrote ${JSON.stringify(body.slice(0, 80))} in place of a chat completion`,
+    );
+  }
+}

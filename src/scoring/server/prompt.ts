@@ -1,0 +1,48 @@
+// What a language model is asked that judges the steps of a solution, and what it may answer.
+import type { ChatMessage } from '../../tokenizer/tokenizer.js';
+import type { Solution } from '../scorer.js';
+
+const INSTRUCTIONS = `You check solutions of mathematical problems step by step.
+Judge every numbered step by itself, given the problem and the steps before it:
+- "correct": what it says and computes holds and is of use; another way than that of the reference solution is correct if it is valid.
+- "incorrect": it has an error, or it builds on an error of an earlier step.
+The reference solution, where there is one, is right. It is for you alone: a step need not look like it.
+Answer with one JSON object and nothing else, with each step's number as key: {"1": "correct", "2": "incorrect"}`;
+
+/** The request for all steps of one solution, with the reference solution or the right answer in view where one is known. */
+export function judgePrompt({ problem, of, steps }: Solution): readonly ChatMessage[] {
+  const { answer = '', solution } = of ?? {};
+  const numbered = steps.map((step, i) => `${i + 1}. ${step}`).join('\n');
+  const known = answer === '' ? '' : `The right answer: ${answer}\n\n`;
+  const reference = solution === undefined ? known : `Reference solution:\n${solution}\n\n`;
+  return [
+    { role: 'system', content: INSTRUCTIONS },
+    { role: 'user', content: `Problem:\n${problem}\n\n${reference}Steps to judge:\n${numbered}` },
+  ];
+}
+
+const LABELS: ReadonlyMap<unknown, 0 | 1> = new Map([
+  ['correct', 1],
+  ['incorrect', 0],
+]);
+
+/** The labels of an answer: strictly one JSON object with a label for every step and nothing else; undefined for any other text. */
+export function parseLabels(text: string, steps: number): (0 | 1)[] | undefined {
+  const fenced = /^\s*```(?:json)?\s*([\s\S]*?)```\s*$/.exec(text);
+  let value: unknown;
+  try {
+    value = JSON.parse(fenced?.[1] ?? text);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  const entries = Object.entries(value);
+  if (entries.length !== steps) return undefined;
+  const labels: (0 | 1)[] = [];
+  for (let i = 1; i <= steps; i++) {
+    const label = LABELS.get((value as Record<string, unknown>)[i]);
+    if (label === undefined) return undefined;
+    labels.push(label);
+  }
+  return labels;
+}

@@ -1,0 +1,19 @@
+/** One judged step: the label (1 = correct step) and the verdict read from the model, undefined if none could be read. */
+export interface JudgedStep {
+  readonly label: 0 | 1;
+  readonly verdict: 0 | 1 | undefined;
+}
+
+/** A step of a solution, the log-probabilities of both verdict words after it, and the verdict read from them. */
+export interface JudgedVerdict extends JudgedStep {
+  /** Index of the solution among the sequences, and of the step within it. */
+  readonly solution: number;
+  readonly step: number;
+  /** Log-probability of each whole word. */
+  readonly logPositive: number;
+  readonly logNegative: number;
+  /** Probability of the positive word among the two. */
+  readonly probability: number;
+  /** There is no word at any threshold, as after a reason that did not end. */
+  readonly unreadable?: true;
+}

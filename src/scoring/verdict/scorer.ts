@@ -1,0 +1,81 @@
+/** A verdict model as a scorer: the probability of the word for a right step, after each step. */
+import { inMemory } from '../../data/dataset.js';
+import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.js';
+import type { Decoder, Role } from '../../models/decoder.js';
+import { verdictSequence } from '../../sequences/sequence.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { readable } from '../readable.js';
+import { type Scorer, scorer } from '../scorer.js';
+import type { LikelihoodWeights } from '../settings.js';
+import { judgeVerdicts } from './verdicts.js';
+
+export interface VerdictScorerOptions {
+  readonly name?: string | undefined;
+  readonly tokenizer: Tokenizer;
+  /** As the model was trained with. */
+  readonly prompt?: VerdictPromptOptions;
+  readonly role?: Pick<Role, 'adapter'>;
+  /** `greedy`: the word that the model would write, else none. A number: the least probability of a right step. Default 0.5. */
+  readonly threshold?: 'greedy' | number;
+  /** Most tokens of a verdict's sequence. Default: as many as the model reads. */
+  readonly maxLength?: number;
+  /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. */
+  readonly skipUnreadable?: boolean;
+  /** Scores by how likely the base finds the steps too, with the weights of the model's card. Default: by the words alone. */
+  readonly likelihood?: LikelihoodWeights | undefined;
+}
+
+/** Max tokens per forward; no verdict depends on it. */
+const TOKENS_AT_ONCE = 4096;
+
+/** @throws DataError for a prompt that the tokenizer cannot express */
+export function verdictScorer(
+  decoder: Decoder,
+  {
+    name = 'verdict',
+    tokenizer,
+    prompt = {},
+    role = {},
+    threshold = 0.5,
+    maxLength = decoder.config.maxPositions,
+    skipUnreadable = false,
+    likelihood,
+  }: VerdictScorerOptions,
+): Scorer {
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  return scorer({
+    name,
+    threshold: threshold === 'greedy' ? 0.5 : threshold,
+    async score(solutions, { signal } = {}) {
+      const places = solutions.flatMap(({ problem, steps }, i) => {
+        if (steps.length === 0) return [];
+        // Only labelled steps are judged; the label itself changes no verdict.
+        const record = { problem, steps: steps.map((text) => ({ text, label: 1, kind: 'normal' }) as const) };
+        const solution = readable(() => verdicts.solution(record, { maxLength }), skipUnreadable);
+        return solution ? [{ i, sequence: verdictSequence(solution, verdicts, i) }] : [];
+      });
+      const judged = await judgeVerdicts(decoder, role, inMemory(places.map(({ sequence }) => sequence)), {
+        threshold,
+        tokenizer: verdicts,
+        microBatchTokens: TOKENS_AT_ONCE,
+        likelihood,
+        ...(signal ? { signal } : {}),
+      });
+      if (signal?.aborted) return undefined;
+      const none = (steps: readonly string[]) => new Array<null>(steps.length).fill(null);
+      const found = solutions.map(({ steps }) => ({
+        scores: none(steps) as (number | null)[],
+        verdicts: none(steps) as (1 | 0 | null)[],
+        tokens: 0,
+      }));
+      for (const { i, sequence } of places) if (found[i]) found[i].tokens = sequence.ids.length;
+      for (const { solution, step, probability, verdict } of judged) {
+        const of = found[places[solution]?.i as number];
+        if (!of) continue;
+        of.scores[step] = probability;
+        of.verdicts[step] = verdict ?? null;
+      }
+      return found;
+    },
+  });
+}

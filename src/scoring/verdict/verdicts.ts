@@ -1,0 +1,111 @@
+/** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
+import { type Dataset, indices } from '../../data/dataset.js';
+import type { VerdictTokenizer } from '../../data/verdict.js';
+import type { Decoder, Role } from '../../models/decoder.js';
+import { groupBySize } from '../../sequences/batching.js';
+import { overGroups } from '../../sequences/divided.js';
+import { scoreRows } from '../../sequences/forward.js';
+import type { VerdictSequence } from '../../sequences/sequence.js';
+import type { LikelihoodWeights } from '../settings.js';
+import type { JudgedVerdict } from './judged.js';
+import { stepLikelihoods, withLikelihood } from './likelihood.js';
+import { judgeWrittenVerdicts } from './written-verdicts.js';
+
+export interface JudgeOptions {
+  /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */
+  readonly threshold: 'greedy' | number;
+  readonly microBatchTokens: number;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (done: number) => void;
+  /** Needed where answers have reasons, which the model then writes itself. */
+  readonly tokenizer?: Pick<VerdictTokenizer, 'template' | 'tailIds' | 'tokenizer'>;
+  /** Judges by how likely the base finds the steps too, with these weights. Default: by the words alone. */
+  readonly likelihood?: LikelihoodWeights | undefined;
+}
+
+/** Every labelled verdict of the sequences, in order. */
+export async function judgeVerdicts(
+  decoder: Decoder,
+  role: Role,
+  sequences: Dataset<VerdictSequence>,
+  { likelihood: weights, ...options }: JudgeOptions,
+): Promise<JudgedVerdict[]> {
+  const judged = await judgeByWords(decoder, role, sequences, options);
+  const numbers = weights?.of === 'numbers' ? options.tokenizer?.tokenizer : undefined;
+  if (weights?.of === 'numbers' && !numbers)
+    throw new RangeError('numbers are read in tokens: a tokenizer is needed');
+  const likelihoods = weights && (await stepLikelihoods(decoder, sequences, { ...options, numbers }));
+  return likelihoods ? withLikelihood(judged, likelihoods, weights, options.threshold) : judged;
+}
+
+async function judgeByWords(
+  decoder: Decoder,
+  role: Role,
+  sequences: Dataset<VerdictSequence>,
+  { threshold, microBatchTokens, signal, onProgress, tokenizer }: Omit<JudgeOptions, 'likelihood'>,
+): Promise<JudgedVerdict[]> {
+  if (tokenizer && tokenizer.template.rationaleTokens > 0) {
+    const options = { tokenizer, threshold, microBatchTokens, signal, onProgress };
+    return judgeWrittenVerdicts(decoder, role, sequences, options);
+  }
+  const judged: JudgedVerdict[] = [];
+  let done = 0;
+  const length = (i: number) => sequences.get(i).ids.length;
+  const judgeGroup = async (group: readonly number[]) => {
+    const found: JudgedVerdict[] = [];
+    const items = group.map((solution) => {
+      const sequence = sequences.get(solution);
+      return {
+        solution,
+        sequence,
+        rows: sequence.verdicts.flatMap(({ positive, negative }) => [...positive, ...negative]),
+      };
+    });
+    if (items.some(({ rows }) => rows.length > 0)) {
+      const scores = decoder.device.scope(() => scoreRows(decoder, role, items), 'judge');
+      const [logprobs, argmax] = await Promise.all([scores.logprobs.readFloats(), scores.argmax.read()]);
+      for (const tensor of Object.values(scores)) tensor.dispose();
+      let at = 0;
+      const readWord = (word: readonly { readonly token: number }[]) => {
+        let log = 0;
+        let greedy = true;
+        for (const { token } of word) {
+          log += logprobs[at] as number;
+          greedy &&= argmax[at] === token;
+          at++;
+        }
+        return { log, greedy };
+      };
+      for (const { solution, sequence } of items) {
+        for (const { step, label, positive, negative } of sequence.verdicts) {
+          const yes = readWord(positive);
+          const no = readWord(negative);
+          if (label === null) continue;
+          const probability = 1 / (1 + Math.exp(no.log - yes.log));
+          const greedy = yes.greedy ? 1 : no.greedy ? 0 : undefined;
+          const verdict = threshold === 'greedy' ? greedy : probability >= threshold ? 1 : 0;
+          found.push({
+            solution,
+            step,
+            label,
+            verdict,
+            logPositive: yes.log,
+            logNegative: no.log,
+            probability,
+          });
+        }
+      }
+    }
+    return found;
+  };
+  const groups = groupBySize(indices(sequences), length, microBatchTokens);
+  await overGroups(decoder.device, groups, judgeGroup, {
+    signal,
+    onGroup(found, group) {
+      judged.push(...found);
+      done += group.length;
+      onProgress?.(done);
+    },
+  });
+  return judged;
+}
