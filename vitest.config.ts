@@ -8,7 +8,7 @@ const ISOLATED = ['e2e', 'cli', 'attacks'] as const;
 
 /** What else cannot share a process: tests that replace a module, watch memory, or change what Node itself has. */
 const APART = [
-  'test/eval/written-verdicts.test.ts',
+  'test/scoring/verdict/written-verdicts.test.ts',
   'test/files/lock.test.ts',
   'test/generate/soak.test.ts',
   'test/methods/stepamc/rationales.test.ts',

@@ -35,6 +35,8 @@ export { StepTrainError } from './native/errors.js';
 export type { Step, StepLabel, StepRecord } from './records/record.js';
 export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
 export { type JudgeStepsOptions, judgeSolutions, judgeSteps, type StepJudgement } from './scoring/judge.js';
+export { openScorer } from './scoring/open.js';
+export type { Scorer } from './scoring/scorer.js';
 export { type RunningServer, type ServeOptions, serve } from './serve/server.js';
 export { byteTokenizer } from './tokenizer/byte.js';
 export { loadTokenizer } from './tokenizer/load.js';

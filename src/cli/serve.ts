@@ -12,6 +12,7 @@ interface ServeArguments extends ModelArguments {
   readonly port: number;
   readonly name?: string;
   readonly lora?: readonly string[];
+  readonly judge?: string;
   readonly 'adapter-root'?: string;
   readonly 'key-env': string;
   readonly 'max-rows'?: number;
@@ -37,6 +38,11 @@ export const serveCommand: CommandModule<unknown, ServeArguments> = {
       .option('port', { ...number, default: 8000, describe: '0 takes one that is free' })
       .option('name', { ...text, describe: 'What requests give as model [default: from the model]' })
       .option('lora', { ...text, array: true, describe: 'NAME=DIRECTORY of a PEFT adapter; may be repeated' })
+      .option('judge', {
+        ...text,
+        describe:
+          'What answers /score: a run, an adapter, word-problems for the judge of the package, or a classification model [default: the model itself, where it scores]',
+      })
       .option('adapter-root', {
         ...text,
         describe: 'Lets requests load adapters from inside this directory',
@@ -60,6 +66,7 @@ export const serveCommand: CommandModule<unknown, ServeArguments> = {
       })
       .example('$0 serve models/qwen', 'on http://127.0.0.1:8000/v1')
       .example('$0 serve runs/mine --name mine --port 9000', 'the model that a run trained')
+      .example('$0 serve runs/policy --judge runs/prm', 'two models: one writes, the other scores steps')
       .example(
         'STEPTRAIN_API_KEY=… $0 serve --model models/qwen --host 0.0.0.0',
         'for other machines too, with a key',
@@ -84,6 +91,8 @@ async function serveModel(given: ServeArguments): Promise<void> {
   const adapters = Object.fromEntries((args.lora ?? []).map(loraOption));
   const { openChosenModel } = await import('./chosen-model.js');
   const { scorersIfAny } = await import('../scoring/kinds.js');
+  const { openScorers } = await import('../scoring/open.js');
+  const { judgeFor } = await import('../models/base.js');
   const { serve } = await import('../serve/server.js');
   const { isLoopback } = await import('../serve/access.js');
   const { fastestRows } = await import('../generate/generator.js');
@@ -95,9 +104,15 @@ async function serveModel(given: ServeArguments): Promise<void> {
   let scoring: OpenScorers | undefined;
   try {
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
-    scoring = await scorersIfAny(chosen.model, { ...chosen, run: args.run });
-    const scorers = scoring?.scorers ?? {};
     const { model = DEFAULT_MODEL } = args;
+    // A model of the package stands for its judge where steps are scored, as in every command.
+    const isJudged = args.run === undefined && args.adapter === undefined && judgeFor(model) !== model;
+    const { judge = isJudged ? model : undefined } = args;
+    scoring =
+      judge === undefined
+        ? await scorersIfAny(chosen.model, { ...chosen, run: args.run })
+        : await openScorers(chosen.device, judge);
+    const scorers = scoring?.scorers ?? {};
     const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
     const server = await serve(
       { ...chosen, name, scorers },

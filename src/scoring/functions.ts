@@ -2,7 +2,7 @@
 import { DataError } from '../files/data-error.js';
 import { outcomeScores, type Scorer, type Solution, scorer } from './scorer.js';
 
-/** By solution a number for all of it, or one for each step. */
+/** By solution a number for all of it, or a list with one for each step; null: it says nothing of that step. */
 export type ScoreFunction = (
   solutions: readonly Solution[],
   context: { readonly signal?: AbortSignal | undefined },
@@ -28,9 +28,20 @@ export function functionScorer(
           'option',
           `${name} gave ${found.length} scores for ${solutions.length} solutions`,
         );
-      return found.map((own, i) =>
-        typeof own === 'number' ? outcomeScores(solutions[i] as Solution, own) : { scores: own },
-      );
+      return found.map((own, i) => {
+        const { steps } = solutions[i] as Solution;
+        if (typeof own !== 'number' && own.length !== steps.length)
+          throw new DataError(
+            'option',
+            `${name} gave ${own.length} scores for the ${steps.length} steps of solution ${i + 1}; expected one for each`,
+          );
+        if (typeof own !== 'number') return { scores: own };
+        if (how.unit !== 'step') return outcomeScores({ steps }, own);
+        throw new DataError(
+          'option',
+          `${name} gave one number for solution ${i + 1}; a scorer of steps gives a list with one for each step`,
+        );
+      });
     },
   });
 }

@@ -1,4 +1,4 @@
-/** Judging the steps of a solution with a model that learned to. */
+/** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -27,8 +27,8 @@ export interface StepJudgement {
 }
 
 /**
- * Judges every step of one solution. The model must be one that a run trained to judge (its `steptrain.json` holds the prompt), or
- * `prompt` must say how to ask.
+ * Judges every step of one solution. A model must be one that a run trained to judge (its `steptrain.json` holds the prompt), or
+ * `prompt` must say how to ask; or it is any scorer, such as one that `openScorer` gives, which has its options already.
  *
  * @param steps texts in order; a step is judged by what comes before it, never by later ones
  * @returns one judgement for each step
@@ -36,7 +36,7 @@ export interface StepJudgement {
  *   reason if it stopped the call
  */
 export async function judgeSteps(
-  model: Model,
+  model: Model | Scorer,
   problem: string,
   steps: readonly string[],
   options: JudgeStepsOptions = {},
@@ -47,11 +47,12 @@ export async function judgeSteps(
 
 /** As {@link judgeSteps} for many solutions in shared batches; no judgement depends on the others. */
 export async function judgeSolutions(
-  model: Model,
+  model: Model | Scorer,
   solutions: readonly Solution[],
   { signal, ...options }: JudgeStepsOptions = {},
 ): Promise<StepJudgement[][]> {
   checkSolutions(solutions);
+  if (!('decoder' in model)) return judgements(model, solutions, signal);
   if (model.isDisposed) throw new DisposedError('the model');
   const settings = settingsOf(model, options);
   const tokenizer = options.tokenizer ?? (await model.tokenizer());

@@ -15,9 +15,9 @@ import { ofOutcomes, type Scorer } from './scorer.js';
 import { type LlmJudgeOptions, llmJudge } from './server/llm.js';
 
 /**
- * A name: `oracle` (of generated problems), a file of labels or scores, the address of an OpenAI-compatible server, or a model: a run,
- * an adapter, a directory, a hub id, `word-problems` for the judge of the package. Or a server with its settings, a function, or what
- * is a scorer already.
+ * A name: `oracle` (of generated problems), a file of labels or scores, the address of an OpenAI-compatible server, with the name of
+ * its model behind a `#` (default `default`), or a model: a run, an adapter, a directory, a hub id, `word-problems` for the judge of
+ * the package. Or a server with its settings, a function, or what is a scorer already.
  */
 export type ScorerSource = string | LlmJudgeOptions | ScoreFunction | Scorer;
 
@@ -39,17 +39,14 @@ export async function openScorer(
   source: ScorerSource,
   options: OpenScorerOptions = {},
 ): Promise<Scorer> {
-  if (typeof source === 'function') return functionScorer(source, options.unit ? { unit: options.unit } : {});
-  if (typeof source !== 'string') return 'url' in source ? llmJudge(source) : source;
-  if (source === 'oracle') return oracleScorer;
-  if (isAddress(source))
-    return llmJudge({ url: source, model: 'default', apiKey: process.env.OPENAI_API_KEY });
-  if (isDataFile(source)) return fileScorer(source, options.column);
   const { shared } = options;
-  const opened = shared?.get(source) ?? (await openScorers(device, source, options));
-  shared?.set(source, opened);
+  const own = await withoutModel(source, options);
+  if (own) return chosen({ scorers: { score: own }, dispose: () => own.dispose() }, own.name, options);
+  const name = source as string;
+  const opened = shared?.get(name) ?? (await openModel(device, name, options));
+  shared?.set(name, opened);
   try {
-    const found = chosen(opened, source, options);
+    const found = chosen(opened, name, options);
     return shared ? found : { ...found, dispose: () => opened.dispose() };
   } catch (error) {
     if (!shared) opened.dispose();
@@ -57,11 +54,39 @@ export async function openScorer(
   }
 }
 
-/** All that scores in a model. */
+/** All that scores behind a name: in a model often several, such as `verdict` and `reward`; else `score`. */
 export async function openScorers(
   device: Device,
+  source: ScorerSource,
+  options: OpenScorerOptions = {},
+): Promise<OpenScorers> {
+  const own = await withoutModel(source, options);
+  return own
+    ? { scorers: { score: own }, dispose: () => own.dispose() }
+    : openModel(device, source as string, options);
+}
+
+/** Undefined for the name of a model. */
+async function withoutModel(
+  source: ScorerSource,
+  { unit, column }: OpenScorerOptions,
+): Promise<Scorer | undefined> {
+  if (typeof source === 'function') return functionScorer(source, unit ? { unit } : {});
+  if (typeof source !== 'string') return 'url' in source ? llmJudge(source) : source;
+  if (source === 'oracle') return oracleScorer;
+  if (isAddress(source)) return serverJudge(source);
+  return isDataFile(source) ? fileScorer(source, column) : undefined;
+}
+
+function serverJudge(address: string): Scorer {
+  const [url = '', model] = address.split('#');
+  return llmJudge({ url, model: model || 'default', apiKey: process.env.OPENAI_API_KEY });
+}
+
+async function openModel(
+  device: Device,
   name: string,
-  { dtype, strict = false, ...options }: OpenScorerOptions = {},
+  { dtype, strict = false, ...options }: OpenScorerOptions,
 ): Promise<OpenScorers> {
   const saved = await resolveJudge(name, options);
   const model = await openSaved(device, saved, { dtype });

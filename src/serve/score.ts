@@ -23,7 +23,10 @@ export async function score(
   fields.end();
   const [, scorer] = scorers.find(([each]) => each === name) ?? [];
   if (scorers.length === 0)
-    throw new RequestError(404, 'this server has no scorer; start it with --run of a run that judges steps');
+    throw new RequestError(
+      404,
+      'this server has no scorer; start it with --judge and a model that judges steps',
+    );
   if (!scorer)
     throw new RequestError(
       404,

@@ -1,22 +1,22 @@
 // How likely the base finds a step, beside the verdict words.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { loadModel, type Model } from '../../src/api/model.js';
-import { inMemory } from '../../src/data/dataset.js';
-import { verdictTokenizer } from '../../src/data/verdict.js';
-import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
-import { fitLikelihood, likelihoodVerdicts } from '../../src/eval/likelihood-weights.js';
-import { formatEvalTable } from '../../src/eval/report-table.js';
-import type { StepRecord } from '../../src/records/record.js';
-import type { JudgedVerdict } from '../../src/scoring/verdict/judged.js';
+import { loadModel, type Model } from '../../../src/api/model.js';
+import { inMemory } from '../../../src/data/dataset.js';
+import { verdictTokenizer } from '../../../src/data/verdict.js';
+import { type EvaluationOptions, evaluateVerdicts } from '../../../src/eval/evaluate.js';
+import { fitLikelihood, likelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
+import { formatEvalTable } from '../../../src/eval/report-table.js';
+import type { StepRecord } from '../../../src/records/record.js';
+import type { JudgedVerdict } from '../../../src/scoring/verdict/judged.js';
 import {
   type StepLikelihoods,
   stepLikelihoods,
   withLikelihood,
-} from '../../src/scoring/verdict/likelihood.js';
-import { judgeVerdicts } from '../../src/scoring/verdict/verdicts.js';
-import { verdictSequence } from '../../src/sequences/sequence.js';
-import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
-import { openTest } from '../ops/devices.js';
+} from '../../../src/scoring/verdict/likelihood.js';
+import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
+import { verdictSequence } from '../../../src/sequences/sequence.js';
+import type { Tokenizer } from '../../../src/tokenizer/tokenizer.js';
+import { openTest } from '../../ops/devices.js';
 
 const PROBLEM = 'Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?';
 const solution = (...texts: string[]): StepRecord => ({

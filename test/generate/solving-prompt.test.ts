@@ -2,18 +2,18 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadModel } from '../../../src/api/model.js';
-import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
-import { solvingPrompt } from '../../../src/generate/solving-prompt.js';
-import { completeRunConfig } from '../../../src/methods/config.js';
-import type { RoundsConfig } from '../../../src/methods/offline/rounds/config.js';
-import { askedProblems } from '../../../src/methods/offline/rounds/problems.js';
-import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
-import { problemData } from '../../../src/methods/ppo/data.js';
-import { openDevice } from '../../../src/runtime/device.js';
-import { loadTokenizer } from '../../../src/tokenizer/load.js';
-import { chatModel, TEMPLATE } from '../../generate/chat-model.js';
-import { temporaryDirectory } from '../../weights/temporary-directory.js';
+import { loadModel } from '../../src/api/model.js';
+import { evaluateSolving } from '../../src/eval/solving/evaluate.js';
+import { solvingPrompt } from '../../src/generate/solving-prompt.js';
+import { completeRunConfig } from '../../src/methods/config.js';
+import type { RoundsConfig } from '../../src/methods/offline/rounds/config.js';
+import { askedProblems } from '../../src/methods/offline/rounds/problems.js';
+import type { PpoRunConfig } from '../../src/methods/ppo/config.js';
+import { problemData } from '../../src/methods/ppo/data.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { chatModel, TEMPLATE } from './chat-model.js';
 
 const opening = (written: string) =>
   TEMPLATE.replace("'<|turn|>assistant\\n'", `'<|turn|>assistant\\n${written}'`);

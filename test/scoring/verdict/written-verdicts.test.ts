@@ -1,19 +1,19 @@
 // Verdicts after a reason that the model writes, against the plain sequences behind them.
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { inMemory } from '../../src/data/dataset.js';
-import { verdictTokenizer } from '../../src/data/verdict.js';
-import { createStepAmcRoles, type StepAmcRoles } from '../../src/methods/stepamc/roles.js';
-import { verdictRollouts } from '../../src/methods/stepamc/rollout.js';
-import type { StepRecord } from '../../src/records/record.js';
-import { judgeVerdicts } from '../../src/scoring/verdict/verdicts.js';
-import { wordOf, writeVerdicts } from '../../src/scoring/verdict/written-verdicts.js';
-import { hiddenStates, scoreRows } from '../../src/sequences/forward.js';
-import { verdictSequence } from '../../src/sequences/sequence.js';
-import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { openTest } from '../ops/devices.js';
+import { inMemory } from '../../../src/data/dataset.js';
+import { verdictTokenizer } from '../../../src/data/verdict.js';
+import { createStepAmcRoles, type StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
+import { verdictRollouts } from '../../../src/methods/stepamc/rollout.js';
+import type { StepRecord } from '../../../src/records/record.js';
+import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
+import { wordOf, writeVerdicts } from '../../../src/scoring/verdict/written-verdicts.js';
+import { hiddenStates, scoreRows } from '../../../src/sequences/forward.js';
+import { verdictSequence } from '../../../src/sequences/sequence.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { openTest } from '../../ops/devices.js';
 
-vi.mock('../../src/sequences/forward.js', async (original) => {
-  const actual = await original<typeof import('../../src/sequences/forward.js')>();
+vi.mock('../../../src/sequences/forward.js', async (original) => {
+  const actual = await original<typeof import('../../../src/sequences/forward.js')>();
   return { ...actual, hiddenStates: vi.fn(actual.hiddenStates) };
 });
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { StepRecord } from '../../src/records/record.js';
-import { foreignSteps, formsOf } from '../../src/scoring/verdict/step-forms.js';
+import type { StepRecord } from '../../../src/records/record.js';
+import { foreignSteps, formsOf } from '../../../src/scoring/verdict/step-forms.js';
 
 const solution = (...steps: readonly (readonly [text: string, label: 0 | 1])[]): StepRecord => ({
   problem: '',
