@@ -19,11 +19,13 @@ const JUDGES: Readonly<
   'word-problems-judge': { folder: 'word-problems-judge', base: 'word-problems', recipe: 'quickstart' },
 };
 
+const ASSETS = fileURLToPath(new URL('../../assets', import.meta.url));
+
 /** The directory of an adapter that the package ships; undefined for any other name. @throws StepTrainError where it is not here */
 export function shippedAdapter(name: string): string | undefined {
   const judge = Object.hasOwn(JUDGES, name) ? JUDGES[name] : undefined;
   if (judge === undefined) return undefined;
-  const directory = inAssets(judge.folder);
+  const directory = join(ASSETS, judge.folder);
   if (existsSync(join(directory, 'adapter_config.json'))) return directory;
   throw new StepTrainError(
     'E_ASSET',
@@ -70,8 +72,6 @@ export function tokenizerDirectory(name: string): string {
 
 /** Where a model of the package lies, or would; undefined for any other name. */
 export function shippedDirectory(name: string): string | undefined {
-  const shipped = isShipped(name) ? SHIPPED[name] : undefined;
-  return shipped && inAssets(shipped.folder);
+  const shipped = Object.hasOwn(SHIPPED, name) ? SHIPPED[name] : undefined;
+  return shipped && join(ASSETS, shipped.folder);
 }
-
-const inAssets = (folder: string) => fileURLToPath(new URL(`../../assets/${folder}`, import.meta.url));

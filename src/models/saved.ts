@@ -95,7 +95,7 @@ function baseOfAdapter(adapter: string): string {
       'E_ASSET',
       `${adapter} does not say which model it was trained on; name its base`,
     );
-  if (isShipped(base) || isGguf(base)) return baseDirectory(base);
-  if (existsSync(join(base, 'config.json'))) return base;
+  const directory = baseDirectory(base);
+  if (existsSync(join(directory, 'config.json'))) return directory;
   throw new StepTrainError('E_ASSET', `${adapter} was trained on ${base}, which is not here; name its base`);
 }

@@ -1,6 +1,6 @@
 // The door for names of models: behind it are directories.
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Locate } from '../config/issues.js';
 import { baseDirectory, judgeFor } from '../models/base.js';
 import { DEFAULT_MODEL, type SavedModel, savedModel, withCard } from '../models/saved.js';
@@ -43,8 +43,11 @@ export async function resolveSaved(
   const onTop = given === undefined ? undefined : adapterOf(given, locate);
   const saved = savedModel(name ?? onTop ?? DEFAULT_MODEL);
   if (saved.kind === 'run' && saved.directory === saved.name) throw withoutModel(saved.name);
-  const found = await resolveModel({ base: saved.directory, tokenizer }, locate, paths);
-  const directory = baseDirectory(found.base);
+  const named = { base: saved.directory, tokenizer };
+  // Models of the package and bases of adapters have been found already.
+  const isFound = tokenizer === 'base' && saved.kind !== 'elsewhere' && saved.kind !== 'model';
+  const found = isFound ? named : await resolveModel(named, locate, paths);
+  const directory = resolve(baseDirectory(found.base));
   const whole = { ...saved, ...withCard({ directory, adapter: onTop ?? saved.adapter }) };
   if (writes && whole.adapter !== undefined && saved.kind !== 'run') refuseClassifier(whole.adapter);
   if (name !== undefined && onTop !== undefined && !otherBase)
