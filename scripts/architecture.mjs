@@ -12,7 +12,7 @@ import { readSources } from './architecture/sources.mjs';
 const LIMITS = {
   circles: 0,
   scorers: 0,
-  branches: 6,
+  branches: 1,
   names: 60,
 };
 

@@ -12,7 +12,6 @@ import type { VerdictPromptOptions } from '../data/verdict.js';
 import type { CorrectionTask, NamedScorer } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
-import { heldOutNeutral } from '../methods/reward/data.js';
 import { methodOf, type RunConfig } from '../methods/table.js';
 import type { StepRecord } from '../records/record.js';
 import { readRunConfig } from '../run/directory.js';
@@ -53,10 +52,9 @@ export interface ModelChoice {
 
 /** The trained model of a run on its own test part, or on `data`; its validation part selects the thresholds. */
 export async function taskOfRun(directory: string, options: CorrectionOptions): Promise<CorrectionTask> {
-  const { config: own } = parseRunConfig(await readRunConfig(directory), {
+  const { config } = parseRunConfig(await readRunConfig(directory), {
     name: join(directory, 'config.yaml'),
   });
-  const config = withNeutralScore(own, options.neutralScore);
   const none = new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
   if (methodOf(config).judge === undefined) throw none;
   const { directory: model, adapter } = await resolveSaved(directory);
@@ -67,7 +65,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const source = await configuredRecords({ ...config.data, ...groupBy });
   const given = await readGiven(config, options);
   const { seed } = config.data;
-  const { neutral = neutralOf(config) } = options;
+  const { neutral = neutralOf(config, options.neutralScore) } = options;
   const counted = (records: readonly StepRecord[]) => heldOutRecords(records, neutral);
   const judged = given.test
     ? chosen(counted(given.test.records), options.maxSamples ?? 'all', seed)
@@ -116,14 +114,9 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
 }
 
 /** A model with a class for neutral steps counts held-out ones as its scores do. */
-function withNeutralScore(config: RunConfig, neutral_score: NeutralScore | undefined): RunConfig {
-  if (config.method !== 'reward' || neutral_score === undefined) return config;
-  return { ...config, reward: { ...config.reward, neutral_score } };
-}
-
-function neutralOf(config: RunConfig): HeldOutNeutral {
-  if (config.method === 'reward') return heldOutNeutral(config);
-  return 'neutral' in config.eval ? config.eval.neutral : 'as_trained';
+function neutralOf(config: RunConfig, score: NeutralScore | undefined): HeldOutNeutral {
+  const own = methodOf(config).heldOutNeutral?.(config, score);
+  return own ?? ('neutral' in config.eval ? config.eval.neutral : 'as_trained');
 }
 
 /** How the options have it judge; the rest is as its run had it. */

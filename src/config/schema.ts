@@ -73,6 +73,11 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   words?(config: Config): RunWords;
   /** Its model may learn a class for neutral steps (`data.neutral: class`). */
   readonly neutralClass?: true;
+  /**
+   * What held-out neutral steps count as, where their class counts as `score` instead of as configured. Absent: as `eval.neutral` says, or
+   * as trained.
+   */
+  heldOutNeutral?(config: Config, score?: HeldOutNeutral): HeldOutNeutral;
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): readonly Conflict[];
   /**

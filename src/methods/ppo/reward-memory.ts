@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
 import { judgeFor } from '../../models/base.js';
 import { savedModel } from '../../models/saved.js';
+import { settingsOfFiles } from '../../scoring/settings.js';
 import type { LoadedModel } from '../../train/memory-plan.js';
 import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
@@ -21,10 +22,11 @@ export function plannedRewardModels({ steps, outcome }: Pick<RewardSection, 'ste
 
 function sizeOf(name: string): Omit<LoadedModel, 'role'> {
   try {
-    const { directory, adapter, card, dtype } = savedModel(judgeFor(name));
+    const { directory, adapter, dtype } = savedModel(judgeFor(name));
     const found = held(directory, dtype, adapter);
     // Under an adapter the reference of log-ratios is the same base; a model trained in full is held beside its own.
-    if (card?.method !== 'implicit_prm' || adapter !== undefined) return found;
+    const kind = settingsOfFiles({ model: directory, adapter })?.kind;
+    if (kind !== 'implicit_prm' || adapter !== undefined) return found;
     return { what: `${found.what}, and as many of its reference`, bytes: 2 * found.bytes };
   } catch {
     return { what: `${name} is not there yet and not counted`, bytes: 0 };

@@ -8,6 +8,7 @@ import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
+import type { HeldOutNeutral } from '../../data/neutral.js';
 import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
 export const reward = section({
@@ -108,6 +109,7 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
   neutralClass: true,
   conflicts,
   judge,
+  heldOutNeutral,
 };
 
 function conflicts({ reward: { type, head, solutions, soft_labels }, data }: RewardRunConfig): Conflict[] {
@@ -155,6 +157,14 @@ function conflicts({ reward: { type, head, solutions, soft_labels }, data }: Rew
       'data.label_noise flips right and wrong, and data.neutral class has three classes; set it to 0',
     );
   return found;
+}
+
+/** As evaluated: steps of a class of their own count as that class does in the score. */
+export function heldOutNeutral(
+  { data, reward, eval: { neutral } }: RewardRunConfig,
+  score: HeldOutNeutral = reward.neutral_score,
+): HeldOutNeutral {
+  return neutral === 'as_trained' && data.neutral === 'class' ? score : neutral;
 }
 
 /** The prompt that the head reads: heads of their own have no use for a request in words. */

@@ -1,12 +1,11 @@
 /** The data of a reward model: the solutions of each part under its rules of labelling, as items. */
 import { type Dataset, dataset } from '../../data/dataset.js';
 import type { LabelRules } from '../../data/label-rules.js';
-import type { HeldOutNeutral } from '../../data/neutral.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { type RewardItem, rewardItem } from '../../scoring/reward-model/items.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type VerdictData, verdictData } from '../../train/verdict-data.js';
-import { type RewardRunConfig, rewardPrompt } from './config.js';
+import { heldOutNeutral, type RewardRunConfig, rewardPrompt } from './config.js';
 
 export interface RewardData extends VerdictData {
   /** Item i of a part belongs to record i. Made on each access. */
@@ -25,11 +24,6 @@ export function labelRules({
     solutions: solutions === 'auto' ? (type === 'prm' ? 'all' : 'finished') : solutions,
     soft: soft_labels,
   };
-}
-
-/** As evaluated: steps of a class of their own count as that class does in the score. */
-export function heldOutNeutral({ data, reward, eval: { neutral } }: RewardRunConfig): HeldOutNeutral {
-  return neutral === 'as_trained' && data.neutral === 'class' ? reward.neutral_score : neutral;
 }
 
 /** Undefined if the signal stopped it. */
