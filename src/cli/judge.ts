@@ -1,7 +1,5 @@
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
-import { DEFAULT_MODEL, namedModel, type SavedModel, savedModel } from '../models/saved.js';
+import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { Interrupted, UsageError } from './error.js';
 
@@ -30,7 +28,7 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
       .positional('run-or-problem', {
         type: 'string',
         demandOption: true,
-        describe: `What judges: a run, its adapter/, model/ or reward/, or ${DEFAULT_MODEL} for the judge of the package; may be left out`,
+        describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_MODEL} for the judge of the package, a classification model, a file of labels, or the address of a server; may be left out`,
       })
       .positional('problem', {
         type: 'string',
@@ -65,13 +63,12 @@ async function judge(args: JudgeArguments): Promise<void> {
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
   const { problem, steps } = await readSolution(file);
-  const { isNoModel } = await import('../scoring/open.js');
-  const saved = isNoModel(name) ? undefined : await judgeOf(name);
+  const files = await cardOf(name);
   const { base } = args;
   const onBase = {
-    ...(base === undefined ? {} : { adapter: saved?.adapter ?? name }),
+    ...(base === undefined ? {} : { adapter: files?.adapter ?? name }),
     otherBase: args['other-base'],
-    locate: () => '--base',
+    locate: () => (base === undefined ? 'judge' : '--base'),
   };
   await withScorer(
     base ?? name,
@@ -82,7 +79,6 @@ async function judge(args: JudgeArguments): Promise<void> {
       });
       console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
       if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
-      const files = saved && { model: saved.directory, adapter: saved.adapter };
       for (const warning of files ? judgeWarnings({ files }) : [])
         console.error(`Warning: of this judge, ${warning}`);
       const unlike = files && unlikeOf({ files }, steps);
@@ -110,20 +106,15 @@ function unlikeLine({ places, forms, words }: UnlikeTraining): string {
   return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }
 
-/** What a name of a model means here; of the package its judge. */
-async function judgeOf(name: string): Promise<Pick<SavedModel, 'directory' | 'adapter'>> {
+/** Where the card of a judge lies; undefined of what is no model, and of one that is not here. */
+async function cardOf(name: string): Promise<ModelFiles | undefined> {
+  const { isNoModel } = await import('../scoring/open.js');
   const { judgeFor } = await import('../models/base.js');
-  const expected = 'expected a run, an adapter or a model that a run has left, or word-problems';
+  if (isNoModel(name)) return undefined;
   const { kind, adapter } = namedModel(judgeFor(name));
-  if (kind === 'elsewhere') throw new UsageError(`there is no ${name}; ${expected}`);
-  if (kind === 'package' && adapter === undefined)
-    throw new UsageError(`${name} was not trained to judge steps; ${expected}`);
-  // An adapter is judged with on a base that may be elsewhere.
-  if (adapter !== undefined) return { directory: adapter, adapter };
-  const { directory } = savedModel(name);
-  if (kind === 'model' && !existsSync(join(directory, 'config.json')))
-    throw new UsageError(`${name} holds no model; ${expected}`);
-  return { directory, adapter };
+  if (kind === 'elsewhere') return undefined;
+  // The base of an adapter may be elsewhere.
+  return { model: adapter ?? savedModel(name).directory, adapter };
 }
 
 /** The judge and the file: `judge FILE`, or `judge NAME FILE`. */

@@ -3,7 +3,6 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Model } from '../api/model.js';
 import type { ModelConfig } from '../architectures/config.js';
-import { className } from '../architectures/heads.js';
 import { isBidirectional } from '../architectures/table.js';
 import type { VerdictPromptOptions } from '../data/verdict.js';
 import { loadAdapter } from '../models/adapter.js';
@@ -104,7 +103,6 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
 
 /** A kind of model that no run of this package left, known by its `config.json`. */
 interface PublishedKind {
-  readonly name: string;
   knows(config: ModelConfig): boolean;
   settings(config: ModelConfig): JudgeSettings;
 }
@@ -114,7 +112,7 @@ const PROMPT = { pos_word: '+', neg_word: '-', response_format: 'verdict', ratio
 /** The first row that knows a model says how it scores. */
 const PUBLISHED: readonly PublishedKind[] = [
   {
-    name: 'a classifier of tokens with one output, two classes, or wrong, right and neutral',
+    // Of tokens, with one output, two classes, or wrong, right and neutral.
     knows: ({ head }) =>
       head.kind === 'token' && (head.numLabels <= 2 || head.labels?.join() === CLASSES.join()),
     settings: (config) => ({
@@ -129,7 +127,7 @@ const PUBLISHED: readonly PublishedKind[] = [
     }),
   },
   {
-    name: 'a classifier of sequences with one output or two classes',
+    // Of sequences, with one output or two classes.
     knows: ({ head }) => head.kind === 'sequence' && head.numLabels <= 2,
     settings: ({ maxPositions }) => ({
       kind: 'classifier',
@@ -151,7 +149,7 @@ export function settingsOf(
 ): JudgeSettings {
   const published = () => PUBLISHED.find(({ knows }) => knows(config))?.settings(config);
   const found = (files && settingsOfFiles(files)) ?? (files?.adapter === undefined ? published() : undefined);
-  if (!found && !prompt) throw new RunError(noSettings(name, files, config));
+  if (!found && !prompt) throw new RunError(noSettings(name, files));
   const asked = definedOf(prompt ?? {});
   const base: JudgeSettings = found ?? {
     kind: 'verdict',
@@ -176,13 +174,13 @@ export function settingsOf(
   return otherwise;
 }
 
-function noSettings(name: string, files: Model['files'], config: ModelConfig): string {
+/** What a judge may be, for errors. */
+const EXPECTED = 'expected what a run has trained to judge, a classification model, or word-problems';
+
+function noSettings(name: string, files: Model['files']): string {
   const card = files && readCard(files.adapter ?? files.model);
-  if (card) return `${name} was trained by method ${card.method}, which does not judge steps`;
-  return (
-    `${name} is a ${className(config)} and has no steptrain.json that says how it judges steps; give the prompt that it was trained ` +
-    `with, or name a run or an adapter that judges, word-problems, ${PUBLISHED.map((kind) => kind.name).join(', or ')}`
-  );
+  if (card) return `${name} was trained by method ${card.method}, which does not judge steps; ${EXPECTED}`;
+  return `${name} judges no steps; ${EXPECTED}; any other language model judges by a prompt that says how to ask it`;
 }
 
 export const noNeutralClass = (name: string) =>

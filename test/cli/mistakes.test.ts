@@ -62,14 +62,8 @@ describe('a mistake', () => {
     ['data convert HERE/none.jsonl HERE/out.jsonl', 'HERE/none.jsonl gives no solution; nothing was written'],
     ['eval show HERE/gone', /^there is no HERE\/gone; name the directory of a finished run/],
     ['eval show HERE/empty', /^HERE\/empty holds no eval\.json; name the directory of a finished run/],
-    [
-      'judge HERE/gone HERE/solution.txt',
-      'there is no HERE/gone; expected a run, an adapter or a model that a run has left, or word-problems',
-    ],
-    [
-      'judge HERE/empty HERE/solution.txt',
-      'HERE/empty holds no model; expected a run, an adapter or a model that a run has left, or word-problems',
-    ],
+    ['judge HERE/gone HERE/solution.txt', /^judge: there is no HERE\/gone \(looked for from/],
+    ['judge HERE/empty HERE/solution.txt', /^judge: HERE\/empty is no model: it has no config\.json/],
     [
       'judge HERE/run HERE/solution.txt',
       'HERE/run holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume HERE/run',
@@ -81,7 +75,7 @@ describe('a mistake', () => {
     ['merge embedded HERE/empty HERE/merged', 'HERE/empty is no adapter: it has no adapter_config.json'],
     [
       'judge embedded HERE/solution.txt',
-      'embedded was not trained to judge steps; expected a run, an adapter or a model that a run has left, or word-problems',
+      /^embedded judges no steps; expected what a run has trained to judge, a classification model, or word-problems/,
     ],
     ['judge HERE/run', 'HERE/run is what judges; name the file to judge too: judge HERE/run problem.txt'],
     [

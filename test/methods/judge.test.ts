@@ -212,7 +212,7 @@ describe('judgeSteps', () => {
   test('refuses a model that was not trained to judge, unless it gets a prompt', async () => {
     const model = await loadModel(device, 'embedded');
     await expect(judgeSteps(model, PROBLEM, STEPS)).rejects.toThrow(
-      /has no steptrain\.json that says how it judges/,
+      /judges no steps; expected what a run has trained to judge/,
     );
     expect(await judgeSteps(model, PROBLEM, STEPS, { prompt: { template: 'compact' } })).toHaveLength(2);
     await expect(judgeSteps(model, PROBLEM, 'x' as never)).rejects.toThrow('a list of steps as texts');

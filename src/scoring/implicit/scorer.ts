@@ -14,7 +14,7 @@ import {
   scoresByStep,
 } from '../scorer.js';
 import { type OfflineItem, offlineSequence, sequenceLength } from './items.js';
-import { readSums, type SpanSums } from './sums.js';
+import { readSums } from './sums.js';
 import { answerTokenizer } from './tokens.js';
 
 /** A decoder and what lies on it, without dropout. */

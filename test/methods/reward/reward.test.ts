@@ -187,7 +187,7 @@ describe('as a reward model elsewhere', () => {
 
   test('a language model is refused', async () => {
     await expect(openScorers(device, goldenDirectory('qwen2'))).rejects.toThrow(
-      /is a Qwen2ForCausalLM and has no steptrain\.json that says how it judges steps; .*name a run/,
+      /judges no steps; expected what a run has trained to judge, .* by a prompt/,
     );
   });
 });
