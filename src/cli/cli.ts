@@ -8,6 +8,7 @@ import { dataCommand } from './data.js';
 import { doctorCommand } from './doctor.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
+import { exportCommand } from './export.js';
 import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
 import { hubCommand } from './hub.js';
@@ -46,6 +47,7 @@ export function commandLine(
     .command(runCommand)
     .command(sweepCommand)
     .command(reportCommand)
+    .command(exportCommand)
     .command(uiCommand)
     .command(dataCommand)
     .command(evalCommand)

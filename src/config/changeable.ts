@@ -6,6 +6,7 @@ export const CHANGEABLE = [
   'run.zero',
   'run.logging_steps',
   'run.max_skipped_steps',
+  'run.report_to',
   '*.save_steps',
   '*.save_total_limit',
   '*.num_train_epochs',

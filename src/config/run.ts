@@ -1,6 +1,7 @@
 // Config section `run`: directory, randomness and device.
 import { z } from 'zod';
 import { count, countOrOff, section, seed, text } from './fields.js';
+import { TRACKERS } from './trackers.js';
 
 export const run = section({
   output_dir: text()
@@ -72,5 +73,13 @@ export const run = section({
     .default(false)
     .describe(
       'Recompute each block in the backward pass: far less memory, about a third more time, same result.',
+    ),
+  report_to: z
+    .array(z.enum(['tensorboard', ...TRACKERS]))
+    .default([])
+    .meta({ expects: `a list of tensorboard, ${TRACKERS.join(', ')}` })
+    .describe(
+      'Trackers that a run is logged with once it has ended or stopped, by their Python packages, on this machine; `steptrain export` does ' +
+        'it later, and online. Events for TensorBoard are written in any case, as it goes.',
     ),
 }).describe('The run: directory, randomness and device.');

@@ -1,6 +1,7 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
 import type { Cluster } from '../cluster/cluster.js';
 import type { Locate } from '../config/issues.js';
+import { exportRun } from '../report/export.js';
 import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
@@ -210,6 +211,20 @@ async function reported(path: string): Promise<void> {
     await writeRunReport(path);
   } catch (error) {
     console.error(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`);
+  }
+  await tracked(path);
+}
+
+/** The same for what collects runs. */
+async function tracked(path: string): Promise<void> {
+  const { config } = parseRunConfig(await readRunConfig(path), { name: path });
+  for (const to of config.run.report_to) {
+    if (to === 'tensorboard') continue;
+    try {
+      await exportRun(path, to);
+    } catch (error) {
+      console.error(`${(error as Error).message}; steptrain export ${path} --to ${to} tries again`);
+    }
   }
 }
 

@@ -128,7 +128,8 @@ function eventOf({ step, phase, ...metrics }: Metrics, wallTime: number): TfEven
   return { wallTime, step: known ? step : 0, scalars: known ? scalarsOf(metrics, prefix) : [] };
 }
 
-function scalarsOf(metrics: Metrics, prefix: string): [string, number][] {
+/** Every number of a line of metrics.jsonl by its tag; nested ones are joined by slashes. */
+export function scalarsOf(metrics: Metrics, prefix: string): [string, number][] {
   return Object.entries(metrics).flatMap(([name, value]): [string, number][] => {
     if (typeof value === 'number') return [[prefix + name, value]];
     if (typeof value !== 'object' || value === null) return [];

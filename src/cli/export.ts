@@ -1,0 +1,49 @@
+import type { CommandModule } from 'yargs';
+import { TRACKERS, type Tracker } from '../config/trackers.js';
+
+interface ExportArguments {
+  readonly runs: readonly string[];
+  readonly to: Tracker;
+  readonly project: string;
+  readonly online: boolean;
+  readonly python: string;
+}
+
+export const exportCommand: CommandModule<unknown, ExportArguments> = {
+  command: 'export <runs..>',
+  describe: 'Log runs by the Python package of Weights & Biases, Trackio or MLflow',
+  builder: (argv) =>
+    argv
+      .positional('runs', { type: 'string', array: true, demandOption: true, describe: 'Run directories' })
+      .option('to', {
+        choices: TRACKERS,
+        demandOption: true,
+        describe: 'The package; TensorBoard reads the run as it is',
+      })
+      .option('project', {
+        type: 'string',
+        requiresArg: true,
+        default: 'steptrain',
+        describe: 'Project, or experiment of MLflow',
+      })
+      .option('online', {
+        type: 'boolean',
+        default: false,
+        describe: 'Send it where the package is set up to, instead of keeping it in the run directory',
+      })
+      .option('python', {
+        type: 'string',
+        requiresArg: true,
+        default: 'python3',
+        describe: 'A Python that has the package',
+      })
+      .example('$0 export runs/mine --to trackio', 'then: trackio show')
+      .example('$0 export runs/mine --to wandb --online', 'after wandb login') as never,
+  handler: async ({ runs, to, ...options }) => {
+    const { exportRun } = await import('../report/export.js');
+    for (const run of runs) {
+      await exportRun(run, to, options);
+      console.log(`${run}: logged by ${to}${options.online ? '' : ', on this machine alone'}`);
+    }
+  },
+};
