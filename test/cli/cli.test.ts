@@ -84,7 +84,7 @@ describe('the command line', () => {
     ],
     [
       ['data', 'foo'],
-      'data has no command foo; known are stats, preview, convert, problems, s3c and rationales',
+      'data has no command foo; known are stats, preview, convert, problems, plant, s3c and rationales',
     ],
     [['recipes', 'foo'], 'recipes has no command foo; known are ls, cat and cp'],
     [['config', 'foo'], 'config has no command foo; known are show, diff and schema'],
@@ -103,7 +103,7 @@ describe('the command line', () => {
     [['run', 'quickstart', 'more'], 'there is no argument more here'],
     [['run', '--set'], '--set needs a value'],
     [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
-    [['data'], 'name stats, preview, convert, problems, s3c or rationales'],
+    [['data'], 'name stats, preview, convert, problems, plant, s3c or rationales'],
     [['eval'], 'name a run directory, or one of show, correction, solve, s3c, judge and compare'],
     [['data', 'preview', '--part', 'tset'], '--part expects train, validation or test, found tset'],
     [['data', 'problems', 'x.jsonl', '--level', '9'], '--level expects 1, 2, 3 or 4, found 9'],
