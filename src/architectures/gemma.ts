@@ -18,7 +18,7 @@ import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import { type Architecture, type Forward, NEW_MODEL, type Stream } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { refuseUnknownKeys } from './config-keys.js';
-import { embeddingModule, headModule } from './head-modules.js';
+import { embeddingModule, headModules } from './head-modules.js';
 import { entering } from './llama.js';
 import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeTable } from './rope.js';
 
@@ -177,7 +177,7 @@ function modules(config: GemmaConfig): readonly ModuleSpec[] {
     embeddingModule(EMBEDDING, config),
     ...layers.flat(),
     norm(FINAL_NORM, hiddenSize),
-    headModule(config),
+    ...headModules(config),
   ];
 }
 

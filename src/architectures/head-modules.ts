@@ -1,17 +1,21 @@
 /** The modules of a model's two ends: head and embedding. */
 import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import type { ModelConfig } from './config.js';
+import { publishedHead } from './heads.js';
 
-/** `lm_head` or `score`. */
-export function headModule(config: ModelConfig): ModuleSpec {
+/** `lm_head` or `score`, or what a published class has in its place. */
+export function headModules(config: ModelConfig): readonly ModuleSpec[] {
   const { head, outputSize, vocabSize } = config;
   const init = { kind: 'normal', deviation: config.initializerRange } as const;
   if ('numLabels' in head) {
-    const bias = head.kind === 'token' && head.bias;
-    return moduleSpec('score', 'score', [head.numLabels, outputSize], init, { bias });
+    const { module = 'score', hidden } = publishedHead(head) ?? {};
+    const bias = ('bias' in head && head.bias) ?? false;
+    const score = moduleSpec('score', module, [head.numLabels, outputSize], init, { bias });
+    if (hidden === undefined) return [score];
+    return [moduleSpec('pooler', hidden, [outputSize, outputSize], init, { bias: true }), score];
   }
   const lmHead = moduleSpec('head', 'lm_head', [vocabSize, outputSize], init);
-  return config.tieWordEmbeddings ? { ...lmHead, weights: [] } : lmHead;
+  return [config.tieWordEmbeddings ? { ...lmHead, weights: [] } : lmHead];
 }
 
 /** The embedding of the tokens, [vocabSize, outputSize], which the head shares where they are tied. */

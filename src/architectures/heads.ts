@@ -1,6 +1,7 @@
 /** The heads of a model: the classes of transformers and their keys in config.json. */
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
+import { type PublishedHead, parsePublishedHead } from './published-heads.js';
 
 /** From the name of the class. */
 export type ModelHead =
@@ -9,7 +10,14 @@ export type ModelHead =
   /** `…ForCausalLM`: logits [tokens, vocabSize] by `lm_head`, or by the embedding where they are tied */
   | { readonly kind: 'causal' }
   /** `…ForSequenceClassification`: the classifier (`score`, without a bias, but see `Classifier`) at one token */
-  | { readonly kind: 'sequence'; readonly numLabels: number; readonly labels: readonly string[] | undefined }
+  | {
+      readonly kind: 'sequence';
+      readonly numLabels: number;
+      readonly labels: readonly string[] | undefined;
+      /** Default false; transformers' classes have none. */
+      readonly bias?: boolean;
+      readonly published?: PublishedHead;
+    }
   /** `…ForTokenClassification`: dropout (in training), then the classifier at every token */
   | {
       readonly kind: 'token';
@@ -17,6 +25,7 @@ export type ModelHead =
       readonly labels: readonly string[] | undefined;
       readonly bias: boolean;
       readonly dropout: number;
+      readonly published?: PublishedHead;
     };
 
 export type HeadKind = ModelHead['kind'];
@@ -36,13 +45,18 @@ interface HeadedModel {
 
 /** The class name that transformers gives to the model, such as `Qwen2ForCausalLM`. */
 export function className({ classPrefix, head }: HeadedModel): string {
-  return `${classPrefix}${CLASSES[head.kind]}`;
+  return publishedHead(head)?.className ?? `${classPrefix}${CLASSES[head.kind]}`;
 }
+
+/** The modules of a head that no class of transformers has. */
+export const publishedHead = (head: ModelHead) => ('published' in head ? head.published : undefined);
 
 /** The head that `architectures` names; the first head if the key is absent. */
 export function parseHead(fields: Fields, classPrefix: string, kinds: readonly HeadKind[]): ModelHead {
   const names = kinds.map((kind) => `${classPrefix}${CLASSES[kind]}`);
   const [name = names[0], ...others] = fields.strings('architectures') ?? [];
+  const published = others.length === 0 ? parsePublishedHead(fields, classPrefix, name) : undefined;
+  if (published) return published;
   const kind = kinds[names.indexOf(name as string)];
   if (kind === undefined || others.length > 0)
     return fields.fail('architectures', `one of ${names.join(', ')}`);
@@ -57,6 +71,7 @@ export function parseHead(fields: Fields, classPrefix: string, kinds: readonly H
 /** The keys of config.json that determine the head. */
 export function headJson(config: HeadedModel): JsonObject {
   const { head } = config;
+  if (publishedHead(head)) return { architectures: [className(config)] };
   const labels = 'numLabels' in head ? (head.labels ?? defaultLabels(head.numLabels)) : undefined;
   return {
     architectures: [className(config)],

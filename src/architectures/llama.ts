@@ -23,7 +23,7 @@ import {
 } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
-import { embeddingModule, headModule } from './head-modules.js';
+import { embeddingModule, headModules } from './head-modules.js';
 import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
 export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral' | 'smollm3';
@@ -247,7 +247,7 @@ function modules(config: LlamaConfig): readonly ModuleSpec[] {
     embeddingModule(EMBEDDING, config),
     ...layers.flat(),
     norm(FINAL_NORM, hiddenSize),
-    headModule(config),
+    ...headModules(config),
   ];
 }
 

@@ -20,7 +20,7 @@ import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import { type Architecture, type Forward, NEW_MODEL, type Stream } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
-import { embeddingModule, headModule } from './head-modules.js';
+import { embeddingModule, headModules } from './head-modules.js';
 
 export interface OptConfig extends ModelConfig {
   readonly modelType: 'opt';
@@ -178,7 +178,7 @@ function modules(config: OptConfig): readonly ModuleSpec[] {
     ...layers.flat(),
     ...(config.normFirst && !config.withoutFinalNorm ? normAt(`${DECODER}.final_layer_norm`) : []),
     ...projection('project_out', [outputSize, hiddenSize]),
-    headModule(config),
+    ...headModules(config),
   ];
 }
 

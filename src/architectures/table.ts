@@ -1,6 +1,7 @@
 /** The table of architectures. A new one is a file of this folder and a row here. */
 
 import { join } from 'node:path';
+import { relu } from '../ops/mlp.js';
 import type { MatchOptions } from '../weights/checkpoint.js';
 import { show, WeightsError } from '../weights/error.js';
 import { Fields } from '../weights/fields.js';
@@ -11,6 +12,7 @@ import type { ModelConfig } from './config.js';
 import { debertaV2 } from './deberta.js';
 import { endOfTextTokens } from './end-of-text.js';
 import { gemma } from './gemma.js';
+import { publishedHead } from './heads.js';
 import { llama } from './llama.js';
 import { opt } from './opt.js';
 
@@ -30,9 +32,15 @@ export function isBidirectional(config: Pick<ModelConfig, 'modelType'>): boolean
   return architectureOf(config).bidirectional ?? false;
 }
 
-/** The end of the model's classes for sequences and tokens. */
-export function classifierOf(config: Pick<ModelConfig, 'modelType'>): Classifier {
-  return architectureOf(config).classifier ?? { module: 'score', reads: 'last' };
+/** The end of the model's classes for sequences and tokens; without `head`, of those that transformers has. */
+export function classifierOf({
+  modelType,
+  head,
+}: Pick<ModelConfig, 'modelType'> & Partial<Pick<ModelConfig, 'head'>>): Classifier {
+  const { module, hidden } = (head && publishedHead(head)) ?? {};
+  if (module !== undefined)
+    return { module, reads: 'last', ...(hidden ? { pool: (x, project) => relu(project(x, hidden)) } : {}) };
+  return architectureOf({ modelType }).classifier ?? { module: 'score', reads: 'last' };
 }
 
 /**
@@ -96,7 +104,10 @@ export function matchOptions(config: ModelConfig): MatchOptions {
   const modules = modelModules(config);
   const tiedHead = modules.find(({ kind, weights }) => kind === 'head' && weights.length === 0);
   return {
-    ignore: (name) => computed?.test(name) ?? false,
+    // The files of published reward models carry the language-model head that they were made from.
+    ignore: (name) =>
+      (computed?.test(name) ?? false) ||
+      (publishedHead(config.head) !== undefined && name === 'lm_head.weight'),
     tied: tiedHead ? { [`${tiedHead.name}.weight`]: headWeight(modules) as string } : {},
   };
 }

@@ -47,7 +47,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         conflicts: ['model', 'run'],
         describe: `${MODEL_NAME}. A run is judged on its own test data, with thresholds chosen on its validation data`,
       })
-      .option('model', { ...text, describe: 'The same as an option' })
+      .option('model', { ...text, alias: 'reward-model', describe: 'The same as an option' })
       .option('run', { ...text, conflicts: 'model', describe: 'Deprecated: the same as --model with a run' })
       .option('adapter', { ...model, implies: 'model', describe: 'PEFT adapter directory' })
       .option('tokenizer', {
@@ -120,8 +120,8 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
       .example('$0 eval correction runs/mine', 'the run on its test data, with thresholds and intervals')
       .example('$0 eval correction runs/mine --data processbench/ --output pb', 'on another benchmark')
       .example(
-        '$0 eval correction runs/mine --data prmbench.jsonl --by classification',
-        'each class of errors by itself',
+        '$0 eval correction --reward-model Qwen/Qwen2.5-Math-PRM-7B --data prmbench.jsonl',
+        'a published reward model',
       )
       .example('$0 eval correction models/qwen --data steps.jsonl', 'a model without training') as never,
   handler: judge,

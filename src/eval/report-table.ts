@@ -3,6 +3,7 @@ import { groupRows } from './groups.js';
 import { likelihoodNote, likelihoodRows } from './likelihood-report.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
+import { prmScoreLine } from './prmbench.js';
 import { likelihoodReading, readingOf, standingReading } from './reading.js';
 import type { EvalReport } from './report.js';
 import { formatProcessBench } from './solutions.js';
@@ -251,6 +252,8 @@ function notes(report: EvalReport): string[] {
     if (average_f1 !== undefined && Object.keys(subsets).length > 1)
       lines.push(`ProcessBench F1, average over subsets: ${percent(average_f1)}`);
   }
+  const prmbench = prmScoreLine(report.groups, metrics);
+  if (prmbench) lines.push(prmbench);
   return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
 }
 

@@ -160,7 +160,7 @@ export function openAdapterOf(
   model: ModelConfig,
   directory: string,
 ): AdapterReader & { readonly target: ModelConfig } {
-  const head = readAdapterHead(directory, classifierOf(model).module);
+  const head = readAdapterHead(directory, classifierOf({ modelType: model.modelType }).module);
   const target = head ? withHead(model, head) : model;
   return { ...openAdapter(directory, modelModules(target)), target };
 }

@@ -2,6 +2,7 @@
  * Heads that replace the language-model head: a scalar (a value or a reward), or classes. Weights are
  * f32 whatever the dtype of the trunk, and so are the outputs.
  */
+import { publishedHead } from '../architectures/heads.js';
 import { classifierOf } from '../architectures/table.js';
 import { type Parameter, type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { linear } from '../ops/gemm.js';
@@ -23,14 +24,16 @@ export function roleHead(decoder: Decoder, role: Role): LinearHead | undefined {
   const own = role.adapter?.head;
   const { kind } = own ?? decoder.config.head;
   if (kind === 'causal' || kind === 'none') return undefined;
-  const { module, reads, pool } = classifierOf(decoder.config);
+  const { modelType, head } = decoder.config;
+  const { module, reads, pool } = classifierOf(own ? { modelType } : { modelType, head });
+  const pools = kind === 'sequence' || (!own && publishedHead(head)?.hidden !== undefined);
   const ofSequences = kind === 'sequence';
   const bias = `${module}.bias`;
   return {
     weight: decoder.weight(`${module}.weight`, role),
     bias: own ? role.adapter?.saved(bias) : decoder.weights.get(bias),
     reads: ofSequences ? reads : 'every',
-    pool: ofSequences && pool ? (rows) => decoder.pool(rows, role) : undefined,
+    pool: pools && pool ? (rows) => decoder.pool(rows, role) : undefined,
   };
 }
 

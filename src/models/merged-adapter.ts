@@ -22,7 +22,8 @@ export interface MergedAdapter {
 
 /** @throws WeightsError for an adapter that does not fit `model`, or that keeps weights whole */
 export function readMergedAdapter(model: ModelConfig, directory: string): MergedAdapter {
-  if (readAdapterHead(directory, classifierOf(model).module)) refuseWhole(directory, ['a head']);
+  if (readAdapterHead(directory, classifierOf({ modelType: model.modelType }).module))
+    refuseWhole(directory, ['a head']);
   const { plan, file } = openAdapter(directory, modelModules(model));
   try {
     refuseWhole(

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Model } from '../api/model.js';
 import type { ModelConfig } from '../architectures/config.js';
+import { className } from '../architectures/heads.js';
 import { isBidirectional } from '../architectures/table.js';
 import type { VerdictPromptOptions } from '../data/verdict.js';
 import { loadAdapter } from '../models/adapter.js';
@@ -14,6 +15,8 @@ import { isAdapter } from '../weights/adapter.js';
 import { classifierScorer } from './classifier.js';
 import { openReference } from './implicit/reference.js';
 import { implicitScorers } from './implicit/scorer.js';
+import type { PublishedLayout } from './published/layouts.js';
+import { publishedScorer } from './published/scorer.js';
 import { CLASSES } from './reward-model/items.js';
 import { rewardModelScorer } from './reward-model/scorer.js';
 import { rewardScorer } from './reward-network/scorer.js';
@@ -97,24 +100,63 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
       dispose: () => reference.dispose(),
     };
   },
+  published: ({ layout, threshold }, { model, ...of }) =>
+    lasting({
+      reward: publishedScorer(model.decoder, {
+        ...of,
+        layout,
+        threshold: threshold === 'greedy' ? 0.5 : threshold,
+        role: roleOf(model),
+      }),
+    }),
   classifier: (_, { model, name, tokenizer }) =>
     lasting({ outcome: classifierScorer(model, { name, tokenizer }) }),
 };
 
-/** A kind of model that no run of this package left, known by its `config.json`. */
+/** A kind of model that no run of this package left, known by its `config.json` or, where that says nothing, by its name. */
 interface PublishedKind {
-  knows(config: ModelConfig): boolean;
+  /** `called`: the name of its adapter, else of its directory, and the one in its `config.json`. */
+  knows(config: ModelConfig, called: string): boolean;
   settings(config: ModelConfig): JudgeSettings;
 }
 
 const PROMPT = { pos_word: '+', neg_word: '-', response_format: 'verdict', rationale_tokens: 64 } as const;
 
+const readAs =
+  (layout: PublishedLayout) =>
+  ({ maxPositions }: ModelConfig): JudgeSettings => ({
+    kind: 'published',
+    layout,
+    max_length: maxPositions,
+    threshold: 'greedy',
+  });
+const ofClass = (name: string) => (config: ModelConfig) => className(config) === name;
+const ofName =
+  (pattern: RegExp) =>
+  ({ head }: ModelConfig, called: string) =>
+    head.kind === 'causal' && pattern.test(called);
+
 /** The first row that knows a model says how it scores. */
 const PUBLISHED: readonly PublishedKind[] = [
+  { knows: ofClass('Qwen2ForProcessRewardModel'), settings: readAs('qwen_prm') },
+  { knows: ofClass('Qwen2ForPrmModel'), settings: readAs('skywork_prm') },
+  { knows: ofClass('ReasonEval_7B'), settings: readAs('reason_eval_7b') },
+  { knows: ofClass('ReasonEval_34B'), settings: readAs('reason_eval_34b') },
+  {
+    knows: ofName(/math-?shepherd[^/]*prm/i),
+    settings: readAs('math_shepherd'),
+  },
+  { knows: ofName(/math-?psa/i), settings: readAs('math_psa') },
+  {
+    knows: ofName(/rlhflow[^/]*prm|llama3[^/]*-prm-(deepseek|mistral)-data/i),
+    settings: readAs('rlhflow_prm'),
+  },
   {
     // Of tokens, with one output, two classes, or wrong, right and neutral.
     knows: ({ head }) =>
-      head.kind === 'token' && (head.numLabels <= 2 || head.labels?.join() === CLASSES.join()),
+      head.kind === 'token' &&
+      head.published === undefined &&
+      (head.numLabels <= 2 || head.labels?.join() === CLASSES.join()),
     settings: (config) => ({
       kind: 'reward_model',
       prompt: { ...PROMPT, template: LAYOUT },
@@ -147,8 +189,7 @@ export function settingsOf(
   { prompt, threshold, neutralScore }: ScoringOptions,
   name = files?.adapter ?? files?.model ?? 'this model',
 ): JudgeSettings {
-  const published = () => PUBLISHED.find(({ knows }) => knows(config))?.settings(config);
-  const found = (files && settingsOfFiles(files)) ?? (files?.adapter === undefined ? published() : undefined);
+  const found = (files && settingsOfFiles(files)) ?? publishedSettings(config, files);
   if (!found && !prompt) throw new RunError(noSettings(name, files));
   const asked = definedOf(prompt ?? {});
   const base: JudgeSettings = found ?? {
@@ -174,8 +215,18 @@ export function settingsOf(
   return otherwise;
 }
 
+/** Of an adapter only what is known by its name: its base is what it was before. */
+function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSettings | undefined {
+  const { _name_or_path: stored } = config.source;
+  const called = files?.adapter ?? [files?.model, typeof stored === 'string' ? stored : ''].join(' ');
+  const row = PUBLISHED.find(({ knows }) => knows(config, called));
+  const isOfBase = files?.adapter !== undefined && config.head.kind !== 'causal';
+  return isOfBase ? undefined : row?.settings(config);
+}
+
 /** What a judge may be, for errors. */
-const EXPECTED = 'expected what a run has trained to judge, a classification model, or word-problems';
+const EXPECTED =
+  'expected what a run has trained to judge, a published reward model, a classification model, or word-problems';
 
 function noSettings(name: string, files: Model['files']): string {
   const card = files && readCard(files.adapter ?? files.model);

@@ -7,6 +7,7 @@ import { CARD, readCard } from '../models/card.js';
 import type { ModelFiles } from '../models/saved.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
+import { PUBLISHED_LAYOUTS } from './published/layouts.js';
 
 /** The layout without a request: what transformers reads as a classifier of tokens or sequences. */
 export const LAYOUT = '{problem}\n{steps}\n';
@@ -74,6 +75,13 @@ const settings = z.discriminatedUnion('kind', [
     beta: z.number().positive(),
     /** The base, absent where it had random weights; and the adapter on it that training began with. */
     reference: z.strictObject({ model: z.string().exactOptional(), adapter: z.string().exactOptional() }),
+    max_length: common.max_length,
+    threshold: common.threshold,
+  }),
+  /** A published reward model of steps, which reads solutions in a layout of its own. */
+  z.strictObject({
+    kind: z.literal('published'),
+    layout: z.enum(PUBLISHED_LAYOUTS),
     max_length: common.max_length,
     threshold: common.threshold,
   }),

@@ -5,7 +5,7 @@ import type { Source } from './source.js';
 
 /**
  * PRMBench (arXiv 2501.03124): `modified_process` holds the steps that are judged, `error_steps` the numbers of the wrong
- * ones, counted from 1; all others are right, also after an error.
+ * ones, counted from 1; all others are right, also after an error. Metrics are broken down by `classification`.
  */
 export const prmbench: Source<object> = {
   name: 'prmbench',
@@ -32,6 +32,8 @@ export const prmbench: Source<object> = {
     );
     const steps = texts.map((text, i): Step => ({ text, label: wrong.has(i + 1) ? 0 : 1, kind: 'normal' }));
     const id = optionalText(row, 'idx');
-    return [{ problem, steps, ...(id === undefined ? {} : { provenance: { file: '', id } }) }];
+    const group = optionalText(row, 'classification');
+    const own = { problem, steps, ...(group === undefined ? {} : { group }) };
+    return [{ ...own, ...(id === undefined ? {} : { provenance: { file: '', id } }) }];
   },
 };

@@ -1,0 +1,71 @@
+/** A published reward model of steps as a scorer: the probability that each step is right. */
+import type { Decoder, Role } from '../../models/decoder.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { readable } from '../readable.js';
+import type { RewardItem, ScoredRow } from '../reward-model/items.js';
+import { probability, type RewardNetwork, scoreItems } from '../reward-model/network.js';
+import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
+import { LAYOUTS, type Layout, type PublishedLayout } from './layouts.js';
+
+export interface PublishedScorerOptions {
+  readonly name: string;
+  readonly layout: PublishedLayout;
+  readonly tokenizer: Tokenizer;
+  readonly role?: Pick<Role, 'adapter'>;
+  /** Least probability of a right step. */
+  readonly threshold: number;
+  readonly maxLength: number;
+  /** Give no score to solutions that the tokenizer cannot express, instead of an error. */
+  readonly skipUnreadable: boolean;
+}
+
+/** Tokens of a forward; no score depends on it. */
+const TOKENS_AT_ONCE = 4096;
+
+/** Steps beyond `maxLength` tokens, and those of a solution that holds the model's own mark, have no score. */
+export function publishedScorer(
+  decoder: Decoder,
+  { name, layout: named, tokenizer, role = {}, threshold, maxLength, skipUnreadable }: PublishedScorerOptions,
+): Scorer {
+  const layout = LAYOUTS[named];
+  const network: RewardNetwork = {
+    decoder,
+    role,
+    head: layout.head,
+    neutral_score: 'positive',
+    words: layout.words?.(tokenizer) ?? [0, 0],
+  };
+  return scorer({
+    name,
+    threshold,
+    async score(solutions, { signal } = {}) {
+      const items = solutions.map(
+        (solution): RewardItem =>
+          readable(() => itemOf(layout, tokenizer, solution, maxLength), skipUnreadable) ?? NOTHING,
+      );
+      const found = await scoreItems(network, items, { microBatchTokens: TOKENS_AT_ONCE, signal });
+      return found?.map((list, i) => {
+        const { rows, tokens } = items[i] as RewardItem;
+        const scores = rows.map(({ step }, r): [number, number] => [step, probability(list[r] as number)]);
+        return { tokens, scores: scoresByStep(solutions[i] as Solution, scores) };
+      });
+    },
+  });
+}
+
+const NOTHING: RewardItem = { sequences: [], rows: [], tokens: 0 };
+
+function itemOf(layout: Layout, tokenizer: Tokenizer, solution: Solution, maxLength: number): RewardItem {
+  const { ids, rows } = layout.read(tokenizer, solution);
+  if (rows.length !== solution.steps.length) return NOTHING;
+  const read = rows.filter((row) => row < maxLength);
+  if (read.length === 0) return NOTHING;
+  const own = ids.slice(0, (read.at(-1) as number) + 1);
+  return {
+    sequences: [{ ids: own, positions: own.map((_, i) => i), branch: undefined, rowId: 0 }],
+    rows: read.map((row, step): ScoredRow => {
+      return { sequence: 0, row, what: 'step', step, label: null, target: undefined, neutral: false };
+    }),
+    tokens: own.length,
+  };
+}
