@@ -1,7 +1,7 @@
 // Labelled rows to try a small judge with, in wordings that no generator of the package has.
 //   node scripts/own-rows.mjs wordings 300 rows.jsonl [SEED]        bags, bus rides, recipes and money, written for this purpose
 //   node scripts/own-rows.mjs gsm8k test.jsonl planted.jsonl [SEED] wrong results planted in the solutions of GSM8K
-// Each wrong step says its kind in `errors`.
+// In the layout `record`, so that each wrong step says its kind; `labels` as in docs/how-to/own-data.md would do.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 /** Mulberry32: the same rows for the same seed, on every machine. */
@@ -148,7 +148,7 @@ const EQUATION = /<<(\d+(?:\.\d+)?)([-+*/])(\d+(?:\.\d+)?)=(\d+(?:\.\d+)?)>>(\d[
 
 /** A solution up to a wrong result, in half of the rows; else a right solution. */
 function plantedRow({ question, answer }, draw) {
-  const lines = answer.split('\n').filter((line) => !line.startsWith('####'));
+  const lines = answer.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('####'));
   const plain = lines.map((line) => line.replace(/<<.*?>>/g, ''));
   const row = { problem: question, steps: plain, labels: plain.map(() => 1), errors: plain.map(() => null) };
   const places = lines.flatMap((line, i) => (EQUATION.test(line) ? [i] : []));
@@ -182,7 +182,12 @@ function plantedRow({ question, answer }, draw) {
 
 const [command, first, file, seed = '1'] = process.argv.slice(2);
 const draw = stream(Number(seed));
-const write = (rows) => writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+const recordOf = ({ topic, problem, steps, labels, errors }) => ({
+  problem,
+  steps: steps.map((text, i) => ({ text, label: labels[i], ...(errors[i] ? { error: errors[i] } : {}) })),
+  ...(topic ? { group: topic } : {}),
+});
+const write = (rows) => writeFileSync(file, rows.map((row) => `${JSON.stringify(recordOf(row))}\n`).join(''));
 if (command === 'wordings' && file) write(Array.from({ length: Number(first) }, () => wordingRow(draw)));
 else if (command === 'gsm8k' && file)
   write(

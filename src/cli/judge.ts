@@ -101,7 +101,7 @@ function unlikeLine({ places, forms, words }: UnlikeTraining): string {
     return `${has} words that this judge never met (${shown}${words.length > SHOWN_WORDS ? ', …' : ''}): from there on its verdicts say little`;
   }
   if (forms.length === 0)
-    return `${has} no number, and this judge checks numbers: its verdict there says little`;
+    return `${has} no calculation such as 12 + 7 = 19 that this judge could check: its verdict there says little`;
   const known = forms.slice(0, 2).map((step) => `"${step}"`);
   return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }

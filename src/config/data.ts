@@ -78,14 +78,6 @@ const wordProblems = section({
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',
 );
 
-const calculations = section({
-  samples: count().default(2000).describe('Problems to generate, over all splits.'),
-  steps: count().max(64).default(6).describe('Most calculations of a solution.'),
-}).describe(
-  'The built-in generator of explicit calculations in many wordings, all right (`source: calculations`), for `method: pretrain`; ' +
-    'deterministic from `data.seed`.',
-);
-
 const prm800k = section({
   phase: z
     .union([z.literal(1), z.literal(2), z.literal('both')])
@@ -134,7 +126,7 @@ export const data = section({
     .default('auto')
     .describe(
       'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout, ' +
-        '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic`, `word_problems` and `calculations` generate problems and read no file.',
+        '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic` and `word_problems` generate problems and read no file.',
     ),
   train: z
     .union([text(), z.array(trainingFile).min(1)])
@@ -238,7 +230,6 @@ export const data = section({
   prm800k,
   arithmetic,
   word_problems: wordProblems,
-  calculations,
 }).describe('The data.');
 
 export const prompt = section({

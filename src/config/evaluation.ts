@@ -34,14 +34,14 @@ export const verdictEvaluation = section({
         'stands after a reason that did not end.',
     ),
   likelihood: z
-    .union([z.boolean(), z.literal('numbers')])
+    .union([z.boolean(), z.literal('calculations')])
     .default(false)
-    .meta({ expects: 'true, false or "numbers"' })
+    .meta({ expects: 'true, false or "calculations"' })
     .describe(
       'At the end, also judge by how likely the base without its adapter finds the tokens of a step and of those before it, weighed with the ' +
         'verdict words by a logistic regression on validation steps. The table has the words, the likelihood and both; the adapter ' +
-        'is kept as the judge by both. Of use where the base itself writes such solutions; needs an adapter (`lora`). `numbers` reads the ' +
-        'numbers of a step alone, for a base that knows calculations in anybody’s words (`calculations`).',
+        'is kept as the judge by both. Of use where the base itself writes such solutions; needs an adapter (`lora`). `calculations` ' +
+        'asks no base: what a step writes out, such as `12 + 7 = 19`, is computed exactly, in anybody’s words.',
     ),
 }).describe('Evaluation on held-out steps.');
 

@@ -33,7 +33,7 @@ export interface FrameConfig {
   readonly eval: {
     readonly max_samples: number | 'all';
     readonly neutral?: HeldOutNeutral;
-    readonly likelihood?: boolean | 'numbers';
+    readonly likelihood?: boolean | 'calculations';
   };
   readonly run: RunSection;
 }

@@ -1,5 +1,5 @@
 /** Sources of `data.source` that are generated from a seed and read no file. */
-export const GENERATED = ['arithmetic', 'word_problems', 'calculations'] as const;
+export const GENERATED = ['arithmetic', 'word_problems'] as const;
 export type GeneratedName = (typeof GENERATED)[number];
 
 export function isGenerated(source: string): source is GeneratedName {

@@ -243,7 +243,7 @@ async function byWords(
     (await stepLikelihoods(decoder, inMemory(sequences), {
       microBatchTokens: TOKENS_AT_ONCE,
       signal,
-      numbers: judge.likelihood.of === 'numbers' ? judge.tokenizer : undefined,
+      calculations: judge.likelihood.of === 'calculations' ? judge.tokenizer : undefined,
     }));
   return { judged, tooLong, likelihoods };
 }

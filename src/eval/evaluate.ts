@@ -7,7 +7,7 @@ import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep 
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
 import { metricsByGroup } from './groups.js';
-import { likelihoodJudge } from './likelihood-report.js';
+import { evidenceOf, likelihoodJudge } from './likelihood-report.js';
 import type { LikelihoodVerdicts } from './likelihood-weights.js';
 import {
   baselineMetrics,
@@ -209,7 +209,7 @@ function likelihoodReport(
       metricsOf: (part) => verdictMetrics(part, options),
       intervalOf: (part) => bootstrapIntervals(problemStepsOf(part, options.records), bootstrap)?.metrics.auc,
     });
-  const others = { words: judged, ...(alone ? { likelihood: alone } : {}) };
+  const others = { words: judged, ...(alone ? { [evidenceOf(weights)]: alone } : {}) };
   const differences = differencesTo(
     { ...options, others },
     { judged: both, steps: problemStepsOf(both, options.records) },

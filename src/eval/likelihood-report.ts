@@ -61,6 +61,9 @@ const ROWS = [
   ['auc', 'AUC'],
 ] as const;
 
+/** What stands beside the words, as tables call it. */
+export const evidenceOf = ({ of }: Pick<LikelihoodWeights, 'of'>) => of ?? 'likelihood';
+
 /** A row for each metric; the first has the titles. Of the unseen steps where there are some. Empty without such judges. */
 export function likelihoodRows({
   metrics: all,
@@ -78,7 +81,7 @@ export function likelihoodRows({
   const words = unseen ?? all;
   const judges = [
     ['words', words],
-    ...(likelihood.alone ? [['likelihood', of(likelihood.alone)] as const] : []),
+    ...(likelihood.alone ? [[evidenceOf(likelihood.weights), of(likelihood.alone)] as const] : []),
     ['both', of(likelihood.both)],
   ] as const;
   return [
@@ -93,26 +96,24 @@ export function likelihoodRows({
 /** What `both` is made of. */
 export function likelihoodNote({ likelihood }: { readonly likelihood?: LikelihoodReport }): string[] {
   if (!likelihood) return [];
+  const evidence = evidenceOf(likelihood.weights);
+  const together = `words and ${evidence} together`;
   if (likelihood.kept === false)
     return [
-      'both: words and likelihood together; not kept, since they do not tell right from wrong among the steps that their weights were ' +
-        'fitted on: the adapter judges by its words alone',
+      `both: ${together}; not kept, since they do not tell right from wrong among the steps that their weights were fitted on: the ` +
+        'adapter judges by its words alone',
     ];
   const { of, constant, verdict, least, before } = likelihood.weights;
-  const term = (weight: number, of: string) =>
-    ` ${weight < 0 ? '−' : '+'} ${Math.abs(weight).toFixed(2)} × ${of}`;
+  const signed = (value: number) => `${value < 0 ? '−' : '+'} ${Math.abs(value).toFixed(2)}`;
+  const ofEvidence =
+    of === 'calculations'
+      ? ` ${signed(-least)} where a calculation of the step is wrong ${signed(-before)} where one before it is`
+      : ` ${signed(least)} × least log-probability of a token up to the end of the step, under the base without its adapter ` +
+        `${signed(before)} × the same up to its start`;
   return [
-    `both: ${verdict === 0 ? 'the likelihood alone, for want of words that learned something' : 'words and likelihood together'}, the judge that ` +
-      'the adapter is kept as. Log-odds of a right step = ' +
-      constant.toFixed(2).replace('-', '−') +
-      (verdict === 0 ? '' : term(verdict, 'log-odds of the words')) +
-      term(
-        least,
-        of === 'numbers'
-          ? 'how much less likely than expected the base without its adapter finds a number of the step, the worst (0 to −6)'
-          : 'least log-probability of a token up to the end of the step, under the base without its adapter',
-      ) +
-      term(before, of === 'numbers' ? 'the same of the steps before it' : 'the same up to its start') +
-      (verdict === 0 ? '; fitted on validation and training steps' : '; fitted on validation steps'),
+    `both: ${verdict === 0 ? `the ${evidence} alone, for want of words that learned something` : together}, the judge that the ` +
+      `adapter is kept as. Log-odds of a right step = ${constant.toFixed(2).replace('-', '−')}` +
+      (verdict === 0 ? '' : ` ${signed(verdict)} × log-odds of the words`) +
+      `${ofEvidence}; fitted on validation ${verdict === 0 ? 'and training ' : ''}steps`,
   ];
 }

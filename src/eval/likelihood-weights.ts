@@ -69,7 +69,7 @@ export interface LikelihoodJudging {
   readonly threshold: 'greedy' | number;
   /** Default: fitted on the validation part. */
   readonly weights?: LikelihoodWeights | undefined;
-  readonly of?: 'numbers' | undefined;
+  readonly of?: 'calculations' | undefined;
   /** Whether the words have learned nothing, so that they get no weight. Default false. */
   readonly wordless?: boolean | undefined;
 }

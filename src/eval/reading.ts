@@ -1,4 +1,5 @@
 // What a table of judges says, in sentences made from its numbers.
+import { evidenceOf } from './likelihood-report.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
 import { formatSigned, percent } from './percent.js';
@@ -14,6 +15,7 @@ const NAMES: Readonly<Record<string, string>> = {
   random: 'chance',
   words: 'the words alone',
   likelihood: 'the likelihood alone, which no training made',
+  calculations: 'the calculations alone, which no training made',
 };
 
 /**
@@ -51,7 +53,11 @@ export function readingOf(
 export function likelihoodReading({ likelihood }: Pick<EvalReport, 'likelihood'>): string[] {
   if (!likelihood?.differences) return [];
   const { metrics_unseen, metrics } = likelihood.both;
-  return readingOf('words and likelihood together', metrics_unseen ?? metrics, likelihood.differences);
+  return readingOf(
+    `words and ${evidenceOf(likelihood.weights)} together`,
+    metrics_unseen ?? metrics,
+    likelihood.differences,
+  );
 }
 
 /** What the verdicts are worth beside chance, where that is little. */
@@ -64,7 +70,8 @@ export function standingReading(
   const { method, unit = 'steps', likelihood } = report;
   const { auc, only, sentence, n, isUnseen } = keptStanding(report);
   if (auc === undefined || (auc === 'above' && !only)) return [];
-  const judge = likelihood && likelihood.kept !== false ? 'words and likelihood together' : method;
+  const judge =
+    likelihood && likelihood.kept !== false ? `words and ${evidenceOf(likelihood.weights)} together` : method;
   return [`Reading: ${judge} on the ${n} ${isUnseen ? 'unseen ' : ''}${unit}: ${sentence}.`];
 }
 

@@ -2,7 +2,6 @@
 import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
-import { calculationRecords } from '../data/calculations/records.js';
 import { isGenerated } from '../data/generated.js';
 import { type LoadOptions, type LoadReport, loadRecords } from '../data/load.js';
 import type { WordProblem } from '../data/problems/problem.js';
@@ -60,13 +59,11 @@ export async function* dividedRecords(
     }
     return;
   }
-  if (data.source === 'arithmetic' || data.source === 'calculations') generatedGroup(data);
+  if (data.source === 'arithmetic') generatedGroup(data);
   const sources =
     data.source === 'arithmetic'
       ? [{ records: arithmeticRecords({ ...data.arithmetic, seed: data.seed }), weight: 1 }]
-      : data.source === 'calculations'
-        ? [{ records: calculationRecords({ ...data.calculations, seed: data.seed }), weight: 1 }]
-        : trainingFiles(data.train).map(({ path, weight }) => ({ records: read(path), weight }));
+      : trainingFiles(data.train).map(({ path, weight }) => ({ records: read(path), weight }));
   for (const { records, weight } of sources) {
     for await (const whole of records) {
       const copies = weight === 1 ? 1 : copiesOf(weight, copyRank(data.seed, withTexts(whole)));

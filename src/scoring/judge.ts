@@ -1,5 +1,6 @@
 /** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
+import { equationsIn, plainSigns } from '../data/equations/equations.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
@@ -96,15 +97,15 @@ export async function judgements(
 export interface UnlikeTraining {
   /** From 0. */
   readonly places: readonly number[];
-  /** Steps of the forms that it learned, commonest first; empty where it reads the numbers of a step in any words. */
+  /** Steps of the forms that it learned, commonest first; empty where it goes by calculations, in any words. */
   readonly forms: readonly string[];
   /** Words of those steps that were in none that it learned from; empty where the form is another. */
   readonly words: readonly string[];
 }
 
 /**
- * Steps that are written like none that the model learned to judge, in form or in words, or that have no number to judge where it
- * goes by numbers. Undefined where there are none, or where it is not known.
+ * Steps that are written like none that the model learned to judge, in form or in words, or that write out no calculation
+ * where it goes by those. Undefined where there are none, or where it is not known.
  */
 export function unlikeTraining(
   { files }: Pick<Model, 'files'>,
@@ -113,8 +114,10 @@ export function unlikeTraining(
   const settings = files && settingsOfFiles(files);
   if (settings?.kind !== 'verdict') return undefined;
   const { forms = [], words = [], likelihood } = settings;
-  if (likelihood?.of === 'numbers') {
-    const places = steps.flatMap((step, i) => (/\d/.test(step) ? [] : [i]));
+  if (likelihood?.of === 'calculations') {
+    const places = steps.flatMap((step, i) =>
+      equationsIn(plainSigns(step)).equations.length > 0 ? [] : [i],
+    );
     return places.length > 0 ? { places, forms: [], words: [] } : undefined;
   }
   const places = forms.length > 0 ? foreignSteps(steps, forms) : [];

@@ -18,8 +18,8 @@ export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
 
 /** What each part adds to the log-odds that a step is right. */
 export type LikelihoodWeights = {
-  /** Which tokens of a step are read, and how: see `StepLikelihood`. Absent: all. */
-  readonly of?: 'numbers';
+  /** Calculations are computed, and no base is asked. Absent: it is. */
+  readonly of?: 'calculations';
   readonly constant: number;
   /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
   readonly verdict: number;
@@ -27,7 +27,7 @@ export type LikelihoodWeights = {
   readonly before: number;
 };
 export const likelihoodWeights = z.strictObject({
-  of: z.literal('numbers').exactOptional(),
+  of: z.literal('calculations').exactOptional(),
   constant: z.number(),
   verdict: z.number(),
   least: z.number(),

@@ -156,7 +156,7 @@ const UNTRAINED =
   'no evaluation during training was better than that of its start: the parameters of step 0 are kept, and the verdict words say nothing ' +
   'of these steps; give more rows, train longer, or take a base that knows such text';
 const WORDLESS =
-  'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the likelihood alone';
+  'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the rest alone';
 
 function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {
   return verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong });

@@ -34,10 +34,10 @@ export async function verdictsByLikelihood(
   byWords: Readonly<Record<'validation' | 'test', readonly JudgedVerdict[]>>,
   { signal, wordless }: { readonly signal: AbortSignal; readonly wordless?: boolean | undefined },
 ): Promise<LikelihoodVerdicts | undefined> {
-  const of = config.eval.likelihood === 'numbers' ? 'numbers' : undefined;
-  const numbers = of && data.tokenizer.tokenizer;
+  const of = config.eval.likelihood === 'calculations' ? 'calculations' : undefined;
+  const calculations = of && data.tokenizer.tokenizer;
   const likelihoodsOf = (sequences: Dataset<VerdictSequence>) =>
-    stepLikelihoods(decoder, sequences, { microBatchTokens, signal, numbers });
+    stepLikelihoods(decoder, sequences, { microBatchTokens, signal, calculations });
   const partOf = async (part: 'validation' | 'test') => {
     const likelihoods = await likelihoodsOf(data.sequences[part]);
     return likelihoods && { judged: byWords[part], likelihoods };
@@ -93,8 +93,8 @@ export async function keepJudge(
       ? [`on ${standing.n} held-out steps ${standing.sentence}`]
       : []),
   ];
-  // A base that reads numbers alone does so in any words.
-  const [forms, words] = weights && weights.of !== 'numbers' ? [formsOf(records), wordsOf(records)] : [];
+  // Calculations are computed in any form and words.
+  const [forms, words] = weights && weights.of !== 'calculations' ? [formsOf(records), wordsOf(records)] : [];
   const found = {
     ...(weights ? { likelihood: weights } : {}),
     ...(forms ? { forms } : {}),

@@ -40,10 +40,10 @@ it('keeps the weights, with the forms and words of the steps where the base read
     forms: ['Tom: 12 + 7 = 19'],
     words: ['Tom'],
   });
-  const ofNumbers = { ...weights, of: 'numbers' as const };
-  expect(await kept({ likelihood: found({ weights: ofNumbers }), report, isUntrained: false })).toEqual({
+  const computed = { ...weights, of: 'calculations' as const };
+  expect(await kept({ likelihood: found({ weights: computed }), report, isUntrained: false })).toEqual({
     kind: 'verdict',
-    likelihood: ofNumbers,
+    likelihood: computed,
   });
   expect(await kept({ likelihood: undefined, report, isUntrained: false })).toEqual({ kind: 'verdict' });
 });

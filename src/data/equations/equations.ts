@@ -94,9 +94,9 @@ function lastExpression(text: string): { readonly expression: string; readonly a
 
 const isOperator = (part: Part | undefined) => part?.kind === 'operator';
 
-/** A letter for a number, as of algebra: `2S + 4`, `x - 3`. A lone `x` before a number multiplies. */
+/** A letter for a number, as of algebra: `2S + 4`, `x - 3`. A lone `x` before a number multiplies, and `150 g` are grams. */
 const NAMED =
-  /\d[a-zA-Z](?![\p{L}])(?!\s*[\d($])|(?<![\p{L}'’])(?![aAI]\b)[a-wyzA-WYZ](?![\p{L}'’])|[xX]\s*[-+*/)]/u;
+  /\d[a-zA-Z](?![\p{L}])(?!\s*[\d($])|(?<![\p{L}'’])(?![aAI]\b)(?!(?<=\d )[gmlhsL]\b)[a-wyzA-WYZ](?![\p{L}'’])|[xX]\s*[-+*/)]/u;
 
 /** Whether a number that an expression seems to begin with is the fraction of a mixed one, `1 1/2`. */
 function hasMixed(text: string, parts: readonly Part[], first: number): boolean {
@@ -120,4 +120,14 @@ function isClosed(parts: readonly Part[]): boolean {
     if (open < 0) return false;
   }
   return open === 0;
+}
+
+/** Signs of TeX as plain ones. */
+export function plainSigns(step: string): string {
+  return step
+    .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '($1)/($2)')
+    .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
+    .replace(/\\times|\\cdot/g, '×')
+    .replace(/\\div/g, '÷')
+    .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;!]|\*\*/g, ' ');
 }

@@ -5,7 +5,7 @@
 import { grade } from '../../answers/grade.js';
 import { equals, type Rational } from '../../answers/rational.js';
 import type { Step, StepRecord } from '../../records/record.js';
-import { equationsIn } from './equations.js';
+import { equationsIn, plainSigns } from './equations.js';
 import { numbersIn } from './expression.js';
 
 export interface ReferenceSolution {
@@ -72,14 +72,4 @@ function differenceOf(
 
 function isRight({ answer }: ReferenceSolution, steps: readonly string[]): boolean {
   return grade(steps.join('\n').replace(/<<[^<>]*>>/g, ''), answer).correct;
-}
-
-/** Signs of TeX as plain ones. */
-function plainSigns(step: string): string {
-  return step
-    .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '($1)/($2)')
-    .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
-    .replace(/\\times|\\cdot/g, '×')
-    .replace(/\\div/g, '÷')
-    .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;!]|\*\*/g, ' ');
 }

@@ -19,11 +19,10 @@ const pretrain = section({
     weight_decay: 0,
   }),
   loss_on: z
-    .enum(['answers', 'numbers', 'all'])
+    .enum(['answers', 'all'])
     .default('answers')
     .describe(
-      'Tokens to learn: what follows the last `=` of each step (`answers`), the numbers of each step with the token that ends ' +
-        'them (`numbers`), or the whole step (`all`).',
+      'Tokens to learn: what follows the last `=` of each step (`answers`), or the whole step (`all`).',
     ),
   shuffle: z
     .boolean()

@@ -7,8 +7,7 @@ import { type SummarizedSolution, summarizeTrainingData } from '../../data/summa
 import type { StepRecord } from '../../records/record.js';
 import { configuredRecords } from '../../run/parts.js';
 import { maskedSequence, type TrainingSequence } from '../../sequences/sequence.js';
-import { digitTokens, tellsNumber } from '../../tokenizer/number-tokens.js';
-import { type SequenceOptions, segmentTokenizer, type TokenizedSequence } from '../../tokenizer/segments.js';
+import { segmentTokenizer, type TokenizedSequence } from '../../tokenizer/segments.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
@@ -41,10 +40,13 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
     };
   },
   preview(config, tokenizer) {
-    const sequenceOf = learnedSequences(tokenizer, learnedParts(config));
+    const tokenize = segmentTokenizer(tokenizer);
     return (record) => {
-      const sequence = sequenceOf(record);
-      return [{ title: `solution of ${record.steps.length} steps`, sequence }];
+      const segments = solutionSegments(record, {
+        learn: learnedParts(config),
+        learnBreak: learnedParts(config) === 'steps',
+      });
+      return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
     };
   },
   memory: () => [{ role: 'model', held: 'trained' }],
@@ -85,10 +87,8 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
   },
 };
 
-type Learned = 'results' | 'numbers' | 'steps';
-
-function learnedParts({ pretrain: { loss_on } }: PretrainRunConfig): Learned {
-  return loss_on === 'answers' ? 'results' : loss_on === 'numbers' ? 'numbers' : 'steps';
+function learnedParts({ pretrain }: PretrainRunConfig): 'results' | 'steps' {
+  return pretrain.loss_on === 'answers' ? 'results' : 'steps';
 }
 
 function summarized({ problem, steps, context_steps }: StepRecord): SummarizedSolution {
@@ -100,24 +100,6 @@ function heldOutAccuracy(open: PretrainRun) {
   return answerAccuracy(open.roles, open.data.validation, open.microBatchTokens('pretrain'));
 }
 
-function learnedSequences(tokenizer: Tokenizer, learn: Learned) {
-  const tokenize = segmentTokenizer(tokenizer);
-  const hasDigit = digitTokens(tokenizer);
-  const learnBreak = learn === 'steps';
-  return (record: StepRecord, { end = '', ...options }: SequenceOptions & { readonly end?: string } = {}) => {
-    const segments = solutionSegments(record, {
-      learn: learn === 'results' ? learn : 'steps',
-      end,
-      learnBreak,
-    });
-    const sequence = tokenize(segments, options);
-    const { ids, lossMask } = sequence;
-    if (learn === 'numbers')
-      for (let t = 0; t < ids.length; t++) if (!tellsNumber(ids, t, hasDigit)) lossMask[t] = 0;
-    return sequence;
-  };
-}
-
 /**
  * Whole solutions, each followed by the tokenizer's end token; see `solutionSegments` for the loss mask. Only tokens and
  * masks are kept: targets take many times the memory, and are made when they are wanted.
@@ -125,14 +107,16 @@ function learnedSequences(tokenizer: Tokenizer, learn: Learned) {
 export function pretrainSequences(
   records: readonly StepRecord[],
   tokenizer: Tokenizer,
-  learn: Learned,
+  learn: 'steps' | 'results',
   maxLength: number,
 ): Dataset<TrainingSequence> {
-  const sequenceOf = learnedSequences(tokenizer, learn);
+  const tokenize = segmentTokenizer(tokenizer);
   const end = tokenizer.eosId === undefined ? '' : tokenizer.decode([tokenizer.eosId]);
+  const learnBreak = learn === 'steps';
   const kept: { readonly sequence: Pick<TokenizedSequence, 'ids' | 'lossMask'>; readonly row: number }[] = [];
   for (const [row, record] of records.entries()) {
-    const { ids, lossMask } = sequenceOf(record, { end, specialTokens: 'start' });
+    const segments = solutionSegments(record, { learn, end, learnBreak });
+    const { ids, lossMask } = tokenize(segments, { specialTokens: 'start' });
     if (ids.length <= maxLength) kept.push({ sequence: { ids, lossMask }, row });
   }
   const tooLong = records.length - kept.length;

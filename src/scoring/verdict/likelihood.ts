@@ -1,21 +1,18 @@
 /** How likely the base finds a step: evidence beside a verdict, where the base writes such solutions itself. */
 import { type Dataset, indices } from '../../data/dataset.js';
+import { equationsIn, plainSigns } from '../../data/equations/equations.js';
 import type { Decoder } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../../sequences/sequence.js';
-import { digitTokens, tellsNumber } from '../../tokenizer/number-tokens.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { LikelihoodWeights } from '../settings.js';
 import type { JudgedVerdict } from './judged.js';
 
-/**
- * Natural logarithms, none below the floor. Of all tokens: log-probabilities. Of numbers, where a step's words are anybody's: of
- * the tokens with a digit and those that end a number, each by how much less likely it is than the base expected, log p + entropy.
- */
+/** Natural logarithms, none below {@link FLOOR}; where calculations are computed, 0 or {@link WRONG}. */
 export interface StepLikelihood {
-  /** Of the least likely token of the step; of all tokens also of those before it. */
+  /** Of the least likely token of the step and of those before it; of calculations of the step alone. */
   readonly least: number;
   /** Of those before it alone; 0 where there is none. What follows from a wrong step is likely by itself. */
   readonly before: number;
@@ -24,8 +21,8 @@ export interface StepLikelihood {
 /** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
 const FLOOR = -3;
 
-/** The same of numbers. */
-const NUMBER_FLOOR = -6;
+/** What a calculation counts as that does not come to the result that it states. */
+export const WRONG = -1;
 
 /** Words of certain models would outweigh everything. */
 const MAX_ODDS = 8;
@@ -34,8 +31,8 @@ const MAX_ODDS = 8;
 export type StepLikelihoods = readonly ReadonlyMap<number, StepLikelihood>[];
 
 export interface LikelihoodOptions {
-  /** Reads numbers alone, in tokens of this tokenizer. Default: all tokens. */
-  readonly numbers?: Pick<Tokenizer, 'tokenBytes'> | undefined;
+  /** Asks no base: the calculations that a step writes out are computed, in tokens of this tokenizer. Default: the base is asked. */
+  readonly calculations?: Pick<Tokenizer, 'decode'> | undefined;
   readonly microBatchTokens: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -44,25 +41,23 @@ export interface LikelihoodOptions {
 export async function stepLikelihoods(
   decoder: Decoder,
   sequences: Dataset<VerdictSequence>,
-  { microBatchTokens, signal, numbers }: LikelihoodOptions,
+  { microBatchTokens, signal, calculations }: LikelihoodOptions,
 ): Promise<StepLikelihoods | undefined> {
-  const hasDigit = numbers && digitTokens(numbers);
-  const floor = numbers ? NUMBER_FLOOR : FLOOR;
+  if (calculations) return signal?.aborted ? undefined : stepCalculations(sequences, calculations);
   const length = (i: number) => sequences.get(i).solution.trunk.ids.length;
   const groups = groupBySize(indices(sequences), length, microBatchTokens);
   const ofGroup = async (group: readonly number[]) => {
-    const items = group.map((i) => readSteps(sequences.get(i), hasDigit));
-    const logs = await logsOf(decoder, items, numbers !== undefined);
+    const items = group.map((i) => readSteps(sequences.get(i)));
+    const logprobs = await logprobsOf(decoder, items);
     let at = 0;
     return items.map(({ spans }) => {
       const bySteps = new Map<number, StepLikelihood>();
       let before = 0;
       for (const { step, tokens } of spans) {
-        const own = Math.max(floor, Math.min(0, ...logs.subarray(at, at + tokens)));
-        const upTo = Math.min(before, own);
+        const least = Math.max(FLOOR, Math.min(before, ...logprobs.subarray(at, at + tokens)));
         at += tokens;
-        bySteps.set(step, { least: numbers ? own : upTo, before });
-        before = upTo;
+        bySteps.set(step, { least, before });
+        before = least;
       }
       return bySteps;
     });
@@ -71,19 +66,11 @@ export async function stepLikelihoods(
   return (await overGroups(decoder.device, groups, ofGroup, { signal }))?.flat();
 }
 
-/** By row: log-probabilities, or how far they are from what was expected. */
-async function logsOf(
-  decoder: Decoder,
-  items: readonly ReadSteps[],
-  beyondExpected: boolean,
-): Promise<Float32Array> {
+async function logprobsOf(decoder: Decoder, items: readonly ReadSteps[]): Promise<Float32Array> {
   if (items.every(({ rows }) => rows.length === 0)) return new Float32Array();
   const scores = decoder.device.scope(() => scoreRows(decoder, {}, items), 'likelihood');
   try {
-    const logprobs = await scores.logprobs.readFloats();
-    if (!beyondExpected) return logprobs;
-    const entropy = await scores.entropy.readFloats();
-    return logprobs.map((log, i) => log + (entropy[i] as number));
+    return await scores.logprobs.readFloats();
   } finally {
     for (const tensor of Object.values(scores)) tensor.dispose();
   }
@@ -92,10 +79,7 @@ async function logsOf(
 type ReadSteps = ReturnType<typeof readSteps>;
 
 /** The trunk by itself, as far as it is judged, and the rows that predict the tokens of its steps. */
-function readSteps(
-  { solution: { trunk, verdicts }, rowId }: VerdictSequence,
-  hasDigit?: (id: number) => boolean,
-) {
+function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
   const length = Math.max(0, ...verdicts.map(({ at }) => at));
   const ids = Array.from(trunk.ids.slice(0, length));
   const rows: AnswerRow[] = [];
@@ -103,13 +87,29 @@ function readSteps(
     .filter(({ end }) => end <= length)
     .map(({ step, start, end }) => {
       const first = Math.max(1, start);
-      const from = rows.length;
-      for (let t = first; t < end; t++)
-        if (!hasDigit || tellsNumber(ids, t, hasDigit)) rows.push({ row: t - 1, token: ids[t] as number });
-      return { step, tokens: rows.length - from };
+      for (let t = first; t < end; t++) rows.push({ row: t - 1, token: ids[t] as number });
+      return { step, tokens: end - first };
     });
   const positions = ids.map((_, i) => i);
   return { sequence: { ids, positions, branch: undefined, rowId }, rows, spans };
+}
+
+/** By exact arithmetic whether the calculations of a step hold; a step without any says nothing. */
+function stepCalculations(
+  sequences: Dataset<VerdictSequence>,
+  tokenizer: Pick<Tokenizer, 'decode'>,
+): StepLikelihoods {
+  return Array.from(sequences, ({ solution: { trunk } }) => {
+    const bySteps = new Map<number, StepLikelihood>();
+    let before = 0;
+    for (const { step, start, end } of trunk.steps) {
+      const { equations } = equationsIn(plainSigns(tokenizer.decode(trunk.ids.subarray(start, end))));
+      const least = equations.every(({ holds }) => holds) ? 0 : WRONG;
+      bySteps.set(step, { least, before });
+      before = Math.min(before, least);
+    }
+    return bySteps;
+  });
 }
 
 /** Verdicts by the weights; one that cannot be read stays as it is. */

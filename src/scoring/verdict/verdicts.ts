@@ -31,10 +31,10 @@ export async function judgeVerdicts(
   { likelihood: weights, ...options }: JudgeOptions,
 ): Promise<JudgedVerdict[]> {
   const judged = await judgeByWords(decoder, role, sequences, options);
-  const numbers = weights?.of === 'numbers' ? options.tokenizer?.tokenizer : undefined;
-  if (weights?.of === 'numbers' && !numbers)
-    throw new RangeError('numbers are read in tokens: a tokenizer is needed');
-  const likelihoods = weights && (await stepLikelihoods(decoder, sequences, { ...options, numbers }));
+  const calculations = weights?.of === 'calculations' ? options.tokenizer?.tokenizer : undefined;
+  if (weights?.of === 'calculations' && !calculations)
+    throw new RangeError('calculations are read in the text of the tokens: a tokenizer is needed');
+  const likelihoods = weights && (await stepLikelihoods(decoder, sequences, { ...options, calculations }));
   return likelihoods ? withLikelihood(judged, likelihoods, weights, options.threshold) : judged;
 }
 

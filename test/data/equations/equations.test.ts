@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { toNumber } from '../../../src/answers/rational.js';
-import { equationsIn } from '../../../src/data/equations/equations.js';
+import { equationsIn, plainSigns } from '../../../src/data/equations/equations.js';
 import { exactValue, numbersIn, partsOf } from '../../../src/data/equations/expression.js';
 
 const found = (line: string) =>
@@ -11,6 +11,14 @@ const found = (line: string) =>
   ]);
 
 describe('equations of a line', () => {
+  it.each([
+    ['$12 \\times 7 = 84$', true],
+    ['\\[ \\frac{84}{7} = 13 \\]', false],
+    ['\\$12 + \\$7 = \\$19', true],
+  ])('%s, in TeX', (line, holds) => {
+    expect(found(plainSigns(line)).map(([, , own]) => own)).toEqual([holds]);
+  });
+
   it.each([
     ['She has 16 - 3 - 4 = <<16-3-4=9>>9 eggs.', [['16 - 3 - 4', 9, true]]],
     ['She has 16 - 3 - 4 = 9 eggs.', [['16 - 3 - 4', 9, true]]],
@@ -35,6 +43,8 @@ describe('equations of a line', () => {
     ['1,148 x 10 = 11,480', [['1,148 x 10', 11480, true]]],
     ['They have <<5*3=15>>15 apples.', [['5*3', 15, true]]],
     ['In 2 years he is 3 + 4 = 8', [['3 + 4', 8, false]]],
+    ['Flour: 150 g × 12 = 1,800 g', [['150 g × 12', 1800, true]]],
+    ['So Yuki has $76 - $20.75 = $56.25 left', [['76 - $20.75', 56.25, false]]],
   ])('%s', (line, expected) => expect(found(line)).toEqual(expected));
 
   it.each([

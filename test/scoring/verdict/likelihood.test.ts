@@ -11,6 +11,7 @@ import type { JudgedVerdict } from '../../../src/scoring/verdict/judged.js';
 import {
   type StepLikelihoods,
   stepLikelihoods,
+  WRONG,
   withLikelihood,
 } from '../../../src/scoring/verdict/likelihood.js';
 import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
@@ -88,25 +89,41 @@ describe('of the steps of a solution', () => {
     expect(short?.get(0)).toEqual(together[0]?.get(0));
   });
 
-  it('of numbers is how much less likely each is than the base expected, whatever the words', async () => {
-    const other = solution('Yuki, so to speak: 12 + 7 = 19', 'Nothing to see');
-    const [found] = (await stepLikelihoods(model.decoder, sequencesOf([SLIP]), {
+  it('of calculations is computed and not asked, whatever the words, and each step stands for itself', async () => {
+    const records = [
+      solution(
+        'Yuki, so to speak: 12 + 7 = 19 buttons',
+        'She sews on.',
+        '150 g * 2 = 310 g',
+        '310 / 10 = 31',
+      ),
+      SLIP,
+    ];
+    const found = (await stepLikelihoods(model.decoder, sequencesOf(records, 512), {
       microBatchTokens: 4096,
-      numbers: tokenizer,
+      calculations: tokenizer,
     })) as StepLikelihoods;
-    const all = await likelihoodsOf([SLIP]);
-    // The wrong digit counts, as the base expected another.
-    expect(found?.get(0)?.least).toBeLessThan(-3);
-    expect(found?.get(0)?.least).not.toBe(all[0]?.get(0)?.least);
-    // Each step by itself: the answer is what the line says, and what came before is told beside it.
-    expect(found?.get(1)?.least).toBeGreaterThan(-1);
-    expect(found?.get(1)?.before).toBe(found?.get(0)?.least);
-    // A step without a number has nothing to be surprised at.
-    const [free] = (await stepLikelihoods(model.decoder, sequencesOf([other]), {
-      microBatchTokens: 4096,
-      numbers: tokenizer,
-    })) as StepLikelihoods;
-    expect(free?.get(1)?.least).toBe(0);
+    const least = (of: (typeof found)[number] | undefined) =>
+      [...(of?.values() ?? [])].map((each) => each.least);
+    const earlier = (of: (typeof found)[number] | undefined) =>
+      [...(of?.values() ?? [])].map((each) => each.before);
+    expect(least(found[0])).toEqual([0, 0, WRONG, 0]);
+    expect(earlier(found[0])).toEqual([0, 0, 0, WRONG]);
+    // `Answer: 18` follows from the slip: nothing in it is computed.
+    expect([least(found[1]), earlier(found[1])]).toEqual([
+      [WRONG, 0],
+      [0, WRONG],
+    ]);
+    const weights = { of: 'calculations', constant: 1, verdict: 0, least: 3, before: 0 } as const;
+    const options = { threshold: 0.5, microBatchTokens: 4096, likelihood: weights } as const;
+    const judged = await judgeVerdicts(model.decoder, {}, sequencesOf([SLIP]), {
+      ...options,
+      tokenizer: words(),
+    });
+    expect(judged.map(({ verdict }) => verdict)).toEqual([0, 1]);
+    await expect(judgeVerdicts(model.decoder, {}, sequencesOf([SLIP]), options)).rejects.toThrow(
+      'a tokenizer is needed',
+    );
   });
 
   it('judges with its weights beside the words, and stops by a signal', async () => {

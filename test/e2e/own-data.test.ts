@@ -1,0 +1,52 @@
+// A judge from few rows of one's own, in words that no generator of the package has.
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { compiled, steptrain } from './program.js';
+
+const ROWS = fileURLToPath(new URL('../../scripts/own-rows.mjs', import.meta.url));
+
+describe.skipIf(!compiled)('sixty rows', () => {
+  let folder: string;
+  let run: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'steptrain-own-'));
+    run = join(folder, 'run');
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+  const judged = async (problem: string, ...steps: string[]) => {
+    const file = join(folder, 'problem.txt');
+    await writeFile(file, `${problem}\n\n${steps.join('\n')}\n`);
+    const { out, err, code } = await steptrain(['judge', run, file]);
+    expect(code, err).toBe(0);
+    return { verdicts: out.match(/ (right|wrong) /g)?.map((word) => word.trim()), err };
+  };
+
+  test('give a judge of calculations in any words', async () => {
+    const rows = join(folder, 'rows.jsonl');
+    execFileSync(process.execPath, [ROWS, 'wordings', '60', rows, '7']);
+    const set = [`data.train=${rows}`, 'run.threads=1'].flatMap((setting) => ['--set', setting]);
+    const { code, err } = await steptrain(['run', 'my_steps', '--output', run, ...set]);
+    expect(code, err).toBe(0);
+    const { likelihood, data } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
+    // A fifth of the rows for each held-out part, and evaluations within so short a run.
+    expect(data.test_solutions).toBeGreaterThanOrEqual(8);
+    expect(err.match(/sft step \d+: validation/g)?.length).toBeGreaterThan(4);
+    expect(likelihood.both.metrics.auc).toBeGreaterThan(0.85);
+  }, 300_000);
+
+  test('whoever they tell of; what writes out no calculation is named', async () => {
+    const problem = 'Oksana has 34 buttons and sews 19 more on a coat.';
+    const right = await judged(problem, 'Buttons on the coat in the end: 34 + 19 = 53');
+    expect(right).toEqual({ verdicts: ['right'], err: '' });
+    expect((await judged(problem, 'Buttons on the coat in the end: 34 + 19 = 54')).verdicts).toEqual([
+      'wrong',
+    ]);
+    expect((await judged(problem, 'She sews on.', '34 + 19 = 53')).err).toMatch(
+      /^step 1 has no calculation such as 12 \+ 7 = 19 that this judge could check: its verdict there says little/,
+    );
+  });
+});
