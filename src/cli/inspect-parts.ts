@@ -21,7 +21,7 @@ import { loadTokenizer } from '../tokenizer/load.js';
 import { readRunState } from '../train/checkpoint.js';
 import { openAdapterWeights, readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
-import type { TensorEntry } from '../weights/safetensors.js';
+import type { TensorEntry } from '../weights/weights-file.js';
 import { UsageError } from './error.js';
 
 type Row = readonly [name: string, value: string];

@@ -2,7 +2,7 @@
 import type { LoraConfig } from './adapter-config.js';
 import { WeightsError } from './error.js';
 import type { ModuleSpec } from './modules.js';
-import type { TensorEntry } from './safetensors.js';
+import type { TensorEntry } from './weights-file.js';
 
 const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
 

@@ -13,9 +13,10 @@ import { WeightsError } from './error.js';
 import { readJsonObject } from './json.js';
 import { type LoraPlan, loraPlan } from './lora-plan.js';
 import type { ModuleSpec } from './modules.js';
-import { openSafetensors, type WeightsFile } from './safetensors.js';
+import { openSafetensors } from './safetensors.js';
 import { type TensorData, type TensorSource, writeSafetensors } from './safetensors-writer.js';
 import { openTorch } from './torch/file.js';
+import type { WeightsFile } from './weights-file.js';
 
 const CONFIG_FILE = 'adapter_config.json';
 const WEIGHTS_FILE = 'adapter_model.safetensors';

@@ -13,8 +13,9 @@ import { Fields } from './fields.js';
 import { GGUF_FILE, openGgufCheckpoint } from './gguf/checkpoint.js';
 import { readJsonObject } from './json.js';
 import type { CheckpointReader } from './reader.js';
-import { openSafetensors, type TensorEntry, type WeightsFile } from './safetensors.js';
+import { openSafetensors } from './safetensors.js';
 import { openTorch } from './torch/file.js';
+import type { TensorEntry, WeightsFile } from './weights-file.js';
 
 export type { CheckpointReader } from './reader.js';
 

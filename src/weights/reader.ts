@@ -1,4 +1,4 @@
-import type { TensorEntry } from './safetensors.js';
+import type { TensorEntry } from './weights-file.js';
 
 /** Access to stored weights. A method that takes a name throws {@link WeightsError} for an unknown one. */
 export interface CheckpointReader {

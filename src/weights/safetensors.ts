@@ -3,36 +3,16 @@
  * tensors without a gap up to the last byte of the file. Tensor data are read with `pread`, never mapped: if another program truncates
  * a mapped file, the process dies, while a read gives an error.
  */
-import { closeSync } from 'node:fs';
-import { type Dtype, dtypeNames, isDtype, tensorBytes } from './dtype.js';
+import { dtypeNames, isDtype, tensorBytes } from './dtype.js';
 import { show, WeightsError } from './error.js';
 import { openWeights, readFully } from './file-bytes.js';
 import { decodeUtf8, isJsonObject, type JsonObject, type JsonValue, parseJson } from './json.js';
+import { OpenWeights } from './open-weights.js';
+import type { TensorEntry, WeightsFile } from './weights-file.js';
 
 /** The format's own limit. */
 const MAX_HEADER_BYTES = 100_000_000;
 const MAX_NAME_CHARACTERS = 512;
-
-/** Place of one tensor: bytes `begin` (inclusive) to `end` (exclusive), counted from the start of the file. */
-export interface TensorEntry {
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-  readonly begin: number;
-  readonly end: number;
-}
-
-/** An open file of weights. Every method that takes a name throws {@link WeightsError} for an unknown one. */
-export interface WeightsFile {
-  readonly path: string;
-  readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** The little-endian bytes of one tensor in an array of its own (aligned for every element type). */
-  read(name: string): Uint8Array<ArrayBuffer>;
-  /** Reads one tensor into `buffer` from byte `offset` on, and returns how many bytes it has. */
-  readInto(name: string, buffer: Uint8Array, offset?: number): number;
-  /** The bytes of one tensor in pieces of at most `chunkBytes`; each piece is valid until the next one is asked for. */
-  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
-  close(): void;
-}
 
 /** Its tensors are in the order of the data. */
 export interface SafetensorsFile extends WeightsFile {
@@ -168,66 +148,17 @@ function isListOfCounts(value: JsonValue | undefined): value is readonly number[
   return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0);
 }
 
-class OpenFile implements SafetensorsFile {
+class OpenFile extends OpenWeights implements SafetensorsFile {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   readonly metadata: ReadonlyMap<string, string>;
-  #descriptor: number | undefined;
 
-  constructor(
-    readonly path: string,
-    descriptor: number,
-    header: Header,
-  ) {
-    this.#descriptor = descriptor;
-    this.tensors = header.tensors;
-    this.metadata = header.metadata;
+  constructor(path: string, descriptor: number, { tensors, metadata }: Header) {
+    super(path, descriptor);
+    this.tensors = tensors;
+    this.metadata = metadata;
   }
 
-  read(name: string): Uint8Array<ArrayBuffer> {
-    const { begin, end } = this.#entry(name);
-    const bytes = new Uint8Array(end - begin);
-    readFully(this.path, this.#open(), bytes, begin);
-    return bytes;
-  }
-
-  readInto(name: string, buffer: Uint8Array, offset = 0): number {
-    const { begin, end } = this.#entry(name);
-    if (!Number.isInteger(offset) || offset < 0 || offset + end - begin > buffer.length) {
-      throw new RangeError(
-        `tensor '${name}' has ${end - begin} bytes: expected room for them at ${offset} of ${buffer.length}`,
-      );
-    }
-    readFully(this.path, this.#open(), buffer.subarray(offset, offset + end - begin), begin);
-    return end - begin;
-  }
-
-  *readChunks(name: string, chunkBytes: number): Generator<Uint8Array<ArrayBuffer>> {
-    if (!Number.isInteger(chunkBytes) || chunkBytes < 1) {
-      throw new RangeError(`expected chunkBytes to be a positive integer, found ${chunkBytes}`);
-    }
-    const { begin, end } = this.#entry(name);
-    const buffer = new Uint8Array(Math.min(chunkBytes, end - begin));
-    for (let position = begin; position < end; position += buffer.length) {
-      const chunk = buffer.subarray(0, Math.min(buffer.length, end - position));
-      readFully(this.path, this.#open(), chunk, position);
-      yield chunk;
-    }
-  }
-
-  close(): void {
-    if (this.#descriptor === undefined) return;
-    closeSync(this.#descriptor);
-    this.#descriptor = undefined;
-  }
-
-  #entry(name: string): TensorEntry {
-    const entry = this.tensors.get(name);
-    if (entry === undefined) throw new WeightsError(`${this.path}: there is no tensor ${show(name)}`);
-    return entry;
-  }
-
-  #open(): number {
-    if (this.#descriptor === undefined) throw new WeightsError(`${this.path}: the file has been closed`);
-    return this.#descriptor;
+  protected placeOf(name: string): number | undefined {
+    return this.tensors.get(name)?.begin;
   }
 }

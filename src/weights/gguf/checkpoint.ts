@@ -3,7 +3,7 @@ import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
 import { show, showNames, WeightsError } from '../error.js';
 import type { CheckpointReader } from '../reader.js';
-import type { TensorEntry } from '../safetensors.js';
+import type { TensorEntry } from '../weights-file.js';
 import { dequantize } from './dequantize.js';
 import { type GgufFile, type GgufTensor, openGguf } from './file.js';
 import { metadataOf } from './metadata.js';

@@ -2,11 +2,12 @@
  * Files of weights that torch.save wrote (`pytorch_model.bin`): a zip with a pickle, which says what the tensors are, and their storages.
  * The pickle is data here; see `unpickle.ts`.
  */
-import { closeSync } from 'node:fs';
 import { bytesPerElement } from '../dtype.js';
 import { show, WeightsError } from '../error.js';
 import { openWeights, readFully } from '../file-bytes.js';
-import { type TensorEntry, tensorNameProblem, type WeightsFile } from '../safetensors.js';
+import { OpenWeights } from '../open-weights.js';
+import { tensorNameProblem } from '../safetensors.js';
+import type { TensorEntry, WeightsFile } from '../weights-file.js';
 import { unpickle } from './unpickle.js';
 import { type Storage, Tensor } from './values.js';
 import { readZip, type ZipEntry } from './zip.js';
@@ -37,17 +38,12 @@ function requireZip(path: string, descriptor: number, bytes: number): void {
   );
 }
 
-class TorchFile implements WeightsFile {
+class TorchFile extends OpenWeights {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   readonly #stored = new Map<string, { readonly tensor: Tensor; readonly begin: number }>();
-  #descriptor: number | undefined;
 
-  constructor(
-    readonly path: string,
-    descriptor: number,
-    entries: ReadonlyMap<string, ZipEntry>,
-  ) {
-    this.#descriptor = descriptor;
+  constructor(path: string, descriptor: number, entries: ReadonlyMap<string, ZipEntry>) {
+    super(path, descriptor);
     const pickle = [...entries.keys()].find((name) => /^[^/]+\/data\.pkl$/.test(name));
     if (pickle === undefined) throw new WeightsError(`${path}: expected an entry data.pkl, found none`);
     const folder = pickle.slice(0, -'data.pkl'.length);
@@ -79,44 +75,14 @@ class TorchFile implements WeightsFile {
     this.tensors = tensors;
   }
 
-  read(name: string): Uint8Array<ArrayBuffer> {
-    const bytes = new Uint8Array(this.#entry(name).end);
-    this.readInto(name, bytes);
-    return bytes;
-  }
-
-  readInto(name: string, buffer: Uint8Array, offset = 0): number {
-    const { end } = this.#entry(name);
-    if (!Number.isInteger(offset) || offset < 0 || offset + end > buffer.length)
-      throw new RangeError(
-        `tensor '${name}' has ${end} bytes: expected room for them at ${offset} of ${buffer.length}`,
-      );
+  protected placeOf(name: string): number | undefined {
     const { tensor, begin } = this.#stored.get(name)!;
-    const into = buffer.subarray(offset, offset + end);
-    if (isDense(tensor)) readFully(this.path, this.#open(), into, begin);
-    else if (end > 0) gather(this.#span(tensor, begin), tensor, into);
-    return end;
+    return isDense(tensor) ? begin : undefined;
   }
 
-  *readChunks(name: string, chunkBytes: number): Generator<Uint8Array<ArrayBuffer>> {
-    if (!Number.isInteger(chunkBytes) || chunkBytes < 1)
-      throw new RangeError(`expected chunkBytes to be a positive integer, found ${chunkBytes}`);
-    const { end } = this.#entry(name);
+  protected override gather(name: string, into: Uint8Array): void {
     const { tensor, begin } = this.#stored.get(name)!;
-    const whole = isDense(tensor) ? undefined : this.read(name);
-    const buffer = new Uint8Array(whole ? 0 : Math.min(chunkBytes, end));
-    for (let at = 0; at < end; at += chunkBytes) {
-      const length = Math.min(chunkBytes, end - at);
-      const chunk = whole ? whole.subarray(at, at + length) : buffer.subarray(0, length);
-      if (!whole) readFully(this.path, this.#open(), chunk, begin + at);
-      yield chunk;
-    }
-  }
-
-  close(): void {
-    if (this.#descriptor === undefined) return;
-    closeSync(this.#descriptor);
-    this.#descriptor = undefined;
+    if (into.length > 0) gather(this.#span(tensor, begin), tensor, into);
   }
 
   /** Where the storage of a tensor begins in the file. */
@@ -137,7 +103,7 @@ class TorchFile implements WeightsFile {
       0,
     );
     const bytes = new Uint8Array((last + 1) * bytesPerElement(tensor.storage.dtype));
-    readFully(this.path, this.#open(), bytes, begin);
+    this.fill(bytes, begin);
     return bytes;
   }
 
@@ -147,19 +113,8 @@ class TorchFile implements WeightsFile {
         `${this.path}: expected at most ${most} bytes of description, found ${end - begin}`,
       );
     const bytes = new Uint8Array(end - begin);
-    readFully(this.path, this.#open(), bytes, begin);
+    this.fill(bytes, begin);
     return bytes;
-  }
-
-  #entry(name: string): TensorEntry {
-    const entry = this.tensors.get(name);
-    if (entry === undefined) throw new WeightsError(`${this.path}: there is no tensor ${show(name)}`);
-    return entry;
-  }
-
-  #open(): number {
-    if (this.#descriptor === undefined) throw new WeightsError(`${this.path}: the file has been closed`);
-    return this.#descriptor;
   }
 }
 

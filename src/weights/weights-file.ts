@@ -1,0 +1,23 @@
+/** A file of weights, whatever its format. */
+import type { Dtype } from './dtype.js';
+
+/** Place of one tensor: bytes `begin` (inclusive) to `end` (exclusive), counted from the start of the file. */
+export interface TensorEntry {
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** An open file of weights. Every method that takes a name throws {@link WeightsError} for an unknown one. */
+export interface WeightsFile {
+  readonly path: string;
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  /** The little-endian bytes of one tensor in an array of its own (aligned for every element type). */
+  read(name: string): Uint8Array<ArrayBuffer>;
+  /** Reads one tensor into `buffer` from byte `offset` on, and returns how many bytes it has. */
+  readInto(name: string, buffer: Uint8Array, offset?: number): number;
+  /** The bytes of one tensor in pieces of at most `chunkBytes`; each piece is valid until the next one is asked for. */
+  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
+  close(): void;
+}
