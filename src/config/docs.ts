@@ -34,22 +34,23 @@ asked for nothing, with a line too; any other is refused by name, with what to d
 /** The page as Markdown: one table per section, in the order of the schema. */
 export function configurationPage(table: MethodSchemas): string {
   const methodNames = Object.keys(table);
-  const sections = new Map<string, { readonly node: Outline; readonly methods: string[] }>();
+  const sections: { readonly key: string; readonly node: Outline; readonly methods: string[] }[] = [];
   for (const [method, schema] of Object.entries(table)) {
     for (const [key, node] of Object.entries(methodOutline(schema).properties ?? {})) {
-      const known = [...sections.keys()].find(
-        (name) => name === key && sameKeys(sections.get(name)!.node, node),
-      );
-      if (known) sections.get(known)!.methods.push(method);
-      else sections.set(sections.has(key) ? `${key} (${method})` : key, { node, methods: [method] });
+      const known = sections.find((each) => each.key === key && sameKeys(each.node, node));
+      if (known) known.methods.push(method);
+      else sections.push({ key, node, methods: [method] });
     }
   }
   const parts = [
     INTRODUCTION,
     `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.${aliases(table)}\n`,
   ];
-  for (const [title, { node, methods }] of sections) {
-    if (title.startsWith('method')) continue;
+  for (const section of sections) {
+    const { key, node, methods } = section;
+    if (key === 'method') continue;
+    const isFirst = sections.find((each) => each.key === key) === section;
+    const title = isFirst ? key : `${key} (${methods[0]})`;
     const readBy =
       methods.length === methodNames.length ? '' : ` Read by method ${methods.map(code).join(', ')}.`;
     const whole = isSectionOnly(node) ? '' : ` Default: ${code(JSON.stringify(node.default))}.`;

@@ -233,8 +233,6 @@ describe('inspect', () => {
     writeFileSync(at('none.jsonl'), '{"a":1}\n');
     const { code, stderr } = await cli('inspect', 'data', at('none.jsonl'));
     expect(code).toBe(1);
-    expect(stderr).toMatch(
-      /none\.jsonl, line 1: the columns a \(the number 1\) are of no known layout; name one/,
-    );
+    expect(stderr).toMatch(/none\.jsonl, line 1: the columns a are of no known layout; expected \{/);
   });
 });
