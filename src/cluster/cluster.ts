@@ -101,18 +101,17 @@ class StarCluster implements Cluster {
   }
 
   async sum(shards: readonly ShardSum[], length: number): Promise<Float32Array> {
-    const head = Uint32Array.from(shards.flatMap(({ first, count }) => [first, count]));
-    const body = new Uint8Array(4 + head.byteLength + shards.length * length * 4);
-    new DataView(body.buffer).setUint32(0, shards.length, true);
-    body.set(new Uint8Array(head.buffer), 4);
-    shards.forEach(({ values }, i) => {
-      if (values.length !== length)
-        throw new StepTrainError('E_SHAPE', `a shard has ${values.length} elements, and the sum ${length}`);
-      body.set(bytesOf(values), 4 + head.byteLength + i * length * 4);
-    });
+    const wrong = shards.find(({ values }) => values.length !== length);
+    if (wrong)
+      throw new StepTrainError(
+        'E_SHAPE',
+        `a shard has ${wrong.values.length} elements, and the sum ${length}`,
+      );
+    const body = this.rank === 0 ? new Uint8Array() : writeShards(shards, length);
     const number = this.next();
-    const parts = await this.toRoot(number, body);
-    const all = parts?.flatMap((part) => readShards(part, length));
+    const parts = await this.toRoot(number, body, true);
+    const others = parts?.slice(1).flatMap((part) => readShards(part, length));
+    const all = others && [...shards, ...others];
     const summed = await this.fromRoot(number + 1, all && bytesOf(addTree(all, addFloats)));
     return new Float32Array(summed.buffer, summed.byteOffset, length);
   }
@@ -137,9 +136,13 @@ class StarCluster implements Cluster {
   }
 
   /** On rank 0 everybody's bytes by rank, elsewhere undefined. */
-  private async toRoot(number: number, bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined> {
+  private async toRoot(
+    number: number,
+    bytes: Uint8Array,
+    given = false,
+  ): Promise<readonly Uint8Array[] | undefined> {
     if (this.rank > 0) {
-      this.send(0, number, bytes);
+      this.send(0, number, bytes, given);
       return undefined;
     }
     const others = Array.from({ length: this.size - 1 }, (_, i) => i + 1);
@@ -155,14 +158,18 @@ class StarCluster implements Cluster {
     return own;
   }
 
-  /** In pieces; the first says how many bytes there are. */
-  private send(to: number, number: number, bytes: Uint8Array): void {
+  /** In pieces; the first says how many bytes there are. @param given whether nobody else uses their memory, all of which is theirs */
+  private send(to: number, number: number, bytes: Uint8Array, given = false): void {
     const head = new Uint8Array(8);
     new DataView(head.buffer).setFloat64(0, bytes.length);
     this.link.send(to, number, head);
     for (let at = 0; at < bytes.length; at += MAX_BYTES)
       // A copy with memory of its own: that of a short Buffer is shared, and must not go to another thread.
-      this.link.send(to, number, new Uint8Array(bytes.subarray(at, at + MAX_BYTES)));
+      this.link.send(
+        to,
+        number,
+        given && bytes.length <= MAX_BYTES ? bytes : new Uint8Array(bytes.subarray(at, at + MAX_BYTES)),
+      );
   }
 
   private receive(number: number, from: readonly number[]): Promise<readonly Uint8Array[]> {
@@ -270,6 +277,15 @@ function splitParts(joined: Uint8Array, size: number): readonly Uint8Array[] {
   });
 }
 
+function writeShards(shards: readonly ShardSum[], length: number): Uint8Array {
+  const head = Uint32Array.from([shards.length, ...shards.flatMap(({ first, count }) => [first, count])]);
+  const body = new Uint8Array(head.byteLength + shards.length * length * 4);
+  body.set(new Uint8Array(head.buffer));
+  for (const [i, { values }] of shards.entries()) body.set(bytesOf(values), head.byteLength + i * length * 4);
+  return body;
+}
+
+/** Windows on the body, whose memory is its own. */
 function readShards(body: Uint8Array, length: number): ShardSum[] {
   const view = new DataView(body.buffer, body.byteOffset);
   const count = view.getUint32(0, true);
@@ -278,7 +294,7 @@ function readShards(body: Uint8Array, length: number): ShardSum[] {
     return {
       first: view.getUint32(4 + i * 8, true),
       count: view.getUint32(8 + i * 8, true),
-      values: new Float32Array(body.slice(at, at + length * 4).buffer),
+      values: new Float32Array(body.buffer, body.byteOffset + at, length),
     };
   });
 }

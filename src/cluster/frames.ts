@@ -13,7 +13,9 @@ export interface Frame {
 
 const HEAD = 9;
 /** Longer exchanges are cut into pieces of this many bytes. */
-export const MAX_BYTES = 1 << 24;
+export const MAX_BYTES = 1 << 30;
+/** From here on a frame gets memory of its own, which is filled as its bytes come, and may go to another thread. */
+const OWN_MEMORY = 1 << 16;
 /** What a stranger may send before anybody knows who it is. */
 export const MAX_HELLO = 1 << 16;
 
@@ -38,25 +40,49 @@ export function sendFrame(
 export class FrameReader {
   private parts: Buffer[] = [];
   private length = 0;
+  private filling: { readonly frame: Frame; readonly filled: number } | undefined;
 
   /** @param limit of the bytes of a frame; a function, since it grows once the sender is known */
   constructor(private readonly limit: () => number) {}
 
   *read(data: Buffer): Generator<Frame | string> {
-    this.parts.push(data);
-    this.length += data.length;
-    while (this.length >= HEAD) {
+    let rest = data;
+    for (;;) {
+      if (this.filling) {
+        const { frame, filled } = this.filling;
+        const taken = rest.copy(frame.bytes, filled);
+        rest = rest.subarray(taken);
+        if (filled + taken < frame.bytes.length) {
+          this.filling = { frame, filled: filled + taken };
+          return;
+        }
+        this.filling = undefined;
+        yield frame;
+      }
+      if (rest.length > 0) {
+        this.parts.push(rest);
+        this.length += rest.length;
+      }
+      rest = Buffer.alloc(0);
+      if (this.length < HEAD) return;
       const head = this.peek(HEAD);
       const kind = KINDS[head.readUInt8(0)];
-      const size = head.readUInt32LE(5);
+      const [number, size] = [head.readUInt32LE(1), head.readUInt32LE(5)];
       if (kind === undefined || size > this.limit()) {
         yield 'sent bytes that no process of steptrain sends';
         return;
       }
+      if (size >= OWN_MEMORY) {
+        this.drop(HEAD);
+        rest = Buffer.concat(this.parts.splice(0));
+        this.length = 0;
+        this.filling = { frame: { kind, number, bytes: Buffer.allocUnsafeSlow(size) }, filled: 0 };
+        continue;
+      }
       if (this.length < HEAD + size) return;
       const whole = this.peek(HEAD + size);
       this.drop(HEAD + size);
-      yield { kind, number: head.readUInt32LE(1), bytes: whole.subarray(HEAD) };
+      yield { kind, number, bytes: whole.subarray(HEAD) };
     }
   }
 

@@ -240,7 +240,7 @@ class Star implements Link {
 
   private heard(peer: Peer, { kind, number, bytes }: Frame): void {
     peer.heard = Date.now();
-    if (kind === 'data') this.tell({ kind: 'data', from: peer.rank, number, bytes: new Uint8Array(bytes) });
+    if (kind === 'data') this.tell({ kind: 'data', from: peer.rank, number, bytes: owned(bytes) });
     else if (kind === 'stop') this.stop(bytes.toString());
     else if (kind === 'bye') peer.left = true;
     else if (kind === 'welcome') this.complete();
@@ -315,6 +315,12 @@ class Star implements Link {
     }, ms);
     this.timers.add(timer);
   }
+}
+
+/** With memory that is of these bytes alone: it goes to another thread. */
+function owned(bytes: Buffer): Uint8Array {
+  const { buffer, byteLength } = bytes;
+  return byteLength === buffer.byteLength ? new Uint8Array(buffer) : new Uint8Array(bytes);
 }
 
 function readHello(bytes: Buffer): Hello | undefined {
