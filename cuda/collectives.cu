@@ -7,7 +7,7 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr int kColumns = 128;  // of a block
+constexpr int kSliceColumns = 128;  // of a block
 
 const steptrain_carrier& carrier_of(const Args& args, int64_t parts, const char* op) {
   const steptrain_carrier& carrier = communicator(args.i(0));
@@ -42,29 +42,29 @@ void all_gather(Stream& stream, const Args& args) {
   queued(stream);
 }
 
-__global__ void __launch_bounds__(kColumns)
+__global__ void __launch_bounds__(kSliceColumns)
     sum_slices_kernel(const float* x, const int32_t* pairs, float* y, int64_t rows, int64_t n,
                       int64_t additions, int64_t root, FaultReporter faults) {
   extern __shared__ float sums[];
-  const int64_t column = int64_t{blockIdx.x} * kColumns + threadIdx.x;
+  const int64_t column = int64_t{blockIdx.x} * kSliceColumns + threadIdx.x;
   if (column >= n) return;
   float* const own = sums + threadIdx.x;
-  for (int64_t r = 0; r < rows; r++) own[r * kColumns] = x[r * n + column];
+  for (int64_t r = 0; r < rows; r++) own[r * kSliceColumns] = x[r * n + column];
   for (int64_t p = 0; p < additions; p++) {
     const int32_t into = pairs[2 * p], other = pairs[2 * p + 1];
     if (!index_holds(faults, 1, 2 * p, into, rows) || !index_holds(faults, 1, 2 * p + 1, other, rows)) return;
-    own[into * kColumns] += own[other * kColumns];
+    own[into * kSliceColumns] += own[other * kSliceColumns];
   }
-  y[column] = own[root * kColumns];
+  y[column] = own[root * kSliceColumns];
 }
 
 void sum_slices(Stream& stream, const Args& args) {
   const auto [x, pairs, y] = args.tensors<3>();
   const int64_t rows = x[0], n = x[1], root = args.i(0);
   if (root < 0 || root >= rows) throw Error("E_RANGE", "sum_slices: root is none of the rows");
-  const auto shared = rows * kColumns * static_cast<int64_t>(sizeof(float));
-  stream.launch(sum_slices_kernel, (n + kColumns - 1) / kColumns, kColumns, shared, x.as<float>(),
-                pairs.as<int32_t>(), y.as<float>(), rows, n, pairs[0], root, stream.faults);
+  const auto shared = rows * kSliceColumns * static_cast<int64_t>(sizeof(float));
+  stream.launch(sum_slices_kernel, (n + kSliceColumns - 1) / kSliceColumns, kSliceColumns, shared,
+                x.as<float>(), pairs.as<int32_t>(), y.as<float>(), rows, n, pairs[0], root, stream.faults);
 }
 
 }  // namespace
