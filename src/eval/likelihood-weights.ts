@@ -49,11 +49,11 @@ export interface JudgedPart<Step = JudgedVerdict> {
   readonly likelihoods: StepLikelihoods;
 }
 
-/** With fewer validation steps the words get no weight: four weights of so few are chance. */
-const WORDS_NEED = 100;
-
-/** With fewer validation steps the likelihood is also fitted on training steps, of which the base has learned nothing. */
-export const LIKELIHOOD_NEEDS = 400;
+/**
+ * With fewer validation steps the words get no weight, since four weights of so few are chance, and the likelihood is also fitted
+ * on training steps, of which the base has learned nothing.
+ */
+export const LIKELIHOOD_NEEDS = 100;
 
 /** The same steps in the same order by other judges than the words. */
 export interface LikelihoodVerdicts {
@@ -95,8 +95,9 @@ export function likelihoodVerdicts(
   };
   const by = (chosen: LikelihoodWeights) => withLikelihood(test.judged, test.likelihoods, chosen, threshold);
   const more = withMore(validation, train);
-  const ofBase = fitted(more, true);
-  const isAlone = wordless || (train !== undefined && validation.judged.length < WORDS_NEED);
+  // Weights without the words are those of the likelihood alone.
+  const ofBase = weights?.verdict === 0 ? weights : fitted(more, true);
+  const isAlone = wordless || (train !== undefined && validation.judged.length < LIKELIHOOD_NEEDS);
   const together = weights ?? (isAlone ? ofBase : fitted(validation, false));
   if (!together) return undefined;
   const isChance = weights === undefined && !tellsApart(isAlone ? more : validation, together);
