@@ -1,6 +1,7 @@
 // Config section `eval`, for verdicts and for answers.
 import { z } from 'zod';
 import { HELD_OUT_NEUTRAL } from '../data/neutral.js';
+import { SELECTIONS } from '../data/rare-class.js';
 import { count, countOrAll, section } from './fields.js';
 
 export const maxSamples = countOrAll()
@@ -26,12 +27,22 @@ export const verdictEvaluation = section({
       'Count a verdict that is neither word as wrong for its class; false leaves it out and reports the count.',
     ),
   threshold: z
-    .union([z.literal('greedy'), z.number().gt(0).lt(1)])
-    .default('greedy')
+    .union([z.literal('auto'), z.literal('greedy'), z.literal('validation'), z.number().gt(0).lt(1)])
+    .default('auto')
     .describe(
-      '`greedy` takes the most likely token of the whole vocabulary as the verdict; with a number the verdict is ' +
+      '`validation` chooses the threshold on the probability of pos_word at which the validation steps have the highest macro F1, and keeps ' +
+        'it with the judge, for `judge`, `serve` and rewards too; `auto` does so where one class is below a quarter of the training ' +
+        'steps, and else is `greedy`. With `likelihood` it is always that. `greedy` takes the most likely token of the whole vocabulary as the verdict; with a number the verdict is ' +
         '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable, unless it ' +
         'stands after a reason that did not end.',
+    ),
+  metric_for_best_model: z
+    .enum(['auto', ...SELECTIONS])
+    .default('auto')
+    .describe(
+      'What selects the parameters that a stage keeps (`load_best_model_at_end`), on validation steps: macro F1 of the verdicts, AUC, or ' +
+        'macro F1 at the threshold that is best for it (`best_f1_macro`). `auto`: AUC where one class is below a quarter of the training ' +
+        'steps, since F1 then is mostly noise; else macro F1.',
     ),
   likelihood: z
     .union([z.boolean(), z.literal('calculations')])
@@ -56,11 +67,12 @@ export const rewardEvaluation = section({
         'counted as the data labels them. Runs which differ in `reward.after_error` are judged on the same steps with `drop` or `keep`.',
     ),
   threshold: z
-    .number()
-    .gt(0)
-    .lt(1)
-    .default(0.5)
-    .describe('A step or solution counts as right from this probability on.'),
+    .union([z.literal('auto'), z.literal('validation'), z.number().gt(0).lt(1)])
+    .default('auto')
+    .describe(
+      'A step or solution counts as right from this probability on. `validation` chooses the one at which the validation part has the ' +
+        'highest macro F1, and keeps it with the model; `auto` does so where one class is below a quarter of what is learned, and else is 0.5.',
+    ),
 }).describe('Evaluation of a reward model on held-out solutions.');
 
 export const answerEvaluation = section({ max_samples: maxSamples }).describe(
@@ -77,3 +89,7 @@ export const solvingEvaluation = section({
     .default(1)
     .describe('Solutions of each problem: one is the most likely one, several are sampled at temperature 1.'),
 }).describe('Evaluation on held-out problems.');
+
+/** The threshold that holds where none is chosen. */
+export const fixedThreshold = (threshold: 'auto' | 'validation' | 'greedy' | number): 'greedy' | number =>
+  typeof threshold === 'number' ? threshold : 'greedy';

@@ -23,6 +23,8 @@ export interface TrainingDataSummary {
   readonly seenSteps?: Readonly<Record<'validation' | 'test', number>>;
   /** Sentences about what may spoil the training or its evaluation. */
   readonly warnings: readonly string[];
+  /** Sentences about what the data make of defaults. */
+  readonly notes?: readonly string[];
 }
 
 /** A class rarer than this gets a warning. */
@@ -90,6 +92,7 @@ export function formatTrainingDataSummary({
   parts,
   seenSteps,
   warnings,
+  notes = [],
 }: TrainingDataSummary): readonly string[] {
   const columns = PARTS.map((part) => parts[part]);
   const rows: string[][] = [
@@ -138,6 +141,7 @@ export function formatTrainingDataSummary({
     ...(columns.some(({ lengths }) => lengths)
       ? ['(tokens per solution: median, 95th percentile, longest)']
       : []),
+    ...notes,
     ...warnings.map((warning) => `Warning: ${warning}`),
   ];
 }

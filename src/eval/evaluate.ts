@@ -53,6 +53,8 @@ export interface EvaluationOptions {
   readonly rewardNetwork?: EvalReport['reward_network'];
   /** The same steps judged by how likely the base finds them too. */
   readonly likelihood?: LikelihoodVerdicts | undefined;
+  /** From which probability on a step is right, where the validation steps chose it. */
+  readonly threshold?: number | undefined;
   /** Default steps. */
   readonly unit?: 'steps' | 'solutions';
   readonly outcomes?: EvalReport['outcomes'];
@@ -86,6 +88,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     calibration: calibration(judged),
     threshold_sweep: judged.length > 0 ? thresholdSweep(counted(judged), counted(validation)) : undefined,
     reward_network: options.rewardNetwork,
+    threshold: options.threshold,
     likelihood: likelihoodReport(judged, options, bootstrap),
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,

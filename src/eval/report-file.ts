@@ -122,6 +122,7 @@ const reportSchema = z.strictObject({
   intervals: intervals.exactOptional(),
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),
+  threshold: z.number().exactOptional(),
   processbench: processbench.exactOptional(),
   likelihood: z
     .strictObject({

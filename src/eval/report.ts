@@ -42,6 +42,8 @@ export interface EvalReport {
   readonly calibration?: Calibration;
   /** Metrics at other thresholds on the probability. */
   readonly threshold_sweep?: ThresholdSweep;
+  /** From which probability on a step counts as right, where the validation steps chose it. */
+  readonly threshold?: number;
   /** Localisation of the first wrong step; absent if no solution has the labels for it. */
   readonly processbench?: ProcessBenchReport;
   /** The metrics of each value of `data.group_by`. */

@@ -97,6 +97,17 @@ export function bestThreshold(
   return best;
 }
 
+/** Reads verdicts at a threshold on their probability. */
+export function thresholdReader(threshold: number) {
+  const read = <T extends ScoredStep>(steps: readonly T[]): T[] =>
+    steps.map((step) =>
+      step.unreadable
+        ? step
+        : { ...step, verdict: step.probability >= threshold ? (1 as const) : (0 as const) },
+    );
+  return { threshold, read };
+}
+
 /** A midpoint with low < result ≤ high even after rounding. */
 function halfway(low: number, high: number): number {
   const middle = low + (high - low) / 2;

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { prompt } from '../config/data.js';
+import { fixedThreshold } from '../config/evaluation.js';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
 import { CARD, readCard } from '../models/card.js';
 import type { ModelFiles } from '../models/saved.js';
@@ -104,9 +105,9 @@ export function verdictSettings({
 }: {
   readonly prompt: PromptConfig;
   readonly data: DataConfig;
-  readonly eval: { readonly threshold: 'greedy' | number };
+  readonly eval: { readonly threshold: Parameters<typeof fixedThreshold>[0] };
 }): SettingsOf<'verdict'> {
-  return { kind: 'verdict', prompt, max_length: data.max_length, threshold };
+  return { kind: 'verdict', prompt, max_length: data.max_length, threshold: fixedThreshold(threshold) };
 }
 
 /** Of an implicit reward model. A log-ratio of 0 is a probability of one half: the greedy threshold. */

@@ -194,7 +194,7 @@ async function describeWork<Config extends FrameConfig>(
     data = await method.data(config, tokenizer, new AbortController().signal);
     if (data === undefined) return { lines: [] };
     const work = plannedWork({ method, config, tokenizer, data, ...planned });
-    const lines = [...formatPlannedWork(work)];
+    const lines = [...(data.summary.notes ?? []), ...formatPlannedWork(work)];
     if (!timed) return { lines };
     const lora = 'lora' in config && config.lora !== 'none';
     const operations = trainingOperations(work, { lora, shape: planned.shape });

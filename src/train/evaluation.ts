@@ -1,15 +1,18 @@
 /** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
+import { fixedThreshold } from '../config/evaluation.js';
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
+import { type ClassWeight, choosesThreshold, selectionOf, weighsClasses } from '../data/rare-class.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
+import { bestThreshold, thresholdReader } from '../eval/thresholds.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
 import { createProgress } from '../terminal/progress.js';
-import { keepJudge, verdictsByLikelihood } from './kept-judge.js';
+import { judgeDirectory, keepJudge, verdictsByLikelihood } from './kept-judge.js';
 import type { VerdictData } from './verdict-data.js';
 
 export interface VerdictEvaluationContext {
@@ -17,7 +20,7 @@ export interface VerdictEvaluationContext {
     readonly method: string;
     readonly data: DataConfig;
     readonly eval: VerdictEvaluationConfig;
-    readonly sft: { readonly class_weight: 'none' | 'balanced' };
+    readonly sft: { readonly class_weight: ClassWeight };
   };
   readonly decoder: Decoder;
   readonly data: VerdictData;
@@ -41,7 +44,13 @@ export async function validationMetrics(
   signal: AbortSignal,
 ): Promise<Record<string, number> | undefined> {
   const judged = await roleJudge(context, role)('validation', signal);
-  return judged && shortMetrics(metricsOf(context, judged));
+  if (!judged) return undefined;
+  const metrics = shortMetrics(metricsOf(context, judged));
+  const selection = selectionOf(context.config.eval.metric_for_best_model, context.data.labels);
+  if (selection === 'f1_macro') return metrics;
+  // A part with one class only ranks nothing.
+  if (selection === 'auc') return { auc: 0.5, ...metrics };
+  return { ...metrics, best_f1_macro: bestThreshold(readable(context, judged), 'f1_macro').value };
 }
 
 /** A role that answers with verdict words. */
@@ -55,7 +64,7 @@ export function roleJudge(
       ? createProgress({ total: sequences.length, unit: `${title} solution` })
       : undefined;
     const judged = await judgeVerdicts(decoder, role, sequences, {
-      threshold: config.eval.threshold,
+      threshold: fixedThreshold(config.eval.threshold),
       tokenizer: data.tokenizer,
       microBatchTokens,
       signal,
@@ -90,18 +99,25 @@ export async function finalEvaluation(
   const baselinesUnseen: Record<string, VerdictMetrics> = {};
   const byOthers: Record<string, readonly JudgedVerdict[]> = {};
   const seen = data.seen.test;
+  const chooses = choosesThreshold(config.eval.threshold, data.labels) && !config.eval.likelihood;
   for (const [name, judge] of Object.entries(others)) {
-    const judged = await judge('test', signal, `evaluation of ${name}:`);
-    if (!judged) return undefined;
+    const byWord = await judge('test', signal, `evaluation of ${name}:`);
+    const chosenOn = byWord && chooses ? await judge('validation', signal) : [];
+    if (!byWord || !chosenOn) return undefined;
+    // Each at the threshold that suits it.
+    const judged = chosenThreshold(context, chosenOn)?.read(byWord) ?? byWord;
     byOthers[name] = judged;
     baselines[name] = metricsOf(context, judged);
     const unseen = judged.filter((verdict) => !seen(verdict));
     baselinesUnseen[name] = metricsOf(context, unseen);
   }
   const own = roleJudge(context, role);
-  const validation = await own('validation', signal);
-  const judged = validation && (await own('test', signal, 'evaluation:'));
-  if (!judged) return undefined;
+  const validationByWord = await own('validation', signal);
+  const testByWord = validationByWord && (await own('test', signal, 'evaluation:'));
+  if (!testByWord) return undefined;
+  const chosen = chooses ? chosenThreshold(context, validationByWord) : undefined;
+  const validation = chosen?.read(validationByWord) ?? validationByWord;
+  const judged = chosen?.read(testByWord) ?? testByWord;
   const likelihood = config.eval.likelihood
     ? await verdictsByLikelihood(
         context,
@@ -111,6 +127,11 @@ export async function finalEvaluation(
     : undefined;
   if (signal.aborted) return undefined;
   const doubts = [
+    ...(chooses && !chosen
+      ? [
+          'no threshold could be chosen: the validation steps have one class only, and the likelier word is the verdict',
+        ]
+      : []),
     ...(more.isUntrained ? [likelihood && !likelihood.isChance ? WORDLESS : UNTRAINED] : []),
     ...(config.eval.likelihood && !likelihood
       ? ['eval.likelihood needs validation steps of both classes: the judge goes by the words alone']
@@ -137,13 +158,15 @@ export async function finalEvaluation(
     baselinesUnseen,
     others: byOthers,
     seen,
-    balanced: config.data.balance !== 'none' || config.sft.class_weight === 'balanced',
+    balanced: config.data.balance !== 'none' || weighsClasses(config.sft.class_weight, labels),
     valueLosses: more.valueLosses,
     rewardNetwork: more.rewardNetwork,
     likelihood,
+    threshold: chosen?.threshold,
     warnings: doubts,
   });
-  await keepJudge(run.file('adapter'), {
+  await keepJudge(judgeDirectory(run), {
+    threshold: chosen?.threshold,
     likelihood,
     report,
     isUntrained: more.isUntrained === true,
@@ -151,6 +174,16 @@ export async function finalEvaluation(
   });
   return report;
 }
+
+/** The verdicts of steps at the threshold that is best on validation steps; undefined where these have one class only. */
+function chosenThreshold(context: VerdictEvaluationContext, validation: readonly JudgedVerdict[]) {
+  const steps = readable(context, validation);
+  if (new Set(steps.map(({ label }) => label)).size < 2) return undefined;
+  return thresholdReader(bestThreshold(steps, 'f1_macro').threshold);
+}
+
+const readable = ({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]) =>
+  config.eval.invalid_as_wrong ? judged : judged.filter(({ unreadable }) => !unreadable);
 
 const UNTRAINED =
   'no evaluation during training was better than that of its start: the parameters of step 0 are kept, and the verdict words say nothing ' +

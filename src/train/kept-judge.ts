@@ -1,4 +1,5 @@
 /** The judge that a run leaves: the adapter's card says how it judges, and what is wrong with it. */
+import { fixedThreshold } from '../config/evaluation.js';
 import type { VerdictEvaluationConfig } from '../config/schema.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import {
@@ -15,6 +16,7 @@ import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { stepLikelihoods } from '../scoring/verdict/likelihood.js';
 import { formsOf, wordsOf } from '../scoring/verdict/step-forms.js';
+import type { RunDirectory } from '../run/directory.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
 import type { VerdictData } from './verdict-data.js';
 
@@ -49,7 +51,10 @@ export async function verdictsByLikelihood(
   const ofMore = test && more && (await likelihoodsOf(more.sequences));
   if (!test || (more && !ofMore)) return undefined;
   const train = more && ofMore ? { judged: more.steps, likelihoods: ofMore } : undefined;
-  return likelihoodVerdicts({ validation, test, train }, { threshold: config.eval.threshold, of, wordless });
+  return likelihoodVerdicts(
+    { validation, test, train },
+    { threshold: fixedThreshold(config.eval.threshold), of, wordless },
+  );
 }
 
 /** The first training solutions that have so many labelled steps together, or all. */
@@ -65,23 +70,26 @@ function labelledStart(
   return { sequences: dataset(count, (i) => sequences.get(i)), steps };
 }
 
-/** Writes into the adapter's card how it was judged here, so that it judges so everywhere. */
+/** Writes into the card beside the weights how it was judged here, so that it judges so everywhere. */
 export async function keepJudge(
-  adapter: string,
+  directory: string,
   {
     likelihood,
+    threshold,
     report,
     isUntrained,
     records,
   }: {
     readonly likelihood: LikelihoodVerdicts | undefined;
+    /** Chosen on validation steps. */
+    readonly threshold?: number | undefined;
     readonly report: EvalReport;
     /** Whether the verdict words are those of the base. */
     readonly isUntrained: boolean;
     readonly records: Iterable<StepRecord>;
   },
 ): Promise<void> {
-  const card = readCard(adapter);
+  const card = readCard(directory);
   if (!card?.judge) return;
   const weights = likelihood?.isChance ? undefined : likelihood?.weights;
   const standing = keptStanding(report);
@@ -96,11 +104,24 @@ export async function keepJudge(
   // Calculations are computed in any form and words.
   const [forms, words] = weights && weights.of !== 'calculations' ? [formsOf(records), wordsOf(records)] : [];
   const found = {
+    ...(threshold === undefined ? {} : { threshold }),
     ...(weights ? { likelihood: weights } : {}),
     ...(forms ? { forms } : {}),
     ...(words ? { words } : {}),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
   if (Object.keys(found).length > 0)
-    await writeCard(adapter, { ...card, judge: { ...card.judge, ...found } });
+    await writeCard(directory, { ...card, judge: { ...card.judge, ...found } });
+}
+
+/** Where a run has its judge: an adapter, or a whole model. */
+export const judgeDirectory = (run: RunDirectory): string =>
+  ['adapter', 'model'].map((name) => run.file(name)).find((path) => readCard(path)) ?? run.file('adapter');
+
+/** Writes a threshold that validation chose into the card beside the weights. */
+export async function keepThreshold(run: RunDirectory, threshold: number | undefined): Promise<void> {
+  const directory = judgeDirectory(run);
+  const card = readCard(directory);
+  if (threshold !== undefined && card?.judge)
+    await writeCard(directory, { ...card, judge: { ...card.judge, threshold } });
 }

@@ -6,6 +6,7 @@ import type { LabelRules, LeftOut } from '../data/label-rules.js';
 import { limited, solutionRank } from '../data/limit.js';
 import { heldOutSolutions } from '../data/neutral.js';
 import type { SeenSteps } from '../data/overlap.js';
+import { type ClassWeight, hasRareClass, type Selection, weighsClasses } from '../data/rare-class.js';
 import type { Part } from '../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../data/summary.js';
 import type { TokenStore } from '../data/token-store.js';
@@ -58,12 +59,22 @@ export interface VerdictData extends RunData {
   readonly labels: LabelCounts;
 }
 
+/** The settings whose `auto` goes by the share of the rarer class. */
+interface RareClassSettings {
+  readonly sft: { readonly class_weight: ClassWeight };
+  readonly eval: {
+    readonly threshold?: 'auto' | 'validation' | 'greedy' | number;
+    readonly metric_for_best_model?: 'auto' | Selection;
+    readonly likelihood?: VerdictEvaluationConfig['likelihood'];
+  };
+}
+
 export interface VerdictDataConfig {
   readonly data: DataConfig;
   readonly model: ModelConfig;
   readonly prompt: PromptConfig;
-  readonly sft: { readonly class_weight: 'none' | 'balanced'; readonly label_smoothing?: number };
-  readonly eval: Pick<VerdictEvaluationConfig, 'max_samples' | 'neutral'>;
+  readonly sft: { readonly class_weight: ClassWeight; readonly label_smoothing?: number };
+  readonly eval: Pick<VerdictEvaluationConfig, 'max_samples' | 'neutral'> & RareClassSettings['eval'];
 }
 
 export interface VerdictDataOptions {
@@ -188,7 +199,11 @@ function fromStore(
     seen: { validation: seenIn(chosen.validation), test: seenIn(chosen.test) },
     tokenizer,
     labels,
-    summary: { ...summary, warnings: [...leftOutWarning(notes.leftOut), ...warnings, ...summary.warnings] },
+    summary: {
+      ...summary,
+      notes: rareClassNotes(config, labels),
+      warnings: [...leftOutWarning(notes.leftOut), ...warnings, ...summary.warnings],
+    },
     ...notes,
     close: () => store.close(),
   };
@@ -197,11 +212,31 @@ function fromStore(
 /** How verdicts are learned: weighed by class, and smoothed. `labels` counts all that are learned together. */
 export function learnedVerdicts(
   { class_weight, label_smoothing: smoothing = 0 }: VerdictDataConfig['sft'],
-  { n, positive, negative }: LabelCounts,
+  counts: LabelCounts,
 ) {
-  const weigh =
-    class_weight === 'balanced' ? (label: 1 | 0) => n / (2 * (label === 1 ? positive : negative)) : () => 1;
+  const { n, positive, negative } = counts;
+  const weigh = weighsClasses(class_weight, counts)
+    ? (label: 1 | 0) => n / (2 * (label === 1 ? positive : negative))
+    : () => 1;
   return { weigh, smoothing };
+}
+
+/** What a rare class makes of the settings that are `auto`. */
+function rareClassNotes({ sft, eval: of }: RareClassSettings, labels: LabelCounts): string[] {
+  if (!hasRareClass(labels)) return [];
+  const { n, positive, negative } = labels;
+  const [name, count] = negative < positive ? ['wrong', negative] : ['correct', positive];
+  const settled = [
+    ...(sft.class_weight === 'auto' ? ['both classes weigh the same (class_weight)'] : []),
+    ...(of.metric_for_best_model === 'auto' ? ['AUC selects (eval.metric_for_best_model)'] : []),
+    ...(of.threshold === 'auto' && !of.likelihood
+      ? ['validation chooses the threshold (eval.threshold)']
+      : []),
+  ];
+  if (settled.length === 0) return [];
+  return [
+    `${((100 * count) / n).toFixed(1)} % of the training steps are ${name}, so, by auto: ${settled.join(', ')}`,
+  ];
 }
 
 function leftOutWarning(leftOut: VerdictData['leftOut']): string[] {

@@ -10,6 +10,7 @@ import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
 import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
+import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 
 export const reward = section({
   type: z
@@ -67,10 +68,11 @@ export const reward = section({
       'Learn the scores of steps as probabilities where the data has them, such as shares of rollouts.',
     ),
   class_weight: z
-    .enum(['none', 'balanced'])
-    .default('none')
+    .enum(CLASS_WEIGHTS)
+    .default('auto')
     .describe(
-      '`balanced` weights right and wrong as if they were equally frequent; probabilities then no longer follow the data.',
+      '`balanced` weights right and wrong as if they were equally frequent; probabilities then no longer follow the data. ' +
+        '`auto` does so where one class is below a quarter of what is learned.',
     ),
   outcome_weight: positiveNumber()
     .default(1)
@@ -175,6 +177,12 @@ export function rewardPrompt({ prompt, reward }: Pick<RewardRunConfig, 'prompt' 
 function judge(config: RewardRunConfig): SettingsOf<'reward_model'> {
   const { type, head, input, neutral_score } = config.reward;
   const neutral = config.data.neutral === 'class' ? { neutral_score } : {};
-  const common = { ...verdictSettings(config), prompt: rewardPrompt(config), kind: 'reward_model' } as const;
+  const { threshold } = config.eval;
+  const common = {
+    ...verdictSettings(config),
+    threshold: typeof threshold === 'number' ? threshold : 0.5,
+    prompt: rewardPrompt(config),
+    kind: 'reward_model',
+  } as const;
   return { ...common, type, head, input, ...neutral };
 }

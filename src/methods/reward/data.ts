@@ -37,7 +37,8 @@ export async function rewardData(
   const asked = {
     ...config,
     prompt: rewardPrompt(config),
-    sft: { class_weight: 'none' as const },
+    // Weighed row by row, outcomes apart from steps.
+    sft: { class_weight: reward.type === 'orm' ? ('none' as const) : reward.class_weight },
     eval: { ...config.eval, neutral: heldOutNeutral(config) },
   };
   const data = await verdictData(asked, tokenizer, signal, { labels: rules });

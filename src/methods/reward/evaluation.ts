@@ -1,10 +1,13 @@
 /** How well a reward model tells right from wrong on held-out solutions: by step, by outcome, beside their length. */
+
+import { type ClassCounts, choosesThreshold, weighsClasses } from '../../data/rare-class.js';
 import { calibration } from '../../eval/calibration.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../../eval/evaluate.js';
 import { lengthClassifier } from '../../eval/length-classifier.js';
 import type { VerdictMetrics } from '../../eval/metrics.js';
 import type { EvalReport } from '../../eval/report.js';
+import { bestThreshold, thresholdReader } from '../../eval/thresholds.js';
 import { DataError } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import type { ScoredRow } from '../../scoring/reward-model/items.js';
@@ -12,6 +15,7 @@ import { probability, type RewardNetwork, scoreItems } from '../../scoring/rewar
 import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
 import { createProgress } from '../../terminal/progress.js';
 import type { HeldOut } from '../../train/evaluation.js';
+import { keepThreshold } from '../../train/kept-judge.js';
 import type { OpenRun } from '../../train/method.js';
 import type { Trainee } from '../../train/trainee.js';
 import type { RewardRunConfig } from './config.js';
@@ -52,7 +56,7 @@ export async function judgeByReward(
         step,
         label,
         probability: p,
-        verdict: p >= open.config.eval.threshold ? 1 : 0,
+        verdict: p >= leastOf(open.config.eval.threshold) ? 1 : 0,
         logPositive: -Math.log1p(Math.exp(-logOdds)),
         logNegative: -Math.log1p(Math.exp(logOdds)),
       });
@@ -98,15 +102,24 @@ export async function rewardReport(
 ): Promise<EvalReport | undefined> {
   const { config, data, run } = open;
   const { type } = config.reward;
-  const validation = await judgeByReward(open, network, 'validation', signal);
-  const judged = validation && (await judgeByReward(open, network, 'test', signal, 'evaluation:'));
-  if (!judged) return undefined;
+  const onValidation = await judgeByReward(open, network, 'validation', signal);
+  const onTest = onValidation && (await judgeByReward(open, network, 'test', signal, 'evaluation:'));
+  if (!onTest) return undefined;
   const what = type === 'orm' ? 'outcome' : 'step';
+  const counts = trainedClasses(open);
+  const chosen =
+    choosesThreshold(config.eval.threshold, counts) && hasBothClasses(onValidation[what])
+      ? thresholdReader(bestThreshold(onValidation[what], 'f1_macro').threshold)
+      : undefined;
+  const validation = { ...onValidation, ...(chosen ? { [what]: chosen.read(onValidation[what]) } : {}) };
+  const judged = { ...onTest, ...(chosen ? { [what]: chosen.read(onTest[what]) } : {}) };
+  await keepThreshold(run, chosen?.threshold);
   const records = [...data.records.test];
   const outcomes = type === 'prm' ? undefined : outcomeReport(open, records, judged.outcome);
   const seen = what === 'step' ? data.seen.test : undefined;
   await writeVerdictDump(run.file(VERDICT_DUMP), judged[what], records, seen);
-  const prior = positiveShare(open);
+  const { positive, negative } = counts;
+  const prior = positive + negative > 0 ? positive / (positive + negative) : 0.5;
   return evaluateVerdicts(judged[what], {
     method: config.method,
     unit: what === 'step' ? 'steps' : 'solutions',
@@ -122,7 +135,8 @@ export async function rewardReport(
     records: what === 'step' ? records : records.map(withoutLabels),
     ...READABLE,
     positivePrior: prior,
-    balanced: config.data.balance !== 'none' || config.reward.class_weight === 'balanced',
+    balanced: config.data.balance !== 'none' || weighsClasses(config.reward.class_weight, counts),
+    threshold: chosen?.threshold,
     validation: validation[what],
     baselines: outcomes && type === 'orm' ? { length: outcomes.length } : {},
     outcomes: type === 'joint' ? outcomes : undefined,
@@ -149,19 +163,19 @@ function outcomeReport(
 }
 
 /** Of what the main metrics judge, in the training part. */
-function positiveShare({ config, data }: RewardRun): number {
-  const counts = { right: 0, all: 0 };
-  if (config.reward.type === 'orm') {
-    for (const { outcome } of data.records.train) {
-      if (outcome !== undefined) counts.all++;
-      if (outcome === 1) counts.right++;
-    }
-  } else {
-    counts.all = data.labels.n;
-    counts.right = data.labels.positive;
-  }
-  return counts.all > 0 ? counts.right / counts.all : 0.5;
+function trainedClasses({ config, data }: RewardRun): ClassCounts {
+  if (config.reward.type !== 'orm') return data.labels;
+  const counts = { positive: 0, negative: 0 };
+  for (const { outcome } of data.records.train)
+    if (outcome !== undefined) counts[outcome === 1 ? 'positive' : 'negative']++;
+  return counts;
 }
+
+const leastOf = (threshold: RewardRunConfig['eval']['threshold']) =>
+  typeof threshold === 'number' ? threshold : 0.5;
+
+const hasBothClasses = (judged: readonly JudgedVerdict[]) =>
+  new Set(judged.map(({ label }) => label)).size === 2;
 
 function withoutLabels(record: StepRecord): StepRecord {
   return { ...record, steps: record.steps.map((step) => ({ ...step, label: null })) };

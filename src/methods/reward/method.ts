@@ -2,6 +2,7 @@
 
 import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
+import { type ClassWeight, weighsClasses } from '../../data/rare-class.js';
 import type { Method } from '../../train/method.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import { verdictPreview } from '../../train/verdict-data.js';
@@ -81,13 +82,21 @@ function weights({ config, data }: RewardRun): (row: ScoredRow) => number {
   const classes = config.data.neutral === 'class' ? 3 : 2;
   const classOf = (row: ScoredRow) => (classes === 3 ? classIndex(row) : row.label === 1 ? 1 : 0);
   const counts = { step: [0, 0, 0], outcome: [0, 0, 0] };
-  if (reward.class_weight === 'balanced')
+  if (reward.class_weight !== 'none')
     for (const { rows } of data.items.train) for (const row of rows) counts[row.what][classOf(row)]!++;
+  const weighed = {
+    step: isWeighed(reward.class_weight, counts.step),
+    outcome: isWeighed(reward.class_weight, counts.outcome),
+  };
   return (row) => {
     const own = row.what === 'outcome' && reward.type === 'joint' ? reward.outcome_weight : 1;
-    if (reward.class_weight === 'none') return own;
+    if (!weighed[row.what]) return own;
     const ofWhat = counts[row.what];
     const n = ofWhat.reduce((sum, count) => sum + count, 0);
     return (own * n) / (classes * (ofWhat[classOf(row)] as number));
   };
 }
+
+/** Of wrong and right, whatever is neutral. */
+const isWeighed = (weight: ClassWeight, [negative = 0, positive = 0]: readonly number[]) =>
+  weighsClasses(weight, { positive, negative });

@@ -7,6 +7,7 @@ import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
+import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { verdictSettings } from '../../scoring/settings.js';
 
 export const sft = section({
@@ -20,11 +21,11 @@ export const sft = section({
     weight_decay: 0,
   }),
   class_weight: z
-    .enum(['none', 'balanced'])
-    .default('none')
+    .enum(CLASS_WEIGHTS)
+    .default('auto')
     .describe(
       '`balanced` weights both verdicts as if they were equally frequent: the recall of wrong steps rises, and the ' +
-        'predicted probabilities no longer follow the data.',
+        'predicted probabilities no longer follow the data. `auto` does so where one class is below a quarter of the training steps.',
     ),
   label_smoothing: z
     .number()

@@ -1,4 +1,5 @@
 /** `method: sft`: supervised fine-tuning on the verdict after each step. */
+import { selectionOf } from '../../data/rare-class.js';
 import {
   finalEvaluation,
   shortMetrics,
@@ -37,7 +38,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
         sequences: data.sequences.train,
         optimization: config.sft,
         microBatchTokens: open.microBatchTokens('sft'),
-        best: 'f1_macro',
+        best: selectionOf(config.eval.metric_for_best_model, data.labels),
         seed: config.run.seed,
         validate: (stop) => validationMetrics(evaluationOf(open), role, stop),
       }),

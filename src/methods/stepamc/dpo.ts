@@ -20,6 +20,8 @@ export interface DpoStageOptions {
   readonly seed: number;
   /** Train for this many tokens instead of by epochs. */
   readonly tokens?: number | undefined;
+  /** The metric of `validate` that selects the parameters. */
+  readonly best: string;
   readonly validate?: OpenTraining['validate'];
 }
 
@@ -34,7 +36,7 @@ export function dpoStage(options: DpoStageOptions): TrainingStage {
     settings,
     parameters: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyParameters, adamSettings(settings)),
-    best: 'f1_macro',
+    best: options.best,
     begin: () => roles.keepReference(),
     validate: options.validate,
     async gradients(chosen) {

@@ -1,5 +1,6 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
 import { adapterUse } from '../../config/adapter.js';
+import { selectionOf } from '../../data/rare-class.js';
 import { verdictTemplate } from '../../data/verdict.js';
 import { readMetric } from '../../run/log-file.js';
 import {
@@ -128,7 +129,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
     sequences: data.sequences.train,
     optimization: config.sft,
     microBatchTokens: open.microBatchTokens('sft'),
-    best: 'f1_macro',
+    best: selectionOf(config.eval.metric_for_best_model, data.labels),
     validate,
   };
   const sft = supervisedStage({ ...warmUp, name: 'sft', seed });
@@ -164,6 +165,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
           microBatchTokens: open.microBatchTokens('dpo'),
           seed: continuedSeed,
           tokens: budget(),
+          best: warmUp.best,
           validate,
         }),
       ];

@@ -1,4 +1,5 @@
 /** The policy stage of StepAMC: the solutions of each rollout batch, and the plug-ins of the loop. */
+import { selectionOf } from '../../data/rare-class.js';
 import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
@@ -94,7 +95,7 @@ export function scpoStage(
       }),
     }),
     seed,
-    best: 'f1_macro',
+    best: selectionOf(config.eval.metric_for_best_model, data.labels),
     async begin() {
       await roles.keepReference();
       if (network && validate) await warnOfNetwork(open, validate);

@@ -2,7 +2,9 @@
  * Pseudo-labels: a trained judge labels the steps that have no label, and supervised training continues on all of them.
  * What reinforcement on unlabelled steps must be compared with, since it learns from the same judge.
  */
+
 import { type Dataset, dataset, inMemory } from '../../data/dataset.js';
+import { selectionOf } from '../../data/rare-class.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { StepLabel } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
@@ -102,7 +104,7 @@ export function pseudoLabelStage(
     sequences: pseudoLabelled(data.sequences.train, made, { ...data, sft: config.sft }),
     optimization: config.pseudo_labels,
     microBatchTokens: open.microBatchTokens('pseudo_labels'),
-    best: 'f1_macro',
+    best: selectionOf(config.eval.metric_for_best_model, data.labels),
   });
   return { ...stage, open: () => ({ ...stage.open(), begin: () => roles.keepReference() }) };
 }
