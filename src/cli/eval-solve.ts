@@ -62,6 +62,7 @@ async function solve(given: SolveArguments): Promise<void> {
   const words = await runWords({ ...args, template: await templateFrom(args.template) });
   const { openChosenModel } = await import('./chosen-model.js');
   const { openScorer } = await import('../scoring/open.js');
+  const { admitScorer } = await import('../rewards/gate.js');
   const { refuseProduct } = await import('../eval/solving/aggregation.js');
   const { evaluateSolving } = await import('../eval/solving/evaluate.js');
   const { formatSolvingTable } = await import('../eval/solving/report.js');
@@ -75,6 +76,8 @@ async function solve(given: SolveArguments): Promise<void> {
   // A model that scores and judges is loaded once.
   const shared: NonNullable<OpenScorerOptions['shared']> = new Map();
   try {
+    for (const name of new Set([reward, judgeName]))
+      if (name !== undefined) await admitScorer(name, args['accept-weak-reward']);
     const judge =
       judgeName === undefined ? undefined : await openScorer(device, judgeName, { unit: 'step', shared });
     const { 'reward-scorer': part, scores, 'score-column': column = scores && 'score' } = args;

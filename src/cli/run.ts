@@ -36,6 +36,7 @@ interface RunArguments extends RecipeArguments {
   readonly full?: boolean;
   readonly 'plan-for'?: string;
   readonly 'share-stages'?: string;
+  readonly 'accept-weak-reward'?: boolean;
 }
 
 export const runCommand: CommandModule<unknown, RunArguments> = {
@@ -72,6 +73,11 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
         describe:
           'With --dry-run: plan for a device with so much free memory, as in 80GiB, or for processes with one each, as in 8x80GiB',
       })
+      .option('accept-weak-reward', {
+        type: 'boolean',
+        default: false,
+        describe: 'Learn also from a reward model that eval reward-model has found weak',
+      })
       .option('share-stages', {
         type: 'string',
         requiresArg: true,
@@ -95,14 +101,15 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
 
 type StartArguments = Pick<
   RunArguments,
-  'recipe' | 'set' | 'output' | 'dry-run' | 'full' | 'plan-for' | 'share-stages'
+  'recipe' | 'set' | 'output' | 'dry-run' | 'full' | 'plan-for' | 'share-stages' | 'accept-weak-reward'
 >;
 
 /** `steptrain run recipe.yaml`. The training code is loaded only after the recipe has been checked. */
 export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
   const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
   const file = recipeFile(args);
-  const { config, locate } = await loadRunConfig(file, args.set);
+  const accepted = args['accept-weak-reward'] ? ['run.accept_weak_reward=true'] : [];
+  const { config, locate } = await loadRunConfig(file, [...(args.set ?? []), ...accepted]);
   if (args['dry-run']) {
     const { resolveInputs } = await import('../run/paths.js');
     const { isShipped } = await import('../models/base.js');

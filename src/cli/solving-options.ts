@@ -198,6 +198,11 @@ export function solvingOptions(argv: Argv): Argv {
       describe:
         'What says which steps of right solutions are wrong: names as for --reward-model, a file of labels, or the address of a server',
     })
+    .option('accept-weak-reward', {
+      type: 'boolean',
+      default: false,
+      describe: 'Also by a reward model that eval reward-model has found weak',
+    })
     .option('judge-oracle', {
       ...rewards,
       type: 'boolean',

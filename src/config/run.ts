@@ -67,6 +67,13 @@ export const run = section({
         'parameters are saved, without the final evaluation; `--resume` continues for as long again. 0 for no limit. ' +
         'Leave time for a step and for writing.',
     ),
+  accept_weak_reward: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Learn from a reward model, or label by a judge, although `steptrain eval reward-model` has found that it hardly ranks right above ' +
+        'wrong within a problem. `--accept-weak-reward` sets it.',
+    ),
   logging_steps: count().default(10).describe('Steps between lines of metrics.jsonl and of progress.'),
   gradient_checkpointing: z
     .boolean()

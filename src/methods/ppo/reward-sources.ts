@@ -1,6 +1,7 @@
 /** The sources of rewards that have a weight, opened. */
 import { refuseProduct } from '../../eval/solving/aggregation.js';
 import { functionReward, loadRewardFunction } from '../../rewards/function.js';
+import { admitScorer } from '../../rewards/gate.js';
 import type { WeightedSource } from '../../rewards/mixture.js';
 import type { SolutionReward } from '../../rewards/reward.js';
 import { answerReward, formatReward, lengthReward } from '../../rewards/rules.js';
@@ -30,7 +31,7 @@ export interface OpenSources {
 type Context = Pick<RunContext<PpoRunConfig>, 'config' | 'device'>;
 
 /** @throws RunError for a model without such a scorer, DataError for a module without a function */
-export async function rewardSources({ config: { reward }, device }: Context): Promise<OpenSources> {
+export async function rewardSources({ config: { reward, run }, device }: Context): Promise<OpenSources> {
   const { held, mark } = heldMemory(device);
   // A model that serves as two sources is loaded once.
   const shared = new Map<string, OpenScorers>();
@@ -40,6 +41,7 @@ export async function rewardSources({ config: { reward }, device }: Context): Pr
     unit: Scorer['unit'],
   ) => {
     const known = shared.has(model);
+    if (!known) await admitScorer(model, run.accept_weak_reward);
     const found = await openScorer(device, model, { part, unit, shared });
     if (!known) mark(role);
     return found;

@@ -2,6 +2,7 @@
 import type { Cluster } from '../../../cluster/cluster.js';
 import { foundOnce } from '../../../cluster/exchange.js';
 import type { Device } from '../../../runtime/device.js';
+import { admitScorer } from '../../../rewards/gate.js';
 import { processesOf } from '../../../runtime/processes.js';
 import { labelFile } from '../../../scoring/files.js';
 import { openScorer } from '../../../scoring/open.js';
@@ -11,7 +12,8 @@ import type { RoundsConfig } from './config.js';
 
 /** The judge that labels; undefined: steps get no labels. */
 export function labelJudge({ judge, run }: RoundsConfig, device: Device): Scorer | undefined {
-  return opened(judge.kind, { ...judge, files: `${run.output_dir}/judge` }, device);
+  const admitted = judge.kind === 'run' ? () => admitScorer(judge.path as string, run.accept_weak_reward) : undefined;
+  return opened(judge.kind, { ...judge, files: `${run.output_dir}/judge` }, device, admitted);
 }
 
 /** The judge that evaluates. */
@@ -33,9 +35,11 @@ function opened(
   kind: RoundsConfig['judge']['kind'],
   { path = '', files, ...endpoint }: Endpoint,
   device: Device,
+  admitted?: () => Promise<void>,
 ): Scorer | undefined {
   if (kind === 'none') return undefined;
   return lazily(async () => {
+    await admitted?.();
     if (kind === 'file') return labelFile(path);
     if (kind !== 'llm') return openScorer(device, kind === 'run' ? path : kind, { unit: 'step' });
     const asked = () =>

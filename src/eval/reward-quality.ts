@@ -1,0 +1,281 @@
+/** How far a reward model may be trusted: whether it ranks right steps above wrong ones where nothing else tells them apart. */
+import { z } from 'zod';
+import type { StepRecord } from '../records/record.js';
+import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './bootstrap.js';
+import { rocAuc } from './metrics.js';
+import { percent } from './percent.js';
+
+/** A reward model is refused where its interval within problems does not lie above this AUC. */
+export const LEAST_AUC = 0.55;
+
+const interval = z.tuple([z.number(), z.number()]);
+const ranking = z.strictObject({
+  /** Pairs of a right and a wrong one that are compared. */
+  pairs: z.number(),
+  auc: z.number().optional(),
+  /** Bootstrap over problems, 95 %. */
+  interval: interval.optional(),
+});
+
+const quality = z.strictObject({
+  scorer: z.string(),
+  data: z.array(z.string()),
+  /** What was ranked: steps, or whole solutions. */
+  unit: z.enum(['steps', 'solutions']),
+  problems: z.number(),
+  scored: z.number(),
+  wrong: z.number(),
+  unscored: z.number(),
+  /** All pairs. */
+  overall: ranking,
+  /** Pairs of the same problem. */
+  within_problem: ranking,
+  /** The same where the score is how early a step stands: what nothing but the place says. */
+  place_alone: ranking,
+  /** Pairs of the same tenth of lengths. */
+  within_length: ranking,
+  /** Share of the solutions with an error whose lowest score is that of the first wrong step, and of a draw. */
+  first_error: z.strictObject({ n: z.number(), found: z.number(), chance: z.number() }).optional(),
+  /** Spearman's, of the scores with the characters of a step and with its place. */
+  correlation: z.strictObject({ length: z.number().optional(), place: z.number().optional() }),
+  /** Share of the pairs of a problem with the same score. */
+  ties: z.number().optional(),
+  cost: z.strictObject({ seconds: z.number(), tokens: z.number(), ms_per_solution: z.number() }),
+  /** Hash of the weights that were judged. */
+  weights: z.string().optional(),
+});
+
+export type RewardQuality = z.output<typeof quality>;
+type Ranking = z.output<typeof ranking>;
+
+/** @throws ZodError for another file */
+export const parseRewardQuality = (value: unknown): RewardQuality => quality.parse(value);
+
+export interface ScoredSolution {
+  readonly record: Pick<StepRecord, 'problem' | 'steps' | 'outcome'>;
+  /** By step; null where it has none. */
+  readonly scores: readonly (number | null)[];
+}
+
+interface Item {
+  readonly problem: string;
+  readonly label: 0 | 1;
+  readonly score: number;
+  readonly length: number;
+  readonly place: number;
+}
+
+export interface QualityOptions {
+  readonly scorer: string;
+  readonly data: readonly string[];
+  readonly unit: 'steps' | 'solutions';
+  readonly seconds: number;
+  readonly tokens: number;
+  readonly weights?: string | undefined;
+}
+
+/** Of steps with labels, or, by `unit: solutions`, of solutions with outcomes, whose score is that of the last step. */
+export function rewardQuality(solutions: readonly ScoredSolution[], options: QualityOptions): RewardQuality {
+  const { unit, seconds, tokens, weights, scorer, data } = options;
+  const items = solutions.flatMap((solution) => (unit === 'steps' ? stepItems(solution) : outcomeItem(solution)));
+  const scored = items.filter((item): item is Item => item.score !== null);
+  const byProblem = grouped(scored, ({ problem }) => problem);
+  const within = [...byProblem.values()].map(comparedPairs);
+  const places = [...byProblem.values()].map((own) =>
+    comparedPairs(own.map((item) => ({ ...item, score: -item.place }))),
+  );
+  const pairs = within.reduce((sum, each) => sum + each.pairs, 0);
+  const errors = unit === 'steps' ? firstErrors(solutions) : undefined;
+  return {
+    scorer,
+    data: [...data],
+    unit,
+    problems: byProblem.size,
+    scored: scored.length,
+    wrong: scored.filter(({ label }) => label === 0).length,
+    unscored: items.length - scored.length,
+    overall: rankingOf(scored),
+    within_problem: pooled(within),
+    place_alone: pooled(places),
+    within_length: pooled([...tenths(scored)].map(comparedPairs)),
+    ...(errors ? { first_error: errors } : {}),
+    correlation: {
+      ...optional('length', spearman(scored.map(({ score }) => score), scored.map(({ length }) => length))),
+      ...optional('place', spearman(scored.map(({ score }) => score), scored.map(({ place }) => place))),
+    },
+    ...(pairs > 0 ? { ties: within.reduce((sum, each) => sum + each.ties, 0) / pairs } : {}),
+    cost: { seconds, tokens, ms_per_solution: (1000 * seconds) / Math.max(1, solutions.length) },
+    ...(weights === undefined ? {} : { weights }),
+  };
+}
+
+type Candidate = Omit<Item, 'score'> & { readonly score: number | null };
+
+function stepItems({ record: { problem, steps }, scores }: ScoredSolution): Candidate[] {
+  return steps.flatMap(({ label, text }, place) =>
+    label === null ? [] : [{ problem, label, score: scores[place] ?? null, length: text.length, place }],
+  );
+}
+
+function outcomeItem({ record: { problem, steps, outcome }, scores }: ScoredSolution): Candidate[] {
+  if (outcome === undefined) return [];
+  const length = steps.reduce((sum, { text }) => sum + text.length, 0);
+  return [{ problem, label: outcome, score: scores.at(-1) ?? null, length, place: steps.length }];
+}
+
+interface Pairs {
+  readonly pairs: number;
+  /** Ties count half. */
+  readonly wins: number;
+  readonly ties: number;
+}
+
+function comparedPairs(items: readonly Item[]): Pairs {
+  const positives = items.filter(({ label }) => label === 1).length;
+  const pairs = positives * (items.length - positives);
+  const auc = aucOf(items);
+  if (auc === undefined) return { pairs: 0, wins: 0, ties: 0 };
+  const ties = [...grouped(items, ({ score }) => score).values()].reduce((sum, same) => {
+    const right = same.filter(({ label }) => label === 1).length;
+    return sum + right * (same.length - right);
+  }, 0);
+  return { pairs, wins: auc * pairs, ties };
+}
+
+const aucOf = (items: readonly Item[]) =>
+  rocAuc(
+    items.map(({ score }) => score),
+    items.map(({ label }) => label),
+  );
+
+function rankingOf(items: readonly Item[]): Ranking {
+  const positives = items.filter(({ label }) => label === 1).length;
+  return { pairs: positives * (items.length - positives), ...optional('auc', aucOf(items)) };
+}
+
+/** All pairs of all groups together, with an interval over the groups. */
+function pooled(groups: readonly Pairs[]): Ranking {
+  const some = groups.filter(({ pairs }) => pairs > 0);
+  const pairs = some.reduce((sum, each) => sum + each.pairs, 0);
+  if (pairs === 0) return { pairs };
+  const auc = some.reduce((sum, { wins }) => sum + wins, 0) / pairs;
+  if (some.length < 2) return { pairs, auc };
+  const values = [...resampledProblems(some.length, BOOTSTRAP)].map((weights) => {
+    let [won, all] = [0, 0];
+    some.forEach((each, i) => {
+      won += (weights[i] as number) * each.wins;
+      all += (weights[i] as number) * each.pairs;
+    });
+    return won / all;
+  });
+  const found = resampledInterval(values, some.length, SHARE);
+  return { pairs, auc, ...(found ? { interval: found } : {}) };
+}
+
+function* tenths(items: readonly Item[]): Generator<Item[]> {
+  const sorted = [...items].sort((a, b) => a.length - b.length);
+  for (let i = 0; i < 10; i++)
+    yield sorted.slice(Math.floor((i * sorted.length) / 10), Math.floor(((i + 1) * sorted.length) / 10));
+}
+
+function firstErrors(solutions: readonly ScoredSolution[]) {
+  let [n, found, chance] = [0, 0, 0];
+  for (const { record, scores } of solutions) {
+    const first = record.steps.findIndex(({ label }) => label === 0);
+    const own = record.steps.flatMap(({ label }, i) =>
+      label === null || scores[i] === null || scores[i] === undefined ? [] : [{ i, score: scores[i] }],
+    );
+    if (own.length < 2 || !own.some(({ i }) => i === first)) continue;
+    const lowest = Math.min(...own.map(({ score }) => score));
+    const at = own.filter(({ score }) => score === lowest);
+    n++;
+    chance += 1 / own.length;
+    if (at.some(({ i }) => i === first)) found += 1 / at.length;
+  }
+  return n === 0 ? undefined : { n, found: found / n, chance: chance / n };
+}
+
+/** Spearman's correlation; undefined where one side never varies. */
+export function spearman(a: readonly number[], b: readonly number[]): number | undefined {
+  const [x, y] = [ranks(a), ranks(b)];
+  const mean = (a.length + 1) / 2;
+  let [xy, xx, yy] = [0, 0, 0];
+  x.forEach((rank, i) => {
+    const [dx, dy] = [rank - mean, (y[i] as number) - mean];
+    xy += dx * dy;
+    xx += dx * dx;
+    yy += dy * dy;
+  });
+  return xx === 0 || yy === 0 ? undefined : xy / Math.sqrt(xx * yy);
+}
+
+/** From 1, ties in the middle. */
+function ranks(values: readonly number[]): number[] {
+  const order = values.map((_, i) => i).sort((a, b) => (values[a] as number) - (values[b] as number));
+  const found = new Array<number>(values.length);
+  for (let start = 0; start < order.length; ) {
+    let end = start;
+    while (end < order.length && values[order[end] as number] === values[order[start] as number]) end++;
+    for (let i = start; i < end; i++) found[order[i] as number] = (start + 1 + end) / 2;
+    start = end;
+  }
+  return found;
+}
+
+const optional = <Key extends string>(key: Key, value: number | undefined) =>
+  (value === undefined ? {} : { [key]: value }) as { readonly [Name in Key]?: number };
+
+function grouped<T, Key>(items: readonly T[], keyOf: (item: T) => Key): Map<Key, T[]> {
+  const groups = new Map<Key, T[]>();
+  for (const item of items) {
+    const known = groups.get(keyOf(item));
+    if (known) known.push(item);
+    else groups.set(keyOf(item), [item]);
+  }
+  return groups;
+}
+
+/** Whether runs may learn from it: `unknown` where no problem has both classes. */
+export function standingOf({ within_problem: { interval, auc } }: RewardQuality): 'strong' | 'weak' | 'unknown' {
+  if (auc === undefined) return 'unknown';
+  return interval !== undefined && interval[0] > LEAST_AUC ? 'strong' : 'weak';
+}
+
+/** Within problems, as a sentence says it. */
+export function withinProblems({ within_problem: { auc = 0.5, interval } }: RewardQuality): string {
+  const between = interval ? ` (95 % interval ${percent(interval[0])} to ${percent(interval[1])})` : '';
+  return `AUC within a problem ${percent(auc)}${between}`;
+}
+
+/** Rows of a table; the first has the titles. */
+export function qualityRows(of: RewardQuality): string[][] {
+  const row = (title: string, { pairs, auc, interval }: Ranking) => [
+    title,
+    auc === undefined ? '–' : percent(auc),
+    interval ? `${percent(interval[0])}-${percent(interval[1])}` : '–',
+    String(pairs),
+  ];
+  return [
+    ['AUC', '%', '95 %', 'pairs'],
+    row('within a problem', of.within_problem),
+    row('place alone, within a problem', of.place_alone),
+    row('within a tenth of lengths', of.within_length),
+    row('over all', of.overall),
+  ];
+}
+
+export function qualitySentences(of: RewardQuality): string[] {
+  const { first_error: first, correlation, ties, cost, unit } = of;
+  const signed = (value: number | undefined) => (value === undefined ? 'none' : value.toFixed(2));
+  return [
+    `${of.scored} ${unit} of ${of.problems} problems, ${of.wrong} wrong${of.unscored > 0 ? `; ${of.unscored} without a score` : ''}`,
+    ...(first
+      ? [
+          `first error: the lowest score of ${percent(first.found)} % of ${first.n} solutions with one (a draw: ${percent(first.chance)} %)`,
+        ]
+      : []),
+    `rank correlation of the score: with length ${signed(correlation.length)}, with the place ${signed(correlation.place)}`,
+    ...(ties === undefined ? [] : [`ties within a problem: ${percent(ties)} % of the pairs`]),
+    `cost: ${cost.ms_per_solution.toFixed(1)} ms a solution, ${cost.tokens} tokens in ${cost.seconds.toFixed(1)} s`,
+  ];
+}

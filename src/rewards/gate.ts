@@ -1,0 +1,67 @@
+/** What is known of a reward model before anything learns from it. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  LEAST_AUC,
+  parseRewardQuality,
+  type RewardQuality,
+  standingOf,
+  withinProblems,
+} from '../eval/reward-quality.js';
+import { contentHash } from '../files/content-hash.js';
+import { readJson } from '../files/json-file.js';
+import { RunError } from '../run/error.js';
+import { resolveJudge } from '../run/resolve-saved.js';
+import { isNoModel } from '../scoring/open.js';
+
+/** Beside the weights; `steptrain eval reward-model` writes it. */
+export const REWARD_QUALITY = 'reward-quality.json';
+
+/** Where a model's own weights are: of an adapter on a base those of the adapter. */
+export async function rewardWeights(
+  name: string,
+): Promise<{ readonly directory: string; readonly hash: string | undefined }> {
+  const { directory, adapter } = await resolveJudge(name);
+  const own = adapter ?? directory;
+  const file = ['adapter_model.safetensors', 'model.safetensors'].map((each) => join(own, each)).find(existsSync);
+  return { directory: own, hash: file === undefined ? undefined : await contentHash(file) };
+}
+
+/**
+ * Refuses a reward model whose AUC within problems is not above {@link LEAST_AUC}, and says what is not known of one.
+ *
+ * @returns a sentence for the reader, or undefined
+ * @throws RunError for a weak one, unless it is accepted
+ */
+export async function checkRewardModel(
+  name: string,
+  { accept = false }: { readonly accept?: boolean } = {},
+): Promise<string | undefined> {
+  const { directory, hash } = await rewardWeights(name);
+  const path = join(directory, REWARD_QUALITY);
+  const measure = `measure it with: steptrain eval reward-model STEPS.jsonl --model ${name}`;
+  if (!existsSync(path)) return `the quality of the reward model ${name} is not known; ${measure}`;
+  let quality: RewardQuality;
+  try {
+    quality = parseRewardQuality(await readJson(path));
+  } catch (error) {
+    throw new RunError(`${path} is not as steptrain eval reward-model writes it: ${(error as Error).message}`);
+  }
+  if (quality.weights !== hash) return `${path} is of other weights than those of ${name}; ${measure}`;
+  const standing = standingOf(quality);
+  if (standing === 'strong') return undefined;
+  if (standing === 'unknown')
+    return `${path} has no problem with right and wrong ${quality.unit}, so how ${name} ranks within a problem is not known; ${measure}`;
+  const found = `the reward model ${name} is weak: ${withinProblems(quality)} on ${quality.problems} problems is not above ${100 * LEAST_AUC}`;
+  if (accept) return `${found}; it is accepted`;
+  throw new RunError(
+    `${found}, and what learns from it learns noise; train a better one, or take it nevertheless with --accept-weak-reward`,
+  );
+}
+
+/** The same before a run or an evaluation opens what it names, whatever it is; only models can be weak. */
+export async function admitScorer(name: string, accept: boolean): Promise<void> {
+  if (isNoModel(name)) return;
+  const notice = await checkRewardModel(name, { accept });
+  if (notice !== undefined) console.error(`Warning: ${notice}`);
+}

@@ -1,0 +1,49 @@
+// Whether a run may learn from a reward model, by the file beside its weights.
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { rewardQuality } from '../../src/eval/reward-quality.js';
+import { checkRewardModel, REWARD_QUALITY, rewardWeights } from '../../src/rewards/gate.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+const ADAPTER = new URL('../../assets/word-problems-judge', import.meta.url).pathname;
+
+async function adapterWith(lead: number, weights?: string) {
+  const folder = join(temporaryDirectory(), 'adapter');
+  cpSync(ADAPTER, folder, { recursive: true });
+  const { hash } = await rewardWeights(folder);
+  const scored = Array.from({ length: 40 }, (_, i) => ({
+    record: {
+      problem: `p${i}`,
+      steps: ([1, 0] as const).map((label) => ({ text: 'a', label, kind: 'normal' as const })),
+    },
+    scores: [(i % 2) + lead, 0.5],
+  }));
+  const options = { scorer: 'verdict', data: [], unit: 'steps', seconds: 1, tokens: 1 } as const;
+  const quality = rewardQuality(scored, { ...options, weights: weights ?? hash });
+  writeFileSync(join(folder, REWARD_QUALITY), JSON.stringify(quality));
+  return folder;
+}
+
+it('lets a strong one pass in silence, and refuses a weak one unless it is accepted', async () => {
+  expect(await checkRewardModel(await adapterWith(1))).toBeUndefined();
+  const weak = await adapterWith(0);
+  await expect(checkRewardModel(weak)).rejects.toThrow(
+    /is weak: AUC within a problem 50\.0 \(95 % interval .*\) on 40 problems is not above 55.*--accept-weak-reward/,
+  );
+  expect(await checkRewardModel(weak, { accept: true })).toContain('is weak');
+});
+
+it('says what is not known, and learns nevertheless', async () => {
+  const unknown = join(temporaryDirectory(), 'adapter');
+  cpSync(ADAPTER, unknown, { recursive: true });
+  expect(await checkRewardModel(unknown)).toMatch(/is not known; measure it with: steptrain eval reward-model/);
+  expect(await checkRewardModel(await adapterWith(0, 'of another'))).toContain('is of other weights');
+});
+
+it('refuses a file that is another', async () => {
+  const folder = await adapterWith(1);
+  const path = join(folder, REWARD_QUALITY);
+  writeFileSync(path, readFileSync(path, 'utf8').replace('within_problem', 'within'));
+  await expect(checkRewardModel(folder)).rejects.toThrow(/is not as steptrain eval reward-model writes it/);
+});
