@@ -5,8 +5,8 @@ import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
 import { judgeEvaluationCommand } from './eval-judge.js';
-import { rewardModelCommand } from './eval-reward-model.js';
 import { printEvaluation, printSolving } from './eval-output.js';
+import { rewardModelCommand } from './eval-reward-model.js';
 import { s3cEvaluationCommand } from './eval-s3c.js';
 import { solveCommand } from './eval-solve.js';
 import { noSuchCommand } from './usage.js';
@@ -38,7 +38,9 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
       .example('$0 eval runs/quickstart', 'the same') as never,
   handler: async ({ run, _: words, ...options }) => {
     if (run === undefined)
-      throw new UsageError('name a run directory, or one of show, correction, solve, s3c, judge, reward-model and compare');
+      throw new UsageError(
+        'name a run directory, or one of show, correction, solve, s3c, judge, reward-model and compare',
+      );
     // Without `show` it may have been meant for a command.
     if (words[1] === undefined && /^[a-z0-9-]+$/.test(run) && !existsSync(run))
       throw new UsageError(

@@ -19,6 +19,7 @@ export interface SolveArguments extends ModelArguments, Omit<SamplingArguments, 
   readonly 'reward-oracle'?: boolean;
   readonly judge?: string;
   readonly 'judge-oracle'?: boolean;
+  readonly 'accept-weak-reward': boolean;
   readonly data: string;
   readonly layout: LayoutName | 'auto';
   readonly by?: string;

@@ -77,7 +77,9 @@ export interface QualityOptions {
 /** Of steps with labels, or, by `unit: solutions`, of solutions with outcomes, whose score is that of the last step. */
 export function rewardQuality(solutions: readonly ScoredSolution[], options: QualityOptions): RewardQuality {
   const { unit, seconds, tokens, weights, scorer, data } = options;
-  const items = solutions.flatMap((solution) => (unit === 'steps' ? stepItems(solution) : outcomeItem(solution)));
+  const items = solutions.flatMap((solution) =>
+    unit === 'steps' ? stepItems(solution) : outcomeItem(solution),
+  );
   const scored = items.filter((item): item is Item => item.score !== null);
   const byProblem = grouped(scored, ({ problem }) => problem);
   const within = [...byProblem.values()].map(comparedPairs);
@@ -100,8 +102,20 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
     within_length: pooled([...tenths(scored)].map(comparedPairs)),
     ...(errors ? { first_error: errors } : {}),
     correlation: {
-      ...optional('length', spearman(scored.map(({ score }) => score), scored.map(({ length }) => length))),
-      ...optional('place', spearman(scored.map(({ score }) => score), scored.map(({ place }) => place))),
+      ...optional(
+        'length',
+        spearman(
+          scored.map(({ score }) => score),
+          scored.map(({ length }) => length),
+        ),
+      ),
+      ...optional(
+        'place',
+        spearman(
+          scored.map(({ score }) => score),
+          scored.map(({ place }) => place),
+        ),
+      ),
     },
     ...(pairs > 0 ? { ties: within.reduce((sum, each) => sum + each.ties, 0) / pairs } : {}),
     cost: { seconds, tokens, ms_per_solution: (1000 * seconds) / Math.max(1, solutions.length) },
@@ -236,7 +250,9 @@ function grouped<T, Key>(items: readonly T[], keyOf: (item: T) => Key): Map<Key,
 }
 
 /** Whether runs may learn from it: `unknown` where no problem has both classes. */
-export function standingOf({ within_problem: { interval, auc } }: RewardQuality): 'strong' | 'weak' | 'unknown' {
+export function standingOf({
+  within_problem: { interval, auc },
+}: RewardQuality): 'strong' | 'weak' | 'unknown' {
   if (auc === undefined) return 'unknown';
   return interval !== undefined && interval[0] > LEAST_AUC ? 'strong' : 'weak';
 }

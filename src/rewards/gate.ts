@@ -23,7 +23,9 @@ export async function rewardWeights(
 ): Promise<{ readonly directory: string; readonly hash: string | undefined }> {
   const { directory, adapter } = await resolveJudge(name);
   const own = adapter ?? directory;
-  const file = ['adapter_model.safetensors', 'model.safetensors'].map((each) => join(own, each)).find(existsSync);
+  const file = ['adapter_model.safetensors', 'model.safetensors']
+    .map((each) => join(own, each))
+    .find(existsSync);
   return { directory: own, hash: file === undefined ? undefined : await contentHash(file) };
 }
 
@@ -45,7 +47,9 @@ export async function checkRewardModel(
   try {
     quality = parseRewardQuality(await readJson(path));
   } catch (error) {
-    throw new RunError(`${path} is not as steptrain eval reward-model writes it: ${(error as Error).message}`);
+    throw new RunError(
+      `${path} is not as steptrain eval reward-model writes it: ${(error as Error).message}`,
+    );
   }
   if (quality.weights !== hash) return `${path} is of other weights than those of ${name}; ${measure}`;
   const standing = standingOf(quality);

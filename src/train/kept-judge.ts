@@ -13,10 +13,10 @@ import { keptStanding } from '../eval/standing.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
+import type { RunDirectory } from '../run/directory.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { stepLikelihoods } from '../scoring/verdict/likelihood.js';
 import { formsOf, wordsOf } from '../scoring/verdict/step-forms.js';
-import type { RunDirectory } from '../run/directory.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
 import type { VerdictData } from './verdict-data.js';
 

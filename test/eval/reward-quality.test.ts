@@ -11,7 +11,11 @@ import {
 import { PhiloxStream } from '../../src/random/philox.js';
 
 const options = { scorer: 'reward', data: ['a.jsonl'], unit: 'steps', seconds: 2, tokens: 80 } as const;
-const solution = (problem: string, labels: readonly (0 | 1 | null)[], scores: readonly (number | null)[]): ScoredSolution => ({
+const solution = (
+  problem: string,
+  labels: readonly (0 | 1 | null)[],
+  scores: readonly (number | null)[],
+): ScoredSolution => ({
   record: { problem, steps: labels.map((label, i) => ({ text: 'x'.repeat(5 + i), label, kind: 'normal' })) },
   scores,
 });
@@ -19,7 +23,11 @@ const solution = (problem: string, labels: readonly (0 | 1 | null)[], scores: re
 describe('the quality of a reward model', () => {
   it('counts pairs within a problem only, ties half', () => {
     const of = rewardQuality(
-      [solution('a', [1, 1, 0], [0.9, 0.5, 0.5]), solution('a', [0, null], [0.95, 0.1]), solution('b', [1], [0])],
+      [
+        solution('a', [1, 1, 0], [0.9, 0.5, 0.5]),
+        solution('a', [0, null], [0.95, 0.1]),
+        solution('b', [1], [0]),
+      ],
       options,
     );
     // Of problem a: 0.9 and 0.5 against 0.5 and 0.95: 1 + 0 + ½ + 0 of 4.
@@ -78,7 +86,10 @@ describe('the quality of a reward model', () => {
   });
 
   it('is a table and sentences', () => {
-    const of = rewardQuality([solution('a', [1, 0], [0.9, 0.1]), solution('b', [1, 0, 1], [0.9, 0.1, null])], options);
+    const of = rewardQuality(
+      [solution('a', [1, 0], [0.9, 0.1]), solution('b', [1, 0, 1], [0.9, 0.1, null])],
+      options,
+    );
     expect(qualityRows(of)[1]).toEqual(['within a problem', '100.0', expect.stringMatching(/-100\.0$/), '2']);
     expect(qualitySentences(of).join('\n')).toContain('1 without a score');
   });

@@ -37,7 +37,9 @@ it('lets a strong one pass in silence, and refuses a weak one unless it is accep
 it('says what is not known, and learns nevertheless', async () => {
   const unknown = join(temporaryDirectory(), 'adapter');
   cpSync(ADAPTER, unknown, { recursive: true });
-  expect(await checkRewardModel(unknown)).toMatch(/is not known; measure it with: steptrain eval reward-model/);
+  expect(await checkRewardModel(unknown)).toMatch(
+    /is not known; measure it with: steptrain eval reward-model/,
+  );
   expect(await checkRewardModel(await adapterWith(0, 'of another'))).toContain('is of other weights');
 });
 

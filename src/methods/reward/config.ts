@@ -9,8 +9,8 @@ import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
-import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 import { CLASS_WEIGHTS } from '../../data/rare-class.js';
+import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
 export const reward = section({
   type: z

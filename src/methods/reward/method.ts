@@ -1,8 +1,8 @@
 /** `method: reward`: models of steps (PRM), of outcomes (ORM), or of both. */
 
+import { type ClassWeight, weighsClasses } from '../../data/rare-class.js';
 import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
-import { type ClassWeight, weighsClasses } from '../../data/rare-class.js';
 import type { Method } from '../../train/method.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import { verdictPreview } from '../../train/verdict-data.js';

@@ -1,8 +1,8 @@
 /** The judges that a configuration names, opened at their first question. */
 import type { Cluster } from '../../../cluster/cluster.js';
 import { foundOnce } from '../../../cluster/exchange.js';
-import type { Device } from '../../../runtime/device.js';
 import { admitScorer } from '../../../rewards/gate.js';
+import type { Device } from '../../../runtime/device.js';
 import { processesOf } from '../../../runtime/processes.js';
 import { labelFile } from '../../../scoring/files.js';
 import { openScorer } from '../../../scoring/open.js';
@@ -12,7 +12,8 @@ import type { RoundsConfig } from './config.js';
 
 /** The judge that labels; undefined: steps get no labels. */
 export function labelJudge({ judge, run }: RoundsConfig, device: Device): Scorer | undefined {
-  const admitted = judge.kind === 'run' ? () => admitScorer(judge.path as string, run.accept_weak_reward) : undefined;
+  const admitted =
+    judge.kind === 'run' ? () => admitScorer(judge.path as string, run.accept_weak_reward) : undefined;
   return opened(judge.kind, { ...judge, files: `${run.output_dir}/judge` }, device, admitted);
 }
 
