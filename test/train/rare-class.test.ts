@@ -2,9 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import { taskOfRun } from '../../src/cli/correction-task.js';
 import { train } from '../../src/methods/run.js';
 import { readCard } from '../../src/models/card.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { openScorer } from '../../src/scoring/open.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { TINY_LORA, tinySft } from './tiny-sft.js';
 
@@ -35,7 +36,12 @@ it('weighs a rare class, selects by AUC and chooses the threshold, and says so',
   expect(threshold).toBe(report.threshold);
   expect(threshold).toBe(report.threshold_sweep.chosen.f1_macro.threshold);
   expect(report.metrics.f1_macro).toBe(report.threshold_sweep.chosen.f1_macro.metrics.f1_macro);
-  const task = await taskOfRun(folder, {});
+  const device = openDevice('cpu');
+  const kept = await openScorer(device, folder);
+  const asked = await openScorer(device, folder, { threshold: 0.9 });
+  expect([kept.threshold, asked.threshold]).toEqual([threshold, 0.9]);
+  for (const each of [kept, asked, device]) each.dispose();
+});
   expect(task.judge.threshold).toBe(threshold);
   expect((await taskOfRun(folder, { threshold: 0.9 })).judge.threshold).toBe(0.9);
 });
