@@ -42,9 +42,6 @@ it('weighs a rare class, selects by AUC and chooses the threshold, and says so',
   expect([kept.threshold, asked.threshold]).toEqual([threshold, 0.9]);
   for (const each of [kept, asked, device]) each.dispose();
 });
-  expect(task.judge.threshold).toBe(threshold);
-  expect((await taskOfRun(folder, { threshold: 0.9 })).judge.threshold).toBe(0.9);
-});
 
 it('leaves classes, selection and threshold alone where none is rare, or where they are given', async () => {
   const lines = printed();
