@@ -75,7 +75,7 @@ describe('a mistake', () => {
     ['merge embedded HERE/empty HERE/merged', 'HERE/empty is no adapter: it has no adapter_config.json'],
     [
       'judge embedded HERE/solution.txt',
-      /^embedded judges no steps; expected what a run has trained to judge, a classification model, or word-problems/,
+      /^embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems/,
     ],
     ['judge HERE/run', 'HERE/run is what judges; name the file to judge too: judge HERE/run problem.txt'],
     [
