@@ -1,10 +1,15 @@
 /** The words of a process that is not the first of its job: in a file of the run, so that a terminal shows each line once. */
-import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** @returns what ends it: after that the words go to standard error again */
 export function wordsInto(run: string, rank: number): { end(): void } {
-  mkdirSync(join(run, 'ranks'), { recursive: true });
+  try {
+    // Not the run itself: rank 0 may have removed it, since another process was lost at the start.
+    if (!existsSync(join(run, 'ranks'))) mkdirSync(join(run, 'ranks'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') return { end() {} };
+  }
   const file = openSync(join(run, 'ranks', `${rank}.log`), 'a');
   const write = process.stderr.write.bind(process.stderr);
   process.stderr.write = ((text: string | Uint8Array) => {

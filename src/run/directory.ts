@@ -40,6 +40,7 @@ const OF_A_NEW_RUN = [
   'tensorboard',
   ARTEFACTS,
   DRAWS,
+  'ranks',
 ];
 
 export interface RunDirectory {
