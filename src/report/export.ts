@@ -26,10 +26,10 @@ const EXPORT = 'export.json';
 const BRIDGE = fileURLToPath(new URL('../../assets/report_to.py', import.meta.url));
 
 /** What keeps a package on this machine. */
-const OFFLINE: Readonly<Record<Tracker, Readonly<Record<string, string>>>> = {
+const OFFLINE: Readonly<Record<Tracker, Readonly<Record<string, string | undefined>>>> = {
   wandb: { WANDB_MODE: 'offline' },
-  trackio: { TRACKIO_SPACE_ID: '' },
-  mlflow: { MLFLOW_TRACKING_URI: '' },
+  trackio: { TRACKIO_SPACE_ID: undefined },
+  mlflow: { MLFLOW_TRACKING_URI: 'file:mlruns' },
 };
 
 /**
