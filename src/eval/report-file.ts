@@ -6,6 +6,7 @@ import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 import { likelihoodWeights } from '../scoring/settings.js';
 import type { EvalReport } from './report.js';
+import type { StepErrorMetrics } from './step-errors.js';
 
 const fraction = z.number().min(0).max(1);
 const count = z.number().min(0);
@@ -92,7 +93,8 @@ const errors = z.record(
     n: count,
     told: fraction,
     unseen: z.strictObject({ n: count, told: fraction }).exactOptional(),
-  }),
+    auc: fraction.exactOptional(),
+  } satisfies Record<keyof StepErrorMetrics, z.ZodType>),
 );
 
 const likelihoodJudge = z.strictObject({

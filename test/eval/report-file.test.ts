@@ -14,7 +14,10 @@ beforeEach(() => {
 
 const records = ['a', 'b'].map((problem) => ({
   problem,
-  steps: [1, 0].map((label) => ({ text: 'x', label: label as 0 | 1, kind: 'normal' as const })),
+  steps: [
+    { text: 'x', label: 1 as const, kind: 'normal' as const },
+    { text: 'x', label: 0 as const, kind: 'normal' as const, error: 'slip of 1' },
+  ],
 }));
 const judged = records.flatMap((record, solution) =>
   record.steps.map(({ label }, step) => ({
@@ -50,6 +53,7 @@ describe('eval.json', () => {
       'baselines',
       'calibration',
       'data',
+      'errors',
       'intervals',
       'likelihood',
       'method',
