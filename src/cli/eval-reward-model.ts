@@ -53,6 +53,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const { qualityRows, qualitySentences, rewardQuality, standingOf, LEAST_AUC } = await import(
     '../eval/reward-quality.js'
   );
+  const { percent } = await import('../eval/percent.js');
   const { boxedTable, plainTable } = await import('../eval/table.js');
   const { writeJson } = await import('../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../rewards/gate.js');
@@ -111,8 +112,8 @@ async function measure(given: RewardModelArguments): Promise<void> {
       console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
       console.log(
         {
-          strong: `the interval within problems is above ${100 * LEAST_AUC}: runs may learn from it`,
-          weak: `the interval within problems is not above ${100 * LEAST_AUC}: runs refuse it without --accept-weak-reward`,
+          strong: `the interval within problems is above ${percent(LEAST_AUC)}: runs may learn from it`,
+          weak: `the interval within problems is not above ${percent(LEAST_AUC)}: runs refuse it without --accept-weak-reward`,
           unknown: 'no problem has both classes, so nothing is known within problems',
         }[standingOf(quality)],
       );

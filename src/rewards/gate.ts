@@ -1,6 +1,7 @@
 /** What is known of a reward model before anything learns from it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { percent } from '../eval/percent.js';
 import {
   LEAST_AUC,
   parseRewardQuality,
@@ -56,7 +57,7 @@ export async function checkRewardModel(
   if (standing === 'strong') return undefined;
   if (standing === 'unknown')
     return `${path} has no problem with right and wrong ${quality.unit}, so how ${name} ranks within a problem is not known; ${measure}`;
-  const found = `the reward model ${name} is weak: ${withinProblems(quality)} on ${quality.problems} problems is not above ${100 * LEAST_AUC}`;
+  const found = `the reward model ${name} is weak: ${withinProblems(quality)} on ${quality.problems} problems is not above ${percent(LEAST_AUC)}`;
   if (accept) return `${found}; it is accepted`;
   throw new RunError(
     `${found}, and what learns from it learns noise; train a better one, or take it nevertheless with --accept-weak-reward`,
