@@ -1,4 +1,5 @@
 /** The embedding API: a model that scores token sequences and writes them. */
+import { lstatSync } from 'node:fs';
 import { className } from '../architectures/heads.js';
 import {
   bytesToGenerate,
@@ -129,7 +130,8 @@ export async function loadModel(
 
 /** @throws StepTrainError that says where it was looked for, or that a run has no model yet */
 function checkIsHere({ name, kind, directory }: SavedModel): void {
-  if (kind === 'elsewhere')
+  // What is there and no model says what is wrong with it when it is read.
+  if (kind === 'elsewhere' && isMissing(name))
     throw new StepTrainError(
       'E_ASSET',
       `loadModel: there is no ${name} (looked for from ${process.cwd()}); name the directory of a model, an adapter or a run, a .gguf file, ` +
@@ -140,6 +142,15 @@ function checkIsHere({ name, kind, directory }: SavedModel): void {
       'E_ASSET',
       `loadModel: ${name} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${name}`,
     );
+}
+
+function isMissing(path: string): boolean {
+  try {
+    lstatSync(path);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT';
+  }
 }
 
 /** The same of a name that is resolved already. */

@@ -63,7 +63,7 @@ describe('rows of CSV', () => {
     ['an open quote', 'prompt,completion\n\na,"b\nc\n', /line 3: the quote that opens here is never closed/],
     ['a name twice', 'prompt, prompt\na,b\n', /line 1: two columns have the name 'prompt'/],
     ['a column without a name', 'prompt,,x\na,b,c\n', /line 1: column 2 has no name/],
-    ['columns of no layout', 'colour,size\na,b\n', /line 2: the columns colour .* data\.columns/],
+    ['columns of no layout', 'colour,size\na,b\n', /line 2: the columns colour, size .* data\.columns/],
     ['an empty cell', 'prompt,completion\na,\n', /line 2: column 'completion'/],
   ])('refuse %s with the place', async (_, content, message) => {
     await expect(load(fileWith('rows.csv', content))).rejects.toThrow(message);

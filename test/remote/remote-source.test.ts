@@ -120,7 +120,7 @@ describe('a server at fault', () => {
     expect(proxy.asked.filter((path) => path !== '/v1/models')).toHaveLength(1);
     const changing = await faultyProxy(server.url, () => 'half a prompt');
     await expect(remote(changing.url).sample(prompts, options)).rejects.toThrow(
-      /the server read 1 tokens of a prompt of 3/,
+      /the server read 1 tokens of a prompt of \d/,
     );
   });
 });

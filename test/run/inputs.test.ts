@@ -46,7 +46,7 @@ it('a key that came since a run began has its default, and no other value', () =
   const name = 'config.yaml';
   const of = (settings: readonly string[] = []) => parseRunConfig(text, { name, settings }).config;
   const values = unnamedValues(text, name, of());
-  expect(values).toMatchObject({ 'sft.class_weight': 'none', 'run.seed': 42 });
+  expect(values).toMatchObject({ 'sft.class_weight': 'auto', 'run.seed': 42 });
   expect(Object.keys(values).filter((key) => ['method', 'data.source', 'model.base'].includes(key))).toEqual(
     [],
   );
@@ -54,10 +54,10 @@ it('a key that came since a run began has its default, and no other value', () =
   const inputs = (config: object) => ({ config: config as Record<string, unknown>, files: {} });
   const defaults = () => values;
   const began = inputs({ method: 'sft', 'sft.learning_rate': 1e-4 });
-  const now = (more: object) => inputs({ ...began.config, 'sft.class_weight': 'none', ...more });
+  const now = (more: object) => inputs({ ...began.config, 'sft.class_weight': 'auto', ...more });
   expect(acceptedChanges('run', began, now({}), { defaults })).toEqual({
     changed: [],
-    added: ['sft.class_weight "none"'],
+    added: ['sft.class_weight "auto"'],
     gone: [],
   });
   // Another value than the default, and a key that has changed.

@@ -48,7 +48,10 @@ async function reference(sections: object) {
   );
   const positive = labels.filter((label) => label === 1).length;
   const share = { 1: positive / labels.length, 0: 1 - positive / labels.length };
-  const weigh = (label: 1 | 0) => (config.sft.class_weight === 'balanced' ? 1 / (2 * share[label]) : 1);
+  const { class_weight } = config.sft;
+  const weighed =
+    class_weight === 'balanced' || (class_weight === 'auto' && Math.min(share[0], share[1]) < 0.25);
+  const weigh = (label: 1 | 0) => (weighed ? 1 / (2 * share[label]) : 1);
   const sequences = PARTS.map((part) =>
     parts[part].map((record, i) =>
       verdictSequence(verdicts.solution(record, { maxLength: config.data.max_length }), verdicts, i, {
