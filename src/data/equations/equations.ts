@@ -122,12 +122,13 @@ function isClosed(parts: readonly Part[]): boolean {
   return open === 0;
 }
 
-/** Signs of TeX as plain ones. */
+/** Signs of TeX, of multiplication and of currencies as plain ones. */
 export function plainSigns(step: string): string {
   return step
     .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '($1)/($2)')
     .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
-    .replace(/\\times|\\cdot/g, '×')
+    .replace(/\\times|\\cdot|[·⋅∙]/g, '×')
+    .replace(/[€£¥₹₩₽¢]/gu, ' ')
     .replace(/\\div/g, '÷')
     .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;!]|\*\*/g, ' ');
 }

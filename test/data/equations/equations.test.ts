@@ -15,7 +15,10 @@ describe('equations of a line', () => {
     ['$12 \\times 7 = 84$', true],
     ['\\[ \\frac{84}{7} = 13 \\]', false],
     ['\\$12 + \\$7 = \\$19', true],
-  ])('%s, in TeX', (line, holds) => {
+    ['6 * €6 = €12', false],
+    ['₹50 + ₹20 = ₹70', true],
+    ['2 · 4 £ = 9 £', false],
+  ])('%s, in signs of TeX and of money', (line, holds) => {
     expect(found(plainSigns(line)).map(([, , own]) => own)).toEqual([holds]);
   });
 
