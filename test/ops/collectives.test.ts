@@ -36,7 +36,10 @@ describe.each(isas)('sum_slices on %s', (isa) => {
     expect(await y.readFloats()).toEqual(new Float32Array());
     const pairs = device.tensor(Int32Array.of(0, 2), [1, 2]);
     device.ops.sum_slices({ x: device.zeros([2, 4]), pairs, root: 0 });
-    await expect(device.synchronize()).rejects.toMatchObject({ code: 'E_RANGE', op: 'sum_slices' });
+    await expect(device.synchronize()).rejects.toMatchObject({
+      code: 'E_RANGE',
+      message: expect.stringMatching(/^sum_slices: /),
+    });
     device.dispose();
   });
 });
