@@ -8,6 +8,7 @@
 export type { AttendOptions } from './architectures/architecture.js';
 export type { DtypeName, ModelConfig } from './architectures/config.js';
 export type { ModelHead } from './architectures/heads.js';
+export type { PublishedHead } from './architectures/published-heads.js';
 export {
   type Parameter,
   type ParameterBuffer,

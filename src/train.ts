@@ -7,6 +7,7 @@
 
 export type { Equality, EqualityMethod, EqualityOptions } from './answers/equal.js';
 export type { ExtractionMethod, ExtractionOptions } from './answers/extract.js';
+export type { Locate } from './config/issues.js';
 export { secondPass } from './corrections/assemble.js';
 export { type CorrectionEvaluationOptions, evaluateCorrections } from './corrections/evaluation/evaluate.js';
 export type { HeldOutStep } from './corrections/evaluation/prefixes.js';
@@ -96,6 +97,7 @@ export type { SolvingSamplingOptions } from './eval/solving/settings.js';
 export type { StepErrorMetrics, StepErrors, Told } from './eval/step-errors.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export type { SolvingPromptOptions } from './generate/solving-prompt.js';
+export type { HubSettings } from './hub/settings.js';
 export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
 export type { InputOf, RunConfig } from './methods/table.js';
 export {
@@ -164,8 +166,8 @@ export { type VerdictScorerOptions, verdictScorer } from './scoring/verdict/scor
 export { type JudgeOptions, judgeVerdicts } from './scoring/verdict/verdicts.js';
 export type { Served } from './serve/engine.js';
 export type { ServeLimits } from './serve/limits.js';
-export type { ProgressPart } from './terminal/progress.js';
-export { AdamW, type AdamWOptions, type OptimizerStep } from './train/adamw.js';
+export type { ProgressPart, ProgressStream } from './terminal/progress.js';
+export { AdamW, type AdamWOptions, type Moments, type OptimizerStep } from './train/adamw.js';
 export { type GaeSettings, gaeAdvantage } from './train/policy/advantage.js';
 export { KlControl, type KlSettings, klEstimate, withKlPenalty } from './train/policy/kl.js';
 export type {
