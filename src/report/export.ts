@@ -29,7 +29,7 @@ const BRIDGE = fileURLToPath(new URL('../../assets/report_to.py', import.meta.ur
 const OFFLINE: Readonly<Record<Tracker, Readonly<Record<string, string | undefined>>>> = {
   wandb: { WANDB_MODE: 'offline' },
   trackio: { TRACKIO_SPACE_ID: undefined },
-  mlflow: { MLFLOW_TRACKING_URI: 'file:mlruns' },
+  mlflow: { MLFLOW_TRACKING_URI: 'sqlite:///mlflow.db' },
 };
 
 /**
