@@ -8,7 +8,7 @@ type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
 
 /** `locate` gives the place of a value, or of its key, as the start of the sentence. */
-export type Locate = (path: Path, options?: { readonly key?: boolean }) => string;
+export type Locate = (path: readonly PropertyKey[], options?: { readonly key?: boolean }) => string;
 
 export interface ProblemContext {
   readonly outline: Outline;
