@@ -98,15 +98,18 @@ function earlier(mine) {
   });
   const found = files.flatMap((one) => {
     const report = parsed(readFileSync(join(results, one.file), 'utf8'));
-    if (typeof report?.machine?.started === 'string' && Array.isArray(report.bench))
-      return report.machine.gpu === mine.machine.gpu ? [{ ...one, report }] : [];
+    if (report?.machine?.gpu && Array.isArray(report.bench))
+      return report.machine.gpu === mine.machine.gpu
+        ? // Of one that tells no time of day, only that day.
+          [{ ...one, report, started: report.machine.started ?? one.date }]
+        : [];
     warn(`${join(results, one.file)} is no whole report of this script; it is left out`);
     return [];
   });
-  const before = found.filter(({ report }) => report.machine.started < mine.machine.started);
+  const before = found.filter(({ started }) => started < mine.machine.started);
   before.sort((a, b) => a.date.localeCompare(b.date) || a.number - b.number);
   // The same OUT again, with more in it, replaces its report.
-  const own = found.find(({ report }) => report.machine.started === mine.machine.started)?.file;
+  const own = found.find(({ started }) => started === mine.machine.started)?.file;
   const date = mine.machine.started.slice(0, 10);
   const today = files.filter((one) => one.date === date).map(({ number }) => number);
   const free = today.length === 0 ? '' : `-${Math.max(...today) + 1}`;

@@ -75,7 +75,7 @@ export const DEFAULT_ROWS = 64;
 
 /**
  * Samples that run together fastest: a step reads the weights once for all of them. More do not help a CPU, whose cores are
- * busy from there on; an H100 drew 2.2 times the tokens with 256 rows that it drew with 64 (Qwen2.5-0.5B, docs/evidence/h100.md).
+ * busy from there on; an H100 drew 2.5 times the tokens with 256 rows that it drew with 64 (Qwen2.5-0.5B, docs/evidence/h100.md).
  * Memory limits them by itself: a sample waits until there are pages for it.
  */
 export function fastestRows(device: Device): number {

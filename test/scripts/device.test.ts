@@ -25,6 +25,7 @@ describe('report.mjs', () => {
   const [first, second] = [path('test/scripts/device-out/first'), path('test/scripts/device-out/second')];
   const FIRST = 'nvidia-h100-2026-11-26.json';
   const SECOND = 'nvidia-h100-2026-11-26-2.json';
+  const THIRD = 'nvidia-h100-2026-11-26-3.json';
   let results: string;
   beforeEach(() => {
     results = mkdtempSync(join(inject('folder'), 'results-'));
@@ -96,6 +97,35 @@ describe('report.mjs', () => {
       expect(stderr).toMatch(/^report\.mjs: 1 lines of .*lines\.jsonl cannot be read\n$/);
       expect(readdirSync(results).sort()).toEqual([SECOND, FIRST].sort());
     }
+  });
+
+  test('sets attention beside the kernels that are the default since the newest run, not those that ran there', () => {
+    for (const name of [FIRST, SECOND, THIRD]) cpSync(path(`bench/results/${name}`), join(results, name));
+    const forward = { kind: 'bench', side: 'ours', group: 'attention', op: 'forward' };
+    const { stdout } = report(
+      recorded([
+        machine(H100, '2026-11-27T01:00:00.000Z'),
+        { ...forward, name: '8 × 2048, 16 heads, D = 128', ms: 0.33 },
+        { ...forward, name: '1 × 16384, 16 heads, D = 128', ms: 1.9 },
+      ]),
+    );
+    expect(stdout).toMatch(/8 × 2048, 16 heads, D = 128 +│ 0\.33 │ cuDNN .* │ 0\.3008 │ 9\.7 % !/);
+    expect(stdout).toMatch(/1 × 16384, 16 heads, D = 128 │ 1\.9 +│ cuDNN .* │ 1\.922 +│ -1\.1 %/);
+    const { bench, choice, former }: Kept = JSON.parse(readFileSync(path(`bench/results/${THIRD}`), 'utf8'));
+    for (const { op, name, winner, successor } of choice.filter((one) => one.winner === 'successor')) {
+      const same = (one: Named) => one.op === op && one.name === name;
+      expect(bench.filter(same), `${op} ${name} ${winner}`).toMatchObject([{ ms: successor[0] }]);
+      expect(former.filter(same)).toHaveLength(1);
+    }
+  });
+
+  test('takes an earlier result that tells its day alone as begun before those that tell the time', () => {
+    const { machine: of, ...rest } = JSON.parse(readFileSync(path(`bench/results/${FIRST}`), 'utf8'));
+    expect(of.started).toBeUndefined();
+    writeFileSync(join(results, FIRST), JSON.stringify({ machine: of, ...rest }));
+    const { stdout } = report(recorded([machine(H100), product(1.5)]));
+    expect(stdout).toMatch(/8192³ │ 1\.5 │ .* │ 1\.573 +│ -4\.7 % +│/);
+    expect(stdout).toContain(`${SECOND}, beside ${FIRST}\n`);
   });
 
   test('takes several calls of one GPU as one report, but not those of two', () => {
@@ -175,6 +205,17 @@ describe('report.mjs', () => {
     );
   });
 });
+
+interface Named {
+  readonly op: string;
+  readonly name: string;
+}
+
+interface Kept {
+  readonly bench: readonly Named[];
+  readonly former: readonly Named[];
+  readonly choice: readonly (Named & { readonly winner: string; readonly successor: readonly number[] })[];
+}
 
 interface Tests {
   readonly set: string;
