@@ -8,6 +8,7 @@ import { recipeFile, sweepFile } from './recipe-file.js';
 interface SweepArguments {
   readonly file: string;
   readonly set?: readonly string[];
+  readonly output?: string;
   readonly jobs: number;
   readonly 'max-minutes'?: number;
   readonly 'dry-run': boolean;
@@ -22,6 +23,11 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
         type: 'string',
         demandOption: true,
         describe: 'The sweep file, YAML (docs/how-to/sweeps.md)',
+      })
+      .option('output', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'The directory for the runs, in place of the output_dir of the file',
       })
       .option('jobs', { type: 'number', default: 1, requiresArg: true, describe: 'Runs at the same time' })
       .option('max-minutes', {
@@ -54,7 +60,8 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
     if (minutes !== undefined && !(minutes > 0))
       throw new UsageError(`--max-minutes expects a number above 0, found ${minutes}`);
     const { loadSweep } = await import('../sweep/file.js');
-    const sweep = await loadSweep(sweepFile(args.file), args.set);
+    const loaded = await loadSweep(sweepFile(args.file), args.set);
+    const sweep = args.output === undefined ? loaded : { ...loaded, outputDir: args.output };
     const findRecipe = (recipe: string) => {
       const beside = join(dirname(sweep.file), recipe);
       return recipeFile({ recipe: existsSync(beside) ? beside : recipe });
@@ -70,7 +77,11 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
     const { runSweep } = await import('../sweep/run.js');
     const { listenForInterrupt } = await import('../run/interrupt.js');
     const { limitTime } = await import('../run/time-limit.js');
-    const again = `steptrain sweep ${[args.file, ...(args.set ?? []).map((text) => `--set ${text}`)].join(' ')}`;
+    const again = [
+      `steptrain sweep ${args.file}`,
+      ...(args.set ?? []).map((text) => `--set ${text}`),
+      ...(args.output === undefined ? [] : [`--output ${args.output}`]),
+    ].join(' ');
     let kill = () => {};
     const interruption = listenForInterrupt({
       print: (line) => console.error(`\n${line}`),

@@ -42,16 +42,18 @@ describe.skipIf(!compiled)('steptrain sweep (needs dist/: npm run build)', () =>
       expect(text).toContain(part);
 
     const path = await file('broken');
-    const stopped = await steptrain(['sweep', path, '--jobs', '2'], (err) =>
+    const command = ['sweep', path, '--output', join(folder, 'elsewhere')];
+    const stopped = await steptrain([...command, '--jobs', '2'], (err) =>
       err.includes('started') ? 'SIGINT' : undefined,
     );
-    expect(stopped.err).toContain(`Stopped. To go on: steptrain sweep ${path}`);
+    expect(stopped.err).toContain(`Stopped. To go on: steptrain ${command.join(' ')}`);
     expect(stopped.code).toBe(130);
-    const last = await steptrain(['sweep', path]);
+    const last = await steptrain(command);
     expect(last.code).toBe(0);
     const log = (name: string) => metrics(join(folder, name, 'high', 'seed-1'));
-    expect(await log('broken')).toEqual(await log('whole'));
-    expect(existsSync(join(folder, 'broken', 'low', 'seed-1.log'))).toBe(true);
-    expect(await readFile(join(folder, 'broken', 'sweep.md'), 'utf8')).toContain('one seed shows nothing');
+    expect(await log('elsewhere')).toEqual(await log('whole'));
+    expect(existsSync(join(folder, 'elsewhere', 'low', 'seed-1.log'))).toBe(true);
+    expect(existsSync(join(folder, 'broken'))).toBe(false);
+    expect(await readFile(join(folder, 'elsewhere', 'sweep.md'), 'utf8')).toContain('one seed shows nothing');
   }, 120_000);
 });
