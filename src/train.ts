@@ -64,7 +64,7 @@ export { type ComparedMetric, type Comparison, compareVerdicts } from './eval/co
 export type { VerdictRow } from './eval/dump.js';
 export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
 export type { GroupMetrics, GroupsMetrics } from './eval/groups.js';
-export type { LikelihoodJudge, LikelihoodReport } from './eval/likelihood-report.js';
+export type { LikelihoodReport } from './eval/likelihood-report.js';
 export type { LikelihoodVerdicts } from './eval/likelihood-weights.js';
 export type { McNemar } from './eval/mcnemar.js';
 export {

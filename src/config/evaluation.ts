@@ -50,8 +50,8 @@ export const verdictEvaluation = section({
     .meta({ expects: 'true, false or "calculations"' })
     .describe(
       'At the end, also judge by how likely the base without its adapter finds the tokens of a step and of those before it, weighed with the ' +
-        'verdict words by a logistic regression on validation steps. The table has the words, the likelihood and both; the adapter ' +
-        'is kept as the judge by both. Of use where the base itself writes such solutions; needs an adapter (`lora`). `calculations` ' +
+        'verdict words by a logistic regression on validation steps. The adapter is kept as that judge, and the metrics of the run are ' +
+        'its own; those of the words alone stand beside them. Of use where the base itself writes such solutions; needs an adapter (`lora`). `calculations` ' +
         'asks no base: what a step writes out, such as `12 + 7 = 19`, is computed exactly, in anybody’s words.',
     ),
 }).describe('Evaluation on held-out steps.');

@@ -35,7 +35,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { recordSolution } from './agreement.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
-import { likelihoodVerdicts } from './likelihood-weights.js';
+import { keptVerdicts, likelihoodVerdicts } from './likelihood-weights.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 
@@ -171,19 +171,20 @@ async function evaluateBy(
       { threshold: judge.threshold, weights: judge.likelihood, of: judge.likelihood?.of },
     );
   const { earlier, positivePrior, ...options } = task;
+  const ofWords = earlier?.words ?? earlier;
   const report = evaluateVerdicts(judged, {
     ...options,
     records: test,
     validation: chosenOn,
     likelihood,
     positivePrior: positivePrior ?? positiveShare(chosenOn.length > 0 ? chosenOn : judged),
-    baselines: trainedBaselines(earlier?.baselines, judged.length),
+    baselines: trainedBaselines(ofWords?.baselines, judged.length),
     baselinesUnseen: task.seen
-      ? trainedBaselines(earlier?.baselines_unseen, judged.filter((step) => !task.seen?.(step)).length)
+      ? trainedBaselines(ofWords?.baselines_unseen, judged.filter((step) => !task.seen?.(step)).length)
       : {},
     warnings: [...(task.warnings ?? []), ...(tooLong > 0 ? [unjudged] : [])],
   });
-  return { report, judged };
+  return { report, judged: keptVerdicts(judged, likelihood) };
 }
 
 /** Writes eval.json and verdicts.jsonl into `directory`. */

@@ -7,7 +7,7 @@ import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep 
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
 import { metricsByGroup } from './groups.js';
-import { evidenceOf, likelihoodJudge } from './likelihood-report.js';
+import { evidenceOf } from './likelihood-report.js';
 import type { LikelihoodVerdicts } from './likelihood-weights.js';
 import {
   baselineMetrics,
@@ -19,7 +19,7 @@ import {
 } from './metrics.js';
 import { pairedDifferences } from './paired.js';
 import { percent } from './percent.js';
-import type { EvalReport } from './report.js';
+import type { EvalReport, VerdictReport } from './report.js';
 import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
 import { metricsByError } from './step-errors.js';
 import { type ScoredStep, thresholdSweep } from './thresholds.js';
@@ -51,7 +51,7 @@ export interface EvaluationOptions {
   readonly valueLosses?: readonly number[] | undefined;
   /** The reward network of the run, judged as a judge. */
   readonly rewardNetwork?: EvalReport['reward_network'];
-  /** The same steps judged by how likely the base finds them too. */
+  /** The same steps by the judge that weighs the words with more. */
   readonly likelihood?: LikelihoodVerdicts | undefined;
   /** From which probability on a step is right, where the validation steps chose it. */
   readonly threshold?: number | undefined;
@@ -63,8 +63,46 @@ export interface EvaluationOptions {
   readonly bootstrap?: Partial<BootstrapOptions>;
 }
 
-/** The part of eval.json about verdicts on held-out steps. */
+/** The part of eval.json about verdicts on held-out steps: of the words, or of the judge that weighs them with more. */
 export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
+  const { likelihood, rewardNetwork, ...ofWords } = options;
+  const words = verdictReport(judged, ofWords);
+  const { weights, isChance } = likelihood ?? {};
+  const isByMore = likelihood && !isChance;
+  const kept = isByMore ? byMore(judged, likelihood, ofWords) : words;
+  const warnings = warningsOf(kept, words, options);
+  return {
+    ...kept,
+    ...defined({ reward_network: rewardNetwork }),
+    ...(weights ? { likelihood: { weights, ...(isChance ? { kept: false as const } : {}) } } : {}),
+    ...(isByMore ? { words } : {}),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+}
+
+type ReportOptions = Omit<EvaluationOptions, 'likelihood' | 'rewardNetwork'>;
+
+/** Of the judge by words and other evidence, beside each of them alone. */
+function byMore(
+  words: readonly JudgedVerdict[],
+  { weights, both, validation, alone }: LikelihoodVerdicts,
+  options: ReportOptions,
+): VerdictReport {
+  const others = { words, ...(alone ? { [evidenceOf(weights)]: alone } : {}) };
+  const metricsOf = (steps: (of: readonly JudgedVerdict[]) => readonly JudgedVerdict[]) =>
+    Object.fromEntries(
+      Object.entries(others).map(([name, of]) => [name, verdictMetrics(steps(of), options)] as const),
+    );
+  return verdictReport(both, {
+    ...options,
+    validation,
+    others,
+    baselines: metricsOf((of) => of),
+    baselinesUnseen: metricsOf((of) => of.filter((step) => !options.seen?.(step))),
+  });
+}
+
+function verdictReport(judged: readonly JudgedVerdict[], options: ReportOptions): VerdictReport {
   const {
     method,
     records,
@@ -87,31 +125,13 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     differences: differencesTo(options, { judged, steps }, bootstrap),
     calibration: calibration(judged),
     threshold_sweep: judged.length > 0 ? thresholdSweep(counted(judged), counted(validation)) : undefined,
-    reward_network: options.rewardNetwork,
     threshold: options.threshold,
-    likelihood: likelihoodReport(judged, options, bootstrap),
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,
     processbench: processBenchReport(firstErrorCases(judged, records)),
     errors: metricsByError(judged, records, options.seen),
     groups: metricsByGroup(judged, records, (part) => verdictMetrics(part, { invalidAsWrong })),
   };
-  const warnings = [
-    ...(options.warnings ?? []),
-    ...(judged.length > 0
-      ? failureSigns({
-          metrics,
-          aucInterval: optional.intervals?.metrics.auc,
-          kept: optional.likelihood?.kept === false ? undefined : optional.likelihood?.both,
-          unit: options.unit,
-          balanced: options.balanced,
-          sft: baselines.sft,
-          frn: baselines.frn,
-          valueLosses: options.valueLosses,
-        })
-      : ['no step was judged']),
-    ...seenWarning(split, judged.length),
-  ];
   return {
     method,
     data: {
@@ -127,8 +147,34 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
       ...baselines,
     },
     ...defined(optional),
-    ...(warnings.length > 0 ? { warnings } : {}),
   };
+}
+
+/** Of the judge that is kept, and of the training of its words. */
+function warningsOf(
+  kept: VerdictReport,
+  words: VerdictReport,
+  { warnings = [], baselines = {}, unit, balanced, valueLosses, likelihood }: EvaluationOptions,
+): string[] {
+  const { n } = kept.metrics;
+  const evidence = likelihood && !likelihood.isChance ? evidenceOf(likelihood.weights) : undefined;
+  return [
+    ...warnings,
+    ...(n > 0
+      ? failureSigns({
+          metrics: kept.metrics,
+          aucInterval: kept.intervals?.metrics.auc,
+          words: words.metrics,
+          evidence,
+          unit,
+          balanced,
+          sft: baselines.sft,
+          frn: baselines.frn,
+          valueLosses,
+        })
+      : ['no step was judged']),
+    ...seenWarning(kept.metrics_seen?.n ?? 0, n),
+  ];
 }
 
 function problemStepsOf(judged: readonly JudgedVerdict[], records: readonly StepRecord[]): ProblemStep[] {
@@ -199,34 +245,6 @@ function differencesTo(
   };
 }
 
-function likelihoodReport(
-  judged: readonly JudgedVerdict[],
-  options: EvaluationOptions,
-  bootstrap: BootstrapOptions & { readonly invalidAsWrong: boolean },
-): EvalReport['likelihood'] {
-  if (!options.likelihood) return undefined;
-  const { weights, both, alone, isChance } = options.likelihood;
-  const of = (verdicts: readonly JudgedVerdict[]) =>
-    likelihoodJudge(verdicts, {
-      ...options,
-      metricsOf: (part) => verdictMetrics(part, options),
-      intervalOf: (part) => bootstrapIntervals(problemStepsOf(part, options.records), bootstrap)?.metrics.auc,
-    });
-  const others = { words: judged, ...(alone ? { [evidenceOf(weights)]: alone } : {}) };
-  const differences = differencesTo(
-    { ...options, others },
-    { judged: both, steps: problemStepsOf(both, options.records) },
-    bootstrap,
-  );
-  return {
-    weights,
-    both: of(both),
-    ...(isChance ? { kept: false as const } : {}),
-    ...(alone ? { alone: of(alone) } : {}),
-    ...(differences ? { differences } : {}),
-  };
-}
-
 /** The breakdown; a part without a step is left out. */
 function unseenReport(
   split: SeenAndUnseen | undefined,
@@ -257,8 +275,7 @@ function unseenReport(
   };
 }
 
-function seenWarning(split: SeenAndUnseen | undefined, judged: number): string[] {
-  const seen = split?.seen.judged.length ?? 0;
+function seenWarning(seen: number, judged: number): string[] {
   if (seen === 0) return [];
   if (seen === judged)
     return ['every judged step stands word for word in the training data: nothing is held out'];

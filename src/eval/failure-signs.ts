@@ -1,16 +1,18 @@
 // Detects the three signs of a failed run that our source on StepAMC (arXiv 2503.18432) names, and a fourth: a reward
 // network that judges worse than the policy it is to teach.
-import type { LikelihoodJudge } from './likelihood-report.js';
 import type { ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import { type Standing, standingOf } from './standing.js';
 
 export interface FailureEvidence {
+  /** Of the judge that is kept. */
   readonly metrics: Pick<VerdictMetrics, 'n' | 'acc_pos' | 'acc_neg' | 'f1_macro' | 'auc'>;
+  /** What the judge weighs its words with. Default: nothing. */
+  readonly evidence?: 'calculations' | 'likelihood' | undefined;
   /** Of the AUC. */
   readonly aucInterval?: readonly [number, number] | undefined;
-  /** The judge by words and likelihood, where that is kept: the words alone may then be chance. */
-  readonly kept?: LikelihoodJudge | undefined;
+  /** Of the trained model, where the judge goes by more than its words. */
+  readonly words?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
   /** What is judged; default steps. */
   readonly unit?: 'steps' | 'solutions' | undefined;
   /** Whether training weighs both classes alike already. */
@@ -36,19 +38,16 @@ const MIN_LOSSES = 10;
 export function failureSigns(evidence: FailureEvidence): string[] {
   const { metrics, aucInterval, sft, frn, valueLosses = [] } = evidence;
   const signs: string[] = [];
-  const { f1_macro } = metrics;
-  const { kept } = evidence;
-  const judge = kept?.metrics_unseen ?? kept?.metrics ?? metrics;
-  const { acc_pos, acc_neg } = judge;
-  const standing = standingOf(judge, kept ? kept.auc_interval : aucInterval, evidence.unit);
+  const { f1_macro } = evidence.words ?? metrics;
+  const { acc_pos, acc_neg } = metrics;
+  const standing = standingOf(metrics, aucInterval, evidence.unit);
   if (standing.only || (standing.auc && standing.auc !== 'above')) {
-    signs.push(`${standing.sentence}: ${advice(standing)}`);
+    signs.push(`${standing.sentence}: ${adviceOf(standing, evidence.evidence)}`);
   } else if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
     const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
-    const balance = evidence.balanced ? '' : 'balance the classes, ';
     signs.push(
       `Acc_pos ${percent(acc_pos)} and Acc_neg ${percent(acc_neg)} are more than ${percent(CLASS_GAP, 0)} points apart: the ` +
-        `verdicts lean to "${leaning}"; ${balance}strengthen the constraint or move the threshold`,
+        `verdicts lean to "${leaning}"; ${balancing(leaning, evidence)}`,
     );
   }
   if (sft && f1_macro < sft.f1_macro) {
@@ -75,15 +74,34 @@ export function failureSigns(evidence: FailureEvidence): string[] {
 }
 
 /** Where the probabilities tell nothing apart, neither a threshold nor a balance mends the verdicts. */
-function advice({ auc }: Standing): string {
+function adviceOf({ auc }: Standing, evidence: FailureEvidence['evidence']): string {
   switch (auc) {
     case 'above':
       return 'its probabilities tell right from wrong, so move the threshold (eval.threshold)';
     case 'below':
-      return 'are the verdict words or the labels swapped?';
+      return evidence ? 'are the labels swapped?' : 'are the verdict words or the labels swapped?';
     default:
-      return 'it hardly tells right from wrong; take a stronger base, more labelled data or a longer training';
+      return `it hardly tells right from wrong; ${STRONGER[evidence ?? 'words']}`;
   }
+}
+
+const STRONGER = {
+  words: 'take a stronger base, more labelled data or a longer training',
+  calculations:
+    'few steps write out a calculation that does not come out, such as 12 + 7 = 18, and what they should have computed it cannot know; ' +
+    'take a pretrained base (model.base)',
+  likelihood:
+    'the base finds wrong steps as likely as right ones; take one that writes such solutions itself',
+} as const;
+
+/** What evens the verdicts out. Of a calculation that comes out no balance and no threshold makes a wrong one. */
+function balancing(leaning: 'correct' | 'wrong', { evidence, balanced }: FailureEvidence): string {
+  if (evidence === 'calculations')
+    return leaning === 'correct'
+      ? 'it misses steps whose calculations come out, or that have none; a pretrained base (model.base) may tell those'
+      : 'look in report.html at right steps that it calls wrong: which calculations does it read otherwise than they are meant?';
+  if (evidence === 'likelihood') return 'move the threshold (eval.threshold)';
+  return `${balanced ? '' : 'balance the classes, '}strengthen the constraint or move the threshold`;
 }
 
 /** The sign of a reward network that judges worse than the supervised model it is to teach. */

@@ -21,14 +21,15 @@ export type LabelledStep = Pick<
 };
 
 /**
- * Weights by logistic regression on labelled steps; undefined where they are all of one class.
+ * Weights by logistic regression on labelled steps; undefined where they are all of one class. Evidence against a step or one before
+ * it never makes the step likelier to be right, as on few rows it might by chance: evidence that would has no weight.
  *
  * @param alone leaves the verdict words out, whose weight is then 0
  */
 export function fitLikelihood(
   judged: readonly LabelledStep[],
   likelihoods: StepLikelihoods,
-  { alone = false }: { readonly alone?: boolean } = {},
+  { alone = false, of }: { readonly alone?: boolean; readonly of?: LikelihoodWeights['of'] } = {},
 ): LikelihoodWeights | undefined {
   const rows = judged.flatMap((verdict) => {
     const likelihood = likelihoodOf(verdict, likelihoods);
@@ -36,11 +37,32 @@ export function fitLikelihood(
   });
   const labels = rows.map(({ verdict }) => verdict.label);
   if (new Set(labels).size < 2) return undefined;
-  const features = rows.map(({ verdict, likelihood: { least, before } }) =>
-    alone ? [1, least, before] : [1, least, before, oddsOf(verdict)],
-  );
-  const [constant = 0, least = 0, before = 0, verdict = 0] = logisticRegression(features, labels);
-  return { constant, verdict, least, before };
+  // The least of calculations is of the step alone, that of the base is at most what stood before.
+  const isOwn = of === 'calculations';
+  const features = rows.map(({ verdict, likelihood: { least, before } }) => [
+    ...(alone ? [1] : [1, oddsOf(verdict)]),
+    ...(isOwn ? [least, before] : [least - before, before]),
+  ]);
+  const first = alone ? 1 : 2;
+  const [constant = 0, ...weights] = nonNegativeFrom(first, features, labels);
+  const [verdict, own, carried] = (alone ? [0, ...weights] : weights) as [number, number, number];
+  return { ...(of ? { of } : {}), constant, verdict, least: own, before: isOwn ? carried : carried - own };
+}
+
+/** Logistic regression without the features from `first` on that would have negative weights, the most negative first. */
+function nonNegativeFrom(
+  first: number,
+  features: readonly (readonly number[])[],
+  labels: readonly number[],
+): number[] {
+  const out = new Set<number>();
+  for (;;) {
+    const used = features.map((row) => row.map((value, i) => (out.has(i) ? 0 : value)));
+    const weights = logisticRegression(used, labels);
+    const least = Math.min(...weights.slice(first));
+    if (least >= 0) return weights;
+    out.add(weights.indexOf(least, first));
+  }
 }
 
 /** The words' verdicts on a part, and the likelihoods of its steps. */
@@ -59,7 +81,12 @@ export const LIKELIHOOD_NEEDS = 100;
 export interface LikelihoodVerdicts {
   readonly weights: LikelihoodWeights;
   readonly both: readonly JudgedVerdict[];
-  /** By the likelihood alone, with weights of its own; absent where there are no validation steps of both classes to fit them. */
+  /** The validation steps by the same. */
+  readonly validation: readonly JudgedVerdict[];
+  /**
+   * By the likelihood alone, with weights of its own; absent where `both` is that, and where there are no validation steps of both
+   * classes to fit them.
+   */
   readonly alone?: readonly JudgedVerdict[];
   /** Set where not even the steps that the weights were fitted on are told apart: nobody should judge by them. */
   readonly isChance?: true;
@@ -89,11 +116,10 @@ export function likelihoodVerdicts(
   },
   { threshold, weights, of, wordless = false }: LikelihoodJudging,
 ): LikelihoodVerdicts | undefined {
-  const fitted = (part: JudgedPart<LabelledStep>, alone: boolean) => {
-    const found = fitLikelihood(part.judged, part.likelihoods, { alone });
-    return found && { ...(of ? { of } : {}), ...found };
-  };
-  const by = (chosen: LikelihoodWeights) => withLikelihood(test.judged, test.likelihoods, chosen, threshold);
+  const fitted = (part: JudgedPart<LabelledStep>, alone: boolean) =>
+    fitLikelihood(part.judged, part.likelihoods, { alone, of });
+  const by = ({ judged, likelihoods }: JudgedPart, chosen: LikelihoodWeights) =>
+    withLikelihood(judged, likelihoods, chosen, threshold);
   const more = withMore(validation, train);
   // Weights without the words are those of the likelihood alone.
   const ofBase = weights?.verdict === 0 ? weights : fitted(more, true);
@@ -102,11 +128,17 @@ export function likelihoodVerdicts(
   if (!together) return undefined;
   const isChance = weights === undefined && !tellsApart(isAlone ? more : validation, together);
   return {
-    ...{ weights: together, both: by(together) },
-    ...(ofBase ? { alone: by(ofBase) } : {}),
+    ...{ weights: together, both: by(test, together), validation: by(validation, together) },
+    ...(ofBase && together.verdict !== 0 ? { alone: by(test, ofBase) } : {}),
     ...(isChance ? { isChance } : {}),
   };
 }
+
+/** What the kept judge says of the test part: the words, where nothing else judges. */
+export const keptVerdicts = (
+  words: readonly JudgedVerdict[],
+  likelihood: LikelihoodVerdicts | undefined,
+): readonly JudgedVerdict[] => (likelihood && !likelihood.isChance ? likelihood.both : words);
 
 /** Whether the interval of the AUC on the steps that the weights were fitted on leaves one half out. */
 function tellsApart({ judged, likelihoods }: JudgedPart<LabelledStep>, weights: LikelihoodWeights): boolean {

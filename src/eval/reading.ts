@@ -1,10 +1,10 @@
 // What a table of judges says, in sentences made from its numbers.
-import { evidenceOf } from './likelihood-report.js';
+import { judgeInProse } from './likelihood-report.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
 import { formatSigned, percent } from './percent.js';
 import type { EvalReport } from './report.js';
-import { keptStanding } from './standing.js';
+import { standingIn } from './standing.js';
 
 /** As they are called in prose. */
 const NAMES: Readonly<Record<string, string>> = {
@@ -44,20 +44,9 @@ export function readingOf(
     return found.length > 0 ? [words + joined(found)] : [];
   });
   return [
-    `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} ${method.includes(' ') ? 'have' : 'has'} F1 macro ${percent(metrics.f1_macro)}: ` +
+    `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} has F1 macro ${percent(metrics.f1_macro)}: ` +
       `${parts.join('; ')}. In brackets the difference and its 95 % interval, paired over problems; one seed says nothing of others.`,
   ];
-}
-
-/** Whether the words add to what the base knows by itself. */
-export function likelihoodReading({ likelihood }: Pick<EvalReport, 'likelihood'>): string[] {
-  if (!likelihood?.differences) return [];
-  const { metrics_unseen, metrics } = likelihood.both;
-  return readingOf(
-    `words and ${evidenceOf(likelihood.weights)} together`,
-    metrics_unseen ?? metrics,
-    likelihood.differences,
-  );
 }
 
 /** What the verdicts are worth beside chance, where that is little. */
@@ -67,12 +56,11 @@ export function standingReading(
     'method' | 'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'likelihood'
   >,
 ): string[] {
-  const { method, unit = 'steps', likelihood } = report;
-  const { auc, only, sentence, n, isUnseen } = keptStanding(report);
+  const { auc, only, sentence, n, isUnseen } = standingIn(report);
   if (auc === undefined || (auc === 'above' && !only)) return [];
-  const judge =
-    likelihood && likelihood.kept !== false ? `words and ${evidenceOf(likelihood.weights)} together` : method;
-  return [`Reading: ${judge} on the ${n} ${isUnseen ? 'unseen ' : ''}${unit}: ${sentence}.`];
+  return [
+    `Reading: ${judgeInProse(report)} on the ${n} ${isUnseen ? 'unseen ' : ''}${report.unit ?? 'steps'}: ${sentence}.`,
+  ];
 }
 
 function joined(items: readonly string[]): string {

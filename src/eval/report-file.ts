@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 import { likelihoodWeights } from '../scoring/settings.js';
-import type { EvalReport } from './report.js';
+import type { EvalReport, VerdictReport } from './report.js';
 import type { StepErrorMetrics } from './step-errors.js';
 
 const fraction = z.number().min(0).max(1);
@@ -97,15 +97,8 @@ const errors = z.record(
   } satisfies Record<keyof StepErrorMetrics, z.ZodType>),
 );
 
-const likelihoodJudge = z.strictObject({
-  metrics,
-  metrics_unseen: metrics.exactOptional(),
-  errors: errors.exactOptional(),
-  auc_interval: z.tuple([z.number(), z.number()]).exactOptional(),
-});
-
 /** A part of the report that is not here does not compile: a run's own eval.json must be readable. */
-const reportSchema = z.strictObject({
+const verdictReport = z.strictObject({
   method: z.string(),
   data: z.record(z.string(), z.unknown()),
   metrics,
@@ -126,19 +119,17 @@ const reportSchema = z.strictObject({
   threshold_sweep: thresholdSweep.exactOptional(),
   threshold: z.number().exactOptional(),
   processbench: processbench.exactOptional(),
-  likelihood: z
-    .strictObject({
-      weights: likelihoodWeights,
-      both: likelihoodJudge,
-      kept: z.literal(false).exactOptional(),
-      alone: likelihoodJudge.exactOptional(),
-      differences: differences.exactOptional(),
-    })
-    .exactOptional(),
   errors: errors.exactOptional(),
   groups: z.record(z.string(), metrics.extend({ positives: count })).exactOptional(),
   warnings: z.array(z.string()).exactOptional(),
-} satisfies Record<keyof EvalReport, z.ZodType>);
+} satisfies Record<keyof VerdictReport, z.ZodType>);
+
+const reportSchema = verdictReport.extend({
+  likelihood: z
+    .strictObject({ weights: likelihoodWeights, kept: z.literal(false).exactOptional() })
+    .exactOptional(),
+  words: verdictReport.exactOptional(),
+} satisfies Record<Exclude<keyof EvalReport, keyof VerdictReport>, z.ZodType>);
 
 /** Reads eval.json. Throws one sentence where the file is missing or holds something else. */
 export async function readEvalReport(path: string): Promise<EvalReport> {

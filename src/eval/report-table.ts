@@ -1,11 +1,11 @@
 // The table and the sentences of an evaluation, printed at the end of a run and shown on its page.
 import { groupRows } from './groups.js';
-import { likelihoodNote, likelihoodRows } from './likelihood-report.js';
+import { judgeInProse, judgeName, likelihoodNote } from './likelihood-report.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import { prmScoreLine } from './prmbench.js';
-import { likelihoodReading, readingOf, standingReading } from './reading.js';
-import type { EvalReport } from './report.js';
+import { readingOf, standingReading } from './reading.js';
+import type { EvalReport, VerdictReport } from './report.js';
 import { formatProcessBench } from './solutions.js';
 import { errorRows } from './step-errors.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
@@ -31,7 +31,7 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 };
 
 /** Shorter titles for a table. */
-const NAMES: Readonly<Record<string, string>> = { sft_continued: 'continued' };
+const NAMES: Readonly<Record<string, string>> = { sft_continued: 'continued', words: 'words alone' };
 
 /** Of the steps to read, the unseen ones where there are some. */
 const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
@@ -68,14 +68,21 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
       .split('\n')
       .every((line) => line.length <= WIDTH);
   const kept = trivial.findLastIndex((_, i) => fits([...own, ...trivial.slice(0, i + 1)]));
-  const breakdowns = breakdownRows(report);
+  const framed = (rows: readonly string[][]) => (boxed ? boxedTable(rows) : plainTable(rows));
   return [
     ...readings(report).map(wrapped),
     draw([...own, ...trivial.slice(0, kept + 1)]),
-    ...breakdowns.map((rows) => (boxed ? boxedTable(rows) : plainTable(rows))),
+    ...breakdownRows(report).map(framed),
+    ...(report.words?.differences ? [wrapped(WORDS_ALONE), framed(wordsRows(report.words))] : []),
     ...notes(report).map(wrapped),
   ].join('\n');
 }
+
+/** Above the table of the words. */
+const WORDS_ALONE = 'The verdict words alone, beside other models that answer with them:';
+
+/** The rows to read, without baselines that never read a step. */
+const wordsRows = (words: VerdictReport) => mainRows(words, tableColumns(words).own);
 
 /** The same for another form than text: the rows to read, all rows, and sentences. */
 export interface EvalTable {
@@ -86,33 +93,36 @@ export interface EvalTable {
   /** Titles, then every metric of all steps. */
   readonly all: readonly (readonly string[])[];
   readonly notes: readonly string[];
+  /** Of the verdict words alone, where the judge goes by more. */
+  readonly words?: Omit<EvalTable, 'notes'>;
 }
 
 export function evalTable(report: EvalReport): EvalTable {
   const { own, trivial } = tableColumns(report);
   const columns = [...own, ...trivial];
-  const { metrics, metrics_unseen, unit = 'steps' } = report;
-  const none = metrics.n === 0;
-  const main = metrics_unseen
-    ? [
-        [`${metrics_unseen.n} unseen ${unit}, %`, ...columns.map(({ title }) => title)],
-        ...readRows(metrics_unseen, columns, 'unseen'),
-      ]
-    : [
-        [`${metrics.n} ${unit}, %`, ...columns.map(({ title }) => title)],
-        ...readRows(metrics, columns, 'all'),
-      ];
+  const none = report.metrics.n === 0;
   return {
     readings: readings(report),
-    main: none ? [] : main,
+    main: none ? [] : mainRows(report, columns),
     all: none ? [] : allRows(report, columns),
     notes: notes(report),
+    ...(report.words ? { words: evalTable(report.words) } : {}),
   };
+}
+
+function mainRows(
+  { metrics, metrics_unseen, unit = 'steps' }: VerdictReport,
+  columns: readonly Column[],
+): string[][] {
+  const titles = columns.map(({ title }) => title);
+  return metrics_unseen
+    ? [[`${metrics_unseen.n} unseen ${unit}, %`, ...titles], ...readRows(metrics_unseen, columns, 'unseen')]
+    : [[`${metrics.n} ${unit}, %`, ...titles], ...readRows(metrics, columns, 'all')];
 }
 
 /** Tables of the same steps in other lights; each with its titles first. */
 export function breakdownRows(report: EvalReport): string[][][] {
-  return [likelihoodRows(report), errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
+  return [errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
 }
 
 function tableRows(report: EvalReport, columns: readonly Column[]): string[][] {
@@ -154,8 +164,7 @@ function aucRow({ auc }: VerdictMetrics): readonly (readonly [MetricKey, string]
 }
 
 function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Column[]>> {
-  const { method, metrics, metrics_unseen, baselines, baselines_unseen, intervals, intervals_unseen } =
-    report;
+  const { metrics, metrics_unseen, baselines, baselines_unseen, intervals, intervals_unseen } = report;
   const column = (title: string, all: VerdictMetrics, unseen = metrics_unseen, auc?: number): Column => ({
     title,
     cell(key, steps) {
@@ -169,7 +178,7 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
   const trivial = (names: readonly (keyof Baselines)[]) =>
     names.map((name) => column(TITLES[name], baselines[name], baselines_unseen?.[name], 0.5));
   const trained = Object.entries(baselines).filter(([name]) => !(name in TITLES));
-  const own = [column(method, metrics, metrics_unseen)];
+  const own = [column(judgeName(report), metrics, metrics_unseen)];
   if (intervals) {
     own.push({
       title: `${percent(intervals.confidence, 0)} % CI`,
@@ -257,12 +266,17 @@ function notes(report: EvalReport): string[] {
   return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
 }
 
-/** What the table says; it comes first. */
+/** What the table says; it comes first. Of the words what their training added. */
 function readings(report: EvalReport): string[] {
-  const { method, metrics, metrics_unseen, differences } = report;
+  const { words } = report;
   return [
-    ...(differences ? readingOf(method, metrics_unseen ?? metrics, differences) : []),
+    ...differencesReading(judgeInProse(report), report),
     ...standingReading(report),
-    ...likelihoodReading(report),
+    ...(words ? differencesReading(`${words.method} by its words alone`, words) : []),
   ];
 }
+
+const differencesReading = (
+  judge: string,
+  { metrics, metrics_unseen, differences }: VerdictReport,
+): string[] => (differences ? readingOf(judge, metrics_unseen ?? metrics, differences) : []);

@@ -9,8 +9,16 @@ import type { ProcessBenchReport } from './solutions.js';
 import type { StepErrors } from './step-errors.js';
 import type { ThresholdSweep } from './thresholds.js';
 
-/** The content of eval.json. Every metric is a fraction in [0, 1]. */
-export interface EvalReport {
+/** The content of eval.json: what the judge that is kept says of held-out steps. */
+export interface EvalReport extends VerdictReport {
+  /** How verdict words are weighed with how likely the base finds the steps, or with their calculations. */
+  readonly likelihood?: LikelihoodReport;
+  /** By the verdict words alone, beside the models that answer with such words too, where the kept judge goes by more. */
+  readonly words?: VerdictReport;
+}
+
+/** Of one judge. Every metric is a fraction in [0, 1]. */
+export interface VerdictReport {
   /** The training method, as in the configuration. */
   readonly method: string;
   /** Where the judged steps came from: source, files, counts. */
@@ -18,7 +26,10 @@ export interface EvalReport {
   readonly metrics: VerdictMetrics;
   /** What is judged. Default steps. */
   readonly unit?: 'steps' | 'solutions';
-  /** Constant and random verdicts, and models by name (`sft`, `before`) judged on the same steps. */
+  /**
+   * Constant and random verdicts, and models by name (`sft`, `before`) judged on the same steps; where the judge goes by more than
+   * words, `words` and the other evidence alone.
+   */
   readonly baselines: Baselines & Readonly<Record<string, VerdictMetrics>>;
   /** Of the trained model on the validation steps: what a sweep may select by. */
   readonly metrics_validation?: VerdictMetrics;
@@ -32,8 +43,6 @@ export interface EvalReport {
   readonly differences?: Differences;
   /** The reward network as a judge: the verdict that it scores higher. Also `frn` among the baselines. */
   readonly reward_network?: Readonly<Record<'validation' | 'test', NetworkReport>>;
-  /** Of verdicts that are also judged by how likely the base finds the steps. */
-  readonly likelihood?: LikelihoodReport;
   /** Of a reward model that scores solutions beside their steps. */
   readonly outcomes?: OutcomeReport;
   /** Bootstrap intervals of the metrics over problems. */

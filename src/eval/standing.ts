@@ -1,5 +1,4 @@
 // Whether a judge of steps tells right from wrong at all.
-import type { LikelihoodJudge } from './likelihood-report.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
@@ -53,24 +52,18 @@ export function standingOf(
   return { auc: standing, ...(only ? { only } : {}), sentence: parts.join('; ') };
 }
 
-/** Of the judge that a run keeps, on the unseen steps where there are some: by words and likelihood where that is kept, else by words. */
-export function keptStanding({
+/** Of the judge of a report, on the unseen steps where there are some. */
+export function standingIn({
   unit,
-  likelihood,
-  ...words
-}: Pick<
-  EvalReport,
-  'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'likelihood'
->): Standing & { readonly n: number; readonly isUnseen: boolean } {
-  const both = likelihood?.kept === false ? undefined : likelihood?.both;
-  const isUnseen = words.metrics_unseen !== undefined && words.metrics_unseen.n < words.metrics.n;
-  const of = (judge: typeof words | LikelihoodJudge) =>
-    (isUnseen ? judge.metrics_unseen : undefined) ?? judge.metrics;
-  const metrics = of(both ?? words);
-  const interval = both
-    ? both.auc_interval
-    : (isUnseen ? words.intervals_unseen : words.intervals)?.metrics.auc;
-  return { ...standingOf(metrics, interval, unit), n: metrics.n, isUnseen };
+  ...report
+}: Pick<EvalReport, 'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen'>): Standing & {
+  readonly n: number;
+  readonly isUnseen: boolean;
+} {
+  const isUnseen = report.metrics_unseen !== undefined && report.metrics_unseen.n < report.metrics.n;
+  const metrics = (isUnseen ? report.metrics_unseen : undefined) ?? report.metrics;
+  const intervals = isUnseen ? report.intervals_unseen : report.intervals;
+  return { ...standingOf(metrics, intervals?.metrics.auc, unit), n: metrics.n, isUnseen };
 }
 
 function aucStanding(

@@ -66,29 +66,29 @@ function told(judged: readonly JudgedVerdict[]): Told {
 /** A row for each kind; the first has the titles. Empty where no step says its kind. */
 export function errorRows({
   errors,
-  likelihood,
+  words,
 }: {
   readonly errors?: StepErrors;
-  /** The same of words and likelihood together. */
-  readonly likelihood?: { readonly both: { readonly errors?: StepErrors } };
+  /** Of the verdict words alone, where the judge goes by more. */
+  readonly words?: { readonly errors?: StepErrors };
 }): string[][] {
   if (!errors) return [];
   const all = Object.entries(errors);
   const hasUnseen = all.some(([, { unseen }]) => unseen !== undefined);
-  const both = likelihood?.both.errors;
+  const byWords = words?.errors;
   const share = ({ n, told }: Told) => (n > 0 ? percent(told) : '–');
-  const cells = (of: Told, together: Told | undefined) => [
+  const cells = (of: Told, alone: Told | undefined) => [
     String(of.n),
     share(of),
-    ...(both ? [share(together ?? NONE)] : []),
+    ...(byWords ? [share(alone ?? NONE)] : []),
   ];
-  const titles = ['told', ...(both ? ['both'] : [])];
+  const titles = ['told', ...(byWords ? ['by words'] : [])];
   return [
     ['told by kind of error, %', 'steps', ...titles, ...(hasUnseen ? ['unseen', ...titles] : [])],
     ...all.map(([kind, of]) => [
       kind,
-      ...cells(of, both?.[kind]),
-      ...(hasUnseen ? cells(of.unseen ?? NONE, both?.[kind]?.unseen) : []),
+      ...cells(of, byWords?.[kind]),
+      ...(hasUnseen ? cells(of.unseen ?? NONE, byWords?.[kind]?.unseen) : []),
     ]),
   ];
 }

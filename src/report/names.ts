@@ -17,6 +17,7 @@ const NAMES: Readonly<Record<string, string>> = {
   sft: 'warm-up',
   sft_continued: 'continued warm-up',
   ppo: 'policy',
+  words: 'the words alone',
   ece: 'ECE',
 };
 

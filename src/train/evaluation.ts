@@ -4,6 +4,7 @@ import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { type ClassWeight, choosesThreshold, selectionOf, weighsClasses } from '../data/rare-class.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
+import { keptVerdicts } from '../eval/likelihood-weights.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { bestThreshold, thresholdReader } from '../eval/thresholds.js';
@@ -138,7 +139,7 @@ export async function finalEvaluation(
       : []),
   ];
   const records = [...data.records.test];
-  await writeVerdictDump(run.file(VERDICT_DUMP), judged, records, seen);
+  await writeVerdictDump(run.file(VERDICT_DUMP), keptVerdicts(judged, likelihood), records, seen);
   const { labels } = data;
   const report = evaluateVerdicts(judged, {
     method: config.method,

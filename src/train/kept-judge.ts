@@ -9,7 +9,7 @@ import {
   likelihoodVerdicts,
 } from '../eval/likelihood-weights.js';
 import type { EvalReport } from '../eval/report.js';
-import { keptStanding } from '../eval/standing.js';
+import { standingIn } from '../eval/standing.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
@@ -92,7 +92,7 @@ export async function keepJudge(
   const card = readCard(directory);
   if (!card?.judge) return;
   const weights = likelihood?.isChance ? undefined : likelihood?.weights;
-  const standing = keptStanding(report);
+  const standing = standingIn(report);
   const warnings = [
     ...(isUntrained && !weights
       ? ['no evaluation of its training was better than that of the start: it is the base as it was']

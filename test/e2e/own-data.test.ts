@@ -31,11 +31,19 @@ describe.skipIf(!compiled)('sixty rows', () => {
     const set = [`data.train=${rows}`, 'run.threads=1'].flatMap((setting) => ['--set', setting]);
     const { code, err } = await steptrain(['run', 'my_steps', '--output', run, ...set]);
     expect(code, err).toBe(0);
-    const { likelihood, data } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
+    const { metrics, words, data } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
     // A fifth of the rows for each held-out part, and evaluations within so short a run.
     expect(data.test_solutions).toBeGreaterThanOrEqual(8);
     expect(err.match(/sft step \d+: validation/g)?.length).toBeGreaterThan(4);
-    expect(likelihood.both.metrics.auc).toBeGreaterThan(0.85);
+    // The judge that is kept comes first everywhere.
+    expect(metrics.auc).toBeGreaterThan(0.85);
+    expect(words.metrics.auc).toBeLessThan(metrics.auc);
+    const verdicts = (await readFile(join(run, 'verdicts.jsonl'), 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const right = verdicts.filter(({ label, verdict }) => label === verdict).length;
+    expect(right / verdicts.length).toBeCloseTo(metrics.accuracy, 9);
   }, 300_000);
 
   test('whoever they tell of; what writes out no calculation is named', async () => {

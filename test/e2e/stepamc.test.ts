@@ -137,10 +137,15 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       ),
     ]);
     expect(code, err).toBe(0);
-    expect(out + err).toMatch(/Reading: on the \d+ (unseen )?steps stepamc has F1 macro/);
-    const { differences, likelihood, errors } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
-    expect(Object.keys(differences.to)).toEqual(['base', 'sft', 'sft_continued', 'frn', 'random']);
-    expect(Object.keys(likelihood.both.errors)).toEqual(Object.keys(errors));
+    expect(out + err).toMatch(
+      /Reading: on the \d+ (unseen )?steps stepamc by its words alone has F1\s+macro/,
+    );
+    const { differences, likelihood, errors, words } = JSON.parse(
+      await readFile(join(run, 'eval.json'), 'utf8'),
+    );
+    expect(Object.keys(differences.to)).toEqual(['words', 'likelihood', 'random']);
+    expect(Object.keys(words.differences.to)).toEqual(['base', 'sft', 'sft_continued', 'frn', 'random']);
+    expect(Object.keys(words.errors)).toEqual(Object.keys(errors));
     // The adapter is kept as the judge of the table, which the base's likelihood makes good at once.
     const card = JSON.parse(await readFile(join(run, 'adapter', 'steptrain.json'), 'utf8'));
     expect(card.judge.likelihood).toEqual(likelihood.weights);

@@ -70,11 +70,36 @@ describe('signs of failure', () => {
     expect(of(400, 0.3)).toContain('swapped?');
   });
 
-  it('are those of the judge that is kept, where that goes by the likelihood too', () => {
-    const words = { ...fine, acc_pos: 1, acc_neg: 0, auc: 0.5 };
-    const metrics = { ...fine, auc: 0.9 } as never;
-    expect(failureSigns({ metrics: words, kept: { metrics, auc_interval: [0.8, 0.95] } })).toEqual([]);
-    expect(failureSigns({ metrics: words })[0]).toContain('it answers "right" to every step');
+  it('are those of the judge that is kept, and of the training of its words', () => {
+    const metrics = { ...fine, auc: 0.9, f1_macro: 0.95 };
+    const signs = failureSigns({ metrics, words: { f1_macro: 0.5 }, sft: { f1_macro: 0.6 } });
+    expect(signs).toHaveLength(1);
+    expect(signs[0]).toMatch(/^F1 macro 50\.0 is below the 60\.0 of the SFT model/);
+  });
+
+  it('advise what helps a judge that goes by calculations or by the base', () => {
+    const of = (
+      evidence: 'calculations' | 'likelihood',
+      more: { auc: number; acc_neg: number; acc_pos?: number },
+    ) => failureSigns({ metrics: { ...fine, acc_pos: 1, ...more }, evidence }).join();
+    for (const evidence of ['calculations', 'likelihood'] as const) {
+      const signs = [
+        of(evidence, { auc: 0.5, acc_neg: 0 }),
+        of(evidence, { auc: 0.9, acc_neg: 0.7 }),
+        of(evidence, { auc: 0.9, acc_neg: 1, acc_pos: 0.7 }),
+        of(evidence, { auc: 0.2, acc_neg: 0.5 }),
+      ].join();
+      expect(signs).not.toMatch(/constraint|balance|longer training|verdict words/);
+    }
+    expect(of('calculations', { auc: 0.9, acc_neg: 0.7 })).toContain(
+      'lean to "correct"; it misses steps whose calculations come out, or that have none; a pretrained base (model.base)',
+    );
+    expect(of('calculations', { auc: 0.5, acc_neg: 0 })).toContain(
+      'few steps write out a calculation that does not come out',
+    );
+    expect(of('likelihood', { auc: 0.5, acc_neg: 0 })).toContain(
+      'take one that writes such solutions itself',
+    );
   });
 
   it('include an F1 below that of the supervised start', () => {

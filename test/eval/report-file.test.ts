@@ -42,6 +42,7 @@ const report = evaluateVerdicts(judged, {
   likelihood: {
     weights: { constant: 1, verdict: 1, least: 1, before: 0 },
     both: judged,
+    validation: judged,
     alone: judged,
   },
   warnings: ['a sentence'],
@@ -53,6 +54,7 @@ describe('eval.json', () => {
       'baselines',
       'calibration',
       'data',
+      'differences',
       'errors',
       'intervals',
       'likelihood',
@@ -62,7 +64,9 @@ describe('eval.json', () => {
       'processbench',
       'threshold_sweep',
       'warnings',
+      'words',
     ]);
+    expect(Object.keys(report.words?.baselines ?? {})).toContain('sft');
     await writeJson(path, report);
     expect(await readEvalReport(path)).toEqual(report);
   });

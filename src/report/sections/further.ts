@@ -23,6 +23,7 @@ const OF_VERDICTS = [
   'processbench',
   'errors',
   'likelihood',
+  'words',
   'groups',
 ];
 const OF_PROBLEMS = ['method', 'unit', 'metrics', 'models'];

@@ -1,4 +1,5 @@
 /** The head of a page: what the run is, how it stands, and its results in a few numbers. */
+import { judgeName } from '../../eval/likelihood-report.js';
 import { evalTable } from '../../eval/report-table.js';
 import { type CollectedRun, configValue } from '../collect.js';
 import { count, duration, number, percent, points } from '../format.js';
@@ -19,6 +20,7 @@ export function summary(run: CollectedRun): Html {
   const seconds = run.times.reduce((sum, time) => sum + time.seconds + time.after, 0);
   const facts: readonly (readonly [string, Content])[] = [
     ['Method', method],
+    ['Judges by', run.report?.words ? judgeName(run.report) : undefined],
     ['Base', typeof base === 'string' ? base : 'new weights'],
     [stacked ? 'Stacked on' : 'Continues', text(configValue(run, 'model.adapter'))],
     ['Data', dataOf(run)],
@@ -80,7 +82,7 @@ function verdictTiles(report: NonNullable<CollectedRun['report']>): Tile[] {
   };
   const others = report.differences?.to ?? {};
   // The model that training began with, or what it would have to beat; "base" often writes no verdict at all.
-  const to = ['sft', 'before', 'sft_continued', ...Object.keys(others)].find((name) =>
+  const to = ['words', 'sft', 'before', 'sft_continued', ...Object.keys(others)].find((name) =>
     Object.hasOwn(others, name),
   );
   const difference = to === undefined ? undefined : others[to];

@@ -3,12 +3,15 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../../src/api/model.js';
 import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
-import { type EvaluationOptions, evaluateVerdicts } from '../../../src/eval/evaluate.js';
-import { fitLikelihood, likelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
+import { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from '../../../src/eval/evaluate.js';
+import { judgeName } from '../../../src/eval/likelihood-report.js';
+import { fitLikelihood, keptVerdicts, likelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
 import { formatEvalTable } from '../../../src/eval/report-table.js';
 import type { StepRecord } from '../../../src/records/record.js';
+import type { LikelihoodWeights } from '../../../src/scoring/settings.js';
 import type { JudgedVerdict } from '../../../src/scoring/verdict/judged.js';
 import {
+  logOdds,
   type StepLikelihoods,
   stepLikelihoods,
   WRONG,
@@ -197,7 +200,7 @@ describe('weighed with the words', () => {
     expect(judged(true, 40, false)?.weights.verdict).toBe(0);
     const few = judged(false, 8, true);
     expect(few?.weights.verdict).toBe(0);
-    expect(few?.both).toEqual(few?.alone);
+    expect(few?.alone).toBeUndefined();
     // Eight steps of one class could not be fitted alone.
     expect(judged(false, 2, true)?.weights).toBeDefined();
     expect(judged(false, 2, false)).toBeUndefined();
@@ -220,6 +223,41 @@ describe('weighed with the words', () => {
     expect(formatEvalTable(report, { boxed: false })).toMatch(/the adapter judges by\s+its words alone/);
   });
 
+  it.each(['calculations', undefined] as const)(
+    'never finds a step likelier for a wrong one before it (%s)',
+    (of) => {
+      // By chance, on a handful of rows: what follows a wrong step is right, and half of the rest is wrong.
+      const pairs = Array.from({ length: 12 }, (_, i) => ({
+        isWrong: i % 2 === 0,
+        next: i % 2 === 0 || i % 4 === 1,
+      }));
+      const label = (isRight: boolean): 0 | 1 => (isRight ? 1 : 0);
+      const steps = pairs.flatMap(({ isWrong, next }, solution) =>
+        [!isWrong, next].map((isRight, step) => ({
+          solution,
+          step,
+          label: label(isRight),
+          logPositive: 0,
+          logNegative: 0,
+        })),
+      );
+      const chance: StepLikelihoods = pairs.map(({ isWrong }) => {
+        const [first, carried] = isWrong ? [WRONG, of ? 0 : WRONG] : [0, 0];
+        return new Map([
+          [0, { least: first, before: 0 }],
+          [1, { least: carried, before: first }],
+        ]);
+      });
+      const weights = fitLikelihood(steps, chance, { alone: true, of }) as LikelihoodWeights;
+      const oddsAfter = (before: number) =>
+        logOdds({ logPositive: 0, logNegative: 0 }, { least: of ? 0 : before, before }, weights);
+      expect(oddsAfter(WRONG)).toBeLessThanOrEqual(oddsAfter(0));
+      expect(weights.least).toBeGreaterThan(0);
+      const words = fitLikelihood(steps, chance, { of }) as LikelihoodWeights;
+      expect(of ? words.before : words.least + words.before).toBeGreaterThanOrEqual(0);
+    },
+  );
+
   it('leaves what cannot be read as it is, and is not fitted on one class', () => {
     const unread = byWords.map((each) => ({ ...each, verdict: undefined, unreadable: true as const }));
     expect(
@@ -235,26 +273,62 @@ describe('weighed with the words', () => {
     expect(given?.alone).toBeUndefined();
   });
 
-  it('is in the report beside the words, which stay the metrics of the method', () => {
+  it('has the metrics of the report, and the words a report of their own', () => {
+    const sft = verdictMetrics(byWords, { invalidAsWrong: true });
     const options: EvaluationOptions = {
       ...{ method: 'stepamc', data: {}, records, invalidAsWrong: true, positivePrior: 0.5 },
+      baselines: { sft },
+      others: { sft: byWords },
+      validation: byWords,
       bootstrap: { resamples: 50 },
       seen: ({ solution }) => solution % 8 === 0,
     };
     const likelihood = likelihoodVerdicts({ validation: part, test: part }, { threshold: 'greedy' });
+    const both = likelihood?.both ?? [];
     const report = evaluateVerdicts(byWords, { ...options, likelihood });
-    const { likelihood: told, warnings: _, ...rest } = report;
-    const { warnings: __, ...byThemselves } = evaluateVerdicts(byWords, options);
-    expect(rest).toEqual(byThemselves);
-    expect(told?.both.metrics.accuracy).toBe(accuracy(likelihood?.both ?? []));
-    expect(Object.keys(told?.differences?.to ?? {})).toEqual(['words', 'likelihood', 'random']);
+    const { warnings: _, ...byThemselves } = evaluateVerdicts(byWords, options);
+    expect(report.words).toEqual(byThemselves);
+    expect(keptVerdicts(byWords, likelihood)).toBe(both);
+    expect(keptVerdicts(byWords, undefined)).toBe(byWords);
+
+    // Whatever the page shows first is of the judge that is kept.
+    const alone = evaluateVerdicts(both, { ...options, baselines: {}, others: {}, validation: both });
+    const shown = ['metrics', 'metrics_unseen', 'metrics_validation', 'intervals', 'calibration'] as const;
+    for (const key of [...shown, 'threshold_sweep', 'errors', 'processbench'] as const)
+      expect(report[key], key).toEqual(alone[key]);
+    expect(report.metrics.accuracy).toBe(accuracy(both));
+    expect(report.metrics.accuracy).toBeGreaterThan(report.words?.metrics.accuracy as number);
+    expect(Object.keys(report.differences?.to ?? {})).toEqual(['words', 'likelihood', 'random']);
+    expect(report.baselines.words).toEqual(byThemselves.metrics);
+    expect(report.baselines).not.toHaveProperty('sft');
+
     const lines = formatEvalTable(report, { boxed: false }).split('\n');
-    const row = (title: string) => lines.find((line) => line.startsWith(title))?.split(/ {2,}/);
-    expect(row('35 unseen steps, %')?.slice(1)).toEqual(['words', 'likelihood', 'both']);
-    expect(row('told by kind of error')?.slice(1)).toEqual([
-      ...['steps', 'told', 'both', 'unseen', 'told', 'both'],
+    const rows = (title: string) =>
+      lines.filter((line) => line.startsWith(title)).map((line) => line.split(/ {2,}/));
+    expect(rows('40 steps, %')[0]?.slice(1, 4)).toEqual(['words + likelihood', '95 % CI', 'words alone']);
+    expect(rows('35 unseen steps, %')[0]?.slice(1)).toEqual(['stepamc', '95 % CI', 'sft']);
+    expect(rows('told by kind of error')[0]?.slice(1)).toEqual([
+      ...['steps', 'told', 'by words', 'unseen', 'told', 'by words'],
     ]);
-    expect(row('slip of 1')).toHaveLength(7);
-    expect(lines.join(' ')).toMatch(/words and likelihood together have F1 macro/);
+    expect(rows('slip of 1')[0]).toHaveLength(7);
+    const told = lines.join(' ');
+    expect(told).toMatch(/the judge by words and likelihood has F1 macro/);
+    expect(told).toMatch(/stepamc by its words alone has F1 macro/);
+  });
+
+  it('goes by its evidence alone where the words have no weight', () => {
+    const likelihood = likelihoodVerdicts(
+      { validation: part, test: part },
+      { threshold: 'greedy', of: 'calculations', wordless: true },
+    );
+    const report = evaluateVerdicts(byWords, {
+      ...{ method: 'sft', data: {}, records, invalidAsWrong: true, positivePrior: 0.5, likelihood },
+      bootstrap: { resamples: 50 },
+    });
+    expect(judgeName(report)).toBe('calculations');
+    expect(Object.keys(report.differences?.to ?? {})).toEqual(['words', 'random']);
+    expect(formatEvalTable(report, { boxed: false })).toMatch(
+      /the judge by calculations has F1 macro 80\.0: [\s\S]*the calculations alone, for want of words/,
+    );
   });
 });
