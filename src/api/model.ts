@@ -1,13 +1,8 @@
 /** The embedding API: a model that scores token sequences and writes them. */
 import { lstatSync } from 'node:fs';
 import { className } from '../architectures/heads.js';
-import {
-  bytesToGenerate,
-  fastestRows,
-  type GenerateOptions,
-  Generator,
-  type GeneratorOptions,
-} from '../generate/generator.js';
+import { type GenerateOptions, Generator, type GeneratorOptions } from '../generate/generator.js';
+import { roomToGenerate } from '../generate/room.js';
 import type { GeneratedToken, Sample } from '../generate/sample-row.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { shippedNames } from '../models/base.js';
@@ -278,8 +273,7 @@ export class Model {
     this.check('generate', prompts);
     checkOptions('generate', options, GENERATE_OPTIONS);
     const { decoder } = this;
-    const chosen = { maxRows: fastestRows(decoder.device), ...options };
-    return new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, chosen), ...chosen });
+    return new Generator(decoder, { ...options, ...roomToGenerate(decoder, prompts, options) });
   }
 
   private check(what: string, sequences: readonly ArrayLike<number>[]): void {

@@ -87,20 +87,20 @@ async function generate(args: GenerateArguments): Promise<void> {
   checkOutput(args.output);
   const given = await givenPrompts(args);
   const { openChosenModel } = await import('./chosen-model.js');
-  const { bytesToGenerate, fastestRows, Generator } = await import('../generate/generator.js');
+  const { Generator } = await import('../generate/generator.js');
+  const { roomToGenerate } = await import('../generate/room.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   try {
     const prompts = await tokensOf(given, args, tokenizer);
     const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
-    const limits = { maxRows: args['max-rows'] ?? fastestRows(device) };
-    const cacheBytes = bytesToGenerate(model.decoder, prompts, { ...options, ...limits });
+    const room = roomToGenerate(model.decoder, prompts, { ...options, maxRows: args['max-rows'] });
     const output =
       args.output === undefined
         ? undefined
         : openOutput(args.output, await settingsOf(args, options, prompts));
-    const generator = new Generator(model.decoder, { ...limits, cacheBytes });
+    const generator = new Generator(model.decoder, room);
     const interruption = untilInterrupted();
     const generation = generator.generate(prompts, {
       ...options,

@@ -29,11 +29,12 @@ export interface SamplingArguments {
 const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
-/** Without it evaluate, label and generate take `fastestRows` of the device. */
+/** Without it `roomToGenerate` chooses. */
 export const MAX_ROWS = {
   type: 'number',
   requiresArg: true,
-  describe: 'Most samples at a time [default: 64 on a CPU, 256 on a GPU]',
+  describe:
+    'Most samples at a time [default: 64 on a CPU, 256 on a GPU, fewer where memory has no room for them]',
 } as const;
 
 /** What `--model`, or an argument in its place, may name; the same in every command. */

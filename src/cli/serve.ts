@@ -95,7 +95,6 @@ async function serveModel(given: ServeArguments): Promise<void> {
   const { judgeFor } = await import('../models/base.js');
   const { serve } = await import('../serve/server.js');
   const { isLoopback } = await import('../serve/access.js');
-  const { fastestRows } = await import('../generate/generator.js');
   if (!isLoopback(args.host) && !process.env[args['key-env']])
     throw new UsageError(
       `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
@@ -123,7 +122,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
         adapters,
         adapterRoot: args['adapter-root'],
         otherBase: args['other-base'] === true,
-        maxRows: args['max-rows'] ?? fastestRows(chosen.device),
+        ...(args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] }),
         ...(gigabytes === undefined ? {} : { cacheBytes: Math.floor(gigabytes * 1e9) }),
         limits: {
           queue: args['max-queue'],

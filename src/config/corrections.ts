@@ -1,6 +1,7 @@
 // Config section `corrections`: how samples with self-corrections are made of right solutions.
 import { z } from 'zod';
 import { count, countOrAll, samplingTemperature, section, text } from './fields.js';
+import { maxRows } from './sampling.js';
 
 const topP = () =>
   z
@@ -104,9 +105,7 @@ const making = z.strictObject({
   chunk: count()
     .default(64)
     .describe('Solutions that are worked on together; what is done is safe after each chunk.'),
-  max_rows: count()
-    .default(64)
-    .describe('Max samples that run together. Changes memory and speed, never a sample.'),
+  max_rows: maxRows(),
 });
 
 export const corrections = z

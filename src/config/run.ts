@@ -1,5 +1,6 @@
 // Config section `run`: directory, randomness and device.
 import { z } from 'zod';
+import { MEMORY_FRACTION } from '../runtime/memory.js';
 import { count, countOrOff, section, seed, text } from './fields.js';
 import { TRACKERS } from './trackers.js';
 
@@ -20,7 +21,7 @@ export const run = section({
     .number()
     .gt(0)
     .max(1)
-    .default(0.9)
+    .default(MEMORY_FRACTION)
     .meta({ expects: 'a number above 0, at most 1' })
     .describe(
       "Share of the device's memory that the run may plan for, so that others find room: 0.45 each for two runs on one GPU. " +

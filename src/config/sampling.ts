@@ -8,6 +8,21 @@ interface SamplingDefaults {
   readonly top_p?: number;
 }
 
+/** How many samples run together, here or asked of a server. */
+export const maxRows = () =>
+  z
+    .union([z.literal('auto'), count()])
+    .default('auto')
+    .describe(
+      'Max samples that run together, also requests at a time of a server; `auto`: 64 on a CPU and of a server, 256 on a GPU, fewer where ' +
+        'their keys and values find no room. Changes memory and speed, never a sample.',
+    );
+
+/** undefined: as `roomToGenerate` chooses. */
+export const rowsOf = (rows: number | 'auto') => (rows === 'auto' ? undefined : rows);
+
+export const concurrencyOf = (rows: number | 'auto') => (rows === 'auto' ? 64 : rows);
+
 /** How solutions are sampled; see `localSampler`. */
 export function sampling({ num_generations, temperature = 1, top_p = 1 }: SamplingDefaults) {
   return {
@@ -32,9 +47,7 @@ export function sampling({ num_generations, temperature = 1, top_p = 1 }: Sampli
       .default(0)
       .describe('Draw from tokens with at least this share of the largest probability; 0: from all.'),
     stop: z.array(text()).default([]).describe('Texts that end a solution, beside the end-of-text token.'),
-    max_rows: count()
-      .default(64)
-      .describe('Max solutions that are sampled together. Changes memory and speed, never a sample.'),
+    max_rows: maxRows(),
   };
 }
 

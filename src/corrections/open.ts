@@ -3,6 +3,7 @@ import { Model } from '../api/model.js';
 import type { Cluster } from '../cluster/cluster.js';
 import { foundOnce } from '../cluster/exchange.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
+import { concurrencyOf, rowsOf } from '../config/sampling.js';
 import { DataError } from '../files/data-error.js';
 import { Generator } from '../generate/generator.js';
 import { generatorSource, type SampleSource } from '../generate/sample-source.js';
@@ -70,14 +71,20 @@ function chosenSource(
 ): SampleSource {
   if (server) {
     const { url, kind, model } = server;
-    const source = remoteSource({ url, server: kind, concurrency: max_rows, ...(model ? { model } : {}) });
+    const source = remoteSource({
+      url,
+      server: kind,
+      concurrency: concurrencyOf(max_rows),
+      ...(model ? { model } : {}),
+    });
     closing.push(() => source.close());
     return askedOnce(source, clusterOf(decoder));
   }
   if (!decoder)
     throw new DataError('option', 'there is no model to sample from; name one, or corrections.server');
+  const maxRows = rowsOf(max_rows);
   const generator = new Generator(decoder, {
-    maxRows: max_rows,
+    ...(maxRows === undefined ? {} : { maxRows }),
     ...(cacheBytes === undefined ? {} : { cacheBytes }),
   });
   closing.push(() => generator.dispose());

@@ -1,7 +1,8 @@
 /** Completions of solutions after some of their steps. What is computed of shared beginnings is computed once. */
 import type { Model } from '../api/model.js';
-import { bytesToGenerate, fastestRows, Generator } from '../generate/generator.js';
+import { Generator } from '../generate/generator.js';
 import type { SamplingOptions } from '../generate/options.js';
+import { roomToGenerate } from '../generate/room.js';
 import type { SolvingPrompt } from '../generate/solving-prompt.js';
 import { generateTogether } from '../generate/together.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -40,7 +41,7 @@ export async function prefixCompletions(
   { decoder, adapter }: Pick<Model, 'decoder' | 'adapter'>,
   tokenizer: Tokenizer,
   prefixes: readonly Prefix[],
-  { k, prompt, maxRows = fastestRows(decoder.device), signal, separator: _, ...sampling }: CompletionOptions,
+  { k, prompt, maxRows, signal, separator: _, ...sampling }: CompletionOptions,
 ): Promise<Completion[][] | undefined> {
   const options = { ...sampling, n: k, tokenizer };
   const opening = prompt.chat || /\s$/.test(prompt.template) ? '' : ' ';
@@ -51,10 +52,7 @@ export async function prefixCompletions(
   const fits = ids.map(({ length }) => length < decoder.config.maxPositions);
   const fed = ids.filter((_, i) => fits[i]);
   if (fed.length === 0) return prefixes.map(() => []);
-  const generator = new Generator(decoder, {
-    maxRows,
-    cacheBytes: bytesToGenerate(decoder, fed, { ...options, maxRows }),
-  });
+  const generator = new Generator(decoder, roomToGenerate(decoder, fed, { ...options, maxRows }));
   try {
     const samples = await generateTogether(generator, fed, {
       ...options,

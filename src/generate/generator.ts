@@ -8,7 +8,6 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
-import type { Device } from '../runtime/device.js';
 import { Bodies } from './bodies.js';
 import { cacheShape, KeyValueCache } from './cache.js';
 import { CapturedSteps } from './captured.js';
@@ -18,6 +17,7 @@ import { type SamplingOptions, samplingSettings } from './options.js';
 import { PagePool } from './pages.js';
 import type { RoleKey } from './prefixes.js';
 import { roleKey, sameRole } from './roles.js';
+import { cacheBudget, DEFAULT_TOKENS, fastestRows } from './room.js';
 import { type Sample, SampledPrompt, SampleRow } from './sample-row.js';
 import { pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
 import {
@@ -29,9 +29,9 @@ import {
 } from './snapshot.js';
 
 export interface GeneratorOptions {
-  /** Bytes for keys and values, beside the weights. Default: half of the free memory, at most what `maxRows` rows can fill. */
+  /** Bytes for keys and values, beside the weights. Default: half of what the device may plan for, at most what `maxRows` rows can fill. */
   readonly cacheBytes?: number;
-  /** Max samples that run together; others wait. Default 64. */
+  /** Max samples that run together; others wait. Default: 64 on a CPU, 256 on a GPU. Samples that find no pages wait too. */
   readonly maxRows?: number;
   /** Max tokens of one forward; longer prompts are computed in chunks. Default 512. */
   readonly maxTokens?: number;
@@ -71,46 +71,6 @@ interface Running {
   readonly key: RoleKey;
 }
 
-export const DEFAULT_ROWS = 64;
-
-/**
- * Samples that run together fastest: a step reads the weights once for all of them. More do not help a CPU, whose cores are
- * busy from there on; an H100 drew 2.5 times the tokens with 256 rows that it drew with 64 (Qwen2.5-0.5B, docs/evidence/h100.md).
- * Memory limits them by itself: a sample waits until there are pages for it.
- */
-export function fastestRows(device: Device): number {
-  return device.info().name === 'cpu' ? DEFAULT_ROWS : 256;
-}
-export const DEFAULT_TOKENS = 512;
-
-/** Half of the memory that is free now. */
-function defaultBytes({ device }: Decoder): number {
-  return Math.floor(device.info().memoryFree / 2);
-}
-
-/**
- * Bytes of keys and values that `prompts` can fill, within `limits` and half of the memory that is free.
- *
- * @throws StepTrainError for an option out of range
- */
-export function bytesToGenerate(
-  decoder: Decoder,
-  prompts: readonly ArrayLike<number>[],
-  { maxRows = DEFAULT_ROWS, maxTokens = DEFAULT_TOKENS, ...options }: GenerateOptions & GeneratorOptions,
-): number {
-  const { config } = decoder;
-  const { pageBytes, window } = cacheShape(decoder);
-  const { n, maxNewTokens } = samplingSettings(options, config, prompts.length);
-  const pages = prompts
-    .flatMap(({ length }) => {
-      const longest = Math.min(length + maxNewTokens, config.maxPositions);
-      return new Array<number>(n).fill(pagesOfRow(longest, { maxRows, maxTokens, window }));
-    })
-    .sort((a, b) => b - a);
-  const together = pages.slice(0, maxRows).reduce((sum, count) => sum + count, 0);
-  return Math.min(Math.max(1, together) * pageBytes, defaultBytes(decoder));
-}
-
 export class Generator {
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler<SampleRow>;
@@ -130,10 +90,10 @@ export class Generator {
   /** @param decoder stays the caller's, and must outlive the generator */
   constructor(
     readonly decoder: Decoder,
-    { cacheBytes, maxRows = DEFAULT_ROWS, maxTokens = DEFAULT_TOKENS }: GeneratorOptions = {},
+    { cacheBytes, maxRows = fastestRows(decoder.device), maxTokens = DEFAULT_TOKENS }: GeneratorOptions = {},
   ) {
     const { pageBytes, window } = cacheShape(decoder);
-    const bytes = cacheBytes ?? defaultBytes(decoder);
+    const bytes = cacheBytes ?? cacheBudget(decoder.device);
     for (const [name, value] of Object.entries({ maxRows, maxTokens, cacheBytes: bytes })) {
       if (Number.isSafeInteger(value) && value > 0) continue;
       throw new StepTrainError(

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { checkOptions, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
+import { MEMORY_FRACTION } from './memory.js';
 
 export interface DeviceOptions {
   /** CPU threads; 0 for one per usable core. Default: STEPTRAIN_THREADS, else 0. */
@@ -10,9 +11,16 @@ export interface DeviceOptions {
   readonly isa?: string;
   /** Max bytes of all tensors, in segments of whole MiB; workspace is not counted. Default: no limit. */
   readonly memoryLimit?: number;
+  /** Share of the device's memory that what runs on it plans for, above 0 and at most 1. Default 0.9. */
+  readonly memoryFraction?: number;
 }
 
-const OPTIONS: Record<keyof DeviceOptions, true> = { threads: true, isa: true, memoryLimit: true };
+const OPTIONS: Record<keyof DeviceOptions, true> = {
+  threads: true,
+  isa: true,
+  memoryLimit: true,
+  memoryFraction: true,
+};
 
 /** More threads than this only wait for each other; tens of thousands cannot even be started. */
 const THREADS_PER_CORE = 16;
@@ -22,6 +30,7 @@ export interface CheckedOptions {
   readonly threads: number;
   readonly isa: string;
   readonly memoryLimit: number | undefined;
+  readonly memoryFraction: number;
 }
 
 /** @throws StepTrainError for an option or a variable that no device can have */
@@ -36,7 +45,15 @@ export function checkedOptions(options: DeviceOptions): CheckedOptions {
     );
   }
   const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
-  return { threads, isa, memoryLimit: memoryLimitOf(options) };
+  return { threads, isa, memoryLimit: memoryLimitOf(options), memoryFraction: memoryFractionOf(options) };
+}
+
+function memoryFractionOf({ memoryFraction = MEMORY_FRACTION }: DeviceOptions): number {
+  if (memoryFraction > 0 && memoryFraction <= 1) return memoryFraction;
+  throw new StepTrainError(
+    'E_RANGE',
+    `openDevice: memoryFraction must be a number above 0, at most 1, got ${shown(memoryFraction)}`,
+  );
 }
 
 function memoryLimitOf({ memoryLimit }: DeviceOptions): number | undefined {

@@ -39,10 +39,13 @@ export class Device {
   private capturing = false;
 
   private readonly memoryLimit: number | undefined;
+  /** Share of the memory that what runs here plans for. */
+  readonly memoryFraction: number;
 
   /** @internal Devices come from `openDevice`. */
-  constructor(name: string, { threads, isa, memoryLimit }: CheckedOptions) {
+  constructor(name: string, { threads, isa, memoryLimit, memoryFraction }: CheckedOptions) {
     this.memoryLimit = memoryLimit;
+    this.memoryFraction = memoryFraction;
     this.commands = new Float64Array(addon().commandLength);
     this.native = new (addon().Device)(name, threads, isa, memoryLimit, this.commands);
     this.ops = opsOf<Tensor>(this.commands, {

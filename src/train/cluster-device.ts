@@ -12,11 +12,13 @@ import type { Tensor } from '../runtime/tensor.js';
 /** The device of this process: its share of the machine's cores, or the GPU of its number. */
 export function openShare({ run }: Pick<FrameConfig, 'run'>, cluster: Cluster | undefined): Device {
   const name = chosenDevice(run.device);
-  if (!cluster) return openDevice(name, run.threads > 0 ? { threads: run.threads } : {});
+  const memoryFraction = run.memory_fraction;
+  if (!cluster)
+    return openDevice(name, { memoryFraction, ...(run.threads > 0 ? { threads: run.threads } : {}) });
   const { localRank, localSize } = cluster.place;
   const cores = Math.max(1, Math.floor(availableParallelism() / localSize));
   const own = run.device === 'cpu' || name === 'cpu' ? 'cpu' : `cuda:${localRank}`;
-  return openDevice(own, { threads: run.threads > 0 ? run.threads : cores });
+  return openDevice(own, { memoryFraction, threads: run.threads > 0 ? run.threads : cores });
 }
 
 /** @throws StepTrainError where a process would round in another way */

@@ -11,8 +11,10 @@ import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { openDevice } from '../runtime/device.js';
+import { usableMemory } from '../runtime/memory.js';
 import { checkAdapter } from './adapter-start.js';
 import { formatMeasuredTime, measuredRun } from './measured-time.js';
+import { besideOthers } from './memory-beside.js';
 import {
   availableMemory,
   fastestMicroBatch,
@@ -20,7 +22,6 @@ import {
   formatMemoryPlan,
   memoryPlan,
   settleCache,
-  usableMemory,
 } from './memory-plan.js';
 import type { Method, RunData } from './method.js';
 import { modelShape, withReadableLength } from './model-shape.js';
@@ -32,7 +33,7 @@ import {
   productRate,
   trainingOperations,
 } from './planned-work.js';
-import type { PlannedSampling } from './sampling-plan.js';
+import { type PlannedSampling, withRows } from './sampling-plan.js';
 
 /** Milliseconds of steps that are measured of each stage, where nothing else is said. */
 const MEASURED_MS = 2000;
@@ -81,12 +82,13 @@ export async function describeRun<Config extends FrameConfig>(
   for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
   const { threads, device: wanted } = config.run;
   const own = planFor === undefined && threads > 0 ? { threads } : {};
-  const device = openDevice(chosenDevice(wanted), own);
+  const memoryFraction = config.run.memory_fraction;
+  const device = openDevice(chosenDevice(wanted), { ...own, memoryFraction });
   try {
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
-    const plan = memoryPlan(config, method.memory(config), shape, sampled.plan, processes);
+    const plan = memoryPlan(config, method.memory(config), shape, withRows(sampled.plan, device), processes);
     const fraction = config.run.memory_fraction;
     const available =
       planFor === undefined
@@ -110,13 +112,15 @@ export async function describeRun<Config extends FrameConfig>(
         return undefined;
       }
     };
+    const fits = <T>(settle: () => T): T =>
+      planFor === undefined ? besideOthers(device, fraction, settle) : settle();
     const { max_length: longest } = config.data;
-    const fastest = planFor === undefined ? fastestMicroBatch(device) : undefined;
+    const fastest = planFor === undefined ? fastestMicroBatch(device, plan.width) : undefined;
     const sizes = Object.entries(method.sections(config)).map(([section, settings]) => {
-      const tokens = orRefused(() => fitMicroBatch(plan, available, longest, settings, fastest));
+      const tokens = orRefused(() => fits(() => fitMicroBatch(plan, available, longest, settings, fastest)));
       return [section, tokens ?? longest] as const;
     });
-    const cacheBytes = orRefused(() => settleCache(plan, available));
+    const cacheBytes = orRefused(() => fits(() => settleCache(plan, available)));
     lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens)), cacheBytes));
     if (sampled.unknown) lines.push(`  pages of sampled answers are not in it: ${sampled.unknown}`);
     const refusal = refusals.at(-1);

@@ -4,10 +4,12 @@ import { architectureOf, countParameters, modelModules } from '../architectures/
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
+import { usableMemory } from '../runtime/memory.js';
 import { loraPlan } from '../weights/lora-plan.js';
 import { gibibytes, kibibytes } from './bytes.js';
 import { loraConfig } from './lora-config.js';
-import { fitCache, type PlannedSampling, type SamplingPlan, samplingPlan } from './sampling-plan.js';
+import { besideOthers } from './memory-beside.js';
+import { fitCache, type Sampled, type SamplingPlan, samplingPlan } from './sampling-plan.js';
 
 export interface MemoryItem {
   readonly role: string;
@@ -19,6 +21,8 @@ export interface MemoryPlan {
   /** Bytes held for the whole run. */
   readonly items: readonly MemoryItem[];
   readonly fixedBytes: number;
+  /** Of the hidden states. */
+  readonly width: number;
   /** Bytes of forward and backward for each token of a micro-batch. */
   readonly bytesPerToken: number;
   /** Of a method that samples. */
@@ -55,7 +59,7 @@ export function memoryPlan(
   { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
   roles: readonly PlannedRole[],
   decoder: ModelConfig,
-  sampled?: PlannedSampling,
+  sampled?: Sampled,
   processes = 1,
 ): MemoryPlan {
   const holders = run.zero > 0 ? processes : 1;
@@ -104,6 +108,7 @@ export function memoryPlan(
   return {
     items,
     fixedBytes: items.reduce((sum, item) => sum + item.bytes, 0),
+    width: decoder.hiddenSize,
     bytesPerToken: activationBytes(decoder, {
       bytes,
       rank: lora?.r ?? 0,
@@ -147,9 +152,6 @@ function activationBytes(
   return kept + layer.backward + head;
 }
 
-/** Share of the free memory that a plan may use; the rest is for fragmentation. */
-const USABLE = 0.9;
-
 export interface MicroBatchContext {
   readonly device: Device;
   readonly config: Pick<FrameConfig, 'data' | 'run'>;
@@ -172,21 +174,16 @@ export function settleMicroBatch(
 ): number {
   const begun = section.micro_batch_tokens === 'auto' ? saved[microBatchKey(name)] : undefined;
   const wanted = begun === undefined ? section : { ...section, micro_batch_tokens: begun };
-  const available = availableMemory(plan, device, config.run.memory_fraction, sharers);
-  return fitMicroBatch(plan, available, config.data.max_length, wanted, fastestMicroBatch(device));
+  const fraction = config.run.memory_fraction;
+  const available = availableMemory(plan, device, fraction, sharers);
+  const longest = config.data.max_length;
+  const fastest = fastestMicroBatch(device, plan.width);
+  return besideOthers(device, fraction, () => fitMicroBatch(plan, available, longest, wanted, fastest));
 }
 
 /** Under which a checkpoint holds the micro-batch of a section. */
 export function microBatchKey(section: string): string {
   return `${section}.micro_batch_tokens`;
-}
-
-/** Bytes that a plan may use of `total`, of which `free` are. */
-export function usableMemory(
-  { total, free }: { readonly total: number; readonly free: number },
-  fraction: number,
-): number {
-  return Math.min(fraction * total, USABLE * free);
 }
 
 /**
@@ -235,13 +232,22 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
 }
 
 /**
- * Tokens from which on a micro-batch is no faster, but takes more memory: on a CPU as measured (docs/evidence/runtime.md); on a
- * GPU a guess, since none has run more than 8,192 at once.
+ * Tokens from which on a micro-batch is no faster, but takes more memory.
+ *
+ * On a CPU, as measured (docs/evidence/runtime.md): as many as make hidden states of half a million values, 1 MiB in bf16,
+ * half of a core's L2 cache there. Fewer do not pay for what a micro-batch costs whatever its size: reading all weights, and
+ * the launches of its ops. Each thread gets at least as many rows as in the smallest that was measured.
+ *
+ * On a GPU nobody has measured where it ends: the largest of which a step has been timed (docs/evidence/h100.md).
  */
-const FASTEST = { cpu: 1 << 12, gpu: 1 << 16 };
+const FASTEST = { cpuValues: 1 << 19, rowsOfThread: 256, gpu: 8192 };
 
-export function fastestMicroBatch(device: Device): number {
-  return device.info().name === 'cpu' ? FASTEST.cpu : FASTEST.gpu;
+/** @param width of the model's hidden states */
+export function fastestMicroBatch(device: Pick<Device, 'info'>, width: number): number {
+  const { name, threads } = device.info();
+  if (name !== 'cpu') return FASTEST.gpu;
+  const tokens = 2 ** Math.round(Math.log2(FASTEST.cpuValues / width));
+  return Math.max(tokens, FASTEST.rowsOfThread * threads);
 }
 
 /** What is held at once: the roles, and either the activations of a micro-batch or keys and values. */

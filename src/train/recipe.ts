@@ -15,11 +15,14 @@ import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './c
 import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
+import { besideOthers } from './memory-beside.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { checkLength, modelShape } from './model-shape.js';
 import { reportData } from './notes.js';
+import { planLine } from './plan-line.js';
 import type { RunResult } from './result.js';
+import { withRows } from './sampling-plan.js';
 import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
 
@@ -98,7 +101,7 @@ async function runOn<Config extends FrameConfig>(
       config,
       method.memory(config),
       decoder.config,
-      method.sampling?.(config, tokenizer),
+      withRows(method.sampling?.(config, tokenizer), device),
       cluster?.size,
     );
     const sections = method.sections(config);
@@ -115,7 +118,12 @@ async function runOn<Config extends FrameConfig>(
     });
     const settled = await leastOfAll(cluster, Object.fromEntries(microBatches));
     const available = { bytes: availableMemory(plan, device, config.run.memory_fraction, many) };
-    const cacheBytes = settleCache(plan, (await leastOfAll(cluster, available)).bytes as number);
+    const { bytes: usable } = await leastOfAll(cluster, available);
+    const cacheBytes = besideOthers(device, config.run.memory_fraction, () =>
+      settleCache(plan, usable as number),
+    );
+    if (!cluster || cluster.rank === 0)
+      console.error(planLine(plan, device, { usable: usable as number, microBatches: settled, cacheBytes }));
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,
       data,

@@ -2,22 +2,37 @@
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf } from '../architectures/table.js';
 import { cacheShape } from '../generate/cache.js';
-import { DEFAULT_ROWS, DEFAULT_TOKENS } from '../generate/generator.js';
+import { DEFAULT_TOKENS, fastestRows } from '../generate/room.js';
 import { pagesOfRow } from '../generate/scheduler.js';
 import { stackBytes } from '../models/adapter-stack.js';
 import { StepTrainError } from '../native/errors.js';
+import type { Device } from '../runtime/device.js';
 import { gibibytes } from './bytes.js';
 
 /** The samples of a method. */
 export interface PlannedSampling {
   /** Tokens of the longest prompt with its sample. */
   readonly longest: number;
-  /** Max samples that run together. Default: that of `Generator`. */
-  readonly rows?: number;
+  /** Max samples that run together. Default: what is fastest on the device. */
+  readonly rows?: number | undefined;
+}
+
+/** With its rows. */
+export interface Sampled {
+  readonly longest: number;
+  readonly rows: number;
+}
+
+/** With the rows that are fastest on `device` where none are said. */
+export function withRows(
+  sampled: PlannedSampling | undefined,
+  device: Pick<Device, 'info'>,
+): Sampled | undefined {
+  return sampled && { longest: sampled.longest, rows: sampled.rows ?? fastestRows(device) };
 }
 
 /** Bytes. They are held from the first token of a rollout to its last, and not while the policy learns. */
-export interface SamplingPlan extends Required<PlannedSampling> {
+export interface SamplingPlan extends Sampled {
   readonly pageBytes: number;
   /** Bytes of one sample, the min. */
   readonly least: number;
@@ -37,7 +52,7 @@ export interface PlannedAdapter {
 }
 
 export function samplingPlan(
-  { longest, rows = DEFAULT_ROWS }: PlannedSampling,
+  { longest, rows }: Sampled,
   decoder: ModelConfig,
   { dtype, rank, pairs = [] }: PlannedAdapter,
 ): SamplingPlan {

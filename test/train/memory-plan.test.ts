@@ -4,17 +4,19 @@ import { inMemory } from '../../src/data/dataset.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { sft } from '../../src/methods/sft/method.js';
-import { openDevice } from '../../src/runtime/device.js';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import { usableMemory } from '../../src/runtime/memory.js';
 import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { memoryBeside } from '../../src/train/memory-beside.js';
 import {
   availableMemory,
   fastestMicroBatch,
   fitMicroBatch,
   memoryPlan,
   settleMicroBatch,
-  usableMemory,
 } from '../../src/train/memory-plan.js';
+import { planLine } from '../../src/train/plan-line.js';
 import { supervisedStage } from '../../src/train/supervised.js';
 import { createTrainee } from '../../src/train/trainee.js';
 import { goldenDirectory } from '../models/golden.js';
@@ -95,7 +97,7 @@ describe.each([
 });
 
 describe('a micro-batch', () => {
-  const plan = { items: [], fixedBytes: 1000, bytesPerToken: 10 };
+  const plan = { items: [], width: 64, fixedBytes: 1000, bytesPerToken: 10 };
   test('is the largest that fits, at most an optimizer step and at least a sequence', () => {
     const section = { micro_batch_tokens: 'auto', tokens_per_step: 500 } as const;
     expect(fitMicroBatch(plan, 3000, 50, section)).toBe(200);
@@ -103,10 +105,23 @@ describe('a micro-batch', () => {
   });
   test('is no larger than is fastest, but never smaller than a sequence', () => {
     const section = { micro_batch_tokens: 'auto' } as const;
-    expect(fitMicroBatch(plan, 1e9, 50, section, fastestMicroBatch(device))).toBe(onGpu ? 65_536 : 4096);
     expect(fitMicroBatch(plan, 1e9, 9000, section, 4096)).toBe(9000);
     // What a recipe asks for is what it gets.
     expect(fitMicroBatch(plan, 1e9, 50, { micro_batch_tokens: 9000 }, 4096)).toBe(9000);
+  });
+  test.each([
+    // As measured with two threads, docs/evidence/runtime.md: the least that is as fast as any larger one.
+    [2, 256, 2048],
+    [2, 576, 1024],
+    [2, 896, 512],
+    [2, 128, 4096],
+    // With more threads at least as many rows for each as there.
+    [16, 576, 4096],
+  ])('of a CPU with %i threads and hidden states of %i is of at most %i tokens', (threads, width, tokens) => {
+    const of = (name: string) => ({ info: () => ({ name, threads }) }) as Device;
+    expect(fastestMicroBatch(of('cpu'), width)).toBe(tokens);
+    // The largest that an H100 has been timed with.
+    expect(fastestMicroBatch(of('cuda:0'), width)).toBe(8192);
   });
   test('is planned for a share of the memory, of what is free at most', () => {
     expect(usableMemory({ total: 1000, free: 1000 }, 0.9)).toBe(900);
@@ -125,7 +140,7 @@ describe('a micro-batch', () => {
     // By default the first takes nearly all: the second is refused, unless it is small.
     const [, second = 0] = beside(0.9);
     expect(second / total).toBeCloseTo(0.09);
-    const model = { items: [], fixedBytes: 15e9, bytesPerToken: 1e6 };
+    const model = { items: [], width: 64, fixedBytes: 15e9, bytesPerToken: 1e6 };
     const section = { micro_batch_tokens: 'auto', tokens_per_step: 8192 } as const;
     expect(fitMicroBatch(model, 36e9, 1024, section)).toBe(8192);
     expect(() => fitMicroBatch(model, second, 1024, section)).toThrow(/GiB are missing/);
@@ -151,19 +166,78 @@ describe('a micro-batch', () => {
     const plan = memoryPlan(settings, sft.memory(settings), decoder.config);
     const context = { device, config: settings };
     const fresh = settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved: {} });
-    expect(fresh).toBe(Math.min(settings.sft.tokens_per_step, fastestMicroBatch(device)));
+    expect(fresh).toBe(
+      Math.min(settings.sft.tokens_per_step, fastestMicroBatch(device, decoder.config.hiddenSize)),
+    );
     const saved = { 'sft.micro_batch_tokens': 1234 };
     expect(settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved })).toBe(1234);
     dispose();
   });
   test('is refused if it does not fit, with the missing bytes', () => {
     const mib = 1 << 20;
-    const large = { items: [], fixedBytes: 100 * mib, bytesPerToken: mib };
+    const large = { items: [], width: 64, fixedBytes: 100 * mib, bytesPerToken: mib };
     expect(() => fitMicroBatch(large, 128 * mib, 64, { micro_batch_tokens: 'auto' })).toThrow(
       /needs 164\.0 MiB \(100\.0 MiB for the roles, 64\.0 MiB for 64 tokens at once\) and 128\.0 MiB can be used: 36\.0 MiB are missing/,
     );
     expect(() => fitMicroBatch(large, 128 * mib, 8, { micro_batch_tokens: 29 })).toThrow(
       /1\.0 MiB are missing/,
     );
+  });
+});
+
+describe('a second run on a GPU', () => {
+  const GIB = 2 ** 30;
+  /** 80 GiB, of which this program holds 1 and others `others`. */
+  const gpu = (others: number, memoryFraction = 0.9) =>
+    ({
+      memoryFraction,
+      info: () => ({ name: 'cuda:0', memoryTotal: 80 * GIB, memoryFree: (79 - others) * GIB }),
+      stats: () => ({ liveBytes: GIB, reservedBytes: GIB }),
+    }) as Device;
+  const plan = { items: [], width: 896, fixedBytes: GIB, bytesPerToken: GIB / 1024 };
+  const settings = config({
+    sft: { micro_batch_tokens: 'auto' },
+    data: { source: 'arithmetic', max_length: 1024 },
+  });
+  const settled = (others: number, fraction = 0.9) => {
+    const context = { ...settings, run: { ...settings.run, memory_fraction: fraction } };
+    return settleMicroBatch(
+      plan,
+      'sft',
+      { micro_batch_tokens: 'auto' },
+      {
+        device: gpu(others, fraction),
+        config: context,
+        saved: {},
+      },
+    );
+  };
+
+  test('plans with what the first has left', () => {
+    expect(settled(0)).toBe(8192);
+    // 9 GiB are free: 0.9 of them and of its own GiB, less that.
+    expect(settled(70)).toBe(8 * 1024);
+    expect(settled(74)).toBe(Math.floor(4.4 * 1024));
+  });
+
+  test('that does not fit says who holds the memory, and what to set', () => {
+    expect(() => settled(78)).toThrow(
+      /can be used: .* are missing; .*\. Other programs hold 78\.00 GiB of the 80\.00 GiB of cuda:0.*: wait until they end, .*run\.memory_fraction=0\.45 for two$/,
+    );
+    const holders = () => [{ pid: 12, name: 'python3', bytes: 60 * GIB }];
+    expect(memoryBeside(gpu(60), 0.9, holders)).toContain('of cuda:0 (python3, process 12: 60.00 GiB): wait');
+    // Of a GPU of its own it says nothing, and of a small share how to change it.
+    expect(memoryBeside(gpu(0.5), 0.9, holders)).toBe('');
+    expect(() => settled(0, 0.01)).toThrow(/run\.memory_fraction 0\.01 leaves the rest to others: raise it/);
+  });
+
+  test('names its share, its micro-batches and its rows in a line', () => {
+    const sampling = { longest: 8, rows: 256, pageBytes: GIB, least: GIB, most: GIB, forward: GIB };
+    const told = { usable: 72 * GIB, microBatches: { 'sft.micro_batch_tokens': 8192 }, cacheBytes: 2 * GIB };
+    expect(planLine({ ...plan, sampling }, gpu(0), told)).toBe(
+      'memory: 9.00 GiB planned of 72.00 GiB on cuda:0 (80.00 GiB, run.memory_fraction 0.9); micro-batches: sft 8192 tokens; ' +
+        'samples: up to 256 together, 2.00 GiB of keys and values',
+    );
+    expect(planLine(plan, gpu(0), { ...told, cacheBytes: undefined })).toMatch(/sft 8192 tokens$/);
   });
 });

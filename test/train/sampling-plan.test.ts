@@ -59,7 +59,8 @@ test.each([
   expect(planned / packed).toBeGreaterThan(0.9);
   expect(planned / packed).toBeLessThan(1.1);
   const { config } = model.decoder;
-  const plan = (pairs: object) => samplingPlan({ longest: 50 }, config, { dtype, rank: r, ...pairs }).forward;
+  const plan = (pairs: object) =>
+    samplingPlan({ longest: 50, rows: 64 }, config, { dtype, rank: r, ...pairs }).forward;
   expect(plan({ pairs: adapter.plan.modules }) - plan({})).toBe(planned);
   generator.dispose();
   adapter.dispose();
@@ -84,7 +85,7 @@ describe('a cache', () => {
   });
 
   test('is in the plan beside the roles; at its peak a run has either it or activations', () => {
-    const whole = { items: [], fixedBytes: 10 * mib, bytesPerToken: mib, sampling: plan };
+    const whole = { items: [], width: 64, fixedBytes: 10 * mib, bytesPerToken: mib, sampling: plan };
     expect(plannedPeak(whole, 4, 8 * mib)).toBe(21 * mib);
     expect(plannedPeak(whole, 40, 8 * mib)).toBe(50 * mib);
     const lines = formatMemoryPlan(whole, 4, 8 * mib);

@@ -6,7 +6,7 @@ import { correctionWriter } from '../../data/corrections/layout.js';
 import type { CorrectionScope } from '../../data/corrections/standing.js';
 import type { CorrectionReport, PrefixMetrics } from '../../eval/solving/corrections.js';
 import { evaluateSolving, type SolvingProgress } from '../../eval/solving/evaluate.js';
-import { fastestRows, Generator } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
 import { generatorSource } from '../../generate/sample-source.js';
 import { oracleScorer } from '../../scoring/oracle.js';
 import type { Scorer } from '../../scoring/scorer.js';
@@ -53,7 +53,7 @@ export async function evaluateCorrections(
   options: CorrectionEvaluationOptions,
 ): Promise<CorrectionReport> {
   const { format, n = 32, temperature = 0.7, maxNewTokens = 512, seed = 0, signal } = options;
-  const { maxRows = fastestRows(model.decoder.device) } = options;
+  const { maxRows } = options;
   const writer = correctionWriter(format);
   const judge = options.judge ?? (problems.every(({ generated }) => generated) ? oracleScorer : undefined);
   const solve = async (samples: number, of = problems) => {
@@ -64,7 +64,7 @@ export async function evaluateCorrections(
       temperature: samples === 1 ? 0 : temperature,
       maxNewTokens,
       seed,
-      maxRows,
+      ...(maxRows === undefined ? {} : { maxRows }),
       ks: samples === 1 ? [1] : [1, samples],
       ...(options.eosTokenIds ? { eosTokenIds: options.eosTokenIds } : {}),
       ...(options.onProgress ? { onProgress: options.onProgress } : {}),
@@ -81,7 +81,7 @@ export async function evaluateCorrections(
   const sampled = n > 1 ? await solve(n) : undefined;
   const prefixes =
     steps.length > 0
-      ? await continuedSteps(model, tokenizer, steps, { ...options, maxNewTokens, seed, maxRows })
+      ? await continuedSteps(model, tokenizer, steps, { ...options, maxNewTokens, seed })
       : undefined;
   const held = validation.length > 0 ? await solve(1, validation) : undefined;
   signal?.throwIfAborted();
@@ -109,12 +109,11 @@ async function continuedSteps(
     signal,
   }: CorrectionEvaluationOptions & {
     readonly seed: number;
-    readonly maxRows: number;
     readonly maxNewTokens: number;
   },
 ): Promise<PrefixMetrics | undefined> {
   const writer = correctionWriter(format);
-  const generator = new Generator(decoder, { maxRows });
+  const generator = new Generator(decoder, maxRows === undefined ? {} : { maxRows });
   try {
     const source = generatorSource(generator, {
       tokenizer,

@@ -2,8 +2,9 @@
 // it does not matter which others are drawn with it, before it, or were drawn already.
 import type { Model } from '../../api/model.js';
 import { exchange } from '../../cluster/exchange.js';
-import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
+import { roomToGenerate } from '../../generate/room.js';
 import type { FinishReason, SavedSample } from '../../generate/sample-row.js';
 import { savedOptions } from '../../generate/snapshot.js';
 import { processesOf } from '../../runtime/processes.js';
@@ -12,7 +13,7 @@ import type { DrawnSample } from './sample.js';
 export interface DrawOptions extends Omit<SamplingOptions, 'promptIds' | 'n'> {
   readonly n: number;
   /** Most samples at a time. */
-  readonly maxRows: number;
+  readonly maxRows?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Whether a sample is there already. */
   readonly has: (problem: number, sample: number) => boolean;
@@ -46,8 +47,8 @@ export async function drawSamples(
 
   const all = fitting.map(({ ids }) => ids);
   const options = { ...sampling, n, ...(tokenizer ? { tokenizer } : {}) };
-  const cacheBytes = bytesToGenerate(decoder, all, { ...options, maxRows });
-  const generator = new Generator(decoder, { maxRows, cacheBytes });
+  const room = roomToGenerate(decoder, all, { ...options, maxRows });
+  const generator = new Generator(decoder, room);
   const processes = processesOf(decoder.device);
   const { rank, size } = processes?.cluster ?? { rank: 0, size: 1 };
   const own: DrawnSample[] = [];
@@ -80,7 +81,7 @@ export async function drawSamples(
   };
   try {
     const turns = fitting.filter((_, i) => i % size === rank);
-    await inTurn(turns, solve, { weight: ({ left }) => left.length, most: 2 * maxRows, signal });
+    await inTurn(turns, solve, { weight: ({ left }) => left.length, most: 2 * room.maxRows, signal });
     if (!processes) return;
     const all = await exchange(processes.cluster, own);
     for (const sampled of all.filter((_, other) => other !== rank).flat()) onSample(sampled);

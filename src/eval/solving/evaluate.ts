@@ -8,7 +8,6 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { DataError } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
-import { fastestRows } from '../../generate/generator.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
 import { RunError } from '../../run/error.js';
 import { openJournal } from '../../run/journal.js';
@@ -85,7 +84,7 @@ export async function evaluateSolving(
   problems: readonly Problem[],
   options: SolvingOptions = {},
 ): Promise<SolvingResult> {
-  const { n = 1, maxRows = fastestRows(model.decoder.device), output, signal, onProgress } = options;
+  const { n = 1, maxRows, output, signal, onProgress } = options;
   if (!(Number.isSafeInteger(n) && n > 0))
     throw new DataError('option', `n: expected a whole number of at least 1, found ${n}`);
   if (problems.length === 0) throw new DataError('option', 'there is no problem to solve');

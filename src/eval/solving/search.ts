@@ -5,8 +5,9 @@
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
-import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
+import { roomToGenerate } from '../../generate/room.js';
 import { stepsOf } from '../../records/steps.js';
 import { numbersOf, type Scorer, sampled } from '../../scoring/scorer.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -39,7 +40,7 @@ export interface SearchOptions
   /** The model corrects itself: the scorer sees the steps that stand. */
   readonly corrections?: CorrectionReading | undefined;
   /** Most samples at a time. */
-  readonly maxRows: number;
+  readonly maxRows?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   /** After each problem. */
   readonly onProblem?: () => void;
@@ -88,13 +89,11 @@ export async function searchSolutions(
   const fits = (ids: readonly number[]) => ids.length < decoder.config.maxPositions;
   const fed = prompts.filter(fits).map((ids) => [...ids]);
   const cache = { n: beams * expansions, maxNewTokens, maxRows, tokenizer };
-  const generator = new Generator(decoder, {
-    maxRows,
-    ...(fed.length > 0 ? { cacheBytes: bytesToGenerate(decoder, fed, cache) } : {}),
-  });
+  const room = roomToGenerate(decoder, fed, cache);
+  const generator = new Generator(decoder, room);
   try {
     const found: Searched[] = [];
-    const together = Math.max(1, Math.floor(maxRows / (beams * expansions)));
+    const together = Math.max(1, Math.floor(room.maxRows / (beams * expansions)));
     for (let at = 0; at < problems.length; at += together) {
       const chunk = problems.slice(at, at + together).map(async (problem, i) => {
         const prompt = prompts[at + i] as readonly number[];

@@ -2,6 +2,7 @@
  * The stages of every method that learns from answers: references, training and evaluation on the answers of the data; or rounds of
  * sampling, labelling, training and evaluation on its model's own.
  */
+import { rowsOf } from '../../config/sampling.js';
 import { type Dataset, indices, inMemory, subset } from '../../data/dataset.js';
 import { limited } from '../../data/limit.js';
 import { objectRows } from '../../data/rows.js';
@@ -44,7 +45,7 @@ export function answerMethod(learning: OfflineLearning): Method<RoundsConfig, An
       ...(loadsReference(config, settingsOf(config)) ? [{ role: 'reference', held: 'frozen' } as const] : []),
     ],
     sampling: (config) =>
-      asks(config) ? { longest: config.data.max_length, rows: config.sampling.max_rows } : undefined,
+      asks(config) ? { longest: config.data.max_length, rows: rowsOf(config.sampling.max_rows) } : undefined,
     roles: ({ device, config: { model, lora, run }, tokenizer }) =>
       createTrainee(device, {
         ...{ model, lora, tokenizer },

@@ -1,6 +1,7 @@
 /** `method: ppo`: policy optimisation on solutions that the policy samples itself. */
 
 import { adapterUse } from '../../config/adapter.js';
+import { concurrencyOf, rowsOf } from '../../config/sampling.js';
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
 import { askedOnce } from '../../remote/asked-once.js';
@@ -47,7 +48,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       ...plannedRewardModels(reward),
     ];
   },
-  sampling: ({ data, rollout }) => ({ longest: data.max_length, rows: rollout.max_rows }),
+  sampling: ({ data, rollout }) => ({ longest: data.max_length, rows: rowsOf(rollout.max_rows) }),
   async roles(context) {
     const { device, config, tokenizer } = context;
     const { sources, held, dispose: disposeSources } = await rewardSources(context);
@@ -152,7 +153,7 @@ function rolloutSampler(
     keyEnv,
     attempts,
     idleSeconds: timeout,
-    concurrency: rollout.max_rows,
+    concurrency: concurrencyOf(rollout.max_rows),
     adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) },
   });
   return remoteSampler({

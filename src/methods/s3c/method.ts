@@ -1,5 +1,6 @@
 /** `method: s3c`: supervised fine-tuning on solutions that correct themselves, with wrong steps masked. */
 
+import { rowsOf } from '../../config/sampling.js';
 import { correctionVariant, hasCorrection } from '../../data/corrections/variants.js';
 import {
   correctionMetrics,
@@ -32,7 +33,7 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
   sampling: ({ corrections, data }) =>
     corrections === 'none' || corrections.server
       ? undefined
-      : { longest: data.max_length, rows: corrections.max_rows },
+      : { longest: data.max_length, rows: rowsOf(corrections.max_rows) },
   roles: ({ device, config: { model, lora, run }, tokenizer }) =>
     createTrainee(device, {
       model,

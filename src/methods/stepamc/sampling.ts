@@ -4,7 +4,8 @@
  * prefix. In both cases any token may be drawn: the reward also judges an answer that is not a word.
  */
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
-import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
+import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
@@ -156,9 +157,7 @@ export async function writeAnswers(
     signal,
     onSample,
   };
-  const generator = new Generator(decoder, {
-    cacheBytes: Math.min(bytesToGenerate(decoder, prompts, options), cacheBytes ?? Number.POSITIVE_INFINITY),
-  });
+  const generator = new Generator(decoder, roomToGenerate(decoder, prompts, { ...options, cacheBytes }));
   try {
     const samples = await generateTogether(generator, prompts, options);
     if (signal.aborted) return false;

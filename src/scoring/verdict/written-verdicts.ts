@@ -1,7 +1,8 @@
 /** Verdicts after a reason: written by the model, the word read at the end. */
 import { type Dataset, indices } from '../../data/dataset.js';
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
-import { bytesToGenerate, type GenerateOptions, Generator } from '../../generate/generator.js';
+import { type GenerateOptions, Generator } from '../../generate/generator.js';
+import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
@@ -46,9 +47,7 @@ export async function writeVerdicts(
   const longestWord = Math.max(...choices.map(({ length }) => length));
   const shared = { ...options, ignoreEos: true };
   const room = { ...shared, maxNewTokens: rationaleTokens + longestWord };
-  const generator = new Generator(decoder, {
-    cacheBytes: Math.min(bytesToGenerate(decoder, prompts, room), cacheBytes ?? Number.POSITIVE_INFINITY),
-  });
+  const generator = new Generator(decoder, roomToGenerate(decoder, prompts, { ...room, cacheBytes }));
   const write = async (texts: readonly (readonly number[])[], more: GenerateOptions) => {
     const samples = await generateTogether(generator, texts, { ...shared, ...more });
     return samples.map(([sample]) => wholeSample(sample));

@@ -2,8 +2,11 @@
  * Whole solutions of problems, sampled while a run trains: from the weights that a role has at that moment, in this process.
  * Policy optimisation rolls out with it, and an iteration of an offline method makes its candidates with it.
  */
+
 import type { SamplingKeys } from '../../config/sampling.js';
-import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import { rowsOf } from '../../config/sampling.js';
+import { Generator } from '../../generate/generator.js';
+import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
@@ -32,7 +35,7 @@ export interface LocalSamplerOptions {
  *   not a number
  */
 export function localSampler(options: LocalSamplerOptions): SolutionSampler {
-  const { decoder, role, tokenizer, sampling, seed, cacheBytes = Number.POSITIVE_INFINITY } = options;
+  const { decoder, role, tokenizer, sampling, seed, cacheBytes } = options;
   return {
     async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
       if (signal?.aborted) return undefined;
@@ -57,9 +60,8 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
           ? { onSample: (prompt: number, i: number, ended: Sample) => onSample(prompt, i, solutionOf(ended)) }
           : {}),
       };
-      const rows = { maxRows: sampling.max_rows };
-      const bytes = Math.min(bytesToGenerate(decoder, ids, { ...request, ...rows }), cacheBytes);
-      const generator = new Generator(decoder, { ...rows, cacheBytes: bytes });
+      const limits = { maxRows: rowsOf(sampling.max_rows), cacheBytes };
+      const generator = new Generator(decoder, roomToGenerate(decoder, ids, { ...request, ...limits }));
       try {
         const samples = await generateTogether(generator, ids, { ...request, role });
         if (signal?.aborted) return undefined;

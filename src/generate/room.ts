@@ -1,0 +1,76 @@
+/** How many samples run together, and in how much memory: one rule for commands, rollouts, evaluations and the server. */
+import type { Decoder } from '../models/decoder.js';
+import { PAGE_TOKENS } from '../ops/cache.js';
+import { spareMemory } from '../runtime/memory.js';
+import { cacheShape } from './cache.js';
+import { type SamplingOptions, samplingSettings } from './options.js';
+import { pagesOfRow } from './scheduler.js';
+
+/**
+ * Samples that ran together fastest where that was measured; a step reads the weights once for all of them. On a CPU more
+ * than 64 bring nothing, whose cores are busy from there on (docs/evidence/runtime.md). An H100 drew 2.5 times the tokens
+ * with 256 rows that it drew with 64 (Qwen2.5-0.5B, docs/evidence/h100.md); more were not tried.
+ */
+const MEASURED_ROWS = { cpu: 64, gpu: 256 };
+
+/** Tokens of one forward while sampling. */
+export const DEFAULT_TOKENS = 512;
+
+export function fastestRows(device: Pick<Decoder['device'], 'info'>): number {
+  return device.info().name === 'cpu' ? MEASURED_ROWS.cpu : MEASURED_ROWS.gpu;
+}
+
+/** Bytes for keys and values where nothing else is said: half of what may be planned for; the rest is for the steps. */
+export function cacheBudget(device: Decoder['device']): number {
+  return Math.floor(spareMemory(device) / 2);
+}
+
+/** Samples that run together, and bytes of their keys and values. */
+export interface Room {
+  readonly maxRows: number;
+  readonly cacheBytes: number;
+}
+
+export interface RoomOptions extends SamplingOptions {
+  /** As said; without it what is fastest, or as many as there is memory for. */
+  readonly maxRows?: number | undefined;
+  readonly maxTokens?: number;
+  /** Most bytes. Default: those of the device, half of what it may plan for. */
+  readonly cacheBytes?: number | undefined;
+}
+
+/**
+ * The rows that are fastest or, if the pages of so many do not fit, as many of the longest as do: one that finds no page waits,
+ * or is computed twice. Samples of one prompt share its whole pages.
+ *
+ * @throws StepTrainError for an option out of range
+ */
+export function roomToGenerate(
+  decoder: Pick<Decoder, 'config' | 'dtype' | 'device'>,
+  prompts: readonly ArrayLike<number>[],
+  { maxRows, maxTokens = DEFAULT_TOKENS, cacheBytes, ...options }: RoomOptions,
+): Room {
+  const { config, device } = decoder;
+  const { pageBytes, window } = cacheShape(decoder);
+  const { n, maxNewTokens } = samplingSettings(options, config, prompts.length);
+  const bytes = Math.min(cacheBudget(device), cacheBytes ?? Number.POSITIVE_INFINITY);
+  const most = maxRows ?? fastestRows(device);
+  const needs = prompts
+    .map(({ length }) => {
+      const longest = Math.min(length + maxNewTokens, config.maxPositions);
+      const pages = pagesOfRow(longest, { maxRows: most, maxTokens, window });
+      return { pages, shared: Math.min(pages - 1, Math.floor(length / PAGE_TOKENS)) };
+    })
+    .sort((a, b) => b.pages - a.pages);
+  let [rows, alone, together] = [0, 0, 0];
+  for (const { pages, shared } of needs)
+    for (let sample = 0; sample < n && rows < most; sample++) {
+      const own = sample === 0 ? pages : pages - shared;
+      if (maxRows === undefined && rows > 0 && (together + own) * pageBytes > bytes)
+        return { maxRows: rows, cacheBytes: Math.min(alone * pageBytes, bytes) };
+      rows++;
+      together += own;
+      alone += pages;
+    }
+  return { maxRows: most, cacheBytes: Math.min(Math.max(1, alone) * pageBytes, bytes) };
+}

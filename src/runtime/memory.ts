@@ -1,0 +1,31 @@
+/** How much of a device's memory a program plans for. */
+
+/**
+ * Share of a device's memory that a program plans for where nothing else is said, as vLLM's `gpu_memory_utilization`: what
+ * others hold or have planned for comes off what is free.
+ */
+export const MEMORY_FRACTION = 0.9;
+
+/** Share of the free memory that a plan may use; the rest is for fragmentation. */
+const USABLE = 0.9;
+
+/** Bytes that a plan may use of `total`, of which `free` are. */
+export function usableMemory(
+  { total, free }: { readonly total: number; readonly free: number },
+  fraction: number,
+): number {
+  return Math.min(fraction * total, USABLE * free);
+}
+
+interface Measured {
+  readonly memoryFraction: number;
+  info(): { readonly memoryTotal: number; readonly memoryFree: number };
+  stats(): { readonly liveBytes: number };
+}
+
+/** Bytes that may still be planned for on `device`, beside the tensors that live there: within its `memoryFraction`. */
+export function spareMemory(device: Measured): number {
+  const { memoryTotal, memoryFree } = device.info();
+  const left = device.memoryFraction * memoryTotal - device.stats().liveBytes;
+  return Math.max(0, Math.min(left, USABLE * memoryFree));
+}
