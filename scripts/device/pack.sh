@@ -1,9 +1,10 @@
 #!/bin/bash
 # Packs what a machine with an H100 needs beside the tracked files to run scripts/device/run.sh: Node, the addon for sm_90a
 # and every instruction set of the CPU, dist, build/ts, and the packages that the program and its tests need.
-#   scripts/device/pack.sh FILE [--addon ADDON] [--wheel WHEEL …]
+#   scripts/device/pack.sh FILE [--addon ADDON] [--every-lane ADDON] [--wheel WHEEL …]
 # FILE is a .tar.xz of several streams, of 40 MiB at most: run.sh --pack FILE unpacks it. What changed is built and
-# compressed again, the rest taken from build/device. ADDON, such as the emulator's, takes the place of the built one.
+# compressed again, the rest taken from build/device. ADDON, such as the emulator's, takes the place of the built one, and of
+# the one in which every lane arrives at barriers (every-lane.mjs); without the latter a pack with --addon has none.
 # Wheels of pure Python, such as that of liger-kernel, give run.sh more rivals.
 set -euo pipefail
 LIMIT=$((40 << 20))
@@ -15,13 +16,14 @@ file=${1:-}
 [[ -n $file && $file != -* ]] || complain "name the file to write: scripts/device/pack.sh FILE"
 shift
 file=$(realpath -m "$file")
-addon= wheels=()
+addon= every_lane= wheels=()
 while (($#)); do
   [[ -f ${2:-} ]] || complain "$1: there is no file '${2:-}'"
   case $1 in
     --addon) addon=$(realpath "$2") ;;
+    --every-lane) every_lane=$(realpath "$2") ;;
     --wheel) wheels+=("$(realpath "$2")") ;;
-    *) complain "no option '$1'; expected --addon or --wheel" ;;
+    *) complain "no option '$1'; expected --addon, --every-lane or --wheel" ;;
   esac
   shift 2
 done
@@ -34,6 +36,8 @@ if [[ -n $addon ]]; then
 else
   STEPTRAIN_CUDA=1 STEPTRAIN_CUDA_ARCHS=90a node scripts/build.mjs --all --bench
   addon=build/Release/steptrain.node
+  every_lane=build/device/every-lane.node
+  node scripts/device/every-lane.mjs $every_lane
 fi
 
 stage=$(mktemp -d)
@@ -104,6 +108,11 @@ cp -R build/ts "$stage/program/build/ts"
 find "$stage/program" -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.tsbuildinfo' \) -delete
 cp "$addon" "$stage/program/build/Release/steptrain.node"
 strip --strip-unneeded "$stage/program/build/Release/steptrain.node"
+# Beside the other in the stream: what they have in common, nearly all, is compressed once.
+if [[ -n $every_lane ]]; then
+  cp "$every_lane" "$stage/program/build/Release/steptrain-every-lane.node"
+  strip --strip-unneeded "$stage/program/build/Release/steptrain-every-lane.node"
+fi
 node -p 'JSON.stringify({ commit: process.argv[1], packed: new Date().toISOString(), nvcc: process.argv[2] || undefined })' \
   "$(git rev-parse --short HEAD 2> /dev/null)$(git diff --quiet HEAD 2> /dev/null || echo ' with changes')" \
   "$({ nvcc --version 2> /dev/null || true; } | sed -n 's/.*, V//p')" > "$stage/program/build/pack.json"

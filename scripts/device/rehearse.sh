@@ -10,7 +10,9 @@ node test/cuda/emulator/build.mjs
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tree" "$work/path" "$work/tree/trials"
-scripts/device/pack.sh "$work/pack.tar.xz" --addon build/emulated/build/Release/steptrain.node
+# The emulator's addon stands in for the one in which every lane arrives, too: rehearsed is that both run and are compared.
+emulated=build/emulated/build/Release/steptrain.node
+scripts/device/pack.sh "$work/pack.tar.xz" --addon $emulated --every-lane $emulated
 git ls-files -z --cached --others --exclude-standard | while IFS= read -rd '' file; do
   [[ ! -e $file ]] || printf '%s\0' "$file" # one that is deleted is still listed
 done | tar --null -T - -c | tar -x -C "$work/tree"
@@ -22,7 +24,7 @@ chmod +x "$work/tree/trials/greets/run.sh"
 find /usr/bin /bin -maxdepth 1 \( -type f -o -type l \) ! -name 'node*' ! -name 'np[mx]' -exec ln -sf -t "$work/path" {} +
 
 parts=("$@")
-((${#parts[@]})) || parts=(tests models main ours rival sanitize suite trials)
+((${#parts[@]})) || parts=(tests models main ours rival sanitize arrivals suite trials)
 (
   cd "$work/tree"
   export PATH=$work/path STEPTRAIN_EMULATED_CAPABILITY=90
@@ -32,21 +34,7 @@ parts=("$@")
 )
 node scripts/device/report.mjs "$work/out" --results "$work/results" | tee "$work/said"
 # What the machine of a rehearsal may lack is PyTorch and compute-sanitizer; everything else must have gone well.
-node - "$work/out/lines.jsonl" "${parts[@]}" << 'JS'
-const { readFileSync } = require('node:fs');
-const [path, ...parts] = process.argv.slice(2);
-const lines = readFileSync(path, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
-const wrong = lines.filter(
-  ({ kind, name, code, state, error, side }) =>
-    (kind === 'part' && code !== 0 && name !== 'sanitize') || state === 'failed' || (error && side !== 'rival'),
-);
-const kinds = { tests: 'test', ours: 'bench', main: 'main' };
-for (const [part, kind] of Object.entries(kinds))
-  if (parts.some((each) => each.startsWith(part)) && !lines.some((line) => line.kind === kind))
-    wrong.push(`no line of kind ${kind}`);
-for (const line of wrong) console.error(line);
-process.exit(wrong.length === 0 ? 0 : 1);
-JS
+node scripts/device/rehearsed.mjs "$work/out/lines.jsonl" "${parts[@]}"
 if [[ -f $work/out/trials.tar.gz ]]; then
   [[ $(tar -xzOf "$work/out/trials.tar.gz" trials/greets/said) == 'hello from greets' ]]
 fi

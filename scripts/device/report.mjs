@@ -129,6 +129,7 @@ function reportOf(lines) {
     parts: latest(of('part'), ({ name }) => name).map(without),
     tests: testsOf(of('test')),
     sanitizers: latest(of('sanitizer'), ({ name }) => name).map(without),
+    ...(of('arrivals').length > 0 ? { arrivals: without(of('arrivals').at(-1)) } : {}),
     ...(of('gpu').length > 0 ? { lost: of('gpu').map(({ after }) => after) } : {}),
     bench: benchesOf(of('bench')),
     ...(main ? { main: { method: main.method, metrics: main.metrics } } : {}),
@@ -173,7 +174,7 @@ function benchTable({ bench }, before) {
   return table.toString();
 }
 
-function sentences({ parts, tests, sanitizers, lost = [] }) {
+function sentences({ parts, tests, sanitizers, arrivals, lost = [] }) {
   const said = tests.flatMap(({ set, passed, failed }) => [
     `${set}: ${passed} of ${passed + failed.length} tests passed`,
     ...failed.map(({ name, errors = [] }) => `  failed: ${name}: ${errors[0]?.split('\n')[0] ?? ''}`),
@@ -184,6 +185,10 @@ function sentences({ parts, tests, sanitizers, lost = [] }) {
       `${name}: ${errors < 0 ? 'no summary' : `${errors} findings${where}`}${first ? `; ${first.split('\n')[0]}` : ''}`,
     );
   }
+  if (arrivals)
+    said.push(
+      `every lane arrives: ${arrivals.same === 'yes' ? `the same bits in ${arrivals.cases} cases` : `other bits (${arrivals.differ})`}`,
+    );
   for (const name of lost) said.push(`after ${name} the GPU did not answer`);
   for (const { name, code, seconds } of parts)
     if (code !== 0)

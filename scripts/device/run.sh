@@ -1,13 +1,14 @@
 #!/bin/bash
 # Checks a GPU, part by part, without network and without a Node of its own:
-#   scripts/device/run.sh [option …] OUT [part …]        tests models main ours rival sanitize suite, or those named
+#   scripts/device/run.sh [option …] OUT [part …]        tests models main ours rival sanitize arrivals suite, or those named
 # Parts, which run in the order given; `part:a,b` takes some of what a part has:
 #   tests     op and CUDA tests on cuda:0
 #   models    models, autograd and objectives there
 #   suite     the rest of the tests with STEPTRAIN_TEST_DEVICE=cuda:0
 #   ours      our benches: gemm rows lora attention head kernels step decode prefill, a process each
-#   rival     PyTorch's, by its own ways, cuDNN, transformers and Liger: ops step liger decode
+#   rival     PyTorch's, by its own ways, cuDNN, transformers and Liger: ops step liger decode prefill
 #   sanitize  compute-sanitizer over the kernels' tests, in parallel
+#   arrivals  the addon in which every lane arrives at barriers: attention's bits beside the other's, its tests, racecheck
 #   main      stepamc_arithmetic, whole
 #   trials    every executable trials/NAME/run.sh, in parallel; it gets a folder of its own, of which trials.tar.gz is made.
 #             `flock "$GPU_LOCK" COMMAND` there keeps the GPU to itself while it is timed
@@ -41,11 +42,11 @@ OUT=$({ mkdir -p "$1" && cd "$1" && pwd && : >> lines.jsonl && : >> log.txt; } 2
 # A call that was killed may have left half a line.
 [[ -z $(tail -c 1 "$OUT/lines.jsonl") ]] || echo >> "$OUT/lines.jsonl"
 shift
-declare -A CHOICES=([tests]= [models]= [main]= [suite]= [trials]=any
-  [ours]='gemm rows lora attention head kernels step decode prefill' [rival]='ops step liger decode'
+declare -A CHOICES=([tests]= [models]= [main]= [suite]= [arrivals]= [trials]=any
+  [ours]='gemm rows lora attention head kernels step decode prefill' [rival]='ops step liger decode prefill'
   [sanitize]='memcheck-gemm memcheck-attention memcheck-head memcheck-rest racecheck-attention racecheck-gemm racecheck-head
     initcheck-attention')
-(($#)) || set -- tests models main ours rival sanitize suite
+(($#)) || set -- tests models main ours rival sanitize arrivals suite
 for part; do
   [[ -v CHOICES[${part%%:*}] ]] || complain "no part '$part'; see --help"
   [[ $part == *:* && ${CHOICES[${part%%:*}]} != any ]] || continue
@@ -175,8 +176,8 @@ ours() {
   clocks after-ours
 }
 rival() {
-  local -A groups=([ops]='gemm rows lora attention head kernels' [step]=step [liger]=liger [decode]=decode)
-  local -A seconds=([ops]=50 [step]=30 [liger]=40 [decode]=40)
+  local -A groups=([ops]='gemm rows lora attention head kernels' [step]=step [liger]=liger [decode]=decode [prefill]=prefill)
+  local -A seconds=([ops]=50 [step]=30 [liger]=40 [decode]=40 [prefill]=15)
   local name wheel
   for wheel in build/wheels/*.whl; do
     [[ -f $wheel ]] && python3 -m zipfile -e "$wheel" "$work/site"
@@ -200,14 +201,17 @@ sanitizer() { # tool, name, tests …
     kernels "$(grep -E '^=+ .* at ' "$log" | grep -oE '\w+_kernel(<[^>]*>)?' | sort -u)" \
     first "$(grep -m 3 -E '^=+ (Invalid|Error:|Warning:|Race|Barrier|Uninitialized|Program hit)' "$log" | cut -c 1-300)"
 }
-sanitize() {
+sanitizing() { # name: sets version, or notes that there is no sanitizer
   if ! command -v compute-sanitizer > /dev/null; then
-    echo "[$SECONDS s] sanitize: no compute-sanitizer on the PATH"
-    line part name sanitize code 127 seconds 0
-    return
+    echo "[$SECONDS s] $1: no compute-sanitizer on the PATH"
+    line part name "$1" code 127 seconds 0
+    return 1
   fi
-  local version
   version=$(compute-sanitizer --version | grep -i version | head -n 1)
+}
+sanitize() {
+  local version
+  sanitizing sanitize || return
   sanitizer memcheck gemm test/ops/gemm.test.ts &
   sanitizer memcheck attention test/ops/attention.test.ts test/ops/attention-paged.test.ts &
   sanitizer memcheck head test/ops/head.test.ts test/cuda/few-rows.test.ts test/ops/sampling.test.ts test/ops/objective &
@@ -217,6 +221,19 @@ sanitize() {
   sanitizer racecheck head test/cuda/head.test.ts test/cuda/norm.test.ts &
   sanitizer initcheck attention test/cuda/attention.test.ts test/cuda/attention-paged.test.ts &
   wait
+}
+arrivals() {
+  local other=$PWD/build/Release/steptrain-every-lane.node bits=scripts/device/attention-bits.mjs only=cuda differ version
+  [[ -z $tiny ]] || only='heads of 128: bits'
+  limited arrivals-addon 5 test -f "$other" || return
+  if limited arrivals-bits 40 bash -c "node $bits $tiny > '$work/bits'" &&
+    STEPTRAIN_ADDON=$other limited arrivals-other-bits 40 bash -c "node $bits $tiny > '$work/other-bits'"; then
+    differ=$(diff "$work/bits" "$work/other-bits" | sed -n 's/^< \(.*\) .*/\1/p' | paste -sd, -)
+    line arrivals same "$(cmp -s "$work/bits" "$work/other-bits" && echo yes || echo no)" cases "$(wc -l < "$work/bits")" differ "$differ"
+  fi
+  STEPTRAIN_ADDON=$other vitest arrivals 60 "$workers" test/cuda/attention.test.ts -t "$only"
+  sanitizing racecheck-arrivals || return
+  STEPTRAIN_ADDON=$other sanitizer racecheck arrivals test/cuda/attention.test.ts
 }
 main() {
   local few=

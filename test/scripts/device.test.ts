@@ -183,11 +183,13 @@ describe('report.mjs', () => {
       recorded([
         machine(H100),
         { kind: 'gpu', after: 'racecheck-gemm', state: 'no answer' },
+        { kind: 'arrivals', same: 'no', cases: 5, differ: 'window,long' },
         { kind: 'sanitizer', name: 'racecheck-gemm', errors: 3, kernels: 'a_kernel\nb_kernel<(int)64>' },
       ]),
     );
     expect(status).toBe(0);
     expect(stdout).toContain('after racecheck-gemm the GPU did not answer');
+    expect(stdout).toContain('every lane arrives: other bits (window,long)\n');
     expect(stdout).toContain('racecheck-gemm: 3 findings in a_kernel, b_kernel<(int)64>');
   });
 
@@ -272,7 +274,38 @@ describe('pack.sh', () => {
     expect(pack().stderr).toBe('pack.sh: name the file to write: scripts/device/pack.sh FILE\n');
     expect(pack('x', '--addon', 'none').stderr).toBe("pack.sh: --addon: there is no file 'none'\n");
     expect(pack('x', '--adon', path('package.json')).stderr).toBe(
-      "pack.sh: no option '--adon'; expected --addon or --wheel\n",
+      "pack.sh: no option '--adon'; expected --addon, --every-lane or --wheel\n",
+    );
+  });
+
+  test('links a second addon, in which the kernel of keys is compiled for the arrival of every lane', () => {
+    const { root } = tree({});
+    const build = join(root, 'build');
+    mkdirSync(join(build, 'CMakeFiles/steptrain.dir'), { recursive: true });
+    const linked = () =>
+      spawnSync(process.execPath, [join(root, 'scripts/device/every-lane.mjs'), join(root, 'out.node')], {
+        encoding: 'utf8',
+      });
+    const commands = (files: readonly string[]) =>
+      writeFileSync(
+        join(build, 'compile_commands.json'),
+        JSON.stringify(
+          files.map((file) => ({
+            file: join(root, file),
+            command: `echo compile ${file} -o a.o > said; touch a.o.every-lane.o; true -o a.o`,
+          })),
+        ),
+      );
+    commands(['cuda/rope.cu']);
+    expect(linked().stderr).toContain('no command that compiles cuda/attention/sm90_backward_keys.cu');
+    commands(['cuda/rope.cu', 'cuda/attention/sm90_backward_keys.cu']);
+    const link = join(build, 'CMakeFiles/steptrain.dir/link.txt');
+    writeFileSync(link, 'cat -o Release/steptrain.node b.o\n');
+    expect(linked().stderr).toContain('a.o is none of what the addon is linked from');
+    writeFileSync(link, 'echo -o Release/steptrain.node b.o a.o c.o >> said\n');
+    expect(linked().status).toBe(0);
+    expect(readFileSync(join(build, 'said'), 'utf8')).toBe(
+      `compile cuda/attention/sm90_backward_keys.cu -o a.o.every-lane.o\n-o ${join(root, 'out.node')} b.o a.o.every-lane.o c.o\n`,
     );
   });
 
@@ -308,6 +341,48 @@ describe('pack.sh', () => {
   });
 });
 
+describe('a rehearsal', () => {
+  const judged = (parts: readonly string[], ...lines: readonly object[]) => {
+    const file = join(mkdtempSync(join(inject('folder'), 'lines-')), 'lines.jsonl');
+    writeFileSync(file, lines.map((line) => JSON.stringify(line)).join('\n'));
+    return spawnSync(process.execPath, [path('scripts/device/rehearsed.mjs'), file, ...parts], {
+      encoding: 'utf8',
+    });
+  };
+  const rival = (error: string) => ({ kind: 'bench', side: 'rival', error });
+  const part = (name: string, code: number) => ({ kind: 'part', name, code });
+
+  test.each([
+    [rival("absent: ModuleNotFoundError: No module named 'torch'")],
+    [rival('AssertionError: Torch not compiled with CUDA enabled')],
+    [part('sanitize', 127)],
+    [part('racecheck-arrivals', 127)],
+    [{ kind: 'arrivals', same: 'yes' }],
+  ])('forgives %j', (line) => expect(judged([], line).status).toBe(0));
+
+  test.each([
+    [rival("absent: ModuleNotFoundError: No module named 'peers'")],
+    [rival('TypeError: bench() missing 1 required positional argument')],
+    [rival('not begun: no time left')],
+    [part('sanitize', 1)],
+    [part('memcheck-gemm', 127)],
+    [part('ours-gemm', 124)],
+    [{ kind: 'arrivals', same: 'no' }],
+    [{ kind: 'bench', side: 'ours', error: 'x' }],
+    [{ kind: 'test', state: 'failed', name: 'x' }],
+  ])('does not forgive %j', (line) => {
+    const { status, stderr } = judged([], line);
+    expect(status).toBe(1);
+    expect(stderr).toContain(`kind: '${line.kind}'`);
+  });
+
+  test('misses what a part did not leave', () => {
+    expect(judged(['ours:gemm', 'arrivals'], { kind: 'bench', side: 'ours' }).stderr).toBe(
+      'arrivals left no line of kind arrivals\n',
+    );
+  });
+});
+
 describe('run.sh', () => {
   const run = (...args: string[]) =>
     spawnSync('bash', [path('scripts/device/run.sh'), ...args], { encoding: 'utf8' });
@@ -319,7 +394,7 @@ describe('run.sh', () => {
     expect(run('--seconds', '5m', out()).stderr).toBe("run.sh: --seconds takes a whole number, not '5m'\n");
     expect(run(out(), 'test').stderr).toBe("run.sh: no part 'test'; see --help\n");
     expect(run(out(), 'rival:ops,ligre').stderr).toBe(
-      "run.sh: rival has no 'ligre'; expected ops step liger decode\n",
+      "run.sh: rival has no 'ligre'; expected ops step liger decode prefill\n",
     );
     expect(run(out(), 'main:quickly').stderr).toBe("run.sh: main has no 'quickly'; expected no choice\n");
     expect(run('--pack', 'none', out()).stderr).toBe('run.sh: there is no file none\n');
