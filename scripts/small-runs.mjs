@@ -68,7 +68,7 @@ export const SMALL_RUNS = {
       update: 'joint',
       center: 'running',
     },
-    ppo: {
+    verdict_ppo: {
       learning_rate,
       max_iterations: 3,
       rollout_batch: 64,
@@ -83,7 +83,7 @@ export const SMALL_RUNS = {
     model: { base: 'word-problems', dtype: 'f32' },
     lora,
     data: { source: 'word_problems', word_problems: { ...word_problems, error_rate: 0.3 }, max_length: 256 },
-    reward: { type: 'joint', tokens_per_step: 512, learning_rate, eval_steps: 5, save_steps: 3 },
+    reward_model: { type: 'joint', tokens_per_step: 512, learning_rate, eval_steps: 5, save_steps: 3 },
     run,
     eval: { max_samples: 24 },
   },
@@ -140,7 +140,8 @@ export const SMALL_RUNS = {
     judge: { kind: 'oracle' },
     step_kto: { learning_rate, iterations: 2, batch_size: 16, auto_balance: true, save_steps: 1 },
     run,
-    eval: { max_samples: 4, num_generations: 2, judge: 'oracle' },
+    eval: { max_samples: 4 },
+    eval_solving: { num_generations: 2, judge: 'oracle' },
   },
   s3c: {
     method: 's3c',
@@ -159,7 +160,8 @@ export const SMALL_RUNS = {
     },
     s3c: { learning_rate, num_train_epochs: 2, tokens_per_step: 512, save_steps: 2 },
     run,
-    eval: { max_samples: 4, num_samples: 2, max_new_tokens: 48 },
+    eval: { max_samples: 4 },
+    eval_sampling: { num_samples: 2, max_new_tokens: 48 },
   },
   kto: {
     method: 'kto',

@@ -98,7 +98,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       train_positive_share: samples > 0 ? positive / samples : 0,
       ...judged.described,
     },
-    invalidAsWrong: !('invalid_as_wrong' in config.eval) || config.eval.invalid_as_wrong,
+    invalidAsWrong: !('eval_verdicts' in config) || config.eval_verdicts.invalid_as_wrong,
     valueLosses: existsSync(join(directory, 'metrics.jsonl'))
       ? readMetric(join(directory, 'metrics.jsonl'), 'value_loss')
       : [],
@@ -116,7 +116,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
 /** A model with a class for neutral steps counts held-out ones as its scores do. */
 function neutralOf(config: RunConfig, score: NeutralScore | undefined): HeldOutNeutral {
   const own = methodOf(config).heldOutNeutral?.(config, score);
-  return own ?? ('neutral' in config.eval ? config.eval.neutral : 'as_trained');
+  return own ?? ('eval_verdicts' in config ? config.eval_verdicts.neutral : 'as_trained');
 }
 
 /** How the options have it judge; the rest is as its run had it. */

@@ -13,6 +13,6 @@ export const CHANGEABLE = [
   '*.max_steps',
   'judge.token_budget',
   'judge.cost_budget',
-  'eval.llm.token_budget',
-  'eval.llm.cost_budget',
+  'eval_solving.llm.token_budget',
+  'eval_solving.llm.cost_budget',
 ] as const;

@@ -2,7 +2,15 @@
 import { newModelConflicts } from '../architectures/table.js';
 import { GENERATED, isGenerated } from '../data/generated.js';
 import { isShipped } from '../models/base.js';
-import type { Conflict, DataConfig, FrameConfig, MethodSchema, ModelConfig, PromptConfig } from './schema.js';
+import type {
+  BatchSection,
+  Conflict,
+  DataConfig,
+  FrameConfig,
+  MethodSchema,
+  ModelConfig,
+  PromptConfig,
+} from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
@@ -18,7 +26,8 @@ export function sharedConflicts<Config extends FrameConfig>(
     ...neutralConflicts(config, method),
     ...likelihoodConflicts(config),
   ];
-  for (const [name, section] of Object.entries(method.sections(config))) {
+  for (const section of Object.values(method.sections(config))) {
+    const name = nameOf(section, config);
     for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
       const tokens = section[key];
       if (typeof tokens !== 'number' || tokens >= config.data.max_length) continue;
@@ -31,6 +40,11 @@ export function sharedConflicts<Config extends FrameConfig>(
     }
   }
   return config.prompt ? [...conflicts, ...promptConflicts(config.prompt)] : conflicts;
+}
+
+/** The name under which `config` has a section. */
+function nameOf(section: BatchSection, config: FrameConfig): string {
+  return (Object.entries(config).find(([, own]) => own === section) as [string, unknown])[0];
 }
 
 function modelConflicts(model: ModelConfig): Conflict[] {
@@ -131,32 +145,36 @@ function dataConflicts(data: DataConfig): Conflict[] {
 }
 
 function neutralConflicts(
-  { method, data, eval: { neutral } }: FrameConfig,
+  { method, data, eval_verdicts, eval_scores }: FrameConfig,
   { neutralClass }: Pick<MethodSchema, 'neutralClass'>,
 ): Conflict[] {
   if (data.neutral === 'class' && !neutralClass)
     return [
       {
         path: ['data', 'neutral'],
-        message: `data.neutral is class, which only method reward learns, with reward.head: classes; for method ${method} choose positive, negative or drop`,
+        message: `data.neutral is class, which only method reward learns, with reward_model.head: classes; for method ${method} choose positive, negative or drop`,
       },
     ];
-  if (data.neutral !== 'drop' || (neutral !== 'positive' && neutral !== 'negative')) return [];
-  return [
-    {
-      path: ['eval', 'neutral'],
-      message: `eval.neutral is ${neutral}, and data.neutral drop reads no neutral steps; set eval.neutral: drop, or change data.neutral`,
-    },
-  ];
+  if (data.neutral !== 'drop') return [];
+  return Object.entries({ eval_verdicts, eval_scores }).flatMap(([section, { neutral } = {}]) =>
+    neutral === 'positive' || neutral === 'negative'
+      ? [
+          {
+            path: [section, 'neutral'],
+            message: `${section}.neutral is ${neutral}, and data.neutral drop reads no neutral steps; set it to drop, or change data.neutral`,
+          },
+        ]
+      : [],
+  );
 }
 
-function likelihoodConflicts({ lora, eval: { likelihood } }: FrameConfig): Conflict[] {
-  if (!likelihood || lora !== 'none') return [];
+function likelihoodConflicts({ lora, eval_verdicts }: FrameConfig): Conflict[] {
+  if (!eval_verdicts?.likelihood || lora !== 'none') return [];
   return [
     {
-      path: ['eval', 'likelihood'],
+      path: ['eval_verdicts', 'likelihood'],
       message:
-        'eval.likelihood asks the base, which lora "none" trains over; set eval.likelihood: false, or train an adapter',
+        'eval_verdicts.likelihood asks the base, which lora "none" trains over; set it to false, or train an adapter',
     },
   ];
 }

@@ -1,12 +1,16 @@
-// Config section `eval`, for verdicts and for answers.
+// Config sections `eval`, which every method has, and those of what only some evaluate.
 import { z } from 'zod';
 import { HELD_OUT_NEUTRAL } from '../data/neutral.js';
 import { SELECTIONS } from '../data/rare-class.js';
-import { count, countOrAll, section } from './fields.js';
+import { countOrAll, section } from './fields.js';
 
-export const maxSamples = countOrAll()
-  .default('all')
-  .describe('Max held-out solutions to evaluate on, drawn by `data.seed`; fewer is faster and noisier.');
+export const evaluation = section({
+  max_samples: countOrAll()
+    .default('all')
+    .describe(
+      'Max of what is held out to evaluate on (solutions, or problems to solve), drawn by `data.seed`; fewer is faster and noisier.',
+    ),
+}).describe('Evaluation on what is held out.');
 
 /** Of held-out steps. */
 const neutral = z
@@ -18,7 +22,6 @@ const neutral = z
   );
 
 export const verdictEvaluation = section({
-  max_samples: maxSamples,
   neutral,
   invalid_as_wrong: z
     .boolean()
@@ -54,17 +57,16 @@ export const verdictEvaluation = section({
         'its own; those of the words alone stand beside them. Of use where the base itself writes such solutions; needs an adapter (`lora`). `calculations` ' +
         'asks no base: what a step writes out, such as `12 + 7 = 19`, is computed exactly, in anybody’s words.',
     ),
-}).describe('Evaluation on held-out steps.');
+}).describe('How verdicts on held-out steps are read and counted.');
 
 export const rewardEvaluation = section({
-  max_samples: maxSamples,
   neutral,
   after_error: z
     .enum(['as_trained', 'drop', 'keep'])
     .default('as_trained')
     .describe(
-      'Steps of validation and test after the first wrong one: treated as `reward.after_error` treats them in training, not counted, or ' +
-        'counted as the data labels them. Runs which differ in `reward.after_error` are judged on the same steps with `drop` or `keep`.',
+      'Steps of validation and test after the first wrong one: treated as `reward_model.after_error` treats them in training, not counted, or ' +
+        'counted as the data labels them. Runs which differ in `reward_model.after_error` are judged on the same steps with `drop` or `keep`.',
     ),
   threshold: z
     .union([z.literal('auto'), z.literal('validation'), z.number().gt(0).lt(1)])
@@ -73,22 +75,7 @@ export const rewardEvaluation = section({
       'A step or solution counts as right from this probability on. `validation` chooses the one at which the validation part has the ' +
         'highest macro F1, and keeps it with the model; `auto` does so where one class is below a quarter of what is learned, and else is 0.5.',
     ),
-}).describe('Evaluation of a reward model on held-out solutions.');
-
-export const answerEvaluation = section({ max_samples: maxSamples }).describe(
-  'Evaluation on held-out problems.',
-);
-
-export const solvingEvaluation = section({
-  max_samples: countOrAll()
-    .default('all')
-    .describe(
-      'Max held-out problems to solve, of the validation and of the test part, drawn by `data.seed`; fewer is faster and noisier.',
-    ),
-  n: count()
-    .default(1)
-    .describe('Solutions of each problem: one is the most likely one, several are sampled at temperature 1.'),
-}).describe('Evaluation on held-out problems.');
+}).describe('How the scores of a reward model on held-out solutions are read and counted.');
 
 /** The threshold that holds where none is chosen. */
 export const fixedThreshold = (threshold: 'auto' | 'validation' | 'greedy' | number): 'greedy' | number =>

@@ -11,9 +11,9 @@ import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } f
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
-import { replaceRemoved } from './removed.js';
+import { nowAt, renameFormer, renamings, replaceRemoved } from './removed.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
-import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe } from './source.js';
+import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
 
 const SHOWN_PROBLEMS = 10;
 
@@ -45,12 +45,20 @@ export function configReader<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
 ): ConfigReader<Config> {
   const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [], unknown }) => {
-    const overrides = spellOutOverrides(methods, settings.map(parseOverride));
+    const typed = spellOutOverrides(methods, settings.map(parseOverride));
     const recipe = withBases(
       parseRecipe(content, name),
       (value, at) => spellOutMethod(methods, value, at),
-      overrides.findLast(({ path }) => path.join('.') === 'model.base')?.text,
+      (source, method) => withNamesOfToday(source, formerlyOf(methods, method)),
+      typed.findLast(({ path }) => path.join('.') === 'model.base')?.text,
     );
+    const formerly = formerlyOf(methods, methodNamed(typed, recipe.value));
+    const overrides = typed.map((override) => {
+      const path = nowAt(override.path, formerly);
+      if (path !== override.path)
+        sayOnce(`${override.origin}: ${override.path.join('.')} is ${path.join('.')} now`);
+      return { ...override, path };
+    });
     for (const note of recipe.notes) sayOnce(note);
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
@@ -64,8 +72,10 @@ export function configReader<Config extends FrameConfig>(
         throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
       }
       const own = copied(value);
-      const locate = () => 'config';
-      const implied = spellOutMethod(methods, own, locate);
+      const place = () => 'config';
+      const implied = spellOutMethod(methods, own, place);
+      const source = { name: 'config', value: own, locate: place };
+      const { locate } = withNamesOfToday(source, formerlyOf(methods, own.method));
       return complete(
         methods,
         { value: own, implied, own: new Set(Object.keys(own)), notes: [] },
@@ -145,8 +155,7 @@ function chooseMethod(
   overrides: readonly Override[],
   locate: Locate,
 ): string {
-  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method');
-  const method = typed ? methodTyped(typed) : value.method;
+  const method = methodNamed(overrides, value);
   if (typeof method === 'string' && Object.hasOwn(methods, method)) return method;
   const names = methodNames(methods);
   const expected = `expected ${names.join(' or ')}`;
@@ -163,6 +172,41 @@ function chooseMethod(
   throw new ConfigError(
     `${locate([misspelt], { key: true })}: unknown key "${misspelt}"; did you mean "method"?`,
   );
+}
+
+function methodNamed(overrides: readonly Override[], value: Record<string, unknown>): unknown {
+  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method');
+  return typed ? methodTyped(typed) : value.method;
+}
+
+function formerlyOf(methods: MethodSchemas, method: unknown): NonNullable<MethodSchema['formerly']> {
+  return (typeof method === 'string' && Object.hasOwn(methods, method) && methods[method]?.formerly) || {};
+}
+
+/** The recipe `source` with its sections and keys under their names of today, of which one line tells. */
+function withNamesOfToday<Source extends RecipeSource>(
+  source: Source,
+  formerly: NonNullable<MethodSchema['formerly']>,
+): Source {
+  const { value, name, locate } = source;
+  const former = renameFormer(value, formerly);
+  const later = isSection(value.pretrained) ? renameFormer(value.pretrained, formerly) : [];
+  const all = [...new Set([...former, ...later])];
+  if (all.length === 0) return source;
+  sayOnce(`${name}: ${renamings(all, formerly)}`);
+  const placeOf = (path: readonly PropertyKey[]) => {
+    const dotted = path.map(String).join('.');
+    const old = all.find((each) => `${dotted}.`.startsWith(`${formerly[each]}.`));
+    if (old === undefined) return path;
+    return [...old.split('.'), ...path.slice(formerly[old]?.split('.').length)];
+  };
+  return {
+    ...source,
+    locate: (path, options) =>
+      path[0] === 'pretrained'
+        ? locate(['pretrained', ...placeOf(path.slice(1))], options)
+        : locate(placeOf(path), options),
+  };
 }
 
 // `sft:` with every key commented out is YAML's null: an empty section. An empty `lora:` means none.

@@ -1,5 +1,8 @@
 /** Keys of earlier versions: their recipes, and the runs that they began, go on where this version can do what they say. */
+import type { z } from 'zod';
 import { describeValue, isSection, type Locate } from './issues.js';
+import { merged } from './merged.js';
+import type { MethodSchema } from './schema.js';
 
 /** One that has another name now, or one that is gone: with the value that asked for nothing, and what to do about another. */
 type Removed = { readonly now: string } | { readonly idle: unknown; readonly advice: string };
@@ -43,10 +46,52 @@ export function replaceRemoved(value: Record<string, unknown>, locate: Locate): 
   return { notes, wrong };
 }
 
-/** Values by dotted key, with removed keys under their names of today; those that asked for nothing are left out. */
-export function withoutRemoved(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+type FormerNames = NonNullable<MethodSchema['formerly']>;
+
+/** `formerly` of a method whose keys of one section are now those of another. */
+export function movedKeys(from: string, to: string, section: z.ZodPrefault<z.ZodObject>): FormerNames {
   return Object.fromEntries(
-    Object.entries(values).flatMap(([key, value]) => {
+    Object.keys(section.unwrap().shape).map((key) => [`${from}.${key}`, `${to}.${key}`]),
+  );
+}
+
+/** The path of today for one that may be of an earlier version. */
+export function nowAt(path: readonly string[], formerly: FormerNames): readonly string[] {
+  for (let length = path.length; length > 0; length--) {
+    const former = path.slice(0, length).join('.');
+    if (Object.hasOwn(formerly, former))
+      return [...(formerly[former] as string).split('.'), ...path.slice(length)];
+  }
+  return path;
+}
+
+/** Gives what `value` has under earlier names the names of today, in place. The earlier names that were there. */
+export function renameFormer(value: Record<string, unknown>, formerly: FormerNames): string[] {
+  return Object.keys(formerly).filter((former) => {
+    const path = former.split('.');
+    const last = path.at(-1) as string;
+    const from = sectionAt(value, path.slice(0, -1));
+    if (from === undefined || !Object.hasOwn(from, last)) return false;
+    let renamed: unknown = from[last];
+    delete from[last];
+    for (const key of nowAt(path, formerly).toReversed()) renamed = { [key]: renamed };
+    Object.assign(value, merged(renamed as Record<string, unknown>, value));
+    return true;
+  });
+}
+
+/** `ppo is verdict_ppo now, …` */
+export const renamings = (former: readonly string[], formerly: FormerNames) =>
+  former.map((name) => `${name} is ${formerly[name]} now`).join(', ');
+
+/** Values by dotted key, with removed keys under their names of today; those that asked for nothing are left out. */
+export function withoutRemoved(
+  values: Readonly<Record<string, unknown>>,
+  formerly: FormerNames = {},
+): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([former, value]) => {
+      const key = nowAt(former.split('.'), formerly).join('.');
       const removed = Object.hasOwn(REMOVED, key) ? (REMOVED[key] as Removed) : undefined;
       if (removed === undefined) return [[key, value]];
       if ('now' in removed) return [[removed.now, value]];

@@ -30,11 +30,9 @@ export interface FrameConfig {
   readonly lora?: LoraConfig | 'none';
   readonly data: DataConfig;
   readonly prompt?: PromptConfig;
-  readonly eval: {
-    readonly max_samples: number | 'all';
-    readonly neutral?: HeldOutNeutral;
-    readonly likelihood?: boolean | 'calculations';
-  };
+  readonly eval: { readonly max_samples: number | 'all' };
+  readonly eval_verdicts?: VerdictEvaluationConfig;
+  readonly eval_scores?: { readonly neutral: HeldOutNeutral };
   readonly run: RunSection;
 }
 
@@ -61,12 +59,14 @@ export interface RunWords {
 /** The configuration of a method; `Input` is what a recipe may leave out. */
 export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = unknown> {
   readonly schema: z.ZodType<Config, Input>;
-  /** The sections that this configuration has stages for, by name. */
+  /** The sections of the stages that this configuration has, by the name of the stage. */
   sections(config: Config): Readonly<Record<string, BatchSection>>;
   /** Dotted keys of the method's own sections that name files; they are made absolute, so that a run can be resumed elsewhere. */
   readonly paths?: readonly string[];
   /** Those that name a model: a path, which is made absolute where it is here, a model of the package or a hub id. */
   readonly models?: readonly string[];
+  /** Earlier names of its sections and keys, dotted, with those of today: old recipes and runs are read by them. */
+  readonly formerly?: Readonly<Record<string, string>>;
   /** Names of `method:` that mean this one with that value of a key: section and name of the key. */
   readonly algorithms?: { readonly key: readonly [string, string]; readonly names: readonly string[] };
   /** Absent: as the section `question` says, in the usual words where there is none. */
@@ -74,7 +74,7 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   /** Its model may learn a class for neutral steps (`data.neutral: class`). */
   readonly neutralClass?: true;
   /**
-   * What held-out neutral steps count as, where their class counts as `score` instead of as configured. Absent: as `eval.neutral` says, or
+   * What held-out neutral steps count as, where their class counts as `score` instead of as configured. Absent: as `eval_verdicts.neutral` says, or
    * as trained.
    */
   heldOutNeutral?(config: Config, score?: HeldOutNeutral): HeldOutNeutral;

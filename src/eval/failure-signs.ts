@@ -77,7 +77,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
 function adviceOf({ auc }: Standing, evidence: FailureEvidence['evidence']): string {
   switch (auc) {
     case 'above':
-      return 'its probabilities tell right from wrong, so move the threshold (eval.threshold)';
+      return 'its probabilities tell right from wrong, so move the threshold (eval_verdicts.threshold, of a reward model eval_scores.threshold)';
     case 'below':
       return evidence ? 'are the labels swapped?' : 'are the verdict words or the labels swapped?';
     default:
@@ -100,7 +100,7 @@ function balancing(leaning: 'correct' | 'wrong', { evidence, balanced }: Failure
     return leaning === 'correct'
       ? 'it misses steps whose calculations come out, or that have none; a pretrained base (model.base) may tell those'
       : 'look in report.html at right steps that it calls wrong: which calculations does it read otherwise than they are meant?';
-  if (evidence === 'likelihood') return 'move the threshold (eval.threshold)';
+  if (evidence === 'likelihood') return 'move the threshold (eval_verdicts.threshold)';
   return `${balanced ? '' : 'balance the classes, '}strengthen the constraint or move the threshold`;
 }
 

@@ -8,7 +8,7 @@ import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js'
 import { resolveInputs } from '../run/paths.js';
 import { shadowRunDirectory } from '../run/shadow.js';
 import { parseRunConfig } from './config.js';
-import type { RunConfig } from './table.js';
+import { methodOf, type RunConfig } from './table.js';
 
 export interface StartedRun {
   readonly config: RunConfig;
@@ -65,7 +65,11 @@ async function follow(home: string): Promise<StartedRun> {
     const config = await resolveInputs(parsed.config, parsed.locate);
     const before = await run.readInputs();
     const defaults = () => unnamedValues(text, name, parsed.config);
-    if (before) acceptedChanges(home, before, await readRunInputs(config), { defaults });
+    if (before)
+      acceptedChanges(home, before, await readRunInputs(config), {
+        defaults,
+        formerly: methodOf(config).formerly,
+      });
     return { config, run };
   } catch (error) {
     await run.close();

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { CHANGEABLE } from '../config/changeable.js';
 import { withoutRemoved } from '../config/removed.js';
-import type { FrameConfig } from '../config/schema.js';
+import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { parseRecipe } from '../config/source.js';
 import { dataFiles } from '../data/files.js';
 import { trainingFiles } from '../data/training-files.js';
@@ -71,7 +71,8 @@ export interface AcceptedChanges {
  * The changes from `before` to `now` that a resumed run may make.
  *
  * @param options `changeable`: keys that may change; `*` stands for any section. `defaults`: by key, what this version gives to what
- *   the run's own configuration does not name; see `unnamedValues`. `isKey`: whether this version has a key
+ *   the run's own configuration does not name; see `unnamedValues`. `isKey`: whether this version has a key; `formerly`:
+ *   of the method
  * @throws RunError naming a key or a file that must not change
  */
 export function acceptedChanges(
@@ -82,13 +83,15 @@ export function acceptedChanges(
     changeable = CHANGEABLE,
     defaults = () => ({}),
     isKey = () => true,
+    formerly = {},
   }: {
     readonly changeable?: readonly string[];
     readonly defaults?: () => RunInputs['config'];
     readonly isKey?: (key: string) => boolean;
+    readonly formerly?: MethodSchema['formerly'];
   } = {},
 ): AcceptedChanges {
-  const began = withoutRemoved(before.config);
+  const began = withoutRemoved(before.config, formerly);
   const keys = new Set([...Object.keys(began), ...Object.keys(now.config)]);
   const differing = [...keys].flatMap((key) => {
     const [old, value] = [began[key], now.config[key]].map((given) => JSON.stringify(given));

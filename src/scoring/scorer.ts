@@ -111,7 +111,7 @@ export function verdictsOf(scorer: Scorer): Verdicts {
 
 export const ofOutcomes = (name: string) =>
   new RunError(
-    `${name} scores whole solutions and judges no steps; name a model of steps, such as one of reward.type prm or joint`,
+    `${name} scores whole solutions and judges no steps; name a model of steps, such as one of reward_model.type prm or joint`,
   );
 
 /** Scores by step from those of the steps that were judged. */

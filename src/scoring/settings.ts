@@ -47,7 +47,7 @@ const settings = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('verdict'),
     ...common,
-    /** Of how likely the base finds the steps, where that judges too (`eval.likelihood`). */
+    /** Of how likely the base finds the steps, where that judges too (`eval_verdicts.likelihood`). */
     likelihood: likelihoodWeights.exactOptional(),
     /** A step of each form that it learned to judge, where they are few. */
     forms: z.array(z.string()).exactOptional(),
@@ -101,11 +101,11 @@ export type SettingsOf<Kind extends JudgeSettings['kind']> = Extract<JudgeSettin
 export function verdictSettings({
   prompt,
   data,
-  eval: { threshold },
+  eval_verdicts: { threshold },
 }: {
   readonly prompt: PromptConfig;
   readonly data: DataConfig;
-  readonly eval: { readonly threshold: Parameters<typeof fixedThreshold>[0] };
+  readonly eval_verdicts: { readonly threshold: Parameters<typeof fixedThreshold>[0] };
 }): SettingsOf<'verdict'> {
   return { kind: 'verdict', prompt, max_length: data.max_length, threshold: fixedThreshold(threshold) };
 }

@@ -6,6 +6,7 @@ import { dirname, join, resolve, sep } from 'node:path';
 import { makeDirectories } from '../files/directory.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { loadRunConfig, parseRunConfig } from '../methods/config.js';
+import { methodOf } from '../methods/table.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { acceptedChanges, readRunInputs, runInputs, unnamedValues } from '../run/inputs.js';
@@ -107,6 +108,7 @@ export class SweepFolder {
         const text = await readRunConfig(this.directory(cell));
         acceptedChanges(this.directory(cell), before, await readRunInputs(config), {
           changeable: HARMLESS,
+          formerly: methodOf(config).formerly,
           defaults: () => unnamedValues(text, name, parseRunConfig(text, { name }).config),
         });
       } catch (error) {

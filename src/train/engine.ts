@@ -198,7 +198,7 @@ class Engine {
     if (work.stage.steps === 1 && (work.stage.settings.warmup_ratio ?? 0) > 0)
       console.error(
         `Warning: ${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +
-          `set ${stage.name.replace(/-\d+$/, '')}.warmup_ratio to 0, or train longer`,
+          'set the warmup_ratio of its section to 0, or train longer',
       );
     await training.begin();
     if (folder && this.state.best) this.best = readBest(folder, training.trains);

@@ -20,7 +20,7 @@ export interface VerdictEvaluationContext {
   readonly config: {
     readonly method: string;
     readonly data: DataConfig;
-    readonly eval: VerdictEvaluationConfig;
+    readonly eval_verdicts: VerdictEvaluationConfig;
     readonly sft: { readonly class_weight: ClassWeight };
   };
   readonly decoder: Decoder;
@@ -47,7 +47,7 @@ export async function validationMetrics(
   const judged = await roleJudge(context, role)('validation', signal);
   if (!judged) return undefined;
   const metrics = shortMetrics(metricsOf(context, judged));
-  const selection = selectionOf(context.config.eval.metric_for_best_model, context.data.labels);
+  const selection = selectionOf(context.config.eval_verdicts.metric_for_best_model, context.data.labels);
   if (selection === 'f1_macro') return metrics;
   // A part with one class only ranks nothing.
   if (selection === 'auc') return { auc: 0.5, ...metrics };
@@ -65,7 +65,7 @@ export function roleJudge(
       ? createProgress({ total: sequences.length, unit: `${title} solution` })
       : undefined;
     const judged = await judgeVerdicts(decoder, role, sequences, {
-      threshold: fixedThreshold(config.eval.threshold),
+      threshold: fixedThreshold(config.eval_verdicts.threshold),
       tokenizer: data.tokenizer,
       microBatchTokens,
       signal,
@@ -100,7 +100,8 @@ export async function finalEvaluation(
   const baselinesUnseen: Record<string, VerdictMetrics> = {};
   const byOthers: Record<string, readonly JudgedVerdict[]> = {};
   const seen = data.seen.test;
-  const chooses = choosesThreshold(config.eval.threshold, data.labels) && !config.eval.likelihood;
+  const chooses =
+    choosesThreshold(config.eval_verdicts.threshold, data.labels) && !config.eval_verdicts.likelihood;
   for (const [name, judge] of Object.entries(others)) {
     const byWord = await judge('test', signal, `evaluation of ${name}:`);
     const chosenOn = byWord && chooses ? await judge('validation', signal) : [];
@@ -119,7 +120,7 @@ export async function finalEvaluation(
   const chosen = chooses ? chosenThreshold(context, validationByWord) : undefined;
   const validation = chosen?.read(validationByWord) ?? validationByWord;
   const judged = chosen?.read(testByWord) ?? testByWord;
-  const likelihood = config.eval.likelihood
+  const likelihood = config.eval_verdicts.likelihood
     ? await verdictsByLikelihood(
         context,
         { validation, test: judged },
@@ -134,8 +135,8 @@ export async function finalEvaluation(
         ]
       : []),
     ...(more.isUntrained ? [likelihood && !likelihood.isChance ? WORDLESS : UNTRAINED] : []),
-    ...(config.eval.likelihood && !likelihood
-      ? ['eval.likelihood needs validation steps of both classes: the judge goes by the words alone']
+    ...(config.eval_verdicts.likelihood && !likelihood
+      ? ['eval_verdicts.likelihood needs validation steps of both classes: the judge goes by the words alone']
       : []),
   ];
   const records = [...data.records.test];
@@ -152,7 +153,7 @@ export async function finalEvaluation(
       ...more.data,
     },
     records,
-    invalidAsWrong: config.eval.invalid_as_wrong,
+    invalidAsWrong: config.eval_verdicts.invalid_as_wrong,
     positivePrior: labels.n > 0 ? labels.positive / labels.n : 0.5,
     validation,
     baselines,
@@ -184,7 +185,7 @@ function chosenThreshold(context: VerdictEvaluationContext, validation: readonly
 }
 
 const readable = ({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]) =>
-  config.eval.invalid_as_wrong ? judged : judged.filter(({ unreadable }) => !unreadable);
+  config.eval_verdicts.invalid_as_wrong ? judged : judged.filter(({ unreadable }) => !unreadable);
 
 const UNTRAINED =
   'no evaluation during training was better than that of its start: the parameters of step 0 are kept, and the verdict words say nothing ' +
@@ -193,7 +194,7 @@ const WORDLESS =
   'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the rest alone';
 
 function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {
-  return verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong });
+  return verdictMetrics(judged, { invalidAsWrong: config.eval_verdicts.invalid_as_wrong });
 }
 
 /** The metrics of an evaluation that go into metrics.jsonl. */

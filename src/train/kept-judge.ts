@@ -28,7 +28,7 @@ export async function verdictsByLikelihood(
     decoder,
     microBatchTokens,
   }: {
-    readonly config: { readonly eval: VerdictEvaluationConfig };
+    readonly config: { readonly eval_verdicts: VerdictEvaluationConfig };
     readonly data: VerdictData;
     readonly decoder: Decoder;
     readonly microBatchTokens: number;
@@ -36,7 +36,7 @@ export async function verdictsByLikelihood(
   byWords: Readonly<Record<'validation' | 'test', readonly JudgedVerdict[]>>,
   { signal, wordless }: { readonly signal: AbortSignal; readonly wordless?: boolean | undefined },
 ): Promise<LikelihoodVerdicts | undefined> {
-  const of = config.eval.likelihood === 'calculations' ? 'calculations' : undefined;
+  const of = config.eval_verdicts.likelihood === 'calculations' ? 'calculations' : undefined;
   const calculations = of && data.tokenizer.tokenizer;
   const likelihoodsOf = (sequences: Dataset<VerdictSequence>) =>
     stepLikelihoods(decoder, sequences, { microBatchTokens, signal, calculations });
@@ -53,7 +53,7 @@ export async function verdictsByLikelihood(
   const train = more && ofMore ? { judged: more.steps, likelihoods: ofMore } : undefined;
   return likelihoodVerdicts(
     { validation, test, train },
-    { threshold: fixedThreshold(config.eval.threshold), of, wordless },
+    { threshold: fixedThreshold(config.eval_verdicts.threshold), of, wordless },
   );
 }
 

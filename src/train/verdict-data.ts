@@ -62,7 +62,7 @@ export interface VerdictData extends RunData {
 /** The settings whose `auto` goes by the share of the rarer class. */
 interface RareClassSettings {
   readonly sft: { readonly class_weight: ClassWeight };
-  readonly eval: {
+  readonly eval_verdicts: {
     readonly threshold?: 'auto' | 'validation' | 'greedy' | number;
     readonly metric_for_best_model?: 'auto' | Selection;
     readonly likelihood?: VerdictEvaluationConfig['likelihood'];
@@ -74,7 +74,8 @@ export interface VerdictDataConfig {
   readonly model: ModelConfig;
   readonly prompt: PromptConfig;
   readonly sft: { readonly class_weight: ClassWeight; readonly label_smoothing?: number };
-  readonly eval: Pick<VerdictEvaluationConfig, 'max_samples' | 'neutral'> & RareClassSettings['eval'];
+  readonly eval: { readonly max_samples: number | 'all' };
+  readonly eval_verdicts: Pick<VerdictEvaluationConfig, 'neutral'> & RareClassSettings['eval_verdicts'];
 }
 
 export interface VerdictDataOptions {
@@ -129,7 +130,7 @@ export function verdictPreview(
 }
 
 function fromStore(
-  config: Pick<VerdictDataConfig, 'data' | 'sft' | 'eval'>,
+  config: Pick<VerdictDataConfig, 'data' | 'sft' | 'eval' | 'eval_verdicts'>,
   store: TokenStore,
   tokenizer: VerdictTokenizer,
   { unlabelled = false }: VerdictDataOptions,
@@ -222,15 +223,15 @@ export function learnedVerdicts(
 }
 
 /** What a rare class makes of the settings that are `auto`. */
-function rareClassNotes({ sft, eval: of }: RareClassSettings, labels: LabelCounts): string[] {
+function rareClassNotes({ sft, eval_verdicts: of }: RareClassSettings, labels: LabelCounts): string[] {
   if (!hasRareClass(labels)) return [];
   const { n, positive, negative } = labels;
   const [name, count] = negative < positive ? ['wrong', negative] : ['correct', positive];
   const settled = [
     ...(sft.class_weight === 'auto' ? ['both classes weigh the same (class_weight)'] : []),
-    ...(of.metric_for_best_model === 'auto' ? ['AUC selects (eval.metric_for_best_model)'] : []),
+    ...(of.metric_for_best_model === 'auto' ? ['AUC selects (eval_verdicts.metric_for_best_model)'] : []),
     ...(of.threshold === 'auto' && !of.likelihood
-      ? ['validation chooses the threshold (eval.threshold)']
+      ? ['validation chooses the threshold (eval_verdicts.threshold)']
       : []),
   ];
   if (settled.length === 0) return [];
@@ -251,7 +252,11 @@ interface ChosenSolution {
 }
 
 function chooseSolutions(
-  { data, eval: { max_samples, neutral } }: Pick<VerdictDataConfig, 'data' | 'eval'>,
+  {
+    data,
+    eval: { max_samples },
+    eval_verdicts: { neutral },
+  }: Pick<VerdictDataConfig, 'data' | 'eval' | 'eval_verdicts'>,
   store: TokenStore,
 ): Record<Part, readonly ChosenSolution[]> {
   const parts: Record<Part, number[]> = { train: [], validation: [], test: [] };

@@ -194,7 +194,7 @@ describe('steptrain eval solve', () => {
       model: { base: 'embedded' },
       data: { source: 'arithmetic' },
       prompt: { template: 'compact', pos_word: '1', neg_word: '0' },
-      eval: { threshold: 0.5 },
+      eval_verdicts: { threshold: 0.5 },
     });
     writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
     await completeSaved(run, config, byteTokenizer());

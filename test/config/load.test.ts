@@ -186,8 +186,8 @@ describe('a value that does not fit', () => {
     ],
     ['prompt: {pos_word: 1}', 'r.yaml:4:20: prompt.pos_word expects text, found the number 1'],
     [
-      'eval: {threshold: 2}',
-      'r.yaml:4:19: eval.threshold expects "auto" or "greedy" or "validation" or a number above 0 and below 1, found the number 2',
+      'eval_verdicts: {threshold: 2}',
+      'r.yaml:4:28: eval_verdicts.threshold expects "auto" or "greedy" or "validation" or a number above 0 and below 1, found the number 2',
     ],
     [
       'eval: {max_samples: few}',

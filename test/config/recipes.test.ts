@@ -62,7 +62,7 @@ it.each(stepAmc)(
   '%s trains DPO in the batches of continued SFT, and selects among as many evaluations',
   (_name, config) => {
     const { learning_rate, tokens_per_step, micro_batch_tokens, eval_steps, patience } = config.sft_continued;
-    expect(config.dpo).toMatchObject({
+    expect(config.verdict_dpo).toMatchObject({
       learning_rate,
       tokens_per_step,
       micro_batch_tokens,

@@ -73,11 +73,11 @@ describe.each(RECIPES)('$name', ({ name, model, parameters, fits, tooSmall }) =>
     expect(config).toMatchObject({
       step_kto: { reduction: 'sum', step_weight: 1, auto_balance: true },
       judge: { kind: 'llm' },
-      eval: { judge: 'llm' },
+      eval_solving: { judge: 'llm' },
     });
-    const { judge, eval: evaluation } = config as unknown as {
+    const { judge, eval_solving: evaluation } = config as unknown as {
       readonly judge: { readonly model: string };
-      readonly eval: { readonly llm: { readonly model: string } };
+      readonly eval_solving: { readonly llm: { readonly model: string } };
     };
     expect(evaluation.llm.model).not.toBe(judge.model);
   });

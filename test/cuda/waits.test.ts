@@ -23,7 +23,7 @@ data:
 prompt: { template: compact, pos_word: '1', neg_word: '0' }
 sft: { max_steps: 4, tokens_per_step: 128, micro_batch_tokens: 128, save_steps: 0 }
 frn: { max_steps: 4, tokens_per_step: 128, micro_batch_tokens: 128, save_steps: 0 }
-ppo: { max_iterations: 4, rollout_batch: 8, num_ppo_epochs: 1, micro_batch_tokens: 256, save_steps: 0 }
+verdict_ppo: { max_iterations: 4, rollout_batch: 8, num_ppo_epochs: 1, micro_batch_tokens: 256, save_steps: 0 }
 run: { device: cuda, logging_steps: 1 }
 eval: { max_samples: 1 }
 `;

@@ -42,14 +42,15 @@ const RUNS: Readonly<Record<string, Recipe>> = {
     data: { arithmetic: { samples: 80 } },
     sft: { max_steps: 2, eval_steps: 2 },
     frn: { max_steps: 2, eval_steps: 2 },
-    ppo: { max_iterations: 1, rollout_batch: 24, eval_steps: 2 },
+    verdict_ppo: { max_iterations: 1, rollout_batch: 24, eval_steps: 2 },
   }),
   s3c: changed(small.s3c as Recipe, {
     data: { word_problems: { samples: 24, levels: [1], error_rate: 0 } },
     s3c: { max_steps: 2 },
-    eval: { max_samples: 3, num_samples: 2, max_new_tokens: 24 },
+    eval: { max_samples: 3 },
+    eval_sampling: { num_samples: 2, max_new_tokens: 24 },
   }),
-  reward: changed(small.reward as Recipe, { reward: short, eval: { max_samples: 8 } }),
+  reward: changed(small.reward as Recipe, { reward_model: short, eval: { max_samples: 8 } }),
   pretrain: changed(small.pretrain as Recipe, { pretrain: { max_steps: 3 } }),
   // Enough parameters for slices of several processes.
   zero: {

@@ -185,7 +185,7 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
 model: ${base}
 lora: ${type === 'prm' ? '{r: 4, lora_alpha: 8, lora_dropout: 0}' : 'none'}
 data: {source: word_problems, word_problems: {samples: 40, levels: [1]}, max_length: 250}
-reward: {type: ${type}, tokens_per_step: 2048}
+reward_model: {type: ${type}, tokens_per_step: 2048}
 run: {device: cpu, threads: 1}
 `,
       );

@@ -196,12 +196,12 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeo
         'data.train': at('rows.jsonl'),
         ...short('sft', { tokens_per_step: 128 }),
         ...short('frn', { tokens_per_step: 128 }),
-        'ppo.max_iterations': STEPS,
-        'ppo.rollout_batch': 4,
-        'ppo.num_ppo_epochs': 1,
-        'ppo.num_mini_batches': 1,
-        'ppo.eval_steps': 0,
-        'ppo.save_steps': 0,
+        'verdict_ppo.max_iterations': STEPS,
+        'verdict_ppo.rollout_batch': 4,
+        'verdict_ppo.num_ppo_epochs': 1,
+        'verdict_ppo.num_mini_batches': 1,
+        'verdict_ppo.eval_steps': 0,
+        'verdict_ppo.save_steps': 0,
       });
       expect(await steps('stepamc')).toEqual({ sft: STEPS, frn: STEPS, ppo: STEPS });
     });

@@ -28,7 +28,7 @@ const recipe = async (name: string, { shape, data, reward }: Record<'shape' | 'd
 model: {base: {init: {${shape}}}, tokenizer: bytes, dtype: f32}
 lora: none
 data: {${data}}
-reward: {${reward}}
+reward_model: {${reward}}
 run: {device: cpu, threads: 1, logging_steps: 1}
 `,
   );
@@ -107,7 +107,7 @@ describe.skipIf(!compiled)('method: reward (needs dist/: npm run build)', () => 
         lora: 'none',
         'data.train': prm800k,
         'data.max_samples': 30,
-        'reward.max_steps': 3,
+        'reward_model.max_steps': 3,
         'eval.max_samples': 20,
       });
       // A policy needs weights; one step of training leaves them as good as random.

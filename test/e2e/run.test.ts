@@ -39,7 +39,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
       '--set',
       'data.word_problems.samples=600',
       '--set',
-      'ppo.max_iterations=2',
+      'verdict_ppo.max_iterations=2',
     ]);
     expect(err).toMatch(/Done after \d+ steps/);
     expect(code).toBe(0);

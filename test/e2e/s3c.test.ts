@@ -81,7 +81,12 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
       's3c.max_steps=2',
       'run.threads=1',
     ];
-    const small = ['eval.max_samples=6', 'eval.num_samples=3', 'eval.max_new_tokens=60', ...few];
+    const small = [
+      'eval.max_samples=6',
+      'eval_sampling.num_samples=3',
+      'eval_sampling.max_new_tokens=60',
+      ...few,
+    ];
     const settings = small.flatMap((each) => ['--set', each]);
     const whole = join(folder, 'made');
     const { code, out, err } = await steptrain(['run', 'quickstart_s3c', '--output', whole, ...settings]);

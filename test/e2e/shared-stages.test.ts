@@ -33,10 +33,10 @@ const SET = [
   'run.threads=1',
   'compare_with=[]',
   'frn.eval_steps=0',
-  'ppo.eval_steps=0',
+  'verdict_ppo.eval_steps=0',
   'sft.eval_steps=0',
   // Without a choice among parameters, so that what the policy learned is what is compared.
-  'ppo.load_best_model_at_end=false',
+  'verdict_ppo.load_best_model_at_end=false',
   'run.logging_steps=1',
 ];
 const shared = () => join(folder, 'stages');
@@ -62,7 +62,7 @@ async function expectBitsOf(
 describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)', () => {
   test('a run that takes them ends with the bits of one that trained them', async () => {
     await start('alone', { share: false });
-    expect(await start('first', { own: ['ppo.learning_rate=3.0e-4'] })).toBeUndefined();
+    expect(await start('first', { own: ['verdict_ppo.learning_rate=3.0e-4'] })).toBeUndefined();
     expect(await start('second')).toBe('frn');
     await expectBitsOf(adapter, { second: 'second', alone: 'alone', first: 'first' });
   }, 240_000);
@@ -90,8 +90,8 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
       'corrections.validate.k=1',
       's3c.max_steps=2',
       'eval.max_samples=6',
-      'eval.num_samples=0',
-      'eval.max_new_tokens=60',
+      'eval_sampling.num_samples=0',
+      'eval_sampling.max_new_tokens=60',
       'run.threads=1',
     ];
     const run = (name: string, own: readonly string[], share = true) =>

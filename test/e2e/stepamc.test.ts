@@ -35,13 +35,13 @@ const SMALL = set({
   'frn.save_steps': 2,
   'frn.update': 'joint',
   'frn.center': 'running',
-  'ppo.max_iterations': 3,
-  'ppo.rollout_batch': 64,
-  'ppo.num_mini_batches': 2,
-  'ppo.micro_batch_tokens': 512,
-  'ppo.eval_steps': 4,
-  'ppo.save_steps': 3,
-  'ppo.learning_rate': 1e-3,
+  'verdict_ppo.max_iterations': 3,
+  'verdict_ppo.rollout_batch': 64,
+  'verdict_ppo.num_mini_batches': 2,
+  'verdict_ppo.micro_batch_tokens': 512,
+  'verdict_ppo.eval_steps': 4,
+  'verdict_ppo.save_steps': 3,
+  'verdict_ppo.learning_rate': 1e-3,
   'run.logging_steps': 1,
   'eval.max_samples': 24,
 });
@@ -176,7 +176,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
         '--output',
         run,
         ...SMALL,
-        ...set({ 'ppo.rollout_batch': 1000, compare_with: '[]' }),
+        ...set({ 'verdict_ppo.rollout_batch': 1000, compare_with: '[]' }),
       ],
       when,
     );
@@ -297,7 +297,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     const more = set({
       'data.labelled': 60,
       'data.label_noise': 0.1,
-      'ppo.steps': 'unlabelled',
+      'verdict_ppo.steps': 'unlabelled',
       'constraint.alpha.mode': 'learnable_clamped',
     });
     const { code, err } = await steptrain(['run', 'stepamc_arithmetic', '--output', run, ...SMALL, ...more]);
@@ -362,9 +362,9 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       'prompt.response_format': 'rationale_then_verdict',
       'prompt.rationale_tokens': 40,
       'sft.max_steps': 4,
-      'ppo.max_iterations': 1,
-      'ppo.rollout_batch': 24,
-      'ppo.gamma': 0.9,
+      'verdict_ppo.max_iterations': 1,
+      'verdict_ppo.rollout_batch': 24,
+      'verdict_ppo.gamma': 0.9,
       'eval.max_samples': 3,
       compare_with: '[]',
     });
@@ -417,10 +417,10 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     const more = set({
       'prompt.pos_word': '10',
       'prompt.neg_word': '01',
-      'ppo.rollout': 'sample',
-      'ppo.reward_at': 'every',
-      'ppo.kl_in': 'reward',
-      'ppo.reference': 'base',
+      'verdict_ppo.rollout': 'sample',
+      'verdict_ppo.reward_at': 'every',
+      'verdict_ppo.kl_in': 'reward',
+      'verdict_ppo.reference': 'base',
       'frn.pair_mode': 'step',
       'constraint.form': 'ce_full',
       'constraint.combine': 'policy',
@@ -447,7 +447,11 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       '--output',
       join(folder, 'enumerated'),
       ...SMALL,
-      ...set({ 'ppo.rollout': 'enumerate', 'ppo.temperature': 0.7, 'constraint.form': 'margin' }),
+      ...set({
+        'verdict_ppo.rollout': 'enumerate',
+        'verdict_ppo.temperature': 0.7,
+        'constraint.form': 'margin',
+      }),
     ]);
     expect(enumerated.code, enumerated.err).toBe(0);
   }, 90_000);

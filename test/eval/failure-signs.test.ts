@@ -42,7 +42,7 @@ describe('signs of failure', () => {
     expect(failureSigns({ metrics: { ...one, auc: 0.529 } })[0]).toContain('AUC 52.9 is chance');
     expect(failureSigns({ metrics: { ...one, auc: 0.8 } })).toEqual([
       'it answers "right" to every step; AUC 80.0 is above chance: its probabilities tell right from wrong, so move the ' +
-        'threshold (eval.threshold)',
+        'threshold (eval_verdicts.threshold, of a reward model eval_scores.threshold)',
     ]);
     const wrong = { ...one, acc_pos: 0, acc_neg: 1, auc: 0.5 };
     expect(failureSigns({ metrics: wrong, unit: 'solutions' })[0]).toContain(

@@ -36,7 +36,7 @@ beforeAll(async () => {
     onStep: (event) => events.push(event),
   });
   await train(
-    { method: 'reward', lora: { r: 2 }, data, reward: { type: 'joint', max_steps: 2 }, run } as never,
+    { method: 'reward', lora: { r: 2 }, data, reward_model: { type: 'joint', max_steps: 2 }, run } as never,
     { output: at('joint') },
   );
   await train(
@@ -46,7 +46,7 @@ beforeAll(async () => {
       data,
       sft,
       frn: { max_steps: 1 },
-      ppo: { max_iterations: 1, rollout_batch: 16 },
+      verdict_ppo: { max_iterations: 1, rollout_batch: 16 },
       run,
     } as never,
     { output: at('stepamc') },

@@ -255,7 +255,7 @@ describe('model.adapter_mode refuses', () => {
   it('an adapter with a head', async () => {
     const reward = join(folder, 'reward');
     const settings = { max_steps: 1, tokens_per_step: 512, micro_batch_tokens: 512 };
-    await train(stacked({ method: 'reward', reward: settings }), { output: reward });
+    await train(stacked({ method: 'reward', reward_model: settings }), { output: reward });
     // It was stacked itself: its head is beside the pairs of both.
     const own = stored(reward);
     expect(own.has('base_model.model.score.weight')).toBe(true);

@@ -304,13 +304,13 @@ describe('model.adapter refuses', () => {
   it('a classifier where none is trained', async () => {
     const reward = join(folder, 'reward');
     const settings = { max_steps: 1, tokens_per_step: 512, micro_batch_tokens: 512 };
-    await train(continued({ method: 'reward', reward: settings } as never), { output: reward });
+    await train(continued({ method: 'reward', reward_model: settings } as never), { output: reward });
     // The head was new beside the pairs; another run of the same kind continues both.
     const again = join(folder, 'again');
     await train(
       continued({
         method: 'reward',
-        reward: { ...settings, learning_rate: 1e-30, load_best_model_at_end: false },
+        reward_model: { ...settings, learning_rate: 1e-30, load_best_model_at_end: false },
         model: { adapter: reward },
       }),
       { output: again },

@@ -46,8 +46,12 @@ it('weighs a rare class, selects by AUC and chooses the threshold, and says so',
 it('leaves classes, selection and threshold alone where none is rare, or where they are given', async () => {
   const lines = printed();
   expect(await run(0.5)).toMatchObject({ threshold: 'greedy' });
-  const given = { threshold: 0.4, metric_for_best_model: 'f1_macro', max_samples: 8 };
-  const { report, threshold } = await run(0.12, { eval: given, sft: { class_weight: 'none' } });
+  const given = { threshold: 0.4, metric_for_best_model: 'f1_macro' };
+  const { report, threshold } = await run(0.12, {
+    eval: { max_samples: 8 },
+    eval_verdicts: given,
+    sft: { class_weight: 'none' },
+  });
   expect([threshold, report.threshold]).toEqual([0.4, undefined]);
   expect(lines.join('\n')).not.toContain('by auto');
 });

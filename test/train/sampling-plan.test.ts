@@ -109,6 +109,6 @@ test('is needed by stepamc if a word has several tokens', () => {
   const prompt = { pos_word: 'yes', neg_word: 'no' };
   expect(planned({ prompt })).toEqual({ longest: 99 });
   expect(planned({})).toBeUndefined();
-  expect(planned({ prompt, ppo: { rollout: 'enumerate' } })).toBeUndefined();
+  expect(planned({ prompt, verdict_ppo: { rollout: 'enumerate' } })).toBeUndefined();
   expect(planned({ prompt, baseline: 'sft' })).toBeUndefined();
 });

@@ -29,7 +29,8 @@ export const tinyRounds = ({ step_kto, ...more }: Record<string, object>) =>
     data: { source: 'word_problems', word_problems: { samples: 60 }, max_length: 320 },
     question: { template: '{problem}\n' },
     sampling: { num_generations: 2, max_new_tokens: 60, problems_per_iteration: 6 },
-    eval: { max_samples: 1, num_generations: 0, judge: 'oracle' },
+    eval: { max_samples: 1 },
+    eval_solving: { num_generations: 0, judge: 'oracle' },
     run: { device: 'cpu', threads: 1, logging_steps: 1 },
     step_kto: {
       ...{ iterations: 1, batch_size: 4, micro_batch_tokens: 512, load_best_model_at_end: false },

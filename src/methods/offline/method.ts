@@ -4,9 +4,11 @@
  */
 import { z } from 'zod';
 import { data } from '../../config/data.js';
+import { evaluation } from '../../config/evaluation.js';
 import { section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { question } from '../../config/question.js';
+import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import type { Conflict } from '../../config/schema.js';
 import { answerBatches } from '../../config/training.js';
@@ -20,10 +22,20 @@ import type { OfflineObjective } from './answers/objective.js';
 import type { OfflineLearning } from './learning.js';
 import { type RoundSettings, type RoundsConfig, roundConflicts } from './rounds/config.js';
 import type { AnswerData } from './rounds/run.js';
-import { evaluation, judge, roundKeys, sampling } from './rounds/sections.js';
+import { judge, roundKeys, sampling, solvingEvaluation } from './rounds/sections.js';
 
 /** The sections of every offline method, beside its own. */
-const frame = { model, lora, data, question, sampling, judge, run, eval: evaluation };
+const frame = {
+  model,
+  lora,
+  data,
+  question,
+  sampling,
+  judge,
+  run,
+  eval: evaluation,
+  eval_solving: solvingEvaluation,
+};
 
 /** The section of a method, as its objective sees it: its own keys, and those of rounds and batches. */
 type Settings<Keys extends z.ZodRawShape> = RoundSettings & z.output<z.ZodObject<Keys>>;
@@ -85,8 +97,9 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
   return {
     schema,
     sections: (config: Config) => ({ [name]: settingsOf(config) }),
-    paths: ['judge.cache', 'eval.judge_file', 'eval.llm.cache'],
-    models: ['judge.path', 'eval.judge_run'],
+    formerly: movedKeys('eval', 'eval_solving', solvingEvaluation),
+    paths: ['judge.cache', 'eval_solving.judge_file', 'eval_solving.llm.cache'],
+    models: ['judge.path', 'eval_solving.judge_run'],
     conflicts(config: Config): Conflict[] {
       const settings = settingsOf(config);
       const own = config as unknown as RoundsConfig;

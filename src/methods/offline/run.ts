@@ -28,7 +28,7 @@ type AnswerRun = OpenRun<RoundsConfig, AnswerData, Trainee>;
 export function answerMethod(learning: OfflineLearning): Method<RoundsConfig, AnswerData, Trainee> {
   const { name, settings: settingsOf, kind } = learning;
   const inRounds = (config: RoundsConfig) => settingsOf(config).iterations > 0;
-  const asks = (config: RoundsConfig) => inRounds(config) || config.eval.solve;
+  const asks = (config: RoundsConfig) => inRounds(config) || config.eval_solving.solve;
   return {
     async data(config, tokenizer) {
       const asked = asks(config) ? await askedProblems(config, tokenizer) : undefined;

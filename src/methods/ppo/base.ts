@@ -67,7 +67,7 @@ export function baseStage(open: PpoRun, sampling: LocalSamplerOptions): MakingSt
         const how =
           part === 'train'
             ? { n: config.rollout.num_generations, temperature: config.rollout.temperature }
-            : { n: config.eval.n };
+            : { n: config.rollout.num_generations_eval };
         const solved = await solveHeldOut(asked, { ...sampling, ...how, signal });
         if (!solved) return undefined;
         const rows = solved.flatMap((samples, i) =>

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { adapterUse } from '../../config/adapter.js';
 import { data } from '../../config/data.js';
-import { solvingEvaluation } from '../../config/evaluation.js';
+import { evaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
 import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
@@ -22,7 +22,7 @@ const schema = z.strictObject({
   reward,
   ppo,
   run,
-  eval: solvingEvaluation,
+  eval: evaluation,
 });
 
 export type PpoRunConfig = z.output<typeof schema>;
@@ -35,6 +35,7 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   sections: ({ ppo }) => ({ ppo }),
   words: ({ rollout }) => questionWords(rollout),
   algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },
+  formerly: { 'eval.n': 'rollout.num_generations_eval' },
   paths: ['reward.function.module'],
   models: ['reward.steps.model', 'reward.outcome.model'],
   conflicts,

@@ -166,5 +166,9 @@ function rolloutSampler(
 }
 
 function solve(open: PpoRun, part: 'validation' | 'test', signal: AbortSignal) {
-  return solveHeldOut(open.data.parts[part], { ...samplingOf(open), n: open.config.eval.n, signal });
+  return solveHeldOut(open.data.parts[part], {
+    ...samplingOf(open),
+    n: open.config.rollout.num_generations_eval,
+    signal,
+  });
 }

@@ -28,6 +28,11 @@ const server = z
 
 export const rollout = section({
   ...sampling({ num_generations: 8 }),
+  num_generations_eval: count()
+    .default(1)
+    .describe(
+      'Solutions of each held-out problem: one is the most likely one, several are sampled at temperature 1.',
+    ),
   template: text()
     .default('auto')
     .describe(

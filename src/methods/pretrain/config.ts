@@ -1,7 +1,7 @@
 // `method: pretrain`: how it is configured.
 import { z } from 'zod';
 import { data } from '../../config/data.js';
-import { answerEvaluation } from '../../config/evaluation.js';
+import { evaluation } from '../../config/evaluation.js';
 import { section } from '../../config/fields.js';
 import { model } from '../../config/model.js';
 import { run } from '../../config/run.js';
@@ -38,7 +38,7 @@ const schema = z.strictObject({
   data,
   pretrain,
   run,
-  eval: answerEvaluation,
+  eval: evaluation,
 });
 
 export type PretrainRunConfig = z.output<typeof schema>;

@@ -1,9 +1,10 @@
 // `method: reward`: how it is configured.
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
-import { rewardEvaluation } from '../../config/evaluation.js';
+import { evaluation, rewardEvaluation } from '../../config/evaluation.js';
 import { positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
+import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
@@ -12,7 +13,7 @@ import type { HeldOutNeutral } from '../../data/neutral.js';
 import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
-export const reward = section({
+export const rewardModel = section({
   type: z
     .enum(['prm', 'orm', 'joint'])
     .default('prm')
@@ -97,61 +98,66 @@ const schema = z.strictObject({
   lora,
   data,
   prompt,
-  reward,
+  reward_model: rewardModel,
   run,
-  eval: rewardEvaluation,
+  eval: evaluation,
+  eval_scores: rewardEvaluation,
 });
 
 export type RewardRunConfig = z.output<typeof schema>;
-export type RewardConfig = z.output<typeof reward>;
+export type RewardConfig = z.output<typeof rewardModel>;
 
 export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>> = {
   schema,
-  sections: ({ reward }) => ({ reward }),
+  sections: ({ reward_model }) => ({ reward: reward_model }),
+  formerly: { reward: 'reward_model', ...movedKeys('eval', 'eval_scores', rewardEvaluation) },
   neutralClass: true,
   conflicts,
   judge,
   heldOutNeutral,
 };
 
-function conflicts({ reward: { type, head, solutions, soft_labels }, data }: RewardRunConfig): Conflict[] {
+function conflicts({
+  reward_model: { type, head, solutions, soft_labels },
+  data,
+}: RewardRunConfig): Conflict[] {
   const found: Conflict[] = [];
   const add = (path: readonly string[], message: string) => found.push({ path, message });
   if (type !== 'prm' && solutions === 'all')
     add(
-      ['reward', 'solutions'],
-      `is all, and reward.type ${type} learns outcomes, which unfinished solutions do not have; set it to finished`,
+      ['reward_model', 'solutions'],
+      `is all, and reward_model.type ${type} learns outcomes, which unfinished solutions do not have; set it to finished`,
     );
   if (type === 'joint' && head !== 'scalar')
-    add(['reward', 'head'], `is ${head}, and two outputs of one head are scores; set it to scalar`);
+    add(['reward_model', 'head'], `is ${head}, and two outputs of one head are scores; set it to scalar`);
   if (type !== 'prm' && data.split_unit === 'sample')
     add(
       ['data', 'split_unit'],
       'is sample, which tears solutions apart, and outcomes are of whole ones; set it to problem',
     );
   if (type !== 'prm') {
-    found.push(...unchangedLabels(`reward.type ${type}`, data));
+    found.push(...unchangedLabels(`reward_model.type ${type}`, data));
     if (data.balance !== 'none')
       add(
         ['data', 'balance'],
-        `data.balance ${data.balance} balances steps, and reward.type ${type} learns outcomes of whole solutions, which it would lose; use reward.class_weight balanced`,
+        `data.balance ${data.balance} balances steps, and reward_model.type ${type} learns outcomes of whole solutions, which it would lose; use reward_model.class_weight balanced`,
       );
   }
   if (soft_labels && data.label_noise > 0)
     add(
       ['data', 'label_noise'],
-      'data.label_noise flips labels, and reward.soft_labels learns the scores in their place; set one of them to its default',
+      'data.label_noise flips labels, and reward_model.soft_labels learns the scores in their place; set one of them to its default',
     );
   if (data.neutral !== 'class') return found;
   if (type !== 'prm' || head !== 'classes')
     add(
       ['data', 'neutral'],
-      `data.neutral is class, and reward.type ${type} with reward.head ${head} has no class for neutral steps; set reward.type: prm and reward.head: classes`,
+      `data.neutral is class, and reward_model.type ${type} with reward_model.head ${head} has no class for neutral steps; set reward_model.type: prm and reward_model.head: classes`,
     );
   if (soft_labels)
     add(
-      ['reward', 'soft_labels'],
-      'reward.soft_labels is true, and probabilities of right leave no class to neutral steps; set it to false',
+      ['reward_model', 'soft_labels'],
+      'reward_model.soft_labels is true, and probabilities of right leave no class to neutral steps; set it to false',
     );
   if (data.label_noise > 0)
     add(
@@ -163,23 +169,25 @@ function conflicts({ reward: { type, head, solutions, soft_labels }, data }: Rew
 
 /** As evaluated: steps of a class of their own count as that class does in the score. */
 export function heldOutNeutral(
-  { data, reward, eval: { neutral } }: RewardRunConfig,
-  score: HeldOutNeutral = reward.neutral_score,
+  { data, reward_model, eval_scores: { neutral } }: RewardRunConfig,
+  score: HeldOutNeutral = reward_model.neutral_score,
 ): HeldOutNeutral {
   return neutral === 'as_trained' && data.neutral === 'class' ? score : neutral;
 }
 
 /** The prompt that the head reads: heads of their own have no use for a request in words. */
-export function rewardPrompt({ prompt, reward }: Pick<RewardRunConfig, 'prompt' | 'reward'>) {
-  return reward.head !== 'verdict' && prompt.template === 'auto' ? { ...prompt, template: LAYOUT } : prompt;
+export function rewardPrompt({ prompt, reward_model }: Pick<RewardRunConfig, 'prompt' | 'reward_model'>) {
+  return reward_model.head !== 'verdict' && prompt.template === 'auto'
+    ? { ...prompt, template: LAYOUT }
+    : prompt;
 }
 
 function judge(config: RewardRunConfig): SettingsOf<'reward_model'> {
-  const { type, head, input, neutral_score } = config.reward;
+  const { type, head, input, neutral_score } = config.reward_model;
   const neutral = config.data.neutral === 'class' ? { neutral_score } : {};
-  const { threshold } = config.eval;
+  const { threshold } = config.eval_scores;
   const common = {
-    ...verdictSettings(config),
+    ...verdictSettings({ ...config, eval_verdicts: config.eval_scores }),
     threshold: typeof threshold === 'number' ? threshold : 0.5,
     prompt: rewardPrompt(config),
     kind: 'reward_model',

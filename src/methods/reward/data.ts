@@ -13,10 +13,10 @@ export interface RewardData extends VerdictData {
 }
 
 export function labelRules({
-  reward,
-  eval: { after_error: heldOut },
-}: Pick<RewardRunConfig, 'reward' | 'eval'>): LabelRules {
-  const { type, solutions, after_error, orm_label, soft_labels } = reward;
+  reward_model,
+  eval_scores: { after_error: heldOut },
+}: Pick<RewardRunConfig, 'reward_model' | 'eval_scores'>): LabelRules {
+  const { type, solutions, after_error, orm_label, soft_labels } = reward_model;
   return {
     after_error,
     held_out_after_error: heldOut === 'as_trained' ? after_error : heldOut,
@@ -32,14 +32,14 @@ export async function rewardData(
   tokenizer: Tokenizer,
   signal: AbortSignal,
 ): Promise<RewardData | undefined> {
-  const { reward } = config;
+  const { reward_model: reward } = config;
   const rules = labelRules(config);
   const asked = {
     ...config,
     prompt: rewardPrompt(config),
     // Weighed row by row, outcomes apart from steps.
     sft: { class_weight: reward.type === 'orm' ? ('none' as const) : reward.class_weight },
-    eval: { ...config.eval, neutral: heldOutNeutral(config) },
+    eval_verdicts: { ...config.eval_scores, neutral: heldOutNeutral(config) },
   };
   const data = await verdictData(asked, tokenizer, signal, { labels: rules });
   if (!data) return undefined;

@@ -56,7 +56,7 @@ export async function judgeByReward(
         step,
         label,
         probability: p,
-        verdict: p >= leastOf(open.config.eval.threshold) ? 1 : 0,
+        verdict: p >= leastOf(open.config.eval_scores.threshold) ? 1 : 0,
         logPositive: -Math.log1p(Math.exp(-logOdds)),
         logNegative: -Math.log1p(Math.exp(logOdds)),
       });
@@ -73,7 +73,7 @@ export async function rewardValidation(
 ): Promise<Record<string, number> | undefined> {
   const judged = await judgeByReward(open, network, 'validation', signal);
   if (!judged) return undefined;
-  const { type } = open.config.reward;
+  const { type } = open.config.reward_model;
   const judgedBy = type === 'orm' ? judged.outcome : judged.step;
   if (judgedBy.length === 0)
     throw new DataError(
@@ -101,14 +101,14 @@ export async function rewardReport(
   signal: AbortSignal,
 ): Promise<EvalReport | undefined> {
   const { config, data, run } = open;
-  const { type } = config.reward;
+  const { type } = config.reward_model;
   const onValidation = await judgeByReward(open, network, 'validation', signal);
   const onTest = onValidation && (await judgeByReward(open, network, 'test', signal, 'evaluation:'));
   if (!onTest) return undefined;
   const what = type === 'orm' ? 'outcome' : 'step';
   const counts = trainedClasses(open);
   const chosen =
-    choosesThreshold(config.eval.threshold, counts) && hasBothClasses(onValidation[what])
+    choosesThreshold(config.eval_scores.threshold, counts) && hasBothClasses(onValidation[what])
       ? thresholdReader(bestThreshold(onValidation[what], 'f1_macro').threshold)
       : undefined;
   const validation = { ...onValidation, ...(chosen ? { [what]: chosen.read(onValidation[what]) } : {}) };
@@ -135,7 +135,7 @@ export async function rewardReport(
     records: what === 'step' ? records : records.map(withoutLabels),
     ...READABLE,
     positivePrior: prior,
-    balanced: config.data.balance !== 'none' || weighsClasses(config.reward.class_weight, counts),
+    balanced: config.data.balance !== 'none' || weighsClasses(config.reward_model.class_weight, counts),
     threshold: chosen?.threshold,
     validation: validation[what],
     baselines: outcomes && type === 'orm' ? { length: outcomes.length } : {},
@@ -164,14 +164,14 @@ function outcomeReport(
 
 /** Of what the main metrics judge, in the training part. */
 function trainedClasses({ config, data }: RewardRun): ClassCounts {
-  if (config.reward.type !== 'orm') return data.labels;
+  if (config.reward_model.type !== 'orm') return data.labels;
   const counts = { positive: 0, negative: 0 };
   for (const { outcome } of data.records.train)
     if (outcome !== undefined) counts[outcome === 1 ? 'positive' : 'negative']++;
   return counts;
 }
 
-const leastOf = (threshold: RewardRunConfig['eval']['threshold']) =>
+const leastOf = (threshold: RewardRunConfig['eval_scores']['threshold']) =>
   typeof threshold === 'number' ? threshold : 0.5;
 
 const hasBothClasses = (judged: readonly JudgedVerdict[]) =>

@@ -43,7 +43,7 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
         network,
         parameters: open.roles.trained,
         items: open.data.items.train,
-        settings: open.config.reward,
+        settings: open.config.reward_model,
         weigh: weights(open),
         microBatchTokens: open.microBatchTokens('reward'),
         seed: open.config.run.seed,
@@ -61,8 +61,8 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
 /** As transformers has it: of tokens or, for outcomes alone, of the sequence. None for verdict words. */
 function headOf({
   data,
-  reward: { type, head },
-}: Pick<RewardRunConfig, 'data' | 'reward'>): AdapterHead | undefined {
+  reward_model: { type, head },
+}: Pick<RewardRunConfig, 'data' | 'reward_model'>): AdapterHead | undefined {
   if (head === 'verdict') return undefined;
   if (data.neutral === 'class')
     return { kind: 'token', numLabels: CLASSES.length, labels: CLASSES, bias: true };
@@ -73,12 +73,12 @@ function headOf({
 }
 
 function networkOf({ config, data, roles }: RewardRun): RewardNetwork {
-  return rewardNetwork(roles, config.reward, data.tokenizer);
+  return rewardNetwork(roles, config.reward_model, data.tokenizer);
 }
 
 /** The weight of each row by its class and by what it is. */
 function weights({ config, data }: RewardRun): (row: ScoredRow) => number {
-  const { reward } = config;
+  const { reward_model: reward } = config;
   const classes = config.data.neutral === 'class' ? 3 : 2;
   const classOf = (row: ScoredRow) => (classes === 3 ? classIndex(row) : row.label === 1 ? 1 : 0);
   const counts = { step: [0, 0, 0], outcome: [0, 0, 0] };

@@ -37,7 +37,7 @@ export function rewardTraining(options: RewardTrainingOptions): TrainingStage {
   if (usable.length === 0)
     throw new StepTrainError(
       'E_DATA',
-      'no training solution has anything to learn; check the labels, data.max_length and reward.solutions',
+      'no training solution has anything to learn; check the labels, data.max_length and reward_model.solutions',
     );
   const { module } = classifierOf(options.network.decoder.config);
   return batchedStage({

@@ -2,9 +2,10 @@
 import { z } from 'zod';
 import { corrections } from '../../config/corrections.js';
 import { data } from '../../config/data.js';
-import { maxSamples } from '../../config/evaluation.js';
+import { evaluation } from '../../config/evaluation.js';
 import { count, countOrOff, samplingTemperature, section, text } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
+import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import type { MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
@@ -88,14 +89,13 @@ const s3c = section({
     ),
 }).describe('Masked supervised fine-tuning on solutions that correct themselves (`method: s3c`).');
 
-const evaluation = section({
-  max_samples: maxSamples,
+const evaluationSampling = section({
   num_samples: countOrOff()
     .default(0)
     .describe('Samples of each held-out problem for votes, beside the greedy solution; 0 for none.'),
   temperature: samplingTemperature().default(0.7).describe('Temperature of these samples.'),
   max_new_tokens: count().default(512).describe('Max tokens of a solution.'),
-}).describe('Evaluation on held-out problems, and on held-out wrong and right steps.');
+}).describe('Solutions of held-out problems for the evaluation.');
 
 const schema = z.strictObject({
   method: z.literal('s3c').describe('The training method.'),
@@ -107,6 +107,7 @@ const schema = z.strictObject({
   s3c,
   run,
   eval: evaluation,
+  eval_sampling: evaluationSampling,
 });
 
 export type S3cRunConfig = z.output<typeof schema>;
@@ -134,6 +135,7 @@ export function correctionReading({
 export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ s3c }) => ({ s3c }),
+  formerly: movedKeys('eval', 'eval_sampling', evaluationSampling),
   words: ({ format, corrections }) => ({
     template: format.template,
     ...(format.chat === 'auto' ? {} : { chat: format.chat }),

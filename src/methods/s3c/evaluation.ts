@@ -21,8 +21,8 @@ export async function evaluateRun(
   { test, problems: ofRecords }: CorrectionSamples,
   signal: AbortSignal,
 ): Promise<CorrectionReport | undefined> {
-  const { format, eval: settings, run } = config;
-  const limit = settings.max_samples === 'all' ? Number.POSITIVE_INFINITY : settings.max_samples;
+  const { format, eval: evaluation, eval_sampling: settings, run } = config;
+  const limit = evaluation.max_samples === 'all' ? Number.POSITIVE_INFINITY : evaluation.max_samples;
   const made = 'solutions' in data.given ? data.given.solutions : undefined;
   const problems = made ? eachOnce(made.test.map(asProblem)) : ofRecords.map(recordProblem);
   if (problems.length === 0) return undefined;

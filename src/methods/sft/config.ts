@@ -1,9 +1,10 @@
 // `method: sft`: how it is configured.
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
-import { verdictEvaluation } from '../../config/evaluation.js';
+import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
 import { section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
+import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import type { MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
@@ -45,7 +46,8 @@ const schema = z.strictObject({
   prompt,
   sft,
   run,
-  eval: verdictEvaluation,
+  eval: evaluation,
+  eval_verdicts: verdictEvaluation,
 });
 
 export type SftRunConfig = z.output<typeof schema>;
@@ -53,6 +55,7 @@ export type SftRunConfig = z.output<typeof schema>;
 export const sftConfig: MethodSchema<SftRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ sft }) => ({ sft }),
+  formerly: movedKeys('eval', 'eval_verdicts', verdictEvaluation),
   conflicts: () => [],
   judge: verdictSettings,
 };

@@ -38,7 +38,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
         sequences: data.sequences.train,
         optimization: config.sft,
         microBatchTokens: open.microBatchTokens('sft'),
-        best: selectionOf(config.eval.metric_for_best_model, data.labels),
+        best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
         seed: config.run.seed,
         validate: (stop) => validationMetrics(evaluationOf(open), role, stop),
       }),

@@ -1,8 +1,9 @@
 // `method: stepamc`: how it is configured.
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
-import { verdictEvaluation } from '../../config/evaluation.js';
+import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
+import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { verdictSettings } from '../../scoring/settings.js';
@@ -12,11 +13,11 @@ import {
   baseline,
   compareWith,
   constraint,
-  dpo,
   frn,
-  ppo,
   pseudoLabels,
   sftContinued,
+  verdictDpo,
+  verdictPpo,
 } from './sections.js';
 
 const schema = z.strictObject({
@@ -27,27 +28,28 @@ const schema = z.strictObject({
   prompt,
   sft,
   frn,
-  ppo,
+  verdict_ppo: verdictPpo,
   constraint,
   ablation,
   baseline,
   compare_with: compareWith,
   sft_continued: sftContinued,
-  dpo,
+  verdict_dpo: verdictDpo,
   pseudo_labels: pseudoLabels,
   run,
-  eval: verdictEvaluation,
+  eval: evaluation,
+  eval_verdicts: verdictEvaluation,
 });
 
 export type StepAmcRunConfig = z.output<typeof schema>;
 export type FrnConfig = StepAmcRunConfig['frn'];
-export type PpoConfig = StepAmcRunConfig['ppo'];
+export type PpoConfig = StepAmcRunConfig['verdict_ppo'];
 export type ConstraintConfig = StepAmcRunConfig['constraint'];
 
 export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema>> = {
   schema,
   sections(config) {
-    const { sft, frn, ppo, dpo, sft_continued, pseudo_labels, baseline } = config;
+    const { sft, frn, verdict_ppo: ppo, verdict_dpo: dpo, sft_continued, pseudo_labels, baseline } = config;
     return {
       sft,
       ...(baseline === 'none' ? { ppo } : {}),
@@ -56,6 +58,11 @@ export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema
       ...(baseline === 'pseudo_labels' ? { pseudo_labels } : {}),
       ...(baseline === 'sft_continued' || comparesWithContinued(config) ? { sft_continued } : {}),
     };
+  },
+  formerly: {
+    ppo: 'verdict_ppo',
+    dpo: 'verdict_dpo',
+    ...movedKeys('eval', 'eval_verdicts', verdictEvaluation),
   },
   conflicts,
   judge(config, saved) {
@@ -85,8 +92,11 @@ export function centering({
 }
 
 /** Whether training steps without a label are of use. */
-export function usesUnlabelled({ baseline, ppo }: Pick<StepAmcRunConfig, 'baseline' | 'ppo'>): boolean {
-  return baseline === 'pseudo_labels' || ppo.steps !== 'labelled';
+export function usesUnlabelled({
+  baseline,
+  verdict_ppo,
+}: Pick<StepAmcRunConfig, 'baseline' | 'verdict_ppo'>): boolean {
+  return baseline === 'pseudo_labels' || verdict_ppo.steps !== 'labelled';
 }
 
 /** Whether continued SFT trains beside StepAMC; with a baseline, nothing does. */
@@ -98,7 +108,17 @@ export function comparesWithContinued({
 }
 
 function conflicts(config: StepAmcRunConfig): Conflict[] {
-  const { model, data, constraint, baseline, ablation, frn, ppo, prompt, pseudo_labels } = config;
+  const {
+    model,
+    data,
+    constraint,
+    baseline,
+    ablation,
+    frn,
+    verdict_ppo: ppo,
+    prompt,
+    pseudo_labels,
+  } = config;
   const found: Conflict[] = [];
   if (typeof model.base !== 'string') {
     found.push({
@@ -131,9 +151,9 @@ function conflicts(config: StepAmcRunConfig): Conflict[] {
   }
   if (prompt.response_format === 'rationale_then_verdict' && ppo.rollout === 'enumerate') {
     found.push({
-      path: ['ppo', 'rollout'],
+      path: ['verdict_ppo', 'rollout'],
       message:
-        'ppo.rollout "enumerate" scores the two words alone; with prompt.response_format "rationale_then_verdict" use "sample"',
+        'verdict_ppo.rollout "enumerate" scores the two words alone; with prompt.response_format "rationale_then_verdict" use "sample"',
     });
   }
   if (frn.pair_mode === 'step' && frn.center === 'pair_mean') {
@@ -154,15 +174,15 @@ function conflicts(config: StepAmcRunConfig): Conflict[] {
   }
   if (ablation.no_frn && ppo.steps !== 'labelled') {
     found.push({
-      path: ['ppo', 'steps'],
-      message: `ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_frn takes rewards from the labels`,
+      path: ['verdict_ppo', 'steps'],
+      message: `verdict_ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_frn takes rewards from the labels`,
     });
   }
   if (usesUnlabelled(config)) {
     const [user, instead] =
       baseline === 'pseudo_labels'
         ? ['baseline "pseudo_labels" labels', 'another baseline']
-        : [`ppo.steps "${ppo.steps}" judges`, 'ppo.steps "labelled"'];
+        : [`verdict_ppo.steps "${ppo.steps}" judges`, 'verdict_ppo.steps "labelled"'];
     if (data.split_unit === 'sample') {
       found.push({
         path: ['data', 'split_unit'],

@@ -14,7 +14,7 @@ import type { StepAmcRoles } from './roles.js';
 
 export interface DpoStageOptions {
   readonly roles: StepAmcRoles;
-  readonly settings: StepAmcRunConfig['dpo'];
+  readonly settings: StepAmcRunConfig['verdict_dpo'];
   readonly sequences: Dataset<VerdictSequence>;
   readonly microBatchTokens: number;
   readonly seed: number;

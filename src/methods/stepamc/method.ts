@@ -44,7 +44,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
       : [{ role: 'base adapter', held: 'frozen' } as const]),
   ],
   // Words of one token are drawn in the pass that scores them, without a page.
-  sampling({ baseline, ppo, prompt, data }, tokenizer) {
+  sampling({ baseline, verdict_ppo: ppo, prompt, data }, tokenizer) {
     const template = verdictTemplate(prompt, tokenizer);
     const sampled = baseline === 'none' && ppo.rollout === 'sample';
     // Where answers have reasons, evaluations sample too.
@@ -63,7 +63,15 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
   },
   stages,
   shared(config) {
-    const later = ['ppo', 'constraint', 'sft_continued', 'dpo', 'pseudo_labels', 'ablation', 'baseline'];
+    const later = [
+      'verdict_ppo',
+      'constraint',
+      'sft_continued',
+      'verdict_dpo',
+      'pseudo_labels',
+      'ablation',
+      'baseline',
+    ];
     // Whether steps without a label are among the data; what else is learned from them comes later.
     const decided = { unlabelled: usesUnlabelled(config) };
     const warmUp = { stage: 'sft', unread: [...later, 'frn'], decided };
@@ -129,7 +137,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
     sequences: data.sequences.train,
     optimization: config.sft,
     microBatchTokens: open.microBatchTokens('sft'),
-    best: selectionOf(config.eval.metric_for_best_model, data.labels),
+    best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
     validate,
   };
   const sft = supervisedStage({ ...warmUp, name: 'sft', seed });
@@ -160,7 +168,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
         sft,
         dpoStage({
           roles,
-          settings: config.dpo,
+          settings: config.verdict_dpo,
           sequences: data.sequences.train,
           microBatchTokens: open.microBatchTokens('dpo'),
           seed: continuedSeed,

@@ -29,7 +29,7 @@ export function scpoStage(
   validate: OpenTraining['validate'],
 ): TrainingStage {
   const { config, data, roles } = open;
-  const { ppo, frn, constraint, ablation } = config;
+  const { verdict_ppo: ppo, frn, constraint, ablation } = config;
   const { tokenizer } = data;
   const sequences = data.sequences.train;
   const microBatchTokens = open.microBatchTokens('ppo');
@@ -37,8 +37,8 @@ export function scpoStage(
   const seed = policySeed(config.run);
   if (ppo.kl_in === 'loss' && ppo.kl_estimator === 'k1' && ppo.kl_coef > 0) {
     console.error(
-      'Warning: ppo.kl_estimator k1 in the loss has no gradient in expectation, so it does not hold the policy near the ' +
-        'reference; use k3 or k2, or ppo.kl_in: reward',
+      'Warning: verdict_ppo.kl_estimator k1 in the loss has no gradient in expectation, so it does not hold the policy near the ' +
+        'reference; use k3 or k2, or verdict_ppo.kl_in: reward',
     );
   }
   return policyStage<Question>({
@@ -95,7 +95,7 @@ export function scpoStage(
       }),
     }),
     seed,
-    best: selectionOf(config.eval.metric_for_best_model, data.labels),
+    best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
     async begin() {
       await roles.keepReference();
       if (network && validate) await warnOfNetwork(open, validate);
@@ -143,7 +143,7 @@ export function policyTokens(open: Pick<StepAmcRun, 'config' | 'data'>): number 
   const usual = Math.round(mean(reasons));
   const lengthOf = (item: number) => {
     const { ids, solution } = train.get(item);
-    const { steps } = open.config.ppo;
+    const { steps } = open.config.verdict_ppo;
     const without = solution.verdicts.filter(
       ({ label, rationale }) => rationale === undefined && isAsked(steps, label),
     );
@@ -152,11 +152,14 @@ export function policyTokens(open: Pick<StepAmcRun, 'config' | 'data'>): number 
   const tokens = rolloutBatches(open)
     .batches.flat()
     .reduce((sum, item) => sum + lengthOf(item), 0);
-  return tokens * open.config.ppo.num_ppo_epochs;
+  return tokens * open.config.verdict_ppo.num_ppo_epochs;
 }
 
 /** The solutions of each rollout batch. */
-function rolloutBatches({ config: { ppo, run }, data }: Pick<StepAmcRun, 'config' | 'data'>): BatchSchedule {
+function rolloutBatches({
+  config: { verdict_ppo: ppo, run },
+  data,
+}: Pick<StepAmcRun, 'config' | 'data'>): BatchSchedule {
   const sequences = data.sequences.train;
   const questions = Array.from(
     sequences,

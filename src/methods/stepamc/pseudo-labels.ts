@@ -104,7 +104,7 @@ export function pseudoLabelStage(
     sequences: pseudoLabelled(data.sequences.train, made, { ...data, sft: config.sft }),
     optimization: config.pseudo_labels,
     microBatchTokens: open.microBatchTokens('pseudo_labels'),
-    best: selectionOf(config.eval.metric_for_best_model, data.labels),
+    best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
   });
   return { ...stage, open: () => ({ ...stage.open(), begin: () => roles.keepReference() }) };
 }

@@ -54,7 +54,7 @@ export const frn = section({
     ),
 }).describe('The fine-grained reward network: an adapter and a scalar head on the same base.');
 
-export const ppo = section({
+export const verdictPpo = section({
   ...updates({ ...LORA_RATES, learning_rate: 5e-6, lr_scheduler_type: 'linear' }),
   head_rate: headRate(),
   num_train_epochs: positiveNumber().default(1).describe('Passes over the training solutions.'),
@@ -209,7 +209,7 @@ export const pseudoLabels = section({
     '`by: sft`, of the reward network), whatever num_train_epochs.',
 );
 
-export const dpo = section({
+export const verdictDpo = section({
   ...optimization({ ...LORA_RATES, learning_rate: 5e-6, num_train_epochs: 1, tokens_per_step: 8192 }),
   beta: positiveNumber().default(0.1).describe('Strength of the regularisation towards the reference.'),
   label_smoothing: fraction().default(0).describe('Share of labels assumed to be wrong.'),

@@ -50,14 +50,14 @@ export function rewardNetwork(
   if (head === 'verdict' && (positiveIds.length > 1 || negativeIds.length > 1))
     throw new StepTrainError(
       'E_CONFIG',
-      `reward.head is verdict, and ${JSON.stringify(positive)} and ${JSON.stringify(negative)} are not one token each; ` +
+      `reward_model.head is verdict, and ${JSON.stringify(positive)} and ${JSON.stringify(negative)} are not one token each; ` +
         'choose other words in prompt.pos_word and prompt.neg_word, or another head',
     );
   if (input === 'whole' && isBidirectional(trained.decoder.config))
     throw new StepTrainError(
       'E_CONFIG',
-      `reward.input is whole, and every token of a ${className(trained.decoder.config)} sees all others, so that a step would be judged ` +
-        'by those after it; set reward.input: prefixes',
+      `reward_model.input is whole, and every token of a ${className(trained.decoder.config)} sees all others, so that a step would be judged ` +
+        'by those after it; set reward_model.input: prefixes',
     );
   return { ...trained, head, neutral_score, words: [positiveIds[0] as number, negativeIds[0] as number] };
 }

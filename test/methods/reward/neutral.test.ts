@@ -57,7 +57,7 @@ const config = (neutral: string, { reward = {}, evaluation = {}, data = {} } = {
     method: 'reward',
     model: { base: { init: TINY }, tokenizer: 'bytes' },
     data: { train: join(folder, 'prm800k.jsonl'), max_length: 64, split: [4, 1, 1], neutral, ...data },
-    reward: {
+    reward_model: {
       head: 'classes',
       learning_rate: 1e-2,
       num_train_epochs: 4,
@@ -66,7 +66,8 @@ const config = (neutral: string, { reward = {}, evaluation = {}, data = {} } = {
       ...reward,
     },
     run: { device: 'cpu', threads: 1 },
-    eval: evaluation,
+    eval: { max_samples: 8 },
+    eval_scores: evaluation,
   });
 
 const run = async (name: string, neutral: string, more: Parameters<typeof config>[1] = {}) => {
@@ -180,8 +181,8 @@ test('an adapter carries its three classes along', async () => {
   opened.dispose();
 });
 
-test('with eval.neutral: drop all three readings are judged on the same steps', async () => {
-  const evaluation = { neutral: 'drop', max_samples: 8 };
+test('with eval_scores.neutral: drop all three readings are judged on the same steps', async () => {
+  const evaluation = { neutral: 'drop' };
   const judged = [];
   for (const neutral of ['positive', 'negative', 'drop', 'class']) {
     const { directory } = await run(`same-${neutral}`, neutral, {
@@ -204,15 +205,15 @@ describe('refuses', () => {
   test.each([
     [
       { reward: { head: 'scalar' } },
-      /data\.neutral is class, and reward\.type prm with reward\.head scalar has no class/,
+      /data\.neutral is class, and reward_model\.type prm with reward_model\.head scalar has no class/,
     ],
     [
       { reward: { type: 'orm' } },
-      /reward\.type orm with reward\.head classes has no class for neutral steps/,
+      /reward_model\.type orm with reward_model\.head classes has no class for neutral steps/,
     ],
     [
       { reward: { soft_labels: true } },
-      /reward\.soft_labels is true, and probabilities of right leave no class/,
+      /reward_model\.soft_labels is true, and probabilities of right leave no class/,
     ],
     [
       { data: { label_noise: 0.1 } },
@@ -228,7 +229,7 @@ describe('refuses', () => {
       /data\.neutral is class, which only method reward learns, .*for method sft choose positive, negative or drop/,
     );
     expect(() => config('drop', { evaluation: { neutral: 'positive' } })).toThrow(
-      /eval\.neutral is positive, and data\.neutral drop reads no neutral steps/,
+      /eval_scores\.neutral is positive, and data\.neutral drop reads no neutral steps/,
     );
   });
 

@@ -54,7 +54,7 @@ const recipe = (reward: object, more: object = {}): RunConfigInput =>
     method: 'reward',
     model: { base: { init: TINY }, tokenizer: 'bytes' },
     data: { train: join(folder, 'rows.jsonl'), max_length: 64, split: [4, 1, 1] },
-    reward: {
+    reward_model: {
       learning_rate: 1e-2,
       num_train_epochs: 8,
       tokens_per_step: 256,
@@ -78,7 +78,7 @@ const trainedOn = async (name: string, reward: object, more: object = {}) => {
       role: own ? { adapter: own } : {},
       tokenizer,
       prompt: rewardPrompt(config as RewardRunConfig),
-      settings: (config as RewardRunConfig).reward,
+      settings: (config as RewardRunConfig).reward_model,
       maxLength: Math.min(config.data.max_length, decoder.config.maxPositions),
       ...(output ? { output } : {}),
     });
@@ -151,7 +151,7 @@ describe('an encoder', () => {
 
   test('is refused where a step would be judged by those after it', async () => {
     await expect(trainedOn('encoder-whole', { type: 'prm' }, more)).rejects.toThrow(
-      /reward.input is whole, .*set reward.input: prefixes/,
+      /reward_model.input is whole, .*set reward_model.input: prefixes/,
     );
   });
 });
@@ -281,7 +281,7 @@ describe('what is read of a solution', () => {
 });
 
 test.each([
-  [{ type: 'orm', solutions: 'all' }, /is all, and reward\.type orm learns outcomes/],
+  [{ type: 'orm', solutions: 'all' }, /is all, and reward_model\.type orm learns outcomes/],
   [{ type: 'joint', head: 'classes' }, /is classes, and two outputs/],
 ])('refuses %j', async (reward, message) => {
   await expect(train(recipe(reward), { output: join(folder, 'never') })).rejects.toThrow(message);

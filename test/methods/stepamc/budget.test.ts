@@ -24,7 +24,11 @@ test('the tokens of a policy that writes reasons count one for every step that i
   };
   const tokensOf = (steps: string, ...train: ReturnType<typeof sequence>[]) => {
     const data = { source: 'arithmetic' };
-    const config = completeRunConfig({ method: 'stepamc', data, ppo: { steps, num_ppo_epochs: 1 } } as never);
+    const config = completeRunConfig({
+      method: 'stepamc',
+      data,
+      verdict_ppo: { steps, num_ppo_epochs: 1 },
+    } as never);
     return policyTokens({ config, data: { sequences: { train: inMemory(train) } } } as unknown as StepAmcRun);
   };
   const written = sequence(1, 'sum 2');

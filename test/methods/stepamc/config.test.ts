@@ -34,7 +34,10 @@ describe('verdicts after reasons', () => {
   test.each([
     [{ baseline: 'dpo' }, /baseline "dpo" compares the two words alone/],
     [{ baseline: 'pseudo_labels' }, /baseline "pseudo_labels" gives steps a label and no reason/],
-    [{ ppo: { rollout: 'enumerate' } }, /ppo\.rollout "enumerate" scores the two words alone/],
+    [
+      { verdict_ppo: { rollout: 'enumerate' } },
+      /verdict_ppo\.rollout "enumerate" scores the two words alone/,
+    ],
   ])('refuse %j', (more, message) => {
     expect(() => config({ prompt, ...more })).toThrow(message);
     config(more);
@@ -42,7 +45,11 @@ describe('verdicts after reasons', () => {
 });
 
 describe('steps without a label', () => {
-  test.each([{ baseline: 'pseudo_labels' }, { ppo: { steps: 'all' } }, { ppo: { steps: 'unlabelled' } }])(
+  test.each([
+    { baseline: 'pseudo_labels' },
+    { verdict_ppo: { steps: 'all' } },
+    { verdict_ppo: { steps: 'unlabelled' } },
+  ])(
     'of %j are those that have none: not those of other parts, nor those that balance took one from',
     (more) => {
       config(more);

@@ -3,7 +3,7 @@ import { existsSync, realpathSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
 import type { z } from 'zod';
 import type { AnswerBatchConfig, Conflict, FrameConfig, LoraConfig } from '../../../config/schema.js';
-import type { evaluation, judge, sampling } from './sections.js';
+import type { judge, sampling, solvingEvaluation } from './sections.js';
 
 /** Of a method's own section. */
 export interface RoundSettings extends AnswerBatchConfig {
@@ -17,12 +17,12 @@ export interface RoundsConfig extends FrameConfig {
   readonly question: { readonly template: string };
   readonly sampling: z.output<typeof sampling>;
   readonly judge: z.output<typeof judge>;
-  readonly eval: z.output<typeof evaluation>;
+  readonly eval_solving: z.output<typeof solvingEvaluation>;
 }
 
 /** @param withoutRounds of a method whose own samples are nothing to learn from, why */
 export function roundConflicts(
-  { method, judge, sampling, eval: evaluation, data, model }: RoundsConfig,
+  { method, judge, sampling, eval_solving: evaluation, data, model }: RoundsConfig,
   { iterations }: RoundSettings,
   withoutRounds?: string,
 ): Conflict[] {
@@ -35,12 +35,12 @@ export function roundConflicts(
       ['model', 'base'],
       iterations > 0
         ? `sampling needs a model that can solve problems: name a trained base, or set ${method}.iterations to 0`
-        : 'eval.solve needs a model that can solve problems: name a trained base',
+        : 'eval_solving.solve needs a model that can solve problems: name a trained base',
     );
   const judging = evaluation.solve || iterations > 0;
   for (const [section, kind, key] of [
     ...(iterations > 0 ? [['judge', judge.kind, 'kind'] as const] : []),
-    ...(judging ? [['eval', evaluation.judge, 'judge'] as const] : []),
+    ...(judging ? [['eval_solving', evaluation.judge, 'judge'] as const] : []),
   ]) {
     if (kind === 'oracle' && data.source !== 'word_problems')
       add(
@@ -49,9 +49,15 @@ export function roundConflicts(
       );
   }
   if (judging && evaluation.judge === 'run' && evaluation.judge_run === undefined)
-    add(['eval', 'judge_run'], 'eval.judge "run" needs eval.judge_run, the directory of that run');
+    add(
+      ['eval_solving', 'judge_run'],
+      'eval_solving.judge "run" needs eval_solving.judge_run, the directory of that run',
+    );
   if (judging && evaluation.judge === 'file' && evaluation.judge_file === undefined)
-    add(['eval', 'judge_file'], 'eval.judge "file" needs eval.judge_file, records with labels');
+    add(
+      ['eval_solving', 'judge_file'],
+      'eval_solving.judge "file" needs eval_solving.judge_file, records with labels',
+    );
   if (judge.outcome === 'clean' && judge.kind === 'none')
     add(
       ['judge', 'outcome'],
@@ -88,22 +94,25 @@ export function roundConflicts(
 /** The judge that labels, where it would evaluate too. */
 function sameJudge(
   judge: RoundsConfig['judge'],
-  evaluation: RoundsConfig['eval'],
+  evaluation: RoundsConfig['eval_solving'],
 ): { readonly path: readonly string[]; readonly who: string } | undefined {
   if (judge.kind !== evaluation.judge) return undefined;
   const { judge_run, judge_file, llm } = evaluation;
   switch (judge.kind) {
     case 'run':
       return isSameRun(judge.path, judge_run)
-        ? { path: ['eval', 'judge_run'], who: String(judge_run) }
+        ? { path: ['eval_solving', 'judge_run'], who: String(judge_run) }
         : undefined;
     case 'file':
       return isSameRun(judge.path, judge_file)
-        ? { path: ['eval', 'judge_file'], who: String(judge_file) }
+        ? { path: ['eval_solving', 'judge_file'], who: String(judge_file) }
         : undefined;
     case 'llm':
       return judge.model === llm.model && judge.url === llm.url
-        ? { path: ['eval', 'llm', 'model'], who: `the model ${JSON.stringify(llm.model)} at ${llm.url}` }
+        ? {
+            path: ['eval_solving', 'llm', 'model'],
+            who: `the model ${JSON.stringify(llm.model)} at ${llm.url}`,
+          }
         : undefined;
     default:
       return undefined;

@@ -19,14 +19,14 @@ export function labelJudge({ judge, run }: RoundsConfig, device: Device): Scorer
 
 /** The judge that evaluates. */
 export function evaluationJudge(
-  { eval: { judge, judge_run, judge_file, llm }, run }: RoundsConfig,
+  { eval_solving: { judge, judge_run, judge_file, llm }, run }: RoundsConfig,
   device: Device,
 ): Scorer | undefined {
   const path = judge === 'run' ? judge_run : judge_file;
   return opened(judge, { ...llm, path, files: `${run.output_dir}/eval-judge` }, device);
 }
 
-type Endpoint = RoundsConfig['eval']['llm'] & {
+type Endpoint = RoundsConfig['eval_solving']['llm'] & {
   readonly path?: string | undefined;
   /** The beginning of the names of its files: what it answered, unless the configuration names that, and what it cost. */
   readonly files: string;

@@ -100,10 +100,7 @@ export const judge = section({
   ...endpoint,
 }).describe('The judge that labels steps. Who labels never evaluates.');
 
-export const evaluation = section({
-  max_samples: countOrAll()
-    .default('all')
-    .describe('Max held-out answers or pairs to measure, and problems to solve.'),
+export const solvingEvaluation = section({
   solve: z
     .boolean()
     .default(false)
@@ -121,4 +118,4 @@ export const evaluation = section({
   judge_run: text().optional().describe('The name of that judge (`run`), as for `judge.path`.'),
   judge_file: text().optional().describe('Records with its labels (`file`).'),
   llm: section(endpoint).describe('The language model of that judge (`llm`), and what it may cost.'),
-}).describe('Evaluation on held-out problems: before the first round and after each, or once at the end.');
+}).describe('Solving of held-out problems: before the first round and after each, or once at the end.');

@@ -53,7 +53,7 @@ function solved(open: AskingRun, { name, part, settings }: SolvedOptions): Stage
     prompts: data.asked.prompts[part].prompts,
     greedy: samplerOf(open, 'greedy'),
     sampler: samplerOf(open),
-    samples: config.eval.num_generations,
+    samples: config.eval_solving.num_generations,
     judge: evaluationJudge(config, open.device),
     settings,
   });

@@ -69,7 +69,7 @@ export async function judgeByNetwork(
   return {
     judged,
     report: {
-      metrics: verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong }),
+      metrics: verdictMetrics(judged, { invalidAsWrong: config.eval_verdicts.invalid_as_wrong }),
       pair_accuracy: pairAccuracy,
       ...(chosen ? { threshold: chosen.threshold } : {}),
       ...(calibrated ? { calibration: calibrated } : {}),

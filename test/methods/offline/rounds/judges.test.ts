@@ -56,7 +56,7 @@ const noDevice = undefined as never;
 it('a language model behind one server labels, and another behind another server evaluates', async () => {
   const both = config({
     judge: { kind: 'llm', url: url(), model: 'labeller' },
-    eval: { judge: 'llm', llm: { url: url(), model: 'critic' } },
+    eval_solving: { judge: 'llm', llm: { url: url(), model: 'critic' } },
   });
   for (const [open, model, file] of [
     [labelJudge, 'labeller', 'judge-cache.jsonl'],
@@ -74,18 +74,18 @@ it('a language model behind one server labels, and another behind another server
 it('labels of a file evaluate; what it does not have stays unjudged', async () => {
   const steps = ['1+1=2', '2+1=4'].map((text, i) => ({ text, label: 1 - i }));
   const file = fileWith('labels.jsonl', JSON.stringify({ problem: 'What is 1+1+1?', steps }));
-  const judge = evaluationJudge(config({ eval: { judge: 'file', judge_file: file } }), noDevice);
+  const judge = evaluationJudge(config({ eval_solving: { judge: 'file', judge_file: file } }), noDevice);
   expect(await verdictsOf(judge!)([solution, { ...solution, steps: ['2'] }])).toEqual([[1, 0], [null]]);
 });
 
 it.each([
-  [{ eval: { judge: 'file' } }, /eval.judge "file" needs eval.judge_file/],
+  [{ eval_solving: { judge: 'file' } }, /eval_solving.judge "file" needs eval_solving.judge_file/],
   [
-    { judge: { kind: 'file', path: 'a.jsonl' }, eval: { judge: 'file', judge_file: './a.jsonl' } },
+    { judge: { kind: 'file', path: 'a.jsonl' }, eval_solving: { judge: 'file', judge_file: './a.jsonl' } },
     /a.jsonl labels the training data and would judge its own lessons/,
   ],
   [
-    { judge: { kind: 'llm', model: 'm' }, eval: { judge: 'llm', llm: { model: 'm' } } },
+    { judge: { kind: 'llm', model: 'm' }, eval_solving: { judge: 'llm', llm: { model: 'm' } } },
     /the model "m" at http:\/\/127.0.0.1:8000\/v1 labels the training data and would judge its own lessons/,
   ],
 ] as const)('refuses %j', (sections, message) => {
@@ -93,6 +93,6 @@ it.each([
 });
 
 it('its budget may grow when the run is resumed', () => {
-  const inputs = (tokens: number) => ({ config: { 'eval.llm.token_budget': tokens }, files: {} });
+  const inputs = (tokens: number) => ({ config: { 'eval_solving.llm.token_budget': tokens }, files: {} });
   expect(acceptedChanges('run', inputs(10), inputs(20)).changed).toHaveLength(1);
 });

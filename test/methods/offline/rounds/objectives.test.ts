@@ -25,7 +25,8 @@ const tiny = (method: string, { section = {}, judge = {}, evaluation = {} } = {}
     question: { template: '{problem}\n' },
     sampling: { num_generations: 6, max_new_tokens: 100, problems_per_iteration: 8, dedupe: false },
     judge,
-    eval: { max_samples: 2, num_generations: 2, judge: 'oracle', ...evaluation },
+    eval: { max_samples: 2 },
+    eval_solving: { num_generations: 2, judge: 'oracle', ...evaluation },
     run: { device: 'cpu', threads: 1 },
     [method]: { iterations: 1, batch_size: 4, micro_batch_tokens: 512, ...section },
   }) as unknown as RunConfigInput;

@@ -24,7 +24,8 @@ const tiny = (more: Record<string, object> = {}) =>
     data: { source: 'word_problems', word_problems: { samples: 60 }, max_length: 320 },
     question: { template: '{problem}\n' },
     sampling: { num_generations: 3, max_new_tokens: 100, problems_per_iteration: 6 },
-    eval: { max_samples: 3, num_generations: 3, judge: 'oracle' },
+    eval: { max_samples: 3 },
+    eval_solving: { num_generations: 3, judge: 'oracle' },
     run: { device: 'cpu', threads: 1, logging_steps: 1 },
     ...more,
     step_kto: {
@@ -86,7 +87,8 @@ it('compares with M0 where every parameter is trained: a copy of the base', asyn
   const more = {
     lora: 'none',
     sampling: { num_generations: 2, max_new_tokens: 60, problems_per_iteration: 6 },
-    eval: { max_samples: 1, num_generations: 0 },
+    eval: { max_samples: 1 },
+    eval_solving: { num_generations: 0 },
   };
   const run = async (reference: string) => {
     const step_kto = { reference, learning_rate: 1e-4, load_best_model_at_end: false };
@@ -147,15 +149,15 @@ it('a judge may get a larger budget when its run is resumed, and nothing else', 
 
 it.each([
   [
-    { judge: { kind: 'run', path: 'a' }, eval: { judge: 'run', judge_run: 'a' } },
+    { judge: { kind: 'run', path: 'a' }, eval_solving: { judge: 'run', judge_run: 'a' } },
     /a labels the training data and would judge its own lessons/,
   ],
   [
-    { judge: { kind: 'run', path: 'runs/../a/' }, eval: { judge: 'run', judge_run: './a' } },
+    { judge: { kind: 'run', path: 'runs/../a/' }, eval_solving: { judge: 'run', judge_run: './a' } },
     /would judge its own lessons/,
   ],
   [
-    { judge: { kind: 'run', path: 'a' }, eval: { judge: 'run', judge_run: 'a/model' } },
+    { judge: { kind: 'run', path: 'a' }, eval_solving: { judge: 'run', judge_run: 'a/model' } },
     /a\/model labels the training data and would judge its own lessons/,
   ],
   [{ judge: { kind: 'file' } }, /judge.kind "file" needs judge.path/],
