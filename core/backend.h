@@ -45,8 +45,8 @@ class Backend {
 
   virtual void* acquire(int64_t bytes) = 0;             // host thread
   virtual void release(void* data, int64_t bytes) = 0;  // host thread, queue drained or stopped
-  /// Bytes of a packed weight, at least N·K·size. Host thread.
-  virtual int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const = 0;
+  /// Bytes of a packed weight, at least those of its values. Host thread.
+  virtual int64_t packed_bytes(const TensorView& weight) const = 0;
   virtual bool has(int op) const = 0;  // host thread
 
   /// Once, on the queue thread, before anything else.

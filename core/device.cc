@@ -76,7 +76,7 @@ Buffer* Device::new_buffer(int64_t bytes) {
 }
 
 int64_t Device::bytes_of(const TensorView& view) const {
-  if (view.packed) return queue_->backend().packed_bytes(view.dtype, view[0], view[1]);
+  if (view.packed) return queue_->backend().packed_bytes(view);
   return view.bytes();
 }
 
@@ -203,6 +203,8 @@ void Device::keep_for_replay(Buffer* buffer) {
 void Device::upload(Handle target, const void* bytes, int64_t size) {
   if (capturing_) throw Error("E_CAPTURE", "uploads cannot be captured; write before replay");
   const TensorView& view = tensor(target);
+  if (view.format != Format::none)
+    throw Error("E_DTYPE", "a quantised weight cannot be written; pack_quantized makes one");
   if (size != view.bytes())
     throw Error("E_SHAPE", format("upload: expected %lld bytes, got %lld",
                                   static_cast<long long>(view.bytes()), static_cast<long long>(size)));

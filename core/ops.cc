@@ -10,13 +10,17 @@ const char* const kSignatures[] = {
     // ---- gemm --------------------------------------------------------------------------------------------
     // Row-major [N,K] to and from the panels that the micro-kernel reads; on CUDA a copy.
     "pack_weight(w:F[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
-    "unpack_weight(w:W[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
+    "unpack_weight(w:Q[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
+    // The bytes of a quantised weight as files have them (core/quantized.h), and the layout that products read.
+    "quantize(w:F[N,K]; format:nf4|nf4_double|int8, B:i) -> bytes:u8[B]",
+    "pack_quantized(bytes:u8[B]; format:nf4|nf4_double|int8|e4m3|e4m3_128|q4_0|q4_1|q4_k|q8_0, N:i, K:i)"
+    " -> y:%format[N,K]",
     // y = x·Wᵀ + bias + scale·u·Bᵀ with u = drop(x)·Aᵀ. key0 and key1 are the Philox key of the dropout mask,
     // whose counter is (row_ids[t], positions[t], k). Master weights may be f32 under bf16 activations.
     // Or the pairs of several adapters side by side, packed in the dtype of x: token t uses only
     // ranks[g][0] .. ranks[g][1]-1 of the stack and scales[g], where g = adapter[t]; -1: none. Without a stack, y may take
     // a residual, added to what y would be without it: the bits are those of linear and then add.
-    "linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],"
+    "linear(x:F[T,K], w:Q[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],"
     " positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G],"
     " residual?:=x[T,N];"
     " scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]",
@@ -24,27 +28,27 @@ const char* const kSignatures[] = {
     "stack_lora(a:f32[r,K], b:f32[N,r], &stack_a:W[S,K], &stack_b:W[N,S]; first:i)",
     // q, k and v are linear of x, each with a weight, bias and LoRA pair of its own, and have linear's bits. With `norm`,
     // of y = RMSNorm(x)·norm, with the bits of rmsnorm; y itself is not kept.
-    "linear_qkv(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], q_bias?:F[N], k_bias?:F[M], v_bias?:F[L],"
+    "linear_qkv(x:F[T,K], w_q:Q[N,K], w_k:Q[M,K], w_v:Q[L,K], q_bias?:F[N], k_bias?:F[M], v_bias?:F[L],"
     " q_a?:f32[r,K], q_b?:f32[N,r], k_a?:f32[s,K], k_b?:f32[M,s], v_a?:f32[t,K], v_b?:f32[L,t], norm?:F[K];"
     " q_scale:f=1, k_scale:f=1, v_scale:f=1, eps:f=0) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]",
     // Likewise, where all have stacks of pairs, or some of them have.
-    "linear_qkv_stack(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], adapter:i32[T], q_bias?:F[N], k_bias?:F[M],"
+    "linear_qkv_stack(x:F[T,K], w_q:Q[N,K], w_k:Q[M,K], w_v:Q[L,K], adapter:i32[T], q_bias?:F[N], k_bias?:F[M],"
     " v_bias?:F[L], q_stack_a?:W[Q,K], q_stack_b?:W[N,Q], q_ranks?:i32[G,2], q_scales?:f32[G],"
     " k_stack_a?:W[R,K], k_stack_b?:W[M,R], k_ranks?:i32[G,2], k_scales?:f32[G], v_stack_a?:W[S,K],"
     " v_stack_b?:W[L,S], v_ranks?:i32[G,2], v_scales?:f32[G]) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]",
     // y = silu(gate)·up with the bits of linear, linear, swiglu: gate and up are linear of x, each with a weight
     // and LoRA pair (of rank r and s) of its own. The gradient needs gate and up. `norm` as in linear_qkv.
-    "linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],"
+    "linear_swiglu(x:F[T,K], w_gate:Q[N,K], w_up:Q[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],"
     " up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T], norm?:F[K];"
     " gate_scale:f=1, up_scale:f=1, dropout:f=0, gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0,"
     " eps:f=0)"
     " -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]",
     // y = silu(gate)·up, likewise, where gate and up have stacks of pairs, or one of them has.
-    "linear_swiglu_stack(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], adapter:i32[T], gate_stack_a?:W[R,K],"
+    "linear_swiglu_stack(x:F[T,K], w_gate:Q[N,K], w_up:Q[N,K], adapter:i32[T], gate_stack_a?:W[R,K],"
     " gate_stack_b?:W[N,R], gate_ranks?:i32[G,2], gate_scales?:f32[G], up_stack_a?:W[S,K], up_stack_b?:W[N,S],"
     " up_ranks?:i32[G,2], up_scales?:f32[G]) -> y:=x[T,N]",
     // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B; accumulate adds to the dx that is passed.
-    "linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];"
+    "linear_dx(dy:F[T,N], w:Q[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];"
     " scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]",
     // da += vᵀ·drop(x), db += scale·dyᵀ·u.
     "lora_grads(x:F[T,K], dy:F[T,N], u:f32[T,r], v:f32[T,r], &da:f32[r,K], &db:f32[N,r], row_ids?:i32[T],"

@@ -65,11 +65,19 @@ void resolve_type(const Signature& s, TensorParam& p) {
     }
     if (p.like_scalar < 0) throw Error("E_DTYPE", "signature refers to an unknown scalar: " + s.text);
     p.may_be_packed = s.name == "pack_weight";
+  } else if (p.type[0] == '%') {
+    for (size_t i = 0; i < s.scalars.size(); i++) {
+      if (s.scalars[i].name == p.type.substr(1)) p.format_of_scalar = static_cast<int>(i);
+    }
+    if (p.format_of_scalar < 0) throw Error("E_DTYPE", "signature refers to an unknown scalar: " + s.text);
+    p.accepted = bit(DType::u8);
+    p.may_be_packed = p.may_be_quantized = true;
   } else if (p.type == "A") {
     p.accepted = ~0u;
-  } else if (p.type == "F" || p.type == "W") {
+  } else if (p.type == "F" || p.type == "W" || p.type == "Q") {
     p.accepted = bit(DType::f32) | bit(DType::bf16);
-    p.may_be_packed = p.type == "W";
+    p.may_be_packed = p.type != "F";
+    p.may_be_quantized = p.type == "Q";
   } else {
     for (DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u8}) {
       if (p.type == name_of(dtype)) p.accepted = bit(dtype);
@@ -170,10 +178,28 @@ DType resolved_dtype(const TensorParam& p, const Args& args) {
   return DType::f32;
 }
 
+/// The format that an output has: the names of its scalar are those of formats.
+Format resolved_format(const Signature& s, const TensorParam& p, const Args& args) {
+  const auto at = static_cast<size_t>(p.format_of_scalar);
+  const std::string& name = s.scalars[at].names[static_cast<size_t>(args.scalar[at])];
+  for (size_t i = 0; i < kFormatNames.size(); i++) {
+    if (name == kFormatNames[i]) return static_cast<Format>(i);
+  }
+  throw Error("E_DTYPE", "signature with an unknown format: " + s.text);
+}
+
 void check_tensor(const Signature& s, const TensorParam& p, const TensorView& t, Extents& extents,
                   const Args& args) {
-  if (p.accepted ? !(p.accepted & bit(t.dtype)) : t.dtype != resolved_dtype(p, args)) {
-    const char* wanted = p.type == "F" || p.type == "W" ? "f32 or bf16" : name_of(resolved_dtype(p, args));
+  if (t.format != Format::none && !p.may_be_quantized)
+    refuse(s, p, "E_DTYPE",
+           format("is a quantised weight (%s), which this op does not read; unpack it first",
+                  name_of(t.format)));
+  const bool quantized = t.format != Format::none;
+  if (quantized    ? p.format_of_scalar >= 0 && t.format != resolved_format(s, p, args)
+      : p.accepted ? !(p.accepted & bit(t.dtype))
+                   : t.dtype != resolved_dtype(p, args)) {
+    const char* wanted =
+        p.type == "F" || p.type == "W" || p.type == "Q" ? "f32 or bf16" : name_of(resolved_dtype(p, args));
     refuse(s, p, "E_DTYPE", format("must be %s, got %s", wanted, name_of(t.dtype)));
   }
   if (t.packed && !p.may_be_packed)
@@ -209,6 +235,7 @@ void infer(const Signature& s, const TensorParam& p, TensorView& t, const Extent
            const Args& args) {
   t.dtype = resolved_dtype(p, args);
   t.packed = p.may_be_packed;
+  if (p.format_of_scalar >= 0) t.format = resolved_format(s, p, args);
   if (p.any_shape) {
     for (size_t i = 0; i < s.inputs.size(); i++) {
       if (s.inputs[i].any_shape && s.inputs[i].dims[0].symbol == p.dims[0].symbol) {

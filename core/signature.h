@@ -4,7 +4,8 @@
 //   input    [&]name[?]:dtype[dims]   & written in place (gradient accumulators, parameters, moments); ? optional
 //   scalar   name:type[=default]      required where it has no default
 //   output   name[?]:dtype[dims]      allocated unless a tensor is passed; ? only where it is asked for
-//   dtype    f32 bf16 i32 u8; F = f32 or bf16; A = any; W = F, row-major or packed; =x as x; @s named by scalar s
+//   dtype    f32 bf16 i32 u8; F = f32 or bf16; A = any; W = F, row-major or packed; Q = W or
+//            quantised; %s quantised as named by scalar s; =x as x; @s named by scalar s
 //   dims     symbol, symbol+1, number, or #n: any shape with n elements (an output #n takes the shape of the
 //            first input that has #n)
 //   type     f, i (also binds the dimension of its name), bool, or names a|b|c that stand for 0, 1, 2
@@ -37,6 +38,8 @@ struct TensorParam {
   int like_input = -1;
   int like_scalar = -1;
   bool may_be_packed = false;
+  bool may_be_quantized = false;
+  int format_of_scalar = -1;
 };
 
 struct ScalarParam {

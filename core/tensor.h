@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/quantized.h"
+
 namespace steptrain {
 
 enum class DType : uint8_t { f32, bf16, i32, u8 };
@@ -32,13 +34,14 @@ struct bf16 {
 };
 
 /// Row-major unless `packed`: then [N, K] weights lie in the panels of the device's GEMM (cpu/gemm/packed.h),
-/// and only ops whose signature says `W` accept them.
+/// and only ops whose signature says `W` accept them. With a `format` too: quantised, of dtype u8, for those that say `Q`.
 struct TensorView {
   void* data = nullptr;
   std::array<int64_t, kMaxRank> shape{};
   int rank = 0;
   DType dtype = DType::f32;
   bool packed = false;
+  Format format = Format::none;
 
   explicit operator bool() const { return data != nullptr; }
   int64_t operator[](int axis) const { return shape[static_cast<size_t>(axis)]; }

@@ -1,7 +1,8 @@
 // pack_weight and unpack_weight: a row-major [N,K] to panels (cpu/gemm/packed.h) and back, in the dtype of y,
-// which is overwritten. stack_lora: puts the pair of one adapter into a stack (cpu/gemm/stack.h), in place: the outputs of a
+// which is overwritten; back from a quantised weight, too. stack_lora: puts the pair of one adapter into a stack (cpu/gemm/stack.h), in place: the outputs of a
 // become whole panels of stack_a, the ranks of b neighbouring steps of the sum in every panel of stack_b.
 #include "cpu/gemm/panel.h"
+#include "cpu/gemm/quantized.h"
 #include "cpu/gemm/stack.h"
 #include "cpu/runtime/families.h"
 
@@ -33,6 +34,20 @@ void unpack(Stream& stream, const TensorView& w, const TensorView& y) {
   });
 }
 
+template <typename S>
+void unpack_quantized(Stream& stream, const TensorView& w, const TensorView& y) {
+  const int64_t n = w[0], k = w[1], size = panel_stride<float>(k);
+  float* const buffers = stream.scratch.take<float>(stream.pool.threads() * size);
+  stream.pool.region([&](Worker& worker) {
+    float* const buffer = buffers + worker.index * size;
+    for (int64_t panel; (panel = worker.next()) < panels(n);) {
+      const int64_t first = panel * kPanel;
+      dequantize_panel<float>(w, panel, 0, k, buffer);
+      unpack_rows(buffer, k, std::min(kPanel, n - first), k, y.as<S>() + first * k);
+    }
+  });
+}
+
 void pack_weight(Stream& stream, const Args& args) {
   const auto [w, y] = args.tensors<2>();
   const bool from_bf16 = w.dtype == DType::bf16, to_bf16 = y.dtype == DType::bf16;
@@ -43,6 +58,9 @@ void pack_weight(Stream& stream, const Args& args) {
 
 void unpack_weight(Stream& stream, const Args& args) {
   const auto [w, y] = args.tensors<2>();
+  if (w.format != Format::none)
+    return y.dtype == DType::bf16 ? unpack_quantized<bf16>(stream, w, y)
+                                  : unpack_quantized<float>(stream, w, y);
   const bool from_bf16 = w.dtype == DType::bf16, to_bf16 = y.dtype == DType::bf16;
   auto run = from_bf16 ? (to_bf16 ? unpack<bf16, bf16> : unpack<bf16, float>)
                        : (to_bf16 ? unpack<float, bf16> : unpack<float, float>);
@@ -80,10 +98,12 @@ void stack_lora(Stream& stream, const Args& args) {
                                : place<float>(stream, a, b, stack_a, stack_b, first);
 }
 
-int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
+int64_t packed_bytes(const TensorView& weight) {
+  if (weight.format != Format::none) return QuantizedParts(weight).bytes;
+  const int64_t n = weight[0], k = weight[1];
   const int64_t elements =
-      panels(n) * (dtype == DType::bf16 ? panel_stride<bf16>(k) : panel_stride<float>(k));
-  return elements * size_of(dtype);
+      panels(n) * (weight.dtype == DType::bf16 ? panel_stride<bf16>(k) : panel_stride<float>(k));
+  return elements * size_of(weight.dtype);
 }
 
 }  // namespace

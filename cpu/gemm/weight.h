@@ -1,12 +1,13 @@
 // The right side of a GEMM: a matrix [N,K], packed or row-major, f32 or bf16, as panels of its outputs N with
 // the sum over K (forward) or, transposed, as panels of its features K with the sum over N (backward). Packed
-// panels of the right orientation and dtype are read in place; others are packed into a buffer.
+// panels of the right orientation and dtype are read in place; others are packed, or dequantised, into a buffer.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 #include "cpu/gemm/panel.h"
+#include "cpu/gemm/quantized.h"
 #include "cpu/runtime/stream.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -23,6 +24,7 @@ class Panels {
   bool in_place() const {
     return w_.packed && !transposed_ && w_.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
   }
+  bool quantized() const { return w_.format != Format::none; }
   /// Elements that fill() writes.
   int64_t size() const { return panel_stride<T>(depth()); }
 
@@ -33,6 +35,10 @@ class Panels {
     return buffer;
   }
   void fill(int64_t panel, T* buffer) const {
+    if (quantized()) {
+      if (transposed_) return transpose_quantized<T>(w_, panel * kPanel, buffer);
+      return dequantize_panel<T>(w_, panel, 0, depth(), buffer);
+    }
     if (!w_.packed) return fill(panel, 0, depth(), buffer);
     if (w_.dtype == DType::bf16) return from_packed<bf16>(panel, buffer);
     from_packed<float>(panel, buffer);

@@ -141,9 +141,7 @@ class CpuBackend final : public Backend {
     return data;
   }
   void release(void* data, int64_t) override { std::free(data); }
-  int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const override {
-    return table_.packed_bytes(dtype, n, k);
-  }
+  int64_t packed_bytes(const TensorView& weight) const override { return table_.packed_bytes(weight); }
   bool has(int op) const override { return table_.at(op) != nullptr; }
 
   void start() override { pool_ = std::make_unique<ThreadPool>(threads_); }

@@ -33,6 +33,7 @@ const KernelTable& kernels() {
     register_collectives(t);
 #endif
     register_pack_weight(t);
+    register_pack_quantized(t);
     register_linear(t);
     register_linear_qkv(t);
     register_linear_swiglu(t);

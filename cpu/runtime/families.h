@@ -17,8 +17,8 @@ class KernelTable {
   void set(const std::string& op, Kernel kernel);
   Kernel at(int op) const { return kernels_[static_cast<size_t>(op)]; }
 
-  /// Bytes of a packed [n, k] weight in this table's layout.
-  int64_t (*packed_bytes)(DType dtype, int64_t n, int64_t k) = nullptr;
+  /// Bytes of a packed weight in this table's layout.
+  int64_t (*packed_bytes)(const TensorView& weight) = nullptr;
 
  private:
   std::vector<Kernel> kernels_;
@@ -29,6 +29,7 @@ class KernelTable {
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 void register_pack_weight(KernelTable& table);
+void register_pack_quantized(KernelTable& table);
 void register_linear(KernelTable& table);
 void register_linear_qkv(KernelTable& table);
 void register_linear_swiglu(KernelTable& table);

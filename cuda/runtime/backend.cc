@@ -168,7 +168,7 @@ class CudaBackend final : public Backend {
     cudaSetDevice(index_);
     cudaFree(data);
   }
-  int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const override { return n * k * size_of(dtype); }
+  int64_t packed_bytes(const TensorView& weight) const override { return weight.bytes(); }
   bool has(int op) const override { return kernels().at(op) != nullptr; }
 
   void start() override {

@@ -10,6 +10,7 @@ import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.j
 import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
+import { isQuantize, QUANTIZE, type Quantize } from '../models/quantize.js';
 import { type ModelFiles, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
@@ -22,6 +23,8 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 export interface LoadModelOptions {
   /** Dtype of weights and activations; accumulation is f32 either way. Default: as its run had it, else f32. */
   readonly dtype?: 'f32' | 'bf16' | undefined;
+  /** Which linear weights stay in 4 or 8 bits. Default: as its run had it, else those that are stored so. */
+  readonly quantize?: Quantize | undefined;
   /** Directory of a PEFT adapter. */
   readonly adapter?: string | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -106,21 +109,26 @@ export async function loadModel(
       `loadModel: expected the name of a model or a directory, found ${found}`,
     );
   }
-  checkOptions('loadModel', options, { dtype: true, adapter: true, signal: true });
-  const { dtype: wanted, adapter, signal } = options;
+  checkOptions('loadModel', options, { dtype: true, quantize: true, adapter: true, signal: true });
+  const { dtype: wanted, quantize, adapter, signal } = options;
   if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
     throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
   }
+  if (quantize !== undefined && !isQuantize(quantize))
+    throw new StepTrainError(
+      'E_RANGE',
+      `loadModel: quantize: expected one of ${QUANTIZE.join(', ')}, found ${shown(quantize)}`,
+    );
   const found = savedModel(name);
   checkIsHere(found);
-  if (adapter === undefined) return openSaved(device, found, { dtype: wanted, signal });
+  if (adapter === undefined) return openSaved(device, found, { dtype: wanted, quantize, signal });
   if (found.adapter !== undefined) {
     throw new StepTrainError(
       'E_RANGE',
       `loadModel: ${name} is an adapter already; name the base of ${adapter}`,
     );
   }
-  return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, signal });
+  return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, quantize, signal });
 }
 
 /** @throws StepTrainError that says where it was looked for, or that a run has no model yet */
@@ -151,11 +159,15 @@ function isMissing(path: string): boolean {
 /** The same of a name that is resolved already. */
 export async function openSaved(
   device: Device,
-  saved: Pick<SavedModel, 'directory' | 'adapter' | 'dtype' | 'tokenizer'>,
-  { dtype = saved.dtype, signal }: Pick<LoadModelOptions, 'dtype' | 'signal'> = {},
+  saved: Pick<SavedModel, 'directory' | 'adapter' | 'dtype' | 'card' | 'tokenizer'>,
+  {
+    dtype = saved.dtype,
+    quantize = saved.card?.quantize,
+    signal,
+  }: Pick<LoadModelOptions, 'dtype' | 'quantize' | 'signal'> = {},
 ): Promise<Model> {
   const { directory, adapter } = saved;
-  const decoder = await loadDecoder(device, directory, { dtype, signal });
+  const decoder = await loadDecoder(device, directory, { dtype, quantize, signal });
   try {
     const loaded = adapter === undefined ? undefined : loadAdapter(device, decoder.config, adapter);
     return new Model(decoder, loaded, decoder.config.eosTokenIds, { model: directory, adapter });

@@ -1,7 +1,7 @@
 /** Checks the keys of `config.json` that the typed configuration does not contain. */
 import { show, showNames, WeightsError } from '../weights/error.js';
 import { type Fields, isOff } from '../weights/fields.js';
-import type { JsonValue } from '../weights/json.js';
+import { isJsonObject, type JsonValue } from '../weights/json.js';
 
 /** Names of transformers' own bookkeeping begin so: `_name_or_path`, `_commit_hash`, `_model_name_or_path`, … */
 const PRIVATE = /^_/;
@@ -77,10 +77,15 @@ const FIXED: FixedKeys = {
   attn_logit_softcapping: [null, 'nothing (soft-capped attention is not supported)'],
   logit_scale: [1, '1 (a factor on logits is not supported)'],
   logits_scaling: [1, '1 (a factor on logits is not supported)'],
-  quantization_config: [null, 'nothing (quantised weights are not supported; use the unquantised model)'],
   residual_multiplier: [1, '1 (a factor on residuals is not supported)'],
   is_decoder: [true, 'a decoder'],
 };
+
+/** `quant_method` of weights whose tensors say all that is needed of them (`weights/quantized/`). */
+const METHODS = ['bitsandbytes', 'compressed-tensors', 'fbgemm_fp8', 'fp8'];
+
+const isReadable = (value: JsonValue) =>
+  isJsonObject(value) && typeof value.quant_method === 'string' && METHODS.includes(value.quant_method);
 
 /**
  * Refuses every key that nothing has read and that may change the maths. A key passes when it is known to be harmless, when its value is
@@ -93,9 +98,12 @@ export function refuseUnknownKeys(config: Fields, own: FixedKeys = {}): void {
   const all = { ...FIXED, ...own };
   const unknown: string[] = [];
   for (const [key, value] of config.unread()) {
+    if (key === 'quantization_config' && isReadable(value)) continue;
     if (PRIVATE.test(key) || HARMLESS.has(key) || isOff(value)) continue;
     const fixed = Object.hasOwn(all, key) ? all[key] : undefined;
-    if (fixed === undefined) unknown.push(`${key}: ${show(value)}`);
+    if (key === 'quantization_config')
+      config.fail(key, `a method whose weights are read (${METHODS.join(', ')}); use the unquantised model`);
+    else if (fixed === undefined) unknown.push(`${key}: ${show(value)}`);
     else if (fixed[0] !== value) config.fail(key, fixed[1]);
   }
   if (unknown.length === 0) return;

@@ -1,5 +1,6 @@
 // The model of a command: one by name or path, or the result of a run.
 import { type Model, openSaved } from '../api/model.js';
+import { quantizedSummary } from '../models/quantize.js';
 import type { SavedModel } from '../models/saved.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
@@ -33,6 +34,8 @@ export async function openChosenModel(args: ModelArguments): Promise<ChosenModel
   const device = openDevice(deviceName);
   try {
     const model = await openSaved(device, saved, { dtype: args.dtype });
+    const { formats } = model.decoder.options;
+    if (formats) console.error(quantizedSummary(formats));
     const own = tokenizer.eosId === undefined ? [] : [tokenizer.eosId];
     const { vocabSize } = model.decoder.config;
     const eosTokenIds = [...new Set([...model.eosTokenIds, ...own])].filter((id) => id < vocabSize);

@@ -22,6 +22,7 @@ export function sharedConflicts<Config extends FrameConfig>(
   const conflicts = [
     ...modelConflicts(config.model),
     ...adapterConflicts(config),
+    ...quantizeConflicts(config),
     ...dataConflicts(config.data),
     ...neutralConflicts(config, method),
     ...likelihoodConflicts(config),
@@ -104,6 +105,22 @@ function adapterConflicts({ method, model, lora }: FrameConfig): Conflict[] {
           'lora is none, and model.adapter names an adapter to go on from; remove lora, or merge the adapter into its base with steptrain merge',
       },
     ];
+  return [];
+}
+
+/** Only a base that no run changes can stay in few bits. */
+function quantizeConflicts({ model, lora }: FrameConfig): Conflict[] {
+  const { quantize, base } = model;
+  if (quantize === 'keep' || quantize === 'none') return [];
+  const path = ['model', 'quantize'];
+  const refusal = (why: string) => [{ path, message: `model.quantize is ${quantize}, and ${why}` }];
+  if (typeof base !== 'string') return refusal('a new model is trained in full; remove it');
+  if (lora === undefined || lora === 'none')
+    return refusal('every weight is trained; train an adapter (lora), or remove model.quantize');
+  if (model.adapter_mode === 'stack')
+    return refusal(
+      'model.adapter_mode stack adds an adapter to the weights, which the levels of a format would round; set model.quantize: none',
+    );
   return [];
 }
 

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { NewModel, NewModelSchema } from '../architectures/architecture.js';
 import { ARCHITECTURES } from '../architectures/table.js';
+import { QUANTIZE } from '../models/quantize.js';
 import { count, fraction, patterned, positiveNumber, section, text } from './fields.js';
 
 /** Shape of a newly initialised model, with the keys of Hugging Face's config.json, which differ by architecture. */
@@ -51,6 +52,15 @@ export const model = section({
     .describe(
       'Dtype of the frozen weights and activations. bf16 halves the memory and is faster if the processor has bf16 ' +
         'instructions; trained parameters are always f32.',
+    ),
+  quantize: z
+    .enum(QUANTIZE)
+    .default('keep')
+    .describe(
+      'Which linear weights of the frozen base stay in 4 or 8 bits under an adapter: `keep` those that are stored so ' +
+        '(NF4 of bitsandbytes, fp8 and int8 with scales, Q4_0, Q4_1, Q4_K and Q8_0 of GGUF); `nf4` makes all of them ' +
+        'NF4 with double quantisation, as QLoRA does, `int8` int8 by output; `none` keeps none. Embeddings, heads and norms stay as ' +
+        'they are. With `lora: none` every weight is trained and none is quantised.',
     ),
 }).describe('The model that is trained.');
 

@@ -13,7 +13,7 @@ export async function completeSaved(
   config: RunConfig,
   tokenizer: Tokenizer,
 ): Promise<void> {
-  const { base, dtype } = config.model;
+  const { base, dtype, quantize } = config.model;
   for (const entry of await readdir(directory, { withFileTypes: true })) {
     const saved = join(directory, entry.name);
     if (!entry.isDirectory()) continue;
@@ -25,6 +25,7 @@ export async function completeSaved(
       method: config.method,
       ...(adapter && typeof base === 'string' ? { base } : {}),
       dtype,
+      ...(adapter && quantize !== 'keep' ? { quantize } : {}),
       ...(judge ? { judge } : {}),
     });
   }

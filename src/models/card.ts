@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { writeJson } from '../files/json-file.js';
 import { Fields } from '../weights/fields.js';
 import { isJsonObject, type JsonObject, readJsonObject } from '../weights/json.js';
+import { isQuantize, QUANTIZE, type Quantize } from './quantize.js';
 
 export const CARD = 'steptrain.json';
 
@@ -14,6 +15,8 @@ export interface ModelCard {
   readonly base?: string | undefined;
   /** Of weights and activations in training. */
   readonly dtype: 'f32' | 'bf16';
+  /** How the base's linear weights were stored in training, if not as they are by themselves (`model.quantize`). */
+  readonly quantize?: Quantize | undefined;
   /** How it judges steps; absent where it does not. `methods/judge-settings.ts` knows the keys. */
   readonly judge?: JsonObject | undefined;
 }
@@ -31,12 +34,15 @@ export function readCard(directory: string): ModelCard | undefined {
   const fields = new Fields(json, path);
   const dtype = fields.string('dtype') ?? 'f32';
   if (dtype !== 'f32' && dtype !== 'bf16') fields.fail('dtype', "'f32' or 'bf16'");
+  const quantize = fields.string('quantize');
+  if (quantize !== undefined && !isQuantize(quantize)) fields.fail('quantize', QUANTIZE.join(', '));
   const judge = json.judge;
   if (judge !== undefined && !isJsonObject(judge)) fields.fail('judge', 'an object');
   return {
     method: fields.string('method') ?? fields.fail('method', 'the name of a method'),
     base: fields.string('base'),
     dtype: dtype as ModelCard['dtype'],
+    ...(quantize === undefined ? {} : { quantize: quantize as Quantize }),
     judge: judge as JsonObject | undefined,
   };
 }

@@ -21,6 +21,7 @@ import type { Adapter, DropoutSource } from './adapter.js';
 import type { AdapterStack } from './adapter-stack.js';
 import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
 import type { MergedAdapter } from './merged-adapter.js';
+import type { ChosenFormat, Quantize } from './quantize.js';
 
 /** A head with C outputs for each row that it reads: C = 1 is a value or a reward, C > 1 are the logits of classes. */
 export interface LinearHead {
@@ -55,6 +56,10 @@ export interface DecoderOptions {
   readonly dtype: 'f32' | 'bf16';
   /** Run each layer again in the backward instead of saving its insides. */
   readonly gradientCheckpointing?: boolean;
+  /** Which linear weights stay in 4 or 8 bits. Default none. */
+  readonly quantize?: Quantize | undefined;
+  /** Of those that do. */
+  readonly formats?: ReadonlyMap<string, ChosenFormat> | undefined;
   /** The adapter that was added to the weights when they were loaded. */
   readonly merged?: MergedAdapter | undefined;
 }

@@ -3,21 +3,26 @@ import type { ModelConfig } from '../architectures/config.js';
 import { matchOptions, modelWeights, readModelConfig } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
-import { packWeight } from '../ops/gemm.js';
+import { StepTrainError } from '../native/errors.js';
+import { packQuantized, packWeight, quantizeWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { type CheckpointReader, matchWeights, openCheckpoint, readStoredF32 } from '../weights/checkpoint.js';
 import { countInexact } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import type { WeightSpec } from '../weights/modules.js';
+import { type QuantizedWeight, quantizedBytes } from '../weights/quantized/format.js';
 import { withTrunkNames } from '../weights/trunk.js';
 import { Decoder, type Rounding } from './decoder.js';
 import { addPair, type MergedAdapter, readMergedAdapter } from './merged-adapter.js';
+import { type ChosenFormat, chosenFormats, type Quantize } from './quantize.js';
 
 export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
   readonly dtype?: 'f32' | 'bf16';
   readonly gradientCheckpointing?: boolean;
+  /** Which linear weights stay in 4 or 8 bits. Default `keep`: those that are stored so, as they are stored. */
+  readonly quantize?: Quantize | undefined;
   /**
    * Directory of an adapter that is added to the weights, in f32, before they are rounded to `dtype`. Adapters that `createAdapterOn`
    * makes on the decoder are saved as one with it, for the base without it.
@@ -44,7 +49,7 @@ export function openDecoderWeights(directory: string, config: ModelConfig): Chec
   }
 }
 
-/** Loads a decoder with frozen weights: linear weights packed as `dtype`; norms, biases and `score` in f32. */
+/** Loads a decoder with frozen weights: linear weights packed as `dtype`, or quantised; norms, biases and `score` in f32. */
 export async function loadDecoder(
   device: Device,
   directory: string,
@@ -54,14 +59,33 @@ export async function loadDecoder(
   const config = readModelConfig(directory);
   const merged = under === undefined ? undefined : readMergedAdapter(config, under);
   const reader = openDecoderWeights(directory, config);
-  const { dtype = 'bf16' } = options;
+  const { dtype = 'bf16', quantize = 'keep' } = options;
   const weights = new Map<string, Parameter>();
+  let chosen: ReadonlyMap<string, ChosenFormat> | undefined;
   let rounding: Rounding | undefined;
   try {
-    for (const spec of modelWeights(config)) {
+    const specs = modelWeights(config);
+    const reads = device.info().name === 'cpu';
+    if (!reads && (quantize === 'nf4' || quantize === 'int8'))
+      throw new StepTrainError(
+        'E_UNSUPPORTED',
+        `model.quantize ${quantize} needs products that read it, which ${device.info().name} does not have; set model.quantize: none`,
+      );
+    const formats = chosenFormats(specs, reader, reads ? quantize : 'none');
+    // What is added to a weight is not in the levels of its format.
+    for (const name of merged?.pairs.keys() ?? []) formats.delete(name);
+    if (formats.size > 0) chosen = formats;
+    for (const spec of specs) {
       signal?.throwIfAborted();
-      weights.set(spec.name, await frozen(device, reader, spec, dtype, merged));
-      if (isHalved(reader, spec, dtype)) rounding = addRounding(rounding, readStoredF32(reader, spec.name));
+      const format = formats.get(spec.name);
+      weights.set(
+        spec.name,
+        format
+          ? await quantized(device, reader, spec, format)
+          : await frozen(device, reader, spec, dtype, merged),
+      );
+      if (!format && isHalved(reader, spec, dtype))
+        rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
   } catch (error) {
     for (const { value } of weights.values()) value.dispose();
@@ -69,7 +93,13 @@ export async function loadDecoder(
   } finally {
     reader.close();
   }
-  return new Decoder(device, config, weights, { ...options, dtype, merged }, rounding);
+  return new Decoder(
+    device,
+    config,
+    weights,
+    { ...options, dtype, quantize, formats: chosen, merged },
+    rounding,
+  );
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
@@ -166,6 +196,30 @@ async function frozen(
     const exact = castTo(stored, 'f32');
     addMerged(exact, spec.name, merged);
     return device.keep(layout(exact, spec, dtype));
+  });
+  await device.synchronize();
+  return { name: spec.name, value };
+}
+
+/** A frozen weight in 4 or 8 bits, stored so or made of what is stored. Waits likewise. */
+async function quantized(
+  device: Device,
+  reader: CheckpointReader,
+  spec: WeightSpec,
+  format: ChosenFormat,
+): Promise<Parameter> {
+  const shape = spec.shape as readonly [number, number];
+  const value = device.scope(() => {
+    if ('made' in format) {
+      const bytes = quantizeWeight(
+        uploadStored(device, reader, spec),
+        format.made,
+        quantizedBytes(format.made, shape),
+      );
+      return device.keep(packQuantized(bytes, format.made, shape));
+    }
+    const stored = reader.quantized?.(spec.name) as QuantizedWeight;
+    return device.keep(packQuantized(device.tensor(stored.bytes), format.stored, shape));
   });
   await device.synchronize();
   return { name: spec.name, value };

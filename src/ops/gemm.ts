@@ -1,5 +1,6 @@
 import type { Parameter } from '../autograd/parameters.js';
 import { openTape, type Tape } from '../autograd/tape.js';
+import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { recordSwiglu, swiglu } from './mlp.js';
 import { type Norm, rmsNorm } from './norm.js';
@@ -45,7 +46,25 @@ export interface LinearOptions {
 export const packWeight = (weight: Tensor, dtype: DType): Tensor =>
   weight.device.ops.pack_weight({ w: weight, dtype }).y;
 
-/** Back to row-major. */
+/** Formats of quantised weights, of which core/quantized.h has the bytes; and those that a weight is made into. */
+export type QuantizedFormat = Parameters<Device['ops']['pack_quantized']>[0]['format'];
+export type MadeFormat = Parameters<Device['ops']['quantize']>[0]['format'];
+
+/** Of a row-major weight [N, K] the bytes in which files have it quantised. */
+export function quantizeWeight(weight: Tensor, format: MadeFormat, size: number): Tensor {
+  return weight.device.ops.quantize({ w: weight, format, B: size }).bytes;
+}
+
+/** A weight [N, K] of such bytes in the layout that the device's GEMM reads; of dtype u8, and frozen. */
+export function packQuantized(
+  bytes: Tensor,
+  format: QuantizedFormat,
+  [N, K]: readonly [number, number],
+): Tensor {
+  return bytes.device.ops.pack_quantized({ bytes, format, N, K }).y;
+}
+
+/** Back to row-major, of a quantised weight too. */
 export const unpackWeight = (weight: Tensor, dtype: DType): Tensor =>
   weight.device.ops.unpack_weight({ w: weight, dtype }).y;
 

@@ -12,11 +12,31 @@ export interface OpsOf<Tensor> {
   /** pack_weight(w:F[N,K]; dtype:f32|bf16) -> y:@dtype[N,K] */
   pack_weight(args: { w: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
 
-  /** unpack_weight(w:W[N,K]; dtype:f32|bf16) -> y:@dtype[N,K] */
+  /** unpack_weight(w:Q[N,K]; dtype:f32|bf16) -> y:@dtype[N,K] */
   unpack_weight(args: { w: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
 
+  /** quantize(w:F[N,K]; format:nf4|nf4_double|int8, B:i) -> bytes:u8[B] */
+  quantize(args: {
+    w: Tensor;
+    format: 'nf4' | 'nf4_double' | 'int8';
+    B: number;
+    bytes?: Tensor | undefined;
+  }): { bytes: Tensor };
+
   /**
-   * linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],
+   * pack_quantized(bytes:u8[B]; format:nf4|nf4_double|int8|e4m3|e4m3_128|q4_0|q4_1|q4_k|q8_0, N:i, K:i) ->
+   * y:%format[N,K]
+   */
+  pack_quantized(args: {
+    bytes: Tensor;
+    format: 'nf4' | 'nf4_double' | 'int8' | 'e4m3' | 'e4m3_128' | 'q4_0' | 'q4_1' | 'q4_k' | 'q8_0';
+    N: number;
+    K: number;
+    y?: Tensor | undefined;
+  }): { y: Tensor };
+
+  /**
+   * linear(x:F[T,K], w:Q[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],
    * positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G],
    * residual?:=x[T,N]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
    */
@@ -46,7 +66,7 @@ export interface OpsOf<Tensor> {
   stack_lora(args: { a: Tensor; b: Tensor; stack_a: Tensor; stack_b: Tensor; first: number }): void;
 
   /**
-   * linear_qkv(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], q_bias?:F[N], k_bias?:F[M], v_bias?:F[L],
+   * linear_qkv(x:F[T,K], w_q:Q[N,K], w_k:Q[M,K], w_v:Q[L,K], q_bias?:F[N], k_bias?:F[M], v_bias?:F[L],
    * q_a?:f32[r,K], q_b?:f32[N,r], k_a?:f32[s,K], k_b?:f32[M,s], v_a?:f32[t,K], v_b?:f32[L,t], norm?:F[K];
    * q_scale:f=1, k_scale:f=1, v_scale:f=1, eps:f=0) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]
    */
@@ -75,7 +95,7 @@ export interface OpsOf<Tensor> {
   }): { q: Tensor; k: Tensor; v: Tensor };
 
   /**
-   * linear_qkv_stack(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], adapter:i32[T], q_bias?:F[N],
+   * linear_qkv_stack(x:F[T,K], w_q:Q[N,K], w_k:Q[M,K], w_v:Q[L,K], adapter:i32[T], q_bias?:F[N],
    * k_bias?:F[M], v_bias?:F[L], q_stack_a?:W[Q,K], q_stack_b?:W[N,Q], q_ranks?:i32[G,2], q_scales?:f32[G],
    * k_stack_a?:W[R,K], k_stack_b?:W[M,R], k_ranks?:i32[G,2], k_scales?:f32[G], v_stack_a?:W[S,K],
    * v_stack_b?:W[L,S], v_ranks?:i32[G,2], v_scales?:f32[G]) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]
@@ -107,7 +127,7 @@ export interface OpsOf<Tensor> {
   }): { q: Tensor; k: Tensor; v: Tensor };
 
   /**
-   * linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],
+   * linear_swiglu(x:F[T,K], w_gate:Q[N,K], w_up:Q[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],
    * up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T], norm?:F[K]; gate_scale:f=1, up_scale:f=1,
    * dropout:f=0, gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0, eps:f=0) -> y:=x[T,N],
    * gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]
@@ -150,7 +170,7 @@ export interface OpsOf<Tensor> {
   };
 
   /**
-   * linear_swiglu_stack(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], adapter:i32[T], gate_stack_a?:W[R,K],
+   * linear_swiglu_stack(x:F[T,K], w_gate:Q[N,K], w_up:Q[N,K], adapter:i32[T], gate_stack_a?:W[R,K],
    * gate_stack_b?:W[N,R], gate_ranks?:i32[G,2], gate_scales?:f32[G], up_stack_a?:W[S,K], up_stack_b?:W[N,S],
    * up_ranks?:i32[G,2], up_scales?:f32[G]) -> y:=x[T,N]
    */
@@ -171,7 +191,7 @@ export interface OpsOf<Tensor> {
   }): { y: Tensor };
 
   /**
-   * linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];
+   * linear_dx(dy:F[T,N], w:Q[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];
    * scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]
    */
   linear_dx<V extends Wanted<Tensor> = undefined>(args: {

@@ -7,6 +7,7 @@ import type { Device } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
 import { loraPlan } from '../weights/lora-plan.js';
 import { gibibytes, kibibytes } from './bytes.js';
+import { frozenBase } from './frozen-base.js';
 import { loraConfig } from './lora-config.js';
 import { besideOthers } from './memory-beside.js';
 import { fitCache, type Sampled, type SamplingPlan, samplingPlan } from './sampling-plan.js';
@@ -68,7 +69,7 @@ export function memoryPlan(
   const lora = section === 'none' ? undefined : section;
   const items: MemoryItem[] = [];
   if (lora) {
-    items.push(baseItem('base', weights, model.dtype));
+    items.push(baseItem('base', weights, model, decoder));
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
   for (const planned of roles) {
@@ -78,7 +79,7 @@ export function memoryPlan(
     }
     const { role, held, head, whole } = planned;
     if (held === 'loaded') {
-      items.push(baseItem(role, weights, model.dtype));
+      items.push(baseItem(role, weights, model, decoder));
       continue;
     }
     const size =
@@ -126,9 +127,15 @@ export function memoryPlan(
   };
 }
 
-function baseItem(role: string, weights: number, dtype: FrameConfig['model']['dtype']): MemoryItem {
-  const what = `${millions(weights)} frozen parameters, ${dtype}, shared by all roles`;
-  return { role, what, bytes: weights * (dtype === 'bf16' ? 2 : 4) };
+function baseItem(
+  role: string,
+  weights: number,
+  model: FrameConfig['model'],
+  decoder: ModelConfig,
+): MemoryItem {
+  const { bytes, quantized } = frozenBase(model, decoder);
+  const held = quantized === '' ? model.dtype : `${quantized}, the rest ${model.dtype}`;
+  return { role, what: `${millions(weights)} frozen parameters, ${held}, shared by all roles`, bytes };
 }
 
 function adapterSize(decoder: ModelConfig, lora: LoraSection): number {

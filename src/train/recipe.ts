@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { openCarrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import { quantizedSummary } from '../models/quantize.js';
 import type { RunDirectory } from '../run/directory.js';
 import { readRunInputs } from '../run/inputs.js';
 import { limitTime } from '../run/time-limit.js';
@@ -97,6 +98,8 @@ async function runOn<Config extends FrameConfig>(
     };
     roles = await method.roles(context);
     const { decoder, held, parameters } = roles;
+    const { formats } = decoder.options;
+    if (formats) console.error(quantizedSummary(formats));
     const plan = memoryPlan(
       config,
       method.memory(config),

@@ -45,7 +45,7 @@ export interface TraineeOptions {
 export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {
   const { model, lora, gradientCheckpointing, head, seed } = options;
   const { start, merged } = adapterUse(model);
-  const load = { dtype: model.dtype, gradientCheckpointing, merged };
+  const load = { dtype: model.dtype, quantize: model.quantize, gradientCheckpointing, merged };
   const { held, mark } = heldMemory(device);
   const under = (trunk: ModelConfig) => (head ? withHead(trunk, head) : trunk);
   const fresh =

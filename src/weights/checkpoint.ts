@@ -12,6 +12,7 @@ import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
 import { GGUF_FILE, openGgufCheckpoint } from './gguf/checkpoint.js';
 import { readJsonObject } from './json.js';
+import { withQuantizedWeights } from './quantized/checkpoint.js';
 import type { CheckpointReader } from './reader.js';
 import { openSafetensors } from './safetensors.js';
 import { openTorch } from './torch/file.js';
@@ -77,6 +78,16 @@ export interface MatchOptions {
 export function openCheckpoint(directory: string): CheckpointReader {
   const gguf = join(directory, GGUF_FILE);
   if (existsSync(gguf)) return openGgufCheckpoint(gguf, directory);
+  const stored = openFiles(directory);
+  try {
+    return withQuantizedWeights(stored);
+  } catch (error) {
+    stored.close();
+    throw error;
+  }
+}
+
+function openFiles(directory: string): CheckpointReader {
   const layout = weightsLayout((file) => existsSync(join(directory, file)));
   if (layout === undefined) throw new WeightsError(absenceReason(directory));
   const [single, index] = [join(directory, layout.single), join(directory, layout.index)];

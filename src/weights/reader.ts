@@ -1,3 +1,4 @@
+import type { QuantizedFormat, QuantizedWeight } from './quantized/format.js';
 import type { TensorEntry } from './weights-file.js';
 
 /** Access to stored weights. A method that takes a name throws {@link WeightsError} for an unknown one. */
@@ -10,5 +11,9 @@ export interface CheckpointReader {
   readInto(name: string, buffer: Uint8Array, offset?: number): number;
   /** As {@link WeightsFile.readChunks} */
   readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
+  /** In which a weight is stored; undefined of one that is not quantised. `tensors` and `read` have its values in f32. */
+  format?(name: string): QuantizedFormat | undefined;
+  /** The weight as it is stored; undefined likewise. */
+  quantized?(name: string): QuantizedWeight | undefined;
   close(): void;
 }

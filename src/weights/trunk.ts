@@ -21,6 +21,8 @@ export function withTrunkNames(reader: CheckpointReader, expected: readonly stri
     read: (name) => reader.read(original(name)),
     readInto: (name, buffer, offset) => reader.readInto(original(name), buffer, offset),
     readChunks: (name, chunkBytes) => reader.readChunks(original(name), chunkBytes),
+    format: (name) => reader.format?.(original(name)),
+    quantized: (name) => reader.quantized?.(original(name)),
     close: () => reader.close(),
   };
 }

@@ -249,7 +249,11 @@ describe('parseModelConfig', () => {
       { attention_dropout: 0.1 },
       'attention_dropout: expected 0 (dropout inside attention is not supported), found 0.1',
     ],
-    ['quantised weights', { quantization_config: { bits: 4 } }, 'quantization_config: expected nothing'],
+    [
+      'quantised weights',
+      { quantization_config: { bits: 4 } },
+      'quantization_config: expected a method whose weights are read',
+    ],
     ['partial rotation', { partial_rotary_factor: 0.5 }, 'partial_rotary_factor: expected 1'],
     ['tensor-parallel pretraining', { pretraining_tp: 2 }, 'pretraining_tp: expected 1'],
     [

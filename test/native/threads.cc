@@ -47,7 +47,7 @@ class Memory final : public Backend {
   BackendInfo info() const override { return {}; }
   void* acquire(int64_t bytes) override { return std::aligned_alloc(256, static_cast<size_t>(bytes)); }
   void release(void* data, int64_t) override { std::free(data); }
-  int64_t packed_bytes(DType, int64_t n, int64_t k) const override { return n * k; }
+  int64_t packed_bytes(const TensorView& w) const override { return w.numel(); }
   bool has(int) const override { return true; }
   void start() override { pool_ = std::make_unique<cpu::ThreadPool>(kThreads); }
   /// Op 0 adds 1 to each value, half of it by tasks and half after a barrier; op 1 fails.

@@ -19,6 +19,9 @@ function filesOfOps(side: 'cpu' | 'cuda'): Map<string, string> {
   return files;
 }
 
+/** That GPUs do not have yet: loading says so. */
+const NOT_ON_GPUS = new Set(['pack_quantized', 'quantize']);
+
 test('every op is in the file of the same name in cpu/ and cuda/', () => {
   const cpu = filesOfOps('cpu');
   expect([...cpu.keys()].sort()).toEqual(
@@ -27,5 +30,6 @@ test('every op is in the file of the same name in cpu/ and cuda/', () => {
       .map(({ name }) => name)
       .sort(),
   );
-  expect(Object.fromEntries(filesOfOps('cuda'))).toEqual(Object.fromEntries(cpu));
+  const onGpus = [...cpu].filter(([op]) => !NOT_ON_GPUS.has(op));
+  expect(Object.fromEntries(filesOfOps('cuda'))).toEqual(Object.fromEntries(onGpus));
 });

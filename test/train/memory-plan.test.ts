@@ -43,6 +43,8 @@ const fresh = (keys: object) => {
 describe.each([
   ['f32', {}],
   ['bf16', { model: { dtype: 'bf16' } }],
+  ['nf4', { model: { base: goldenDirectory('qwen2'), quantize: 'nf4', dtype: 'bf16' } }],
+  ['stored nf4', { model: { base: goldenDirectory('quantized/bitsandbytes'), dtype: 'bf16' } }],
   ['f32 with recomputation', { run: { gradient_checkpointing: true } }],
   ['opt', { model: { base: goldenDirectory('opt'), dtype: 'f32' } }],
   ['opt in bf16', { model: { base: goldenDirectory('opt'), dtype: 'bf16' } }],

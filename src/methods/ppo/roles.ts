@@ -70,7 +70,12 @@ export async function createPpoRoles(
   if (typeof model.base !== 'string') throw new RangeError('ppo needs a trained base');
   const directory = baseDirectory(model.base);
   const { start, merged } = adapterUse(model);
-  const load = { dtype: model.dtype, gradientCheckpointing: run.gradient_checkpointing, merged };
+  const load = {
+    dtype: model.dtype,
+    quantize: model.quantize,
+    gradientCheckpointing: run.gradient_checkpointing,
+    merged,
+  };
   const { held, mark } = heldMemory(device);
   const made: { dispose(): void }[] = [];
   const keep = <T extends { dispose(): void }>(item: T): T => {
@@ -146,7 +151,9 @@ export async function createPpoRoles(
         return { decoder, role: { adapter } };
       }
       if (policy.adapter) return { decoder, role: {} };
-      const frozen = keep(await loadDecoder(device, directory, { dtype: model.dtype }));
+      const frozen = keep(
+        await loadDecoder(device, directory, { dtype: model.dtype, quantize: model.quantize }),
+      );
       mark('reference');
       return { decoder: frozen, role: {} };
     }

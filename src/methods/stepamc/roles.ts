@@ -76,7 +76,12 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
   const directory = baseDirectory(model.base);
   const { start, merged } = adapterUse(model);
   const { held, mark } = heldMemory(device);
-  const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing, merged });
+  const decoder = await loadDecoder(device, directory, {
+    dtype: model.dtype,
+    quantize: model.quantize,
+    gradientCheckpointing,
+    merged,
+  });
   mark('base');
   const made: { dispose(): void }[] = [decoder];
   try {

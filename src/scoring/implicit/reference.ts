@@ -51,7 +51,7 @@ export async function openReference(
 }
 
 async function loadedBase(
-  { device, options: { dtype } }: Decoder,
+  { device, options: { dtype, quantize } }: Decoder,
   model: string | undefined,
   refuse: (reason: string) => never,
 ): Promise<Decoder> {
@@ -59,5 +59,5 @@ async function loadedBase(
     return refuse('that had random weights (model.base.init), of which there is no file; train from a model');
   const directory = baseDirectory(model);
   if (!existsSync(join(directory, 'config.json'))) return refuse(`that is ${model}, which is not here`);
-  return loadDecoder(device, directory, { dtype });
+  return loadDecoder(device, directory, { dtype, quantize });
 }

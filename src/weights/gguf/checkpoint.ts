@@ -2,6 +2,7 @@
 import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
 import { show, showNames, WeightsError } from '../error.js';
+import { formatOfBlocks, type QuantizedFormat, type QuantizedWeight } from '../quantized/format.js';
 import type { CheckpointReader } from '../reader.js';
 import type { TensorEntry } from '../weights-file.js';
 import { dequantize } from './dequantize.js';
@@ -64,15 +65,33 @@ class GgufCheckpoint implements CheckpointReader {
     this.tensors = entries;
   }
 
-  read(name: string): Uint8Array<ArrayBuffer> {
+  format(name: string): QuantizedFormat | undefined {
+    return formatOfBlocks(this.#tensor(name).type.name);
+  }
+
+  quantized(name: string): QuantizedWeight | undefined {
+    const format = this.format(name);
+    return format && { format, bytes: this.#ordered(this.#tensor(name)) };
+  }
+
+  #tensor(name: string): GgufTensor {
     const tensor = this.#stored.get(name);
     if (tensor === undefined) throw new WeightsError(`${this.directory}: there is no weight ${show(name)}`);
+    return tensor;
+  }
+
+  /** Whole rows are moved while they are small. */
+  #ordered(tensor: GgufTensor): Uint8Array<ArrayBuffer> {
     const stored = this.file.read(tensor.name);
-    // Whole rows are moved while they are small.
     const rows = tensor.shape[0] as number;
-    const ordered = hasPairedRows(this.#architecture, tensor.name)
+    return hasPairedRows(this.#architecture, tensor.name)
       ? unpairedRows(stored, stored.length / rows, this.#headDim)
       : stored;
+  }
+
+  read(name: string): Uint8Array<ArrayBuffer> {
+    const tensor = this.#tensor(name);
+    const ordered = this.#ordered(tensor);
     const offset = storedOffset(this.#architecture, tensor.name);
     if (offset !== 0 && tensor.type.name === 'F32') {
       const values = toF32(ordered, 'F32');

@@ -17,7 +17,7 @@ const device = openTest();
 let roles: StepAmcRoles;
 beforeAll(async () => {
   roles = await createStepAmcRoles(device, {
-    model: { base: 'embedded', tokenizer: 'base', dtype: 'f32' },
+    model: { base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep' },
     lora: {
       r: 4,
       lora_alpha: 8,

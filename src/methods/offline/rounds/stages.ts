@@ -40,7 +40,10 @@ async function firstModel({ config: { model }, device, roles }: AskingRun): Prom
     const adapter = loadAdapter(device, roles.decoder.config, start);
     return { decoder: roles.decoder, role: { adapter }, dispose: () => adapter.dispose() };
   }
-  const decoder = await loadDecoder(device, baseDirectory(model.base as string), { dtype: model.dtype });
+  const decoder = await loadDecoder(device, baseDirectory(model.base as string), {
+    dtype: model.dtype,
+    quantize: model.quantize,
+  });
   return { decoder, role: {}, dispose: () => decoder.dispose() };
 }
 

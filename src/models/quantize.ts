@@ -1,0 +1,70 @@
+/** Which frozen weights stay in 4 or 8 bits. Products dequantise them as they read them, so it costs no memory; see `ops/gemm.ts`. */
+import type { CheckpointReader } from '../weights/checkpoint.js';
+import { WeightsError } from '../weights/error.js';
+import type { WeightSpec } from '../weights/modules.js';
+import { featuresMultiple, type MadeFormat, type QuantizedFormat } from '../weights/quantized/format.js';
+
+/**
+ * `keep`: as they are stored, where products read that; `nf4`, `int8`: made of those that are stored in more bits; `none`: in the dtype of
+ * the model.
+ */
+export const QUANTIZE = ['keep', 'nf4', 'int8', 'none'] as const;
+export type Quantize = (typeof QUANTIZE)[number];
+
+export const isQuantize = (name: string): name is Quantize => QUANTIZE.some((each) => each === name);
+
+/** NF4 as QLoRA has it, whose scales are quantised too. */
+const MADE: Readonly<Record<string, MadeFormat>> = { nf4: 'nf4_double', int8: 'int8' };
+
+/** Where the format of a linear weight comes from. */
+export type ChosenFormat = { readonly stored: QuantizedFormat } | { readonly made: MadeFormat };
+
+/**
+ * Of the linear weights of a checkpoint those that stay in few bits. As with bitsandbytes embeddings and heads are not quantised, and
+ * neither are norms and biases.
+ *
+ * @throws WeightsError for a weight that cannot be made into the format
+ */
+export function chosenFormats(
+  specs: readonly WeightSpec[],
+  reader: Pick<CheckpointReader, 'format'>,
+  quantize: Quantize,
+): Map<string, ChosenFormat> {
+  const formats = new Map<string, ChosenFormat>();
+  for (const spec of specs) {
+    if (quantize === 'none' || spec.kind !== 'linear' || spec.shape.length !== 2) continue;
+    const stored = reader.format?.(spec.name);
+    if (quantize === 'keep' && stored === undefined) continue;
+    const format = formatOf(spec, stored, quantize);
+    if (format) formats.set(spec.name, format);
+  }
+  return formats;
+}
+
+function formatOf(
+  { name, shape }: WeightSpec,
+  stored: QuantizedFormat | undefined,
+  quantize: Quantize,
+): ChosenFormat | undefined {
+  const features = shape[1] as number;
+  const made = MADE[quantize];
+  if (stored !== undefined && (made === undefined || stored.startsWith(quantize)))
+    return features % featuresMultiple(stored) === 0 ? { stored } : undefined;
+  if (made === undefined) return undefined;
+  const multiple = featuresMultiple(made);
+  if (features % multiple === 0) return { made };
+  throw new WeightsError(
+    `weight '${name}': model.quantize ${quantize} takes features in blocks of ${multiple}, and it has ${features}; ` +
+      'set model.quantize: none, or int8 where they are a multiple of 4',
+  );
+}
+
+/** "linear weights: 210 kept in q4_1; products dequantise them". */
+export function quantizedSummary(formats: ReadonlyMap<string, ChosenFormat>): string {
+  const counts = new Map<string, number>();
+  for (const format of formats.values()) {
+    const what = 'stored' in format ? `kept in ${format.stored}` : `made ${format.made}`;
+    counts.set(what, (counts.get(what) ?? 0) + 1);
+  }
+  return `linear weights: ${[...counts].map(([what, count]) => `${count} ${what}`).join(', ')}; products dequantise them`;
+}

@@ -1,0 +1,44 @@
+/** Checkpoints whose weights are quantised, with the tensors beside them put together: their values in f32, and as they are stored. */
+import { fromF32 } from '../convert.js';
+import type { CheckpointReader } from '../reader.js';
+import type { TensorEntry } from '../weights-file.js';
+import { bitsandbytesWeights } from './bitsandbytes.js';
+import { dequantizedValues } from './format.js';
+import { scaledWeights } from './scaled.js';
+
+/**
+ * The reader with each weight of bitsandbytes (NF4), compressed-tensors or fbgemm (fp8, int8) as one tensor in f32.
+ *
+ * @throws WeightsError for a weight whose tensors do not fit together, or are of a kind that is not read
+ */
+export function withQuantizedWeights(reader: CheckpointReader): CheckpointReader {
+  const weights = new Map([...bitsandbytesWeights(reader), ...scaledWeights(reader)]);
+  if (weights.size === 0) return reader;
+  const parts = new Set([...weights.values()].flatMap((weight) => weight.parts));
+  const tensors = new Map<string, TensorEntry>([...reader.tensors].filter(([name]) => !parts.has(name)));
+  for (const [name, { shape }] of weights)
+    tensors.set(name, { dtype: 'F32', shape, begin: 0, end: 4 * shape[0] * shape[1] });
+  const read = (name: string) => {
+    const weight = weights.get(name);
+    return weight ? fromF32(dequantizedValues(weight.read(), weight.shape), 'F32') : reader.read(name);
+  };
+  return {
+    directory: reader.directory,
+    tensors,
+    read,
+    readInto(name, buffer, offset = 0) {
+      if (!weights.has(name)) return reader.readInto(name, buffer, offset);
+      const bytes = read(name);
+      buffer.set(bytes, offset);
+      return bytes.length;
+    },
+    *readChunks(name, chunkBytes) {
+      if (!weights.has(name)) return yield* reader.readChunks(name, chunkBytes);
+      const bytes = read(name);
+      for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
+    },
+    format: (name) => weights.get(name)?.format,
+    quantized: (name) => weights.get(name)?.read(),
+    close: () => reader.close(),
+  };
+}

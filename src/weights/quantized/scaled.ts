@@ -1,0 +1,80 @@
+/**
+ * Weights of fp8 or int8 with scales beside them: `X.weight_scale` of compressed-tensors and fbgemm, by output, for the whole weight or by
+ * square of 128; `X.weight_scale_inv` of fine-grained fp8, by square. What is said of activations is not read: they stay as they are.
+ */
+import { toF32 } from '../convert.js';
+import { isFloatDtype } from '../dtype.js';
+import { show, WeightsError } from '../error.js';
+import type { CheckpointReader } from '../reader.js';
+import { joined, type QuantizedWeight, SQUARE, type StoredParts } from './format.js';
+
+/** Of activations, which are computed in the dtype of the model. */
+const OF_ACTIVATIONS = ['input_scale', 'input_scale_ub', 'input_zero_point'];
+
+/** By the name of the weight. */
+export function scaledWeights(reader: CheckpointReader): Map<string, StoredParts> {
+  const found = new Map<string, StoredParts>();
+  for (const [name, { dtype, shape }] of reader.tensors) {
+    if (!name.endsWith('.weight') || (dtype !== 'F8_E4M3' && dtype !== 'I8')) continue;
+    found.set(name, weightOf(reader, name, dtype, shape));
+  }
+  return found;
+}
+
+function weightOf(
+  reader: CheckpointReader,
+  name: string,
+  dtype: 'F8_E4M3' | 'I8',
+  shape: readonly number[],
+): StoredParts {
+  const where = `${reader.directory}: weight '${name}'`;
+  const [outputs, features] = shape as readonly [number, number];
+  if (shape.length !== 2)
+    throw new WeightsError(`${where}: expected a matrix of ${dtype}, found ${show(shape)}`);
+  const module = name.slice(0, -'weight'.length);
+  const scaleName = ['weight_scale', 'weight_scale_inv']
+    .map((suffix) => module + suffix)
+    .find((key) => reader.tensors.has(key));
+  if (scaleName === undefined)
+    throw new WeightsError(
+      `${where}: expected '${module}weight_scale' beside its ${dtype} values, found none`,
+    );
+  if (reader.tensors.has(`${module}weight_zero_point`))
+    throw new WeightsError(
+      `${where}: expected symmetric values, found '${module}weight_zero_point'; use the unquantised model`,
+    );
+  const scale = reader.tensors.get(scaleName)!;
+  const { dtype: scaleType } = scale;
+  if (!isFloatDtype(scaleType))
+    throw new WeightsError(`${where}: expected '${scaleName}' in F32, BF16 or F16, found ${scaleType}`);
+  const scales = scale.shape.reduce((product, extent) => product * extent, 1);
+  const squares = Math.ceil(outputs / SQUARE) * Math.ceil(features / SQUARE);
+  const bySquare =
+    dtype === 'F8_E4M3' && scale.shape.length === 2 && scale.shape[1] !== 1 && scales === squares;
+  if (!bySquare && scales !== outputs && scales !== 1)
+    throw new WeightsError(
+      `${where}: expected a scale for each of ${outputs} outputs${dtype === 'I8' ? '' : `, or each of ${squares} squares of ${SQUARE}`}, ` +
+        `found '${scaleName}' of shape ${show(scale.shape)}`,
+    );
+  const format = dtype === 'I8' ? 'int8' : bySquare ? 'e4m3_128' : 'e4m3';
+  return {
+    shape: [outputs, features],
+    parts: [
+      name,
+      scaleName,
+      ...OF_ACTIVATIONS.map((suffix) => module + suffix).filter((key) => reader.tensors.has(key)),
+    ],
+    format,
+    read(): QuantizedWeight {
+      const codes = reader.read(name);
+      if (dtype === 'F8_E4M3' && codes.some((code) => (code & 127) === 127))
+        throw new WeightsError(`${where}: expected numbers, found NaN`);
+      const values = toF32(reader.read(scaleName), scaleType);
+      const each = values.length === 1 && !bySquare ? new Float32Array(outputs).fill(values[0]!) : values;
+      return {
+        format,
+        bytes: joined([codes, new Uint8Array(each.buffer, each.byteOffset, each.byteLength)]),
+      };
+    },
+  };
+}

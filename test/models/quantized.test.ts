@@ -1,0 +1,117 @@
+// Bases whose linear weights stay in 4 or 8 bits: what transformers computes of them, and what the same values give in floats.
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
+import { raggedBatch } from '../../src/models/batch.js';
+import type { Decoder } from '../../src/models/decoder.js';
+import { type LoadOptions, loadDecoder } from '../../src/models/load.js';
+import { quantizedSummary } from '../../src/models/quantize.js';
+import { readWeight, saveDecoder } from '../../src/models/save.js';
+import { headLogits } from '../../src/ops/head.js';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import { openCheckpoint, readStoredF32 } from '../../src/weights/checkpoint.js';
+import { openSafetensors } from '../../src/weights/safetensors.js';
+import { maxDifference } from '../ops/numbers.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { goldenDirectory } from './golden.js';
+
+const directory = goldenDirectory('quantized/bitsandbytes');
+const file = openSafetensors(goldenDirectory('quantized/logits.safetensors'));
+const golden = readStoredF32(file, 'logits');
+const ids = [...new Int32Array(file.read('ids').buffer)];
+
+describe('a base in 4 bits', () => {
+  let device: Device;
+  beforeAll(() => {
+    device = openDevice('cpu');
+  });
+  afterAll(() => device.dispose());
+
+  async function logitsOf(from: string, options: LoadOptions): Promise<Float32Array> {
+    const decoder = await loadDecoder(device, from, options);
+    const batch = raggedBatch(device, [{ ids }], decoder.config);
+    const logits = device.scope(() => headLogits(decoder.forward(batch), decoder.head()));
+    const values = await logits.readFloats();
+    for (const each of [logits, batch, decoder]) each.dispose();
+    return values;
+  }
+
+  it('has the logits of transformers with bitsandbytes, and takes half a byte for a weight', async () => {
+    const before = device.stats().liveBytes;
+    const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
+    const held = device.stats().liveBytes - before;
+    expect(quantizedSummary(decoder.options.formats ?? new Map())).toBe(
+      'linear weights: 14 kept in nf4_double; products dequantise them',
+    );
+    decoder.dispose();
+    const logits = await logitsOf(directory, { dtype: 'f32' });
+    expect(maxDifference(logits, golden)).toBeLessThan(1e-4);
+    const whole = await loadDecoder(device, directory, { dtype: 'f32', quantize: 'none' });
+    const linear = 2 * 2 * (64 * 64 + 32 * 64) + 2 * 3 * 64 * 128;
+    // 4 bits and scales, and 1 KiB of levels for each weight.
+    expect(device.stats().liveBytes - before - held).toBeGreaterThan(4 * linear - linear - 14 * 2048);
+    whole.dispose();
+  });
+
+  it.each(['f32', 'bf16'] as const)('has the bits of the same values in %s', async (dtype) => {
+    const kept = await logitsOf(directory, { dtype });
+    expect(
+      Buffer.compare(bytesOf(kept), bytesOf(await logitsOf(directory, { dtype, quantize: 'none' }))),
+    ).toBe(0);
+  });
+
+  it('is made NF4 as bitsandbytes makes it', async () => {
+    const logits = await logitsOf(goldenDirectory('llama3'), { dtype: 'f32', quantize: 'nf4' });
+    // The scales' mean has another last bit.
+    expect(maxDifference(logits, golden)).toBeLessThan(2e-4);
+    const exact = await logitsOf(goldenDirectory('llama3'), { dtype: 'f32' });
+    expect(maxDifference(logits, exact)).toBeGreaterThan(0.01);
+  });
+
+  it('is made int8, closer to what it was', async () => {
+    const [exact, nf4, int8] = await Promise.all(
+      (['none', 'nf4', 'int8'] as const).map((quantize) =>
+        logitsOf(goldenDirectory('llama3'), { dtype: 'f32', quantize }),
+      ),
+    );
+    const [far, near] = [nf4, int8].map((logits) => maxDifference(logits!, exact!));
+    expect(near).toBeLessThan((far as number) / 4);
+    expect(near).toBeGreaterThan(0);
+  });
+
+  it('is written in floats', async () => {
+    const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
+    const folder = temporaryDirectory();
+    await saveDecoder(decoder, folder);
+    const name = 'model.layers.1.mlp.down_proj.weight';
+    const values = await readWeight(decoder, name);
+    decoder.dispose();
+    const file = openCheckpoint(folder);
+    expect(file.format?.(name)).toBeUndefined();
+    expect(Buffer.compare(file.read(name), bytesOf(values))).toBe(0);
+    file.close();
+  });
+
+  it('keeps the adapter that is added to it in floats', async () => {
+    const model = await loadModel(device, directory, { dtype: 'f32', quantize: 'keep' });
+    const added = await loadDecoder(device, directory, {
+      dtype: 'f32',
+      merged: join(goldenDirectory('llama3'), 'adapter'),
+    });
+    const formats = (decoder: Decoder) => decoder.options.formats?.size ?? 0;
+    expect(formats(model.decoder)).toBe(14);
+    expect(formats(added)).toBeLessThan(14);
+    model.dispose();
+    added.dispose();
+  });
+
+  it('is refused where features are no whole blocks', async () => {
+    await expect(loadDecoder(device, goldenDirectory('stories260k'), { quantize: 'nf4' })).rejects.toThrow(
+      "weight 'model.layers.0.mlp.down_proj.weight': model.quantize nf4 takes features in blocks of 64, and it has 172",
+    );
+  });
+});
+
+function bytesOf(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}

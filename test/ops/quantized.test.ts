@@ -1,0 +1,166 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { packQuantized, packWeight, quantizeWeight, unpackWeight } from '../../src/ops/gemm.js';
+import type { Device } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
+import { quantizedBytes } from '../../src/weights/quantized/format.js';
+import { isas, openTest } from './devices.js';
+import { random } from './numbers.js';
+import { blockWeights, goldenWeights, type KnownWeight } from './quantized-weights.js';
+
+const golden = goldenWeights();
+const known = [...golden.weights, ...blockWeights()];
+
+describe.each(isas)('quantised weights on %s', (isa) => {
+  const device = openTest(isa);
+  afterAll(() => device.dispose());
+
+  const packed = ({ bytes, format, shape }: KnownWeight): Tensor =>
+    packQuantized(device.tensor(bytes), format, shape);
+  /** The same values in a layout of floats. */
+  const plain = ({ values, shape }: KnownWeight, dtype: 'f32' | 'bf16'): Tensor =>
+    packWeight(device.tensor(values, shape), dtype);
+
+  describe.each(known)('$name', (weight) => {
+    const [N, K] = weight.shape;
+
+    it('is dequantised as by its library, bit for bit', async () => {
+      const found = await read(device.scope(() => unpackWeight(packed(weight), 'f32')));
+      expect(firstDifference(found, weight.values)).toBeUndefined();
+    });
+
+    it.each(['f32', 'bf16'] as const)(
+      'is multiplied in %s like the weight that it stands for',
+      async (dtype) => {
+        for (const T of [1, 4, 33]) {
+          const results = device.scope(() => {
+            const x = device.tensor(random(T * K, T), [T, K], dtype);
+            const dy = device.tensor(random(T * N, T + 1), [T, N], dtype);
+            const lora = {
+              lora_a: device.tensor(random(8 * K, 3), [8, K]),
+              lora_b: device.tensor(random(N * 8, 4), [N, 8]),
+            };
+            return [packed(weight), plain(weight, dtype)].map((w) => [
+              device.ops.linear({ x, w }).y,
+              device.ops.linear({ x, w, ...lora, scale: 0.5 }).y,
+              device.ops.linear_dx({ dy, w }).dx,
+              device.ops.linear_dx({ dy, w, ...lora, scale: 0.5 }).dx,
+              device.ops.linear_swiglu({ x, w_gate: w, w_up: w }).y,
+              ...Object.values(device.ops.linear_qkv({ x, w_q: w, w_k: w, w_v: w })),
+            ]);
+          });
+          const [found, wanted] = await Promise.all(results.map((of) => Promise.all(of.map(read))));
+          for (const [i, values] of wanted?.entries() ?? [])
+            expect(
+              firstDifference(found?.[i] as Float32Array, values),
+              `result ${i} of ${T} rows`,
+            ).toBeUndefined();
+        }
+      },
+    );
+  });
+
+  it('has the gradient of its product', async () => {
+    const weight = golden.weights[0] as KnownWeight;
+    const [N, K] = weight.shape;
+    const [x, dy, direction] = [random(K, 1), random(N, 2), random(K, 3)];
+    const step = 2 ** -6;
+    const loss = async (sign: number) => {
+      const moved = x.map((value, i) => value + sign * step * (direction[i] as number));
+      const y = await read(
+        device.scope(() => device.ops.linear({ x: device.tensor(moved, [1, K]), w: packed(weight) }).y),
+      );
+      return y.reduce((sum, value, i) => sum + value * (dy[i] as number), 0);
+    };
+    const dx = await read(
+      device.scope(() => device.ops.linear_dx({ dy: device.tensor(dy, [1, N]), w: packed(weight) }).dx),
+    );
+    const along = dx.reduce((sum, value, i) => sum + value * (direction[i] as number), 0);
+    // The product is linear: what is left is the rounding of f32.
+    expect(Math.abs(((await loss(1)) - (await loss(-1))) / (2 * step) - along)).toBeLessThan(2e-4);
+  });
+
+  it.each(['double', 'plain'])('makes the codes and scales of bitsandbytes (%s)', async (name) => {
+    const { bytes, format, shape } = golden.weights.find((weight) => weight.name === name) as KnownWeight;
+    const made = device.scope(() =>
+      quantizeWeight(
+        device.tensor(golden.source(name), shape),
+        format as 'nf4',
+        quantizedBytes(format, shape),
+      ),
+    );
+    const found = new Uint8Array(await made.readBytes());
+    made.dispose();
+    expect(found.length).toBe(bytes.length);
+    // The mean of the scales, which the second level is about, depends on the order of its sum: all else is equal.
+    const same = name === 'plain' ? bytes.length : (shape[0] * shape[1]) / 2;
+    expect(Buffer.compare(found.subarray(0, same), bytes.subarray(0, same))).toBe(0);
+    if (name === 'plain') return;
+    const [levels, wanted] = [found, bytes].map((each) => new Float32Array(each.slice(-1028).buffer));
+    expect(firstDifference(levels!.subarray(0, 256), wanted!.subarray(0, 256))).toBeUndefined();
+    expect(Math.abs(levels![256]! - wanted![256]!)).toBeLessThan(1e-7);
+    const codes = [found, bytes].map((each) => each.subarray(same, same + same / 32));
+    expect(codes[0]!.filter((code, i) => Math.abs(code - codes[1]![i]!) > 1).length).toBe(0);
+  });
+
+  it('makes int8 that is at most half a step away', async () => {
+    const { shape } = golden.weights[0] as KnownWeight;
+    const source = golden.source('double');
+    const made = device.scope(() => {
+      const bytes = quantizeWeight(device.tensor(source, shape), 'int8', quantizedBytes('int8', shape));
+      return unpackWeight(packQuantized(bytes, 'int8', shape), 'f32');
+    });
+    const values = await read(made);
+    for (let row = 0; row < shape[0]; row++) {
+      const of = (all: Float32Array) => all.subarray(row * shape[1], (row + 1) * shape[1]);
+      const most = of(source).reduce((max, value) => Math.max(max, Math.abs(value)), 0);
+      of(values).forEach((value, i) => {
+        expect(Math.abs(value - of(source)[i]!)).toBeLessThanOrEqual((most / 127) * 0.5001);
+      });
+    }
+  });
+
+  it('is refused where it is not read, and of another size', async () => {
+    const weight = golden.weights[1] as KnownWeight;
+    const w = packed(weight);
+    const ids = device.tensor(new Int32Array([0]));
+    expect(() => device.ops.embedding({ ids, weight: w, dtype: 'f32' })).toThrow(
+      'embedding: weight is a quantised weight (nf4), which this op does not read',
+    );
+    expect(() => w.write(new Uint8Array(weight.shape[0] * weight.shape[1]))).toThrow('cannot be written');
+    w.dispose();
+    ids.dispose();
+    await expect(
+      refused((other) => packQuantized(other.tensor(new Uint8Array(100)), 'q8_0', [2, 32])),
+    ).resolves.toContain('a weight [2,32] in q8_0 has 68 bytes, got 100');
+    await expect(
+      refused((other) => packQuantized(other.tensor(new Uint8Array(100)), 'nf4', [2, 96])),
+    ).resolves.toContain('the 96 features of a row must be a multiple of 64 for nf4');
+  });
+
+  /** What a device says that it was poisoned with. */
+  async function refused(body: (device: Device) => Tensor): Promise<string> {
+    const other = openTest(isa);
+    try {
+      body(other);
+      await other.synchronize();
+      return 'nothing';
+    } catch (error) {
+      return (error as Error).message;
+    } finally {
+      other.dispose();
+    }
+  }
+});
+
+async function read(tensor: Tensor): Promise<Float32Array> {
+  const values = await tensor.readFloats();
+  tensor.dispose();
+  return values;
+}
+
+/** Of two arrays that should have the same bits. */
+function firstDifference(found: Float32Array, wanted: Float32Array): string | undefined {
+  if (found.length !== wanted.length) return `${found.length} values for ${wanted.length}`;
+  const at = found.findIndex((value, i) => !Object.is(value, wanted[i]));
+  return at < 0 ? undefined : `value ${at}: ${found[at]} for ${wanted[at]}`;
+}
