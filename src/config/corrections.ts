@@ -1,7 +1,7 @@
 // Config section `corrections`: how samples with self-corrections are made of right solutions.
 import { z } from 'zod';
 import { count, countOrAll, samplingTemperature, section, text } from './fields.js';
-import { maxRows } from './sampling.js';
+import { rowsTogether } from './sampling.js';
 
 const topP = () =>
   z
@@ -105,7 +105,7 @@ const making = z.strictObject({
   chunk: count()
     .default(64)
     .describe('Solutions that are worked on together; what is done is safe after each chunk.'),
-  max_rows: maxRows(),
+  max_rows: rowsTogether(),
 });
 
 export const corrections = z

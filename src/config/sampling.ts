@@ -9,7 +9,7 @@ interface SamplingDefaults {
 }
 
 /** How many samples run together, here or asked of a server. */
-export const maxRows = () =>
+export const rowsTogether = () =>
   z
     .union([z.literal('auto'), count()])
     .default('auto')
@@ -47,7 +47,7 @@ export function sampling({ num_generations, temperature = 1, top_p = 1 }: Sampli
       .default(0)
       .describe('Draw from tokens with at least this share of the largest probability; 0: from all.'),
     stop: z.array(text()).default([]).describe('Texts that end a solution, beside the end-of-text token.'),
-    max_rows: maxRows(),
+    max_rows: rowsTogether(),
   };
 }
 

@@ -1,5 +1,5 @@
 import { philox4x32 } from '../../src/random/philox.js';
-import type { Precision } from './precision.js';
+import { largestPartialSum, type Precision, truncationBound } from './precision.js';
 
 export type Numbers = ArrayLike<number>;
 export type Storage = 'f32' | 'bf16';
@@ -56,6 +56,11 @@ export function product(a: Numbers, b: Numbers, m: number, n: number, k: number,
 
 export function transposed(a: Numbers, rows: number, columns: number): number[] {
   return Array.from({ length: rows * columns }, (_, i) => a[(i % rows) * columns + Math.floor(i / rows)]!);
+}
+
+/** How far dw may be on tensor cores: a sum of T products in f32. */
+export function dwBound({ x, dy, T, N, K }: Problem): number {
+  return truncationBound(T, largestPartialSum(transposed(dy, T, N), transposed(x, T, K), T));
 }
 
 /** 0 or 1/(1 - dropout) for every element of x, one Philox block for four neighbouring k. */

@@ -103,7 +103,7 @@ it('a rollout says how far it is: solutions drawn with their tokens, then those 
 
 it('branches have the log-probs and values of separate sequences, and less to compute', async () => {
   const [together, apart] = [await setUp({ branches: true }), await setUp({ branches: false })];
-  const bound = f32Bound(device, 5e-6);
+  const bound = f32Bound(device, 5e-6, goldenDirectory('llama3'));
   const flat = ({ groups }: typeof together) => groups.flatMap(({ answers }) => answers);
   for (const key of ['tokens', 'samplerLogprobs'] as const)
     expect(flat(together).map((answer) => answer[key])).toEqual(flat(apart).map((answer) => answer[key]));
