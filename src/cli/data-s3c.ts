@@ -4,20 +4,18 @@ import { loadModel, type Model } from '../api/model.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
 import { openSampleFile, SAMPLES, type SampleFile } from '../corrections/file.js';
 import { likelihoodWarning } from '../corrections/likelihood.js';
-import { openTools } from '../corrections/open.js';
 import { reportLines } from '../corrections/report.js';
 import type { SourceSolution } from '../corrections/solution.js';
 import { sourceSolutions } from '../corrections/source.js';
 import { makeIntoFile } from '../corrections/stream.js';
 import type { Part } from '../data/split.js';
 import type { S3cRunConfig } from '../methods/s3c/config.js';
-import { correctionPrompt, promptLead } from '../methods/s3c/sequences.js';
+import { configuredTools } from '../methods/s3c/making.js';
 import { baseDirectory } from '../models/base.js';
 import { openDraws } from '../run/draws.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { createProgress } from '../terminal/progress.js';
-import { endOfSolution } from '../train/solutions/prompts.js';
 import type { JsonObject } from '../weights/json.js';
 import { chosenDevice } from './device.js';
 import { Interrupted, UsageError } from './error.js';
@@ -41,7 +39,6 @@ export async function makeCorrections(
       `model.adapter is ${named.adapter}, and steps are sampled from a base alone; merge it with steptrain merge and name the result as model.base`,
     );
   const tokenizer = await configuredTokenizer(named);
-  const prompt = correctionPrompt(tokenizer, format);
   const interruption = untilInterrupted();
   const file = await openSampleFile(directory, settingsOf(config, part));
   const draws = openDraws(join(directory, 'draws.jsonl'));
@@ -57,17 +54,7 @@ export async function makeCorrections(
       });
     }
     const decoder = opened.model?.decoder;
-    const tools = openTools({
-      settings,
-      tokenizer,
-      prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
-      separator: format.separator,
-      seed: run.seed,
-      maxLength: data.max_length,
-      isGenerated: data.source === 'word_problems',
-      draws,
-      ...(decoder ? { decoder, eosTokenIds: endOfSolution(decoder, tokenizer) } : {}),
-    });
+    const tools = configuredTools(config, tokenizer, { draws, ...(decoder ? { decoder } : {}) });
     const solutions = chosenSolutions(config, settings, part);
     const progress = createProgress({
       total: await counted(solutions()),

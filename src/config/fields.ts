@@ -16,6 +16,15 @@ export const count = () => z.int().min(1);
 /** A whole number; 0 switches the feature off. */
 export const countOrOff = () => z.int().min(0);
 
+/** A whole number; -1 for no limit, as Hugging Face writes it. */
+export const countOrUnlimited = () =>
+  z
+    .int()
+    .min(-1)
+    .refine((number) => number !== 0)
+    .default(-1)
+    .meta({ expects: '-1 (no limit) or a whole number of at least 1' });
+
 /** The temperature of drawing, as `generate` takes it; 0 would be the most likely token. */
 export const samplingTemperature = () => z.number().min(LEAST_TEMPERATURE).max(1e6);
 

@@ -1,6 +1,6 @@
 // The config keys of every training stage: learning rate, batches, AdamW, evaluation and checkpoints.
 import { z } from 'zod';
-import { count, countOrOff, fraction, positiveNumber } from './fields.js';
+import { count, countOrOff, countOrUnlimited, fraction, positiveNumber } from './fields.js';
 
 interface UpdateDefaults {
   readonly learning_rate: number;
@@ -80,19 +80,30 @@ export function updates(defaults: UpdateDefaults) {
   };
 }
 
+/** The keys of a stage that learns from batches of what its policy samples, by PPO's objective. */
+export function rollouts(defaults: { readonly num_ppo_epochs: number }) {
+  return {
+    max_iterations: countOrUnlimited().describe('Max rollout batches, whatever the epochs; -1 for no limit.'),
+    num_ppo_epochs: count().default(defaults.num_ppo_epochs).describe('Passes over each rollout batch.'),
+    num_mini_batches: count().default(1).describe('Optimizer steps per pass over a rollout batch.'),
+    vf_coef: z.number().min(0).default(0.1).describe('Weight of the value loss.'),
+    cliprange_value: z
+      .number()
+      .min(0)
+      .default(0.2)
+      .describe('Values are clipped to ± this around the old values; 0 for no clipping.'),
+    entropy_coef: z.number().min(0).default(0).describe('Weight of the entropy bonus.'),
+    kl_coef: z.number().min(0).default(0.02).describe('Weight of the KL penalty to the reference.'),
+  };
+}
+
 function epochs(defaults: EpochDefaults) {
   return {
     ...updates(defaults),
     num_train_epochs: positiveNumber()
       .default(defaults.num_train_epochs)
       .describe('Passes over the training rows.'),
-    max_steps: z
-      .int()
-      .min(-1)
-      .refine((steps) => steps !== 0)
-      .default(-1)
-      .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
-      .describe('Max optimizer steps, whatever the epochs; -1 for no limit.'),
+    max_steps: countOrUnlimited().describe('Max optimizer steps, whatever the epochs; -1 for no limit.'),
   };
 }
 

@@ -19,6 +19,7 @@ import type { Device } from '../runtime/device.js';
 import type { JudgeStepsOptions } from '../scoring/judge.js';
 import { type ModelScorersOptions, modelScorers, settingsOf } from '../scoring/kinds.js';
 import { isNoModel, type OpenScorerOptions, openScorer } from '../scoring/open.js';
+import { TOKENS_AT_ONCE } from '../scoring/readable.js';
 import {
   ofOutcomes,
   probabilityOf,
@@ -64,9 +65,6 @@ export interface CorrectionResult {
   readonly report: EvalReport;
   readonly judged: readonly JudgedVerdict[];
 }
-
-/** Max tokens per forward; no metric depends on it. */
-const TOKENS_AT_ONCE = 4096;
 
 export async function evaluateCorrection(
   device: Device,

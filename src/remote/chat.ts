@@ -3,6 +3,7 @@ import { Agent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
 import { StepTrainError } from '../native/errors.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
+import { atOnce } from './at-once.js';
 import { PassingFailure, RemoteError } from './errors.js';
 import { type Endpoint, send } from './http-request.js';
 import { isObject } from './protocol.js';
@@ -90,24 +91,12 @@ export class ChatClient {
   ): Promise<boolean[] | undefined> {
     const { tries = 1, take, signal } = settings;
     const taken = questions.map(() => false);
-    const failed = new AbortController();
-    const stop = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-    const next = questions.entries();
-    const work = async () => {
-      for (const [i, question] of next)
-        for (let attempt = 0; attempt < tries && !taken[i]; attempt++)
-          taken[i] = take(await this.ask(question, settings, stop), i);
-    };
-    const workers = Array.from({ length: Math.min(this.concurrency, questions.length) }, work);
-    try {
-      await Promise.all(workers);
-    } catch (error) {
-      failed.abort(error);
-      await Promise.allSettled(workers);
-      if (signal?.aborted) return undefined;
-      throw error;
-    }
-    return taken;
+    const { concurrency } = this;
+    const whole = await atOnce(questions, { concurrency, signal }, async (question, i, stop) => {
+      for (let attempt = 0; attempt < tries && !taken[i]; attempt++)
+        taken[i] = take(await this.ask(question, settings, stop), i);
+    });
+    return whole ? taken : undefined;
   }
 
   /** @throws RemoteError where the server refuses, or fails after all attempts */

@@ -1,6 +1,5 @@
 /** Samples of a server: steptrain serve, vLLM or SGLang. */
 import { randomBytes } from 'node:crypto';
-import { setMaxListeners } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { Agent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
@@ -8,6 +7,7 @@ import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
 import { StepTrainError } from '../native/errors.js';
+import { atOnce } from './at-once.js';
 import { RemoteError } from './errors.js';
 import { jsonEvents } from './events.js';
 import { type Endpoint, StatusError, send } from './http-request.js';
@@ -126,31 +126,16 @@ class RemoteSource implements SampleSource {
         : Array.from({ length: n }, (_, sample) => ({ ...each, sample, n: 1 }));
     });
     const requests = asked.filter(isWanted);
-    const failed = new AbortController();
-    const stop = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-    // Each request listens to it.
-    setMaxListeners(0, stop);
-    const next = requests.values();
-    const work = async () => {
-      for (const request of next) {
-        const drawn = await this.ask(request, stop);
-        for (const [i, ended] of drawn.entries()) {
-          const sample = request.sample + i;
-          (samples[request.index] as SourceSample[])[sample] = ended;
-          if (!skip?.(request.index, sample)) onSample?.(request.index, sample, ended);
-        }
+    const { concurrency } = this;
+    const whole = await atOnce(requests, { concurrency, signal }, async (request, _, stop) => {
+      const drawn = await this.ask(request, stop);
+      for (const [i, ended] of drawn.entries()) {
+        const sample = request.sample + i;
+        (samples[request.index] as SourceSample[])[sample] = ended;
+        if (!skip?.(request.index, sample)) onSample?.(request.index, sample, ended);
       }
-    };
-    const workers = Array.from({ length: Math.min(this.concurrency, requests.length) }, work);
-    try {
-      await Promise.all(workers);
-    } catch (error) {
-      failed.abort(error);
-      await Promise.allSettled(workers);
-      if (signal?.aborted) return undefined;
-      throw error;
-    }
-    return samples;
+    });
+    return whole ? samples : undefined;
   }
 
   async publish(adapter: Adapter, iteration: number): Promise<void> {

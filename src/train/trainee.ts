@@ -3,7 +3,11 @@ import type { ModelConfig } from '../architectures/config.js';
 import { modelModules, modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { adapterUse } from '../config/adapter.js';
-import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
+import type {
+  FrameConfig,
+  LoraConfig as LoraSection,
+  ModelConfig as ModelSection,
+} from '../config/schema.js';
 import { withHead } from '../models/adapter.js';
 import { createAdapterOn } from '../models/adapter-on-base.js';
 import { baseDirectory } from '../models/base.js';
@@ -40,6 +44,23 @@ export interface TraineeOptions {
   readonly gradientCheckpointing: boolean;
   /** In place of the base's head. It is trained in full, and saved as transformers and PEFT have it. */
   readonly head?: AdapterHead | undefined;
+}
+
+/** What a run trains by its configuration: without a section `lora` every parameter. */
+export function configuredTrainee(
+  {
+    device,
+    config: { model, lora = 'none', run },
+    tokenizer,
+  }: {
+    readonly device: Device;
+    readonly config: Pick<FrameConfig, 'model' | 'lora' | 'run'>;
+    readonly tokenizer: Tokenizer;
+  },
+  head?: AdapterHead,
+): Promise<Trainee> {
+  const { seed, gradient_checkpointing: gradientCheckpointing } = run;
+  return createTrainee(device, { model, lora, tokenizer, seed, gradientCheckpointing, head });
 }
 
 export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {

@@ -10,7 +10,7 @@ import { PARTS, type Part, sampleRanks } from '../../data/split.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
 import type { Method, OpenRun } from '../../train/method.js';
 import type { MakingStage, StageEntry } from '../../train/stage.js';
-import { createTrainee, type Trainee } from '../../train/trainee.js';
+import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { BatchContext } from './answers/batch.js';
 import { offlineData, offlinePreview } from './answers/data.js';
 import { heldOutPlan, type OfflinePlan, referencedItems, trainingPlan } from './answers/plan.js';
@@ -46,12 +46,7 @@ export function answerMethod(learning: OfflineLearning): Method<RoundsConfig, An
     ],
     sampling: (config) =>
       asks(config) ? { longest: config.data.max_length, rows: rowsOf(config.sampling.max_rows) } : undefined,
-    roles: ({ device, config: { model, lora, run }, tokenizer }) =>
-      createTrainee(device, {
-        ...{ model, lora, tokenizer },
-        seed: run.seed,
-        gradientCheckpointing: run.gradient_checkpointing,
-      }),
+    roles: (context) => configuredTrainee(context),
     stages(open) {
       if (!isAsking(open)) return onceStages(open, learning);
       if (inRounds(open.config)) return roundStages(open, learning);

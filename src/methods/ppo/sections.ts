@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { count, countOrOff, patterned, positiveNumber, section, text } from '../../config/fields.js';
 import { sampling } from '../../config/sampling.js';
-import { updates } from '../../config/training.js';
+import { rollouts, updates } from '../../config/training.js';
 import { ALGORITHMS } from './algorithms.js';
 
 const server = z
@@ -70,20 +70,12 @@ export const ppo = section({
         '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
     ),
   num_train_epochs: positiveNumber().default(1).describe('Passes over the training problems.'),
-  max_iterations: z
-    .int()
-    .min(-1)
-    .refine((iterations) => iterations !== 0)
-    .default(-1)
-    .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
-    .describe('Max rollout batches, whatever the epochs; -1 for no limit.'),
   rollout_batch: count().default(32).describe('Problems per rollout batch.'),
   resample_equal: auto(countOrOff()).describe(
     'How often a problem whose solutions all have the same reward is sampled again, since such a group teaches nothing; `auto` is 3 for ' +
       '`dapo`, else 0.',
   ),
-  num_ppo_epochs: count().default(1).describe('Passes over each rollout batch.'),
-  num_mini_batches: count().default(1).describe('Optimizer steps per pass over a rollout batch.'),
+  ...rollouts({ num_ppo_epochs: 1 }),
   old_logprobs: z
     .enum(['rescore', 'sampler'])
     .default('rescore')
@@ -121,14 +113,12 @@ export const ppo = section({
     .describe(
       'Normalise the advantages of a rollout batch to mean 0 and standard deviation 1, of `ppo`, `reinforce_pp` and `prime`.',
     ),
-  entropy_coef: z.number().min(0).default(0).describe('Weight of the entropy bonus.'),
   reference: z
     .enum(['base', 'none'])
     .default('base')
     .describe(
       'The reference of the KL: the model that the run began with, or none, which saves its forward.',
     ),
-  kl_coef: z.number().min(0).default(0.02).describe('Weight of the KL penalty to the reference.'),
   kl_in: auto(z.enum(['reward', 'loss'])).describe(
     'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo`, `dapo`, `gspo` ' +
       'and `reinforce_pp` with `group_baseline`, else the reward.',
@@ -175,12 +165,6 @@ export const ppo = section({
   head_rate: positiveNumber()
     .default(10)
     .describe('Multiplies the learning rate of the value head, which starts from random numbers.'),
-  vf_coef: z.number().min(0).default(0.1).describe('Weight of the value loss.'),
-  cliprange_value: z
-    .number()
-    .min(0)
-    .default(0.2)
-    .describe('Values are clipped to ± this around the old values; 0 for no clipping.'),
   truncated: z
     .enum(['lowest', 'keep', 'mask', 'bootstrap'])
     .default('lowest')

@@ -12,7 +12,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
-import { createTrainee, type Trainee } from '../../train/trainee.js';
+import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { PretrainRunConfig } from './config.js';
 
 export interface PretrainData extends RunData {
@@ -50,14 +50,7 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
     };
   },
   memory: () => [{ role: 'model', held: 'trained' }],
-  roles: ({ device, config: { model, run }, tokenizer }) =>
-    createTrainee(device, {
-      model,
-      lora: 'none',
-      tokenizer,
-      seed: run.seed,
-      gradientCheckpointing: run.gradient_checkpointing,
-    }),
+  roles: (context) => configuredTrainee(context),
   stages(open) {
     const { config, data, roles } = open;
     const { decoder, role, trained } = roles;

@@ -4,7 +4,7 @@ import { type ClassWeight, weighsClasses } from '../../data/rare-class.js';
 import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
 import type { Method } from '../../train/method.js';
-import { createTrainee, type Trainee } from '../../train/trainee.js';
+import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import { verdictPreview } from '../../train/verdict-data.js';
 import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
@@ -25,17 +25,7 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
       },
     ];
   },
-  roles: ({ device, config, tokenizer }) => {
-    const { model, lora, run } = config;
-    return createTrainee(device, {
-      model,
-      lora,
-      tokenizer,
-      seed: run.seed,
-      gradientCheckpointing: run.gradient_checkpointing,
-      head: headOf(config),
-    });
-  },
+  roles: (context) => configuredTrainee(context, headOf(context.config)),
   stages(open) {
     const network = networkOf(open);
     return [

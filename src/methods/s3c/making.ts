@@ -1,5 +1,5 @@
 /** The stage that makes samples of right solutions, with wrong steps of the model as it is before training. */
-import { openTools } from '../../corrections/open.js';
+import { type OpenTools, type OpenToolsOptions, openTools } from '../../corrections/open.js';
 import { reportLines } from '../../corrections/report.js';
 import type { SourceSolution } from '../../corrections/solution.js';
 import { samplesOf } from '../../corrections/stream.js';
@@ -8,6 +8,7 @@ import { PARTS, type Part } from '../../data/split.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { OpenRun } from '../../train/method.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
 import type { MakingStage } from '../../train/stage.js';
@@ -32,10 +33,32 @@ interface Chunk {
   readonly solutions: readonly SourceSolution[];
 }
 
+/** As a recipe with a section `corrections` says; `opened`: what it does not. */
+export function configuredTools(
+  { corrections: settings, format, run, data }: S3cRunConfig,
+  tokenizer: Tokenizer,
+  opened: Pick<OpenToolsOptions, 'decoder' | 'cacheBytes' | 'draws'>,
+): OpenTools {
+  if (settings === 'none') throw new RangeError('there is nothing to make');
+  const prompt = correctionPrompt(tokenizer, format);
+  const { decoder } = opened;
+  return openTools({
+    settings,
+    tokenizer,
+    prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
+    separator: format.separator,
+    seed: run.seed,
+    maxLength: data.max_length,
+    isGenerated: data.source === 'word_problems',
+    ...(decoder ? { eosTokenIds: endOfSolution(decoder, tokenizer) } : {}),
+    ...opened,
+  });
+}
+
 /** A step makes the samples of one chunk of solutions. */
 export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
   const { config, roles, tokenizer, cacheBytes, run: directory } = open;
-  const { corrections: settings, s3c, run, format, data } = config;
+  const { corrections: settings, s3c } = config;
   if (settings === 'none') throw new RangeError('there is nothing to make');
   const chunks = PARTS.flatMap((part) => inChunks(part, solutions[part], settings.chunk));
   return {
@@ -45,20 +68,8 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
     settings: { save_steps: SAVED, save_total_limit: s3c.save_total_limit },
     batching: { 'corrections.chunk': settings.chunk },
     open() {
-      const prompt = correctionPrompt(tokenizer, format);
-      const tools = openTools({
-        settings,
-        tokenizer,
-        prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
-        separator: format.separator,
-        seed: run.seed,
-        maxLength: data.max_length,
-        isGenerated: data.source === 'word_problems',
-        decoder: roles.decoder,
-        eosTokenIds: endOfSolution(roles.decoder, tokenizer),
-        cacheBytes,
-        draws: directory.draws,
-      });
+      const { decoder } = roles;
+      const tools = configuredTools(config, tokenizer, { decoder, cacheBytes, draws: directory.draws });
       let tally = new Tally();
       let tokens = 0;
       return {

@@ -11,7 +11,7 @@ import type { Method } from '../../train/method.js';
 import type { TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
-import { createTrainee, type Trainee } from '../../train/trainee.js';
+import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { S3cRunConfig } from './config.js';
 import { type S3cData, s3cData } from './data.js';
 import { evaluateRun } from './evaluation.js';
@@ -34,14 +34,7 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
     corrections === 'none' || corrections.server
       ? undefined
       : { longest: data.max_length, rows: rowsOf(corrections.max_rows) },
-  roles: ({ device, config: { model, lora, run }, tokenizer }) =>
-    createTrainee(device, {
-      model,
-      lora,
-      tokenizer,
-      seed: run.seed,
-      gradientCheckpointing: run.gradient_checkpointing,
-    }),
+  roles: (context) => configuredTrainee(context),
   stages(open) {
     const { given } = open.data;
     if ('samples' in given) return [trainingStage(open, given.samples)];

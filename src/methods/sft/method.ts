@@ -8,7 +8,7 @@ import {
 } from '../../train/evaluation.js';
 import type { Method, OpenRun } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
-import { createTrainee, type Trainee } from '../../train/trainee.js';
+import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
 import type { SftRunConfig } from './config.js';
 
@@ -18,14 +18,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
   data: verdictData,
   preview: verdictPreview,
   memory: ({ lora }) => [{ role: lora === 'none' ? 'model' : 'policy', held: 'trained' }],
-  roles: ({ device, config: { model, lora, run }, tokenizer }) =>
-    createTrainee(device, {
-      model,
-      lora,
-      tokenizer,
-      seed: run.seed,
-      gradientCheckpointing: run.gradient_checkpointing,
-    }),
+  roles: (context) => configuredTrainee(context),
   stages(open) {
     const { config, data, roles } = open;
     const { decoder, role, trained } = roles;

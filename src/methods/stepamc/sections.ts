@@ -1,7 +1,7 @@
 // Config sections of StepAMC: the reward network, the policy, its constraint, ablations and baselines.
 import { z } from 'zod';
 import { count, fraction, positiveNumber, samplingTemperature, section } from '../../config/fields.js';
-import { optimization, updates } from '../../config/training.js';
+import { optimization, rollouts, updates } from '../../config/training.js';
 
 const headRate = () =>
   positiveNumber()
@@ -65,20 +65,12 @@ export const verdictPpo = section({
       'The training steps that the policy judges: those with a label, those without, or both. Without a label the reward ' +
         'comes from the network alone, and the constraint leaves the step out.',
     ),
-  max_iterations: z
-    .int()
-    .min(-1)
-    .refine((iterations) => iterations !== 0)
-    .default(-1)
-    .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
-    .describe('Max rollout batches, whatever the epochs; -1 for no limit.'),
   rollout_batch: count()
     .default(256)
     .describe(
       'Max verdicts per rollout batch; solutions stay whole, so one with more verdicts is a batch of its own.',
     ),
-  num_ppo_epochs: count().default(2).describe('Passes over each rollout batch.'),
-  num_mini_batches: count().default(1).describe('Optimizer steps per pass over a rollout batch.'),
+  ...rollouts({ num_ppo_epochs: 2 }),
   rollout: z
     .enum(['sample', 'enumerate'])
     .default('sample')
@@ -99,18 +91,10 @@ export const verdictPpo = section({
   gamma: z.number().min(0).max(1).default(1).describe('Discount per token.'),
   lam: z.number().min(0).max(1).default(0.95).describe('λ of generalised advantage estimation.'),
   cliprange: z.number().gt(0).lt(1).default(0.2).describe('The probability ratio is clipped to 1 ± this.'),
-  vf_coef: z.number().min(0).default(0.1).describe('Weight of the value loss.'),
-  cliprange_value: z
-    .number()
-    .min(0)
-    .default(0.2)
-    .describe('Values are clipped to ± this around the old values; 0 for no clipping.'),
-  entropy_coef: z.number().min(0).default(0).describe('Weight of the entropy bonus.'),
   whiten_advantages: z
     .boolean()
     .default(true)
     .describe('Normalise the advantages of a rollout batch to mean 0 and standard deviation 1.'),
-  kl_coef: z.number().min(0).default(0.02).describe('Weight of the KL penalty to the reference.'),
   kl_estimator: z
     .enum(['k1', 'k2', 'k3'])
     .default('k3')

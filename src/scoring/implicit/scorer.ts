@@ -4,7 +4,7 @@ import type { Decoder, Role } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, unlabelled } from '../readable.js';
+import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import {
   outcomeScores,
   type Scorer,
@@ -44,9 +44,6 @@ interface LogRatios {
   readonly steps: readonly number[];
   readonly tokens: number;
 }
-
-/** Tokens of a forward; no score depends on it. */
-const TOKENS_AT_ONCE = 4096;
 
 /**
  * `probability`: σ of a step's log-ratio. `reward`: that log-ratio, the sum of the rewards of its tokens; the token that ends the

@@ -1,7 +1,7 @@
 /** A published reward model of steps as a scorer: the probability that each step is right. */
 import type { Decoder, Role } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable } from '../readable.js';
+import { readable, TOKENS_AT_ONCE } from '../readable.js';
 import type { RewardItem, ScoredRow } from '../reward-model/items.js';
 import { probability, type RewardNetwork, scoreItems } from '../reward-model/network.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
@@ -18,9 +18,6 @@ export interface PublishedScorerOptions {
   /** Give no score to solutions that the tokenizer cannot express, instead of an error. */
   readonly skipUnreadable: boolean;
 }
-
-/** Tokens of a forward; no score depends on it. */
-const TOKENS_AT_ONCE = 4096;
 
 /** Steps beyond `maxLength` tokens, and those of a solution that holds the model's own mark, have no score. */
 export function publishedScorer(

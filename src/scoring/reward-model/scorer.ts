@@ -2,7 +2,7 @@
 import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, unlabelled } from '../readable.js';
+import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import type { NeutralScore } from '../settings.js';
 import { type RewardItem, rewardItem } from './items.js';
@@ -32,9 +32,6 @@ export interface RewardModelScorerOptions {
   /** Give no score to solutions that the tokenizer cannot express, instead of an error. Default false. */
   readonly skipUnreadable?: boolean;
 }
-
-/** Tokens of a forward; no score depends on it. */
-const TOKENS_AT_ONCE = 4096;
 
 /**
  * The probability that each step is right or, of a model of outcomes, that the solution is: a score at its last step alone,

@@ -5,7 +5,7 @@ import { roleHead } from '../../models/heads.js';
 import { StepTrainError } from '../../native/errors.js';
 import { verdictSequence } from '../../sequences/sequence.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, unlabelled } from '../readable.js';
+import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import { type PairMode, rewardSequence, scoreVerdicts } from './scores.js';
 
@@ -21,9 +21,6 @@ export interface RewardScorerOptions {
   /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. */
   readonly skipUnreadable?: boolean;
 }
-
-/** Tokens of a forward; no score depends on it. */
-const TOKENS_AT_ONCE = 4096;
 
 /**
  * In `label` mode a score is that of the verdict "right" less that of "wrong": the log-odds by which the network prefers the one to

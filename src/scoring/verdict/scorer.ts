@@ -4,7 +4,7 @@ import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.
 import type { Decoder, Role } from '../../models/decoder.js';
 import { verdictSequence } from '../../sequences/sequence.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable } from '../readable.js';
+import { readable, TOKENS_AT_ONCE } from '../readable.js';
 import { type Scorer, scorer } from '../scorer.js';
 import type { LikelihoodWeights } from '../settings.js';
 import { judgeVerdicts } from './verdicts.js';
@@ -24,9 +24,6 @@ export interface VerdictScorerOptions {
   /** Scores by how likely the base finds the steps too, with the weights of the model's card. Default: by the words alone. */
   readonly likelihood?: LikelihoodWeights | undefined;
 }
-
-/** Max tokens per forward; no verdict depends on it. */
-const TOKENS_AT_ONCE = 4096;
 
 /** @throws DataError for a prompt that the tokenizer cannot express */
 export function verdictScorer(

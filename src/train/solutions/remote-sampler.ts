@@ -6,7 +6,7 @@ import type { Adapter } from '../../models/adapter.js';
 import { StepTrainError } from '../../native/errors.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import type { SampledSolution, SolutionSampler } from './solution-sampler.js';
+import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
 
 export interface RemoteSamplerOptions {
   readonly source: SampleSource;
@@ -27,34 +27,18 @@ export interface RemoteSamplerOptions {
  * @throws RemoteError from `sample`, in one sentence, where the server does not answer after all tries
  */
 export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
-  const { source, adapter, sampling, seed, eosTokenIds, goOn } = options;
+  const { source, adapter, sampling, eosTokenIds, goOn } = options;
   return {
-    async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
-      if (signal?.aborted) return undefined;
+    async sample(prompts, round) {
+      if (round.signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
       try {
-        await source.publish(adapter, iteration);
+        await source.publish(adapter, round.iteration);
         const drawn = await source.sample(
           prompts.map(({ ids }) => ids),
           {
-            n,
-            maxNewTokens: sampling.max_new_tokens,
-            temperature: sampling.temperature,
-            topP: sampling.top_p,
-            topK: sampling.top_k,
-            minP: sampling.min_p,
+            ...requestOf(prompts, round, options, (ended: SourceSample) => solutionOf(ended, options)),
             stop: [...sampling.stop, ...eosTokenIds],
-            seed,
-            iteration,
-            promptIds: prompts.map(({ id }) => id),
-            ...(signal ? { signal } : {}),
-            ...(skip ? { skip } : {}),
-            ...(onSample
-              ? {
-                  onSample: (prompt: number, i: number, ended: SourceSample) =>
-                    onSample(prompt, i, solutionOf(ended, options)),
-                }
-              : {}),
           },
         );
         // Whole prompts of those that are skipped were never asked.

@@ -13,7 +13,7 @@ import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { endOfSolution } from './prompts.js';
-import type { SampledSolution, SolutionSampler } from './solution-sampler.js';
+import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
 
 export interface LocalSamplerOptions {
   readonly decoder: Decoder;
@@ -35,30 +35,18 @@ export interface LocalSamplerOptions {
  *   not a number
  */
 export function localSampler(options: LocalSamplerOptions): SolutionSampler {
-  const { decoder, role, tokenizer, sampling, seed, cacheBytes } = options;
+  const { decoder, role, tokenizer, sampling, cacheBytes } = options;
   return {
-    async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
+    async sample(prompts, round) {
+      const { signal, skip } = round;
       if (signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
       const ids = prompts.map((prompt) => prompt.ids);
       const request = {
-        n,
-        maxNewTokens: sampling.max_new_tokens,
-        temperature: sampling.temperature,
-        topP: sampling.top_p,
-        topK: sampling.top_k,
-        minP: sampling.min_p,
+        ...requestOf(prompts, round, options, solutionOf),
         stop: sampling.stop,
         eosTokenIds: endOfSolution(decoder, tokenizer),
         tokenizer,
-        seed,
-        iteration,
-        promptIds: prompts.map(({ id }) => id),
-        ...(signal ? { signal } : {}),
-        ...(skip ? { skip } : {}),
-        ...(onSample
-          ? { onSample: (prompt: number, i: number, ended: Sample) => onSample(prompt, i, solutionOf(ended)) }
-          : {}),
       };
       const limits = { maxRows: rowsOf(sampling.max_rows), cacheBytes };
       const generator = new Generator(decoder, roomToGenerate(decoder, ids, { ...request, ...limits }));

@@ -1,4 +1,5 @@
 /** What samples solutions, whatever it samples them from. */
+import type { SamplingKeys } from '../../config/sampling.js';
 import type { SolutionPrompt } from './prompts.js';
 
 /** One solution. */
@@ -24,6 +25,31 @@ export interface SamplingRound {
   readonly skip?: (prompt: number, sample: number) => boolean;
   /** Called with each sample when it has ended, before all of them are returned. */
   readonly onSample?: (prompt: number, sample: number, ended: SampledSolution) => void;
+}
+
+/** What a generator and a server are both asked for, where `given` reads what they draw. */
+export function requestOf<Ended>(
+  prompts: readonly SolutionPrompt[],
+  { iteration, n, signal, skip, onSample }: SamplingRound,
+  { sampling, seed }: { readonly sampling: SamplingKeys; readonly seed: number },
+  given: (ended: Ended) => SampledSolution,
+) {
+  return {
+    n: n ?? sampling.num_generations,
+    maxNewTokens: sampling.max_new_tokens,
+    temperature: sampling.temperature,
+    topP: sampling.top_p,
+    topK: sampling.top_k,
+    minP: sampling.min_p,
+    seed,
+    iteration,
+    promptIds: prompts.map(({ id }) => id),
+    ...(signal ? { signal } : {}),
+    ...(skip ? { skip } : {}),
+    ...(onSample
+      ? { onSample: (prompt: number, i: number, ended: Ended) => onSample(prompt, i, given(ended)) }
+      : {}),
+  };
 }
 
 /** A source of solutions; such as `localSampler`. */
