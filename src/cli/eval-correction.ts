@@ -4,7 +4,7 @@ import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
-import { MODEL_NAME, withModel } from './model-options.js';
+import { MODEL_NAME, number, text, withModel } from './model-options.js';
 
 interface CorrectionArguments {
   readonly 'run-or-model'?: string;
@@ -32,8 +32,6 @@ interface CorrectionArguments {
   readonly details: boolean;
 }
 
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
 const model = { ...text, group: 'Of a model that is no run:' } as const;
 const prompt = { group: 'Prompt [default: as in the run]:' } as const;
 

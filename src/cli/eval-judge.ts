@@ -1,6 +1,7 @@
 import type { CommandModule } from 'yargs';
 import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
 import { Interrupted, UsageError } from './error.js';
+import { number, text } from './model-options.js';
 
 interface JudgeEvaluationArguments {
   readonly data: string;
@@ -23,9 +24,6 @@ interface JudgeEvaluationArguments {
   readonly output?: string;
   readonly json: boolean;
 }
-
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
 
 export const judgeEvaluationCommand: CommandModule<unknown, JudgeEvaluationArguments> = {
   command: 'judge <data>',

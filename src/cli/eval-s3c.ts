@@ -1,6 +1,6 @@
 import type { Argv, CommandModule } from 'yargs';
 import { UsageError } from './error.js';
-import { MAX_ROWS } from './model-options.js';
+import { MAX_ROWS, number, text } from './model-options.js';
 import { dashed } from './usage.js';
 
 interface S3cArguments {
@@ -18,9 +18,6 @@ interface S3cArguments {
   readonly output?: string;
   readonly json: boolean;
 }
-
-const number = { type: 'number', requiresArg: true } as const;
-const text = { type: 'string', requiresArg: true } as const;
 
 export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
   command: 's3c <data>',

@@ -2,6 +2,7 @@ import type { CommandModule } from 'yargs';
 import type { ExtractionMethod } from '../answers/extract.js';
 import type { Grade, GradeSummary } from '../answers/grade.js';
 import { UsageError } from './error.js';
+import { text } from './model-options.js';
 
 interface GradeArguments {
   readonly predictions: string;
@@ -16,8 +17,6 @@ interface GradeArguments {
   readonly 'in-reasoning': boolean;
   readonly json: boolean;
 }
-
-const text = { type: 'string', requiresArg: true } as const;
 
 export const gradeCommand: CommandModule<unknown, GradeArguments> = {
   command: 'grade <predictions>',

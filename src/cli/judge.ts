@@ -2,6 +2,7 @@ import type { CommandModule } from 'yargs';
 import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { Interrupted, UsageError } from './error.js';
+import { text } from './model-options.js';
 
 interface JudgeArguments {
   readonly 'run-or-problem': string;
@@ -17,8 +18,6 @@ interface JudgeArguments {
 /** What – stands for in the table. */
 const NO_VERDICT =
   '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone';
-
-const text = { type: 'string', requiresArg: true } as const;
 
 export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
   command: 'judge <run-or-problem> [problem]',

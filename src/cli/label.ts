@@ -7,8 +7,10 @@ import {
   MAX_ROWS,
   type ModelArguments,
   modelOptions,
+  number,
   type SamplingArguments,
   samplingOptions,
+  text,
   withModel,
 } from './model-options.js';
 import { dashed } from './usage.js';
@@ -30,9 +32,6 @@ interface LabelArguments extends ModelArguments, SamplingArguments {
   readonly 'max-rows'?: number;
   readonly output: string;
 }
-
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
 
 export const labelCommand: CommandModule<unknown, LabelArguments> = {
   command: 'label <file>',

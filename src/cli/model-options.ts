@@ -26,8 +26,9 @@ export interface SamplingArguments {
   readonly stop?: readonly string[];
 }
 
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
+/** An option with a text, or a number, after it. */
+export const text = { type: 'string', requiresArg: true } as const;
+export const number = { type: 'number', requiresArg: true } as const;
 
 /** Without it `roomToGenerate` chooses. */
 export const MAX_ROWS = {

@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { Interrupted, UsageError } from './error.js';
-import { type ModelArguments, modelOptions, withModel } from './model-options.js';
+import { type ModelArguments, modelOptions, text, withModel } from './model-options.js';
 
 interface ScoreArguments extends ModelArguments {
   readonly file: string;
@@ -14,8 +14,6 @@ interface ScoreArguments extends ModelArguments {
   readonly 'on-bad-row': 'error' | 'skip';
   readonly output?: string;
 }
-
-const text = { type: 'string', requiresArg: true } as const;
 
 export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
   command: 'score <file>',

@@ -4,7 +4,15 @@ import type { CommandModule } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import type { OpenScorers } from '../scoring/kinds.js';
 import { UsageError } from './error.js';
-import { MAX_ROWS, type ModelArguments, modelArgument, modelOptions, withModel } from './model-options.js';
+import {
+  MAX_ROWS,
+  type ModelArguments,
+  modelArgument,
+  modelOptions,
+  number,
+  text,
+  withModel,
+} from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';
 
 interface ServeArguments extends ModelArguments {
@@ -21,9 +29,6 @@ interface ServeArguments extends ModelArguments {
   readonly 'cache-gb'?: number;
   readonly 'grace-seconds': number;
 }
-
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
 
 export const serveCommand: CommandModule<unknown, ServeArguments> = {
   command: 'serve [run-or-model]',

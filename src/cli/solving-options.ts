@@ -6,8 +6,10 @@ import {
   MAX_ROWS,
   type ModelArguments,
   modelOptions,
+  number,
   type SamplingArguments,
   samplingOptions,
+  text,
 } from './model-options.js';
 
 export interface SolveArguments extends ModelArguments, Omit<SamplingArguments, 'temperature'> {
@@ -51,8 +53,6 @@ export interface SolveArguments extends ModelArguments, Omit<SamplingArguments, 
   readonly json: boolean;
 }
 
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
 const prompt = { group: 'Prompt:' } as const;
 const answers = { group: 'Answers:' } as const;
 const search = { group: 'Search:' } as const;

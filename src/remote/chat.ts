@@ -1,11 +1,8 @@
 /** Questions to a chat model behind an OpenAI-compatible endpoint, each answered with one text. */
-import { Agent } from 'node:http';
-import { Agent as SecureAgent } from 'node:https';
-import { StepTrainError } from '../native/errors.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { atOnce } from './at-once.js';
 import { PassingFailure, RemoteError } from './errors.js';
-import { type Endpoint, send } from './http-request.js';
+import { type Endpoint, endpointOf, received } from './http-request.js';
 import { isObject } from './protocol.js';
 import { type RetryOptions, retrying } from './retry.js';
 
@@ -56,20 +53,8 @@ export class ChatClient {
       backoffSeconds = 0.5,
     } = options;
     const { connectSeconds = 10, idleSeconds = 300 } = options;
-    const base = URL.canParse(url) ? new URL(url) : undefined;
-    if (!base || !/^https?:$/.test(base.protocol))
-      throw new StepTrainError(
-        'E_RANGE',
-        `chat: url: expected an address such as http://127.0.0.1:8000, found ${JSON.stringify(url)}`,
-      );
-    const agent = { keepAlive: true, maxSockets: concurrency };
-    this.endpoint = {
-      base,
-      key: process.env[keyEnv],
-      agent: base.protocol === 'https:' ? new SecureAgent(agent) : new Agent(agent),
-      connectMs: 1000 * connectSeconds,
-      idleMs: 1000 * idleSeconds,
-    };
+    const key = process.env[keyEnv];
+    this.endpoint = endpointOf({ url, key, concurrency, connectSeconds, idleSeconds }, 'chat');
     this.retry = { attempts, backoffMs: 1000 * backoffSeconds, maxBackoffMs: 30_000 };
     this.concurrency = concurrency;
   }
@@ -103,12 +88,9 @@ export class ChatClient {
   ask(messages: readonly ChatMessage[], settings: ChatSettings, signal: AbortSignal): Promise<ChatReply> {
     const { temperature = 0, maxTokens = 300 } = settings;
     const body = { model: this.options.model, messages, temperature, max_tokens: maxTokens };
-    return retrying('a question', this.retry, signal, async () => {
-      const { chunks } = await send(this.endpoint, '/v1/chat/completions', body, signal);
-      const parts: Buffer[] = [];
-      for await (const chunk of chunks) parts.push(chunk);
-      return replyOf(Buffer.concat(parts).toString());
-    });
+    return retrying('a question', this.retry, signal, async () =>
+      replyOf(await received(this.endpoint, '/v1/chat/completions', body, signal)),
+    );
   }
 
   close(): void {

@@ -1,6 +1,7 @@
 /** One HTTP request with a time limit for the connection and for every silence, and its response as it comes. */
-import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
+import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest, Agent as SecureAgent } from 'node:https';
+import { StepTrainError } from '../native/errors.js';
 import { PassingFailure, RemoteError } from './errors.js';
 
 export interface Endpoint {
@@ -11,6 +12,36 @@ export interface Endpoint {
   /** Milliseconds until there is a connection, and between bytes. */
   readonly connectMs: number;
   readonly idleMs: number;
+}
+
+export interface EndpointOptions {
+  readonly url: string;
+  readonly key: string | undefined;
+  /** Requests at a time. */
+  readonly concurrency: number;
+  readonly connectSeconds: number;
+  readonly idleSeconds: number;
+}
+
+/**
+ * @param of what asks, for the message
+ * @throws StepTrainError for an address that is none
+ */
+export function endpointOf({ url, key, concurrency, ...limits }: EndpointOptions, of: string): Endpoint {
+  const base = URL.canParse(url) ? new URL(url) : undefined;
+  if (!base || !/^https?:$/.test(base.protocol))
+    throw new StepTrainError(
+      'E_RANGE',
+      `${of}: url: expected an address such as http://127.0.0.1:8000, found ${JSON.stringify(url)}`,
+    );
+  const agent = { keepAlive: true, maxSockets: concurrency };
+  return {
+    base,
+    key,
+    agent: base.protocol === 'https:' ? new SecureAgent(agent) : new Agent(agent),
+    connectMs: 1000 * limits.connectSeconds,
+    idleMs: 1000 * limits.idleSeconds,
+  };
 }
 
 /** A response with status 200. */
@@ -42,6 +73,14 @@ export async function send(
   if (statusCode === 408 || statusCode === 425 || statusCode === 429 || statusCode >= 500)
     throw new PassingFailure(reason, 1000 * (Number(headers['retry-after']) || 0));
   throw new StatusError(statusCode, reason);
+}
+
+/** The same, read to its end. */
+export async function received(...request: Parameters<typeof send>): Promise<string> {
+  const { chunks } = await send(...request);
+  const parts: Buffer[] = [];
+  for await (const chunk of chunks) parts.push(chunk);
+  return Buffer.concat(parts).toString();
 }
 
 /** A refusal that trying again does not change. */

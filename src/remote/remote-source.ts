@@ -1,8 +1,6 @@
 /** Samples of a server: steptrain serve, vLLM or SGLang. */
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { Agent } from 'node:http';
-import { Agent as SecureAgent } from 'node:https';
 import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
@@ -10,7 +8,7 @@ import { StepTrainError } from '../native/errors.js';
 import { atOnce } from './at-once.js';
 import { RemoteError } from './errors.js';
 import { jsonEvents } from './events.js';
-import { type Endpoint, StatusError, send } from './http-request.js';
+import { type Endpoint, endpointOf, received, StatusError, send } from './http-request.js';
 import { STEPTRAIN, VLLM } from './openai.js';
 import { isObject, type Protocol, type SampleRequest } from './protocol.js';
 import { type RetryOptions, retrying } from './retry.js';
@@ -69,9 +67,6 @@ class RemoteSource implements SampleSource {
     const { url, server, model = '', keyEnv = 'STEPTRAIN_API_KEY', adapters } = options;
     const { concurrency = 64, connectSeconds = 10, idleSeconds = 300, attempts = 8 } = options;
     const { backoffSeconds = 0.5, maxBackoffSeconds = 30, busySeconds = 1800 } = options;
-    const base = URL.canParse(url) ? new URL(url) : undefined;
-    if (!base || !/^https?:$/.test(base.protocol))
-      refuse('url', 'an address such as http://127.0.0.1:8000', url);
     if (!Object.hasOwn(PROTOCOLS, server)) refuse('server', Object.keys(PROTOCOLS).join(', '), server);
     if (model === '' && server !== 'sglang') refuse('model', "the name of the server's model", model);
     for (const [name, value] of Object.entries({ concurrency, attempts }))
@@ -84,15 +79,9 @@ class RemoteSource implements SampleSource {
       busySeconds,
     }))
       if (!(value > 0 && value < 2 ** 31 / 1000)) refuse(name, 'seconds above 0', value);
-    const agentOptions = { keepAlive: true, maxSockets: concurrency };
     this.protocol = PROTOCOLS[server];
-    this.endpoint = {
-      base: base as URL,
-      key: process.env[keyEnv],
-      agent: base?.protocol === 'https:' ? new SecureAgent(agentOptions) : new Agent(agentOptions),
-      connectMs: connectSeconds * 1000,
-      idleMs: idleSeconds * 1000,
-    };
+    const key = process.env[keyEnv];
+    this.endpoint = endpointOf({ url, key, concurrency, connectSeconds, idleSeconds }, 'remoteSource');
     this.retry = {
       attempts,
       backoffMs: backoffSeconds * 1000,
@@ -243,10 +232,7 @@ class RemoteSource implements SampleSource {
     body: object | undefined,
     signal = new AbortController().signal,
   ): Promise<string> {
-    const { chunks } = await send(this.endpoint, path, body, signal);
-    const parts: Buffer[] = [];
-    for await (const chunk of chunks) parts.push(chunk);
-    return Buffer.concat(parts).toString();
+    return received(this.endpoint, path, body, signal);
   }
 }
 

@@ -1,11 +1,9 @@
 /** A language model behind an OpenAI-compatible server as a judge of steps. */
 import { createHash } from 'node:crypto';
-import { Agent } from 'node:http';
-import { Agent as SecureAgent } from 'node:https';
 import { setTimeout as pause } from 'node:timers/promises';
 import { DataError } from '../../files/data-error.js';
 import { PassingFailure } from '../../remote/errors.js';
-import { type Endpoint, send } from '../../remote/http-request.js';
+import { endpointOf, received } from '../../remote/http-request.js';
 import { retrying } from '../../remote/retry.js';
 import { type Scorer, type Solution, scorer } from '../scorer.js';
 import { openAnswerCache } from './answer-cache.js';
@@ -66,18 +64,9 @@ export interface LlmJudge extends Scorer {
 export function llmJudge(options: LlmJudgeOptions): LlmJudge {
   const { url, model, retries = 2, concurrency = 8, requestsPerMinute = 0, timeout = 120 } = options;
   const { tokenBudget = 0, costBudget = 0, price = { input: 0, output: 0 } } = options;
-  const base = new URL(url);
-  const agent = new (base.protocol === 'https:' ? SecureAgent : Agent)({
-    keepAlive: true,
-    maxSockets: concurrency,
-  });
-  const endpoint: Endpoint = {
-    base,
-    key: options.apiKey,
-    agent,
-    connectMs: 1000 * timeout,
-    idleMs: 1000 * timeout,
-  };
+  const limits = { concurrency, connectSeconds: timeout, idleSeconds: timeout };
+  const endpoint = endpointOf({ url, key: options.apiKey, ...limits }, 'llmJudge');
+  const { host } = endpoint.base;
   const cache = options.cache === undefined ? undefined : openAnswerCache(options.cache);
   const spending = openSpending(options.spending);
   const count = { requests: 0, cached: 0, solutions: 0, unlabelled: 0 };
@@ -108,17 +97,14 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       next = at + 60_000 / requestsPerMinute;
       if (at > now) await pause(at - now, undefined, { signal });
     }
-    return retrying(`${model} at ${base.host}`, RETRY, signal, async () => {
-      const { chunks } = await send(endpoint, '/chat/completions', body, signal);
-      const parts: Buffer[] = [];
-      for await (const chunk of chunks) parts.push(chunk);
-      const { text, usage } = answerOf(Buffer.concat(parts).toString());
+    return retrying(`${model} at ${host}`, RETRY, signal, async () => {
+      const { text, usage } = answerOf(await received(endpoint, '/chat/completions', body, signal));
       count.requests++;
       if (usage) spending.add(...usage);
       else if (tokenBudget > 0 || costBudget > 0)
         throw new DataError(
           'option',
-          `${base.host} does not say how many tokens a request took (usage), so no budget of the judge can be kept; set ` +
+          `${host} does not say how many tokens a request took (usage), so no budget of the judge can be kept; set ` +
             'judge.token_budget and judge.cost_budget to 0, or use a server that counts',
         );
       return text;
@@ -164,7 +150,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
   };
 
   const own = scorer({
-    name: `${model} at ${base.host}`,
+    name: `${model} at ${host}`,
     async score(solutions, { signal = new AbortController().signal } = {}) {
       const labels: (0 | 1 | null)[][] = [];
       const stop = new AbortController();

@@ -65,6 +65,11 @@ afterEach(async () => {
 
 const GOOD = '{"1": "correct", "2": "incorrect"}';
 
+it('refuses an address that is none', () => {
+  for (const url of ['localhost', 'ftp://a'])
+    expect(() => llmJudge({ url, model: 'm' })).toThrow(/^llmJudge: url: expected an address/);
+});
+
 it('shows problem, reference and numbered steps, and reads one label for each', async () => {
   says = [GOOD];
   const judge = llmJudge({ url, model: 'critic', apiKey: 'secret' });
