@@ -27,7 +27,7 @@ export async function makeCorrections(
   directory: string,
   part: Part | 'all',
 ): Promise<string[]> {
-  const { data, format, corrections: settings, model: named, run } = config;
+  const { corrections: settings, model: named, run } = config;
   if (settings === 'none')
     throw new UsageError(
       'the recipe has no section corrections, which says how samples are made; see docs/methods/s3c.md',

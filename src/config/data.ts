@@ -162,7 +162,7 @@ export const data = section({
     .default('positive')
     .describe(
       'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
-        'learns with `reward.head: classes`.',
+        'learns with `reward_model.head: classes`.',
     ),
   label_threshold: z
     .number()

@@ -10,7 +10,8 @@ const INTRODUCTION = `# Configuration
 A recipe is a YAML file of sections. \`steptrain run recipe.yaml --set section.key=value\` replaces single values; the
 value is read as YAML, and text is taken as typed. A key that does not exist is an error that names its place and the
 nearest key. Every key below may be left out unless it is called required. The run directory gets \`config.yaml\`, the
-merged configuration with every key, which is a recipe again.
+merged configuration with every key, which is a recipe again. Sections and keys under a name that they had in an earlier
+version are read as those of today, and one line says so.
 
 \`extends: base.yaml\` puts a recipe on top of another one: a file beside it, or a recipe of the package by its name, such as
 \`extends: quickstart\`. Sections are merged key by key; any other value, lists too, takes the place of the one below. \`method\` may

@@ -28,7 +28,6 @@ const schema = z.strictObject({
 export type PpoRunConfig = z.output<typeof schema>;
 export type PpoSection = PpoRunConfig['ppo'];
 export type RewardSection = PpoRunConfig['reward'];
-export type RolloutSection = PpoRunConfig['rollout'];
 
 export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   schema,

@@ -8,7 +8,7 @@ import type { NeutralScore } from '../settings.js';
 import { type RewardItem, rewardItem } from './items.js';
 import { probability, rewardNetwork, scoreItems } from './network.js';
 
-/** As in section `reward` of the run's configuration. */
+/** As in section `reward_model` of the run's configuration. */
 export interface RewardModelSettings {
   readonly type: 'prm' | 'orm' | 'joint';
   readonly head: 'scalar' | 'classes' | 'verdict';
