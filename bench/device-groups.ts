@@ -158,7 +158,7 @@ export function tinyCases(): DeviceCases {
     kernels: [opCase('f32', 'whiten', 1024, 1)],
     step: [stepCase('bf16', 'tiny', tiny, [16, 16], RANK)],
     decode: [generated],
-    prefill: [],
+    prefill: [generateCase('prefill', 'bf16', tiny, { batch: 2, prompt: 16, newTokens: 1 })],
   };
   return { groups };
 }

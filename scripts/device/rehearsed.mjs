@@ -17,7 +17,7 @@ const SANITIZED = ['sanitize', 'racecheck-arrivals'];
 const NOT_FOUND = 127;
 /** What a rival says where a package or a GPU is not there: the emulated one is none for PyTorch. */
 const ABSENT = [
-  /^absent: ModuleNotFoundError: No module named '(torch|liger_kernel|triton)'/,
+  /^absent: No module named '(torch|liger_kernel|triton)'/,
   /^ModuleNotFoundError: No module named '(transformers|peft)'/,
   /Torch not compiled with CUDA enabled/,
   /Found no NVIDIA driver/,
