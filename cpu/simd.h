@@ -11,6 +11,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(STEPTRAIN_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -202,6 +204,76 @@ inline vf select_less(vf x, vf y, vf a, vf b) {
   return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
 }
 
+#elif defined(STEPTRAIN_NEON)
+
+constexpr int kLanes = 4;
+using vf = float32x4_t;
+using vi = int32x4_t;
+
+inline vf zero() {
+  return vdupq_n_f32(0);
+}
+inline vf set1(float x) {
+  return vdupq_n_f32(x);
+}
+inline vf load(const float* p) {
+  return vld1q_f32(p);
+}
+inline vf load(const bf16* p) {
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p)), 16));
+}
+template <typename T>
+inline vf load(const T* p, int n) {
+  T t[4] = {};
+  std::memcpy(t, p, static_cast<size_t>(n) * sizeof(T));
+  return load(t);
+}
+inline uint16x4_t round_bf16(vf x) {
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  return vreinterpret_u16_bf16(vcvt_bf16_f32(x));
+#else
+  const uint32x4_t bits = vreinterpretq_u32_f32(x);
+  const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+  const uint32x4_t rounded = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+  const uint32x4_t quiet = vorrq_u32(bits, vdupq_n_u32(0x400000));
+  return vshrn_n_u32(vbslq_u32(vceqq_f32(x, x), rounded, quiet), 16);
+#endif
+}
+inline void store(float* p, vf x) {
+  vst1q_f32(p, x);
+}
+inline void store(bf16* p, vf x) {
+  vst1_u16(reinterpret_cast<uint16_t*>(p), round_bf16(x));
+}
+template <typename T>
+inline void store(T* p, vf x, int n) {
+  T t[4];
+  store(t, x);
+  std::memcpy(static_cast<void*>(p), t, static_cast<size_t>(n) * sizeof(T));
+}
+inline vf fma(vf a, vf b, vf c) {
+  return vfmaq_f32(c, a, b);
+}
+// Not vmaxq and vminq, which make NaN of a NaN in either place: all sets take the second operand then.
+inline vf max(vf a, vf b) {
+  return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+inline vf min(vf a, vf b) {
+  return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+inline vf sqrt(vf a) {
+  return vsqrtq_f32(a);
+}
+inline vf round(vf a) {
+  return vrndnq_f32(a);
+}
+inline vf scale2(vf x, vf n) {
+  return x * vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)), 23));
+}
+inline vf select_less(vf x, vf y, vf a, vf b) {
+  return vbslq_f32(vcltq_f32(x, y), a, b);
+}
+
 #else
 
 constexpr int kLanes = 4;
@@ -291,6 +363,15 @@ inline void transpose(vf (&rows)[kLanes]) {
     rows[i + 4] = _mm512_shuffle_f32x4(c, d, 0x88);
     rows[i + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
   }
+#elif defined(STEPTRAIN_NEON)
+  const auto pairs = [](vf a, vf b) { return vreinterpretq_f64_f32(vtrn1q_f32(a, b)); };
+  const auto others = [](vf a, vf b) { return vreinterpretq_f64_f32(vtrn2q_f32(a, b)); };
+  const float64x2_t a = pairs(rows[0], rows[1]), b = others(rows[0], rows[1]);
+  const float64x2_t c = pairs(rows[2], rows[3]), d = others(rows[2], rows[3]);
+  rows[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c));
+  rows[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
+  rows[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
+  rows[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
 #else
   float t[kLanes][kLanes];
   for (int i = 0; i < kLanes; i++) store(t[i], rows[i]);

@@ -2,6 +2,7 @@
 //   --all             the addon for every machine: all instruction sets and, where there is nvcc, CUDA. Else it is for this
 //                     machine: its instruction sets, and CUDA where there is a GPU
 //   --no-addon, --no-typescript
+//   --arch=arm64      the addon for that processor, into build/arm64, by a compiler for it; nothing else
 //   --look            does not compile the addon, but says where it is not of these sources: npx must not wait for minutes
 //   --mpi             also the MPI plugin, with the mpicxx of this machine; --mpi-if-any: where there is one
 //   --bench           also the benchmarks and examples
@@ -14,7 +15,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { compileAddon, run } from './build/compile.mjs';
 import { contentHash, readStamp, removeStamp, sources, writeStamp } from './build/fresh.mjs';
 import { lockBuild } from './build/lock.mjs';
-import { addonPlan, onPath } from './build/machine.mjs';
+import { addonPlan, crossCompiler, crossPlan, onPath } from './build/machine.mjs';
 import { compileMpi, PLUGIN } from './build/mpi.mjs';
 import { say } from './build/progress.mjs';
 
@@ -44,15 +45,35 @@ function holds(stamp, { isas, cuda }, strict) {
   return wanted.every((each) => built.has(each)) && (stamp.strict || !strict);
 }
 
-async function buildAddon() {
+const strict = process.env.STEPTRAIN_STRICT === '1';
+
+function addonHash() {
   const files = ['core', 'carriers', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'];
-  const hash = contentHash(root, sources(root, files, ['.cc', '.h', '.cu', '.cuh', '.cmake']));
+  return contentHash(root, sources(root, files, ['.cc', '.h', '.cu', '.cuh', '.cmake']));
+}
+
+/** For a processor that this machine is not. */
+async function buildCross(arch) {
+  const { definitions } = crossCompiler(arch);
+  const [name, folder, hash, plan] = [`addon-${arch}`, `build/${arch}`, addonHash(), crossPlan(arch)];
+  const isFresh = () => {
+    const stamp = readStamp(root, name);
+    return stamp?.sources === hash && existsSync(join(root, folder, 'Release/steptrain.node'));
+  };
+  await unlessFresh(isFresh, async () => {
+    removeStamp(root, name);
+    await compileAddon(root, plan, { strict, verbose, force, folder, cross: definitions });
+    writeStamp(root, name, { sources: hash, isas: plan.isas });
+  });
+}
+
+async function buildAddon() {
+  const hash = addonHash();
   if (flags.has('--look')) {
     if (!isOurs(readStamp(root, 'addon'), hash) && existsSync(ADDON))
       say('the native sources are not those of the addon: npm run build compiles it again');
     return;
   }
-  const strict = process.env.STEPTRAIN_STRICT === '1';
   const plan = addonPlan(flags.has('--all'));
   const isFresh = () => {
     const stamp = readStamp(root, 'addon');
@@ -144,6 +165,8 @@ function buildRecipeSchema() {
 }
 
 async function build() {
+  const arch = [...flags].find((flag) => flag.startsWith('--arch='))?.slice('--arch='.length);
+  if (arch !== undefined && arch !== process.arch) return buildCross(arch);
   if (!flags.has('--no-typescript')) {
     await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {
       // Of a clone alone: an installed package has no TypeScript.

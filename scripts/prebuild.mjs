@@ -1,12 +1,13 @@
-// Makes prebuilds/linux-x64/steptrain.node, which the package carries, and checks what it asks of a system.
+// Makes prebuilds/linux-x64/steptrain.node and its like for arm64, which the package carries, and checks what they ask of a system.
 //   node scripts/prebuild.mjs                 compile for every machine, then prebuildify
-//   node scripts/prebuild.mjs --as-built      prebuildify what was compiled for this one
+//   node scripts/prebuild.mjs --as-built      prebuildify what was compiled for this one, and for no other processor
 //   node scripts/prebuild.mjs --check FILE    only check that file
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { crossCompiler } from './build/machine.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const require = createRequire(import.meta.url);
@@ -39,23 +40,50 @@ function check(path) {
   process.exit(1);
 }
 
-function prebuild(asBuilt) {
+function prebuild(asBuilt, arch = process.arch, more = []) {
   const staging = join(root, 'build/prebuild');
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
   // prebuildify moves and strips what it finds, so it works on a copy, which the shim makes in its folder.
-  const args = ['--cwd', staging, '--out', root, '--name', 'steptrain', '--napi', '--strip'];
+  const args = [
+    '--cwd',
+    staging,
+    '--out',
+    root,
+    '--name',
+    'steptrain',
+    '--napi',
+    '--strip',
+    '--arch',
+    arch,
+    ...more,
+  ];
   args.push('--target', process.versions.node, '--node-gyp', join(root, 'scripts/node-gyp-shim.mjs'));
   const { status } = spawnSync(process.execPath, [require.resolve('prebuildify/bin.js'), ...args], {
     stdio: ['ignore', 2, 2],
     env: { ...process.env, ...(asBuilt ? { STEPTRAIN_AS_BUILT: '1' } : {}) },
   });
   if (status !== 0) process.exit(1);
-  const made = join(root, `prebuilds/${process.platform}-${process.arch}/steptrain.node`);
+  const made = join(root, `prebuilds/${process.platform}-${arch}/steptrain.node`);
   check(made);
   console.error(`steptrain: ${made}, ${(statSync(made).size / 1e6).toFixed(1)} MB`);
 }
 
+/** Says so where there is no compiler for it. */
+function prebuildCross(arch) {
+  let strip;
+  try {
+    ({ strip } = crossCompiler(arch));
+  } catch (error) {
+    console.error(`steptrain: nothing for ${arch}: ${error.message}`);
+    return;
+  }
+  prebuild(false, arch, ['--strip-bin', strip]);
+}
+
 const [option, file] = process.argv.slice(2);
 if (option === '--check') check(file);
-else prebuild(option === '--as-built');
+else {
+  prebuild(option === '--as-built');
+  if (option !== '--as-built' && process.arch === 'x64') prebuildCross('arm64');
+}

@@ -96,7 +96,7 @@ class FewRows {
   }
 
  private:
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(STEPTRAIN_NEON)
   // 6 rows by 4 vectors take 24 of 32 registers as accumulators; the page takes 4, the broadcast 1.
   static constexpr int kBlock = 6, kVectors = 4;
 #else

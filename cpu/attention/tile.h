@@ -10,7 +10,7 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 constexpr int kTileRows = 4;  // broadcast rows of a tile
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(STEPTRAIN_NEON)
 constexpr int kTileVectors = 4;
 #else
 constexpr int kTileVectors = 2;
@@ -66,6 +66,45 @@ struct Paired {
   }
   static void store_elements(float* units, int64_t element, vf x) {
     store(reinterpret_cast<bf16*>(units) + element, x);
+  }
+};
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+struct Paired {
+  using Storage = bf16;
+  static constexpr int64_t kSteps = 2;
+
+  static vf dot(vf a, vf b, vf c) {
+    return vbfdotq_f32(c, reinterpret_cast<bfloat16x8_t>(a), reinterpret_cast<bfloat16x8_t>(b));
+  }
+  static vf units(const bf16* row, int64_t n) {
+    if (n >= 2 * kLanes) return reinterpret_cast<vf>(vld1q_u16(bits(row)));
+    bf16 t[2 * kLanes] = {};
+    if (n > 0) std::memcpy(t, row, static_cast<size_t>(n) * sizeof(bf16));
+    return reinterpret_cast<vf>(vld1q_u16(bits(t)));
+  }
+  static vf interleave(const bf16* even, const bf16* odd, int64_t n) {
+    return paired(four(even, n), four(odd, n));
+  }
+  static vf stored_units(const bf16* units) { return reinterpret_cast<vf>(vld1q_u16(bits(units))); }
+  static vf stored_units(const bf16* units, int64_t n) {
+    const uint32x4_t mask = vdupq_n_u32(n >= 2 ? ~0u : n == 1 ? 0xffffu : 0u);
+    return reinterpret_cast<vf>(vandq_u32(mask, reinterpret_cast<uint32x4_t>(vld1q_u16(bits(units)))));
+  }
+  static vf round(vf even, vf odd) { return paired(round_bf16(even), round_bf16(odd)); }
+  static void store_elements(float* units, int64_t element, vf x) {
+    store(reinterpret_cast<bf16*>(units) + element, x);
+  }
+
+ private:
+  static const uint16_t* bits(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
+  static vf paired(uint16x4_t even, uint16x4_t odd) {
+    return reinterpret_cast<vf>(vcombine_u16(vzip1_u16(even, odd), vzip2_u16(even, odd)));
+  }
+  static uint16x4_t four(const bf16* p, int64_t n) {
+    if (n >= kLanes) return vld1_u16(bits(p));
+    bf16 t[kLanes] = {};
+    if (n > 0) std::memcpy(t, p, static_cast<size_t>(n) * sizeof(bf16));
+    return vld1_u16(bits(t));
   }
 };
 #endif
@@ -145,7 +184,7 @@ constexpr int64_t padded_units(int64_t n) {
 template <typename F>
 void by_operand(DType dtype, F body) {
   if (dtype == DType::f32) return body(Single<float>{});
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   body(Paired{});
 #else
   body(Single<bf16>{});

@@ -24,6 +24,10 @@ inline void multiply_words(vu a, uint32_t b, vu& low, vu& high) {
   const __m256i factor = _mm256_set1_epi64x(b);
   const vq p = reinterpret_cast<vq>(_mm256_mul_epu32(reinterpret_cast<__m256i>(even), factor));
   const vq q = reinterpret_cast<vq>(_mm256_mul_epu32(reinterpret_cast<__m256i>(odd), factor));
+#elif defined(STEPTRAIN_NEON)
+  const uint32x2_t factor = vdup_n_u32(b);
+  const vq p = reinterpret_cast<vq>(vmull_u32(vmovn_u64(reinterpret_cast<uint64x2_t>(even)), factor));
+  const vq q = reinterpret_cast<vq>(vmull_u32(vmovn_u64(reinterpret_cast<uint64x2_t>(odd)), factor));
 #else
   const vq p = (even & 0xffffffffu) * b, q = odd * b;
 #endif

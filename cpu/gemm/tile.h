@@ -2,8 +2,8 @@
 // panel (cpu/gemm/packed.h) as the right side. X is row-major in the panel's own type. Each element has one
 // f32 accumulator, summed in ascending k: a row has the same bits in a tile of any height, and a sum
 // continued over several calls has the bits of one call, where every call but the last takes whole steps of
-// kSteps<T>. bf16 takes AMX (cpu/gemm/tile_amx.h) or vdpbf16ps over pairs of k where the processor has them, else
-// two fused multiply-adds, even k first.
+// kSteps<T>. bf16 takes AMX (cpu/gemm/tile_amx.h), vdpbf16ps over pairs of k or bfmmla (cpu/gemm/tile_neon.h) where the
+// processor has them, else two fused multiply-adds, even k first.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "cpu/gemm/packed.h"
 #include "cpu/gemm/tile_amx.h"
+#include "cpu/gemm/tile_neon.h"
 #include "cpu/simd.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -22,6 +23,9 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 #if defined(__AVX512F__)
 template <typename T>
 constexpr int kTileRows = 14;
+#elif defined(STEPTRAIN_NEON)
+template <typename T>
+constexpr int kTileRows = neon_tile::kRows<T>;
 #else
 template <typename T>
 constexpr int kTileRows = 6;
@@ -37,6 +41,9 @@ constexpr int64_t kSteps = kGroup<T>;
 #if defined(__AMX_BF16__)
 template <>
 constexpr int64_t kSteps<bf16> = amx_tile::kDepth;
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+template <>
+constexpr int64_t kSteps<bf16> = neon_tile::kDepth;
 #endif
 
 /// Floats from one row of a C tile to the next.
@@ -173,6 +180,8 @@ void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, 
 #if defined(__AMX_BF16__)
   if constexpr (sizeof(T) == 2)
     return amx_tile::multiply<kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
+#elif defined(STEPTRAIN_NEON)
+  return neon_tile::multiply<T, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
 #endif
   switch (rows) {
 #define STEPTRAIN_TILE(n) \

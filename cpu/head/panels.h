@@ -12,7 +12,7 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 /// bf16 activations are multiplied as bf16 where the processor can do so, else as floats.
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 template <typename X>
 using HeadType = X;
 #else

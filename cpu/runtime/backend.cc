@@ -11,9 +11,12 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #define STEPTRAIN_ISA portable
@@ -85,6 +88,10 @@ std::vector<std::string> processor_isas() {
   if (bf16) isas.emplace_back("avx512bf16");
   if (avx512) isas.emplace_back("avx512");
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.emplace_back("avx2");
+#elif defined(__aarch64__)
+  constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16, which older headers of Linux do not name
+  if (getauxval(AT_HWCAP2) & kBf16) isas.emplace_back("neonbf16");
+  isas.emplace_back("neon");
 #endif
   isas.emplace_back("portable");
   return isas;
@@ -114,10 +121,23 @@ std::string listed(const std::vector<std::string>& names) {
   return list;
 }
 
+/// Linux tells an ARM processor's maker and part alone; these are of servers (Arm's own "Main ID Register" values).
+std::string arm_processor(const std::string& part) {
+  constexpr std::pair<const char*, const char*> kParts[] = {
+      {"0xd0c", "Neoverse N1"}, {"0xd40", "Neoverse V1"}, {"0xd49", "Neoverse N2"}, {"0xd4f", "Neoverse V2"},
+      {"0xd83", "Neoverse V3"}, {"0xd8e", "Neoverse N3"}, {"0xd85", "Cortex-X925"}, {"0xd87", "Cortex-A725"},
+  };
+  for (const auto& [number, name] : kParts)
+    if (part == number) return name;
+  return "ARM, part " + part;
+}
+
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+    const auto value = [&] { return line.substr(line.find(':') + 2); };
+    if (line.rfind("model name", 0) == 0) return value();
+    if (line.rfind("CPU part", 0) == 0) return arm_processor(value());
   }
   return "CPU";
 }

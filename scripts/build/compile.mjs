@@ -11,26 +11,31 @@ const require = createRequire(import.meta.url);
 
 /**
  * Throws an Error whose message is for people. `verbose`: what the compilers say is passed on as they
- * say it. `force`: nothing of before is used.
+ * say it. `force`: nothing of before is used. `folder` is what CMake fills, and `cross` its settings for another processor.
  */
-export async function compileAddon(root, { isas, cuda, why }, { strict, verbose, force }) {
+export async function compileAddon(
+  root,
+  { isas, cuda, why },
+  { strict, verbose, force, folder = 'build', cross = [] },
+) {
   const missing = ['cmake', 'g++', 'make'].filter((command) => !onPath(command));
   if (missing.length > 0)
     throw new Error(
       `compiling the addon needs ${missing.join(' and ')}: apt-get install cmake g++ make (g++ 12 and CMake 3.22 or newer)`,
     );
-  const build = join(root, 'build');
+  const build = join(root, folder);
   if (force) rmSync(join(build, 'CMakeFiles'), { recursive: true, force: true });
   const definitions = [
     `STEPTRAIN_STRICT=${strict ? 'ON' : 'OFF'}`,
     `STEPTRAIN_ISAS=${isas.join(';')}`,
     `STEPTRAIN_UNITS=${process.env.STEPTRAIN_UNITS === '0' ? 'OFF' : 'ON'}`,
     `STEPTRAIN_CUDA=${cuda ? 'ON' : 'OFF'}`,
+    ...cross,
     ...(cuda ? [`STEPTRAIN_CUDA_ARCHS=${cuda.architectures}`, `CMAKE_CUDA_COMPILER=${cuda.nvcc}`] : []),
   ];
   // It is configured from the beginning: the settings may be others, and the cache that of a checkout that was moved.
   rmSync(join(build, 'CMakeCache.txt'), { force: true });
-  await configure(root, definitions, verbose);
+  await configure(root, build, definitions, verbose);
   const units = outdated(build);
   const processors = Math.max(1, Math.min(availableParallelism(), units.length));
   const seconds = units.reduce((sum, unit) => sum + unit.seconds, 0) / processors;
@@ -51,29 +56,30 @@ export async function compileAddon(root, { isas, cuda, why }, { strict, verbose,
   }
 }
 
-async function configure(root, definitions, verbose) {
+async function configure(root, build, definitions, verbose) {
   const launchers = onPath('ccache')
     ? { CMAKE_CXX_COMPILER_LAUNCHER: 'ccache', CMAKE_CUDA_COMPILER_LAUNCHER: 'ccache' }
     : {};
   const cmakeJs = optional('cmake-js/bin/cmake-js');
   if (cmakeJs) {
-    const args = [cmakeJs, 'configure', '--prefer-make', ...definitions.map((each) => `--CD${each}`)];
+    const args = [
+      cmakeJs,
+      'configure',
+      '--prefer-make',
+      '--out',
+      build,
+      ...definitions.map((each) => `--CD${each}`),
+    ];
     await run(root, process.execPath, args, { env: launchers, verbose });
     return;
   }
   const paths = [
     'CMAKE_BUILD_TYPE=Release',
-    `CMAKE_LIBRARY_OUTPUT_DIRECTORY=${join(root, 'build/Release')}`,
+    `CMAKE_LIBRARY_OUTPUT_DIRECTORY=${join(build, 'Release')}`,
     `CMAKE_JS_INC=${require('node-api-headers').include_dir}`,
     `NODE_ADDON_API=${dirname(require.resolve('node-addon-api/package.json'))}`,
   ];
-  const args = [
-    '-S',
-    root,
-    '-B',
-    join(root, 'build'),
-    ...[...definitions, ...paths].map((each) => `-D${each}`),
-  ];
+  const args = ['-S', root, '-B', build, ...[...definitions, ...paths].map((each) => `-D${each}`)];
   await run(root, 'cmake', args, { env: launchers, verbose });
 }
 

@@ -3,8 +3,11 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
-/** Of CMakeLists.txt. */
-const ISAS = ['portable', 'avx2', 'avx512', 'avx512bf16', 'amx'];
+/** Of CMakeLists.txt, by processor as Node names it. */
+const ISAS = {
+  x64: ['portable', 'avx2', 'avx512', 'avx512bf16', 'amx'],
+  arm64: ['portable', 'neon', 'neonbf16'],
+};
 /** Kernels for every supported GPU; each compute capability, and PTX for what is newer. */
 const ARCHITECTURES = '80;90a';
 
@@ -14,8 +17,9 @@ export function onPath(command, before = [], after = []) {
 }
 
 /** Portable kernels and those of this processor, with the set that the latter falls back on. */
-export function machineIsas(flags = processorFlags()) {
+export function machineIsas(flags = processorFlags(), arch = process.arch) {
   const has = (...names) => names.every((name) => flags.has(name));
+  if (arch === 'arm64') return ['portable', 'neon', ...(has('bf16') ? ['neonbf16'] : [])];
   if (!has('avx512f', 'avx512bw', 'avx512vl', 'avx512dq'))
     return has('avx2', 'fma') ? ['portable', 'avx2'] : ['portable'];
   if (!has('avx512_bf16')) return ['portable', 'avx512'];
@@ -25,7 +29,7 @@ export function machineIsas(flags = processorFlags()) {
 
 function processorFlags() {
   try {
-    const line = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
+    const line = /^(?:flags|Features)\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
     return new Set(line.trim().split(/\s+/));
   } catch {
     return new Set();
@@ -50,12 +54,34 @@ function findNvcc() {
 }
 
 /**
+ * What compiles for another processor, into a folder of its own: CMake's settings, and the tool that strips. Throws an Error of
+ * one sentence where it is not here.
+ */
+export function crossCompiler(arch) {
+  if (arch !== 'arm64') throw new Error(`--arch is arm64, on a machine that is not, found ${arch}`);
+  const tools = 'aarch64-linux-gnu';
+  if (!onPath(`${tools}-g++`))
+    throw new Error(`compiling for arm64 needs ${tools}-g++: apt-get install g++-${tools}`);
+  return {
+    strip: `${tools}-strip`,
+    definitions: [
+      'CMAKE_SYSTEM_NAME=Linux',
+      'CMAKE_SYSTEM_PROCESSOR=aarch64',
+      `CMAKE_CXX_COMPILER=${tools}-g++`,
+    ],
+  };
+}
+
+/** Every instruction set of that processor. CUDA's libraries for it are rarely where its compiler is, so it is left out. */
+export const crossPlan = (arch) => ({ isas: ISAS[arch] });
+
+/**
  * What to compile: `isas`, `cuda` (`nvcc` and `architectures`, or undefined) and `why` CUDA is left out where that may surprise.
  * `all`: for every machine, as far as the compilers here can. Throws an Error of one sentence where the environment asks for what
  * cannot be.
  */
 export function addonPlan(all, { env = process.env, nvcc = findNvcc, gpus = gpuArchitectures } = {}) {
-  const isas = all ? (process.arch === 'x64' ? ISAS : ['portable']) : machineIsas();
+  const isas = all ? (ISAS[process.arch] ?? ['portable']) : machineIsas();
   const cuda = env.STEPTRAIN_CUDA;
   if (cuda === '0') return { isas };
   const compiler = nvcc();

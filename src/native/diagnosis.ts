@@ -57,10 +57,10 @@ function advice(failures: readonly FailedLoad[], { platform, arch, glibc }: Plat
   if (/invalid ELF header|file too short|wrong ELF class/.test(reasons))
     return [`the file is damaged: npm install steptrain --force, or ${compile}`];
   if (reasons !== '') return [compile];
-  const prebuilt = arch === 'x64' && glibc !== undefined;
+  const prebuilt = (arch === 'x64' || arch === 'arm64') && glibc !== undefined;
   return [
     prebuilt
       ? `in a clone: npm run build; in an installed package the file is missing: npm install steptrain --force, or ${compile}`
-      : `the package carries a binary for Linux on x64 with glibc alone; ${compile}`,
+      : `the package carries binaries for Linux on x64 and arm64 with glibc alone; ${compile}`,
   ];
 }

@@ -82,12 +82,12 @@ describe('the diagnosis', () => {
       'steptrain runs on Linux; on win32 use it in a container, a virtual machine or WSL 2',
     ],
     [
-      { ...LINUX, arch: 'arm64' },
-      'the package carries a binary for Linux on x64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
+      { ...LINUX, arch: 'riscv64' },
+      'the package carries binaries for Linux on x64 and arm64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
     ],
     [
       { ...LINUX, glibc: undefined },
-      'the package carries a binary for Linux on x64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
+      'the package carries binaries for Linux on x64 and arm64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
     ],
   ])('of a platform without a binary is one sentence', (platform, sentence) => {
     expect(

@@ -1,7 +1,7 @@
 // For which instruction sets and GPUs the addon is compiled.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
-const { addonPlan, gpuArchitectures, machineIsas } = await import(
+const { addonPlan, crossCompiler, crossPlan, gpuArchitectures, machineIsas } = await import(
   new URL('../../../scripts/build/machine.mjs', import.meta.url).href
 );
 
@@ -20,7 +20,26 @@ it.each([
   ['AVX-512-BF16', [...AVX512, 'avx512_bf16'], ['portable', 'avx512', 'avx512bf16']],
   ['AMX', [...AVX512, 'avx512_bf16', 'amx_bf16', 'amx_tile'], ['portable', 'avx512', 'avx512bf16', 'amx']],
 ])('a processor with %s', (_, flags, expected) => {
-  expect(machineIsas(new Set(flags))).toEqual(expected);
+  expect(machineIsas(new Set(flags), 'x64')).toEqual(expected);
+});
+
+it.each([
+  ['ARM', ['fp', 'asimd'], ['portable', 'neon']],
+  ['ARM with bf16', ['fp', 'asimd', 'bf16'], ['portable', 'neon', 'neonbf16']],
+])('a processor of %s', (_, flags, expected) => {
+  expect(machineIsas(new Set(flags), 'arm64')).toEqual(expected);
+});
+
+it('is compiled for another processor by a compiler for that, or says what is missing', () => {
+  expect(crossPlan('arm64')).toEqual({ isas: ['portable', 'neon', 'neonbf16'] });
+  expect(() => crossCompiler('riscv64')).toThrow('--arch is arm64, on a machine that is not, found riscv64');
+  const path = process.env.PATH;
+  process.env.PATH = '';
+  try {
+    expect(() => crossCompiler('arm64')).toThrow('apt-get install g++-aarch64-linux-gnu');
+  } finally {
+    process.env.PATH = path;
+  }
 });
 
 describe('CUDA', () => {
