@@ -28,7 +28,7 @@ export function addonRows(): Row[] {
 }
 
 /** Best first. */
-const ISAS = ['amx', 'avx512bf16', 'avx512', 'avx2', 'portable'];
+const ISAS = ['amx', 'avx512bf16', 'avx512', 'avx2', 'neonbf16', 'neon', 'portable'];
 
 /** Where the addon was compiled for another processor: what would be faster on this one. */
 export function unbuiltRows([built = '']: readonly string[], [unbuilt = '']: readonly string[]): Row[] {

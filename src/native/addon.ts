@@ -30,7 +30,7 @@ export interface NativeDevice {
 export interface DeviceInfo {
   readonly name: string;
   readonly description: string;
-  /** Instruction set of the kernels: amx, avx512bf16, avx512, avx2, portable, or sm_XY. */
+  /** Instruction set of the kernels: amx, avx512bf16, avx512, avx2, neonbf16, neon, portable, or sm_XY. */
   readonly isa: string;
   readonly threads: number;
   readonly memoryTotal: number;
