@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { dotted } from '../config/dotted.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
 const schemaCommand: CommandModule = {
@@ -49,7 +50,10 @@ const diffCommand: CommandModule<unknown, DiffArguments> = {
   handler: async ({ from, to }) => {
     const { loadRunConfig } = await import('../methods/config.js');
     const [a, b] = await Promise.all(
-      [from, to].map(async (name) => leaves((await loadRunConfig(fileOf(name))).config)),
+      [from, to].map(async (name) => {
+        const { config } = await loadRunConfig(fileOf(name));
+        return new Map(dotted(config).map(([key, value]) => [key, JSON.stringify(value)]));
+      }),
     );
     const keys = [...new Set([...(a?.keys() ?? []), ...(b?.keys() ?? [])])].sort();
     const changed = keys.filter((key) => a?.get(key) !== b?.get(key));
@@ -77,15 +81,4 @@ export const configCommand: CommandModule = {
 function fileOf(name: string | undefined): string {
   const config = name === undefined ? undefined : join(name, 'config.yaml');
   return config !== undefined && existsSync(config) ? config : recipeFile({ recipe: name } as never);
-}
-
-/** Dotted keys and their values as JSON; lists are values. */
-function leaves(value: unknown, prefix = ''): Map<string, string> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value) || Object.keys(value).length === 0)
-    return new Map(value === undefined ? [] : [[prefix, JSON.stringify(value)]]);
-  return new Map(
-    Object.entries(value).flatMap(([key, child]) => [
-      ...leaves(child, prefix === '' ? key : `${prefix}.${key}`),
-    ]),
-  );
 }

@@ -1,6 +1,7 @@
 // `pretrained:` of a recipe: what takes the place of its values where model.base is none of the package's small models.
 import { basename } from 'node:path';
 import { isShipped } from '../models/base.js';
+import { dotted } from './dotted.js';
 import { ConfigError } from './error.js';
 import { describeValue, isSection } from './issues.js';
 import { merged } from './merged.js';
@@ -28,7 +29,9 @@ export function forBase<Layer extends RecipeSource>(
     layer.locate(has(pretrained, path) ? ['pretrained', ...path] : path, options);
   return {
     layer: { ...layer, value: merged(value, pretrained), locate },
-    note: `for the base ${base} ${basename(layer.name)} has ${leaves(pretrained).join(', ')}; --set changes them`,
+    note: `for the base ${base} ${basename(layer.name)} has ${dotted(pretrained)
+      .map(([key, value]) => `${key} ${String(value)}`)
+      .join(', ')}; --set changes them`,
   };
 }
 
@@ -39,10 +42,4 @@ function has(section: Record<string, unknown>, path: readonly PropertyKey[]): bo
     found = (found as Record<PropertyKey, unknown>)[key];
   }
   return path.length > 0;
-}
-
-function leaves(value: Record<string, unknown>, prefix = ''): string[] {
-  return Object.entries(value).flatMap(([key, child]) =>
-    isSection(child) ? leaves(child, `${prefix}${key}.`) : [`${prefix}${key} ${String(child)}`],
-  );
 }

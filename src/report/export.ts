@@ -5,12 +5,12 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
+import { dotted } from '../config/dotted.js';
 import type { Tracker } from '../config/trackers.js';
 import { writeJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 import { readLog } from '../run/log-file.js';
 import { scalarsOf } from '../run/tensorboard.js';
-import { isObject } from './values.js';
 
 export interface ExportOptions {
   /** Default `steptrain`. */
@@ -78,7 +78,7 @@ function exported(run: string, project: string) {
     project,
     name: basename(resolve(run)),
     id: made.slice(0, 12),
-    config: leaves(parse(readFileSync(config, 'utf8'))),
+    config: Object.fromEntries(dotted(parse(readFileSync(config, 'utf8')))),
     rows: readLog(log).flatMap((line): ExportedRow[] => {
       const { step, phase, ...metrics } = line as Record<string, unknown>;
       if (typeof step !== 'number') return [];
@@ -88,14 +88,6 @@ function exported(run: string, project: string) {
         : [{ step, time: Math.round(mtimeMs), values: Object.fromEntries(values) }];
     }),
   };
-}
-
-function leaves(value: unknown, prefix = ''): Record<string, unknown> {
-  if (!isObject(value)) return prefix === '' ? {} : { [prefix]: value };
-  return Object.assign(
-    {},
-    ...Object.entries(value).map(([key, child]) => leaves(child, prefix === '' ? key : `${prefix}.${key}`)),
-  );
 }
 
 function ended(

@@ -3,6 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { CHANGEABLE } from '../config/changeable.js';
+import { dotted } from '../config/dotted.js';
 import { withoutRemoved } from '../config/removed.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { parseRecipe } from '../config/source.js';
@@ -50,7 +51,7 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   if (adapter !== undefined) files['model.adapter'] = await hashes(adapterFiles(adapter));
   if (tokenizer !== 'base' && tokenizer !== 'bytes') files['model.tokenizer'] = await modelContent(tokenizer);
   const values = Object.fromEntries(
-    flatten(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),
+    dotted(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),
   );
   const weights = train.map(({ weight }) => weight);
   // The paths may have changed; how the files are mixed may not.
@@ -136,8 +137,8 @@ export function acceptedChanges(
  * defaults of keys that have come since.
  */
 export function unnamedValues(text: string, name: string, config: FrameConfig): RunInputs['config'] {
-  const named = new Set(flatten(parseRecipe(text, name).value).map(([key]) => key));
-  return Object.fromEntries(flatten(config).filter(([key]) => !named.has(key)));
+  const named = new Set(dotted(parseRecipe(text, name).value).map(([key]) => key));
+  return Object.fromEntries(dotted(config).filter(([key]) => !named.has(key)));
 }
 
 /** Whether a dotted key is one of `patterns`, in which `*` stands for any section. */
@@ -177,11 +178,4 @@ async function modelContent(path: string): Promise<Record<string, string>> {
     else if (/\.(json|jinja|model|txt)$/.test(name)) found[name] = await contentHash(file);
   }
   return found;
-}
-
-function flatten(value: unknown, path = ''): (readonly [string, unknown])[] {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [[path, value ?? null]];
-  return Object.entries(value).flatMap(([key, child]) =>
-    child === undefined ? [] : flatten(child, path === '' ? key : `${path}.${key}`),
-  );
 }

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { dotted } from '../config/dotted.js';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 
@@ -42,7 +43,8 @@ export function numbersOf({ report, log }: RunResults): string[] {
     const keys = new Set(log.filter((line) => line.phase === phase).flatMap(Object.keys));
     return [...keys].map((key) => `${LOG}${phase}.${key}`);
   });
-  return [...leaves(report, ''), ...ofLog];
+  const ofReport = dotted(report).flatMap(([key, value]) => (typeof value === 'number' ? [key] : []));
+  return [...ofReport, ...ofLog];
 }
 
 /** The last value of PHASE.KEY. */
@@ -63,12 +65,6 @@ function within(value: unknown, path: readonly string[]): unknown {
     if (found !== undefined) return found;
   }
   return undefined;
-}
-
-function leaves(value: unknown, path: string): string[] {
-  if (typeof value === 'number') return [path];
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [];
-  return Object.entries(value).flatMap(([key, child]) => leaves(child, path === '' ? key : `${path}.${key}`));
 }
 
 async function readLog(directory: string): Promise<RunResults['log']> {

@@ -1,9 +1,11 @@
 /** Results and configurations of several runs side by side. */
+
+import { dotted } from '../../config/dotted.js';
 import type { CollectedRun } from '../collect.js';
 import { number, percent } from '../format.js';
 import { type Html, html } from '../html.js';
 import { isShare, nameOf } from '../names.js';
-import { isObject } from '../values.js';
+
 import type { Section } from './section.js';
 
 export function comparedResults(runs: readonly CollectedRun[], names: readonly string[]): Section {
@@ -36,7 +38,9 @@ export function comparedResults(runs: readonly CollectedRun[], names: readonly s
 const FOLDED = 20;
 
 export function comparedConfigurations(runs: readonly CollectedRun[], names: readonly string[]): Section {
-  const flat = runs.map(({ config }) => leaves(config, ''));
+  const flat = runs.map(
+    ({ config }) => new Map(dotted(config).map(([key, value]) => [key, JSON.stringify(value)])),
+  );
   const keys = [...new Set(flat.flatMap((own) => [...own.keys()]))].filter(
     (key) => key !== 'run.output_dir' && new Set(flat.map((own) => own.get(key))).size > 1,
   );
@@ -52,11 +56,4 @@ export function comparedConfigurations(runs: readonly CollectedRun[], names: rea
         : undefined,
     absent: 'The configurations are equal but for the directory.',
   };
-}
-
-function leaves(value: unknown, path: string): Map<string, string> {
-  if (!isObject(value)) return new Map([[path, String(JSON.stringify(value) ?? '')]]);
-  return new Map(
-    Object.entries(value).flatMap(([key, child]) => [...leaves(child, path === '' ? key : `${path}.${key}`)]),
-  );
 }
