@@ -17,7 +17,7 @@ interface JudgeArguments {
 
 /** What – stands for in the table. */
 const NO_VERDICT =
-  '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone';
+  '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads (and writes out no calculation, where the judge computes those) or judged at the end alone';
 
 export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
   command: 'judge <run-or-problem> [problem]',
@@ -76,14 +76,22 @@ async function judge(args: JudgeArguments): Promise<void> {
       const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
         throw signal.aborted ? new Interrupted('Stopped.') : error;
       });
-      console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
-      if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
+      // What the table is worth stands above it.
       for (const warning of files ? judgeWarnings({ files }) : [])
         console.error(`Warning: of this judge, ${warning}`);
       const unlike = files && unlikeOf({ files }, steps);
       if (unlike) console.error(unlikeLine(unlike));
+      const unread = judged.flatMap(({ unread: isUnread }, i) => (isUnread ? [i + 1] : []));
+      if (unread.length > 0) console.error(unreadLine(unread));
+      if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
+      console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
     },
   );
+}
+
+function unreadLine(steps: readonly number[]): string {
+  const which = steps.length === 1 ? 'step' : 'steps';
+  return `${which} ${steps.join(', ')}: longer than the model reads, so judged by calculations alone`;
 }
 
 /** Of many words the first. */

@@ -198,7 +198,7 @@ export const data = section({
   max_length: count()
     .default(1024)
     .describe(
-      'Max sequence length in tokens, at most what the base reads. Steps beyond it get no verdict; they are counted and reported.',
+      'Max sequence length in tokens, at most what the base reads. Steps beyond it are not read; they are counted and reported.',
     ),
   max_samples: countOrAll().default('all').describe('Max training solutions, sampled by `data.seed`.'),
   on_bad_row: z

@@ -182,7 +182,7 @@ function cutWarnings(parts: Readonly<Record<Part, DataStatistics>>): string[] {
     if (lengths === undefined || lengths.stepsCut === 0) return [];
     return [
       `${share(lengths.stepsCut, samples)} of the ${part} steps, in ${lengths.solutionsCut} solutions, lie beyond ` +
-        `data.max_length and get no verdict; the longest solution needs ${lengths.max} tokens and the verdict`,
+        `data.max_length and are not read; the longest solution needs ${lengths.max} tokens and the verdict`,
     ];
   });
 }

@@ -29,7 +29,12 @@ import {
 } from '../scoring/scorer.js';
 import type { LikelihoodWeights, SettingsOf } from '../scoring/settings.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import { type StepLikelihoods, stepLikelihoods } from '../scoring/verdict/likelihood.js';
+import {
+  type StepLikelihoods,
+  stepCalculations,
+  stepLikelihoods,
+  withUnread,
+} from '../scoring/verdict/likelihood.js';
 import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
 import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -209,7 +214,7 @@ export async function makeOutputDirectory(directory: string): Promise<void> {
 }
 
 interface JudgedRecords {
-  readonly judged: JudgedVerdict[];
+  readonly judged: readonly JudgedVerdict[];
   /** Labelled steps that were not judged, by solution. */
   readonly tooLong: readonly number[];
   /** Where the likelihood judges too. */
@@ -237,14 +242,15 @@ async function byWords(
     onProgress,
     ...(signal ? { signal } : {}),
   });
-  const likelihoods =
-    judge.likelihood &&
-    (await stepLikelihoods(decoder, inMemory(sequences), {
-      microBatchTokens: TOKENS_AT_ONCE,
-      signal,
-      calculations: judge.likelihood.of === 'calculations' ? judge.tokenizer : undefined,
-    }));
-  return { judged, tooLong, likelihoods };
+  if (!judge.likelihood) return { judged, tooLong };
+  if (judge.likelihood.of === 'calculations') {
+    const likelihoods = stepCalculations(records);
+    const all = withUnread(judged, likelihoods, (solution, step) => records[solution]?.steps[step]?.label);
+    for (const { solution, unread } of all) if (unread) (tooLong[solution] as number)--;
+    return { judged: all, tooLong, likelihoods };
+  }
+  const options = { microBatchTokens: TOKENS_AT_ONCE, signal };
+  return { judged, tooLong, likelihoods: await stepLikelihoods(decoder, inMemory(sequences), options) };
 }
 
 /** Solutions scored at a time, for the progress. */

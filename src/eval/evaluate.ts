@@ -66,11 +66,12 @@ export interface EvaluationOptions {
 /** The part of eval.json about verdicts on held-out steps: of the words, or of the judge that weighs them with more. */
 export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
   const { likelihood, rewardNetwork, ...ofWords } = options;
-  const words = verdictReport(judged, ofWords);
   const { weights, isChance } = likelihood ?? {};
   const isByMore = likelihood && !isChance;
-  const kept = isByMore ? byMore(judged, likelihood, ofWords) : words;
-  const warnings = warningsOf(kept, words, options);
+  const read = isByMore ? judged.filter(({ unread }) => !unread) : judged;
+  const words = verdictReport(read, ofWords);
+  const kept = isByMore ? byMore(likelihood, ofWords) : words;
+  const warnings = [...warningsOf(kept, words, options), ...unreadWarning(isByMore ? likelihood.both : [])];
   return {
     ...kept,
     ...defined({ reward_network: rewardNetwork }),
@@ -80,12 +81,19 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
   };
 }
 
+function unreadWarning(judged: readonly JudgedVerdict[]): string[] {
+  const n = judged.filter(({ unread }) => unread).length;
+  if (n === 0) return [];
+  return [
+    `${n} of the judged steps lie beyond what the model reads: they are judged by their calculations alone`,
+  ];
+}
+
 type ReportOptions = Omit<EvaluationOptions, 'likelihood' | 'rewardNetwork'>;
 
 /** Of the judge by words and other evidence, beside each of them alone. */
 function byMore(
-  words: readonly JudgedVerdict[],
-  { weights, both, validation, alone }: LikelihoodVerdicts,
+  { weights, words, both, validation, alone }: LikelihoodVerdicts,
   options: ReportOptions,
 ): VerdictReport {
   const others = { words, ...(alone ? { [evidenceOf(weights)]: alone } : {}) };

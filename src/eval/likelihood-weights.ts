@@ -80,6 +80,8 @@ export const LIKELIHOOD_NEEDS = 100;
 /** The same steps in the same order by other judges than the words. */
 export interface LikelihoodVerdicts {
   readonly weights: LikelihoodWeights;
+  /** By the words alone, with the steps that the model did not read, of which they say nothing. */
+  readonly words: readonly JudgedVerdict[];
   readonly both: readonly JudgedVerdict[];
   /** The validation steps by the same. */
   readonly validation: readonly JudgedVerdict[];
@@ -128,7 +130,12 @@ export function likelihoodVerdicts(
   if (!together) return undefined;
   const isChance = weights === undefined && !tellsApart(isAlone ? more : validation, together);
   return {
-    ...{ weights: together, both: by(test, together), validation: by(validation, together) },
+    ...{
+      weights: together,
+      words: test.judged,
+      both: by(test, together),
+      validation: by(validation, together),
+    },
     ...(ofBase && together.verdict !== 0 ? { alone: by(test, ofBase) } : {}),
     ...(isChance ? { isChance } : {}),
   };

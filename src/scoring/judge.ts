@@ -1,6 +1,6 @@
 /** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
-import { equationsIn, plainSigns } from '../data/equations/equations.js';
+import { calculationsIn } from '../data/equations/calculations.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
@@ -18,13 +18,20 @@ export interface StepJudgement {
   readonly step: string;
   /**
    * Probability that the step is right, from 0 to 1. null: not judged, because its sequence is longer than the model reads or was
-   * trained on, because the model judges outcomes alone and this is no last step, or because its scores are no probabilities.
+   * trained on and it writes out nothing that was computed, because the model judges outcomes alone and this is no last step, or because its scores are no probabilities.
    */
   readonly probability: number | null;
   /** What the model gives: the probability, or the reward of a reward network (of any size; more is better). */
   readonly score: number | null;
   /** null: not judged, or the model would write neither word. */
   readonly verdict: 'right' | 'wrong' | null;
+  /**
+   * Whether a calculation that the step writes out, such as `12 + 7 = 19`, was computed for its verdict. false: it writes out none that
+   * can be read, or this judge computes none (`eval_verdicts.likelihood` of its run).
+   */
+  readonly checked: boolean;
+  /** Set of a step beyond what the model reads that is judged all the same: by its calculations alone. */
+  readonly unread?: true;
 }
 
 /**
@@ -88,7 +95,8 @@ export async function judgements(
       const isRight = verdicts[s] ?? null;
       // The zero of what is no probability is arbitrary.
       const verdict = probability === null || isRight === null ? null : isRight === 1 ? 'right' : 'wrong';
-      return { step, probability, score, verdict };
+      const checked = own.checked?.[s] ?? false;
+      return { step, probability, score, verdict, checked, ...(own.unread?.[s] ? { unread: true } : {}) };
     });
   });
 }
@@ -115,9 +123,7 @@ export function unlikeTraining(
   if (settings?.kind !== 'verdict') return undefined;
   const { forms = [], words = [], likelihood } = settings;
   if (likelihood?.of === 'calculations') {
-    const places = steps.flatMap((step, i) =>
-      equationsIn(plainSigns(step)).equations.length > 0 ? [] : [i],
-    );
+    const places = steps.flatMap((step, i) => (calculationsIn(step).length > 0 ? [] : [i]));
     return places.length > 0 ? { places, forms: [], words: [] } : undefined;
   }
   const places = forms.length > 0 ? foreignSteps(steps, forms) : [];

@@ -26,6 +26,10 @@ export interface SolutionScores {
   readonly outcome?: number | null;
   /** Of each step, where they are not what `threshold` makes of the scores: null where the model says neither. */
   readonly verdicts?: readonly (1 | 0 | null)[];
+  /** Of each step, whether a calculation that it writes out was computed. Absent of what computes none. */
+  readonly checked?: readonly boolean[];
+  /** Of each step, whether it lies beyond what the model reads, so that its score is of its calculations alone. */
+  readonly unread?: readonly boolean[];
   /** That were read. */
   readonly tokens?: number;
 }

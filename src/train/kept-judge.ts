@@ -15,7 +15,7 @@ import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import { stepLikelihoods } from '../scoring/verdict/likelihood.js';
+import { stepCalculations, stepLikelihoods, withUnread } from '../scoring/verdict/likelihood.js';
 import { formsOf, wordsOf } from '../scoring/verdict/step-forms.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
 import type { VerdictData } from './verdict-data.js';
@@ -37,19 +37,21 @@ export async function verdictsByLikelihood(
   { signal, wordless }: { readonly signal: AbortSignal; readonly wordless?: boolean | undefined },
 ): Promise<LikelihoodVerdicts | undefined> {
   const of = config.eval_verdicts.likelihood === 'calculations' ? 'calculations' : undefined;
-  const calculations = of && data.tokenizer.tokenizer;
-  const likelihoodsOf = (sequences: Dataset<VerdictSequence>) =>
-    stepLikelihoods(decoder, sequences, { microBatchTokens, signal, calculations });
+  const evidenceOf = (sequences: Dataset<VerdictSequence>, records: Iterable<StepRecord>) =>
+    of ? stepCalculations(records) : stepLikelihoods(decoder, sequences, { microBatchTokens, signal });
   const partOf = async (part: 'validation' | 'test') => {
-    const likelihoods = await likelihoodsOf(data.sequences[part]);
-    return likelihoods && { judged: byWords[part], likelihoods };
+    const records = data.records[part];
+    const likelihoods = await evidenceOf(data.sequences[part], records);
+    if (!likelihoods || !of) return likelihoods && { judged: byWords[part], likelihoods };
+    const labelOf = (solution: number, step: number) => records.get(solution).steps[step]?.label;
+    return { judged: withUnread(byWords[part], likelihoods, labelOf), likelihoods };
   };
-  const lacking = LIKELIHOOD_NEEDS - byWords.validation.length;
-  const more = lacking > 0 ? labelledStart(data.sequences.train, lacking) : undefined;
   const validation = await partOf('validation');
   const test = validation && (await partOf('test'));
-  const ofMore = test && more && (await likelihoodsOf(more.sequences));
-  if (!test || (more && !ofMore)) return undefined;
+  const lacking = LIKELIHOOD_NEEDS - (validation?.judged.length ?? 0);
+  const more = lacking > 0 ? labelledStart(data, lacking) : undefined;
+  const ofMore = test && more && (await evidenceOf(more.sequences, more.records));
+  if (!test || (more && !ofMore) || signal.aborted) return undefined;
   const train = more && ofMore ? { judged: more.steps, likelihoods: ofMore } : undefined;
   return likelihoodVerdicts(
     { validation, test, train },
@@ -59,15 +61,19 @@ export async function verdictsByLikelihood(
 
 /** The first training solutions that have so many labelled steps together, or all. */
 function labelledStart(
-  sequences: Dataset<VerdictSequence>,
+  { sequences: { train: sequences }, records: { train: records } }: VerdictData,
   wanted: number,
-): { readonly sequences: Dataset<VerdictSequence>; readonly steps: readonly LabelledStep[] } {
+) {
   const steps: LabelledStep[] = [];
   let count = 0;
   for (; count < sequences.length && steps.length < wanted; count++)
     for (const { step, label } of sequences.get(count).verdicts)
       if (label !== null) steps.push({ solution: count, step, label, logPositive: 0, logNegative: 0 });
-  return { sequences: dataset(count, (i) => sequences.get(i)), steps };
+  return {
+    sequences: dataset(count, (i) => sequences.get(i)),
+    records: dataset(count, (i) => records.get(i)),
+    steps,
+  };
 }
 
 /** Writes into the card beside the weights how it was judged here, so that it judges so everywhere. */

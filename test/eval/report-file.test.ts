@@ -41,6 +41,7 @@ const report = evaluateVerdicts(judged, {
   baselines: { sft: { ...metrics, auc: 0.5, invalid: 1 } },
   likelihood: {
     weights: { constant: 1, verdict: 1, least: 1, before: 0 },
+    words: judged,
     both: judged,
     validation: judged,
     alone: judged,

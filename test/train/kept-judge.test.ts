@@ -14,6 +14,7 @@ const records: StepRecord[] = [
 const weights = { constant: 1, verdict: 0, least: 2, before: 0 };
 const found = (more: Partial<LikelihoodVerdicts> = {}): LikelihoodVerdicts => ({
   weights,
+  words: [],
   both: [],
   validation: [],
   ...more,

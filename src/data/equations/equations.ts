@@ -1,6 +1,7 @@
 /** The equations of a line of a solution: `… 16 - 3 - 4 = <<16-3-4=9>>9 eggs`, with GSM8K's notes for calculators or without. */
-import { equals, type Rational, toNumber } from '../../answers/rational.js';
+import { negative, type Rational } from '../../answers/rational.js';
 import { exactValue, type NumberPart, numbersIn, type Part, partsOf } from './expression.js';
+import { rounds } from './rounding.js';
 
 export interface Equation {
   /** What is computed. */
@@ -10,7 +11,7 @@ export interface Equation {
   readonly result: NumberPart;
   /** Of the expression, exactly. */
   readonly value: Rational;
-  /** Whether the result is that value, or rounds it to the decimals that it has. */
+  /** Whether the result is that value, or rounds it to the digits that it has. */
   readonly holds: boolean;
 }
 
@@ -22,6 +23,21 @@ export interface EquationLine {
 }
 
 const NOTE = /<<([^<>=]*)=([^<>]*)>>/g;
+
+/** The end of what stands before a result. No comparison such as `>=` states one. */
+const RESULT = /(?<![<>!≤≥≠~≈:=])={1,2}\s*(?:\(?\s*\$?\s*(?<minus>[-−–]))?\s*\$?\s*$/d;
+
+/** `10 * 3 = 15 * 2` and `9:15 + 45 = 10:00` state no result. */
+export const GOES_ON = /^(?:\s*(?:[-+*×÷/−–^]|x\s)\s*[\d($.]|:\d)/;
+
+/** `240 - (40 + 84) = 240 students - 124 students = 116`, where a result would be a mistake. */
+const GOES_ON_IN_UNITS = /^\s*(?:\/\s?)?\p{L}+(?:\s\p{L}+)?\s*[-+*×÷/−–]\s*[\d($.]/u;
+
+const signed = (number: NumberPart, at: number): NumberPart => ({
+  ...number,
+  at,
+  value: negative(number.value),
+});
 
 /** The equations of a line that can be read. What is none, such as `x + 2 = 5`, is passed over. */
 export function equationsIn(line: string): EquationLine {
@@ -37,18 +53,21 @@ export function equationsIn(line: string): EquationLine {
   const noted = new Map(notes.map(({ at, expression }) => [at, expression]));
   const equations: Equation[] = [];
   let free = 0;
-  for (const result of numbersIn(text)) {
-    const note = noted.get(result.at);
-    const sign = text.slice(free, result.at).search(/=\s*\$?\s*$/);
-    if (sign < 0 && note === undefined) continue;
-    // `10 * 3 = 15 * 2` states no result.
-    if (note === undefined && /^\s*(?:[-+*×÷/−–]|x\s)\s*[\d($.]/.test(text.slice(result.end))) continue;
-    const written = sign < 0 ? undefined : lastExpression(text.slice(free, free + sign));
+  for (const number of numbersIn(text)) {
+    const before = text.slice(free, number.at);
+    const equalSign = RESULT.exec(before);
+    const result = equalSign?.groups?.minus
+      ? signed(number, free + (equalSign.indices?.groups?.minus?.[0] ?? 0))
+      : number;
+    const note = noted.get(number.at) ?? noted.get(result.at);
+    if (!equalSign && note === undefined) continue;
+    if (note === undefined && GOES_ON.test(text.slice(number.end))) continue;
+    const written = equalSign ? lastExpression(before.slice(0, equalSign.index)) : undefined;
     const found = equationOf(written && { ...written, at: written.at + free }, result, text);
     const own = found?.holds || note === undefined ? found : equationOf({ expression: note }, result, text);
-    if (!own) continue;
+    if (!own || (!own.holds && note === undefined && GOES_ON_IN_UNITS.test(text.slice(number.end)))) continue;
     equations.push(own);
-    free = result.end;
+    free = number.end;
   }
   return { text, equations };
 }
@@ -64,21 +83,17 @@ function equationOf(
   if (parts.filter(({ kind }) => kind === 'number').length < 2) return undefined;
   const value = exactValue(parts);
   if (value === undefined) return undefined;
-  return { ...of, result, value, holds: isRounded(value, result.value, text.slice(result.at, result.end)) };
-}
-
-/** Whether a number as written is a value, or the value rounded up or down to its decimals; of percents with the sign or without. */
-function isRounded(value: Rational, written: Rational, text: string): boolean {
-  const decimals = /\.(\d+)/.exec(text)?.[1]?.length ?? 0;
-  const isNear = (found: number) => Math.abs(toNumber(value) - found) < 10 ** -decimals && value.under !== 1n;
-  const sizes = text.endsWith('%') ? [toNumber(written), 100 * toNumber(written)] : [toNumber(written)];
-  return equals(value, written) || sizes.some((size) => toNumber(value) === size || isNear(size));
+  const printed = text.slice(result.at).replace(/^[-−–]\s*\$?/, '-');
+  return { ...of, result, value, holds: rounds(value, printed, of.expression) };
 }
 
 /** The longest expression at the end of a text; undefined where there is none. */
 function lastExpression(text: string): { readonly expression: string; readonly at: number } | undefined {
   // Ends of sentences and clauses begin anew; a point between digits ends nothing.
-  const clause = Math.max(...[...text.matchAll(/[=:;?!]|[.,](?!\d)/gu)].map((end) => end.index + 1), 0);
+  const clause = Math.max(
+    ...[...text.matchAll(/[=;?!]|(?<!\d):|:(?!\d)|[.,](?!\d)/gu)].map((end) => end.index + 1),
+    0,
+  );
   const parts = partsOf(text.slice(clause));
   let first = parts.length;
   for (let i = parts.length - 1; i >= 0; i--) {
@@ -87,7 +102,9 @@ function lastExpression(text: string): { readonly expression: string; readonly a
   }
   while (first < parts.length && (isOperator(parts[first]) || !isClosed(parts.slice(first)))) first++;
   const start = parts[first];
-  if (!start || NAMED.test(text.slice(clause)) || hasMixed(text.slice(clause), parts, first))
+  // Of `-(3 + 5) = -8` a part would be read.
+  if (start?.kind === 'bracket' && /[-−–]$/.test(text.slice(0, clause + start.at))) return undefined;
+  if (!start || hasLetters(text.slice(clause)) || hasMixed(text.slice(clause), parts, first))
     return undefined;
   return { expression: text.slice(clause + start.at).trimEnd(), at: clause + start.at };
 }
@@ -97,6 +114,8 @@ const isOperator = (part: Part | undefined) => part?.kind === 'operator';
 /** A letter for a number, as of algebra: `2S + 4`, `x - 3`. A lone `x` before a number multiplies, and `150 g` are grams. */
 const NAMED =
   /\d[a-zA-Z](?![\p{L}])(?!\s*[\d($])|(?<![\p{L}'’])(?![aAI]\b)(?!(?<=\d )[gmlhsL]\b)[a-wyzA-WYZ](?![\p{L}'’])|[xX]\s*[-+*/)]/u;
+
+export const hasLetters = (text: string): boolean => NAMED.test(text);
 
 /** Whether a number that an expression seems to begin with is the fraction of a mixed one, `1 1/2`. */
 function hasMixed(text: string, parts: readonly Part[], first: number): boolean {
@@ -122,13 +141,20 @@ function isClosed(parts: readonly Part[]): boolean {
   return open === 0;
 }
 
-/** Signs of TeX, of multiplication and of currencies as plain ones. */
+/** Signs of TeX, of multiplication, of powers and of currencies as plain ones. */
 export function plainSigns(step: string): string {
-  return step
-    .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '($1)/($2)')
-    .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
-    .replace(/\\times|\\cdot|[·⋅∙]/g, '×')
-    .replace(/[€£¥₹₩₽¢]/gu, ' ')
-    .replace(/\\div/g, '÷')
-    .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;!]|\*\*/g, ' ');
+  return (
+    step
+      .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '($1)/($2)')
+      .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
+      .replace(/\\times|\\cdot|[·⋅∙]/g, '×')
+      .replace(/[€£¥₹₩₽¢]/gu, ' ')
+      .replace(/\\div/g, '÷')
+      .replace(/(?<=[\d)])\s?\*\*\s?(?=[\d(])/g, '^')
+      .replace(/\^\{(\d+)\}/g, '^$1')
+      .replace(/[²³]/g, (sign) => `^${sign === '²' ? 2 : 3}`)
+      // Of units: `12 cm²`.
+      .replace(/(?<=\p{L})\^\d/gu, '')
+      .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;!]|\*\*/g, ' ')
+  );
 }

@@ -7,11 +7,13 @@ import {
   NotExact,
   negative,
   parseDecimal,
+  power,
   type Rational,
   whole,
+  wholeNumber,
 } from '../../answers/rational.js';
 
-export type Operator = '+' | '-' | '*' | '/';
+export type Operator = '+' | '-' | '*' | '/' | '^';
 
 /** A piece of an expression, with its place in the text. */
 export type Part =
@@ -22,11 +24,13 @@ export type Part =
 export type NumberPart = Extract<Part, { kind: 'number' }>;
 export type OperatorPart = Extract<Part, { kind: 'operator' }>;
 
-const NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?%?|\.\d+%?`;
-const NUMBERS = new RegExp(`(?<![\\d.])(?:${NUMBER})`, 'gu');
+const NUMBER = String.raw`(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)`;
+/** What has other points, commas or colons, such as `1,5`, `1.200.000` and `10:30`, is no number here rather than a piece of one. */
+const WHOLE = String.raw`(?<!\d[.,:]?|\.)${NUMBER}(?![.,:]?\d)%?`;
+const NUMBERS = new RegExp(WHOLE, 'gu');
 /** Before a word a sign is a part of it: `stickers/page`, `12-pound`. */
 const PIECE = new RegExp(
-  `(?<number>${NUMBER})|(?<bracket>[()])|(?<operator>[+*×÷]|[-/−–](?=\\s*[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
+  `(?<number>${WHOLE})|(?<bracket>[()])|(?<operator>[+*×÷^]|[-/−–](?=\\s*[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
   'gu',
 );
 const OPERATORS: Readonly<Record<string, Operator>> = {
@@ -40,6 +44,7 @@ const OPERATORS: Readonly<Record<string, Operator>> = {
   X: '*',
   '/': '/',
   '÷': '/',
+  '^': '^',
 };
 
 /** Enough for any sum of a solution in words. */
@@ -66,16 +71,43 @@ const MOST_CHARACTERS = 24;
 
 const isShort = ([text]: RegExpMatchArray) => text.length <= MOST_CHARACTERS;
 
-/** The pieces of an expression; words between them are units, and count for nothing. */
+/** The pieces of an expression; words between them are units, and count for nothing. A number has the minus that is its sign. */
 export function partsOf(text: string): Part[] {
-  return [...text.matchAll(PIECE)].filter(isShort).map((found): Part => {
+  const parts: Part[] = [];
+  for (const found of text.matchAll(PIECE)) {
+    if (!isShort(found)) continue;
     const place = { at: found.index, end: found.index + found[0].length };
     const { number, bracket } = found.groups ?? {};
-    if (number !== undefined) return { kind: 'number', ...place, value: numberValue(number) };
-    if (bracket !== undefined) return { kind: 'bracket', ...place, bracket: bracket as '(' | ')' };
-    return { kind: 'operator', ...place, operator: OPERATORS[found[0]] as Operator };
-  });
+    if (bracket !== undefined) parts.push({ kind: 'bracket', ...place, bracket: bracket as '(' | ')' });
+    else if (number === undefined)
+      parts.push({ kind: 'operator', ...place, operator: OPERATORS[found[0]] as Operator });
+    else {
+      const value = numberValue(number);
+      const sign = signBefore(text, parts, place.at);
+      if (sign) parts.pop();
+      parts.push({
+        kind: 'number',
+        at: sign?.at ?? place.at,
+        end: place.end,
+        value: sign ? negative(value) : value,
+      });
+    }
+  }
+  return parts;
 }
+
+/** A minus right before a number, with no value before it: `-3 + 5`, `4 * -2`; a dash before a space is none. */
+function signBefore(text: string, parts: readonly Part[], at: number): OperatorPart | undefined {
+  const [before, sign] = [parts.at(-2), parts.at(-1)];
+  if (sign?.kind !== 'operator' || sign.operator !== '-' || !/^\$?$/.test(text.slice(sign.end, at)))
+    return undefined;
+  if (/[\p{L}\d)]$/u.test(text.slice(0, sign.at))) return undefined;
+  const endsValue = before?.kind === 'number' || (before?.kind === 'bracket' && before.bracket === ')');
+  return endsValue ? undefined : sign;
+}
+
+/** No solution in words has a higher power. */
+const HIGHEST_POWER = 100;
 
 /** The exact value; undefined where the pieces are no expression, and for a division by zero. */
 export function exactValue(parts: readonly Part[]): Rational | undefined {
@@ -94,11 +126,19 @@ export function exactValue(parts: readonly Part[]): Rational | undefined {
     const part = parts[at];
     return part?.kind === 'operator' && operators.includes(part.operator) ? part.operator : undefined;
   };
+  const raised = (): Rational => {
+    const value = operand();
+    if (!isNext('^')) return value;
+    at++;
+    const exponent = wholeNumber(raised());
+    if (exponent === undefined || Math.abs(exponent) > HIGHEST_POWER) throw new NotExact('no whole power');
+    return power(value, exponent, budget);
+  };
   const product = (): Rational => {
-    let value = operand();
+    let value = raised();
     for (let operator = isNext('*', '/'); operator; operator = isNext('*', '/')) {
       at++;
-      const right = operand();
+      const right = raised();
       value = multiply(value, operator === '*' ? right : inverse(right, budget), budget);
     }
     return value;

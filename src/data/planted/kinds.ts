@@ -111,8 +111,8 @@ export const WRONG_EXPRESSIONS: Readonly<
 };
 
 /** The operation that is neither the right one nor its inverse. */
-const OTHER: Readonly<Record<Operator, string>> = { '+': '*', '-': '/', '*': '+', '/': '-' };
-const INVERSE: Readonly<Record<Operator, string>> = { '+': '-', '-': '+', '*': '/', '/': '*' };
+const OTHER: Readonly<Record<Operator, string>> = { '+': '*', '-': '/', '*': '+', '/': '-', '^': '*' };
+const INVERSE: Readonly<Record<Operator, string>> = { '+': '-', '-': '+', '*': '/', '/': '*', '^': '*' };
 
 const COMPARED =
   /\b(?:(?:more|less|fewer|older|younger|taller|shorter|longer|higher|lower|larger|smaller|cheaper|heavier|lighter|faster|slower|further|farther)\b[^.?!]*\bthan|times as|twice|double|triple|half|thirds?|quarter|fifth)\b/iu;

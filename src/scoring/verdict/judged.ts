@@ -16,4 +16,6 @@ export interface JudgedVerdict extends JudgedStep {
   readonly probability: number;
   /** There is no word at any threshold, as after a reason that did not end. */
   readonly unreadable?: true;
+  /** The model did not read the step, which lies beyond its longest sequence: the verdict is of its calculations alone. */
+  readonly unread?: true;
 }

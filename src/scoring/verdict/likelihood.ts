@@ -1,12 +1,12 @@
 /** How likely the base finds a step: evidence beside a verdict, where the base writes such solutions itself. */
 import { type Dataset, indices } from '../../data/dataset.js';
-import { equationsIn, plainSigns } from '../../data/equations/equations.js';
+import { calculationsIn } from '../../data/equations/calculations.js';
 import type { Decoder } from '../../models/decoder.js';
+import type { StepLabel } from '../../records/record.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../../sequences/sequence.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { LikelihoodWeights } from '../settings.js';
 import type { JudgedVerdict } from './judged.js';
 
@@ -16,6 +16,8 @@ export interface StepLikelihood {
   readonly least: number;
   /** Of those before it alone; 0 where there is none. What follows from a wrong step is likely by itself. */
   readonly before: number;
+  /** Set where a calculation of the step was computed. */
+  readonly checked?: true;
 }
 
 /** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
@@ -31,8 +33,6 @@ const MAX_ODDS = 8;
 export type StepLikelihoods = readonly ReadonlyMap<number, StepLikelihood>[];
 
 export interface LikelihoodOptions {
-  /** Asks no base: the calculations that a step writes out are computed, in tokens of this tokenizer. Default: the base is asked. */
-  readonly calculations?: Pick<Tokenizer, 'decode'> | undefined;
   readonly microBatchTokens: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -41,9 +41,8 @@ export interface LikelihoodOptions {
 export async function stepLikelihoods(
   decoder: Decoder,
   sequences: Dataset<VerdictSequence>,
-  { microBatchTokens, signal, calculations }: LikelihoodOptions,
+  { microBatchTokens, signal }: LikelihoodOptions,
 ): Promise<StepLikelihoods | undefined> {
-  if (calculations) return signal?.aborted ? undefined : stepCalculations(sequences, calculations);
   const length = (i: number) => sequences.get(i).solution.trunk.ids.length;
   const groups = groupBySize(indices(sequences), length, microBatchTokens);
   const ofGroup = async (group: readonly number[]) => {
@@ -94,22 +93,44 @@ function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
   return { sequence: { ids, positions, branch: undefined, rowId }, rows, spans };
 }
 
-/** By exact arithmetic whether the calculations of a step hold; a step without any says nothing. */
-function stepCalculations(
-  sequences: Dataset<VerdictSequence>,
-  tokenizer: Pick<Tokenizer, 'decode'>,
+/** By exact arithmetic whether the calculations of each step hold; a step without any says nothing. */
+export function stepCalculations(
+  solutions: Iterable<{ readonly steps: readonly { readonly text: string }[] }>,
 ): StepLikelihoods {
-  return Array.from(sequences, ({ solution: { trunk } }) => {
-    const bySteps = new Map<number, StepLikelihood>();
+  return Array.from(solutions, ({ steps }) => {
     let before = 0;
-    for (const { step, start, end } of trunk.steps) {
-      const { equations } = equationsIn(plainSigns(tokenizer.decode(trunk.ids.subarray(start, end))));
-      const least = equations.every(({ holds }) => holds) ? 0 : WRONG;
-      bySteps.set(step, { least, before });
-      before = Math.min(before, least);
-    }
-    return bySteps;
+    return new Map(
+      steps.map(({ text }, step): [number, StepLikelihood] => {
+        const found = calculationsIn(text);
+        const least = found.every(({ holds }) => holds) ? 0 : WRONG;
+        const own = { least, before, ...(found.length > 0 ? { checked: true as const } : {}) };
+        before = Math.min(before, least);
+        return [step, own];
+      }),
+    );
   });
+}
+
+/**
+ * With the labelled steps that the model did not read, such as those beyond its longest sequence, as far as a calculation of them was
+ * computed. The words say nothing of them.
+ */
+export function withUnread(
+  judged: readonly JudgedVerdict[],
+  likelihoods: StepLikelihoods,
+  labelOf: (solution: number, step: number) => StepLabel | undefined,
+): readonly JudgedVerdict[] {
+  const read = new Set(judged.map(({ solution, step }) => `${solution} ${step}`));
+  const unread = likelihoods.flatMap((steps, solution) =>
+    [...steps].flatMap(([step, { checked }]): JudgedVerdict[] => {
+      const label = labelOf(solution, step) ?? null;
+      if (!checked || label === null || read.has(`${solution} ${step}`)) return [];
+      const half = { probability: 0.5, logPositive: Math.log(0.5), logNegative: Math.log(0.5) };
+      return [{ solution, step, label, verdict: undefined, ...half, unread: true }];
+    }),
+  );
+  if (unread.length === 0) return judged;
+  return [...judged, ...unread].sort((a, b) => a.solution - b.solution || a.step - b.step);
 }
 
 /** Verdicts by the weights; one that cannot be read stays as it is. */

@@ -7,6 +7,13 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { readable, TOKENS_AT_ONCE } from '../readable.js';
 import { type Scorer, scorer } from '../scorer.js';
 import type { LikelihoodWeights } from '../settings.js';
+import {
+  type StepLikelihoods,
+  stepCalculations,
+  stepLikelihoods,
+  withLikelihood,
+  withUnread,
+} from './likelihood.js';
 import { judgeVerdicts } from './verdicts.js';
 
 export interface VerdictScorerOptions {
@@ -51,28 +58,57 @@ export function verdictScorer(
         const solution = readable(() => verdicts.solution(record, { maxLength }), skipUnreadable);
         return solution ? [{ i, sequence: verdictSequence(solution, verdicts, i) }] : [];
       });
-      const judged = await judgeVerdicts(decoder, role, inMemory(places.map(({ sequence }) => sequence)), {
-        threshold,
-        tokenizer: verdicts,
-        microBatchTokens: TOKENS_AT_ONCE,
-        likelihood,
-        ...(signal ? { signal } : {}),
-      });
+      const sequences = inMemory(places.map(({ sequence }) => sequence));
+      const options = { microBatchTokens: TOKENS_AT_ONCE, ...(signal ? { signal } : {}) };
+      const asked = { threshold, tokenizer: verdicts, ...options };
+      const byWords = (await judgeVerdicts(decoder, role, sequences, asked)).map((verdict) => ({
+        ...verdict,
+        solution: places[verdict.solution]?.i as number,
+      }));
+      const isComputed = likelihood?.of === 'calculations';
+      const evidence = !likelihood
+        ? undefined
+        : isComputed
+          ? stepCalculations(solutions.map(({ steps }) => ({ steps: steps.map((text) => ({ text })) })))
+          : bySolution(solutions.length, places, await stepLikelihoods(decoder, sequences, options));
       if (signal?.aborted) return undefined;
-      const none = (steps: readonly string[]) => new Array<null>(steps.length).fill(null);
-      const found = solutions.map(({ steps }) => ({
-        scores: none(steps) as (number | null)[],
-        verdicts: none(steps) as (1 | 0 | null)[],
+      const judged =
+        likelihood && evidence
+          ? withLikelihood(
+              withUnread(byWords, evidence, () => 1),
+              evidence,
+              likelihood,
+              threshold,
+            )
+          : byWords;
+      const found = solutions.map(({ steps }, i) => ({
+        scores: steps.map(() => null) as (number | null)[],
+        verdicts: steps.map(() => null) as (1 | 0 | null)[],
+        ...(isComputed
+          ? { checked: steps.map((_, step) => evidence?.[i]?.get(step)?.checked === true) }
+          : {}),
+        ...(isComputed ? { unread: steps.map(() => false) } : {}),
         tokens: 0,
       }));
       for (const { i, sequence } of places) if (found[i]) found[i].tokens = sequence.ids.length;
-      for (const { solution, step, probability, verdict } of judged) {
-        const of = found[places[solution]?.i as number];
+      for (const { solution, step, probability, verdict, unread = false } of judged) {
+        const of = found[solution];
         if (!of) continue;
         of.scores[step] = probability;
         of.verdicts[step] = verdict ?? null;
+        if (of.unread) of.unread[step] = unread;
       }
       return found;
     },
   });
+}
+
+/** Of solutions without a sequence nothing is known. */
+function bySolution(
+  count: number,
+  places: readonly { readonly i: number }[],
+  found: StepLikelihoods | undefined,
+): StepLikelihoods {
+  const known = new Map(places.map(({ i }, at) => [i, found?.[at]]));
+  return Array.from({ length: count }, (_, i) => known.get(i) ?? new Map());
 }

@@ -6,9 +6,7 @@ import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
-import type { LikelihoodWeights } from '../settings.js';
 import type { JudgedVerdict } from './judged.js';
-import { stepLikelihoods, withLikelihood } from './likelihood.js';
 import { judgeWrittenVerdicts } from './written-verdicts.js';
 
 export interface JudgeOptions {
@@ -19,8 +17,6 @@ export interface JudgeOptions {
   readonly onProgress?: (done: number) => void;
   /** Needed where answers have reasons, which the model then writes itself. */
   readonly tokenizer?: Pick<VerdictTokenizer, 'template' | 'tailIds' | 'tokenizer'>;
-  /** Judges by how likely the base finds the steps too, with these weights. Default: by the words alone. */
-  readonly likelihood?: LikelihoodWeights | undefined;
 }
 
 /** Every labelled verdict of the sequences, in order. */
@@ -28,21 +24,7 @@ export async function judgeVerdicts(
   decoder: Decoder,
   role: Role,
   sequences: Dataset<VerdictSequence>,
-  { likelihood: weights, ...options }: JudgeOptions,
-): Promise<JudgedVerdict[]> {
-  const judged = await judgeByWords(decoder, role, sequences, options);
-  const calculations = weights?.of === 'calculations' ? options.tokenizer?.tokenizer : undefined;
-  if (weights?.of === 'calculations' && !calculations)
-    throw new RangeError('calculations are read in the text of the tokens: a tokenizer is needed');
-  const likelihoods = weights && (await stepLikelihoods(decoder, sequences, { ...options, calculations }));
-  return likelihoods ? withLikelihood(judged, likelihoods, weights, options.threshold) : judged;
-}
-
-async function judgeByWords(
-  decoder: Decoder,
-  role: Role,
-  sequences: Dataset<VerdictSequence>,
-  { threshold, microBatchTokens, signal, onProgress, tokenizer }: Omit<JudgeOptions, 'likelihood'>,
+  { threshold, microBatchTokens, signal, onProgress, tokenizer }: JudgeOptions,
 ): Promise<JudgedVerdict[]> {
   if (tokenizer && tokenizer.template.rationaleTokens > 0) {
     const options = { tokenizer, threshold, microBatchTokens, signal, onProgress };

@@ -13,10 +13,13 @@ import type { JudgedVerdict } from '../../../src/scoring/verdict/judged.js';
 import {
   logOdds,
   type StepLikelihoods,
+  stepCalculations,
   stepLikelihoods,
   WRONG,
   withLikelihood,
+  withUnread,
 } from '../../../src/scoring/verdict/likelihood.js';
+import { verdictScorer } from '../../../src/scoring/verdict/scorer.js';
 import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
 import { verdictSequence } from '../../../src/sequences/sequence.js';
 import type { Tokenizer } from '../../../src/tokenizer/tokenizer.js';
@@ -27,6 +30,7 @@ const solution = (...texts: string[]): StepRecord => ({
   problem: PROBLEM,
   steps: texts.map((text) => ({ text, label: 1, kind: 'normal' })),
 });
+const asSolution = ({ problem, steps }: StepRecord) => ({ problem, steps: steps.map(({ text }) => text) });
 const RIGHT = solution('Tom: 12 + 7 = 19', 'Answer: 19');
 const SLIP = solution('Tom: 12 + 7 = 18', 'Answer: 18');
 const WRONG_ANSWER = solution('Tom: 12 + 7 = 19', 'Answer: 12');
@@ -102,10 +106,7 @@ describe('of the steps of a solution', () => {
       ),
       SLIP,
     ];
-    const found = (await stepLikelihoods(model.decoder, sequencesOf(records, 512), {
-      microBatchTokens: 4096,
-      calculations: tokenizer,
-    })) as StepLikelihoods;
+    const found = stepCalculations(records);
     const least = (of: (typeof found)[number] | undefined) =>
       [...(of?.values() ?? [])].map((each) => each.least);
     const earlier = (of: (typeof found)[number] | undefined) =>
@@ -118,15 +119,55 @@ describe('of the steps of a solution', () => {
       [0, WRONG],
     ]);
     const weights = { of: 'calculations', constant: 1, verdict: 0, least: 3, before: 0 } as const;
-    const options = { threshold: 0.5, microBatchTokens: 4096, likelihood: weights } as const;
-    const judged = await judgeVerdicts(model.decoder, {}, sequencesOf([SLIP]), {
-      ...options,
-      tokenizer: words(),
+    const prompt = { template: 'compact', pos_word: '1', neg_word: '0' } as const;
+    const judge = verdictScorer(model.decoder, { tokenizer, prompt, likelihood: weights, maxLength: 110 });
+    const [judged] = (await judge.score([asSolution(SLIP)])) ?? [];
+    expect(judged).toMatchObject({ verdicts: [0, 1], checked: [true, false], unread: [false, false] });
+  });
+
+  it('of calculations judges what the model does not read', async () => {
+    const weights = { of: 'calculations', constant: 1, verdict: 0.5, least: 3, before: 0 } as const;
+    const prompt = { template: 'compact', pos_word: '1', neg_word: '0' } as const;
+    const judgeOf = (maxLength: number) =>
+      verdictScorer(model.decoder, {
+        tokenizer,
+        prompt,
+        likelihood: weights,
+        maxLength,
+        skipUnreadable: true,
+      });
+    const long = {
+      problem: PROBLEM,
+      steps: ['Tom: 12 + 7 = 19', 'Tom: 12 + 7 = 18', 'Tom has them.', '2 + 2 = 4'],
+    };
+    const [whole] = (await judgeOf(400).score([long])) ?? [];
+    const first = sequencesOf([solution(long.steps[0] as string)]).get(0).ids.length + 1;
+    const [cut] = (await judgeOf(first).score([long])) ?? [];
+    expect(whole?.unread).toEqual([false, false, false, false]);
+    expect(cut?.scores[0]).toBe(whole?.scores[0]);
+    expect(cut?.unread).toEqual([false, true, false, true]);
+    expect(cut?.checked).toEqual([true, true, false, true]);
+    expect(cut?.verdicts).toEqual([whole?.verdicts?.[0], 0, null, 1]);
+    expect(cut?.scores[1]).toBeCloseTo(1 / (1 + Math.exp(2)), 12);
+    expect(cut?.scores[2]).toBeNull();
+
+    // Beside other solutions, which keep their places.
+    const [none, again] = (await judgeOf(first).score([{ problem: PROBLEM, steps: [] }, long])) ?? [];
+    expect(none?.scores).toEqual([]);
+    expect(again).toEqual(cut);
+
+    const records = [solution(...long.steps)];
+    const judged = await judgeVerdicts(model.decoder, {}, sequencesOf(records, first), {
+      threshold: 0.5,
+      microBatchTokens: 4096,
     });
-    expect(judged.map(({ verdict }) => verdict)).toEqual([0, 1]);
-    await expect(judgeVerdicts(model.decoder, {}, sequencesOf([SLIP]), options)).rejects.toThrow(
-      'a tokenizer is needed',
-    );
+    const all = withUnread(judged, stepCalculations(records), () => 1);
+    expect(all.map(({ step, unread = false }) => [step, unread])).toEqual([
+      [0, false],
+      [1, true],
+      [3, true],
+    ]);
+    expect(withUnread(judged, stepCalculations(records), () => null)).toBe(judged);
   });
 
   it('judges with its weights beside the words, and stops by a signal', async () => {
@@ -134,9 +175,18 @@ describe('of the steps of a solution', () => {
     const options = { threshold: 'greedy', microBatchTokens: 4096 } as const;
     const weights = { constant: 2, verdict: 0, least: 1.5, before: 0 };
     const byWords = await judgeVerdicts(model.decoder, {}, sequences, options);
-    const judged = await judgeVerdicts(model.decoder, {}, sequences, { ...options, likelihood: weights });
-    expect(judged.map(({ verdict }) => verdict)).toEqual([1, 1, 0, 0]);
-    expect(judged).toEqual(withLikelihood(byWords, await likelihoodsOf([RIGHT, SLIP]), weights, 'greedy'));
+    const prompt = { template: 'compact', pos_word: '1', neg_word: '0' } as const;
+    const judge = verdictScorer(model.decoder, {
+      tokenizer,
+      prompt,
+      threshold: 'greedy',
+      likelihood: weights,
+    });
+    const judged = await judge.score([asSolution(RIGHT), asSolution(SLIP)]);
+    expect(judged?.flatMap(({ verdicts = [] }) => verdicts)).toEqual([1, 1, 0, 0]);
+    const weighed = withLikelihood(byWords, await likelihoodsOf([RIGHT, SLIP]), weights, 'greedy');
+    expect(judged?.flatMap(({ scores }) => scores)).toEqual(weighed.map(({ probability }) => probability));
+    expect(judged?.[0]).not.toHaveProperty('checked');
     const signal = AbortSignal.abort();
     expect(await stepLikelihoods(model.decoder, sequences, { ...options, signal })).toBeUndefined();
   });

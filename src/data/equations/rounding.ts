@@ -1,0 +1,32 @@
+/** When a printed number is a value. */
+import { StepBudget } from '../../answers/budget.js';
+import { add, equals, fraction, multiply, negative, type Rational, whole } from '../../answers/rational.js';
+import { numberValue } from './expression.js';
+
+/** Of numbers that solutions in words have. */
+const STEPS = 5000;
+const PRINTED = /^(-?)\$?([\d,]*(?:\.\d+)?)(%?)\s*(\.\.\.|…)?/;
+
+/**
+ * Whether a text begins with a value, or with the value rounded to the digits that are printed: of 100/3 are 33, 33.3 and 33.33, and 34
+ * is not; of 5/2 both 2 and 3. With `…` behind them digits may be cut off. Percents are read with their sign or without.
+ *
+ * @param expression that has the value: one of percents alone may have its result without a sign
+ */
+export function rounds(value: Rational, text: string, expression = ''): boolean {
+  const [, sign, digits = '', percent, cut] = PRINTED.exec(text) ?? [];
+  const budget = new StepBudget(STEPS);
+  const size = numberValue(digits.replace(/,$/, ''));
+  const printed = sign ? negative(size) : size;
+  const decimals = /\.(\d+)/.exec(digits)?.[1]?.length ?? 0;
+  const near = fraction(1n, (cut ? 1n : 2n) * 10n ** BigInt(decimals), budget);
+  const isNear = (own: Rational) => {
+    if (equals(own, printed)) return true;
+    if (own.under === 1n) return false;
+    const apart = add(own, negative(printed), budget);
+    const most = add(near, negative({ ...apart, over: apart.over < 0n ? -apart.over : apart.over }), budget);
+    return most.over >= 0n;
+  };
+  const inPercent = percent || /^[^\d]*(?:[\d.,]+\s?%[^\d]*)+$/.test(expression);
+  return isNear(value) || (Boolean(inPercent) && isNear(multiply(value, whole(100), budget)));
+}
