@@ -98,7 +98,12 @@ export class ChatClient {
   }
 }
 
-function replyOf(text: string): ChatReply {
+/**
+ * What a server wrote in answer to a question.
+ *
+ * @throws PassingFailure for what is no JSON, RemoteError for what is no chat completion
+ */
+export function replyOf(text: string): ChatReply {
   let answer: unknown;
   try {
     answer = JSON.parse(text);

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { DataError } from '../../files/data-error.js';
-import { PassingFailure } from '../../remote/errors.js';
+import { replyOf } from '../../remote/chat.js';
 import { endpointOf, received } from '../../remote/http-request.js';
 import { retrying } from '../../remote/retry.js';
 import { type Scorer, type Solution, scorer } from '../scorer.js';
@@ -98,9 +98,12 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       if (at > now) await pause(at - now, undefined, { signal });
     }
     return retrying(`${model} at ${host}`, RETRY, signal, async () => {
-      const { text, usage } = answerOf(await received(endpoint, '/chat/completions', body, signal));
+      const { text, promptTokens, completionTokens } = replyOf(
+        await received(endpoint, '/chat/completions', body, signal),
+      );
       count.requests++;
-      if (usage) spending.add(...usage);
+      // A request is never of no token.
+      if (promptTokens > 0) spending.add(promptTokens, completionTokens);
       else if (tokenBudget > 0 || costBudget > 0)
         throw new DataError(
           'option',
@@ -185,28 +188,3 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
 }
 
 const RETRY = { attempts: 5, backoffMs: 500, maxBackoffMs: 30_000 };
-
-interface ServerAnswer {
-  readonly text: string;
-  /** Tokens read and written, if the server counts them. */
-  readonly usage?: readonly [input: number, output: number];
-}
-
-function answerOf(body: string): ServerAnswer {
-  try {
-    const { choices, usage } = JSON.parse(body) as {
-      choices: { message: { content: unknown } }[];
-      usage?: { prompt_tokens?: unknown; completion_tokens?: unknown } | null;
-    };
-    const content = choices[0]?.message.content;
-    const text = typeof content === 'string' ? content : '';
-    const [input, output] = [usage?.prompt_tokens, usage?.completion_tokens];
-    return Number.isSafeInteger(input) && Number.isSafeInteger(output)
-      ? { text, usage: [input as number, output as number] }
-      : { text };
-  } catch {
-    throw new PassingFailure(
-      `the server wrote ${JSON.stringify(body.slice(0, 80))} in place of a chat completion`,
-    );
-  }
-}
