@@ -5,7 +5,7 @@ import { type GenerateOptions, Generator, type GeneratorOptions } from '../gener
 import { roomToGenerate } from '../generate/room.js';
 import type { GeneratedToken, Sample } from '../generate/sample-row.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
-import { shippedNames } from '../models/base.js';
+import { describedNames } from '../models/base.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
@@ -138,7 +138,7 @@ function checkIsHere({ name, kind, directory }: SavedModel): void {
     throw new StepTrainError(
       'E_ASSET',
       `loadModel: there is no ${name} (looked for from ${process.cwd()}); name the directory of a model, an adapter or a run, a .gguf file, ` +
-        `or one of ${shippedNames().join(', ')}; a model of the hub has to be downloaded first, as the commands do`,
+        `or one of those of the package, ${describedNames()}; a model of the hub has to be downloaded first, as the commands do`,
     );
   if (kind === 'run' && directory === name)
     throw new StepTrainError(

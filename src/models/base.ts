@@ -6,17 +6,35 @@ import { StepTrainError } from '../native/errors.js';
 import { ggufDirectory, isGguf } from './gguf.js';
 
 /** The models that the package ships, by name: their folder in `assets/`, and the recipe that makes them. */
-const SHIPPED: Readonly<Record<string, { readonly folder: string; readonly recipe: string }>> = {
-  embedded: { folder: 'arithmetic-base', recipe: 'pretrain_arithmetic' },
-  'word-problems': { folder: 'word-problems', recipe: 'pretrain_word_problems' },
-  'word-problems-misread': { folder: 'word-problems-misread', recipe: 'pretrain_word_problems_misread' },
+const SHIPPED: Readonly<
+  Record<string, { readonly folder: string; readonly recipe: string; readonly what: string }>
+> = {
+  embedded: { folder: 'arithmetic-base', recipe: 'pretrain_arithmetic', what: 'writes sums' },
+  'word-problems': {
+    folder: 'word-problems',
+    recipe: 'pretrain_word_problems',
+    what: 'writes solutions of small word problems',
+  },
+  'word-problems-misread': {
+    folder: 'word-problems-misread',
+    recipe: 'pretrain_word_problems_misread',
+    what: 'the same, and misreads some',
+  },
 };
 
 /** Adapters on them, which judge the steps of their solutions: by name the folder in `assets/`, the base, and the recipe. */
 const JUDGES: Readonly<
-  Record<string, { readonly folder: string; readonly base: string; readonly recipe: string }>
+  Record<
+    string,
+    { readonly folder: string; readonly base: string; readonly recipe: string; readonly what: string }
+  >
 > = {
-  'word-problems-judge': { folder: 'word-problems-judge', base: 'word-problems', recipe: 'quickstart' },
+  'word-problems-judge': {
+    folder: 'word-problems-judge',
+    base: 'word-problems',
+    recipe: 'quickstart',
+    what: 'judges the steps of such solutions',
+  },
 };
 
 const ASSETS = fileURLToPath(new URL('../../assets', import.meta.url));
@@ -42,6 +60,15 @@ export function judgeFor(name: string): string {
 export function shippedNames(): string[] {
   return Object.keys(SHIPPED);
 }
+
+/** Every name that the package has, models and judges. */
+export const packageNames = (): string[] => [...shippedNames(), ...Object.keys(JUDGES)];
+
+/** The same with what each is, for messages. */
+export const describedNames = (): string =>
+  Object.entries({ ...SHIPPED, ...JUDGES })
+    .map(([name, { what }]) => `${name} (${what})`)
+    .join(', ');
 
 /** Whether the name is that of a model of the package, not a path or a hub id. */
 export function isShipped(base: string): boolean {

@@ -13,7 +13,7 @@ import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
 import type { SnapshotOptions } from '../hub/snapshot.js';
-import { isShipped, shippedNames } from '../models/base.js';
+import { describedNames, isShipped, packageNames, shippedNames } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
 
 export interface PathOptions extends SnapshotOptions {
@@ -165,9 +165,9 @@ async function found(
 /** What to name instead: a model of the package with nearly that name, or what holds a tokenizer. */
 function hint([section, name]: readonly (string | number)[], path: string): string {
   if (section !== 'model') return '';
-  const nearest = nearestName(path, shippedNames());
+  const nearest = nearestName(path, packageNames());
   if (nearest !== undefined) return `; did you mean ${nearest}?`;
-  if (name === 'base') return `; the models of the package are ${shippedNames().join(', ')}`;
+  if (name === 'base') return `; the package has ${describedNames()}`;
   return '; name a directory with tokenizer.json, or the hub id of a model that has it, such as Qwen/Qwen2.5-0.5B';
 }
 

@@ -25,6 +25,7 @@ import {
 } from './memory-plan.js';
 import type { Method, RunData } from './method.js';
 import { modelShape, withReadableLength } from './model-shape.js';
+import { emptyParts } from './notes.js';
 import {
   formatLeastTime,
   formatPlannedWork,
@@ -80,6 +81,8 @@ export async function describeRun<Config extends FrameConfig>(
   const { parts } = await configuredRecords(config.data, { problems: !('prompt' in config) });
   const lines = ['data:'];
   for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
+  if (parts.train.length > 0)
+    lines.push(...emptyParts({ validation: parts.validation.length, test: parts.test.length }));
   const { threads, device: wanted } = config.run;
   const own = planFor === undefined && threads > 0 ? { threads } : {};
   const memoryFraction = config.run.memory_fraction;

@@ -10,3 +10,18 @@ export function reportData(
   for (const line of formatTrainingDataSummary(shown)) console.error(line);
   for (const line of reports.flatMap(formatLoadReport)) console.error(line);
 }
+
+/** What a held-out part without a solution means for a run, and what to do: a sentence for each. */
+export const emptyParts = (solutions: { readonly validation: number; readonly test: number }): string[] => [
+  ...(solutions.validation === 0
+    ? [
+        'the validation part is empty: nothing selects parameters, thresholds or weights, and every stage ends with its last ones; give ' +
+          'more rows, name data.validation, or give it a larger share in data.split',
+      ]
+    : []),
+  ...(solutions.test === 0
+    ? [
+        'the test part is empty, so that nothing is evaluated at the end: name data.test, or give it a larger share in data.split',
+      ]
+    : []),
+];

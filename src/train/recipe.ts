@@ -20,7 +20,7 @@ import { besideOthers } from './memory-beside.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { checkLength, modelShape } from './model-shape.js';
-import { reportData } from './notes.js';
+import { emptyParts, reportData } from './notes.js';
 import { planLine } from './plan-line.js';
 import type { RunResult } from './result.js';
 import { withRows } from './sampling-plan.js';
@@ -147,14 +147,9 @@ async function runOn<Config extends FrameConfig>(
     });
     const { train, validation, test } = data.summary.parts;
     const validates = validation.solutions > 0 || train.solutions === 0;
-    if (!validates)
-      console.error(
-        'the validation part is empty: no parameters are selected, every stage ends with its last ones',
-      );
-    if (test.solutions === 0 && train.solutions > 0)
-      console.error(
-        'the test part is empty, so that nothing is evaluated at the end: name data.test, or give it a larger share in data.split',
-      );
+    if (train.solutions > 0)
+      for (const line of emptyParts({ validation: validation.solutions, test: test.solutions }))
+        console.error(line);
     const shared =
       shareStages === undefined
         ? undefined

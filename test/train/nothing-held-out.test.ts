@@ -45,6 +45,11 @@ test('pretrain', async () => {
   expect(none.last).not.toHaveProperty('validation_loss');
   const emptyTest = (line: string) => line.startsWith('the test part is empty');
   expect(said.filter(emptyTest)).toEqual([]);
+  expect(
+    said.filter((line) =>
+      /^the validation part is empty: .*give more rows, name data\.validation/.test(line),
+    ),
+  ).toHaveLength(1);
   await trained(pretrain([9, 1, 0]), 'no-test');
   expect(said.filter(emptyTest)).toHaveLength(1);
 

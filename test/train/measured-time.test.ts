@@ -1,0 +1,22 @@
+// A dry run measures a part of a short run, however fast its steps are.
+import { expect, it } from 'vitest';
+import { type MeasuredRun, measuredTime } from '../../src/train/measured-time.js';
+
+const stepsTaken = async (steps: number) => {
+  let taken = 0;
+  const open = () => ({
+    begin: async () => {},
+    step: async () => void taken++,
+    dispose: () => {},
+  });
+  const stages = [{ name: 'sft', steps, settings: {}, open }] as unknown as MeasuredRun['stages'];
+  const run = { measuredMs: 60_000, cycleOf: () => 1, finalShare: 0, validates: false } as const;
+  await measuredTime({ ...run, stages, artefact: () => ({ append: async () => {} }) as never });
+  return taken;
+};
+
+it('takes a tenth of the steps at most, and two to leave the first one out', async () => {
+  expect(await stepsTaken(1)).toBe(1);
+  expect(await stepsTaken(24)).toBe(3);
+  expect(await stepsTaken(5)).toBe(2);
+});
