@@ -143,7 +143,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     const { differences, likelihood, errors, words } = JSON.parse(
       await readFile(join(run, 'eval.json'), 'utf8'),
     );
-    expect(Object.keys(differences.to)).toEqual(['words', 'likelihood', 'random']);
+    // So small a run teaches the words nothing: the likelihood alone is kept.
+    expect(Object.keys(differences.to)).toEqual(['words', 'random']);
     expect(Object.keys(words.differences.to)).toEqual(['base', 'sft', 'sft_continued', 'frn', 'random']);
     expect(Object.keys(words.errors)).toEqual(Object.keys(errors));
     // The adapter is kept as the judge of the table, which the base's likelihood makes good at once.
