@@ -17,6 +17,7 @@ export {
   type SequenceClasses,
   type SequenceScore,
 } from './api/model.js';
+export { loadTokenizer } from './api/tokenizer.js';
 export { loadProblems } from './data/benchmarks/load.js';
 export type { Problem } from './data/benchmarks/problem.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
@@ -39,6 +40,5 @@ export { openScorer } from './scoring/open.js';
 export type { Scorer } from './scoring/scorer.js';
 export { type RunningServer, type ServeOptions, serve } from './serve/server.js';
 export { byteTokenizer } from './tokenizer/byte.js';
-export { loadTokenizer } from './tokenizer/load.js';
 export type { ChatMessage, Tokenizer } from './tokenizer/tokenizer.js';
 export type { StepEvent } from './train/step-event.js';

@@ -1,4 +1,4 @@
-// Real clients against `steptrain serve`, and our own client against a real vLLM: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
+// Real clients against `steptrain serve`, our own client against a real vLLM, and our files in llama.cpp: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
 // Each client has an environment of its own in the user's cache. Exits with 1 where a client was answered wrongly.
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -7,11 +7,12 @@ import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { loadModel, loadTokenizer, openDevice } from '../../dist/index.js';
 import { CACHE, clientNode, clientPython, run, vllmPython } from './environment.mjs';
+import { llamaCpp } from './llama-cpp.mjs';
 import { lmEval } from './lm-eval.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
 import { vllm } from './vllm.mjs';
 
-const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm'];
+const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp'];
 const { values: options } = parseArgs({
   options: {
     model: { type: 'string' },
@@ -131,6 +132,7 @@ async function main() {
         await other.stop();
       }
     });
+    await part('llama.cpp', async () => report('llama.cpp', await llamaCpp(directory)));
   } finally {
     await server.stop();
     model.dispose();
