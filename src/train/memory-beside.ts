@@ -14,9 +14,17 @@ export function besideOthers<T>(device: Measured, fraction: number, settle: () =
   try {
     return settle();
   } catch (error) {
-    if (!(error instanceof StepTrainError && error.code === 'E_MEMORY')) throw error;
-    throw new StepTrainError('E_MEMORY', `${error.message}${memoryBeside(device, fraction)}`);
+    throw withOthers(error, device, fraction);
   }
+}
+
+/** An error for want of memory with whoever else has it; any other as it is. */
+export function withOthers(error: unknown, device: Measured, fraction: number): unknown {
+  if (!(error instanceof StepTrainError && error.code === 'E_MEMORY')) return error;
+  const beside = memoryBeside(device, fraction);
+  return beside === ''
+    ? error
+    : new StepTrainError('E_MEMORY', `${error.message}${beside}`, { ...error, cause: error });
 }
 
 /** A half sentence, or nothing where the device is this program's alone and all of it is planned for. */

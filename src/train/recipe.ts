@@ -16,7 +16,7 @@ import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './c
 import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
-import { besideOthers } from './memory-beside.js';
+import { besideOthers, withOthers } from './memory-beside.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { checkLength, modelShape } from './model-shape.js';
@@ -96,7 +96,9 @@ async function runOn<Config extends FrameConfig>(
       tokenizer,
       run,
     };
-    roles = await method.roles(context);
+    roles = await method.roles(context).catch((error: unknown) => {
+      throw withOthers(error, device, config.run.memory_fraction);
+    });
     const { decoder, held, parameters } = roles;
     const { formats } = decoder.options;
     if (formats) console.error(quantizedSummary(formats));

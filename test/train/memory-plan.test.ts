@@ -4,11 +4,12 @@ import { inMemory } from '../../src/data/dataset.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { sft } from '../../src/methods/sft/method.js';
+import { StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { usableMemory } from '../../src/runtime/memory.js';
 import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { memoryBeside } from '../../src/train/memory-beside.js';
+import { memoryBeside, withOthers } from '../../src/train/memory-beside.js';
 import {
   availableMemory,
   fastestMicroBatch,
@@ -231,6 +232,18 @@ describe('a second run on a GPU', () => {
     // Of a GPU of its own it says nothing, and of a small share how to change it.
     expect(memoryBeside(gpu(0.5), 0.9, holders)).toBe('');
     expect(() => settled(0, 0.01)).toThrow(/run\.memory_fraction 0\.01 leaves the rest to others: raise it/);
+  });
+
+  test('says so too where its models alone do not fit, and leaves other errors as they are', () => {
+    const full = new StepTrainError('E_MEMORY', 'out of memory', { hint: 'use less', op: 'linear' });
+    expect(withOthers(full, gpu(78), 0.9)).toMatchObject({
+      code: 'E_MEMORY',
+      message: expect.stringMatching(/^out of memory\. Other programs hold 78\.00 GiB/),
+      ...{ hint: 'use less', op: 'linear', cause: full },
+    });
+    expect(withOthers(full, gpu(0), 0.9)).toBe(full);
+    const other = new Error('no file');
+    expect(withOthers(other, gpu(78), 0.9)).toBe(other);
   });
 
   test('names its share, its micro-batches and its rows in a line', () => {
