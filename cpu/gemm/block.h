@@ -12,10 +12,20 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// The height of the tiles of a block of rows: as few tiles as possible, nearly equal.
+/// Whether rows may be copied into tile order.
+template <typename T>
+constexpr bool kOrders = false;
+#if defined(__AMX_BF16__)
+template <>
+constexpr bool kOrders<bf16> = true;
+#endif
+
+/// The height of the tiles of a block of rows: as few tiles as possible, nearly equal. With AMX several are whole ones, as
+/// rows in tile order lie.
 template <typename T>
 int tile_height(int64_t rows) {
   const int64_t tiles = (rows + kTileRows<T> - 1) / kTileRows<T>;
+  if (kOrders<T> && tiles > 1) return kTileRows<T>;
   return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
 }
 
@@ -23,43 +33,61 @@ int tile_height(int64_t rows) {
 template <typename T>
 constexpr int64_t kBlockRows = 10 * kTileRows<T>;
 
-/// Whether K goes in parts although nothing comes from memory. AMX multiplies a part of a panel in the time that the
-/// L2 cache takes to deliver it, so the part should stay in the L1 cache for all tiles; rows of x that lie far apart
-/// cost more than that saves.
+/// Rows of the left side from one on, which begins a tile.
 template <typename T>
-bool in_parts(int64_t k) {
-  return kSteps<T> > kGroup<T> && k <= 1024;
-}
+struct Left {
+  const T* data;
+  int64_t stride;
+};
+#if defined(__AMX_BF16__)
+template <>
+struct Left<bf16> : amx_tile::Rows {
+  Left(const bf16* x, int64_t stride) : Rows(amx_tile::row_major(x, stride)) {}
+  explicit Left(const Rows& rows) : Rows(rows) {}
+
+  static int64_t ordered_size(int64_t rows, int64_t k) { return amx_tile::ordered_size(rows, k); }
+  static Left ordered(const bf16* x, int64_t k, int64_t t) { return Left(amx_tile::tile_order(x, k, t)); }
+  static void order_row(const bf16* from, int64_t k, bf16* x, int64_t t) {
+    amx_tile::order_row(from, k, x, t);
+  }
+};
+#endif
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels
 /// end that the caller reads one after another, this one first, if they come from memory.
 template <typename T>
-void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, const T* end,
+void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
                 bool accumulate = false) {
-  // 128 steps are 16 KiB of a panel with AVX-512.
-  constexpr int64_t depth = 128 * kGroup<T>, step = kPanel * kGroup<T>, line = 64 / sizeof(T);
-  // That a step reads: as many tiles ask for one each. A tile of AMX asks for all.
-  constexpr bool whole_steps = kSteps < T >> kGroup<T>;
-  constexpr int64_t lines = whole_steps ? 1 : (step + line - 1) / line;
-  constexpr int64_t ahead = 192 * step;
-  static_assert(depth % kSteps<T> == 0);
   const int height = tile_height<T>(rows);
-  // Loads of a single row of tiles run ahead by themselves, but not those of AMX, which take every other line first.
-  const bool streams = end && (whole_steps || rows > height);
-  const int64_t part = streams || (rows > height && in_parts<T>(k)) ? depth : k;
-  for (int64_t first = 0; first < k; first += part) {
-    const int64_t count = std::min(part, k - first);
-    const T* const from = panel + first * kPanel;
-    int64_t tile = 0;
-    for (int64_t r = 0; r < rows; r += height, tile++) {
-      const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
-      const T* const left = x + r * stride + first;
-      float* const sums = c + r * kTileStride;
-      if (streams && tile < lines && from + ahead < end) {
-        gemm_tile<T, 2, true>(n, left, stride, from, count, sums, accumulate || first > 0,
-                              ahead + tile * line);
-      } else {
-        gemm_tile<T>(n, left, stride, from, count, sums, accumulate || first > 0);
+#if defined(__AMX_BF16__)
+  if constexpr (sizeof(T) == 2)
+    return amx_tile::block(rows, height, x, panel, k, c, end, accumulate);
+  else
+#endif
+  {
+    // 128 steps are 16 KiB of a panel with AVX-512.
+    constexpr int64_t depth = 128 * kGroup<T>, step = kPanel * kGroup<T>, line = 64 / sizeof(T);
+    // That a step reads: as many tiles ask for one each.
+    constexpr int64_t lines = (step + line - 1) / line;
+    constexpr int64_t ahead = 192 * step;
+    static_assert(depth % kSteps<T> == 0);
+    // Loads of a single row of tiles run ahead by themselves.
+    const bool streams = end && rows > height;
+    const int64_t part = streams ? depth : k;
+    for (int64_t first = 0; first < k; first += part) {
+      const int64_t count = std::min(part, k - first);
+      const T* const from = panel + first * kPanel;
+      int64_t tile = 0;
+      for (int64_t r = 0; r < rows; r += height, tile++) {
+        const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
+        const T* const left = x.data + r * x.stride + first;
+        float* const sums = c + r * kTileStride;
+        if (streams && tile < lines && from + ahead < end) {
+          gemm_tile<T, 2, true>(n, left, x.stride, from, count, sums, accumulate || first > 0,
+                                ahead + tile * line);
+        } else {
+          gemm_tile<T>(n, left, x.stride, from, count, sums, accumulate || first > 0);
+        }
       }
     }
   }

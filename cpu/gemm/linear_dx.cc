@@ -53,7 +53,7 @@ void backward(Stream& stream, const Args& args) {
       if (lora) lora_panels.fill(p, lora_panel);
       each_block<T>(grid.first_row(task), grid.last_row(task), [&](int64_t t, int64_t count) {
         alignas(64) float c[kBlockRows<T> * kTileStride];
-        gemm_block<T>(count, rows.row(t), rows.stride(), panel, weight.depth(), c, nullptr);
+        gemm_block<T>(count, rows.left(t), panel, weight.depth(), c, nullptr);
         if (lora)
           each_tile<T>(0, count,
                        [&](int64_t i, int height) { add_pair(t + i, height, p, c + i * kTileStride); });

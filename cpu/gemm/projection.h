@@ -56,7 +56,7 @@ class Projection {
   /// that are read from memory; 0: it is in a cache.
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
     const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
-    gemm_block<T>(rows, x.row(t), x.stride(), panel.weight, weight_.depth(), c, end);
+    gemm_block<T>(rows, x.left(t), panel.weight, weight_.depth(), c, end);
     if (!lora_ && !stacked_) return;
     if (stacked_) stacked_->wait();
     each_tile<T>(0, rows, [&](int64_t r, int height) {

@@ -12,6 +12,9 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
+/// Rows of x that should stay in the L2 cache while panels pass.
+constexpr int64_t kResidentBytes = int64_t{1} << 20;
+
 /// Elements from one row of a copy to the next: whole vectors, and never a multiple of 2 KiB, at which the
 /// rows of a tile would fall into the same few sets of the L1 cache.
 template <typename T>
@@ -34,27 +37,47 @@ void each_vector(int64_t n, const Body& body) {
 template <typename T>
 class Rows {
  public:
-  Rows(Scratch& scratch, const TensorView& x)
-      : x_(x), in_place_(x.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32) && !aliases(x)) {
+  Rows(Scratch& scratch, const TensorView& x) : x_(x) {
+    const bool is_same = x.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
+    if constexpr (kOrders<T>)
+      if (is_same && pays_to_order(x)) ordered_ = scratch.take<T>(Left<T>::ordered_size(x[0], x[1]));
+    in_place_ = is_same && (ordered_ || !aliases(x));
     stride_ = in_place_ ? x[1] : row_stride<T>(x[1]);
     data_ = in_place_ ? x.as<T>() : scratch.take<T>(x[0] * stride_);
   }
 
-  bool in_place() const { return in_place_; }
+  /// Whether nothing is copied.
+  bool in_place() const { return in_place_ && !ordered_; }
   const T* row(int64_t t) const { return data_ + t * stride_; }
   int64_t stride() const { return stride_; }
+  /// For gemm_block, from row t on, which begins a tile.
+  Left<T> left(int64_t t) const {
+    if constexpr (kOrders<T>)
+      if (ordered_) return Left<T>::ordered(ordered_, x_[1], t);
+    return {row(t), stride_};
+  }
 
   /// One thread's share of the copy. A barrier must follow.
   void copy(Worker& worker, int phase) const {
     constexpr int64_t rows = 32;
     for (int64_t t; (t = worker.next(phase) * rows) < x_[0];) {
       for (int64_t i = t; i < std::min(t + rows, x_[0]); i++) {
+        if constexpr (kOrders<T>) {
+          if (ordered_) {
+            Left<T>::order_row(row(i), x_[1], ordered_, i);
+            continue;
+          }
+        }
         x_.dtype == DType::bf16 ? copy_row<bf16>(i) : copy_row<float>(i);
       }
     }
   }
 
  private:
+  /// Several tiles, read again from the L2 cache for every panel. Of more rows the copy costs what it saves.
+  static bool pays_to_order(const TensorView& x) {
+    return x[0] > kTileRows<T> && x[0] <= kBlockRows<T> && x.numel() * int64_t{sizeof(T)} <= kResidentBytes;
+  }
   static bool aliases(const TensorView& x) { return x[0] > 4 && x[1] * size_of(x.dtype) % 4096 == 0; }
 
   template <typename S>
@@ -68,6 +91,7 @@ class Rows {
   bool in_place_;
   int64_t stride_;
   T* data_;
+  T* ordered_ = nullptr;  // the copy in tile order
 };
 
 /// out[i] = x[first + i] of a vector of either dtype.
@@ -108,10 +132,10 @@ struct Grid {
 
   /// `filled`: each task packs its panels first, which pays off only for many rows.
   Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled) : rows(rows), panels(panels) {
-    constexpr int64_t kResident = int64_t{1} << 20;  // bytes
     int64_t max_rows = 36 * kTileRows<T>;
     if (kSteps < T >> kGroup<T> && !filled)
-      max_rows = std::clamp<int64_t>(kResident / (std::max<int64_t>(depth, 1) * sizeof(T)), 128, max_rows);
+      max_rows =
+          std::clamp<int64_t>(kResidentBytes / (std::max<int64_t>(depth, 1) * sizeof(T)), 128, max_rows);
     const int64_t min_rows = filled ? 18 * kTileRows<T> : 4 * kTileRows<T>;
     const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
     blocks = std::max<int64_t>((rows + max_rows / 2) / max_rows, std::min(wanted, rows / min_rows));

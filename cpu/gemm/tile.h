@@ -173,13 +173,13 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows<T>; row r of x
 /// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only. kPrefetch: what lies
-/// `ahead` elements further comes from memory meanwhile, a cache line for each step of k (AMX: all of the step's).
+/// `ahead` elements further comes from memory meanwhile, a cache line for each step of k (AMX: never, see amx_tile::block).
 template <typename T, int kVectors = 2, bool kPrefetch = false>
 void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
                int64_t ahead = 0) {
 #if defined(__AMX_BF16__)
   if constexpr (sizeof(T) == 2)
-    return amx_tile::multiply<kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
+    return amx_tile::multiply<kVectors>(rows, amx_tile::row_major(x, stride), panel, k, c, accumulate);
 #elif defined(STEPTRAIN_NEON)
   return neon_tile::multiply<T, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
 #endif

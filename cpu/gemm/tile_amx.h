@@ -45,10 +45,41 @@ inline void configure(int rows) {
   configured = rows;
 }
 
-/// One step of k; strides in bytes.
+/// Rows of X, as tiles read them: distances in elements from a row to the next of a group of kTile rows, from a group to the
+/// next, and from a step of k to the next. Rows in memory one after another lie far apart, a step's in as many sets of the L1
+/// cache as there are; in tile order a tile is 1 KiB that the processor reads ahead of.
+struct Rows {
+  const bf16* data;
+  int64_t row, group, step;
+  bool ordered;
+};
+inline Rows row_major(const bf16* x, int64_t stride) {
+  return {x, stride, kTile * stride, kDepth, false};
+}
+/// Of `rows` × k in tile order.
+inline int64_t ordered_size(int64_t rows, int64_t k) {
+  return (rows + kTile - 1) / kTile * kTile * ((k + kDepth - 1) / kDepth * kDepth);
+}
+/// From row t on, a multiple of kTile.
+inline Rows tile_order(const bf16* x, int64_t k, int64_t t) {
+  const int64_t group = ordered_size(kTile, k);
+  return {x + t / kTile * group, kDepth, group, kTile * kDepth, true};
+}
+/// Copies row t to its places in x, whose last step is padded with zeros.
+inline void order_row(const bf16* from, int64_t k, bf16* x, int64_t t) {
+  bf16* out = x + t / kTile * ordered_size(kTile, k) + t % kTile * kDepth;
+  for (int64_t i = 0; i < k; i += kDepth, out += kTile * kDepth) {
+    const __mmask32 mask = k - i >= kDepth ? ~__mmask32{0} : (__mmask32{1} << (k - i)) - 1;
+    _mm512_store_si512(out, _mm512_maskz_loadu_epi16(mask, from + i));
+  }
+}
+
+/// One step of k.
 template <bool kLower, int kVectors>
-inline __attribute__((always_inline)) void add_step(const bf16* x, int64_t stride, const bf16* panel) {
+inline __attribute__((always_inline)) void add_step(const bf16* x, int64_t row, int64_t group,
+                                                    const bf16* panel) {
   constexpr int64_t step = kPanel * 2 * sizeof(bf16);
+  const int64_t stride = row * static_cast<int64_t>(sizeof(bf16));
   _tile_loadd(6, panel, step);
   _tile_loadd(4, x, stride);
   _tile_dpbf16ps(0, 4, 6);
@@ -57,15 +88,16 @@ inline __attribute__((always_inline)) void add_step(const bf16* x, int64_t strid
     _tile_dpbf16ps(1, 4, 7);
   }
   if constexpr (kLower) {
-    _tile_loadd(5, reinterpret_cast<const char*>(x) + kTile * stride, stride);
+    _tile_loadd(5, x + group, stride);
     _tile_dpbf16ps(2, 5, 6);
     if constexpr (kVectors == 2) _tile_dpbf16ps(3, 5, 7);
   }
 }
 
-template <bool kLower, int kVectors, bool kPrefetch>
-void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c, bool accumulate,
-         int64_t ahead) {
+/// Every step asks for kLines cache lines at `later`, which moves on by as many.
+template <bool kLower, int kVectors, int kLines>
+void run(int rows, const Rows& x, const bf16* panel, int64_t k, float* c, bool accumulate,
+         const bf16* later) {
   constexpr int64_t row = kPanel * sizeof(float);
   float* const lower = c + kTile * kPanel;
   if (accumulate) {
@@ -80,25 +112,27 @@ void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, 
     if constexpr (kLower && kVectors == 2) _tile_zero(3);
   }
   const int64_t whole = k / kDepth * kDepth, rest = k - whole;
-  for (int64_t i = 0; i < whole; i += kDepth) {
-    if constexpr (kPrefetch) {
-      const bf16* const later = panel + i * kPanel + ahead;
+  const bf16* from = x.data;
+  for (int64_t i = 0; i < whole; i += kDepth, from += x.step) {
+    if constexpr (kLines > 0) {
 #pragma GCC unroll 32
-      for (int line = 0; line < 32; line++) __builtin_prefetch(later + line * 32, 0, 2);
+      for (int line = 0; line < kLines; line++) __builtin_prefetch(later + line * 32, 0, 2);
+      later += kLines * 32;
     }
-    add_step<kLower, kVectors>(x + i, stride * static_cast<int64_t>(sizeof(bf16)), panel + i * kPanel);
+    add_step<kLower, kVectors>(from, x.row, x.group, panel + i * kPanel);
   }
   if (rest > 0) {
     // A whole step of copies with zeros behind: what follows in memory may be NaN, or not mapped.
     alignas(64) bf16 left[kRows * kDepth], right[kDepth * kPanel];
     std::memset(static_cast<void*>(left), 0, static_cast<size_t>(rows) * kDepth * sizeof(bf16));
     for (int r = 0; r < rows; r++)
-      std::memcpy(left + r * kDepth, x + whole + r * stride, static_cast<size_t>(rest) * sizeof(bf16));
+      std::memcpy(left + r * kDepth, from + r / kTile * x.group + r % kTile * x.row,
+                  static_cast<size_t>(rest) * sizeof(bf16));
     const int64_t filled = packed_k<bf16>(rest) * kPanel;
     std::memcpy(right, panel + whole * kPanel, static_cast<size_t>(filled) * sizeof(bf16));
     std::memset(static_cast<void*>(right + filled), 0,
                 sizeof right - static_cast<size_t>(filled) * sizeof(bf16));
-    add_step<kLower, kVectors>(left, kDepth * sizeof(bf16), right);
+    add_step<kLower, kVectors>(left, kDepth, kTile * kDepth, right);
   }
   _tile_stored(0, c, row);
   if constexpr (kVectors == 2) _tile_stored(1, c + kTile, row);
@@ -106,15 +140,47 @@ void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, 
   if constexpr (kLower && kVectors == 2) _tile_stored(3, lower + kTile, row);
 }
 
-/// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows. kPrefetch: every step asks for as much of the panel as it reads.
-template <int kVectors, bool kPrefetch>
-void multiply(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c,
-              bool accumulate, int64_t ahead) {
-  configure(rows);
+/// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows. In tile order whole groups of C are written.
+template <int kVectors, int kLines = 0>
+void multiply(int rows, const Rows& x, const bf16* panel, int64_t k, float* c, bool accumulate,
+              const bf16* later = nullptr) {
+  // Tiles of rows in tile order are whole in memory: one configuration for all.
+  configure(x.ordered ? kRows : rows);
   if (rows > kTile) {
-    run<true, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
+    run<true, kVectors, kLines>(rows, x, panel, k, c, accumulate, later);
   } else {
-    run<false, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
+    run<false, kVectors, kLines>(rows, x, panel, k, c, accumulate, later);
+  }
+}
+
+/// gemm_block (cpu/gemm/block.h). Where panels come from memory and there are several tiles, K goes in parts of 256, which stay
+/// in the L1 cache for all tiles; what comes later the first two ask for, a half each.
+inline void block(int64_t rows, int height, const Rows& x, const bf16* panel, int64_t k, float* c,
+                  const bf16* end, bool accumulate) {
+  constexpr int64_t depth = 256, step = kPanel * kDepth, ahead = 24 * step;
+  constexpr int kLines = 32;  // of a step
+  const bool single = rows <= height;
+  const int64_t part = end && !single ? depth : k;
+  for (int64_t first = 0; first < k; first += part) {
+    const int64_t count = std::min(part, k - first);
+    const bf16* const from = panel + first * kPanel;
+    const bf16* const later = from + ahead;
+    const bool asks = end && later < end;
+    for (int64_t r = 0; r < rows; r += height) {
+      const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
+      const Rows left{x.data + r / kTile * x.group + r % kTile * x.row + first / kDepth * x.step, x.row,
+                      x.group, x.step, x.ordered};
+      float* const sums = c + r * kPanel;
+      const bool goes_on = accumulate || first > 0;
+      if (!asks || r >= 2 * height) {
+        multiply<2>(n, left, from, count, sums, goes_on);
+      } else if (single) {
+        multiply<2, kLines>(n, left, from, count, sums, goes_on, later);
+      } else {
+        multiply<2, kLines / 2>(n, left, from, count, sums, goes_on,
+                                later + (r > 0 ? count * kPanel / 2 : 0));
+      }
+    }
   }
 }
 

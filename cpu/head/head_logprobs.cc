@@ -157,7 +157,7 @@ void logits(Stream& stream, const TensorView& x, const TensorView& w, const Tens
           alignas(64) float block[kBlockRows<C> * kTileStride];
           const C* right = token_panel<C>(w, v, panel);
           if (v + kPanel < end) prefetch_tokens(w, v + kPanel);
-          gemm_block<C>(rows, a, H, right, H, block, begin == 0 ? after : nullptr);
+          gemm_block<C>(rows, {a, H}, right, H, block, begin == 0 ? after : nullptr);
           for (int64_t i = 0; i < rows * kPanel; i += kLanes)
             store(block + i, load(block + i) * set1(inverse));
           store_block(block, rows, out.as<float>() + begin * V, V, v);
