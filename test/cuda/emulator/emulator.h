@@ -1,27 +1,35 @@
 // Runs the kernels of cuda/ on the CPU, so that their index arithmetic, barriers and use of the runtime can
-// be tested where there is no GPU. It has neither the speed nor the memory model of a GPU, and its mma is this
+// be tested where there is no GPU. It has neither the speed of a GPU nor all of its memory model, and its mma is this
 // project's own reading of the PTX manual.
-//   threads   of a block are fibers of one thread; they switch at barriers and at operations of a whole warp.
+//   threads   of a block are fibers of one thread; they switch at barriers, at operations of a whole warp and where they wait.
 //             Passes alternate between ascending and descending order, which reveals missing barriers.
-//   blocks    run one after the other, the last first.
+//   blocks    Three of a launch run at a time, by turns, each on a thread of the CPU of its own; the last ones begin. What
+//             a block writes to the GPU's memory others see after a fence of its own, or at the end of the launch.
 //   streams   queue their work and run it at a wait, which reveals arguments that were freed too early.
 //   memory    is filled with NaN when it is allocated and freed, and as dynamic shared memory.
 //   copies    of cp.async happen at the wait for them.
 //   early     A kernel that may start before the one in front of it has ended does so: the first of its blocks that runs goes
 //             as far as its waits for that one, which reveals what it reads too early. Every thread must wait. Before, a
 //             block may use dynamic shared memory, not static. Later blocks start in their turn.
+// What Hopper does beside its threads (async.cc) happens as STEPTRAIN_EMULATED_ASYNC says: `now`, as soon as it may; `late`,
+// when nobody in the block can go on without it; or, else, at random by STEPTRAIN_EMULATED_SEED, which is also that of
+// the turns of blocks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "cuda_runtime_api.h"
 
 #define __host__
 #define __device__
 #define __global__
-#define __shared__ static
+#define __shared__ static thread_local
 #define __grid_constant__
 #define __launch_bounds__(...)
 
@@ -56,7 +64,6 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
 /// griddepcontrol.wait.
 void wait_for_predecessor();
 
-/// Index of the running block.
 void* dynamic_shared();
 void block_barrier();
 /// A barrier of `threads` threads with the same `id`.
@@ -78,24 +85,51 @@ void start_copy(void* to, const void* from, bool inside);
 void cp_async_commit();
 void cp_async_wait(int pending);
 
-/// mbarriers, by their address in shared memory; forgotten at the end of a block. A copy by TMA happens at
-/// the first wait for its barrier, a product of a warpgroup at the wait for its group,
-/// so that a missing wait shows.
+/// mbarriers, by their address in shared memory; forgotten at the end of a block. Others may use one once a fence of the
+/// thread that initialised it and a barrier of the block have passed.
 void mbarrier_init(void* barrier, uint32_t arrivals);
+void fence_barrier_init();
 void mbarrier_arrive(void* barrier, uint32_t expected_bytes);
 void mbarrier_wait(void* barrier, uint32_t parity);
-void start_box(void* barrier, uint32_t bytes, std::function<void()> copy);
-void start_product(std::function<void()> product);
+/// A copy by TMA to `bytes` from `to` on, which `barrier` counts. No product under way may read them, and no ordinary write
+/// may lie there that no fence has ordered.
+void start_box(void* to, void* barrier, uint32_t bytes, std::function<void()> copy);
+
+/// The factors of a product of a warp, which all of its lanes start: a[16][16] and b[16][columns].
+struct Factors {
+  float a[16][16];
+  std::vector<float> b;
+  std::vector<std::pair<const char*, std::array<char, 16>>> read;  // chunks of shared memory as they were at the start
+  int left = kLanes;  // lanes that have not waited for it
+};
+/// Makes them for the first lane that asks; `make` adds what it reads to `read`.
+std::shared_ptr<Factors> factors_of(const std::function<void(Factors&)>& make);
+void read_chunk(Factors& factors, const void* at);
+/// A product that `add` adds to `count` sums. Until the thread has waited for its group, the sums are NaN, and neither they
+/// nor the factors may change. fresh: whatever the sums hold. They must be ordered by wgmma.fence, unless products under
+/// way add to them.
+void start_product(float* sums, int count, bool fresh, std::shared_ptr<Factors> factors,
+                   std::function<void(float*)> add);
+void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(int pending);
 /// A copy by TMA out of shared memory. At the wait for its group `store` gets the box as it was at the start.
-/// Changes in between, writes that no fence made visible to TMA,
-/// and a thread that ends before it waits are forbidden.
+/// Changes in between, writes that no fence and barrier made visible to TMA, and a thread that ends before it waits are
+/// forbidden.
 void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store);
 void tma_store_commit();
 void tma_store_wait_read(int pending);
-void write_unfenced();
+/// An ordinary write to shared memory by an instruction; those of C++ are noted by the compiler's instrumentation.
+void note_write(void* at, size_t bytes);
 void fence_proxy_async();
+
+/// Between blocks.
+void thread_fence();
+int compare_and_swap(int* at, int expected, int value);
+uint32_t add_to(uint32_t* at, uint32_t value);
+void release_count(uint32_t* count, uint32_t value);
+/// Runs other blocks until *count is `wanted`.
+void await_count(const uint32_t* count, uint32_t wanted);
 /// setmaxnreg: what all threads ask for must fit into what the launch has, else a warpgroup waits for ever.
 void set_registers(int registers);
 /// The start of dynamic shared memory, for descriptors.
@@ -117,7 +151,7 @@ inline void __syncthreads() {
   emulator::block_barrier();
 }
 inline int __syncthreads_and(int predicate) {
-  static bool failed = false;  // of the running block; blocks run one after the other
+  static thread_local bool failed = false;  // of the running block, which has its CPU thread
   if (!predicate) failed = true;
   emulator::block_barrier();
   const bool holds = !failed;
@@ -130,7 +164,9 @@ inline void __syncwarp() {
   emulator::exchange("syncwarp", nullptr, 0);
 }
 inline void __threadfence_system() {}
-inline void __threadfence() {}
+inline void __threadfence() {
+  emulator::thread_fence();
+}
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
@@ -165,14 +201,10 @@ inline int __popc(uint32_t bits) {
   return __builtin_popcount(bits);
 }
 inline int atomicCAS(int* at, int expected, int value) {
-  const int old = *at;
-  if (old == expected) *at = value;
-  return old;
+  return emulator::compare_and_swap(at, expected, value);
 }
 inline uint32_t atomicAdd(uint32_t* at, uint32_t value) {
-  const uint32_t old = *at;
-  *at += value;
-  return old;
+  return emulator::add_to(at, value);
 }
 inline uint32_t __float_as_uint(float value) {
   uint32_t bits;

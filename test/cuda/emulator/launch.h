@@ -22,5 +22,7 @@ struct Launch {
 void start_kernel(Launch& launch);
 /// Runs the rest of it.
 void run_kernel(Launch& launch);
+/// Whether that is memory of a GPU.
+bool in_memory(const void* at);
 
 }  // namespace emulator

@@ -2,6 +2,7 @@
 // once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families with kernels of Hopper's own.
 //   npm run test:emulated                  both; arguments go on to vitest
 //   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone
+//   STEPTRAIN_EMULATED_SEED=N …            as it was with the seed that it printed
 //   npm run test:emulated -- --suite       instead, what STEPTRAIN_TEST_DEVICE moves to a GPU (suite.mjs)
 // Where both pass in whole, it notes in verified.json of which sources that is true.
 import { spawnSync } from 'node:child_process';
@@ -32,6 +33,7 @@ function run(command, args, env = {}) {
   );
 }
 
+const seed = process.env.STEPTRAIN_EMULATED_SEED ?? String(1 + Math.floor(Math.random() * 1e6));
 const built = run(process.execPath, [join(root, 'test/cuda/emulator/build.mjs')]);
 if (built !== 0) process.exit(built);
 const addon = join(root, 'build/emulated/build/Release/steptrain.node');
@@ -45,7 +47,7 @@ for (const [capability, files] of [
   ['90', HOPPER],
 ]) {
   if ((process.env.STEPTRAIN_EMULATED_CAPABILITY ?? capability) !== capability) continue;
-  console.log(`kernels of sm_${capability}, emulated`);
+  console.log(`kernels of sm_${capability}, emulated, seed ${seed}`);
   const ended = run(
     process.execPath,
     [
@@ -65,6 +67,7 @@ for (const [capability, files] of [
       STEPTRAIN_ADDON: addon,
       STEPTRAIN_EMULATED_CAPABILITY: capability,
       STEPTRAIN_EMULATED_GPUS: '2',
+      STEPTRAIN_EMULATED_SEED: seed,
     },
   );
   status ||= ended;

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <sys/mman.h>
+
 #include "cuda.h"
 #include "emulator.h"
 #include "launch.h"
@@ -40,6 +42,7 @@ struct Stream {
 namespace {
 
 constexpr size_t kMemory = size_t{2} << 30;
+constexpr size_t kPlaces = 4 * kMemory;  // of addresses, so that gaps do not matter
 
 std::recursive_mutex lock;
 std::map<void*, size_t> memory;
@@ -150,10 +153,22 @@ void push(Stream* stream, Work work) {
   }
 }
 
+char* places() {
+  static char* const all = static_cast<char*>(
+      mmap(nullptr, kPlaces, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  return all;
+}
+
 cudaError_t allocate(void** data, size_t bytes) {
   if (used + bytes > kMemory) return fail(cudaErrorMemoryAllocation);
-  const size_t rounded = (bytes + 255) / 256 * 256;
-  *data = std::aligned_alloc(256, rounded ? rounded : 256);
+  const size_t rounded = bytes ? (bytes + 255) / 256 * 256 : 256;
+  char* at = places();
+  for (const auto& [start, size] : memory) {
+    if (at + rounded <= static_cast<char*>(start)) break;
+    at = static_cast<char*>(start) + size;
+  }
+  if (at + rounded > places() + kPlaces) return fail(cudaErrorMemoryAllocation);
+  *data = at;
   std::memset(*data, 0xff, rounded);
   memory[*data] = rounded;
   used += rounded;
@@ -169,10 +184,13 @@ void free_now(void* data) {
   std::memset(data, 0xff, found->second);
   used -= found->second;
   memory.erase(found);
-  std::free(data);
 }
 
 }  // namespace
+
+bool in_memory(const void* at) {
+  return at >= places() && at < places() + kPlaces;
+}
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
   const std::lock_guard guard(lock);

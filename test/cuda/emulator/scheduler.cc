@@ -1,15 +1,12 @@
-// Kernels: the fibers of a block, and their barriers and warp operations.
-#include <array>
+// Kernels: the blocks of a launch, the fibers of a block, and their barriers and warp operations.
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <map>
-#include <memory>
+#include <semaphore>
+#include <string_view>
+#include <thread>
 #include <utility>
-#include <vector>
 
-#include "emulator.h"
-#include "launch.h"
+#include "block.h"
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -42,87 +39,97 @@ emulator_switch:
 )");
 
 namespace emulator {
-namespace {
 
-constexpr size_t kStackBytes = 128 << 10;
-constexpr size_t kSharedBytes = 227 << 10;  // what a block of sm_90 may have
-
-struct Copy {
-  void* to;
-  const void* from;
-  bool inside;
-};
-
-/// Of a box, by TMA.
-struct Store {
-  const char* box;
-  std::vector<char> then;  // the box at the start
-  std::function<void(const char*)> land;
-};
-
-struct Fiber {
-  enum class State { ready, at_barrier, in_warp, early, done };
-  void* stack_pointer = nullptr;
-  std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
-  State state = State::done;
-  int exchanges = 0;  // so far; its parity names the buffer
-  const char* what = "";
-  std::vector<Copy> open;
-  std::deque<std::vector<Copy>> groups;
-  std::vector<std::function<void()>> products;  // of the open group
-  std::deque<std::vector<std::function<void()>>> product_groups;
-  std::vector<Store> stores;
-  std::deque<std::vector<Store>> store_groups;
-  bool unfenced = false;  // has written to shared memory without a proxy fence
-  bool waited = false;    // for the kernel before
-  int registers = 0;      // that it has asked for
-};
-
-/// An mbarrier.
-struct Phases {
-  uint32_t arrivals = 0, arrived = 0;
-  int64_t pending_bytes = 0;
-  uint32_t ended = 0;  // phases so far
-  std::vector<std::pair<uint32_t, std::function<void()>>> copies;
-};
-
-struct Warp {
-  Exchange buffers[2];
-};
-
-struct NamedBarrier {
-  int arrived = 0, rounds = 0;
-};
-
-}  // namespace
-
-struct Block {
-  std::map<void*, Phases> barriers;
-  std::array<NamedBarrier, 16> named_barriers;
-  std::deque<Fiber> fibers;
-  std::vector<Warp> warps;
-  const Launch* launch = nullptr;
-  unsigned index = 0, threads = 0;
-  bool early = false;        // the kernel before it still runs
-  std::vector<char> shared;  // while that one runs
-};
+std::shared_ptr<Block> block;
+thread_local bool runs_blocks = false;
 
 namespace {
 
-std::shared_ptr<Block> block;               // the running one
+constexpr int kPatience = 200'000;          // passes in which nobody can go on
 std::vector<std::shared_ptr<Block>> spare;  // their stacks are used again
-void* scheduler = nullptr;                  // its stack pointer
-alignas(1024) char shared[kSharedBytes];
 
-Fiber& running() {
-  return block->fibers[threadIdx.x];
+/// Blocks of a launch that run by turns.
+unsigned most_resident() {
+  static const char* const text = std::getenv("STEPTRAIN_EMULATED_BLOCKS");
+  return text ? static_cast<unsigned>(std::atoi(text)) : 3;
+}
+
+uint64_t seed() {
+  const char* text = std::getenv("STEPTRAIN_EMULATED_SEED");
+  return text ? std::strtoull(text, nullptr, 10) : 1;
+}
+/// Splitmix64.
+uint64_t random_bits() {
+  static uint64_t state = seed() * 0x9e3779b97f4a7c15;
+  uint64_t z = state += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+/// Blocks of a launch that run by turns, each on a thread of its own, of which one runs at a time.
+struct Turns {
+  struct Resident {
+    std::binary_semaphore turn{0};
+    bool running = true;
+  };
+  Launch& launch;
+  unsigned left;  // blocks that have not begun
+  std::deque<Resident> residents{1};
+  std::vector<std::shared_ptr<Block>> blocks{};
+  std::vector<std::thread> threads{};
+};
+thread_local Turns* turns = nullptr;
+thread_local Turns::Resident* resident = nullptr;
+
+/// Makes a block the running one.
+void enter(const std::shared_ptr<Block>& entered) {
+  block = entered;
+  blockIdx.x = block->index;
+  blockDim.x = block->threads;
+  gridDim.x = block->launch->config.gridDim.x;
+}
+
+std::shared_ptr<Block> new_block(const Launch& launch);
+char* memory_of_thread();
+void run_blocks(Turns& all, Turns::Resident& self, const std::shared_ptr<Block>& own);
+
+/// Lets another block of the launch run, perhaps one that has not begun, and comes back unless this one has `ended`.
+void pass_turn(bool ended = false) {
+  if (!turns) return;
+  Turns& all = *turns;
+  Turns::Resident* const self = resident;
+  std::vector<Turns::Resident*> others;
+  for (Turns::Resident& other : all.residents)
+    if (&other != self && other.running) others.push_back(&other);
+  const bool begins = !ended && all.left > 0 && all.residents.size() < most_resident();
+  if (others.empty() && !begins) return;
+  const std::shared_ptr<Block> own = block;
+  if (!ended) hide_writes();
+  const size_t chosen = random_bits() % (others.size() + (begins ? 1 : 0));
+  if (chosen < others.size()) {
+    others[chosen]->turn.release();
+  } else {
+    Turns::Resident& added = all.residents.emplace_back();
+    all.blocks.push_back(new_block(all.launch));
+    all.threads.emplace_back([&all, &added, made = all.blocks.back()] {
+      added.turn.acquire();
+      made->shared = memory_of_thread();
+      run_blocks(all, added, made);
+    });
+    added.turn.release();
+  }
+  if (ended) return;
+  self->turn.acquire();
+  enter(own);
+  show_writes();
 }
 
 void yield(Fiber::State state) {
   Fiber& self = running();
   const unsigned index = threadIdx.x;
   self.state = state;
-  emulator_switch(&self.stack_pointer, scheduler);
+  emulator_switch(&self.stack_pointer, block->scheduler);
   threadIdx.x = index;
 }
 
@@ -131,15 +138,17 @@ void fiber_main() {
   if (block->launch->early && !running().waited) forbid("a thread that ends without a wait for the kernel before it");
   if (!running().stores.empty() || !running().store_groups.empty())
     forbid("a thread that ends before its stores have read shared memory");
+  if (!running().products.empty() || !running().product_groups.empty())
+    forbid("a thread that ends before its products");
   running().state = Fiber::State::done;
-  emulator_switch(&running().stack_pointer, scheduler);
+  emulator_switch(&running().stack_pointer, block->scheduler);
 }
 
 void resume(unsigned index) {
   Fiber& fiber = block->fibers[index];
   fiber.state = Fiber::State::ready;
   threadIdx.x = index;
-  emulator_switch(&scheduler, fiber.stack_pointer);
+  emulator_switch(&block->scheduler, fiber.stack_pointer);
 }
 
 /// Releases the warps whose lanes have all reached the same operation.
@@ -167,10 +176,13 @@ bool release_barrier(unsigned threads) {
     if (fibers[i].state == Fiber::State::in_warp || fibers[i].state == Fiber::State::early) return false;
     any = any || fibers[i].state == Fiber::State::at_barrier;
   }
-  for (unsigned i = 0; any && i < threads; i++) {
+  if (!any) return false;
+  for (unsigned i = 0; i < threads; i++) {
     if (fibers[i].state == Fiber::State::at_barrier) fibers[i].state = Fiber::State::ready;
   }
-  return any;
+  block->barriers_passed++;
+  join_writes();
+  return true;
 }
 
 void begin(Fiber& fiber) {
@@ -187,16 +199,25 @@ void begin(Fiber& fiber) {
   fiber.groups.clear();
   fiber.products.clear();
   fiber.product_groups.clear();
-  fiber.unfenced = fiber.waited = false;
+  fiber.accumulators.clear();
+  fiber.written.clear();
+  fiber.fenced.clear();
+  fiber.unseen.clear();
+  fiber.ordered = fiber.waited = fiber.polling = false;
   fiber.registers = 0;
 }
 
-/// Makes a block of a launch the running one.
-void enter(std::shared_ptr<Block> entered) {
-  block = std::move(entered);
-  blockIdx.x = block->index;
-  blockDim.x = block->threads;
-  gridDim.x = block->launch->config.gridDim.x;
+/// Dynamic shared memory of blocks that do not have a thread of their own. It has one place, which kernels keep.
+char* memory_of_main() {
+  alignas(1024) static char memory[kSharedBytes];
+  return memory;
+}
+/// That of the others, at one place for each thread.
+char* memory_of_thread() {
+  constexpr size_t kWhole = (kSharedBytes + 1023) / 1024 * 1024;
+  static thread_local const std::unique_ptr<char, decltype(&std::free)> memory(
+      static_cast<char*>(std::aligned_alloc(1024, kWhole)), &std::free);
+  return memory.get();
 }
 
 std::shared_ptr<Block> new_block(const Launch& launch) {
@@ -213,6 +234,9 @@ std::shared_ptr<Block> new_block(const Launch& launch) {
   made->warps.resize(threads / kLanes);
   made->launch = &launch;
   made->threads = threads;
+  made->early = false;
+  made->shared = memory_of_main();
+  made->writers.assign(kSharedWords, 0);
   return made;
 }
 
@@ -221,8 +245,14 @@ void begin_block(unsigned index) {
   block->index = blockIdx.x = index;
   block->barriers.clear();
   block->named_barriers.fill({});
+  block->barriers_passed = 0;
+  block->stuck = block->yields = false;
+  block->idle = 0;
+  block->unseen.clear();
+  for (Warp& warp : block->warps) warp.factors_at = -1;
   for (unsigned i = 0; i < block->threads; i++) begin(block->fibers[i]);
-  std::memset(shared, 0xff, block->launch->config.dynamicSmemBytes);
+  std::memset(block->shared, 0xff, block->launch->config.dynamicSmemBytes);
+  std::fill(block->writers.begin(), block->writers.end(), 0);
 }
 
 /// Runs the block to its end, or to its waits for the kernel before.
@@ -230,163 +260,117 @@ void run_block() {
   const unsigned threads = block->threads;
   auto& fibers = block->fibers;
   for (bool ascending = true;; ascending = !ascending) {
-    bool ran = false;
+    bool ran = false, polled = false;
     for (unsigned step = 0; step < threads; step++) {
       const unsigned i = ascending ? step : threads - 1 - step;
       if (fibers[i].state != Fiber::State::ready) continue;
       resume(i);
-      ran = true;
+      (std::exchange(fibers[i].polling, false) ? polled : ran) = true;
     }
-    // Warps continue even while other threads poll an mbarrier.
+    // Warps continue even while other threads wait in poll().
     const bool released = release_warps(threads);
-    if (ran || released || release_barrier(threads)) continue;
+    if (ran || released || (!polled && release_barrier(threads))) {
+      block->stuck = false;
+      block->idle = 0;
+      if (std::exchange(block->yields, false) || random_bits() % 64 == 0) pass_turn();
+      continue;
+    }
+    if (polled) {
+      block->stuck = true;
+      block->idle++;
+      if (std::exchange(block->yields, false)) pass_turn();
+      continue;
+    }
     for (unsigned i = 0; i < threads && !block->early; i++) {
       if (fibers[i].state != Fiber::State::done) forbid("threads that wait for others that never come");
     }
-    return;
+    break;
   }
+  if (block->early) return;
+  for (const auto& [barrier, phases] : block->barriers)
+    if (!phases.copies.empty()) forbid("a block that ends before its copies");
+  end_writes();
+}
+
+/// Runs blocks until none is left.
+void run_blocks(Turns& all, Turns::Resident& self, const std::shared_ptr<Block>& own) {
+  turns = &all;
+  resident = &self;
+  runs_blocks = true;
+  while (all.left > 0) {
+    enter(own);
+    begin_block(--all.left);
+    run_block();
+  }
+  self.running = false;
+  pass_turn(true);
+  turns = nullptr;
+  runs_blocks = false;
 }
 
 }  // namespace
 
 void forbid(const char* what) {
-  std::fprintf(stderr, "emulated kernel, block %u, thread %u: %s\n", blockIdx.x, threadIdx.x, what);
+  std::fprintf(stderr, "emulated kernel, block %u, thread %u, seed %llu: %s\n", blockIdx.x, threadIdx.x,
+               static_cast<unsigned long long>(seed()), what);
   std::abort();
 }
 
 void start_kernel(Launch& launch) {
   if (launch.config.gridDim.x == 0) return;
   enter(launch.started = new_block(launch));
-  block->early = true;
+  block->early = runs_blocks = true;
   begin_block(launch.config.gridDim.x - 1);
   run_block();
-  block->shared.assign(shared, shared + launch.config.dynamicSmemBytes);
+  block->kept.assign(block->shared, block->shared + launch.config.dynamicSmemBytes);
+  runs_blocks = false;
 }
 
 void run_kernel(Launch& launch) {
-  unsigned left = launch.config.gridDim.x;
-  if (left == 0) return;
+  Turns all{launch, launch.config.gridDim.x};
+  if (all.left == 0) return;
   if (launch.started) {
     enter(std::exchange(launch.started, nullptr));
     block->early = false;
-    std::memcpy(shared, block->shared.data(), block->shared.size());
+    std::memcpy(block->shared, block->kept.data(), block->kept.size());
     for (unsigned i = 0; i < block->threads; i++) {
       Fiber& fiber = block->fibers[i];
       if (fiber.state == Fiber::State::early) fiber.state = Fiber::State::ready;
     }
+    runs_blocks = true;
     run_block();
-    left--;
+    all.left--;
   } else {
     enter(new_block(launch));
   }
-  while (left-- > 0) {
-    begin_block(left);
-    run_block();
-  }
-  spare.push_back(std::exchange(block, nullptr));
+  all.blocks.push_back(block);
+  run_blocks(all, all.residents[0], std::shared_ptr<Block>(block));
+  for (std::thread& thread : all.threads) thread.join();
+  settle_writes();
+  block = nullptr;
+  for (auto& own : all.blocks) spare.push_back(std::move(own));
+}
+
+Fiber& running() {
+  return block->fibers[threadIdx.x];
+}
+
+void poll(const char* otherwise) {
+  if (block->idle > kPatience) forbid(otherwise);
+  running().polling = true;
+  yield(Fiber::State::ready);
+}
+
+bool happens() {
+  static const char* const way = std::getenv("STEPTRAIN_EMULATED_ASYNC");
+  static const std::string_view known = way ? way : "";
+  return known == "now" || (known != "late" && random_bits() % 3 == 0);
 }
 
 void wait_for_predecessor() {
   Fiber& self = running();
   self.waited = true;
   if (block->early) yield(Fiber::State::early);
-}
-
-namespace {
-
-Phases& phases_of(void* barrier) {
-  const auto found = block->barriers.find(barrier);
-  if (found == block->barriers.end()) forbid("an mbarrier that was not initialised");
-  return found->second;
-}
-
-void end_phase_if_complete(Phases& phases) {
-  if (phases.arrived < phases.arrivals || phases.pending_bytes != 0) return;
-  phases.arrived = 0;
-  phases.ended++;
-}
-
-}  // namespace
-
-void mbarrier_init(void* barrier, uint32_t arrivals) {
-  block->barriers[barrier] = {arrivals, 0, 0, 0, {}};
-}
-
-void mbarrier_arrive(void* barrier, uint32_t expected_bytes) {
-  Phases& phases = phases_of(barrier);
-  if (phases.arrived == phases.arrivals) forbid("one arrival too many at an mbarrier");
-  phases.pending_bytes += expected_bytes;
-  phases.arrived++;
-  end_phase_if_complete(phases);
-}
-
-void mbarrier_wait(void* barrier, uint32_t parity) {
-  for (int polls = 0;; polls++) {
-    Phases& phases = phases_of(barrier);
-    // After an even number of phases, the last one had parity 1.
-    if ((phases.ended + 1) % 2 == parity) return;
-    for (const auto& [bytes, copy] : std::exchange(phases.copies, {})) {
-      copy();
-      phases.pending_bytes -= bytes;
-    }
-    end_phase_if_complete(phases);
-    if (polls > 100'000) forbid("an mbarrier that nobody completes");
-    yield(Fiber::State::ready);
-  }
-}
-
-void start_box(void* barrier, uint32_t bytes, std::function<void()> copy) {
-  phases_of(barrier).copies.emplace_back(bytes, std::move(copy));
-}
-
-void start_product(std::function<void()> product) {
-  running().products.push_back(std::move(product));
-}
-
-void wgmma_commit() {
-  Fiber& self = running();
-  self.product_groups.push_back(std::exchange(self.products, {}));
-}
-
-void wgmma_wait(int pending) {
-  auto& groups = running().product_groups;
-  while (groups.size() > static_cast<size_t>(pending)) {
-    for (const auto& product : groups.front()) product();
-    groups.pop_front();
-  }
-}
-
-void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store) {
-  for (unsigned i = 0; i < blockDim.x; i++) {
-    if (block->fibers[i].unfenced && i / 128 == threadIdx.x / 128) forbid("a store of what no fence has made visible");
-  }
-  const char* from = static_cast<const char*>(box);
-  running().stores.push_back({from, std::vector<char>(from, from + bytes), std::move(store)});
-}
-
-void tma_store_commit() {
-  Fiber& self = running();
-  self.store_groups.push_back(std::exchange(self.stores, {}));
-}
-
-void tma_store_wait_read(int pending) {
-  auto& groups = running().store_groups;
-  while (groups.size() > static_cast<size_t>(pending)) {
-    for (const Store& store : groups.front()) {
-      if (std::memcmp(store.box, store.then.data(), store.then.size()) != 0)
-        forbid("shared memory that changes while a store may read it");
-      store.land(store.then.data());
-    }
-    groups.pop_front();
-  }
-}
-
-void write_unfenced() {
-  running().unfenced = true;
-}
-
-void fence_proxy_async() {
-  running().unfenced = false;
 }
 
 void set_registers(int registers) {
@@ -399,18 +383,20 @@ void set_registers(int registers) {
 }
 
 char* shared_base() {
-  return shared;
+  return block ? block->shared : memory_of_main();
 }
 
 void* dynamic_shared() {
-  return shared;
+  return block->shared;
 }
 
 void block_barrier() {
+  publish_fenced();
   yield(Fiber::State::at_barrier);
 }
 
 void named_barrier_arrive(int id, int threads) {
+  publish_fenced();
   NamedBarrier& barrier = block->named_barriers.at(static_cast<size_t>(id));
   if (++barrier.arrived < threads) return;
   barrier.arrived = 0;
@@ -421,10 +407,7 @@ void warpgroup_barrier(int id, int threads) {
   NamedBarrier& barrier = block->named_barriers.at(static_cast<size_t>(id));
   const int round = barrier.rounds;
   named_barrier_arrive(id, threads);
-  for (int polls = 0; barrier.rounds == round; polls++) {
-    if (polls > 100'000) forbid("a named barrier to which not all come");
-    yield(Fiber::State::ready);
-  }
+  while (barrier.rounds == round) poll("a named barrier to which not all come");
 }
 
 const Exchange& exchange(const char* what, const void* bytes, int size) {

@@ -79,6 +79,7 @@ Table boxed(int rows, int columns) {
     char* const tile = dynamic_shared();
     if (threadIdx.x != 0) return;
     mbarrier_init(&barrier, 1);
+    fence_barrier_init();
     mbarrier_expect_tx(&barrier, static_cast<uint32_t>(rows * columns * 2));
     for (int box = 0; box < columns / 64; box++) tma_load(tile + box * rows * 128, &map, 0, box * 64, &barrier);
     mbarrier_wait(&barrier, 0);

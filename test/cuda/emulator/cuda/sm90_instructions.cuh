@@ -3,6 +3,9 @@
 
 #include <cuda.h>
 
+#include <cmath>
+#include <vector>
+
 #include "cuda/fragments.h"
 #include "cuda/instructions.cuh"
 
@@ -13,7 +16,9 @@ using Barrier = uint64_t;
 inline void mbarrier_init(Barrier* barrier, uint32_t arrivals) {
   emulator::mbarrier_init(barrier, arrivals);
 }
-inline void fence_barrier_init() {}
+inline void fence_barrier_init() {
+  emulator::fence_barrier_init();
+}
 inline void mbarrier_arrive(Barrier* barrier) {
   emulator::mbarrier_arrive(barrier, 0);
 }
@@ -33,7 +38,7 @@ inline void prefetch_map(const CUtensorMap*) {}
 inline void tma_load(void* to, const CUtensorMap* matrix, int32_t row, int32_t column, Barrier* barrier) {
   const int64_t base = static_cast<char*>(to) - emulator::shared_base();
   if (base % 1024 != 0) emulator::forbid("a box that is not 1024-byte aligned");
-  emulator::start_box(barrier, matrix->box_rows * matrix->box_columns * 2, [=, map = *matrix] {
+  emulator::start_box(to, barrier, matrix->box_rows * matrix->box_columns * 2, [=, map = *matrix] {
     for (int64_t r = 0; r < map.box_rows; r++) {
       for (int64_t c = 0; c < map.box_columns; c++) {
         const int64_t from_row = row + r, from_column = column + c;
@@ -54,7 +59,6 @@ inline void stmatrix(void* row, const uint32_t (&r)[4]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (int i = 0; i < 4; i++)
     std::memcpy(emulator::lane_value<char*>(all, 8 * i + lane / 4) + lane % 4 * 4, &r[i], 4);
-  emulator::write_unfenced();
 }
 
 inline void tma_store(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
@@ -100,12 +104,11 @@ void bulk_wait() {
 inline bool has_count(const uint32_t* count, uint32_t wanted) {
   return *count == wanted;
 }
-/// Blocks run one after the other, so nobody else can still count.
 inline void wait_for_count(const uint32_t* count, uint32_t wanted) {
-  if (*count != wanted) emulator::forbid("a block that waits for a later one");
+  emulator::await_count(count, wanted);
 }
 inline void store_release(uint32_t* count, uint32_t value) {
-  *count = value;
+  emulator::release_count(count, value);
 }
 
 inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
@@ -115,6 +118,7 @@ inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
 /// Like all of wgmma, by whole warps together.
 inline void wgmma_fence() {
   emulator::exchange("wgmma.fence", nullptr, 0);
+  emulator::wgmma_fence();
 }
 inline void wgmma_commit() {
   emulator::wgmma_commit();
@@ -137,62 +141,89 @@ inline int64_t factor_address(uint64_t descriptor, bool across, int outer, int d
                             : outer / 8 * stride + outer % 8 * 128 + depth * 2;
   return swizzled(start + at);
 }
-inline float factor_element(uint64_t descriptor, bool across, int outer, int depth) {
-  uint16_t bits;
-  std::memcpy(&bits, emulator::shared_base() + factor_address(descriptor, across, outer, depth), 2);
-  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+/// Reads `outer` rows from `first` of a factor by 16 of the depth, to steps of the two extents, and notes what it read.
+__attribute__((no_sanitize_address)) inline void read_factor(emulator::Factors& factors, uint64_t descriptor, bool across,
+                                                             int first, int outer, float* to, int outer_step,
+                                                             int depth_step) {
+  for (int chunk = 0; chunk < 2 * outer; chunk++) {
+    // Eight elements side by side: of the depth, or of the outer extent where the rows are the depth.
+    const int at = across ? chunk / 16 * 8 : chunk / 2, depth = across ? chunk % 16 : chunk % 2 * 8;
+    uint16_t bits[8];
+    const char* const from = emulator::shared_base() + factor_address(descriptor, across, first + at, depth);
+    emulator::read_chunk(factors, from);
+    std::memcpy(bits, from, sizeof bits);
+    for (int i = 0; i < 8; i++) {
+      const int own = across ? at + i : at, k = across ? depth : depth + i;
+      to[own * outer_step + k * depth_step] = __uint_as_float(static_cast<uint32_t>(bits[i]) << 16);
+    }
+  }
+}
+
+/// The descriptors of a product, which all lanes of a warp share.
+struct Descriptors {
+  uint64_t a, b;
+};
+inline void agree(const char* what, const Descriptors& own) {
+  const auto& all = emulator::exchange(what, &own, sizeof own);
+  for (int lane = 0; lane < emulator::kLanes; lane++) {
+    const auto other = emulator::lane_value<Descriptors>(all, lane);
+    if (other.a != own.a || other.b != own.b) emulator::forbid("lanes of a warp with different factors");
+  }
 }
 
 /// Sums the products of a step in descending order, mma in ascending order: PTX promises neither, so nothing may
 /// rely on a row having the same bits from both.
+template <int kSums>
+__attribute__((no_sanitize_address)) void add_product(float* sums, const emulator::Factors& factors, int lane) {
+  for (int half = 0; half < 2; half++) {
+    const float* const x = factors.a[lane / 4 + 8 * half];
+    for (int j = 0; j < kSums / 4; j++)
+      for (int e = 0; e < 2; e++) {
+        float sum = sums[4 * j + 2 * half + e];
+        const float* const y = factors.b.data() + 8 * j + lane % 4 * 2 + e;
+        for (int k = 16; k-- > 0;) sum = std::fma(x[k], y[k * 2 * kSums], sum);
+        sums[4 * j + 2 * half + e] = sum;
+      }
+  }
+}
+
 template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false, int kSums>
 void wgmma(float (&d)[kSums], uint64_t a, uint64_t b) {
+  agree("wgmma", {a, b});
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32 % 4);
-  float* const sums = d;
-  emulator::start_product([=] {
-    for (int half = 0; half < 2; half++) {
-      float x[16];
-      for (int k = 0; k < 16; k++) x[k] = factor_element(a, kMnMajorA, 16 * warp + lane / 4 + 8 * half, k);
-      for (int j = 0; j < kSums / 4; j++)
-        for (int e = 0; e < 2; e++)
-          for (int k = 16; k-- > 0;) {
-            float& sum = sums[4 * j + 2 * half + e];
-            if (kFresh && k == 15) sum = 0;
-            sum = std::fma(x[k], factor_element(b, kMnMajorB, 8 * j + lane % 4 * 2 + e, k), sum);
-          }
-    }
+  auto factors = emulator::factors_of([&](emulator::Factors& made) {
+    made.b.resize(16 * 2 * kSums);
+    read_factor(made, a, kMnMajorA, 16 * warp, 16, made.a[0], 16, 1);
+    read_factor(made, b, kMnMajorB, 0, 2 * kSums, made.b.data(), 1, 2 * kSums);
   });
+  emulator::start_product(d, kSums, kFresh, factors,
+                          [lane, of = factors.get()](float* sums) { add_product<kSums>(sums, *of, lane); });
 }
 
 template <int kSums>
 void wgmma_from_registers(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
+  agree("wgmma, a in registers", {0, b});
   struct Fragment {
     uint32_t a[4];
   } mine = {{a[0], a[1], a[2], a[3]}};
-  const auto& all = emulator::exchange("wgmma, a in registers", &mine, sizeof mine);
+  const auto& all = emulator::exchange("its a", &mine, sizeof mine);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  struct Rows {
-    float x[2][16];
-  } rows;
-  for (int half = 0; half < 2; half++)
-    for (int k = 0; k < 16; k++) {
-      // As mma's a: register 2·(k ≥ 8) + (row ≥ 8), neighbours in one.
-      const auto from = emulator::lane_value<Fragment>(all, lane / 4 * 4 + k % 8 / 2);
-      rows.x[half][k] = half_of(from.a[k / 8 * 2 + half], k % 2);
-    }
-  float* const sums = d;
+  auto factors = emulator::factors_of([&](emulator::Factors& made) {
+    made.b.resize(16 * 2 * kSums);
+    for (int row = 0; row < 16; row++)
+      for (int k = 0; k < 16; k++) {
+        // As mma's a: register 2·(k ≥ 8) + (row ≥ 8), neighbours in one.
+        const auto from = emulator::lane_value<Fragment>(all, row % 8 * 4 + k % 8 / 2);
+        made.a[row][k] = half_of(from.a[k / 8 * 2 + row / 8], k % 2);
+      }
+    read_factor(made, b, true, 0, 2 * kSums, made.b.data(), 1, 2 * kSums);
+  });
   const uint32_t* const held = a;
-  emulator::start_product([=] {
+  emulator::start_product(d, kSums, false, factors, [=, of = factors.get()](float* sums) {
     // The product reads them until it has been waited for.
     if (std::memcmp(held, mine.a, sizeof mine) != 0)
       emulator::forbid("registers of a factor that change before the product is waited for");
-    for (int half = 0; half < 2; half++)
-      for (int j = 0; j < kSums / 4; j++)
-        for (int e = 0; e < 2; e++)
-          for (int k = 16; k-- > 0;) {
-            float& sum = sums[4 * j + 2 * half + e];
-            sum = std::fma(rows.x[half][k], factor_element(b, true, 8 * j + lane % 4 * 2 + e, k), sum);
-          }
+    add_product<kSums>(sums, *of, lane);
   });
 }
 

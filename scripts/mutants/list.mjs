@@ -1,0 +1,444 @@
+// One-line errors in the CUDA kernels, each of which some test on the emulator must find: `name`, the line `from` of `file`, which
+// occurs once (with its neighbours where it would not), and what stands in its place; `unit`, the file that is compiled
+// with it; `tests`, files and a pattern of names. `ways` is what the emulator does first (STEPTRAIN_EMULATED_ASYNC).
+const TILES = { unit: 'cuda/gemm/sm90_tiles.cu', tests: ['tiles', 'agree with the CPU: 400'] };
+const MASKED = { unit: 'cuda/gemm/sm90_tiles_input.cu', tests: ['tiles', 'agree on a LoRA pair: 400 x 392'] };
+const HEAD = { unit: 'cuda/head/sm90_product.cu', tests: ['head', 'cuda'] };
+const attention = (unit, size) => ({
+  unit: `cuda/attention/${unit}.cu`,
+  tests: ['attention.test', `heads of ${size}.*agrees with the CPU`],
+});
+const FORWARD = attention('sm90_forward', 128);
+const PERSISTENT = attention('sm90_forward_persistent', 128);
+const BACKWARD = attention('sm90_backward', 64);
+const KEYS = attention('sm90_backward_keys', 128);
+const QUERIES = attention('sm90_backward_queries', 128);
+const ROWS = { unit: 'cuda/gemm/sm90_few_rows.cu', tests: ['few-rows', '104 outputs, 2056|40 outputs, 776'] };
+const EARLY_ROWS = { unit: 'cuda/gemm/sm90_few_rows.cu', tests: ['early', 'cuda'] };
+const EARLY_NORM = { unit: 'cuda/rmsnorm.cu', tests: ['early', 'cuda'] };
+const EARLY_STREAM = { unit: 'cuda/runtime/stream.cc', tests: ['early', 'cuda'] };
+const SKINNY = { unit: 'cuda/gemm/skinny_slices.cu', tests: ['tiles', 'agree on a LoRA pair: 400 x 392'] };
+const GRADIENTS = { unit: 'cuda/gemm/skinny_tokens.cu', tests: ['gemm', 'sums 700 tokens'] };
+const PORTABLE_ROWS = {
+  unit: 'cuda/gemm/few_rows.cu',
+  tests: ['few-rows', 'linear (40|104) outputs'],
+  capability: 80,
+};
+const PAGED = { unit: 'cuda/attention/paged_bf16.cu', tests: ['attention-paged', 'cuda'] };
+const STEP = { unit: 'cuda/attention/paged_bf16.cu', tests: ['attention-step', 'cuda'] };
+
+const tiles = 'cuda/gemm/sm90_tiles.cuh';
+const head = 'cuda/head/sm90_product.cu';
+const block = 'cuda/attention/sm90_tiles.cuh';
+const at = (name) => `cuda/attention/${name}.cu`;
+const rows = 'cuda/gemm/sm90_few_rows.cuh';
+const paged = at('paged_bf16');
+
+const MAIN_ROUND = `      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < kDepth / kStep; k++)`;
+const RELEASED = `      wgmma_wait<1>();
+      if (before >= 0) release(before);
+      before = place.stage;
+    }
+    wgmma_wait<0>();`;
+const without = (line) => ({ from: line, to: '' });
+
+export const MUTANTS = [
+  {
+    name: 'products: no wgmma.fence',
+    file: tiles,
+    from: MAIN_ROUND,
+    to: MAIN_ROUND.replace('wgmma_fence();', ''),
+    ...TILES,
+  },
+  {
+    name: 'products: no fence after mbarrier init',
+    file: tiles,
+    ...without('    fence_barrier_init();\n'),
+    ...TILES,
+  },
+  {
+    name: 'products: a stage released before its wgmma has finished',
+    file: tiles,
+    from: RELEASED,
+    to: RELEASED.replace('wgmma_wait<1>();', 'wgmma_wait<2>();'),
+    ...TILES,
+  },
+  {
+    name: 'products: sums read before their products are waited for',
+    file: tiles,
+    from: '    wgmma_wait<0>();\n    pin(sums.v);\n    if (before >= 0) release(before);\n\n',
+    to: '    pin(sums.v);\n    if (before >= 0) release(before);\n\n',
+    ...TILES,
+  },
+  {
+    name: 'products: one warp too few gives a stage back',
+    file: tiles,
+    from: 'mbarrier_init(&empty[stage], kConsumerWarps);',
+    to: 'mbarrier_init(&empty[stage], kConsumerWarps - 1);',
+    ...TILES,
+  },
+  {
+    name: 'products: a stage not waited for',
+    file: tiles,
+    from: `      mbarrier_wait(&full[place.stage], place.parity);
+      const uint64_t a = a_factor(), b = b_factor();
+${MAIN_ROUND}`,
+    to: `      const uint64_t a = a_factor(), b = b_factor();
+${MAIN_ROUND}`,
+    ways: 'late',
+    ...TILES,
+  },
+  {
+    name: 'products: fewer bytes expected than come',
+    file: tiles,
+    from: 'R::kBytesA + kWidth * kDepth * 2);',
+    to: 'R::kBytesA);',
+    ...TILES,
+  },
+  {
+    name: 'products: no proxy fence before an output is stored',
+    file: tiles,
+    from: '    fence_proxy_async();\n    warpgroup_barrier(id);',
+    to: '    warpgroup_barrier(id);',
+    ...TILES,
+  },
+  {
+    name: 'products: no barrier before an output is stored',
+    file: tiles,
+    from: '    fence_proxy_async();\n    warpgroup_barrier(id);',
+    to: '    fence_proxy_async();',
+    ...TILES,
+  },
+  {
+    name: 'products: an output box filled while it may be read',
+    file: tiles,
+    ...without('    if (sends) tma_store_wait_read<kBoxes - 1>();\n'),
+    ways: 'late',
+    ...TILES,
+  },
+  {
+    name: 'products: a block ends before its stores have read',
+    file: tiles,
+    ...without('  if (maps.sends && threadIdx.x % kGroup == 0) tma_store_wait_read<0>();\n'),
+    ways: 'late',
+    ...TILES,
+  },
+  {
+    name: 'products: the mask not waited for',
+    file: tiles,
+    ...without('    mbarrier_wait(full(place.stage), place.parity);\n'),
+    ...MASKED,
+  },
+
+  { name: 'head: no wgmma.fence', file: head, ...without('        wgmma_fence();\n'), ...HEAD },
+  {
+    name: 'head: no fence after mbarrier init',
+    file: head,
+    ...without('    fence_barrier_init();\n'),
+    ...HEAD,
+  },
+  {
+    name: 'head: a stage released before its wgmma has finished',
+    file: head,
+    from: 'wgmma_wait<1>();\n        if',
+    to: 'wgmma_wait<2>();\n        if',
+    ...HEAD,
+  },
+  {
+    name: 'head: a stage not waited for',
+    file: head,
+    ...without('        mbarrier_wait(&full[place.stage], place.parity);\n'),
+    ways: 'late',
+    ...HEAD,
+  },
+  {
+    name: 'head: no proxy fence before values are stored',
+    file: head,
+    ...without('    fence_proxy_async();\n'),
+    ...HEAD,
+  },
+  {
+    name: 'head: the same box for every 64 columns',
+    file: head,
+    from: 'buffer + box % 2 * kStoreBytes',
+    to: 'buffer',
+    ways: 'late',
+    ...HEAD,
+  },
+
+  {
+    name: 'forward: no fence after mbarrier init',
+    file: at('sm90_forward'),
+    ...without('    fence_barrier_init();\n'),
+    ...FORWARD,
+  },
+  {
+    name: 'forward: no barrier after zeroing V',
+    file: block,
+    ...without('  named_barrier_sync(kBarrier);\n'),
+    ...FORWARD,
+  },
+  {
+    name: 'forward: no wgmma.fence before scores',
+    file: block,
+    from: '  wgmma_fence();\n  wgmma<false, false, true>',
+    to: '  wgmma<false, false, true>',
+    ...FORWARD,
+  },
+  {
+    name: 'forward: no wgmma.fence before a product from registers',
+    file: block,
+    from: '  wgmma_fence();\n#pragma unroll\n  for (int k = 0; k < kSums / 8; k++)\n    wgmma_from',
+    to: '#pragma unroll\n  for (int k = 0; k < kSums / 8; k++)\n    wgmma_from',
+    ...FORWARD,
+  },
+  {
+    name: 'forward: keys given back before their scores are waited for',
+    file: at('sm90_forward'),
+    from: '    wgmma_wait<1>();  // for the scores\n    pin(scores);\n    release(&k_empty[place.stage]);',
+    to: '    release(&k_empty[place.stage]);\n    wgmma_wait<1>();\n    pin(scores);',
+    ...FORWARD,
+  },
+  {
+    name: 'forward: weights rounded before the values are waited for',
+    file: at('sm90_forward'),
+    from: '    wgmma_wait<0>();\n    pin(out);\n    factor_a.pin();\n    release(&v_empty[before.stage]);',
+    to: '    pin(out);\n    factor_a.pin();\n    release(&v_empty[before.stage]);',
+    ...FORWARD,
+  },
+  {
+    name: 'forward: keys of the next sequence not masked',
+    file: at('sm90_forward'),
+    from: '    if (all_visible(p, tile, first, kGroupRows, key, key + kKeys)) return;',
+    to: '    if (all_visible(p, tile, first, kGroupRows, key, key + 1)) return;',
+    ...FORWARD,
+  },
+
+  {
+    name: 'persistent forward: no proxy fence after zeroing V',
+    file: block,
+    from: '  fence_proxy_async();\n  named_barrier_sync(kBarrier);',
+    to: '  named_barrier_sync(kBarrier);',
+    ...PERSISTENT,
+  },
+  {
+    name: 'persistent forward: no barrier before results are stored',
+    file: at('sm90_forward_persistent'),
+    from: '    fence_proxy_async();\n    warpgroup_barrier(group);',
+    to: '    fence_proxy_async();',
+    ...PERSISTENT,
+  },
+  {
+    name: 'persistent forward: queries loaded over results that may still be read',
+    file: at('sm90_forward_persistent'),
+    from: '    tma_store_wait_read<0>();\n    mbarrier_arrive(&q_empty[stored]);',
+    to: '    mbarrier_arrive(&q_empty[stored]);',
+    ways: 'late',
+    ...PERSISTENT,
+  },
+  {
+    name: 'persistent forward: turns not passed on',
+    file: at('sm90_forward_persistent'),
+    from: '  __device__ void pass() { named_barrier_arrive(kConsumers + 3 - group); }',
+    to: '  __device__ void pass() {}',
+    ...PERSISTENT,
+  },
+  {
+    name: 'persistent forward: the counter of tiles not set back',
+    file: at('sm90_forward_persistent'),
+    ...without('    if (drawn == total + gridDim.x - 1) *ticket = 0;\n'),
+    ...PERSISTENT,
+  },
+
+  {
+    name: 'backward: no proxy fence after ds',
+    file: at('sm90_backward'),
+    from: '    fence_proxy_async();\n    // For both',
+    to: '    // For both',
+    ...BACKWARD,
+  },
+  {
+    name: 'backward: no barrier after ds',
+    file: at('sm90_backward'),
+    from: "    // For both consumers' ds of this step.\n    named_barrier_sync(kSlopesBarrier);",
+    to: '',
+    ...BACKWARD,
+  },
+  {
+    name: 'backward: ds overwritten while it may be read',
+    file: at('sm90_backward'),
+    ...without(
+      '      if (part == 0) mbarrier_wait(&slopes_empty, static_cast<uint32_t>(place.stage) ^ 1);\n',
+    ),
+    ...BACKWARD,
+  },
+  {
+    name: 'backward: dq added out of turn',
+    file: at('sm90_backward'),
+    ...without('          wait_for_count(&sums.added[at], turn);\n'),
+    ...BACKWARD,
+  },
+  {
+    name: 'backward: dq counted before it has been added',
+    file: at('sm90_backward'),
+    from: '        bulk_wait<1>();\n        close();',
+    to: '        close();',
+    ways: 'late',
+    ...BACKWARD,
+  },
+  {
+    name: 'backward: dq overwritten while a copy may read it',
+    file: at('sm90_backward'),
+    ...without('    mbarrier_wait(&sums_empty[consumer][place.stage], place.parity ^ 1);\n'),
+    ways: 'late',
+    ...BACKWARD,
+  },
+  {
+    name: 'backward of keys: statistics not counted',
+    file: at('sm90_backward_keys'),
+    from: 'mbarrier_init(&full[stage], 1 + 32);',
+    to: 'mbarrier_init(&full[stage], 1);',
+    ...KEYS,
+  },
+  {
+    name: 'backward of keys: a stage given back before its products are waited for',
+    file: at('sm90_backward_keys'),
+    from: '    wgmma_wait<0>();\n    pin(dv);',
+    to: '    pin(dv);',
+    ...KEYS,
+  },
+  {
+    name: 'backward of queries: a stage given back one round early',
+    file: at('sm90_backward_queries'),
+    from: '    release();\n    before = stage;',
+    to: '    before = stage;\n    release();',
+    ...QUERIES,
+  },
+
+  { name: 'few rows: no wgmma.fence', file: rows, ...without('        wgmma_fence();\n'), ...ROWS },
+  {
+    name: 'few rows: no fence after mbarrier init',
+    file: rows,
+    ...without('    fence_barrier_init();\n'),
+    ...ROWS,
+  },
+  {
+    name: 'few rows: a stage released before its wgmma has finished',
+    file: rows,
+    from: 'wgmma_wait<1>();\n        if',
+    to: 'wgmma_wait<2>();\n        if',
+    ...ROWS,
+  },
+  {
+    name: 'few rows: the last slice left out',
+    file: rows,
+    from: '      if (i < slices) slice[half][i] =',
+    to: '      if (i + 1 < slices) slice[half][i] =',
+    ...ROWS,
+  },
+  {
+    name: 'few rows by mma: sums of other blocks read without a fence',
+    file: 'cuda/reduce.cuh',
+    from: '  __threadfence();\n  __syncthreads();\n  if (threadIdx.x == 0) {',
+    to: '  __syncthreads();\n  if (threadIdx.x == 0) {',
+    ...PORTABLE_ROWS,
+  },
+  {
+    name: 'few rows by mma: no barrier in the ring',
+    file: 'cuda/gemm/factor.cuh',
+    ...without('    __syncthreads();  // all threads see this round, and none still reads the one before\n'),
+    ...PORTABLE_ROWS,
+  },
+
+  {
+    name: 'LoRA: a round multiplied before its copies have arrived',
+    file: 'cuda/gemm/factor.cuh',
+    from: '    cp_async_wait<kStages - 2>();',
+    to: '    cp_async_wait<kStages - 1>();',
+    ...SKINNY,
+  },
+  {
+    name: 'LoRA: the ticket not set back',
+    file: 'cuda/reduce.cuh',
+    ...without('    if (last) *ticket = 0;\n'),
+    ...SKINNY,
+  },
+  {
+    name: 'LoRA gradients: partial sums read without a fence',
+    file: 'cuda/reduce.cuh',
+    from: '  __threadfence();\n  __syncthreads();\n  if (threadIdx.x == 0) {',
+    to: '  __syncthreads();\n  if (threadIdx.x == 0) {',
+    ...GRADIENTS,
+  },
+
+  {
+    name: 'paged attention: keys read before they have arrived',
+    file: paged,
+    from: "    cp_async_wait<1>();  // the warp's keys",
+    to: "    cp_async_wait<2>();  // the warp's keys",
+    ...PAGED,
+  },
+  {
+    name: 'paged attention: values overwritten while they may be read',
+    file: paged,
+    ...without('      __syncthreads();  // no thread still reads values, weights and masses\n'),
+    ...PAGED,
+  },
+  {
+    name: 'paged attention: weights read before all are written',
+    file: paged,
+    ...without('    __syncthreads();  // all threads see weights, masses and values\n'),
+    ...PAGED,
+  },
+  {
+    name: 'paged attention: chunks of other blocks read without a fence',
+    file: 'cuda/reduce.cuh',
+    from: '  __threadfence();\n  __syncthreads();\n  if (threadIdx.x == 0) {',
+    to: '  __syncthreads();\n  if (threadIdx.x == 0) {',
+    ...PAGED,
+  },
+  {
+    name: "a step's attention: the new key not kept out of its block's copies",
+    file: paged,
+    from: '        if (!kNew || key + row != all.last)\n',
+    to: '',
+    ...STEP,
+  },
+  {
+    name: "a step's attention: queries copied before the kernel in front has ended",
+    file: paged,
+    from: '      if (!kNew || !inside)\n',
+    to: '',
+    ...STEP,
+  },
+
+  {
+    name: 'early start: a norm reads its rows before its turn',
+    file: 'cuda/rmsnorm.cu',
+    ...without('  take_turn();\n'),
+    ...EARLY_NORM,
+  },
+  {
+    name: 'early start: rows of x loaded before their turn',
+    file: rows,
+    from: '      if (!early) load_rows(work, round, stage);',
+    to: '      load_rows(work, round, stage);',
+    ...EARLY_ROWS,
+  },
+  {
+    name: 'early start: consumers without a turn',
+    file: rows,
+    from: '  take_turn();\n  const int consumer = group - 1;',
+    to: '  const int consumer = group - 1;',
+    ...EARLY_ROWS,
+  },
+  {
+    name: 'early start: a weight that the op in front writes',
+    file: 'cuda/runtime/stream.cc',
+    from: '(predecessor->writes(span) || scratch.holds(span))',
+    to: 'scratch.holds(span)',
+    ...EARLY_STREAM,
+  },
+];
