@@ -3,6 +3,7 @@
 // random, until one fails. Before, the same tests must pass without an error. Needs what `npm run test:emulated` built.
 //   npm run test:mutants                    all; ends with "N killed of M" and writes docs/kernels/mutants.md
 //   npm run test:mutants -- TEXT …          those whose names contain one of the texts
+//   npm run test:mutants -- --rest          those that no run has tried on these sources, or that survived
 //   npm run test:mutants -- --uncontrolled  without the tests of the unchanged sources
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,6 +11,7 @@ import { availableParallelism } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { compile, link } from '../../test/cuda/emulator/build.mjs';
+import { contentHash, sources } from '../build/fresh.mjs';
 import { MUTANTS } from './list.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
@@ -100,12 +102,21 @@ ${rows.join('\n')}
 
 const args = process.argv.slice(2);
 const controls = !args.includes('--uncontrolled');
-const texts = args.filter((text) => text !== '--uncontrolled');
-const chosen = MUTANTS.filter(({ name }) => texts.length === 0 || texts.some((text) => name.includes(text)));
+const texts = args.filter((text) => !text.startsWith('--'));
 if (!existsSync(unchanged))
   throw new Error('run "npm run test:emulated" first: its addon is what mutants are made of');
 mkdirSync(work, { recursive: true });
-const results = existsSync(found) ? JSON.parse(readFileSync(found, 'utf8')) : {};
+// Found on other kernels, or by another emulator, they are void.
+const tree = contentHash(
+  root,
+  sources(root, ['core', 'cuda', 'test/cuda/emulator'], ['.cc', '.h', '.cu', '.cuh']),
+);
+const known = existsSync(found) ? JSON.parse(readFileSync(found, 'utf8')) : {};
+const results = known.tree === tree ? known.results : {};
+const isLeft = ({ name }) => !results[name] || results[name] === 'nothing';
+const chosen = MUTANTS.filter(
+  ({ name }) => texts.length === 0 || texts.some((text) => name.includes(text)),
+).filter((mutant) => !args.includes('--rest') || isLeft(mutant));
 const controlled = new Map();
 let killed = 0;
 
@@ -128,7 +139,7 @@ async function attempt(mutant) {
   }
   if (by) killed++;
   results[mutant.name] = by ?? 'nothing';
-  writeFileSync(found, JSON.stringify(results, undefined, 1));
+  writeFileSync(found, JSON.stringify({ tree, results }, undefined, 1));
   writeFileSync(join(root, 'docs/kernels/mutants.md'), page(results));
   rmSync(folder, { recursive: true, force: true });
   console.log(`${by ? 'killed  ' : 'SURVIVED'} ${mutant.name}${by ? `: ${by}` : ''}`);
@@ -137,7 +148,8 @@ async function attempt(mutant) {
 const waiting = [...chosen];
 await Promise.all(
   Array.from({ length: Number(process.env.STEPTRAIN_BUILD_JOBS) || availableParallelism() }, async () => {
-    for (let next = waiting.shift(); next; next = waiting.shift()) await attempt(next);
+    for (let next = waiting.shift(); next; next = waiting.shift())
+      await attempt(next).catch(({ message }) => console.log(`FAILED   ${next.name}: ${message}`));
   }),
 );
 console.log(`${killed} killed of ${chosen.length}`);
