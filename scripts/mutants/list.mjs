@@ -136,6 +136,7 @@ ${MAIN_ROUND}`,
     name: 'products: the mask not waited for',
     file: tiles,
     ...without('    mbarrier_wait(full(place.stage), place.parity);\n'),
+    ways: 'random',
     ...MASKED,
   },
 

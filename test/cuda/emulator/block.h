@@ -90,6 +90,7 @@ struct Warp {
   Exchange buffers[2];
   std::shared_ptr<Factors> factors;  // of the product that its lanes start
   int factors_at = -1;               // their exchanges then
+  unsigned asleep = 0;               // passes that it lets the others go on
 };
 
 struct NamedBarrier {

@@ -90,6 +90,20 @@ void enter(const std::shared_ptr<Block>& entered) {
   gridDim.x = block->launch->config.gridDim.x;
 }
 
+/// What Hopper does beside its threads happens as STEPTRAIN_EMULATED_ASYNC says, else at random.
+std::string_view known_way() {
+  static const char* const way = std::getenv("STEPTRAIN_EMULATED_ASYNC");
+  static const std::string_view known = way ? way : "";
+  return known == "now" || known == "late" ? known : "";
+}
+
+constexpr unsigned kSleep = 512;  // passes at most
+
+/// At random a warp lets others go on for a while: at its start, where nothing holds it back, and sometimes later.
+void send_to_sleep(Warp& warp, unsigned chances) {
+  if (known_way().empty() && random_bits() % chances == 0) warp.asleep = random_bits() % kSleep;
+}
+
 std::shared_ptr<Block> new_block(const Launch& launch);
 char* memory_of_thread();
 void run_blocks(Turns& all, Turns::Resident& self, const std::shared_ptr<Block>& own);
@@ -249,7 +263,11 @@ void begin_block(unsigned index) {
   block->stuck = block->yields = false;
   block->idle = 0;
   block->unseen.clear();
-  for (Warp& warp : block->warps) warp.factors_at = -1;
+  for (Warp& warp : block->warps) {
+    warp.factors_at = -1;
+    warp.asleep = 0;
+    send_to_sleep(warp, 4);
+  }
   for (unsigned i = 0; i < block->threads; i++) begin(block->fibers[i]);
   std::memset(block->shared, 0xff, block->launch->config.dynamicSmemBytes);
   std::fill(block->writers.begin(), block->writers.end(), 0);
@@ -261,9 +279,20 @@ void run_block() {
   auto& fibers = block->fibers;
   for (bool ascending = true;; ascending = !ascending) {
     bool ran = false, polled = false;
+    for (Warp& warp : block->warps) {
+      if (warp.asleep > 0) {
+        warp.asleep--;
+      } else {
+        send_to_sleep(warp, 1024);
+      }
+    }
     for (unsigned step = 0; step < threads; step++) {
       const unsigned i = ascending ? step : threads - 1 - step;
       if (fibers[i].state != Fiber::State::ready) continue;
+      if (block->warps[i / kLanes].asleep > 0) {
+        ran = true;
+        continue;
+      }
       resume(i);
       (std::exchange(fibers[i].polling, false) ? polled : ran) = true;
     }
@@ -362,9 +391,8 @@ void poll(const char* otherwise) {
 }
 
 bool happens() {
-  static const char* const way = std::getenv("STEPTRAIN_EMULATED_ASYNC");
-  static const std::string_view known = way ? way : "";
-  return known == "now" || (known != "late" && random_bits() % 3 == 0);
+  const std::string_view known = known_way();
+  return known == "now" || (known.empty() && random_bits() % 3 == 0);
 }
 
 void wait_for_predecessor() {
