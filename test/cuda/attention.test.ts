@@ -134,6 +134,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     [128, { causal: false }],
     [128, { window: 70, branched: true }],
     [128, { window: 70, branched: true, lengths: shorter }],
+    [128, { lengths: [650], heads: 1 }],
     [128, { lengths: [1, 257, 1], heads: 3, kvHeads: 3 }],
     [128, { lengths: [128, 64, 130], heads: 4, kvHeads: 2, causal: false }],
     [256, { lengths: [70, 1, 33] }],

@@ -55,13 +55,15 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
   }
 
   // More rows than one fold or span takes; then several items of the vocabulary and spans, of rows that
-  // cp.async and TMA read and of more than one tile, with a last tile and item that are not full.
+  // cp.async and TMA read and of more than one tile, with a last tile and item that are not full; then more rounds of the
+  // depth than a ring has stages.
   it.each([
     [8200, 8, 20, 'f32', 'f32'],
     [8200, 8, 20, 'bf16', 'bf16'],
     [70, 24, 4200, 'f32', 'f32'],
     [130, 24, 8300, 'bf16', 'bf16'],
     [130, 16, 8300, 'bf16', 'f32'],
+    [70, 456, 600, 'bf16', 'bf16'],
   ] as const)('agrees with the CPU: %d rows, %d features, %d tokens, %s, weights %s', async (...given) => {
     const [count, size, vocabulary, rows, weights] = given;
     const call = forward(random(count * size, 1), random(vocabulary * size, 2), size, rows, weights);

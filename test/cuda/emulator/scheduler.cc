@@ -277,8 +277,10 @@ void begin_block(unsigned index) {
 void run_block() {
   const unsigned threads = block->threads;
   auto& fibers = block->fibers;
+  constexpr int kNap = 16;
+  int waits = 0;  // passes in a row in which nobody but those that stand still could go on
   for (bool ascending = true;; ascending = !ascending) {
-    bool ran = false, polled = false;
+    bool ran = false, polled = false, asleep = false;
     for (Warp& warp : block->warps) {
       if (warp.asleep > 0) {
         warp.asleep--;
@@ -290,7 +292,7 @@ void run_block() {
       const unsigned i = ascending ? step : threads - 1 - step;
       if (fibers[i].state != Fiber::State::ready) continue;
       if (block->warps[i / kLanes].asleep > 0) {
-        ran = true;
+        asleep = true;
         continue;
       }
       resume(i);
@@ -298,6 +300,10 @@ void run_block() {
     }
     // Warps continue even while other threads wait in poll().
     const bool released = release_warps(threads);
+    waits = asleep && !ran && !released ? waits + 1 : 0;
+    if (waits > kNap) // the others wait, perhaps for those that stand still
+      for (Warp& warp : block->warps) warp.asleep = 0;
+    if (waits > 0) continue;
     if (ran || released || (!polled && release_barrier(threads))) {
       block->stuck = false;
       block->idle = 0;
