@@ -206,11 +206,14 @@ ${MAIN_ROUND}`,
     ...FORWARD,
   },
   {
-    name: 'forward: keys given back before their scores are waited for',
+    // Not those of the other tiles: the producer waits for the values of a tile before it loads over keys, and those are
+    // given back after all products.
+    name: 'forward: the first keys given back before their scores are waited for',
     file: at('sm90_forward'),
-    from: '    wgmma_wait<1>();  // for the scores\n    pin(scores);\n    release(&k_empty[place.stage]);',
-    to: '    release(&k_empty[place.stage]);\n    wgmma_wait<1>();\n    pin(scores);',
-    // More tiles of keys than twice the ring's stages.
+    from: '    turns.pass();\n    wgmma_wait<0>();\n    pin(scores);\n    release(&k_empty[0]);',
+    to: '    turns.pass();\n    release(&k_empty[0]);\n    wgmma_wait<0>();\n    pin(scores);',
+    ways: 'late',
+    // More tiles of keys than the ring has stages.
     ...attention('sm90_forward', 128, '{"lengths":[650],"heads":1}'),
   },
   {
@@ -378,6 +381,8 @@ ${MAIN_ROUND}`,
     file: 'cuda/reduce.cuh',
     ...without('    if (last) *ticket = 0;\n'),
     ...SKINNY,
+    // The next launch finds it, where the depth is more than one slice.
+    tests: ['tiles', 'agree on a LoRA pair: 272 x 128'],
   },
   {
     name: 'LoRA gradients: partial sums read without a fence',
@@ -412,6 +417,8 @@ ${MAIN_ROUND}`,
     from: '  __threadfence();\n  __syncthreads();\n  if (threadIdx.x == 0) {',
     to: '  __syncthreads();\n  if (threadIdx.x == 0) {',
     ...PAGED,
+    // One row alone, which several blocks share.
+    tests: ['attention-paged', 'gives a token the same bits in any chunk.*"headDim":64'],
   },
   {
     name: "a step's attention: the new key not kept out of its block's copies",

@@ -214,7 +214,8 @@ void tma_store_commit() {
 void tma_store_wait_read(int pending) {
   auto& groups = running().store_groups;
   if (groups.size() <= static_cast<size_t>(pending)) return;
-  for (bool done = happens(); !done; done = block->stuck || happens()) poll("a wait");
+  // At the latest, later than copies and products: only others that wait for stores are left.
+  for (bool done = happens(); !done; done = block->idle > 1 || happens()) poll("a wait");
   while (groups.size() > static_cast<size_t>(pending)) {
     for (const Store& store : groups.front()) {
       if (std::memcmp(store.box, store.then.data(), store.then.size()) != 0)

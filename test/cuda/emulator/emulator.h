@@ -7,7 +7,7 @@
 //             a block writes to the GPU's memory others see after a fence of its own, or at the end of the launch.
 //   streams   queue their work and run it at a wait, which reveals arguments that were freed too early.
 //   memory    is filled with NaN when it is allocated and freed, and as dynamic shared memory.
-//   copies    of cp.async happen at the wait for them.
+//   copies    of cp.async happen at their start or at the wait for them.
 //   early     A kernel that may start before the one in front of it has ended does so: the first of its blocks that runs goes
 //             as far as its waits for that one, which reveals what it reads too early. Every thread must wait. Before, a
 //             block may use dynamic shared memory, not static. Later blocks start in their turn.
@@ -80,7 +80,7 @@ struct Exchange {
 };
 const Exchange& exchange(const char* what, const void* bytes, int size);
 
-/// cp.async of 16 bytes; done by the next wait that allows fewer pending groups.
+/// cp.async of 16 bytes; at the latest done by the next wait that allows fewer pending groups.
 void start_copy(void* to, const void* from, bool inside);
 void cp_async_commit();
 void cp_async_wait(int pending);

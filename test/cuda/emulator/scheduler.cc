@@ -99,7 +99,8 @@ std::string_view known_way() {
 
 constexpr unsigned kSleep = 512;  // passes at most
 
-/// At random a warp lets others go on for a while: at its start, where nothing holds it back, and sometimes later.
+/// At random a warp lets others go on for a while: at its start and after a barrier of the block, where nothing holds it back, and
+/// sometimes later.
 void send_to_sleep(Warp& warp, unsigned chances) {
   if (known_way().empty() && random_bits() % chances == 0) warp.asleep = random_bits() % kSleep;
 }
@@ -196,6 +197,7 @@ bool release_barrier(unsigned threads) {
   }
   block->barriers_passed++;
   join_writes();
+  for (Warp& warp : block->warps) send_to_sleep(warp, 8);
   return true;
 }
 
@@ -454,10 +456,23 @@ const Exchange& exchange(const char* what, const void* bytes, int size) {
   return buffer;
 }
 
+namespace {
+
+void land(const Copy& copy) {
+  if (copy.inside) {
+    std::memcpy(copy.to, copy.from, 16);
+  } else {
+    std::memset(copy.to, 0, 16);
+  }
+}
+
+}  // namespace
+
 void start_copy(void* to, const void* from, bool inside) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
     forbid("cp.async at an address that is not 16-byte aligned");
-  running().open.push_back({to, from, inside});
+  const Copy copy{to, from, inside};
+  happens() ? land(copy) : running().open.push_back(copy);
 }
 
 void cp_async_commit() {
@@ -469,13 +484,7 @@ void cp_async_commit() {
 void cp_async_wait(int pending) {
   auto& groups = running().groups;
   while (groups.size() > static_cast<size_t>(pending)) {
-    for (const Copy& copy : groups.front()) {
-      if (copy.inside) {
-        std::memcpy(copy.to, copy.from, 16);
-      } else {
-        std::memset(copy.to, 0, 16);
-      }
-    }
+    for (const Copy& copy : groups.front()) land(copy);
     groups.pop_front();
   }
 }
