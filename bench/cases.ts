@@ -17,11 +17,12 @@ export const SUITES = [
   'contention',
   'runtime',
   'generation',
+  'quantized',
   'cluster',
 ] as const;
 export type Suite = (typeof SUITES)[number];
 /** Suites of metrics that no rival has. */
-export type MetricSuite = 'runtime' | 'generation' | 'cluster';
+export type MetricSuite = 'runtime' | 'generation' | 'quantized' | 'cluster';
 export type FloatType = 'f32' | 'bf16';
 
 interface Case {
@@ -171,6 +172,7 @@ export interface RuntimeCase {
     | 'shared attention'
     | 'shared prompt'
     | 'ragged requests'
+    | 'quantized'
     | 'cluster';
   /** Steps of training, batches of ops, new tokens or requests. */
   readonly count: number;

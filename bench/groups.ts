@@ -56,6 +56,14 @@ export function limitGroups(onGpu: boolean): readonly Group[] {
 /** Cases of metrics, without a rival. */
 export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
   if (suite === 'generation') return generationCases();
+  if (suite === 'quantized')
+    return (['Qwen2.5-0.5B', 'Qwen2.5-1.5B'] as const).map((name) => ({
+      suite,
+      name,
+      measure: 'quantized',
+      count: 7,
+      env: {},
+    }));
   if (suite === 'cluster')
     return [{ suite, name: 'LoRA step, 2 × 256 tokens', measure: 'cluster', count: 5, env: {} }];
   const queue = { suite: 'runtime', measure: 'queue', count: 200 } as const;

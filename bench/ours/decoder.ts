@@ -3,21 +3,30 @@ import { modelWeights, parseModelConfig } from '#src/architectures/table.js';
 import type { Parameter } from '#src/autograd/parameters.js';
 import { type Adapter, createAdapter } from '#src/models/adapter.js';
 import { Decoder } from '#src/models/decoder.js';
-import { packWeight } from '#src/ops/gemm.js';
+import { packQuantized, packWeight, quantizeWeight } from '#src/ops/gemm.js';
 import { cast } from '#src/ops/memory.js';
 import type { Device } from '#src/runtime/device.js';
 import type { Tensor } from '#src/runtime/tensor.js';
 import { parseAdapterConfig } from '#src/weights/adapter-config.js';
 import type { JsonObject } from '#src/weights/json.js';
+import { quantizedBytes } from '#src/weights/quantized/format.js';
 import type { FloatType } from '../cases.js';
 import { randomTensor } from './random.js';
 import { inTurn } from './stopwatch.js';
 
-/** Built without files; frozen weights in the layouts that loading from a directory gives. */
+/** Formats that linear weights are made into. */
+export type Format = 'nf4_double' | 'int8' | 'q4_0';
+
+/**
+ * Built without files; frozen weights in the layouts that loading from a directory gives.
+ *
+ * @param format of linear weights; absent: in `dtype`
+ */
 export async function randomDecoder(
   device: Device,
   json: Readonly<Record<string, unknown>>,
   dtype: FloatType,
+  format?: Format,
 ): Promise<Decoder> {
   const config = parseModelConfig(json as never, 'bench');
   const weights = new Map<string, Parameter>();
@@ -31,7 +40,8 @@ export async function randomDecoder(
       const value = device.scope(() => {
         if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
         const values = drawn.get(key) as Tensor;
-        return shape.length === 1 ? cast(values, 'f32') : packWeight(values, dtype);
+        if (shape.length === 1) return cast(values, 'f32');
+        return format && kind === 'linear' ? quantized(values, format) : packWeight(values, dtype);
       });
       await device.synchronize();
       weights.set(name, { name, value });
@@ -44,6 +54,24 @@ export async function randomDecoder(
     for (const tensor of drawn.values()) tensor.dispose();
   });
   return new Decoder(device, config, weights, { dtype });
+}
+
+function quantized(values: Tensor, format: Format): Tensor {
+  const shape = values.shape as [number, number];
+  const size = quantizedBytes(format, shape);
+  const { device } = values;
+  return packQuantized(
+    format === 'q4_0' ? device.tensor(blocks(size)) : quantizeWeight(values, format, size),
+    format,
+    shape,
+  );
+}
+
+/** Of 18 bytes: a half of about 2^-8, and codes. */
+function blocks(size: number): Uint8Array {
+  const bytes = Uint8Array.from({ length: size }, (_, i) => (Math.imul(i + 1, 0x9e3779b1) >>> 16) & 255);
+  for (let at = 1; at < size; at += 18) bytes[at] = 0x1c;
+  return bytes;
 }
 
 /** On all projections of the layers unless `more` says otherwise, with the values that training starts from. */

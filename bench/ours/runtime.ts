@@ -7,6 +7,7 @@ import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
 import { clusterStep } from './cluster.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
+import { quantizedBases } from './quantized.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
 import { memoryByTenths } from './tenths.js';
@@ -31,6 +32,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return sharedPrompt(device, item.count);
     case 'ragged requests':
       return raggedRequests(device, item.count);
+    case 'quantized':
+      return quantizedBases(device, item);
     case 'cluster':
       return clusterStep(item.count);
   }

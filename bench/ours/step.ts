@@ -45,7 +45,11 @@ export async function randomTrainee(
   dtype: FloatType,
   rank: number,
 ): Promise<RandomTrainee> {
-  const decoder = await randomDecoder(device, json, dtype);
+  return traineeOn(await randomDecoder(device, json, dtype), rank);
+}
+
+export function traineeOn(decoder: Decoder, rank: number): RandomTrainee {
+  const { device } = decoder;
   const adapter = newAdapter(decoder, rank);
   const parameters = adapter.trainable as TrainableParameters;
   const optimizer = new AdamW(parameters, {

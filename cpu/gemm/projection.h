@@ -15,7 +15,7 @@ class Projection {
   /// `u` may be absent. `dropout` masks the pair's input.
   Projection(Stream& stream, const TensorView& w, const TensorView& lora_a, const TensorView& lora_b,
              const TensorView& u, int64_t tokens, float scale, const Dropout& dropout)
-      : weight_(w, false), lora_b_(lora_b, false) {
+      : weight_(w, false), lora_b_(lora_b, false), decodes_(weight_.decodes(tokens)) {
     if (lora_a) lora_.emplace(stream, lora_a, false, u, tokens, 1.0f, scale, dropout);
   }
   /// Adds the pairs of a stack, instead of one pair.
@@ -46,7 +46,7 @@ class Projection {
     const T *weight, *lora;
   };
   Panel panel(int64_t panel, T* buffer) const {
-    const T* weight = weight_.panel(panel, buffer);
+    const T* weight = decodes_ ? nullptr : weight_.panel(panel, buffer);
     T* lora = buffer + weight_size();
     if (lora_) lora_b_.fill(panel, lora);
     return {panel, weight, lora};
@@ -55,8 +55,12 @@ class Projection {
   /// c[rows][kTileStride] for the rows from t on, at most kBlockRows<T>. The panel is one of a run of panels up to `last`
   /// that are read from memory; 0: it is in a cache.
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
-    const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
-    gemm_block<T>(rows, x.left(t), panel.weight, weight_.depth(), c, end);
+    if (decodes_) {
+      weight_.multiply_decoded(static_cast<int>(rows), x.row(t), x.stride(), panel.number, c);
+    } else {
+      const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
+      gemm_block<T>(rows, x.left(t), panel.weight, weight_.depth(), c, end);
+    }
     if (!lora_ && !stacked_) return;
     if (stacked_) stacked_->wait();
     each_tile<T>(0, rows, [&](int64_t r, int height) {
@@ -68,9 +72,10 @@ class Projection {
   }
 
  private:
-  int64_t weight_size() const { return weight_.in_place() ? 0 : weight_.size(); }
+  int64_t weight_size() const { return weight_.in_place() || decodes_ ? 0 : weight_.size(); }
 
   Panels<T> weight_, lora_b_;
+  bool decodes_;
   std::optional<LowRank<T>> lora_;
   std::optional<StackedRanks<T>> stacked_;
 };

@@ -1,12 +1,13 @@
-// Quantised weights (core/quantized.h) in the layout of the device: codes in panels of outputs (cpu/gemm/packed.h), so that
-// whole vectors of them become the units of a panel of f32 or bf16; scales by panel, block and output; what the weight
-// shares comes last. Codes of 32 bits serve lane i: of vector j its bits from j·bits on, where vectors are, in turn, the
-// even and the odd feature of the first half of the panel's outputs, of its second half, and so on.
+// Quantised weights (core/quantized.h) in the layout of the device: codes in panels of outputs, in the order of the elements of
+// a panel of bf16 (cpu/gemm/packed.h), so that whole vectors of them become a panel; scales by panel, block and output; what
+// the weight shares comes last. Codes of 8 bits are neighbours. Of those of 4 bits eight vectors, of four features,
+// are one vector of words: vector j is in bits 4·j to 4·j + 3.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/error.h"
 #include "core/quantized.h"
@@ -62,8 +63,7 @@ struct QuantizedParts {
     codes = w.as<uint8_t>();
     scales = codes + first;
     shared = reinterpret_cast<float*>(scales + second);
-    // What is read ahead of the last vector of codes stays within.
-    bytes = first + second + aligned(last) + 64;
+    bytes = first + second + aligned(last);
   }
 };
 
@@ -107,19 +107,30 @@ class Levels {
 #endif
 };
 
-/// The lowest eight bits of each lane as a signed number.
+/// kLanes neighbouring bytes as signed numbers.
+inline vs load_signed(const uint8_t* p) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<vs>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<vs>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  vs out;
+  for (int i = 0; i < kLanes; i++) out[i] = static_cast<int8_t>(p[i]);
+  return out;
+#endif
+}
+
 struct Signed {
-  vf operator()(vu code) const {
-    const vs number = reinterpret_cast<vs>(code << 24) >> 24;
+  vf operator()(const uint8_t* codes) const {
     typedef float vector __attribute__((vector_size(4 * kLanes)));
-    return (vf)(__builtin_convertvector(number, vector));
+    return (vf)(__builtin_convertvector(load_signed(codes), vector));
   }
 };
 
-/// The same as fp8: exponent and fraction in their places of an f32, times 2^120, which is exact, of subnormals too.
+/// fp8: exponent and fraction in their places of an f32, times 2^120, which is exact, of subnormals too.
 struct E4m3 {
-  vf operator()(vu code) const {
-    const vu bits = (code & 0x80u) << 24 | (code & 0x7fu) << 20;
+  vf operator()(const uint8_t* codes) const {
+    const vu bits = reinterpret_cast<vu>(load_signed(codes)) << 20 & 0x87f00000u;
     return reinterpret_cast<vf>(bits) * set1(0x1p120f);
   }
 };
@@ -127,9 +138,22 @@ struct E4m3 {
 // ---- scales of a block of a panel ------------------------------------------------------------------------------------
 
 /// Of kLanes outputs each.
-struct BlockScales {
+struct OutputScales {
   vf scale[2], least[2];
 };
+
+/// Of the vectors of a pair of features: every output's twice.
+struct BlockScales {
+  vf scale[4], least[4];
+};
+
+/// Lanes 0, 0, 1, 1, … from `first` on.
+inline vf twice(vf x, int first) {
+  vu order;
+  for (int i = 0; i < kLanes; i++) order[i] = static_cast<uint32_t>(first + i / 2);
+  typedef float vector __attribute__((vector_size(4 * kLanes)));
+  return (vf)(__builtin_shuffle((vector)(x), order));
+}
 
 inline vf load_halves(const uint16_t* p) {
 #if defined(__AVX512F__)
@@ -169,31 +193,50 @@ struct Quantized {
   static constexpr bool kLeast = kFormat == Format::q4_1 || kFormat == Format::q4_k;
   /// Features of a vector of codes.
   static constexpr int64_t kSteps = 16 / kBits;
+  /// Features that decode() makes at a time: blocks are multiples of them, or whole rows.
+  static constexpr int64_t kRun = 32;
 
   explicit Quantized(const TensorView& w) : parts_(w), n_(w[0]), k_(w[1]), block_(block_of(kFormat, w[1])) {}
 
   /// Features [first, last) of a panel, both multiples of four: the same of a panel of T, from its beginning on.
   template <typename T>
   void decode(int64_t panel, int64_t first, int64_t last, T* out) const {
+    decode<T>(panel, first, last, [&](int64_t at) { return out + (at - first) * kPanel; });
+  }
+
+  /// The same, kRun features at a time, of which place(first of them) says where they go; called in ascending order.
+  template <typename T, typename Place>
+  requires std::is_invocable_r_v<T*, Place, int64_t>
+  void decode(int64_t panel, int64_t first, int64_t last, const Place& place) const {
     const auto value = values();
     const uint8_t* codes = parts_.codes + panel * parts_.panel_codes + first * kPanel * kBits / 8;
     for (int64_t at = first; at < last;) {
-      const int64_t end = std::min(last, (at / block_ + 1) * block_);
+      const int64_t block_end = std::min(last, (at / block_ + 1) * block_);
       const BlockScales scales = scales_of(panel, at / block_);
-      for (; at < end; at += kSteps) {
-        const vu word = load_units(codes);
-        codes += 4 * kLanes;
+      while (at < block_end) {
+        T* out = place(at);
+        const int64_t end = std::min(block_end, at + kRun);
+        for (; at < end; at += kSteps, codes += 4 * kLanes, out += kSteps * kPanel) {
+          // Codes come from memory, and as few at a time as the processor does not read ahead of itself; of the panels after
+          // this one, too.
+          __builtin_prefetch(codes + 4096, 0, 3);
+          const vu word = load_units(codes);
 #pragma GCC unroll 2
-        for (int pair = 0; pair < kSteps / 2; pair++) {
-#pragma GCC unroll 2
-          for (int half = 0; half < 2; half++) {
-            const int j = kBits * (4 * pair + 2 * half);
-            const vf even = scaled(value(word >> j), scales, half);
-            const vf odd = scaled(value(word >> (j + kBits)), scales, half);
-            put(even, odd, out + 2 * pair * kPanel, half);
+          for (int pair = 0; pair < kSteps / 2; pair++) {
+            vf elements[4];
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++) {
+              if constexpr (kBits == 4) {
+                elements[v] = value(word >> (4 * (4 * pair + v)));
+              } else {
+                elements[v] = value(codes + v * kLanes);
+              }
+              elements[v] *= scales.scale[v];
+              if constexpr (kLeast) elements[v] += scales.least[v];
+            }
+            put(elements, out + 2 * pair * kPanel);
           }
         }
-        out += kSteps * kPanel;
       }
     }
   }
@@ -215,31 +258,40 @@ struct Quantized {
     }
   }
 
-  static vf scaled(vf value, const BlockScales& scales, int half) {
-    const vf product = value * scales.scale[half];
-    return kLeast ? product + scales.least[half] : product;
-  }
-
-  static void put(vf even, vf odd, float* out, int half) {
-    store(out + half * kLanes, even);
-    store(out + kPanel + half * kLanes, odd);
-  }
-  static void put(vf even, vf odd, bf16* out, int half) {
+  static void put(const vf (&elements)[4], bf16* out) {
 #if defined(__AVX512BF16__)
-    alignas(64) static constexpr uint16_t kPairs[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512i order = _mm512_load_si512(kPairs);
-    const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
-    _mm512_storeu_si512(out + 2 * half * kLanes, _mm512_permutexvar_epi16(order, both));
+    for (int v = 0; v < 4; v += 2) {
+      const auto both = _mm512_cvtne2ps_pbh(elements[v + 1], elements[v]);
+      _mm512_storeu_si512(out + v * kLanes, reinterpret_cast<__m512i>(both));
+    }
 #else
-    store_units(out + 2 * half * kLanes, round_upper(even) >> 16 | round_upper(odd));
+    for (int v = 0; v < 4; v++) store(out + v * kLanes, elements[v]);
 #endif
+  }
+  static void put(const vf (&elements)[4], float* out) {
+    typedef float vector __attribute__((vector_size(4 * kLanes)));
+    vu even;
+    for (int i = 0; i < kLanes; i++) even[i] = static_cast<uint32_t>(2 * i);
+    for (int half = 0; half < 2; half++) {
+      const auto low = (vector)(elements[2 * half]), high = (vector)(elements[2 * half + 1]);
+      store(out + half * kLanes, (vf)(__builtin_shuffle(low, high, even)));
+      store(out + kPanel + half * kLanes, (vf)(__builtin_shuffle(low, high, even + 1)));
+    }
   }
 
   BlockScales scales_of(int64_t panel, int64_t block) const {
+    const OutputScales own = scales_by_output(panel, block);
+    BlockScales s;
+    for (int v = 0; v < 4; v++) {
+      s.scale[v] = twice(own.scale[v / 2], v % 2 * kLanes / 2);
+      if constexpr (kLeast) s.least[v] = twice(own.least[v / 2], v % 2 * kLanes / 2);
+    }
+    return s;
+  }
+
+  OutputScales scales_by_output(int64_t panel, int64_t block) const {
     const uint8_t* const p = parts_.scales + panel * parts_.panel_scales;
-    BlockScales s{};
+    OutputScales s{};
     for (int half = 0; half < 2; half++) {
       const int64_t lane = half * kLanes;
       if constexpr (kFormat == Format::q4_0 || kFormat == Format::q8_0) {
@@ -268,13 +320,26 @@ struct Quantized {
     const float* const levels = parts_.shared;
     const float* const scales = levels + kNestedLevels + 1;
     const int64_t row = k_ / block_;
-    int64_t at = (panel * kPanel + lane) * row + block;
-    float out[kLanes];
-    for (int i = 0; i < kLanes; i++, at += row) {
-      const bool inside = panel * kPanel + lane + i < n_;
-      out[i] = inside ? levels[codes[i]] * scales[at / kNestedBlock] + levels[kNestedLevels] : 0.0f;
+    const int64_t first = (panel * kPanel + lane) * row + block;
+    // Padding has no block of its own.
+    const int64_t last = n_ * row - 1;
+#if defined(__AVX512F__)
+    const vs lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const vs at = lanes * static_cast<int32_t>(row) + static_cast<int32_t>(first);
+    const __m512i block_of =
+        _mm512_min_epi32(reinterpret_cast<__m512i>(at), _mm512_set1_epi32(static_cast<int32_t>(last)));
+    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    const vf level = _mm512_i32gather_ps(code, levels, 4);
+    const vf scale = _mm512_i32gather_ps(_mm512_srli_epi32(block_of, 8), scales, 4);
+    return level * scale + set1(levels[kNestedLevels]);
+#else
+    float level[kLanes], scale[kLanes];
+    for (int i = 0; i < kLanes; i++) {
+      level[i] = levels[codes[i]];
+      scale[i] = scales[std::min(first + i * row, last) / kNestedBlock];
     }
-    return load(out);
+    return load(level) * load(scale) + set1(levels[kNestedLevels]);
+#endif
   }
 
   QuantizedParts parts_;

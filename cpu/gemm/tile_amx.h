@@ -184,6 +184,26 @@ inline void block(int64_t rows, int height, const Rows& x, const bf16* panel, in
   }
 }
 
+/// multiply() of a panel that `decode` makes meanwhile: decode(place) calls place(first) for every kDepth of k, a multiple of
+/// it, and fills what that returns. The steps lag behind, so that what they read has left the processor's write buffer.
+template <typename Decode>
+void multiply_decoded(int rows, const bf16* x, int64_t stride, int64_t k, float* c, const Decode& decode) {
+  constexpr int64_t kSlots = 4, kLag = 2, kStep = kDepth * kPanel, row = kPanel * sizeof(float);
+  alignas(64) bf16 ring[kSlots * kStep];
+  const auto slot = [&](int64_t first) { return ring + first / kDepth % kSlots * kStep; };
+  configure(rows);
+  _tile_zero(0);
+  _tile_zero(1);
+  const auto add = [&](int64_t first) { add_step<false, 2>(x + first, stride, 0, slot(first)); };
+  decode([&](int64_t first) {
+    if (first >= kLag * kDepth) add(first - kLag * kDepth);
+    return slot(first);
+  });
+  for (int64_t first = std::max<int64_t>(0, k - kLag * kDepth); first < k; first += kDepth) add(first);
+  _tile_stored(0, c, row);
+  _tile_stored(1, c + kTile, row);
+}
+
 }  // namespace steptrain::cpu::STEPTRAIN_ISA::amx_tile
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "cpu/gemm/panel.h"
 #include "cpu/gemm/quantized.h"
+#include "cpu/gemm/tile_amx.h"
 #include "cpu/runtime/stream.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -42,6 +43,30 @@ class Panels {
     if (!w_.packed) return fill(panel, 0, depth(), buffer);
     if (w_.dtype == DType::bf16) return from_packed<bf16>(panel, buffer);
     from_packed<float>(panel, buffer);
+  }
+  /// Whether multiply_decoded() takes so many rows: a quantised weight, and AMX, whose products need other parts of the
+  /// processor than dequantising.
+  bool decodes(int64_t rows) const {
+#if defined(__AMX_BF16__)
+    return sizeof(T) == 2 && quantized() && rows <= amx_tile::kTile && depth() % amx_tile::kDepth == 0;
+#else
+    (void)rows;
+    return false;
+#endif
+  }
+  /// c[rows][kTileStride] = x[rows, depth]·panelᵀ, without the panel in memory; the bits are those of a filled one.
+  void multiply_decoded(int rows, const T* x, int64_t stride, int64_t panel, float* c) const {
+#if defined(__AMX_BF16__)
+    if constexpr (sizeof(T) == 2) {
+      by_format(w_, [&](const auto& quantized) {
+        amx_tile::multiply_decoded(rows, x, stride, depth(), c, [&](const auto& place) {
+          quantized.template decode<bf16>(panel, 0, depth(), place);
+        });
+      });
+    }
+#else
+    (void)rows, (void)x, (void)stride, (void)panel, (void)c;
+#endif
   }
   /// Steps [first, last) of the sum, from a row-major matrix; `first` is even.
   void fill(int64_t panel, int64_t first, int64_t last, T* buffer) const {
