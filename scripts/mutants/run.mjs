@@ -89,10 +89,11 @@ function page(results) {
   const killed = MUTANTS.filter(({ name }) => results[name] && results[name] !== 'nothing').length;
   return `# Mutants of the CUDA kernels
 
-One-line errors in the kernels (\`scripts/mutants/list.mjs\` in a checkout has each edit), put into a copy of the
-sources one at a time, and what found each on the emulator: its own check of what CUDA forbids, or a test's. The
-same tests pass without an error. Written by \`npm run test:mutants\`, which compiles the one file that an error
-concerns and runs the tests aimed at it, with copies and products late, at once and at random, until one fails.
+One-line errors in the kernels (\`scripts/mutants/list.mjs\` in a checkout has each edit), put into a copy of
+the sources one at a time, and what found each on the emulator: its own check of what CUDA forbids, or a
+test's. The same tests pass without an error. Written by \`npm run test:mutants\`, which compiles the one file
+that an error concerns and runs the tests aimed at it, with copies and products late, at once and at random,
+until one fails.
 
 ${killed} killed of ${MUTANTS.length}.
 
