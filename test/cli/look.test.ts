@@ -120,7 +120,7 @@ test('judge says what – stands for, where it prints one', async () => {
   writeFileSync(at('problem.txt'), '12 + 7 - 3\n\n12+7=19\n19-3=15\n');
   const { code, stdout, stderr } = await cli('judge', at('run'), at('problem.txt'), '--device', 'cpu');
   expect([code, stdout]).toEqual([0, expect.stringContaining('–')]);
-  expect(stderr).toMatch(/^– is no verdict: the model would write neither of its words there, or /);
+  expect(stderr).toMatch(/^– is no verdict: the model would write neither of its words there, or /m);
 });
 
 describe('inspect', () => {
