@@ -61,7 +61,7 @@ export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
       suite,
       name,
       measure: 'quantized',
-      count: 7,
+      count: 5,
       env: {},
     }));
   if (suite === 'cluster')
