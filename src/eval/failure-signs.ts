@@ -80,6 +80,8 @@ function adviceOf({ auc }: Standing, evidence: FailureEvidence['evidence']): str
       return 'its probabilities tell right from wrong, so move the threshold (eval_verdicts.threshold, of a reward model eval_scores.threshold)';
     case 'below':
       return evidence ? 'are the labels swapped?' : 'are the verdict words or the labels swapped?';
+    case 'few':
+      return 'judge more held-out steps';
     default:
       return `it hardly tells right from wrong; ${STRONGER[evidence ?? 'words']}`;
   }

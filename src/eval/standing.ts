@@ -12,7 +12,8 @@ const HARDLY = 0.6;
  */
 const byChance = (n: number) => 1.96 * Math.sqrt((n + 1) / (3 * n * n));
 
-export type AucStanding = 'above' | 'hardly' | 'chance' | 'below';
+/** `few`: far from one half, and chance alone reaches as far on so few steps. */
+export type AucStanding = 'above' | 'hardly' | 'chance' | 'few' | 'below';
 
 export interface Standing {
   /** Of the AUC, by its interval where there is one; absent where one class alone was judged. */
@@ -27,6 +28,7 @@ const WORDS: Readonly<Record<AucStanding, string>> = {
   above: 'is above chance',
   hardly: 'is hardly above chance',
   chance: 'is chance',
+  few: 'may be chance: these are too few to tell',
   below: 'is below chance',
 };
 
@@ -71,7 +73,8 @@ function aucStanding(
   interval: readonly [number, number] | undefined,
   near: number,
 ): AucStanding {
-  if (Math.abs(auc - 0.5) <= near) return 'chance';
+  const apart = Math.abs(auc - 0.5);
+  if (apart <= near) return apart > HARDLY - 0.5 ? 'few' : 'chance';
   if (interval && interval[0] <= 0.5 && interval[1] >= 0.5) return 'chance';
   if (auc < 0.5) return 'below';
   return auc < HARDLY ? 'hardly' : 'above';

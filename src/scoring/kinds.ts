@@ -226,7 +226,7 @@ function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSet
 
 /** What a judge may be, for errors. */
 const EXPECTED =
-  'expected what a run has trained to judge, a published reward model, a classification model, or word-problems';
+  'expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge';
 
 function noSettings(name: string, files: Model['files']): string {
   const card = files && readCard(files.adapter ?? files.model);

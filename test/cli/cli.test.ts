@@ -114,7 +114,7 @@ describe('the command line', () => {
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
     [
       ['score', 'x.jsonl', '--model', 'embedded', '--device', 'cpu'],
-      'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems; any other language model judges by a prompt that says how to ask it',
+      'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by a prompt that says how to ask it',
     ],
     [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1, found 0'],
     [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
