@@ -57,7 +57,8 @@ export function movedKeys(from: string, to: string, section: z.ZodPrefault<z.Zod
 
 /** The path of today for one that may be of an earlier version. */
 export function nowAt(path: readonly string[], formerly: FormerNames): readonly string[] {
-  for (let length = path.length; length > 0; length--) {
+  const longest = Math.max(0, ...Object.keys(formerly).map((name) => name.split('.').length));
+  for (let length = Math.min(path.length, longest); length > 0; length--) {
     const former = path.slice(0, length).join('.');
     if (Object.hasOwn(formerly, former))
       return [...(formerly[former] as string).split('.'), ...path.slice(length)];
