@@ -22,7 +22,7 @@ export { loadProblems } from './data/benchmarks/load.js';
 export type { Problem } from './data/benchmarks/problem.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
 export { type EvaluateOptions, evaluate } from './eval/correction.js';
-export type { EvalReport } from './eval/report.js';
+export type { EvalReport, VerdictReport } from './eval/report.js';
 export { formatEvalTable } from './eval/report-table.js';
 export { evaluateSolving, type SolvingOptions, type SolvingResult } from './eval/solving/evaluate.js';
 export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js';

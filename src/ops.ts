@@ -62,6 +62,7 @@ export {
 export { type FurtherHeads, type LoadOptions, loadDecoder, loadTrainableDecoder } from './models/load.js';
 export type { MergeReport } from './models/merge.js';
 export type { MergedAdapter, SavedForm } from './models/merged-adapter.js';
+export type { ChosenFormat } from './models/quantize.js';
 export { type SaveOptions, saveDecoder } from './models/save.js';
 export { type GgufType, saveGguf } from './models/save-gguf.js';
 export type { ModelFiles } from './models/saved.js';

@@ -161,8 +161,8 @@ inline Columns four_columns(const bf16* panel, const bf16* next) {
 
 /// Eight k of every pair of rows; the last pair of an odd height is its row twice. With kHalf the first four k alone.
 template <int kHeight, int kVectors, bool kHalf = false>
-inline __attribute__((always_inline)) void add_eight(vf (&acc)[(kHeight + 1) / 2][2 * kVectors], const bf16* x,
-                                                     int64_t stride, const bf16* panel) {
+inline __attribute__((always_inline)) void add_eight(vf (&acc)[(kHeight + 1) / 2][2 * kVectors],
+                                                     const bf16* x, int64_t stride, const bf16* panel) {
   constexpr int64_t pair = 2 * kPanel;
   Columns first[kVectors], second[kVectors];
 #pragma GCC unroll 2
