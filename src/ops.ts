@@ -162,3 +162,4 @@ export type { QuantizedName } from './weights/gguf/quantize.js';
 export type { JsonObject, JsonValue } from './weights/json.js';
 export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';
 export type { Initializer, ModuleKind } from './weights/modules.js';
+export type { MadeFormat, QuantizedFormat } from './weights/quantized/format.js';
