@@ -1,4 +1,5 @@
 /** The calculations that a step writes out, in the notations that people use, and whether each comes out. */
+import { BudgetExceeded } from '../../answers/budget.js';
 import { equals } from '../../answers/rational.js';
 import { type Equation, equationsIn, GOES_ON, hasLetters, plainSigns } from './equations.js';
 import { exactValue, numbersIn, partsOf } from './expression.js';
@@ -15,6 +16,16 @@ export interface Calculation {
  * of Europe (`1.200 + 300 = 1.500`) where that makes sense of a step and English does not.
  */
 export function calculationsIn(step: string): Calculation[] {
+  try {
+    return calculations(step);
+  } catch (error) {
+    // Too large to compute, or nested too deeply: nothing is said of it.
+    if (error instanceof BudgetExceeded || error instanceof RangeError) return [];
+    throw error;
+  }
+}
+
+function calculations(step: string): Calculation[] {
   const text = plainWords(plainSigns(step));
   const english = read(text);
   if (english.length > 0 && english.every(({ holds }) => holds)) return english;

@@ -104,3 +104,10 @@ describe('calculations of a step', () => {
     expect(performance.now() - started).toBeLessThan(60_000);
   });
 });
+
+it.each(['1000 * 1.00416666666667^84 = 1418.04', '9.123456789^90*1/7 = 2%'])(
+  'says nothing of what is too large to compute: %s',
+  (step) => {
+    expect(calculationsIn(step)).toEqual([]);
+  },
+);
