@@ -5,6 +5,11 @@
 namespace steptrain {
 
 void check_quantized(const char* op, Format kind, int64_t n, int64_t k, int64_t bytes) {
+  // No weight has more rows or features, and with more the number of bytes would overflow.
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (n > kMost || k > kMost)
+    throw Error("E_SHAPE", format("%s: a weight [%lld,%lld] is larger than any that can be", op,
+                                  static_cast<long long>(n), static_cast<long long>(k)));
   const int64_t multiple = multiple_of(kind);
   if (k % multiple)
     throw Error("E_SHAPE",

@@ -22,7 +22,8 @@ export type LabelledStep = Pick<
 
 /**
  * Weights by logistic regression on labelled steps; undefined where they are all of one class. Evidence against a step or one before
- * it never makes the step likelier to be right, as on few rows it might by chance: evidence that would has no weight.
+ * it never makes the step likelier to be right, as on few rows it might by chance, and neither does a verdict "wrong": what would has no
+ * weight. A step whose evidence is no finite number is left out.
  *
  * @param alone leaves the verdict words out, whose weight is then 0
  */
@@ -35,33 +36,36 @@ export function fitLikelihood(
     const likelihood = likelihoodOf(verdict, likelihoods);
     return likelihood && !verdict.unreadable ? [{ verdict, likelihood }] : [];
   });
-  const labels = rows.map(({ verdict }) => verdict.label);
-  if (new Set(labels).size < 2) return undefined;
   // The least of calculations is of the step alone, that of the base is at most what stood before.
   const isOwn = of === 'calculations';
-  const features = rows.map(({ verdict, likelihood: { least, before } }) => [
-    ...(alone ? [1] : [1, oddsOf(verdict)]),
-    ...(isOwn ? [least, before] : [least - before, before]),
-  ]);
-  const first = alone ? 1 : 2;
-  const [constant = 0, ...weights] = nonNegativeFrom(first, features, labels);
+  const usable = rows
+    .map(({ verdict, likelihood: { least, before } }) => ({
+      label: verdict.label,
+      features: [
+        ...(alone ? [1] : [1, oddsOf(verdict)]),
+        ...(isOwn ? [least, before] : [least - before, before]),
+      ],
+    }))
+    .filter(({ features }) => features.every(Number.isFinite));
+  const labels = usable.map(({ label }) => label);
+  if (new Set(labels).size < 2) return undefined;
+  const [constant = 0, ...weights] = nonNegative(
+    usable.map(({ features }) => features),
+    labels,
+  );
   const [verdict, own, carried] = (alone ? [0, ...weights] : weights) as [number, number, number];
   return { ...(of ? { of } : {}), constant, verdict, least: own, before: isOwn ? carried : carried - own };
 }
 
-/** Logistic regression without the features from `first` on that would have negative weights, the most negative first. */
-function nonNegativeFrom(
-  first: number,
-  features: readonly (readonly number[])[],
-  labels: readonly number[],
-): number[] {
+/** Logistic regression without the features, the constant apart, that would have negative weights, the most negative first. */
+function nonNegative(features: readonly (readonly number[])[], labels: readonly number[]): number[] {
   const out = new Set<number>();
   for (;;) {
     const used = features.map((row) => row.map((value, i) => (out.has(i) ? 0 : value)));
     const weights = logisticRegression(used, labels);
-    const least = Math.min(...weights.slice(first));
+    const least = Math.min(...weights.slice(1));
     if (least >= 0) return weights;
-    out.add(weights.indexOf(least, first));
+    out.add(weights.indexOf(least, 1));
   }
 }
 

@@ -242,19 +242,19 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
  * Tokens from which on a micro-batch is no faster, but takes more memory.
  *
  * On a CPU, as measured (docs/evidence/runtime.md): as many as make hidden states of half a million values, 1 MiB in bf16,
- * half of a core's L2 cache there. Fewer do not pay for what a micro-batch costs whatever its size: reading all weights, and
- * the launches of its ops. Each thread gets at least as many rows as in the smallest that was measured.
+ * half of a core's L2 cache there, and no fewer than a thousand: that was as fast, and many threads share them. The number of
+ * threads itself plays no part, as a run has the same bits on any.
  *
  * On a GPU nobody has measured where it ends: the largest of which a step has been timed (docs/evidence/h100.md).
  */
-const FASTEST = { cpuValues: 1 << 19, rowsOfThread: 256, gpu: 8192 };
+const FASTEST = { cpuValues: 1 << 19, cpuLeast: 1024, gpu: 8192 };
 
 /** @param width of the model's hidden states */
 export function fastestMicroBatch(device: Pick<Device, 'info'>, width: number): number {
-  const { name, threads } = device.info();
+  const { name } = device.info();
   if (name !== 'cpu') return FASTEST.gpu;
   const tokens = 2 ** Math.round(Math.log2(FASTEST.cpuValues / width));
-  return Math.max(tokens, FASTEST.rowsOfThread * threads);
+  return Math.max(tokens, FASTEST.cpuLeast);
 }
 
 /** What is held at once: the roles, and either the activations of a micro-batch or keys and values. */

@@ -103,6 +103,14 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('quantised weights on %s', (isa
     expect(codes[0]!.filter((code, i) => Math.abs(code - codes[1]![i]!) > 1).length).toBe(0);
   });
 
+  it.each([
+    [2 ** 34, 2 ** 35],
+    [2 ** 32, 2 ** 37],
+  ])('refuses [%d, %d], whose bytes would overflow', async (N, K) => {
+    const said = await refused((other) => packQuantized(other.tensor(new Uint8Array(0)), 'q8_0', [N, K]));
+    expect(said).toMatch(/larger than any|memory/);
+  });
+
   it('makes int8 that is at most half a step away', async () => {
     const { shape } = golden.weights[0] as KnownWeight;
     const source = golden.source('double');

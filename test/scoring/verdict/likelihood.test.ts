@@ -308,6 +308,20 @@ describe('weighed with the words', () => {
     },
   );
 
+  it('gives words that say the opposite no weight, and leaves out evidence that is no number', () => {
+    const inverted = byWords.map((each) => ({
+      ...each,
+      logPositive: each.label ? -3 : -0.1,
+      logNegative: each.label ? -0.1 : -3,
+    }));
+    expect(fitLikelihood(inverted, likelihoods)?.verdict).toBe(0);
+    const broken = byWords.map((each, i) => (i === 0 ? { ...each, logPositive: Number.NaN } : each));
+    const weights = fitLikelihood(broken, likelihoods) as LikelihoodWeights;
+    expect(Object.values(weights).every(Number.isFinite)).toBe(true);
+    const nothing = byWords.map((each) => ({ ...each, logPositive: Number.NaN }));
+    expect(fitLikelihood(nothing, likelihoods)).toBeUndefined();
+  });
+
   it('leaves what cannot be read as it is, and is not fitted on one class', () => {
     const unread = byWords.map((each) => ({ ...each, verdict: undefined, unreadable: true as const }));
     expect(
