@@ -210,6 +210,10 @@ constexpr int kLanes = 4;
 using vf = float32x4_t;
 using vi = int32x4_t;
 
+inline const uint16_t* bits(const bf16* p) {
+  return reinterpret_cast<const uint16_t*>(p);
+}
+
 inline vf zero() {
   return vdupq_n_f32(0);
 }
@@ -220,7 +224,7 @@ inline vf load(const float* p) {
   return vld1q_f32(p);
 }
 inline vf load(const bf16* p) {
-  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p)), 16));
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(bits(p)), 16));
 }
 template <typename T>
 inline vf load(const T* p, int n) {

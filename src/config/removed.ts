@@ -66,6 +66,13 @@ export function nowAt(path: readonly string[], formerly: FormerNames): readonly 
   return path;
 }
 
+/** Whether `value` has something under a dotted key. */
+export function isThere(value: Record<string, unknown>, key: string): boolean {
+  const path = key.split('.');
+  const section = sectionAt(value, path.slice(0, -1));
+  return section !== undefined && Object.hasOwn(section, path.at(-1) as string);
+}
+
 /** Gives what `value` has under earlier names the names of today, in place. The earlier names that were there. */
 export function renameFormer(value: Record<string, unknown>, formerly: FormerNames): string[] {
   return Object.keys(formerly).filter((former) => {

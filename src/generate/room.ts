@@ -1,5 +1,6 @@
 /** How many samples run together, and in how much memory: one rule for commands, rollouts, evaluations and the server. */
 import type { Decoder } from '../models/decoder.js';
+import { StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { spareMemory } from '../runtime/memory.js';
 import { cacheShape } from './cache.js';
@@ -43,7 +44,7 @@ export interface RoomOptions extends SamplingOptions {
  * The rows that are fastest or, if the pages of so many do not fit, as many of the longest as do: one that finds no page waits,
  * or is computed twice. Samples of one prompt share its whole pages.
  *
- * @throws StepTrainError for an option out of range
+ * @throws StepTrainError for an option out of range, and where not even one page fits
  */
 export function roomToGenerate(
   decoder: Pick<Decoder, 'config' | 'dtype' | 'device'>,
@@ -54,6 +55,11 @@ export function roomToGenerate(
   const { pageBytes, window } = cacheShape(decoder);
   const { n, maxNewTokens } = samplingSettings(options, config, prompts.length);
   const bytes = Math.min(cacheBudget(device), cacheBytes ?? Number.POSITIVE_INFINITY);
+  if (bytes < pageBytes)
+    throw new StepTrainError(
+      'E_MEMORY',
+      `no memory is left for keys and values: ${bytes} bytes, and a page takes ${pageBytes}; raise run.memory_fraction, or free memory`,
+    );
   const most = maxRows ?? fastestRows(device);
   const needs = prompts
     .map(({ length }) => {

@@ -49,6 +49,14 @@ it('names the place where the value stands', () => {
   expect(() => parse(STEPAMC, 'ppo.lam=5')).toThrow('--set ppo.lam=5: verdict_ppo.lam expects');
 });
 
+it('refuses both names in one recipe', () => {
+  const both = 'eval: {threshold: 0.3}\neval_verdicts: {threshold: 0.6}\n';
+  expect(() => parse(STEPAMC + both)).toThrow(
+    `${name}:4:8: eval.threshold is eval_verdicts.threshold now, and both are given; remove eval.threshold`,
+  );
+  expect(() => parse(`${STEPAMC}ppo: {lam: 0.5}\nverdict_ppo: 5\n`)).toThrow('both are given; remove ppo');
+});
+
 it('lets a recipe that has them stand above one that has those of today', async () => {
   const folder = temporaryDirectory();
   mkdirSync(folder, { recursive: true });

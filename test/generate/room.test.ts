@@ -61,3 +61,9 @@ test('stays within a share of the memory, and within the bytes of a run', () => 
     cacheBytes: 7 * pageBytes,
   });
 });
+
+test('says so where not even one page fits', () => {
+  expect(() => roomToGenerate(decoder('cpu', 0), prompts(1, 8), { maxNewTokens: 8 })).toThrow(
+    /no memory is left for keys and values: 0 bytes, .*raise run\.memory_fraction/,
+  );
+});
