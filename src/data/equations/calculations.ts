@@ -1,8 +1,17 @@
 /** The calculations that a step writes out, in the notations that people use, and whether each comes out. */
 import { BudgetExceeded } from '../../answers/budget.js';
-import { equals } from '../../answers/rational.js';
-import { type Equation, equationsIn, GOES_ON, hasLetters, plainSigns } from './equations.js';
+import { equals, type Rational, toNumber } from '../../answers/rational.js';
+import {
+  type Equation,
+  equationsIn,
+  GOES_ON,
+  hasLetters,
+  LONGEST_LINE,
+  lastExpression,
+  plainSigns,
+} from './equations.js';
 import { exactValue, numbersIn, partsOf } from './expression.js';
+import { isPlain } from './plain.js';
 import { rounds } from './rounding.js';
 
 export interface Calculation {
@@ -13,14 +22,16 @@ export interface Calculation {
 
 /**
  * Every calculation of a step that can be read; empty where it writes out none. Points and commas are read as in English, and as in most
- * of Europe (`1.200 + 300 = 1.500`) where that makes sense of a step and English does not.
+ * of Europe (`1.200 + 300 = 1.500`) where that makes sense of a step and English does not. Nothing is said
+ * of a step that is longer than {@link LONGEST_LINE}.
  */
 export function calculationsIn(step: string): Calculation[] {
+  if (step.length > LONGEST_LINE) return [];
   try {
     return calculations(step);
   } catch (error) {
-    // Too large to compute, or nested too deeply: nothing is said of it.
-    if (error instanceof BudgetExceeded || error instanceof RangeError) return [];
+    // Too large to compute: nothing is said of it.
+    if (error instanceof BudgetExceeded) return [];
     throw error;
   }
 }
@@ -29,13 +40,15 @@ function calculations(step: string): Calculation[] {
   const text = plainWords(plainSigns(step));
   const english = read(text);
   if (english.length > 0 && english.every(({ holds }) => holds)) return english;
-  const other = withPoints(text);
-  const european = other === text ? [] : read(other);
+  const european = EUROPEAN.test(text) ? read(withPoints(text)) : [];
   if (english.length === 0) return european;
   return european.length >= english.length && european.every(({ holds }) => holds) ? european : english;
 }
 
-/** A colon that divides (`12:4 = 3`, `12 : 4 = 3`; not `10:30`, and not `Step 1:4 + 3 = 7`), percents of something, and large numbers in groups. */
+/**
+ * A colon that divides (`12:4 = 3`, `12 : 4 = 3`; not `10:30`, and not `Step 1:4 + 3 = 7`), percents of something, large numbers in groups,
+ * and calculations side by side, `12+7=19,5+3=8`.
+ */
 function plainWords(text: string): string {
   return text
     .replace(/(?<![\d:])(\d+)(\s?):\2(\d+)(?=\s*=)/g, (all, left: string, _, right: string) =>
@@ -44,6 +57,7 @@ function plainWords(text: string): string {
     .replace(/^(\s*\p{L}+ )(\d+:\d+)/gmu, (all, _, pair: string) =>
       isTime(pair) ? all : all.replace(':', ': '),
     )
+    .replace(/(=\s*\$?\d+),(?!\d{3}(?!\d))(?=\$?\d+\s*[-+*×÷/x^][^=,]*=)/g, '$1, ')
     .replace(/(?<=\d)\s(?:%|per ?cent\b)|(?<=\d)per ?cent\b/gi, '%')
     .replace(/(?<=%|\d\/\d+)\s+of\s+(?=[$\d(])/gi, ' × ')
     .replace(/(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f'’]\d{3})+(?!\d)/g, grouped)
@@ -52,6 +66,9 @@ function plainWords(text: string): string {
 
 const isTime = (text: string) => /^(?:[01]?\d|2[0-4]):[0-5]\d$/.test(text);
 const grouped = (number: string) => number.replace(/\D/g, ',');
+
+/** A number that is no English one, `1,5`, or that has a point before three digits, `1.200`. */
+const EUROPEAN = /(?<![\d.,])\d{1,3}\.\d{3}(?!\d)|\d,(?!\d{3}(?!\d))\d|(?:\d{4}|(?<!\d)0),\d/;
 
 /** `1.200,50` as `1,200.50`. */
 const withPoints = (text: string) =>
@@ -66,10 +83,48 @@ function read(line: string): Calculation[] {
       text: at === undefined ? expression : text.slice(at, result.end),
       holds,
     })),
-    ...equations.flatMap((equation) => chainedTo(equation, text)),
+    ...equations.flatMap((equation) => [...rewrittenAs(equation, text), ...chainedTo(equation, text)]),
     ...turnedAround(text),
   ];
 }
+
+/** Characters of a sum that another is written for. */
+const LONGEST_SUM = 200;
+
+/**
+ * The sums that a sum with a result is written for: `(5 + 3) * 2 = 8 * 2 = 16`. One that begins with the value of the sum before goes on
+ * with it, `5 * 2 = 10 + 3 = 13`, and does not stand for it.
+ */
+function rewrittenAs({ at, expression, value }: Equation, text: string): Calculation[] {
+  const found: Calculation[] = [];
+  if (at === undefined) return found;
+  let own = { at, expression, value };
+  for (;;) {
+    const from = Math.max(0, own.at - LONGEST_SUM);
+    const before = text.slice(from, own.at);
+    const equalSign = /(?<![<>!≤≥≠~≈:=])={1,2}\s*\$?$/.exec(before);
+    const sum = equalSign ? before.slice(0, equalSign.index) : '';
+    const last = lastExpression(sum);
+    // Words may name what is not computed: `Week 1 + Week 2 = 35 + 35`.
+    if (!last || /[a-wyz]/iu.test(sum.slice(last.at))) return found;
+    const left = { ...last, at: last.at + from };
+    const parts = partsOf(left.expression);
+    const leftValue = parts.length > 1 ? exactValue(parts) : undefined;
+    if (leftValue === undefined) return found;
+    const holds = equals(leftValue, own.value);
+    const end = own.at + own.expression.length;
+    const place = { at: left.at, end, value: leftValue, result: own.value, holds };
+    const [first] = numbersIn(own.expression);
+    const goesOn = !holds && first !== undefined && rounds(leftValue, own.expression.slice(first.at));
+    const isRounded = !holds && /\.\d/.test(text.slice(left.at, end)) && isNear(leftValue, own.value);
+    if (!goesOn && !isRounded && isPlain(text, place)) found.push({ text: text.slice(left.at, end), holds });
+    own = { ...left, value: leftValue };
+  }
+}
+
+/** As near as sums are whose numbers were rounded. */
+const isNear = (a: Rational, b: Rational) =>
+  Math.abs(toNumber(a) - toNumber(b)) <= 0.01 * Math.abs(toNumber(a));
 
 /** What goes on from a result: `12 + 7 = 19 = 20`. A result in another unit, `60 minutes = 1 hour`, is passed over. */
 function chainedTo({ value, result }: Equation, text: string): Calculation[] {
@@ -99,8 +154,10 @@ function chainedTo({ value, result }: Equation, text: string): Calculation[] {
       )
     )
       return found;
-    found.push({ text: text.slice(known.at, start + next.end), holds });
-    [known, from] = [{ ...next, at: start, end: start + next.end }, start + next.end];
+    const end = start + next.end;
+    if (!isPlain(text, { at: known.at, end, value, result: next.value, holds })) return found;
+    found.push({ text: text.slice(known.at, end), holds });
+    [known, from] = [{ ...next, at: start, end }, end];
   }
 }
 
@@ -131,6 +188,8 @@ function turnedAround(text: string): Calculation[] {
     if (sum.filter(({ kind }) => kind === 'number').length < 2 || sum[0]?.kind === 'operator') return [];
     const value = exactValue(sum);
     if (value === undefined) return [];
-    return [{ text: clause.trim(), holds: rounds(value, left.slice(number.at), right) }];
+    const holds = rounds(value, left.slice(number.at), right);
+    const place = { at: 0, end: right.length, value, result: number.value, holds };
+    return isPlain(right, place) ? [{ text: clause.trim(), holds }] : [];
   });
 }

@@ -1,7 +1,11 @@
 /** The equations of a line of a solution: `… 16 - 3 - 4 = <<16-3-4=9>>9 eggs`, with GSM8K's notes for calculators or without. */
 import { negative, type Rational } from '../../answers/rational.js';
 import { exactValue, type NumberPart, numbersIn, type Part, partsOf } from './expression.js';
+import { isPlain } from './plain.js';
 import { rounds } from './rounding.js';
+
+/** Characters of the longest line that is read; nobody writes longer ones, and reading takes the square of them. */
+export const LONGEST_LINE = 4000;
 
 export interface Equation {
   /** What is computed. */
@@ -25,10 +29,10 @@ export interface EquationLine {
 const NOTE = /<<([^<>=]*)=([^<>]*)>>/g;
 
 /** The end of what stands before a result. No comparison such as `>=` states one. */
-const RESULT = /(?<![<>!≤≥≠~≈:=])={1,2}\s*(?:\(?\s*\$?\s*(?<minus>[-−–]))?\s*\$?\s*$/d;
+const RESULT = /(?<![<>!≤≥≠~≈:=])={1,2}\s*(?:(?<bracket>\(?)\s*\$?\s*(?<minus>[-−–]))?\s*\$?\s*$/d;
 
 /** `10 * 3 = 15 * 2` and `9:15 + 45 = 10:00` state no result. */
-export const GOES_ON = /^(?:\s*(?:[-+*×÷/−–^]|x\s)\s*[\d($.]|:\d)/;
+export const GOES_ON = /^(?:\s*(?:[-+*×÷/−–^]|x\s)\s*[-−–]?[\d($.]|:\d)/;
 
 /** `240 - (40 + 84) = 240 students - 124 students = 116`, where a result would be a mistake. */
 const GOES_ON_IN_UNITS = /^\s*(?:\/\s?)?\p{L}+(?:\s\p{L}+)?\s*[-+*×÷/−–]\s*[\d($.]/u;
@@ -52,6 +56,7 @@ export function equationsIn(line: string): EquationLine {
   text += line.slice(from);
   const noted = new Map(notes.map(({ at, expression }) => [at, expression]));
   const equations: Equation[] = [];
+  if (text.length > LONGEST_LINE) return { text, equations };
   let free = 0;
   for (const number of numbersIn(text)) {
     const before = text.slice(free, number.at);
@@ -61,11 +66,14 @@ export function equationsIn(line: string): EquationLine {
       : number;
     const note = noted.get(number.at) ?? noted.get(result.at);
     if (!equalSign && note === undefined) continue;
-    if (note === undefined && GOES_ON.test(text.slice(number.end))) continue;
+    const end = number.end + (equalSign?.groups?.bracket && text[number.end] === ')' ? 1 : 0);
+    if (note === undefined && GOES_ON.test(text.slice(end))) continue;
     const written = equalSign ? lastExpression(before.slice(0, equalSign.index)) : undefined;
     const found = equationOf(written && { ...written, at: written.at + free }, result, text);
     const own = found?.holds || note === undefined ? found : equationOf({ expression: note }, result, text);
     if (!own || (!own.holds && note === undefined && GOES_ON_IN_UNITS.test(text.slice(number.end)))) continue;
+    const { at, value, holds } = own;
+    if (at !== undefined && !isPlain(text, { at, end, value, result: own.result.value, holds })) continue;
     equations.push(own);
     free = number.end;
   }
@@ -88,10 +96,12 @@ function equationOf(
 }
 
 /** The longest expression at the end of a text; undefined where there is none. */
-function lastExpression(text: string): { readonly expression: string; readonly at: number } | undefined {
-  // Ends of sentences and clauses begin anew; a point between digits ends nothing.
+export function lastExpression(
+  text: string,
+): { readonly expression: string; readonly at: number } | undefined {
+  // Ends of lines, sentences and clauses begin anew; a point between digits ends nothing.
   const clause = Math.max(
-    ...[...text.matchAll(/[=;?!]|(?<!\d):|:(?!\d)|[.,](?!\d)/gu)].map((end) => end.index + 1),
+    ...[...text.matchAll(/[=;?!]|\n(?=[^\n]*\d)|(?<!\d):|:(?!\d)|[.,](?!\d)/gu)].map((end) => end.index + 1),
     0,
   );
   const parts = partsOf(text.slice(clause));
@@ -117,18 +127,24 @@ const NAMED =
 
 export const hasLetters = (text: string): boolean => NAMED.test(text);
 
-/** Whether a number that an expression seems to begin with is the fraction of a mixed one, `1 1/2`. */
+/** Whether an expression seems to begin where it goes on: the fraction of a mixed number, `1 1/2`, and a factor, `(2 + 3)(4 + 1)`. */
 function hasMixed(text: string, parts: readonly Part[], first: number): boolean {
   const [before, start] = [parts[first - 1], parts[first]];
-  return before?.kind === 'number' && start !== undefined && text.slice(before.end, start.at).trim() === '';
+  if (!before || !start || !endsValue(before)) return false;
+  const between = text.slice(before.end, start.at);
+  if (before.kind === 'number') return between.trim() === '';
+  // No end of a remark or of an item's number, `1) 2 + 3`.
+  const isFactor = between === '' || (between.trim() === '' && start.kind === 'bracket');
+  return isFactor && parts.slice(0, first).some((_, from) => isClosed(parts.slice(from, first)));
 }
+
+const endsValue = (part: Part) => part.kind === 'number' || (part.kind === 'bracket' && part.bracket === ')');
 
 /** Whether two pieces may stand beside each other. */
 function follows(left: Part, right: Part | undefined): boolean {
-  const endsValue = left.kind === 'number' || (left.kind === 'bracket' && left.bracket === ')');
-  if (right === undefined) return endsValue;
+  if (right === undefined) return endsValue(left);
   const beginsValue = right.kind === 'number' || (right.kind === 'bracket' && right.bracket === '(');
-  return endsValue !== beginsValue;
+  return endsValue(left) !== beginsValue;
 }
 
 function isClosed(parts: readonly Part[]): boolean {
@@ -141,20 +157,32 @@ function isClosed(parts: readonly Part[]): boolean {
   return open === 0;
 }
 
+const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
+
 /** Signs of TeX, of multiplication, of powers and of currencies as plain ones. */
 export function plainSigns(step: string): string {
   return (
     step
-      .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '($1)/($2)')
+      .replace(/\\(?:left|right)(?=[()])/g, '')
+      .replace(/(?<=\d)\{,\}(?=\d)/g, ',')
+      .replace(/\\(?:implies|Rightarrow|therefore|q?quad)(?![a-zA-Z])/g, '; ')
+      .replace(/\\\\/g, '\n')
+      .replace(
+        /[⁰¹²³⁴⁵⁶⁷⁸⁹]+/g,
+        (power) => `^${[...power].map((sign) => SUPERSCRIPTS.indexOf(sign)).join('')}`,
+      )
+      .replace(/⁻\^/g, '^-')
+      .replace(/\^\{(?:(\d+)|([^{}]*))\}/g, (_, digits?: string, sum?: string) => `^${digits ?? `(${sum})`}`)
+      .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '(($1)/($2))')
       .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
       .replace(/\\times|\\cdot|[·⋅∙]/g, '×')
-      .replace(/[€£¥₹₩₽¢]/gu, ' ')
+      .replace(/[€£¥₹₩₽]\s?(?=[\d.])/gu, '$$')
+      .replace(/¢\s?(?=\d)/gu, ' ')
+      .replace(/[€£¥₹₩₽¢]/gu, (sign) => (sign === '¢' ? ' cents ' : ' dollars '))
       .replace(/\\div/g, '÷')
       .replace(/(?<=[\d)])\s?\*\*\s?(?=[\d(])/g, '^')
-      .replace(/\^\{(\d+)\}/g, '^$1')
-      .replace(/[²³]/g, (sign) => `^${sign === '²' ? 2 : 3}`)
       // Of units: `12 cm²`.
-      .replace(/(?<=\p{L})\^\d/gu, '')
-      .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;!]|\*\*/g, ' ')
+      .replace(/(?<=\p{L})\^-?\d/gu, '')
+      .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;! ]|\*\*|&/g, ' ')
   );
 }

@@ -30,7 +30,7 @@ const WHOLE = String.raw`(?<!\d[.,:]?|\.)${NUMBER}(?![.,:]?\d)%?`;
 const NUMBERS = new RegExp(WHOLE, 'gu');
 /** Before a word a sign is a part of it: `stickers/page`, `12-pound`. */
 const PIECE = new RegExp(
-  `(?<number>${WHOLE})|(?<bracket>[()])|(?<operator>[+*×÷^]|[-/−–](?=\\s*[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
+  `(?<number>${WHOLE})|(?<bracket>[()])|(?<operator>[+*×÷^]|[-/−–](?=\\s*[-−–]?[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
   'gu',
 );
 const OPERATORS: Readonly<Record<string, Operator>> = {
@@ -101,23 +101,27 @@ function signBefore(text: string, parts: readonly Part[], at: number): OperatorP
   const [before, sign] = [parts.at(-2), parts.at(-1)];
   if (sign?.kind !== 'operator' || sign.operator !== '-' || !/^\$?$/.test(text.slice(sign.end, at)))
     return undefined;
-  if (/[\p{L}\d)]$/u.test(text.slice(0, sign.at))) return undefined;
+  if (/[\p{L}\d)]/u.test(text.slice(Math.max(0, sign.at - 1), sign.at))) return undefined;
   const endsValue = before?.kind === 'number' || (before?.kind === 'bracket' && before.bracket === ')');
   return endsValue ? undefined : sign;
 }
 
-/** No solution in words has a higher power. */
+/** No solution in words has a higher power, or more brackets in each other. */
 const HIGHEST_POWER = 100;
+const DEEPEST = 50;
 
 /** The exact value; undefined where the pieces are no expression, and for a division by zero. */
 export function exactValue(parts: readonly Part[]): Rational | undefined {
   const budget = new StepBudget(STEPS);
   let at = 0;
+  let depth = 0;
   const operand = (): Rational => {
     const part = parts[at++];
     if (part?.kind === 'number') return part.value;
     if (part?.kind !== 'bracket' || part.bracket !== '(') throw new NotExact('no operand');
+    if (++depth > DEEPEST) throw new NotExact('too many brackets');
     const inner = sum();
+    depth--;
     const close = parts[at++];
     if (close?.kind !== 'bracket' || close.bracket !== ')') throw new NotExact('an open bracket');
     return inner;
@@ -127,12 +131,17 @@ export function exactValue(parts: readonly Part[]): Rational | undefined {
     return part?.kind === 'operator' && operators.includes(part.operator) ? part.operator : undefined;
   };
   const raised = (): Rational => {
-    const value = operand();
-    if (!isNext('^')) return value;
+    const isBracket = parts[at]?.kind === 'bracket';
+    const base = operand();
+    if (!isNext('^')) return base;
     at++;
+    // A sign holds for the power: `-2^2` is -4.
+    const isNegative = !isBracket && base.over < 0n;
+    const value = isNegative ? negative(base) : base;
     const exponent = wholeNumber(raised());
     if (exponent === undefined || Math.abs(exponent) > HIGHEST_POWER) throw new NotExact('no whole power');
-    return power(value, exponent, budget);
+    const raisedValue = power(value, exponent, budget);
+    return isNegative ? negative(raisedValue) : raisedValue;
   };
   const product = (): Rational => {
     let value = raised();

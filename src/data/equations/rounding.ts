@@ -27,6 +27,6 @@ export function rounds(value: Rational, text: string, expression = ''): boolean 
     const most = add(near, negative({ ...apart, over: apart.over < 0n ? -apart.over : apart.over }), budget);
     return most.over >= 0n;
   };
-  const inPercent = percent || /^[^\d]*(?:[\d.,]+\s?%[^\d]*)+$/.test(expression);
+  const inPercent = percent || /^[^\d]*(?:\d[\d.,]*\s?%[^\d]*)+$/.test(expression);
   return isNear(value) || (Boolean(inPercent) && isNear(multiply(value, whole(100), budget)));
 }

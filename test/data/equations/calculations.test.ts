@@ -63,6 +63,42 @@ describe('calculations of a step', () => {
     ['**12 + 7 = 19**', '**12 + 7 = 18**'],
     ['Week 1:600 / 2 = 300', 'Week 1:600 / 2 = 301'],
     ['Step 1: 12 + 7 = 19', 'Step 1: 12 + 7 = 18'],
+    // Two signs, and powers of what has one.
+    ['10 / -2 = -5', '10 / -2 = 5'],
+    ['5 - -3 = 8', '5 - -3 = 2'],
+    ['-2^2 = -4', '-2^2 = 4'],
+    ['(-2)^2 = 4', '(-2)^2 = -4'],
+    ['2^{3+1} = 16', '2^{3+1} = 9'],
+    ['6 × 10⁵ = 600000', '6 × 10⁵ = 60000'],
+    ['5 × 10⁻² = 0.05', '5 × 10⁻² = 500'],
+    ['12 ÷ \\frac{3}{4} = 16', '12 ÷ \\frac{3}{4} = 1'],
+    ['1{,}200 + 300 = 1{,}500', '1{,}200 + 300 = 1{,}600'],
+    ['\\left(2 + 3\\right) \\cdot 4 = 20', '\\left(2 + 3\\right) \\cdot 4 = 21'],
+    ['12+7=19,5+3=8', '12+7=18,5+3=8'],
+    // English numbers have no European reading.
+    ['1,500 + 1 = 1,501', '1,500 + 1 = 2,500'],
+    ['1,250 * 4 = 5,000', '1,250 * 4 = 5'],
+    // Sums that another is written for; `5 * 2 = 10 + 3` goes on from 10.
+    ['2 * 3 + 4 = 6 + 4 = 10', '2 * 3 + 4 = 7 + 4 = 11'],
+    ['12/16 = 3/4 = 0.75', '12/16 = 4/5 = 0.8'],
+    ['(5+3) * 2 = 8 * 2 = 16', '(5+3) * 2 = 9 * 2 = 18'],
+    ['240 - (40 + 84) = 240 students - 124 students = 116', '240 - (40 + 84) = 240 - 134 = 106'],
+    ['100/3 * 3 = 33.33 * 3 = 99.99', '100/3 * 3 = 35.33 * 3 = 105.99'],
+    ['5 * 2 = 10 + 3 = 13', '5 * 2 = 11 + 3 = 14'],
+    // One unit, and percents of one kind.
+    ['150 g × 12 = 1,800 g', '150 g × 12 = 1,700 g'],
+    ['20 min + 30 min = 50 min', '20 min + 30 min = 60 min'],
+    ['5 hours * 3 = 15 hours', '5 hours * 3 = 16 hours'],
+    ['$5 * 3 = $15', '$5 * 3 = $16'],
+    ['100% - 15% = 85%', '100% - 15% = 80%'],
+    ['12 times/day * 3 days = 36', '12 times/day * 3 days = 38'],
+    // What stands around a calculation and is no part of it.
+    ['1) (3 + 4) * 2 = 14', '1) (3 + 4) * 2 = 15'],
+    ['| 12 + 7 = 19 |', '| 12 + 7 = 18 |'],
+    ['[ 12 + 7 = 19 ]', '[ 12 + 7 = 18 ]'],
+    ['⇒ 12 + 7 = 19', '⇒ 12 + 7 = 18'],
+    ['12 + 7\n= 19', '12 + 7\n= 18'],
+    ['Boxes: 3\n* 12 + 7 = 19', 'Boxes: 3\n* 12 + 7 = 18'],
   ])('%s is right, %s is wrong', (right, wrong) => {
     expect([verdictOf(right), verdictOf(wrong)]).toEqual(['right', 'wrong']);
   });
@@ -92,6 +128,56 @@ describe('calculations of a step', () => {
     '1 foot = 12 inches',
     '1.2.3 + 4 = 5',
     '5 / 0 = 5',
+    // Roots, bars, functions, letters, and other brackets.
+    'sqrt(9 + 16) = 5',
+    '√(3² + 4²) = 5',
+    '√16 + 2 = 18',
+    '\\sqrt{16} + 2 = 6',
+    '|3 - 5| = 2',
+    '⌊7/4⌋ = 1',
+    'floor(7 / 4) = 1',
+    'f(3) + 2 = 5',
+    '3 + f(2) = 7',
+    'log 100 + 3 = 5',
+    '2θ + 3 = 9',
+    'π × 5² = 78.54',
+    '5² × 2 = 50π',
+    '3½ + 2 = 5.5',
+    '1/2 - a^{-1} = 1',
+    '49 - 3ab = 6',
+    '5! / 3 + 2 = 42',
+    '(2 + 3)(4 + 1) = 25',
+    '[2 + 3] * 4 = 20',
+    '(20)/(-8) = (-5)/(2)',
+    // Remainders, and operations in words.
+    '31 / 4 = 7 remainder 3',
+    '29 / 4 = 7 remainder 3',
+    '7 / 4 = 1 R 3',
+    '50 / 3 = 16 stickers, with 2 remaining',
+    '17/3 = 5 and 2/3 loads',
+    '5 + 4 = 2 (mod 7)',
+    '10 mod 3 + 1 = 2',
+    '2 times 3 + 4 = 10',
+    '20 minus (2 + 3) = 15',
+    'twice 3 + 4 = 10',
+    'total + 3 + 4 = 10',
+    // Several units, and percents that are put on or taken off.
+    '1 kg - 350 g = 650 g',
+    '650 g = 1 kg - 350 g',
+    '2 m - 50 cm = 150 cm',
+    '5 kg + 200 g = 5.2 kg',
+    '$5 + 50 cents = $5.50',
+    '5 € + 50 cents = 5.50 €',
+    '75 cents * 4 = $3',
+    '50¢ × 4 = $2',
+    '30 + 30 = 1 hour',
+    '1000000 * 3 = 3 million',
+    '80 - 15% = 68',
+    '80 + 25 % = 100',
+    '1st - 5 = 6th',
+    '2 cups / 1/4 cup = 8',
+    // Nested more deeply than anybody does.
+    `${'('.repeat(51)}1 + 1${')'.repeat(51)} = 2`,
   ])('%s is read as none', (step) => expect(verdictOf(step)).toBe('unchecked'));
 
   it('passes over numbers that nobody writes, at no cost', () => {
@@ -102,6 +188,24 @@ describe('calculations of a step', () => {
     calculationsIn(`1 = ${'2 = '.repeat(5000)}3`);
     calculationsIn(`${'1.000.'.repeat(5000)}000 + 1 = 2`);
     expect(performance.now() - started).toBeLessThan(60_000);
+  });
+
+  it('says nothing of steps that are longer than anybody writes', () => {
+    const chain = (length: number) => '1 + 1 = 2 = 2 '.padEnd(length, '= 2 ');
+    expect(calculationsIn(chain(4000)).length).toBeGreaterThan(900);
+    expect(calculationsIn(chain(4001))).toEqual([]);
+    for (const piece of ['1 + 1 = 2 = 2 ', '(', '1 + (', '2^', '{']) {
+      const started = performance.now();
+      expect(calculationsIn(piece.repeat(32_000))).toEqual([]);
+      expect(performance.now() - started).toBeLessThan(1000);
+    }
+    expect(() => calculationsIn(`${'('.repeat(3990)}1+1=2`)).not.toThrow();
+  });
+
+  it('takes no time over signs of percent', () => {
+    const started = performance.now();
+    calculationsIn(`5%${'.%'.repeat(60)} + 3 = 8`);
+    expect(performance.now() - started).toBeLessThan(5000);
   });
 });
 
