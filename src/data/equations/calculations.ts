@@ -40,15 +40,16 @@ function calculations(step: string): Calculation[] {
   const text = plainWords(plainSigns(step));
   const english = read(text);
   if (english.length > 0 && english.every(({ holds }) => holds)) return english;
-  const european = EUROPEAN.test(text) ? read(withPoints(text)) : [];
-  if (english.length === 0) return european;
-  return european.length >= english.length && european.every(({ holds }) => holds) ? european : english;
+  const others = [EUROPEAN.test(text) ? withPoints(text) : text, apart(text)]
+    .filter((other) => other !== text)
+    .map(read);
+  const right = others.find(
+    (other) => other.length >= Math.max(1, english.length) && other.every(({ holds }) => holds),
+  );
+  return right ?? [english, ...others].find((found) => found.length > 0) ?? [];
 }
 
-/**
- * A colon that divides (`12:4 = 3`, `12 : 4 = 3`; not `10:30`, and not `Step 1:4 + 3 = 7`), percents of something, large numbers in groups,
- * and calculations side by side, `12+7=19,5+3=8`.
- */
+/** A colon that divides (`12:4 = 3`, `12 : 4 = 3`; not `10:30`, and not `Step 1:4 + 3 = 7`), percents of something, and large numbers in groups. */
 function plainWords(text: string): string {
   return text
     .replace(/(?<![\d:])(\d+)(\s?):\2(\d+)(?=\s*=)/g, (all, left: string, _, right: string) =>
@@ -57,7 +58,6 @@ function plainWords(text: string): string {
     .replace(/^(\s*\p{L}+ )(\d+:\d+)/gmu, (all, _, pair: string) =>
       isTime(pair) ? all : all.replace(':', ': '),
     )
-    .replace(/(=\s*\$?\d+),(?!\d{3}(?!\d))(?=\$?\d+\s*[-+*×÷/x^][^=,]*=)/g, '$1, ')
     .replace(/(?<=\d)\s(?:%|per ?cent\b)|(?<=\d)per ?cent\b/gi, '%')
     .replace(/(?<=%|\d\/\d+)\s+of\s+(?=[$\d(])/gi, ' × ')
     .replace(/(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f'’]\d{3})+(?!\d)/g, grouped)
@@ -75,6 +75,10 @@ const withPoints = (text: string) =>
   text.replace(/(?<!\d[.,]?)(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?(?![.,]?\d)/g, (number) =>
     number.replaceAll('.', '').replace(',', '.'),
   );
+
+/** Calculations side by side: `12+7=19,5+3=8`. */
+const apart = (text: string) =>
+  text.replace(/(=\s*\$?\d+),(?!\d{3}(?!\d))(?=\$?\d+\s*[-+*×÷/x^][^=,]*=)/g, '$1, ');
 
 function read(line: string): Calculation[] {
   const { text, equations } = equationsIn(line);

@@ -174,7 +174,7 @@ export function plainSigns(step: string): string {
       .replace(/⁻\^/g, '^-')
       .replace(/\^\{(?:(\d+)|([^{}]*))\}/g, (_, digits?: string, sum?: string) => `^${digits ?? `(${sum})`}`)
       .replace(/\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g, '(($1)/($2))')
-      .replace(/\\(?:text|mathrm|boxed)\{([^{}]*)\}/g, '$1')
+      .replace(/\\(?:text(?:bf)?|math(?:rm|bf)|boxed)\{([^{}]*)\}/g, '$1')
       .replace(/\\times|\\cdot|[·⋅∙]/g, '×')
       .replace(/[€£¥₹₩₽]\s?(?=[\d.])/gu, '$$')
       .replace(/¢\s?(?=\d)/gu, ' ')

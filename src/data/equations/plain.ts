@@ -24,21 +24,22 @@ const WITHIN = new RegExp(
 );
 /** And operators behind them, `π × 5` and `4! / 3`. */
 const BEFORE = new RegExp(
-  String.raw`(?:(?:${SIGN})\s*[-+*×÷/−–^]?|\](?=\()|\d\s?!\s*[-+*×÷/−–^]|${WORD})\s*\$?$`,
+  String.raw`(?:(?:[√∛∜⌊⌋⌈⌉∞}]|(?<=[\p{L}\d])_|\p{Script=Greek}|\p{No})\s*[-+*×÷/−–^]?|\](?=\()|\d\s?!\s*[-+*×÷/−–^]|${WORD})\s*\$?$`,
   'iu',
 );
 const FUNCTION = /\p{L}$/u;
 const AFTER =
-  /^(?:\s?(?:[√∛∜±∓]|\p{Script=Greek}|\\(?!(?:neq?|leq?|geq?|approx|to|text|end)(?![a-z]))[a-z])|\p{No}|[_^({]|\s*[+*×÷^]\s*\p{L}|,?\s*\(?(?:with |an? )*(?:remainder|rem|mod(?:ulo)?)(?!\p{L})|\s*r\.?\s?\d)/iu;
+  /^(?:\s?(?:[√∛∜±∓]|\p{Script=Greek}|\\(?!(?:neq?|leq?|geq?|approx|to|text|end)(?![a-z]))[a-z])|\p{No}|[\^{]|_[\d{]|\((?!\p{L}{3})|\s*[+*×÷^]\s*\p{L}|,?\s*\(?(?:with |an? )*(?:remainder|rem|mod(?:ulo)?)(?!\p{L})|\s*r\.?\s?\d)/iu;
 
 /** What may be why a calculation does not come out. */
 const CHANGES = {
   /** Words such as `twice 3 + 4` and `1 and 1/4 cup`, and what else it goes on with, `total + 3 + 4`; `* 3 + 4` is an item of a list. */
   before:
-    /(?:(?<!\p{L})(?:twice|thrice|double|triple|(?:half|third|quarter|fourth|fifth|tenth|average|mean)(?: of)?)|\d\s+and|[^\s*][^\S\n]*(?:[-−–+*×÷/^]|(?<!\p{L})x))\s*\$?$/iu,
-  /** A remainder, the rest of a mixed number, and a ratio, `24/Y`. */
-  after:
-    /^(?:[^.;=\n]{0,60}(?<!\p{L})(?:remainder|remain(?:s|ing)?|left ?over|modulo)(?!\p{L})|\s*(?:and|&)?\s*\(?\d+\/\d|\s*\/\s*[a-z](?!\p{L}))/iu,
+    /(?:(?<!\p{L})(?:twice|thrice|double|triple|(?:half|third|quarter|fourth|fifth|tenth|average|mean)(?: of)?)|\d\s+and|[^\s*:][^\S\n]*(?:[-−–+*×÷/^]|(?<!\p{L})x))\s*\$?$/iu,
+  /** The rest of a mixed number, and a ratio, `24/Y`. */
+  after: /^\s*(?:(?:and|&)?\s*\(?\d+\/\d|\/\s*[a-z](?!\p{L}))/iu,
+  /** What remains after as many as fit, `16 each, with 2 left over`. */
+  remainder: /^[^.;=\n]{0,60}(?<!\p{L})(?:remainder|remain(?:s|ing)?|left ?over|modulo)(?!\p{L})/iu,
   /** A percent that is put on or taken off, and a fraction that divides without brackets, `60 / 3/4`; and what stands in two lines. */
   percent: /[-+−–]\s*\(?[\d.,]+\s?%(?!\s*(?:[*×÷/x]|of))/,
   fraction: /[/÷]\s+\d+\/\d/,
@@ -62,6 +63,8 @@ export function isPlain(text: string, { at, end, value, result, holds }: Place):
   if (holds) return true;
   const [computed = '', ...results] = own.split('=');
   if (CHANGES.before.test(before) || CHANGES.after.test(after)) return false;
+  const more = toNumber(value) - toNumber(result);
+  if (more > 0 && more < 1 && CHANGES.remainder.test(after)) return false;
   if (CHANGES.fraction.test(computed) || CHANGES.line.test(computed)) return false;
   if (CHANGES.percent.test(computed) && WITHOUT_PERCENT.test(computed)) return false;
   const named = results.join('=') + (/^\s*[\p{L}$]+/u.exec(after)?.[0] ?? '');

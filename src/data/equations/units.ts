@@ -77,18 +77,23 @@ export const isUnit = (name: string): boolean =>
 
 /**
  * Whether a calculation may be one in two units, by their names: `1 kg - 350 g = 650 g`. One name is enough where the other side has none
- * and is larger or smaller by as much as units are, `30 + 30 = 1 hour`.
+ * and is larger or smaller by as much as units are, `30 + 30 = 1 hour`. Those of rates cancel: `4 hours * 60 minutes/hour = 250 minutes` has
+ * one.
  *
  * @param ratio of the value to the printed result
  */
 export function hasTwoUnits(computed: string, result: string, ratio: number): boolean {
+  const rates = [...`${computed}=${result}`.matchAll(RATE)].map(([rate]) => rate);
   return FAMILIES.some(({ units, factors }) => {
-    const [left, right] = [computed, result].map((text) => units.filter((unit) => unit.test(text)));
+    const own = units.filter((unit) => !rates.some((rate) => unit.test(rate)));
+    const [left, right] = [computed, result].map((text) => own.filter((unit) => unit.test(text)));
     const names = new Set([...(left ?? []), ...(right ?? [])]);
     if (names.size !== 1) return names.size > 1;
     const isOnBothSides = left?.length === right?.length;
     return !isOnBothSides && factors.some((factor) => isNear(ratio, factor) || isNear(ratio, 1 / factor));
   });
 }
+
+const RATE = /(?:\/\s?|(?<!\p{L})per\s)\p{L}+/giu;
 
 const isNear = (a: number, b: number) => Math.abs(a - b) <= 1e-9 * b;
