@@ -33,7 +33,7 @@ export async function openChosenModel(args: ModelArguments): Promise<ChosenModel
   const tokenizer = await namedTokenizer(saved.tokenizer);
   const device = openDevice(deviceName);
   try {
-    const model = await openSaved(device, saved, { dtype: args.dtype });
+    const model = await openSaved(device, saved, { dtype: args.dtype, quantize: args.quantize });
     const { formats } = model.decoder.options;
     if (formats) console.error(quantizedSummary(formats));
     const own = tokenizer.eosId === undefined ? [] : [tokenizer.eosId];

@@ -21,7 +21,8 @@ import { loadTokenizer } from '../tokenizer/load.js';
 import { readRunState } from '../train/checkpoint.js';
 import { openAdapterWeights, readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
-import type { TensorEntry } from '../weights/weights-file.js';
+import type { CheckpointReader } from '../weights/checkpoint.js';
+import { quantizedBytes } from '../weights/quantized/format.js';
 import { UsageError } from './error.js';
 
 type Row = readonly [name: string, value: string];
@@ -44,7 +45,7 @@ export async function model(path: string): Promise<Row[]> {
       `${config.modelType}, ${config.head.kind === 'causal' ? 'language model' : `${config.head.kind} classifier`}`,
     ],
     ['parameters', count(countParameters(config))],
-    ['stored', stored(weights.tensors)],
+    ['stored', stored(weights)],
     ['layers', `${config.numLayers} of width ${count(config.hiddenSize)}`],
     [
       'vocabulary',
@@ -70,7 +71,7 @@ export async function adapter(name: string): Promise<Row[]> {
     ['rank', `${r}, scaled by ${(useRslora ? loraAlpha / Math.sqrt(r) : loraAlpha / r).toPrecision(3)}`],
     ['modules', `${pairs} (${targets(targetModules)})`],
     ...(modulesToSave.length > 0 ? [['kept whole', modulesToSave.join(', ')] as const] : []),
-    ['stored', stored(file.tensors)],
+    ['stored', stored(file)],
     ['task', taskType ?? 'not said'],
     ['base', card?.base ?? baseModel ?? 'not said'],
     ...(await tokenizerRow(path)),
@@ -241,9 +242,14 @@ function cardRows(card: ModelCard | undefined): Row[] {
   ];
 }
 
-function stored(tensors: ReadonlyMap<string, TensorEntry>): string {
-  const bytes = [...tensors.values()].reduce((sum, { begin, end }) => sum + end - begin, 0);
-  const dtypes = [...new Set([...tensors.values()].map(({ dtype }) => dtype))];
+function stored(file: Pick<CheckpointReader, 'tensors' | 'format'>): string {
+  const { tensors } = file;
+  const kept = new Map([...tensors.keys()].map((name) => [name, file.format?.(name)]));
+  const bytes = [...tensors].reduce((sum, [name, { begin, end, shape }]) => {
+    const own = kept.get(name);
+    return sum + (own ? quantizedBytes(own, shape as readonly [number, number]) : end - begin);
+  }, 0);
+  const dtypes = [...new Set([...tensors].map(([name, { dtype }]) => kept.get(name) ?? dtype))];
   return `${formatBytes(bytes)} in ${count(tensors.size)} tensors of ${dtypes.join(', ')}`;
 }
 

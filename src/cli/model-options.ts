@@ -1,6 +1,7 @@
 // Options of the commands that write text: which model, and how it is sampled.
 import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
+import { QUANTIZE, type Quantize } from '../models/quantize.js';
 import { DEFAULT_MODEL, namedModel } from '../models/saved.js';
 import { UsageError } from './error.js';
 
@@ -13,6 +14,7 @@ export interface ModelArguments {
   readonly 'other-base'?: boolean;
   readonly tokenizer?: string;
   readonly dtype?: 'f32' | 'bf16';
+  readonly quantize?: Quantize;
   readonly device: string;
 }
 
@@ -81,6 +83,13 @@ export function modelOptions(argv: Argv): Argv {
       group,
       choices: ['f32', 'bf16'] as const,
       describe: 'Of weights and activations [default: f32, or as the run has it]',
+    })
+    .option('quantize', {
+      ...text,
+      group,
+      choices: QUANTIZE,
+      describe:
+        'Linear weights in 4 or 8 bits [default: keep those that are stored so, or as the run has it]',
     })
     .option('device', { ...text, group, default: 'auto', describe: 'auto, cpu or cuda:N' });
 }

@@ -91,6 +91,7 @@ async function score(given: ScoreArguments): Promise<void> {
     otherBase: args['other-base'],
     tokenizer: args.tokenizer,
     dtype: args.dtype,
+    quantize: args.quantize,
     part: args.scorer,
     neutralScore: args['neutral-score'],
     locate: ([, key]: readonly PropertyKey[]) => `--${key === 'base' ? 'model' : String(key)}`,

@@ -1,7 +1,9 @@
 /** Whatever scores solutions, opened by its name: the one place that commands, recipes and programs ask. */
+
 import { statSync } from 'node:fs';
 import { openSaved } from '../api/model.js';
 import { isGguf } from '../models/gguf.js';
+import type { Quantize } from '../models/quantize.js';
 import { RunError } from '../run/error.js';
 import { type ResolveOptions, resolveJudge } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
@@ -27,6 +29,8 @@ export interface OpenScorerOptions extends ScoringOptions, ResolveOptions, Pick<
   /** Of a file of scores. Default `score`, where the rows are numbered. */
   readonly column?: string | undefined;
   readonly dtype?: 'f32' | 'bf16' | undefined;
+  /** Default: as its run had it, else `keep`. */
+  readonly quantize?: Quantize | undefined;
   /** Models that serve as several scorers, by name; whoever made the map disposes of them. Default: each loads its own. */
   readonly shared?: Map<string, OpenScorers>;
   /** A solution that the tokenizer cannot express is an error. Default false: it has no score. */
@@ -86,10 +90,10 @@ function serverJudge(address: string): Scorer {
 async function openModel(
   device: Device,
   name: string,
-  { dtype, strict = false, ...options }: OpenScorerOptions,
+  { dtype, quantize, strict = false, ...options }: OpenScorerOptions,
 ): Promise<OpenScorers> {
   const saved = await resolveJudge(name, options);
-  const model = await openSaved(device, saved, { dtype });
+  const model = await openSaved(device, saved, { dtype, quantize });
   try {
     const settings = settingsOf(model, options, name);
     const tokenizer = await namedTokenizer(saved.tokenizer);

@@ -156,6 +156,13 @@ describe('inspect', () => {
       expect(rows((await cli('inspect', 'model', ...named)).stdout)).toEqual(found);
   });
 
+  test('a model with quantised weights', async () => {
+    const found = rows((await cli('inspect', 'model', goldenDirectory('quantized/bitsandbytes'))).stdout);
+    // 164 kB of embedding and head, half a byte for each of 73,728 linear weights, 1 KiB of levels for each of 14.
+    expect(found.get('stored')).toBe('218 kB in 21 tensors of F32, nf4_double');
+    expect(found.get('parameters')).toBe('115,008');
+  });
+
   test('adapter', async () => {
     const found = rows((await cli('inspect', 'adapter', at('run/adapter'))).stdout);
     expect(found.get('base')).toBe('embedded');
