@@ -51,6 +51,7 @@ export async function makeCorrections(
       );
       opened.model = await loadModel(opened.device, baseDirectory(named.base as string), {
         dtype: named.dtype,
+        quantize: named.quantize,
       });
     }
     const decoder = opened.model?.decoder;

@@ -1,10 +1,11 @@
 import type { CommandModule } from 'yargs';
 import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
+import type { Quantize } from '../models/quantize.js';
 import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
-import { MODEL_NAME, number, text, withModel } from './model-options.js';
+import { MODEL_NAME, number, QUANTIZED, text, withModel } from './model-options.js';
 
 interface CorrectionArguments {
   readonly 'run-or-model'?: string;
@@ -13,6 +14,7 @@ interface CorrectionArguments {
   readonly adapter?: string;
   readonly tokenizer?: string;
   readonly dtype?: 'f32' | 'bf16';
+  readonly quantize?: Quantize;
   readonly data?: string;
   readonly validation?: string;
   readonly source?: SourceName | 'auto';
@@ -107,6 +109,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         ...prompt,
         describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
       })
+      .option('quantize', QUANTIZED)
       .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
       .option('output', { ...text, describe: 'Directory for eval.json and verdicts.jsonl' })
       .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
@@ -143,7 +146,11 @@ async function judge(given: CorrectionArguments): Promise<void> {
   const device = openDevice(deviceName);
   const progress = createProgress({ total: task.test.length + task.validation.length, unit: 'solution' });
   try {
-    const result = await evaluateCorrection(device, task, (done) => progress.update(done));
+    const result = await evaluateCorrection(
+      device,
+      { ...task, judge: { ...task.judge, quantize: args.quantize } },
+      (done) => progress.update(done),
+    );
     progress.finish();
     if (args.output !== undefined) await writeCorrection(args.output, result, task.test, task.seen);
     await printEvaluation(result.report, args);

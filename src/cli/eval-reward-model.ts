@@ -76,7 +76,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const interruption = untilInterrupted();
   const device = openDevice(chosenDevice(args.device ?? 'auto'));
   try {
-    const scorer = await openScorer(device, name, { part: args.scorer });
+    const scorer = await openScorer(device, name, { part: args.scorer, quantize: args.quantize });
     try {
       const progress = createProgress({ total: all.length, unit: 'solution' });
       const scored: ScoredSolution[] = [];

@@ -1,6 +1,7 @@
 import type { Argv, CommandModule } from 'yargs';
+import type { Quantize } from '../models/quantize.js';
 import { UsageError } from './error.js';
-import { MAX_ROWS, number, text } from './model-options.js';
+import { MAX_ROWS, number, QUANTIZED, text } from './model-options.js';
 import { dashed } from './usage.js';
 
 interface S3cArguments {
@@ -14,6 +15,7 @@ interface S3cArguments {
   readonly 'max-new-tokens': number;
   readonly 'max-rows'?: number;
   readonly scope: 'step' | 'solution';
+  readonly quantize?: Quantize;
   readonly device: string;
   readonly output?: string;
   readonly json: boolean;
@@ -55,6 +57,7 @@ export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
         default: 'step',
         describe: 'What a correction takes back: the last step, or (corrections.shape instance) all so far',
       })
+      .option('quantize', QUANTIZED)
       .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
       .option('output', { ...text, describe: 'New .json file for the report' })
       .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
@@ -107,6 +110,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   const steps = await heldOutSteps(args.run, args.prefixes);
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel({
     run: args.run,
+    quantize: args.quantize,
     device: args.device,
   });
   const interruption = untilInterrupted();

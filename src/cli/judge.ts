@@ -1,8 +1,9 @@
 import type { CommandModule } from 'yargs';
+import type { Quantize } from '../models/quantize.js';
 import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { Interrupted, UsageError } from './error.js';
-import { text } from './model-options.js';
+import { QUANTIZED, text } from './model-options.js';
 
 interface JudgeArguments {
   readonly 'run-or-problem': string;
@@ -12,6 +13,7 @@ interface JudgeArguments {
   readonly 'other-base': boolean;
   readonly threshold?: string;
   readonly json: boolean;
+  readonly quantize?: Quantize;
   readonly device: string;
 }
 
@@ -49,6 +51,7 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
         describe: 'greedy, or the least probability of a right step [default: as the run has it]',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print JSON' })
+      .option('quantize', QUANTIZED)
       .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
       .example('$0 judge problem.txt', 'word problems, by the judge of the package')
       .example('$0 judge runs/quickstart problem.txt', 'a line for each step')
@@ -63,7 +66,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   const [name, file] = namesOf(args);
   const { problem, steps } = await readSolution(file);
   const files = await cardOf(name);
-  const { base } = args;
+  const { base, quantize } = args;
   const onBase = {
     ...(base === undefined ? {} : { adapter: files?.adapter ?? name }),
     otherBase: args['other-base'],
@@ -71,7 +74,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   };
   await withScorer(
     base ?? name,
-    { device: args.device, threshold, part: 'judge', strict: true, ...onBase },
+    { device: args.device, quantize, threshold, part: 'judge', strict: true, ...onBase },
     async (scorer, signal) => {
       const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
         throw signal.aborted ? new Interrupted('Stopped.') : error;

@@ -14,7 +14,7 @@ export interface ModelArguments {
   readonly 'other-base'?: boolean;
   readonly tokenizer?: string;
   readonly dtype?: 'f32' | 'bf16';
-  readonly quantize?: Quantize;
+  readonly quantize?: Quantize | undefined;
   readonly device: string;
 }
 
@@ -38,6 +38,13 @@ export const MAX_ROWS = {
   requiresArg: true,
   describe:
     'Most samples at a time [default: 64 on a CPU, 256 on a GPU, fewer where memory has no room for them]',
+} as const;
+
+/** `--quantize` of every command that opens a model. */
+export const QUANTIZED = {
+  ...text,
+  choices: QUANTIZE,
+  describe: 'Linear weights in 4 or 8 bits [default: keep those that are stored so, or as the run has it]',
 } as const;
 
 /** What `--model`, or an argument in its place, may name; the same in every command. */
@@ -84,13 +91,7 @@ export function modelOptions(argv: Argv): Argv {
       choices: ['f32', 'bf16'] as const,
       describe: 'Of weights and activations [default: f32, or as the run has it]',
     })
-    .option('quantize', {
-      ...text,
-      group,
-      choices: QUANTIZE,
-      describe:
-        'Linear weights in 4 or 8 bits [default: keep those that are stored so, or as the run has it]',
-    })
+    .option('quantize', { ...QUANTIZED, group })
     .option('device', { ...text, group, default: 'auto', describe: 'auto, cpu or cuda:N' });
 }
 

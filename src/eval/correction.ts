@@ -85,7 +85,7 @@ export async function evaluateCorrection(
     }
   }
   const saved = await resolveJudge(source, options);
-  const model = await openSaved(device, saved, { dtype: options.dtype });
+  const model = await openSaved(device, saved, { dtype: options.dtype, quantize: options.quantize });
   try {
     const tokenizer = await namedTokenizer(saved.tokenizer);
     return await evaluateModel(model, { ...options, name: source, tokenizer }, task, { onProgress });

@@ -3,19 +3,19 @@ import type { ModelConfig } from '../architectures/config.js';
 import { matchOptions, modelWeights, readModelConfig } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
-import { StepTrainError } from '../native/errors.js';
 import { packQuantized, packWeight, quantizeWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { type CheckpointReader, matchWeights, openCheckpoint, readStoredF32 } from '../weights/checkpoint.js';
-import { countInexact } from '../weights/convert.js';
+import { countInexact, nonFiniteIndex, toF32 } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
+import { WeightsError } from '../weights/error.js';
 import type { WeightSpec } from '../weights/modules.js';
 import { type QuantizedWeight, quantizedBytes } from '../weights/quantized/format.js';
 import { withTrunkNames } from '../weights/trunk.js';
 import { Decoder, type Rounding } from './decoder.js';
 import { addPair, type MergedAdapter, readMergedAdapter } from './merged-adapter.js';
-import { type ChosenFormat, chosenFormats, type Quantize } from './quantize.js';
+import { type ChosenFormat, chosenFormats, type Quantize, quantizeOn } from './quantize.js';
 
 export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
@@ -65,13 +65,7 @@ export async function loadDecoder(
   let rounding: Rounding | undefined;
   try {
     const specs = modelWeights(config);
-    const reads = device.info().name === 'cpu';
-    if (!reads && (quantize === 'nf4' || quantize === 'int8'))
-      throw new StepTrainError(
-        'E_UNSUPPORTED',
-        `model.quantize ${quantize} needs products that read it, which ${device.info().name} does not have; set model.quantize: none`,
-      );
-    const formats = chosenFormats(specs, reader, reads ? quantize : 'none');
+    const formats = chosenFormats(specs, reader, quantizeOn(device, quantize));
     // What is added to a weight is not in the levels of its format.
     for (const name of merged?.pairs.keys() ?? []) formats.delete(name);
     if (formats.size > 0) chosen = formats;
@@ -211,11 +205,15 @@ async function quantized(
   const shape = spec.shape as readonly [number, number];
   const value = device.scope(() => {
     if ('made' in format) {
-      const bytes = quantizeWeight(
-        uploadStored(device, reader, spec),
-        format.made,
-        quantizedBytes(format.made, shape),
-      );
+      const values = uploadStored(device, reader, spec, (bytes, dtype) => {
+        const at = nonFiniteIndex(bytes, dtype);
+        if (at < 0) return;
+        throw new WeightsError(
+          `${reader.directory}: weight '${spec.name}': expected finite values to make ${format.made} of, found ` +
+            `${toF32(bytes, dtype)[at]} at [${Math.floor(at / shape[1])},${at % shape[1]}]; the file is damaged, or its training diverged`,
+        );
+      });
+      const bytes = quantizeWeight(values, format.made, quantizedBytes(format.made, shape));
       return device.keep(packQuantized(bytes, format.made, shape));
     }
     const stored = reader.quantized?.(spec.name) as QuantizedWeight;
@@ -253,9 +251,17 @@ function castTo(stored: Tensor, dtype: DType): Tensor {
   return stored.device.ops.cast({ x: stored, dtype }).y;
 }
 
-function uploadStored(device: Device, reader: CheckpointReader, { name, shape }: WeightSpec): Tensor {
+/** @param check is called with what was read */
+function uploadStored(
+  device: Device,
+  reader: CheckpointReader,
+  { name, shape }: WeightSpec,
+  check: (bytes: Uint8Array<ArrayBuffer>, dtype: FloatDtype) => void = () => {},
+): Tensor {
   const bytes = reader.read(name);
-  switch (reader.tensors.get(name)?.dtype as FloatDtype) {
+  const dtype = reader.tensors.get(name)?.dtype as FloatDtype;
+  check(bytes, dtype);
+  switch (dtype) {
     case 'F32':
       return device.tensor(new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4), shape);
     case 'BF16':

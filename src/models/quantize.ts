@@ -1,4 +1,6 @@
 /** Which frozen weights stay in 4 or 8 bits. Products dequantise them as they read them, so it costs no memory; see `ops/gemm.ts`. */
+import { StepTrainError } from '../native/errors.js';
+import type { Device } from '../runtime/device.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { WeightsError } from '../weights/error.js';
 import type { WeightSpec } from '../weights/modules.js';
@@ -12,6 +14,22 @@ export const QUANTIZE = ['keep', 'nf4', 'int8', 'none'] as const;
 export type Quantize = (typeof QUANTIZE)[number];
 
 export const isQuantize = (name: string): name is Quantize => QUANTIZE.some((each) => each === name);
+
+/**
+ * What a device makes of `model.quantize`: a GPU has no products that read few bits, so what is stored so is dequantised there.
+ *
+ * @throws StepTrainError where it would have to be quantised
+ */
+export function quantizeOn(device: Pick<Device, 'info'>, quantize: Quantize): Quantize {
+  const { name } = device.info();
+  if (name === 'cpu') return quantize;
+  if (quantize === 'keep' || quantize === 'none') return 'none';
+  throw new StepTrainError(
+    'E_UNSUPPORTED',
+    `model.quantize ${quantize} needs products that read it, which ${name} does not have; set model.quantize: none, or where an ` +
+      'adapter is used that was trained so, --quantize none',
+  );
+}
 
 /** NF4 as QLoRA has it, whose scales are quantised too. */
 const MADE: Readonly<Record<string, MadeFormat>> = { nf4: 'nf4_double', int8: 'int8' };

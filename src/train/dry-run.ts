@@ -91,7 +91,10 @@ export async function describeRun<Config extends FrameConfig>(
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
-    const plan = memoryPlan(config, method.memory(config), shape, withRows(sampled.plan, device), processes);
+    const plan = memoryPlan(device, config, method.memory(config), shape, {
+      sampled: withRows(sampled.plan, device),
+      processes,
+    });
     const fraction = config.run.memory_fraction;
     const available =
       planFor === undefined

@@ -3,21 +3,27 @@ import type { ModelConfig } from '../architectures/config.js';
 import { modelWeights } from '../architectures/table.js';
 import type { FrameConfig } from '../config/schema.js';
 import { baseDirectory } from '../models/base.js';
-import { chosenFormats } from '../models/quantize.js';
+import { chosenFormats, type Quantize } from '../models/quantize.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { openCheckpoint } from '../weights/checkpoint.js';
 import { quantizedBytes } from '../weights/quantized/format.js';
+import { parameterCount } from './parameter-count.js';
 
 export interface FrozenBase {
   readonly bytes: number;
-  /** Such as "6,525 M in nf4_double"; empty where none is quantised. */
+  /** Such as "6.53B in nf4_double"; empty where none is quantised. */
   readonly quantized: string;
 }
 
-/** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits. */
+/**
+ * Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits.
+ *
+ * @param quantize what the device makes of that (`quantizeOn`)
+ */
 export function frozenBase(
-  { base, dtype, quantize }: FrameConfig['model'],
+  { base, dtype }: FrameConfig['model'],
   decoder: ModelConfig,
+  quantize: Quantize,
 ): FrozenBase {
   const specs = modelWeights(decoder);
   const reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
@@ -36,9 +42,7 @@ export function frozenBase(
     }
     return {
       bytes,
-      quantized: [...counts]
-        .map(([format, values]) => `${Math.round(values / 1e6).toLocaleString('en')} M in ${format}`)
-        .join(', '),
+      quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
     };
   } finally {
     reader?.close();

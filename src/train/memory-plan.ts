@@ -2,14 +2,16 @@
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
+import { quantizeOn } from '../models/quantize.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
 import { loraPlan } from '../weights/lora-plan.js';
 import { gibibytes, kibibytes } from './bytes.js';
-import { frozenBase } from './frozen-base.js';
+import { type FrozenBase, frozenBase } from './frozen-base.js';
 import { loraConfig } from './lora-config.js';
 import { besideOthers } from './memory-beside.js';
+import { parameterCount } from './parameter-count.js';
 import { fitCache, type Sampled, type SamplingPlan, samplingPlan } from './sampling-plan.js';
 
 export interface MemoryItem {
@@ -55,21 +57,28 @@ interface TrainedRole {
   readonly whole?: boolean;
 }
 
-/** @param processes of the job: with `run.zero` each holds its share of the moments */
+export interface PlanOptions {
+  readonly sampled?: Sampled | undefined;
+  /** Of the job: with `run.zero` each holds its share of the moments. Default 1. */
+  readonly processes?: number | undefined;
+}
+
+/** @throws StepTrainError for a base that the device cannot hold as `model.quantize` says */
 export function memoryPlan(
+  device: Pick<Device, 'info'>,
   { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
   roles: readonly PlannedRole[],
   decoder: ModelConfig,
-  sampled?: Sampled,
-  processes = 1,
+  { sampled, processes = 1 }: PlanOptions = {},
 ): MemoryPlan {
+  const frozen = () => frozenBase(model, decoder, quantizeOn(device, model.quantize));
   const holders = run.zero > 0 ? processes : 1;
   const weights = countParameters(decoder);
   const bytes = model.dtype === 'bf16' ? 2 : 4;
   const lora = section === 'none' ? undefined : section;
   const items: MemoryItem[] = [];
   if (lora) {
-    items.push(baseItem('base', weights, model, decoder));
+    items.push(baseItem('base', weights, model, frozen()));
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
   for (const planned of roles) {
@@ -79,7 +88,7 @@ export function memoryPlan(
     }
     const { role, held, head, whole } = planned;
     if (held === 'loaded') {
-      items.push(baseItem(role, weights, model, decoder));
+      items.push(baseItem(role, weights, model, frozen()));
       continue;
     }
     const size =
@@ -88,12 +97,12 @@ export function memoryPlan(
       held === 'trained'
         ? {
             role,
-            what: `${millions(size)} parameters with gradients and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32`,
+            what: `${parameterCount(size)} parameters with gradients and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32`,
             bytes: size * (TRAINED_BYTES + MOMENT_BYTES / holders),
           }
         : {
             role,
-            what: `${millions(size)} frozen ${lora && !whole ? 'adapter ' : ''}parameters, f32`,
+            what: `${parameterCount(size)} frozen ${lora && !whole ? 'adapter ' : ''}parameters, f32`,
             bytes: size * FROZEN_BYTES,
           },
     );
@@ -130,12 +139,11 @@ export function memoryPlan(
 function baseItem(
   role: string,
   weights: number,
-  model: FrameConfig['model'],
-  decoder: ModelConfig,
+  { dtype }: FrameConfig['model'],
+  { bytes, quantized }: FrozenBase,
 ): MemoryItem {
-  const { bytes, quantized } = frozenBase(model, decoder);
-  const held = quantized === '' ? model.dtype : `${quantized}, the rest ${model.dtype}`;
-  return { role, what: `${millions(weights)} frozen parameters, ${held}, shared by all roles`, bytes };
+  const held = quantized === '' ? dtype : `${quantized}, the rest ${dtype}`;
+  return { role, what: `${parameterCount(weights)} frozen parameters, ${held}, shared by all roles`, bytes };
 }
 
 function adapterSize(decoder: ModelConfig, lora: LoraSection): number {
@@ -283,10 +291,6 @@ export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number, cac
   return rows.map(([role, bytes, what]) =>
     `  ${role.padEnd(12)}${gibibytes(bytes).padStart(10)}  ${what}`.trimEnd(),
   );
-}
-
-function millions(count: number): string {
-  return count < 1e9 ? `${(count / 1e6).toFixed(1)}M` : `${(count / 1e9).toFixed(2)}B`;
 }
 
 function product(shape: readonly number[]): number {

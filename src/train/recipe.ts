@@ -102,13 +102,10 @@ async function runOn<Config extends FrameConfig>(
     const { decoder, held, parameters } = roles;
     const { formats } = decoder.options;
     if (formats) console.error(quantizedSummary(formats));
-    const plan = memoryPlan(
-      config,
-      method.memory(config),
-      decoder.config,
-      withRows(method.sampling?.(config, tokenizer), device),
-      cluster?.size,
-    );
+    const plan = memoryPlan(device, config, method.memory(config), decoder.config, {
+      sampled: withRows(method.sampling?.(config, tokenizer), device),
+      processes: cluster?.size,
+    });
     const sections = method.sections(config);
     const many = sharers(device, cluster);
     // Before the first step: the free memory changes during the run, and the micro-batches must not.

@@ -90,3 +90,15 @@ export function countInexact(values: Float32Array, dtype: FloatDtype): number {
   }
   return count;
 }
+
+/** Place of the first NaN or infinity in the bytes of a tensor, which start at a multiple of the element size; −1 where all are finite. */
+export function nonFiniteIndex(bytes: Uint8Array<ArrayBuffer>, dtype: FloatDtype): number {
+  const count = bytes.length / bytesPerElement(dtype);
+  const bits =
+    dtype === 'F32'
+      ? new Uint32Array(bytes.buffer, bytes.byteOffset, count)
+      : new Uint16Array(bytes.buffer, bytes.byteOffset, count);
+  const exponent = dtype === 'F32' ? 0x7f800000 : dtype === 'F16' ? 0x7c00 : 0x7f80;
+  for (let i = 0; i < count; i++) if ((bits[i]! & exponent) === exponent) return i;
+  return -1;
+}

@@ -8,10 +8,12 @@ import { parseModelConfig } from '../../src/architectures/table.js';
 import { loadRunConfig } from '../../src/methods/config.js';
 import { stepAmc } from '../../src/methods/stepamc/method.js';
 import { methodOf } from '../../src/methods/table.js';
+import type { Device } from '../../src/runtime/device.js';
 import { describeRun } from '../../src/train/dry-run.js';
 import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
 
 const GIB = 2 ** 30;
+const gpu = { info: () => ({ name: 'cuda:0' }) } as Device;
 
 /** config.json of the models, as in their repositories. */
 const QWEN2_5 = {
@@ -109,7 +111,7 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     const config = await load('data.train=file.jsonl');
     const model = MODELS[config.model.base as keyof typeof MODELS];
     if (config.method !== 'stepamc') throw new Error('not StepAMC');
-    const plan = memoryPlan(config, stepAmc.memory(config), parseModelConfig(model, 'config.json'));
+    const plan = memoryPlan(gpu, config, stepAmc.memory(config), parseModelConfig(model, 'config.json'));
     const base = plan.items.find(({ role }) => role === 'base');
     expect(base?.bytes).toBe(2 * parameters);
     expect(plan.items.map(({ role }) => role)).toEqual(['base', 'policy', 'reference', 'reward']);

@@ -1,10 +1,12 @@
 // Bases whose linear weights stay in 4 or 8 bits: what transformers computes of them, and what the same values give in floats.
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { loadModel } from '../../src/api/model.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { loadModel, openSaved } from '../../src/api/model.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import type { Decoder } from '../../src/models/decoder.js';
-import { type LoadOptions, loadDecoder } from '../../src/models/load.js';
+import { type LoadOptions, loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
+import { mergeAdapter } from '../../src/models/merge.js';
 import { quantizedSummary } from '../../src/models/quantize.js';
 import { readWeight, saveDecoder } from '../../src/models/save.js';
 import { headLogits } from '../../src/ops/head.js';
@@ -13,6 +15,7 @@ import { openCheckpoint, readStoredF32 } from '../../src/weights/checkpoint.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
 import { maxDifference } from '../ops/numbers.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { changedModel } from './changed-model.js';
 import { goldenDirectory } from './golden.js';
 
 const directory = goldenDirectory('quantized/bitsandbytes');
@@ -90,6 +93,87 @@ describe('a base in 4 bits', () => {
     expect(file.format?.(name)).toBeUndefined();
     expect(Buffer.compare(file.read(name), bytesOf(values))).toBe(0);
     file.close();
+  });
+
+  const adapter = join(goldenDirectory('llama3'), 'adapter');
+  const configOf = (folder: string) => JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));
+
+  it('is merged into a model in floats, with the logits of the adapter on the base', async () => {
+    const output = join(temporaryDirectory(), 'merged');
+    await mergeAdapter(device, directory, adapter, output);
+    expect(configOf(directory)).toHaveProperty('quantization_config');
+    expect(configOf(output)).not.toHaveProperty('quantization_config');
+    const [apart, merged] = [
+      await loadModel(device, directory, { dtype: 'f32', adapter }),
+      await loadModel(device, output, { dtype: 'f32' }),
+    ];
+    expect(merged.decoder.options.formats).toBeUndefined();
+    const [expected, found] = [await apart.score([ids]), await merged.score([ids])];
+    expect(maxDifference(found[0]!.logprobs, expected[0]!.logprobs)).toBeLessThan(1e-4);
+    const base = await loadModel(device, directory, { dtype: 'f32' });
+    expect(maxDifference((await base.score([ids]))[0]!.logprobs, expected[0]!.logprobs)).toBeGreaterThan(
+      1e-2,
+    );
+    for (const model of [apart, merged, base]) model.dispose();
+  });
+
+  it('is trained whole into a model in floats', async () => {
+    const folder = temporaryDirectory();
+    const { decoder, parameters } = loadTrainableDecoder(device, directory, { dtype: 'f32' });
+    await saveDecoder(decoder, folder);
+    for (const each of [decoder, parameters]) each.dispose();
+    expect(configOf(folder)).not.toHaveProperty('quantization_config');
+    expect(maxDifference(await logitsOf(folder, { dtype: 'f32' }), golden)).toBeLessThan(1e-4);
+  });
+
+  it.each([
+    ['F32', 'nf4', Number.NaN],
+    ['F32', 'int8', Number.NEGATIVE_INFINITY],
+    ['BF16', 'nf4', Number.POSITIVE_INFINITY],
+    ['F16', 'int8', Number.NaN],
+  ] as const)(
+    'is not made of weights in %s that are no finite numbers (%s, %f)',
+    async (dtype, quantize, bad) => {
+      const name = 'model.layers.1.mlp.up_proj.weight';
+      const from = await changedModel('llama3', {
+        dtype,
+        remove: [name],
+        add: {
+          [name]: {
+            shape: [128, 64],
+            values: Array(128 * 64)
+              .fill(0.5)
+              .with(64 * 5 + 3, bad),
+          },
+        },
+      });
+      await expect(loadDecoder(device, from, { quantize })).rejects.toThrow(
+        `weight '${name}': expected finite values to make ${quantize === 'nf4' ? 'nf4_double' : quantize} of, found ${bad} at [5,3]`,
+      );
+      (await loadDecoder(device, from, { quantize: 'none' })).dispose();
+    },
+  );
+
+  it('on a GPU is dequantised, and opens an adapter that was trained on NF4 with quantize: none alone', async () => {
+    const gpu = vi.spyOn(device, 'info').mockReturnValue({ ...device.info(), name: 'cuda:0' });
+    try {
+      const stored = await loadDecoder(device, directory, { dtype: 'f32' });
+      expect(stored.options.formats).toBeUndefined();
+      stored.dispose();
+      const llama3 = goldenDirectory('llama3');
+      const saved = {
+        ...{ directory: llama3, adapter, tokenizer: 'bytes', dtype: 'f32' as const },
+        card: { method: 'sft', dtype: 'f32' as const, quantize: 'nf4' as const },
+      };
+      await expect(openSaved(device, saved)).rejects.toThrow(
+        /^model\.quantize nf4 needs products that read it, which cuda:0 does not have; set model\.quantize: none, .*--quantize none$/,
+      );
+      const model = await openSaved(device, saved, { quantize: 'none' });
+      expect(await model.score([ids])).toHaveLength(1);
+      model.dispose();
+    } finally {
+      gpu.mockRestore();
+    }
   });
 
   it('keeps the adapter that is added to it in floats', async () => {

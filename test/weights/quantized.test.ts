@@ -1,6 +1,7 @@
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openCheckpoint } from '../../src/weights/checkpoint.js';
+import { openCheckpoint, readStoredF32 } from '../../src/weights/checkpoint.js';
 import { dequantizedValues, quantizedBytes } from '../../src/weights/quantized/format.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
 import { writeSafetensors } from '../../src/weights/safetensors-writer.js';
@@ -20,8 +21,11 @@ function partsOf(name: string): Parts {
   return parts;
 }
 
-async function opened(parts: Parts) {
+/** @param quantization what config.json says of it */
+async function opened(parts: Parts, quantization?: object) {
   const directory = temporaryDirectory();
+  if (quantization)
+    writeFileSync(join(directory, 'config.json'), JSON.stringify({ quantization_config: quantization }));
   await writeSafetensors(
     join(directory, 'model.safetensors'),
     [...parts].map(([name, { dtype, shape, bytes }]) => ({
@@ -156,7 +160,7 @@ describe('quantised weights of a checkpoint', () => {
         part.bytes = part.bytes.slice(4);
         part.shape = [36, 1];
       }),
-      'expected a scale for each of 37 outputs, or each of 2 squares of 128',
+      'expected a scale for each of 37 outputs, or each of [1,2] squares of 128',
     ],
     [
       'zero points',
@@ -173,6 +177,100 @@ describe('quantised weights of a checkpoint', () => {
     );
     expect(error?.message).toContain(message);
     expect(error?.message.split('\n')).toHaveLength(1);
+  });
+
+  /** A weight of fp8, all ones, with scales 1, 2, 3… of this shape. */
+  const scaled = (shape: readonly number[], scales: readonly number[], dtype = 'F8_E4M3'): Parts => {
+    const [count, scaleCount] = [shape, scales].map((each) =>
+      each.reduce((product, size) => product * size, 1),
+    );
+    const bytes = new Uint8Array(count as number).fill(dtype === 'I8' ? 1 : 0x38);
+    const values = Float32Array.from({ length: scaleCount as number }, (_, i) => i + 1);
+    return new Map([
+      ['w.weight', { dtype, shape, bytes }],
+      ['w.weight_scale', { dtype: 'F32', shape: scales, bytes: new Uint8Array(values.buffer) }],
+    ]);
+  };
+  it.each([
+    ['by square', [256, 384], [2, 3], 'e4m3_128', { 0: 1, 128: 2, 383: 3, [128 * 384]: 4 }],
+    ['by square of narrow weights', [256, 100], [2, 1], 'e4m3_128', { 0: 1, [128 * 100]: 2 }],
+    ['by output', [256, 384], [256, 1], 'e4m3', { 0: 1, 384: 2, [255 * 384]: 256 }],
+    ['by output, in one dimension', [256, 384], [256], 'e4m3', { 0: 1, 384: 2 }],
+    ['of the whole weight', [256, 384], [], 'e4m3', { 0: 1, [255 * 384]: 1 }],
+    ['of the whole weight, as a list', [256, 384], [1], 'e4m3', { 0: 1, [255 * 384]: 1 }],
+  ] as const)('have scales %s', async (_, shape, scales, format, values) => {
+    const file = await opened(scaled(shape, scales), { weight_block_size: [128, 128] });
+    expect(file.format?.('w.weight')).toBe(format);
+    const read = readStoredF32(file, 'w.weight');
+    for (const [at, value] of Object.entries(values)) expect(read[Number(at)]).toBe(value);
+    file.close();
+  });
+
+  it.each([
+    ['turned', 'F8_E4M3', [3, 2]],
+    ['in one row', 'F8_E4M3', [1, 6]],
+    ['in one dimension', 'F8_E4M3', [6]],
+    ['by square of half that', 'F8_E4M3', [4, 6]],
+    ['by output in a row', 'F8_E4M3', [1, 256]],
+    ['by square of int8', 'I8', [2, 3]],
+  ] as const)('are refused with scales %s', async (_, dtype, scales) => {
+    await expect(opened(scaled([256, 384], scales, dtype))).rejects.toThrow(
+      /weight 'w\.weight': expected a scale for each of 256 outputs(, or each of \[2,3\] squares of 128)?, found 'w\.weight_scale' of shape/,
+    );
+  });
+
+  it('are refused in other blocks than config.json says, whose scales have the same shape', async () => {
+    const sizes = (key: string, size: unknown) =>
+      `config.json: quantization_config: ${key}: expected [128,128], or nothing where scales are by output or of a whole weight, found ${JSON.stringify(size)}`;
+    await expect(opened(scaled([150, 150], [2, 2]), { weight_block_size: [100, 100] })).rejects.toThrow(
+      sizes('weight_block_size', [100, 100]),
+    );
+    const group = (size: readonly number[]) => ({
+      config_groups: { group_0: { weights: { strategy: 'block', block_structure: size } } },
+    });
+    await expect(opened(scaled([150, 150], [2, 2]), group([64, 256]))).rejects.toThrow(
+      sizes('config_groups: group_0: weights: block_structure', [64, 256]),
+    );
+    for (const fine of [group([128, 128]), { weight_block_size: null }, { quant_method: 'fp8' }])
+      (await opened(scaled([150, 150], [2, 2]), fine)).close();
+  });
+
+  it.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])(
+    'are refused with a scale of %f as they are read',
+    async (bad) => {
+      const first = (part: { bytes: Uint8Array }) =>
+        part.bytes.set(new Uint8Array(Float32Array.of(bad).buffer));
+      for (const [parts, name, scale] of [
+        [fp8, 'fp8', 'weight_scale'],
+        [partsOf('int8'), 'int8', 'weight_scale'],
+        [partsOf('square'), 'square', 'weight_scale_inv'],
+        [double, 'double', 'weight.nested_absmax'],
+        [partsOf('plain'), 'plain', 'weight.absmax'],
+      ] as const) {
+        const file = await opened(changed(parts, `${name}.${scale}`, first));
+        expect(() => file.quantized?.(`${name}.weight`)).toThrow(
+          `weight '${name}.weight': expected finite scales in '${name}.${scale}', found ${bad}`,
+        );
+        file.close();
+      }
+    },
+  );
+
+  it.each([
+    ['I8', 1],
+    ['F8_E4M3', 1],
+    ['BF16', 2],
+    ['F16', 2],
+    ['F32', 4],
+  ] as const)('of bitsandbytes are the same bytes, stored as %s', async (dtype, size) => {
+    const part = double.get('double.weight')!;
+    const file = await opened(
+      new Map([...double, ['double.weight', { ...part, dtype, shape: [part.bytes.length / size, 1] }]]),
+    );
+    const known = await opened(double);
+    expect([...file.tensors.keys()]).toEqual(['double.weight']);
+    expect(file.read('double.weight')).toEqual(known.read('double.weight'));
+    for (const each of [file, known]) each.close();
   });
 
   it('are refused as they are read: other levels, and values that are no numbers', async () => {

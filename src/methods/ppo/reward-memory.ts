@@ -5,6 +5,7 @@ import { judgeFor } from '../../models/base.js';
 import { savedModel } from '../../models/saved.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
 import type { LoadedModel } from '../../train/memory-plan.js';
+import { parameterCount } from '../../train/parameter-count.js';
 import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
 
@@ -38,7 +39,7 @@ function held(directory: string, dtype: 'f32' | 'bf16', adapter?: string): Omit<
   const weights = countParameters(readModelConfig(directory));
   const own = adapter === undefined ? 0 : statSync(adapterWeights(adapter)).size;
   return {
-    what: `${(weights / 1e6).toFixed(1)}M frozen parameters, ${dtype}${adapter === undefined ? '' : ', and an adapter'}`,
+    what: `${parameterCount(weights)} frozen parameters, ${dtype}${adapter === undefined ? '' : ', and an adapter'}`,
     bytes: weights * (dtype === 'bf16' ? 2 : 4) + own,
   };
 }

@@ -4,6 +4,7 @@ import { Fields } from '../fields.js';
 import { decodeUtf8, isJsonObject, parseJson } from '../json.js';
 import type { CheckpointReader } from '../reader.js';
 import {
+  finite,
   joined,
   NESTED_BLOCK,
   NESTED_LEVELS,
@@ -85,6 +86,10 @@ function weightOf(reader: CheckpointReader, name: string, stateName: string): St
       if (map.some((level, i) => level !== NF4_LEVELS[i]))
         throw new WeightsError(`${where}: expected the levels of NF4 in '${levels}', found others`);
       const bytes = [codes, ...scales].map((tensor) => reader.read(tensor));
+      scales.forEach((tensor, i) => {
+        if (reader.tensors.get(tensor)?.dtype === 'F32')
+          finite(new Float32Array((bytes[i + 1] as Uint8Array<ArrayBuffer>).buffer), where, tensor);
+      });
       if (double) bytes.push(new Uint8Array(new Float32Array([offset]).buffer));
       return { format: this.format, bytes: joined(bytes) };
     },

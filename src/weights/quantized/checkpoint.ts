@@ -12,7 +12,9 @@ import { scaledWeights } from './scaled.js';
  * @throws WeightsError for a weight whose tensors do not fit together, or are of a kind that is not read
  */
 export function withQuantizedWeights(reader: CheckpointReader): CheckpointReader {
-  const weights = new Map([...bitsandbytesWeights(reader), ...scaledWeights(reader)]);
+  const blocks = bitsandbytesWeights(reader);
+  // Codes of bitsandbytes may be stored as any type, also as those of scaled weights.
+  const weights = new Map([...blocks, ...scaledWeights(reader, (name) => !blocks.has(name))]);
   if (weights.size === 0) return reader;
   const parts = new Set([...weights.values()].flatMap((weight) => weight.parts));
   const tensors = new Map<string, TensorEntry>([...reader.tensors].filter(([name]) => !parts.has(name)));

@@ -1,4 +1,5 @@
 /** Weights of 4 or 8 bits: their formats, and the bytes of a weight as `core/quantized.h` says and the addon packs them. */
+import { WeightsError } from '../error.js';
 import { dequantize } from '../gguf/dequantize.js';
 import { blockType, blockTypeNumber } from '../gguf/types.js';
 
@@ -179,4 +180,11 @@ export function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
     at += part.length;
   }
   return out;
+}
+
+/** @throws WeightsError for scales of which one is no finite number */
+export function finite<Scales extends Float32Array>(scales: Scales, where: string, name: string): Scales {
+  const found = scales.find((scale) => !Number.isFinite(scale));
+  if (found === undefined) return scales;
+  throw new WeightsError(`${where}: expected finite scales in '${name}', found ${found}`);
 }

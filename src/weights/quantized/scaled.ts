@@ -6,18 +6,27 @@ import { toF32 } from '../convert.js';
 import { isFloatDtype } from '../dtype.js';
 import { show, WeightsError } from '../error.js';
 import type { CheckpointReader } from '../reader.js';
-import { joined, type QuantizedWeight, SQUARE, type StoredParts } from './format.js';
+import { refuseOtherBlocks } from './block-size.js';
+import { finite, joined, type QuantizedWeight, SQUARE, type StoredParts } from './format.js';
 
 /** Of activations, which are computed in the dtype of the model. */
 const OF_ACTIVATIONS = ['input_scale', 'input_scale_ub', 'input_zero_point'];
 
-/** By the name of the weight. */
-export function scaledWeights(reader: CheckpointReader): Map<string, StoredParts> {
+/**
+ * By the name of the weight.
+ *
+ * @param isScaled of a name, whether scales may belong to it
+ */
+export function scaledWeights(
+  reader: CheckpointReader,
+  isScaled: (name: string) => boolean,
+): Map<string, StoredParts> {
   const found = new Map<string, StoredParts>();
   for (const [name, { dtype, shape }] of reader.tensors) {
-    if (!name.endsWith('.weight') || (dtype !== 'F8_E4M3' && dtype !== 'I8')) continue;
+    if (!name.endsWith('.weight') || (dtype !== 'F8_E4M3' && dtype !== 'I8') || !isScaled(name)) continue;
     found.set(name, weightOf(reader, name, dtype, shape));
   }
+  if (found.size > 0) refuseOtherBlocks(reader.directory);
   return found;
 }
 
@@ -47,16 +56,17 @@ function weightOf(
   const { dtype: scaleType } = scale;
   if (!isFloatDtype(scaleType))
     throw new WeightsError(`${where}: expected '${scaleName}' in F32, BF16 or F16, found ${scaleType}`);
-  const scales = scale.shape.reduce((product, extent) => product * extent, 1);
-  const squares = Math.ceil(outputs / SQUARE) * Math.ceil(features / SQUARE);
-  const bySquare =
-    dtype === 'F8_E4M3' && scale.shape.length === 2 && scale.shape[1] !== 1 && scales === squares;
-  if (!bySquare && scales !== outputs && scales !== 1)
+  const squares = [Math.ceil(outputs / SQUARE), Math.ceil(features / SQUARE)];
+  const shaped = (...shapes: readonly (readonly number[])[]) =>
+    shapes.some((each) => each.join() === scale.shape.join());
+  const isWhole = shaped([], [1], [1, 1]);
+  const byOutput = shaped([outputs], [outputs, 1]);
+  if (!isWhole && !byOutput && !(dtype === 'F8_E4M3' && shaped(squares)))
     throw new WeightsError(
-      `${where}: expected a scale for each of ${outputs} outputs${dtype === 'I8' ? '' : `, or each of ${squares} squares of ${SQUARE}`}, ` +
+      `${where}: expected a scale for each of ${outputs} outputs${dtype === 'I8' ? '' : `, or each of ${show(squares)} squares of ${SQUARE}`}, ` +
         `found '${scaleName}' of shape ${show(scale.shape)}`,
     );
-  const format = dtype === 'I8' ? 'int8' : bySquare ? 'e4m3_128' : 'e4m3';
+  const format = dtype === 'I8' ? 'int8' : isWhole || byOutput ? 'e4m3' : 'e4m3_128';
   return {
     shape: [outputs, features],
     parts: [
@@ -69,8 +79,8 @@ function weightOf(
       const codes = reader.read(name);
       if (dtype === 'F8_E4M3' && codes.some((code) => (code & 127) === 127))
         throw new WeightsError(`${where}: expected numbers, found NaN`);
-      const values = toF32(reader.read(scaleName), scaleType);
-      const each = values.length === 1 && !bySquare ? new Float32Array(outputs).fill(values[0]!) : values;
+      const values = finite(toF32(reader.read(scaleName), scaleType), where, scaleName);
+      const each = isWhole ? new Float32Array(outputs).fill(values[0]!) : values;
       return {
         format,
         bytes: joined([codes, new Uint8Array(each.buffer, each.byteOffset, each.byteLength)]),

@@ -1,0 +1,48 @@
+// --quantize in every command that opens a model, also of an adapter whose card says another.
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { afterEach, expect, it, vi } from 'vitest';
+import { Device } from '../../src/runtime/device.js';
+import { fileWith } from '../data/data-file.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { cli, type Outcome } from './run-cli.js';
+
+const problem = 'At first Bob has 19 apples. Mia gives 17 to Bob. How many apples does Bob have at the end?';
+const steps = ['Bob: 19 + 17 = 36', 'Bob: 36 + 1 = 38'];
+const solution = fileWith('solution.txt', `${problem}\n\n${steps.join('\n')}\n`);
+const rows = fileWith('rows.jsonl', `${JSON.stringify({ problem, steps, labels: [1, 0] })}\n`);
+
+/** The judge of the package, trained as this card says. */
+function judgeOn(quantize: string): string {
+  const adapter = join(temporaryDirectory(), 'judge');
+  cpSync(resolve('assets/word-problems-judge'), adapter, { recursive: true });
+  const path = join(adapter, 'steptrain.json');
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), quantize }));
+  return adapter;
+}
+
+const commands: Readonly<Record<string, (judge: string, ...more: string[]) => Promise<Outcome>>> = {
+  judge: (judge, ...more) => cli('judge', judge, solution, '--json', ...more),
+  score: (judge, ...more) => cli('score', rows, '--model', judge, ...more),
+  generate: (judge, ...more) =>
+    cli(...['generate', problem, '--model', judge, '--max-new-tokens', '4', '--json'], ...more),
+  'eval correction': (judge, ...more) => cli('eval', 'correction', judge, '--data', rows, '--json', ...more),
+  'eval reward-model': (judge, ...more) =>
+    cli('eval', 'reward-model', rows, '--model', judge, '--json', ...more),
+};
+
+afterEach(() => void vi.restoreAllMocks());
+
+it.each(Object.keys(commands))('opens an adapter that was trained on int8 on a GPU too: %s', async (name) => {
+  const command = commands[name]!;
+  const judge = judgeOn('int8');
+  const { info } = Device.prototype;
+  vi.spyOn(Device.prototype, 'info').mockImplementation(function (this: Device) {
+    return { ...info.call(this), name: 'cuda:0' };
+  });
+  const refused = await command(judge, '--device', 'cpu');
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toMatch(/model\.quantize int8 needs products .*cuda:0.*--quantize none/);
+  const opened = await command(judge, '--device', 'cpu', '--quantize', 'none');
+  expect([opened.code, opened.stderr]).toEqual([0, expect.not.stringContaining('quantize')]);
+});
