@@ -30,7 +30,7 @@ const WHOLE = String.raw`(?<!\d[.,:]?|\.)${NUMBER}(?![.,:]?\d)%?`;
 const NUMBERS = new RegExp(WHOLE, 'gu');
 /** Before a word a sign is a part of it: `stickers/page`, `12-pound`. */
 const PIECE = new RegExp(
-  `(?<number>${WHOLE})|(?<bracket>[()])|(?<operator>[+*×÷^]|[-/−–](?=\\s*[-−–]?[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
+  `(?<number>${WHOLE})|(?<bracket>[()])|(?<operator>[+*×÷^]|[-/−–](?=\\s*(?:[-−–]\\s*)?[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
   'gu',
 );
 const OPERATORS: Readonly<Record<string, Operator>> = {

@@ -15,11 +15,11 @@ export interface Place {
 }
 
 const SIGN = String.raw`[√∛∜⌊⌋⌈⌉∞_\\{}]|\p{Script=Greek}|\p{No}`;
-const WORD = String.raw`(?<!\p{L})(?:sqrt|root(?: of)?|log|ln|sin|cos|tan|gcd|lcm|mod(?:ulo)?|times|plus|minus|(?:divided|multiplied) by)`;
+const WORD = String.raw`(?<!\p{L})(?:sqrt|root(?: of)?|log|ln|sin|cos|tan|gcd|lcm|mod(?:ulo)?|times|plus|minus|choose|(?:divided|multiplied) by|to the power(?: of)?)`;
 
 /** Roots, bars, Greek letters, other brackets, names of functions and powers of letters. */
 const WITHIN = new RegExp(
-  String.raw`${SIGN}|(?![+×÷=−<>~])\p{Sm}|[[\]]|(?:\p{L}\p{L}|[a-wyz])\(|\p{L}\s?\^|${WORD}\s*[\d($]`,
+  String.raw`${SIGN}|(?![+×÷=−<>~])\p{Sm}|[[\]]|(?:\p{L}\p{L}|[a-wyz])\(|\p{L}\s?\^|${WORD}\s*[\d($]|(?<!\p{L})(?:squared|cubed)(?!\p{L})`,
   'iu',
 );
 /** And operators behind them, `π × 5` and `4! / 3`. */
@@ -35,13 +35,13 @@ const AFTER =
 const CHANGES = {
   /** Words such as `twice 3 + 4` and `1 and 1/4 cup`, and what else it goes on with, `total + 3 + 4`; `* 3 + 4` is an item of a list. */
   before:
-    /(?:(?<!\p{L})(?:twice|thrice|double|triple|(?:half|third|quarter|fourth|fifth|tenth|average|mean)(?: of)?)|\d\s+and|[^\s*:][^\S\n]*(?:[-−–+*×÷/^]|(?<!\p{L})x))\s*\$?$/iu,
+    /(?:(?<!\p{L})(?:twice|thrice|double|triple|(?:half|third|quarter|fourth|fifth|tenth|average|mean)(?: of)?|(?:more|less|fewer) than)|\d\s+and|[^\s*:][^\S\n]*(?:[-−–+*×÷/^]|(?<!\p{L})x))\s*\$?$/iu,
   /** The rest of a mixed number, and a ratio, `24/Y`. */
   after: /^\s*(?:(?:and|&)?\s*\(?\d+\/\d|\/\s*[a-z](?!\p{L}))/iu,
   /** What remains after as many as fit, `16 each, with 2 left over`. */
   remainder: /^[^.;=\n]{0,60}(?<!\p{L})(?:remainder|remain(?:s|ing)?|left ?over|modulo)(?!\p{L})/iu,
   /** A percent that is put on or taken off, and a fraction that divides without brackets, `60 / 3/4`; and what stands in two lines. */
-  percent: /[-+−–]\s*\(?[\d.,]+\s?%(?!\s*(?:[*×÷/x]|of))/,
+  percent: /[-+−–]\s*\(?[\d.,]+\s?%(?!\s*(?:[*×÷/x]|of))|^[\d.,]+\s?%\s*[-+−–]/,
   fraction: /[/÷]\s+\d+\/\d/,
   line: /\n\s*[^\s=]/,
 };

@@ -2,11 +2,11 @@
 
 interface Family {
   readonly units: readonly RegExp[];
-  /** How many of one are another. */
-  readonly factors: readonly number[];
+  /** How many of one are another; any, where a name is a factor itself: `2 dozen + 3 = 27`. */
+  readonly factors: readonly number[] | 'any';
 }
 
-const family = (units: readonly string[], factors: readonly number[]): Family => ({
+const family = (units: readonly string[], factors: Family['factors']): Family => ({
   units: units.map((forms) => new RegExp(String.raw`(?<![\p{L}'’])(?:${forms})(?!\p{L})`, 'iu')),
   factors,
 });
@@ -66,10 +66,7 @@ const FAMILIES: readonly Family[] = [
     ],
     [100],
   ),
-  family(
-    ['dozens?', 'hundreds?', 'thousands?|k', 'millions?', 'billions?', 'trillions?'],
-    [12, 100, 1000, 1e6, 1e9, 1e12],
-  ),
+  family(['dozens?', 'hundreds?', 'thousands?|k', 'millions?', 'billions?', 'trillions?'], 'any'),
 ];
 
 export const isUnit = (name: string): boolean =>
@@ -90,7 +87,8 @@ export function hasTwoUnits(computed: string, result: string, ratio: number): bo
     const names = new Set([...(left ?? []), ...(right ?? [])]);
     if (names.size !== 1) return names.size > 1;
     const isOnBothSides = left?.length === right?.length;
-    return !isOnBothSides && factors.some((factor) => isNear(ratio, factor) || isNear(ratio, 1 / factor));
+    if (isOnBothSides || factors === 'any') return !isOnBothSides;
+    return factors.some((factor) => isNear(ratio, factor) || isNear(ratio, 1 / factor));
   });
 }
 

@@ -168,6 +168,11 @@ describe('calculations of a step', () => {
     '2 times 3 + 4 = 10',
     '20 minus (2 + 3) = 15',
     'twice 3 + 4 = 10',
+    '4 squared + 9 = 25',
+    '4 choose 2 + 1 = 7',
+    '2 to the power of 3 + 1 = 9',
+    '5 more than 3 * 2 = 11',
+    '12 - - 3 = 15',
     'total + 3 + 4 = 10',
     // Several units, and percents that are put on or taken off.
     '1 kg - 350 g = 650 g',
@@ -183,6 +188,8 @@ describe('calculations of a step', () => {
     '1000000 * 3 = 3 million',
     '80 - 15% = 68',
     '80 + 25 % = 100',
+    '10% + 5 = 5.5',
+    '2 dozen + 3 = 27',
     '1st - 5 = 6th',
     '2 cups / 1/4 cup = 8',
     // Nested more deeply than anybody does.
