@@ -6,7 +6,6 @@ import type { Adapter } from '../models/adapter.js';
 import { checkSequences } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
-import { shown } from '../native/shown.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { Bodies } from './bodies.js';
 import { cacheShape, KeyValueCache } from './cache.js';
@@ -17,7 +16,7 @@ import { type SamplingOptions, samplingSettings } from './options.js';
 import { PagePool } from './pages.js';
 import type { RoleKey } from './prefixes.js';
 import { roleKey, sameRole } from './roles.js';
-import { cacheBudget, DEFAULT_TOKENS, fastestRows } from './room.js';
+import { cacheBudget, checkWhole, DEFAULT_TOKENS, fastestRows } from './room.js';
 import { type Sample, SampledPrompt, SampleRow } from './sample-row.js';
 import { pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
 import {
@@ -94,13 +93,7 @@ export class Generator {
   ) {
     const { pageBytes, window } = cacheShape(decoder);
     const bytes = cacheBytes ?? cacheBudget(decoder.device);
-    for (const [name, value] of Object.entries({ maxRows, maxTokens, cacheBytes: bytes })) {
-      if (Number.isSafeInteger(value) && value > 0) continue;
-      throw new StepTrainError(
-        'E_RANGE',
-        `generator: ${name}: expected a whole number above 0, found ${shown(value)}`,
-      );
-    }
+    checkWhole({ maxRows, maxTokens, cacheBytes: bytes });
     this.limits = { maxRows, maxTokens, window };
     const maxPages = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
     this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), maxPages));

@@ -1,6 +1,7 @@
 /** How many samples run together, and in how much memory: one rule for commands, rollouts, evaluations and the server. */
 import type { Decoder } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { spareMemory } from '../runtime/memory.js';
 import { cacheShape } from './cache.js';
@@ -24,6 +25,17 @@ export function fastestRows(device: Pick<Decoder['device'], 'info'>): number {
 /** Bytes for keys and values where nothing else is said: half of what may be planned for; the rest is for the steps. */
 export function cacheBudget(device: Decoder['device']): number {
   return Math.floor(spareMemory(device) / 2);
+}
+
+/** @throws StepTrainError for a limit that is no whole number above 0; what is not given is not checked */
+export function checkWhole(limits: Readonly<Record<string, number | undefined>>): void {
+  for (const [name, value] of Object.entries(limits)) {
+    if (value === undefined || (Number.isSafeInteger(value) && value > 0)) continue;
+    throw new StepTrainError(
+      'E_RANGE',
+      `generator: ${name}: expected a whole number above 0, found ${shown(value)}`,
+    );
+  }
 }
 
 /** Samples that run together, and bytes of their keys and values. */
@@ -54,6 +66,7 @@ export function roomToGenerate(
   const { config, device } = decoder;
   const { pageBytes, window } = cacheShape(decoder);
   const { n, maxNewTokens } = samplingSettings(options, config, prompts.length);
+  checkWhole({ maxRows, maxTokens, cacheBytes });
   const bytes = Math.min(cacheBudget(device), cacheBytes ?? Number.POSITIVE_INFINITY);
   if (bytes < pageBytes)
     throw new StepTrainError(

@@ -256,11 +256,11 @@ function uploadStored(
   device: Device,
   reader: CheckpointReader,
   { name, shape }: WeightSpec,
-  check: (bytes: Uint8Array<ArrayBuffer>, dtype: FloatDtype) => void = () => {},
+  check?: (bytes: Uint8Array<ArrayBuffer>, dtype: FloatDtype) => void,
 ): Tensor {
   const bytes = reader.read(name);
   const dtype = reader.tensors.get(name)?.dtype as FloatDtype;
-  check(bytes, dtype);
+  check?.(bytes, dtype);
   switch (dtype) {
     case 'F32':
       return device.tensor(new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4), shape);
