@@ -94,18 +94,24 @@ export interface CreateOptions {
   readonly processes?: number | undefined;
 }
 
+/**
+ * What a run of a configuration begins with: absolute paths, a length that its base reads, and the shards of its job, which it keeps where
+ * it goes on in more or fewer processes, and so its bits.
+ */
+export async function begunWith(config: RunConfig, locate: Locate, processes: number): Promise<RunConfig> {
+  const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config));
+  const readable = await withReadableLength(absolute);
+  return { ...readable, run: { ...readable.run, shards: readable.run.shards || processes } };
+}
+
 /** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
 export async function createRun(
   config: RunConfig,
   locate: Locate,
   { output, origin, processes = 1 }: CreateOptions,
 ): Promise<StartedRun> {
-  const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config));
-  await checkAdapter(absolute);
-  const readable = await withReadableLength(absolute);
-  // A run that goes on in more or fewer processes keeps its shards, and so its bits.
-  const shards = readable.run.shards || processes;
-  const found = { ...readable, run: { ...readable.run, shards } };
+  const found = await begunWith(config, locate, processes);
+  await checkAdapter(found);
   const inputs = await readRunInputs(found);
   const run = await createRunDirectory(output ?? found.run.output_dir, {
     onExisting: output === undefined ? 'number' : 'refuse',

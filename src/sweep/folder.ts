@@ -6,6 +6,7 @@ import { dirname, join, resolve, sep } from 'node:path';
 import { makeDirectories } from '../files/directory.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { loadRunConfig, parseRunConfig } from '../methods/config.js';
+import { begunWith } from '../methods/run.js';
 import { methodOf } from '../methods/table.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
@@ -99,10 +100,14 @@ export class SweepFolder {
   async check(cells: readonly Cell[]): Promise<void> {
     for (const cell of cells) {
       const loaded = await loadRunConfig(this.recipe(cell), cell.settings);
-      const config = await resolveInputs(loaded.config, loaded.locate);
       const inputs = join(this.directory(cell), 'inputs.json');
-      if (!existsSync(inputs)) continue;
+      if (!existsSync(inputs)) {
+        await resolveInputs(loaded.config, loaded.locate);
+        continue;
+      }
       const before = runInputs.parse(await readJson(inputs));
+      const shards = Number(before.config['run.shards'] ?? 1);
+      const config = await begunWith(loaded.config, loaded.locate, shards);
       try {
         const name = join(this.directory(cell), 'config.yaml');
         const text = await readRunConfig(this.directory(cell));

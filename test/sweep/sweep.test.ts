@@ -1,12 +1,11 @@
 // Whole sweeps whose runs are made up: what is started, chosen, compared, kept and refused.
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadRunConfig } from '../../src/methods/config.js';
-import { readRunInputs } from '../../src/run/inputs.js';
-import { resolveInputs } from '../../src/run/paths.js';
+import { createRun } from '../../src/methods/run.js';
 import type { Cell } from '../../src/sweep/cells.js';
 import { describeSweep } from '../../src/sweep/dry-run.js';
 import { parseSweep } from '../../src/sweep/file.js';
@@ -42,9 +41,11 @@ ${more}`;
 /** Writes what a run writes. The score on validation is best at 2e-4; on test `tuned` is 10 points better, ± 1 by seed. */
 async function made(sweepFolder: SweepFolder, cell: Cell): Promise<CellOutcome> {
   const directory = sweepFolder.directory(cell);
-  await mkdir(directory, { recursive: true });
-  const loaded = await loadRunConfig(findRecipe(cell.arm.recipe), cell.settings);
-  const config = await resolveInputs(loaded.config, loaded.locate);
+  const { config, locate } = await loadRunConfig(findRecipe(cell.arm.recipe), cell.settings);
+  if (!existsSync(directory)) {
+    const { run } = await createRun(config, locate, { output: directory });
+    await run.close();
+  }
   const rate = cell.point['sft.learning_rate'] as number | undefined;
   const score = rate === undefined ? 0.5 : 0.6 + (cell.seed - 2) / 100;
   const report = { val: { score: rate === 2e-4 ? 0.9 : 0.2 }, test: { score }, data: { tokens: 5000 } };
@@ -53,8 +54,6 @@ async function made(sweepFolder: SweepFolder, cell: Cell): Promise<CellOutcome> 
     { phase: 'sft', loss: 1, tokens: 5000 },
     { phase: 'test', score },
   ];
-  await writeFile(join(directory, 'config.yaml'), '');
-  await writeFile(join(directory, 'inputs.json'), JSON.stringify(await readRunInputs(config)));
   await writeFile(join(directory, 'metrics.jsonl'), log.map((line) => `${JSON.stringify(line)}\n`).join(''));
   await writeFile(join(directory, 'eval.json'), JSON.stringify(report));
   return { status: 'finished' };
