@@ -31,11 +31,17 @@ const FUNCTION = /\p{L}$/u;
 const AFTER =
   /^(?:\s?(?:[√∛∜±∓]|\p{Script=Greek}|\\(?!(?:neq?|leq?|geq?|approx|to|text|end)(?![a-z]))[a-z])|\p{No}|[\^{]|_[\d{]|\((?!\p{L}{3})|\s*[+*×÷^]\s*\p{L}|,?\s*\(?(?:with |an? )*(?:remainder|rem|mod(?:ulo)?)(?!\p{L})|\s*r\.?\s?\d)/iu;
 
+/** An operand in words: before an operator, `total + 3 + 4` (`* 3 + 4` is an item of a list), and behind a minus, `12 - eaten - 3`. */
+const OPERAND = {
+  before: /[^\s*:][^\S\n]*(?:[+*×÷/^]|(?<!\p{L})x)\s*\$?$/iu,
+  within: /\s[-−–]\s*\p{L}/u,
+};
+
 /** What may be why a calculation does not come out. */
 const CHANGES = {
-  /** Words such as `twice 3 + 4` and `1 and 1/4 cup`, and what else it goes on with, `total + 3 + 4`; `* 3 + 4` is an item of a list. */
+  /** Words such as `twice 3 + 4` and `1 and 1/4 cup`, and a dash or minus behind something, `total - 3 + 4`. */
   before:
-    /(?:(?<!\p{L})(?:twice|thrice|double|triple|(?:half|third|quarter|fourth|fifth|tenth|average|mean)(?: of)?|(?:more|less|fewer) than)|\d\s+and|[^\s*:][^\S\n]*(?:[-−–+*×÷/^]|(?<!\p{L})x))\s*\$?$/iu,
+    /(?:(?<!\p{L})(?:twice|thrice|double|triple|(?:half|third|quarter|fourth|fifth|tenth|average|mean)(?: of)?|(?:more|less|fewer) than)|\d\s+and|[^\s*:][^\S\n]*[-−–])\s*\$?$/iu,
   /** The rest of a mixed number, and a ratio, `24/Y`. */
   after: /^\s*(?:(?:and|&)?\s*\(?\d+\/\d|\/\s*[a-z](?!\p{L}))/iu,
   /** What remains after as many as fit, `16 each, with 2 left over`. */
@@ -51,14 +57,15 @@ const WITHOUT_PERCENT = /\d(?![\d.,]|\s?%)/;
 const CONTEXT = 80;
 
 /**
- * Whether something can be said of a calculation: no sign that is not read here touches it, and where it does not come out no two units,
- * percents or words may be why.
+ * Whether something can be said of a calculation: no sign that is not read here touches it, no operand is a word, and where it does not
+ * come out no two units, percents or words may be why.
  */
 export function isPlain(text: string, { at, end, value, result, holds }: Place): boolean {
   const own = text.slice(at, end);
   const before = text.slice(Math.max(0, at - CONTEXT), at);
   const after = text.slice(end, end + CONTEXT);
   if (WITHIN.test(own) || BEFORE.test(before) || AFTER.test(after)) return false;
+  if (OPERAND.within.test(own) || OPERAND.before.test(before)) return false;
   if (own.startsWith('(') && FUNCTION.test(before)) return false;
   if (holds) return true;
   const [computed = '', ...results] = own.split('=');
@@ -67,11 +74,9 @@ export function isPlain(text: string, { at, end, value, result, holds }: Place):
   if (more > 0 && more < 1 && CHANGES.remainder.test(after)) return false;
   if (CHANGES.fraction.test(computed) || CHANGES.line.test(computed)) return false;
   if (CHANGES.percent.test(computed) && WITHOUT_PERCENT.test(computed)) return false;
-  const named = results.join('=') + (/^\s*[\p{L}$]+/u.exec(after)?.[0] ?? '');
+  const named = results.join('=') + (/^\s*(?!in\s+\p{L})[\p{L}$]+/iu.exec(after)?.[0] ?? '');
   // Letters such as those of `3ab` and `6th`.
-  for (const [, name = ''] of `${computed}=${named}`.matchAll(
-    /\d(\p{L}{1,3})(?!\p{L})(?!(?<=x)\s*[\d($])/giu,
-  ))
+  for (const [name] of `${computed}=${named}`.matchAll(/\d\p{L}{1,3}(?!\p{L})(?!(?<=x)\s*[\d($])/giu))
     if (!isUnit(name)) return false;
   return !hasTwoUnits(computed, named, toNumber(value) / toNumber(result));
 }

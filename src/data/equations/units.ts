@@ -11,6 +11,9 @@ const family = (units: readonly string[], factors: Family['factors']): Family =>
   factors,
 });
 
+/** `in` behind a number is no unit before a word, `4 in total`; `5' 10"` are feet and inches. */
+const INCHES = String.raw`inch(?:es)?|(?<=\d\s?)in(?!\s+(?!(?:x|per)\s)\p{L})|(?<=\d)["″”]`;
+
 /** Time, lengths, weights, volumes, money, and large numbers in words. */
 const FAMILIES: readonly Family[] = [
   family(
@@ -32,8 +35,8 @@ const FAMILIES: readonly Family[] = [
       'cm|centimet(?:er|re)s?',
       'm|met(?:er|re)s?',
       'km|kilomet(?:er|re)s?',
-      'inch(?:es)?',
-      'ft|foot|feet',
+      INCHES,
+      String.raw`ft|foot|feet|(?<=\d)['′’]`,
       'yds?|yards?',
       'mi|miles?',
     ],
