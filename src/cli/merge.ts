@@ -5,6 +5,7 @@ import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { GgufType } from '../models/save-gguf.js';
 import type { FloatDtype } from '../weights/dtype.js';
+import { isJsonObject, type JsonObject } from '../weights/json.js';
 import { UsageError } from './error.js';
 
 const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'] as const;
@@ -138,10 +139,11 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
       console.log(
         `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype}`}`,
       );
-      if (readCard(adapter)?.judge?.likelihood !== undefined)
-        console.log(
-          'it judges steps by its verdict words alone: the base, whose likelihood judged too, is no longer there by itself',
-        );
+      const judge = readCard(adapter)?.judge;
+      if (judge && asGguf)
+        console.log(`a .gguf file says nothing of judging, so steptrain judge takes ${given} as before`);
+      else if (isJsonObject(judge?.likelihood))
+        console.log(`it judges steps by its verdict words alone: ${notMerged(judge.likelihood, given)}`);
       if (largestDifference !== undefined && largestLogit !== undefined) {
         console.log(
           `largest logit difference to the adapter on ${tokens?.length} random tokens: ` +
@@ -152,6 +154,13 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
       device.dispose();
     }
   }
+}
+
+/** What else judged, and why the merged model does without. */
+function notMerged({ of, verdict }: JsonObject, given: string): string {
+  if (of !== 'calculations') return 'the base, whose likelihood judged too, is no longer there by itself';
+  const words = verdict === 0 ? ', to which they add nothing' : '';
+  return `calculations${words} are computed where the judge is ${given}`;
 }
 
 /** The same ids on every call. */

@@ -313,6 +313,7 @@ class Engine {
       });
     }
     progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate });
+    if (last && 'artefact' in stage && stage.note) progress.note(`${stage.name}: ${stage.note}`);
     this.tell('step', stage, outcome.metrics, nonFinite);
     return true;
   }

@@ -116,6 +116,8 @@ export interface MakingStage extends ClosedStage {
   readonly artefact: string;
   /** Of the artefact, where they can be told before they are made. */
   readonly rows?: number;
+  /** What a user should know of its rows: a sentence, said when its last step was taken. */
+  readonly note?: string | undefined;
   open(): OpenMaking;
 }
 

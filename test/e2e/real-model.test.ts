@@ -23,7 +23,7 @@ const NAMES = ['Tom', 'Ann', 'Max', 'Zoe'];
 
 /** Labelled solutions of two steps, two of each problem that part at the second: what pairs of steps are made of too. */
 function labelled(): string {
-  const rows = Array.from({ length: 120 }, (_, i) => {
+  const rows = Array.from({ length: 60 }, (_, i) => {
     const [name, from, by] = [NAMES[i % 4], 10 + ((i * 7) % 40), 2 + (i % 5)];
     const problem = `${name} has ${from} apples, finds ${by} and buys 3. How many are there?`;
     const first = `${name} has ${from} + ${by} = ${from + by} apples.`;
@@ -59,7 +59,7 @@ const settings = (values: Readonly<Record<string, string | number>>) =>
     'run.device': 'cpu',
     'run.logging_steps': 1,
     'run.gradient_checkpointing': 'false',
-    'eval.max_samples': 4,
+    'eval.max_samples': 2,
     ...values,
   }).map(([key, value]) => `${key}=${value}`);
 
@@ -83,22 +83,29 @@ async function printed(...args: readonly string[]): Promise<string> {
   return stdout;
 }
 
-/** The optimizer steps of each stage that were logged; every number in them is finite. */
+/** The optimizer steps of each stage that were logged. Every number in them is finite, and most of them moved the model. */
 async function steps(name: string) {
   const text = await readFile(join(at(name), 'metrics.jsonl'), 'utf8');
   const rows = text
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>);
-  const counts: Record<string, number> = {};
+  const taken: Record<string, Record<string, unknown>[]> = {};
   for (const { phase, ...values } of rows.filter(({ learning_rate }) => learning_rate !== undefined)) {
-    counts[String(phase)] = (counts[String(phase)] ?? 0) + 1;
+    taken[String(phase)] = [...(taken[String(phase)] ?? []), values];
     const wrong = Object.entries(values).filter(
       ([, value]) => typeof value === 'number' && !Number.isFinite(value),
     );
     expect(wrong).toEqual([]);
   }
-  return counts;
+  for (const [phase, each] of Object.entries(taken)) {
+    const losses = each.map(({ loss }) => loss);
+    expect(new Set(losses).size, `losses of ${phase}: ${losses.join(' ')}`).toBeGreaterThan(STEPS / 2);
+    const norms = each.map(({ grad_norm }) => Number(grad_norm));
+    const moved = norms.filter((norm) => norm > 0).length;
+    expect(moved, `gradients of ${phase}: ${norms.join(' ')}`).toBeGreaterThan(STEPS / 2);
+  }
+  return Object.fromEntries(Object.entries(taken).map(([phase, each]) => [phase, each.length]));
 }
 
 describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeout: 240_000 }, () => {
@@ -197,7 +204,7 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeo
         ...short('sft', { tokens_per_step: 128 }),
         ...short('frn', { tokens_per_step: 128 }),
         'verdict_ppo.max_iterations': STEPS,
-        'verdict_ppo.rollout_batch': 4,
+        'verdict_ppo.rollout_batch': 2,
         'verdict_ppo.num_ppo_epochs': 1,
         'verdict_ppo.num_mini_batches': 1,
         'verdict_ppo.eval_steps': 0,
@@ -226,19 +233,24 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeo
         'sampling.max_new_tokens': 32,
         // Answers that are cut off are not learned.
         'sampling.stop': '["\\n", "."]',
-        'sampling.problems_per_iteration': 'all',
+        'sampling.problems_per_iteration': 20,
         'sampling.dedupe': 'false',
-        ...short('step_kto', { iterations: 1, batch_size: 4 }),
+        // Answers are a single step here: a right one of a wrong answer would pull as hard as the answer, the other way.
+        ...short('step_kto', { iterations: 1, batch_size: 2, num_train_epochs: 2, step_weight: 0.5 }),
       });
       expect(await steps('step_kto')).toEqual({ 'step_kto-1': STEPS });
     });
 
-    test('GRPO', async () => {
+    test('GRPO, rewarded by that model of steps', async () => {
       await run('base/grpo', 'grpo', {
         'data.train': at('problems.jsonl'),
+        // What it scores differs among the answers to nearly all problems; whether they are right, to few.
+        'reward.steps.weight': 1,
+        'reward.steps.model': at('prm'),
         'rollout.num_generations': 4,
         'rollout.max_new_tokens': 12,
-        'ppo.rollout_batch': 4,
+        'rollout.stop': '["\\n", "."]',
+        'ppo.rollout_batch': 2,
         'ppo.num_train_epochs': 2,
         'ppo.max_iterations': STEPS,
         'ppo.eval_steps': 0,

@@ -34,6 +34,7 @@ describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { tim
     const golden = new URL('../golden/gguf-smollm2.json', import.meta.url);
     scored = JSON.parse(readFileSync(golden, 'utf8'));
     chats = JSON.parse(readFileSync(`${SHARED}/smollm2-reference.json`, 'utf8')).greedy;
+    // Its weights stay in 4 bits.
     model = await loadModel(device, FILE, { dtype: 'f32' });
     tokenizer = await model.tokenizer();
   }, 120_000);
@@ -53,6 +54,13 @@ describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { tim
       // They are 5e-5 apart at most; weights rounded to bf16 would be 0.09 apart.
       expect(Math.max(...apart)).toBeLessThan(1e-3);
     }
+  });
+
+  it('gives the same bits where its weights are dequantised as they are loaded', async () => {
+    const whole = await loadModel(device, FILE, { dtype: 'f32', quantize: 'none' });
+    const ids = scored.map(({ ids }) => ids);
+    expect(await whole.score(ids)).toEqual(await model.score(ids));
+    whole.dispose();
   });
 
   it('answers chats with the same tokens', async () => {

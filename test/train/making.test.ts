@@ -2,7 +2,7 @@
 import { appendFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory } from '../../src/run/directory.js';
 import { readLog } from '../../src/run/log-file.js';
@@ -144,6 +144,21 @@ test('rows are kept in order, and later stages are prepared from them', async ()
     { step: 3, phase: 'made-1', phase_step: 3, rows: 6 },
     { step: 12, phase: 'made-2', phase_step: 3, rows: 6 },
   ]);
+});
+
+test('what is to be known of rows is said once, when the last of them are made', async () => {
+  const said: string[] = [];
+  const write = vi.spyOn(process.stderr, 'write').mockImplementation((text) => said.push(String(text)) > 0);
+  try {
+    await go([{ ...making('made', 3), note: '2 of 8 were left out' }]);
+  } finally {
+    write.mockRestore();
+  }
+  const lines = said.join('').split('\n');
+  expect(lines.filter((line) => line === 'made: 2 of 8 were left out')).toHaveLength(1);
+  expect(lines.indexOf('made: 2 of 8 were left out')).toBeGreaterThan(
+    lines.findIndex((line) => line.startsWith('made step 3/3')),
+  );
 });
 
 test('a run that is stopped or killed before any step ends with the same rows and numbers', async () => {

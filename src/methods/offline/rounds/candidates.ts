@@ -29,6 +29,20 @@ export function isRight(
   return gradeSolution(problem, text, true).correct;
 }
 
+/** What a user is told of candidates that were cut off, and so are not learned from; undefined where none was. */
+export function cutOffNote(
+  candidates: readonly Pick<CandidateRow, 'finish_reason'>[],
+  maxNewTokens: number,
+): string | undefined {
+  const cut = candidates.filter(({ finish_reason: reason }) => reason === 'length').length;
+  if (cut === 0) return undefined;
+  const [were, are] = cut === 1 ? ['was', 'is'] : ['were', 'are'];
+  return (
+    `${cut} of ${candidates.length} candidates ${were} cut off at sampling.max_new_tokens ${maxNewTokens} and ${are} left out` +
+    (cut > candidates.length / 10 ? '; raise it' : '')
+  );
+}
+
 export interface SelectionOptions {
   readonly dedupe: boolean;
   readonly balance_per_problem: boolean;

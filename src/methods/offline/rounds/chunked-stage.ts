@@ -8,6 +8,7 @@ export interface ChunkedStageOptions<Item> {
   /** Also of the artefact. */
   readonly name: string;
   readonly settings: SaveSettings;
+  readonly note?: string | undefined;
   /** One for each problem. */
   readonly items: readonly Item[];
   /** Step `index`; undefined if the signal stopped it. */
@@ -21,12 +22,13 @@ export interface ChunkedStageOptions<Item> {
 }
 
 export function chunkedStage<Item>(options: ChunkedStageOptions<Item>): MakingStage {
-  const { name, settings, items } = options;
+  const { name, settings, note, items } = options;
   return {
     name,
     artefact: name,
     steps: Math.max(1, Math.ceil(items.length / CHUNK)),
     settings,
+    note,
     batching: {},
     open: () => ({
       begin: async () => {},

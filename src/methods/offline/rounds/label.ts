@@ -8,6 +8,7 @@ import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import {
   type Candidate,
   type CandidateRow,
+  cutOffNote,
   isRight,
   labelledRecord,
   type SelectionOptions,
@@ -28,6 +29,8 @@ export interface LabelStageOptions {
   /** A control: this share of the labels is turned round. */
   readonly flip: { readonly share: number; readonly seed: number };
   readonly selection: SelectionOptions;
+  /** At which candidates were cut off. */
+  readonly maxNewTokens: number;
   readonly settings: SaveSettings;
 }
 
@@ -43,6 +46,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
   return chunkedStage({
     name,
     settings,
+    note: cutOffNote(options.rows, options.maxNewTokens),
     items: [...byProblem.values()],
     async step(chunk, index, signal) {
       const clean = outcome === 'clean';

@@ -158,6 +158,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
           outcome: config.judge.outcome,
           flip: { share: config.judge.flip, seed },
           selection: sampling,
+          maxNewTokens: sampling.max_new_tokens,
           settings,
         }),
     },

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { SelectionOptions } from '../../../../src/methods/offline/rounds/candidates.js';
+import type { CandidateRow, SelectionOptions } from '../../../../src/methods/offline/rounds/candidates.js';
 import { labelStage } from '../../../../src/methods/offline/rounds/label.js';
 import type { StepRecord } from '../../../../src/records/record.js';
 import { scorer } from '../../../../src/scoring/scorer.js';
@@ -17,18 +17,32 @@ const candidates = [
 
 /** Outcomes of the records of each problem. */
 async function outcomes(outcome: 'answer' | 'clean', selection: Omit<SelectionOptions, 'dedupe'>) {
-  const stage = labelStage({
+  const rows = candidates.flatMap((own, problem) =>
+    own.map((first, sample) => ({
+      problem,
+      sample,
+      text: `${first}\nThe answer is ${first === 'wrong' ? 8 : 7}`,
+      tokens: 4,
+      finish_reason: 'stop' as const,
+    })),
+  );
+  const made = labelling(rows, outcome, selection).open();
+  const step = await made.step(0, new AbortController().signal);
+  const records = (step?.rows ?? []) as unknown as StepRecord[];
+  return problems.map(({ problem }) =>
+    records.filter((row) => row.problem === problem).map(({ outcome }) => outcome),
+  );
+}
+
+function labelling(
+  rows: readonly CandidateRow[],
+  outcome: 'answer' | 'clean' = 'answer',
+  selection = { balance_per_problem: false, drop_unanimous: false },
+) {
+  return labelStage({
     name: 'labels-1',
     source: 'samples-1',
-    rows: candidates.flatMap((own, problem) =>
-      own.map((first, sample) => ({
-        problem,
-        sample,
-        text: `${first}\nThe answer is ${first === 'wrong' ? 8 : 7}`,
-        tokens: 4,
-        finish_reason: 'stop' as const,
-      })),
-    ),
+    rows,
     problems,
     judge: scorer({
       name: 'first step',
@@ -38,14 +52,9 @@ async function outcomes(outcome: 'answer' | 'clean', selection: Omit<SelectionOp
     outcome,
     flip: { share: 0, seed: 1 },
     selection: { dedupe: false, ...selection },
+    maxNewTokens: 8,
     settings: { save_steps: 0, save_total_limit: 1 } as never,
   });
-  const made = stage.open();
-  const step = await made.step(0, new AbortController().signal);
-  const rows = (step?.rows ?? []) as unknown as StepRecord[];
-  return problems.map(({ problem }) =>
-    rows.filter((row) => row.problem === problem).map(({ outcome }) => outcome),
-  );
 }
 
 it('where steps say what is right, right and wrong are compared by what the judge says', async () => {
@@ -59,4 +68,22 @@ it('where steps say what is right, right and wrong are compared by what the judg
   expect((await outcomes('clean', { balance_per_problem: false, drop_unanimous: false }))[0]).toEqual([
     1, 0, 0, 0, 0, 0, 0, 0,
   ]);
+});
+
+it('says how many candidates were cut off and are left out', () => {
+  const note = (cut: number, of: number) => {
+    const rows = Array.from({ length: of }, (_, sample) => ({
+      problem: 0,
+      sample,
+      text: 'The answer is 7',
+      tokens: 4,
+      finish_reason: sample < cut ? ('length' as const) : ('stop' as const),
+    }));
+    return labelling(rows).note;
+  };
+  expect(note(0, 4)).toBeUndefined();
+  expect(note(1, 20)).toBe('1 of 20 candidates was cut off at sampling.max_new_tokens 8 and is left out');
+  expect(note(3, 4)).toBe(
+    '3 of 4 candidates were cut off at sampling.max_new_tokens 8 and are left out; raise it',
+  );
 });
