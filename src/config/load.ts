@@ -10,8 +10,23 @@ import { describeIssues, describeValue, isSection, type Locate } from './issues.
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
-import { applyOverrides, type Override, parseOverride } from './overrides.js';
-import { isThere, nowAt, renameFormer, renamings, replaceRemoved } from './removed.js';
+import {
+  applyOverrides,
+  type Override,
+  parseOverride,
+  setAt,
+  typedValue,
+  withoutFormerKeys,
+} from './overrides.js';
+import {
+  formerNames,
+  isRemoved,
+  isThere,
+  nowAt,
+  renameFormer,
+  renamings,
+  replaceRemoved,
+} from './removed.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
 
@@ -53,12 +68,14 @@ export function configReader<Config extends FrameConfig>(
       typed.findLast(({ path }) => path.join('.') === 'model.base')?.text,
     );
     const formerly = formerlyOf(methods, methodNamed(typed, recipe.value));
-    const overrides = typed.map((override) => {
-      const path = nowAt(override.path, formerly);
-      if (path !== override.path)
-        sayOnce(`${override.origin}: ${override.path.join('.')} is ${path.join('.')} now`);
-      return { ...override, path };
-    });
+    const overrides = typed
+      .flatMap((override) => withoutFormerKeys(override, Object.keys(formerly)))
+      .map((override) => {
+        const path = nowAt(override.path, formerly);
+        if (path !== override.path)
+          sayOnce(`${override.origin}: ${override.path.join('.')} is ${path.join('.')} now`);
+        return { ...override, path };
+      });
     for (const note of recipe.notes) sayOnce(note);
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
@@ -109,9 +126,11 @@ function complete<Config extends FrameConfig>(
   const outline = methodOutline(method);
   const written = value.method;
   const changed = typeof written === 'string' && written !== name;
+  const [gone, known] = [true, false].map((is) => overrides.filter(({ path }) => isRemoved(path) === is));
+  for (const { path, text } of gone!) setAt(value, path, typedValue(text));
   const removed = replaceRemoved(value, locate);
   for (const note of removed.notes) sayOnce(note);
-  applyOverrides(value, overrides, outline);
+  applyOverrides(value, known!, outline);
   const lacking = outline.properties?.lora ? fillLora(value, locate) : undefined;
   if (lacking !== undefined) throw problems([lacking]);
   fillEmptySections(value, outline);
@@ -180,7 +199,8 @@ function methodNamed(overrides: readonly Override[], value: Record<string, unkno
 }
 
 function formerlyOf(methods: MethodSchemas, method: unknown): NonNullable<MethodSchema['formerly']> {
-  return (typeof method === 'string' && Object.hasOwn(methods, method) && methods[method]?.formerly) || {};
+  const isMethod = typeof method === 'string' && Object.hasOwn(methods, method);
+  return formerNames(isMethod ? methods[method]?.formerly : undefined);
 }
 
 /** The recipe `source` with its sections and keys under their names of today, of which one line tells. */

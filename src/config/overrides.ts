@@ -42,13 +42,57 @@ export function applyOverrides(
         throw new ConfigError(unknownKey(path, { outline, locate: () => override.origin }));
       }
     }
-    let section = value;
-    for (const key of override.path.slice(0, -1)) {
-      if (!isSection(section[key])) section[key] = {};
-      section = section[key] as Record<string, unknown>;
-    }
-    section[override.path.at(-1)!] = readValue(override, outlineAt(outline, override.path)!);
+    setAt(value, override.path, readValue(override, outlineAt(outline, override.path)!));
   }
+}
+
+/** Puts `own` into `value` and creates missing sections. */
+export function setAt(value: Record<string, unknown>, path: readonly string[], own: unknown): void {
+  let section = value;
+  for (const key of path.slice(0, -1)) {
+    if (!isSection(section[key])) section[key] = {};
+    section = section[key] as Record<string, unknown>;
+  }
+  section[path.at(-1)!] = own;
+}
+
+/** The YAML of a value, or its text where that is none. */
+export function typedValue(text: string): unknown {
+  const document = parseDocument(text, { prettyErrors: false });
+  try {
+    return document.errors.length > 0 ? text : document.toJS();
+  } catch {
+    return text; // an alias without its anchor, or too many of them
+  }
+}
+
+/** A section as typed, with an override of its own for each key inside it that had another name (`former`, dotted) earlier. */
+export function withoutFormerKeys(override: Override, former: readonly string[]): readonly Override[] {
+  const section = `${override.path.join('.')}.`;
+  const inside = former.filter((name) => name.startsWith(section)).map((name) => name.split('.'));
+  if (inside.length === 0) return [override];
+  const whole = {};
+  setAt(whole, override.path, typedValue(override.text));
+  const moved = inside.flatMap((path): Override[] => {
+    const own = takeAt(whole, path);
+    return own === undefined ? [] : [{ ...override, path, text: JSON.stringify(own) }];
+  });
+  const rest = takeAt(whole, override.path);
+  if (moved.length === 0) return [override];
+  return isSection(rest) && Object.keys(rest).length === 0
+    ? moved
+    : [{ ...override, text: JSON.stringify(rest) }, ...moved];
+}
+
+/** What stands there, which is taken out. */
+function takeAt(value: Record<string, unknown>, path: readonly string[]): unknown {
+  let section: unknown = value;
+  for (const key of path.slice(0, -1)) section = isSection(section) ? section[key] : undefined;
+  const last = path.at(-1)!;
+  if (!isSection(section) || !Object.hasOwn(section, last)) return undefined;
+  const own = section[last];
+  delete section[last];
+  return own;
 }
 
 function readValue({ text, origin }: Override, node: Outline): unknown {

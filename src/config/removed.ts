@@ -4,26 +4,30 @@ import { describeValue, isSection, type Locate } from './issues.js';
 import { merged } from './merged.js';
 import type { MethodSchema } from './schema.js';
 
-/** One that has another name now, or one that is gone: with the value that asked for nothing, and what to do about another. */
-type Removed = { readonly now: string } | { readonly idle: unknown; readonly advice: string };
+/** Keys that have other names in every method. */
+const RENAMED: Readonly<Record<string, string>> = {
+  'reward.steps.run': 'reward.steps.model',
+  'reward.outcome.run': 'reward.outcome.model',
+};
 
-const REMOVED: Readonly<Record<string, Removed>> = {
-  'reward.steps.run': { now: 'reward.steps.model' },
-  'reward.outcome.run': { now: 'reward.outcome.model' },
+/** Keys that are gone, with the value that asked for nothing, and what to do about another. */
+const REMOVED: Readonly<Record<string, { readonly idle: unknown; readonly advice: string }>> = {
   'data.word_problems.correction_rate': {
     idle: 0,
     advice: 'solutions with a wrong version before a line are made no more: set it to 0, or remove it',
   },
 };
 
+export const isRemoved = (path: readonly string[]) => Object.hasOwn(REMOVED, path.join('.'));
+
 export interface Replaced {
-  /** What was renamed or left out, a sentence each. */
+  /** What was left out, a sentence each. */
   readonly notes: readonly string[];
   /** Values that this version cannot do, a sentence each. */
   readonly wrong: readonly string[];
 }
 
-/** Renames removed keys of `value`, or takes out those that ask for nothing. */
+/** Takes removed keys out of `value`. */
 export function replaceRemoved(value: Record<string, unknown>, locate: Locate): Replaced {
   const notes: string[] = [];
   const wrong: string[] = [];
@@ -35,11 +39,7 @@ export function replaceRemoved(value: Record<string, unknown>, locate: Locate): 
     const place = locate(path, { key: true });
     const own = section[last];
     delete section[last];
-    if ('now' in removed) {
-      const name = removed.now.split('.').at(-1) as string;
-      section[name] ??= own;
-      notes.push(`${place}: ${key} is ${removed.now} now`);
-    } else if (own === removed.idle)
+    if (own === removed.idle)
       notes.push(`${place}: ${key} is no longer a key, and ${JSON.stringify(own)} asked for nothing`);
     else wrong.push(`${place}: ${key} is no longer a key, found ${describeValue(own)}; ${removed.advice}`);
   }
@@ -47,6 +47,9 @@ export function replaceRemoved(value: Record<string, unknown>, locate: Locate): 
 }
 
 type FormerNames = NonNullable<MethodSchema['formerly']>;
+
+/** The earlier names of keys, with those of today, where a method has `own` ones. */
+export const formerNames = (own: FormerNames = {}): FormerNames => ({ ...RENAMED, ...own });
 
 /** `formerly` of a method whose keys of one section are now those of another. */
 export function movedKeys(from: string, to: string, section: z.ZodPrefault<z.ZodObject>): FormerNames {
@@ -92,19 +95,17 @@ export function renameFormer(value: Record<string, unknown>, formerly: FormerNam
 export const renamings = (former: readonly string[], formerly: FormerNames) =>
   former.map((name) => `${name} is ${formerly[name]} now`).join(', ');
 
-/** Values by dotted key, with removed keys under their names of today; those that asked for nothing are left out. */
+/** Values by dotted key, under their names of today; those of removed keys that asked for nothing are left out. */
 export function withoutRemoved(
   values: Readonly<Record<string, unknown>>,
-  formerly: FormerNames = {},
+  own?: FormerNames,
 ): Record<string, unknown> {
+  const formerly = formerNames(own);
+  const today = Object.entries(values).map(
+    ([key, value]) => [nowAt(key.split('.'), formerly).join('.'), value] as const,
+  );
   return Object.fromEntries(
-    Object.entries(values).flatMap(([former, value]) => {
-      const key = nowAt(former.split('.'), formerly).join('.');
-      const removed = Object.hasOwn(REMOVED, key) ? (REMOVED[key] as Removed) : undefined;
-      if (removed === undefined) return [[key, value]];
-      if ('now' in removed) return [[removed.now, value]];
-      return value === removed.idle ? [] : [[key, value]];
-    }),
+    today.filter(([key, value]) => REMOVED[key]?.idle !== value || !(key in REMOVED)),
   );
 }
 

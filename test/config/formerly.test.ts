@@ -41,6 +41,38 @@ it('reads them after --set and in objects of programs', () => {
   expect(completeRunConfig({ ...written, ppo: { lam: 0.5 }, eval: { threshold: 0.3 } })).toEqual(today);
 });
 
+it('reads them in a section that is given whole after --set', () => {
+  const today = parse(STEPAMC, 'eval_verdicts.threshold=0.3', 'eval_verdicts.neutral=negative');
+  expect(parse(STEPAMC, 'eval={threshold: 0.3, neutral: negative}')).toEqual(today);
+  expect(said).toEqual([
+    '--set eval={threshold: 0.3, neutral: negative}: eval.neutral is eval_verdicts.neutral now',
+    '--set eval={threshold: 0.3, neutral: negative}: eval.threshold is eval_verdicts.threshold now',
+  ]);
+  // What has no other name stays where it was.
+  const GRPO = 'method: grpo\nmodel: {base: word-problems}\ndata: {source: word_problems}\n';
+  expect(parse(GRPO, 'eval={n: 3, max_samples: 77}')).toEqual(
+    parse(GRPO, 'eval.max_samples=77', 'rollout.num_generations_eval=3'),
+  );
+  expect(() => parse(STEPAMC, 'eval={treshold: 0.3}')).toThrow('unknown key "treshold"');
+});
+
+it('reads keys of every method that had other names, and refuses removed ones, after --set too', () => {
+  const GRPO =
+    'method: grpo\nmodel: {base: word-problems}\ndata: {source: word_problems}\nreward: {steps: {}}\n';
+  expect(parse(GRPO, 'reward.steps.run=runs/prm')).toEqual(parse(GRPO, 'reward.steps.model=runs/prm'));
+  expect(said).toEqual(['--set reward.steps.run=runs/prm: reward.steps.run is reward.steps.model now']);
+  said = [];
+  const rate = 'data.word_problems.correction_rate';
+  expect(parse(GRPO, `${rate}=0`)).toEqual(parse(GRPO));
+  expect(said).toEqual([`--set ${rate}=0: ${rate} is no longer a key, and 0 asked for nothing`]);
+  expect(() => parse(GRPO, `${rate}=0.2`)).toThrow(
+    `--set ${rate}=0.2: ${rate} is no longer a key, found the number 0.2; solutions with`,
+  );
+  expect(() => parse(GRPO.replace('steps: {}', 'steps: {run: a, model: b}'))).toThrow(
+    'reward.steps.run is reward.steps.model now, and both are given; remove reward.steps.run',
+  );
+});
+
 it('names the place where the value stands', () => {
   expect(() => parse(`${STEPAMC}ppo:\n  lam: 5\n`)).toThrow(`${name}:5:8: verdict_ppo.lam expects`);
   expect(() => parse(`${STEPAMC}ppo:\n  lamb: 1\n`)).toThrow(
