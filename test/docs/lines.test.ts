@@ -13,6 +13,12 @@ const written = [
     .map((name) => join('docs', name)),
 ];
 
+/** What `npm pack` takes; a link of a packed page that leads elsewhere is dead in an installed package. */
+const { files } = JSON.parse(readFileSync('package.json', 'utf8')) as { readonly files: readonly string[] };
+const isPacked = (path: string) =>
+  /^(?:README\.md|LICENSE|package\.json)$/.test(path) ||
+  files.some((entry) => path === entry || path.startsWith(`${entry}/`));
+
 /** As GitHub makes anchors of headings. */
 const anchors = (text: string) =>
   [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
@@ -30,13 +36,13 @@ describe.each(written)('%s', (page) => {
     expect(long.filter((line) => !line.startsWith('{"'))).toEqual([]); // a row of a file is one line
   });
 
-  it('links to what is there', () => {
+  it('links to what is there, and in the package', () => {
     const links = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, link]) => link as string);
     const dead = links.filter((link) => {
       if (/^https?:/.test(link)) return false;
       const [path = '', anchor] = link.split('#');
       const target = path === '' ? page : normalize(join(dirname(page), path));
-      if (!existsSync(target)) return true;
+      if (!existsSync(target) || (isPacked(page) && !isPacked(target))) return true;
       return anchor !== undefined && !anchors(readFileSync(target, 'utf8')).includes(anchor);
     });
     expect(dead).toEqual([]);
