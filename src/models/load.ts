@@ -15,7 +15,7 @@ import { type QuantizedWeight, quantizedBytes } from '../weights/quantized/forma
 import { withTrunkNames } from '../weights/trunk.js';
 import { Decoder, type Rounding } from './decoder.js';
 import { addPair, type MergedAdapter, readMergedAdapter } from './merged-adapter.js';
-import { type ChosenFormat, chosenFormats, type Quantize, quantizeOn } from './quantize.js';
+import { type ChosenFormat, chosenFormats, type Quantize } from './quantize.js';
 
 export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
@@ -65,7 +65,7 @@ export async function loadDecoder(
   let rounding: Rounding | undefined;
   try {
     const specs = modelWeights(config);
-    const formats = chosenFormats(specs, reader, quantizeOn(device, quantize));
+    const formats = chosenFormats(specs, reader, quantize, device);
     // What is added to a weight is not in the levels of its format.
     for (const name of merged?.pairs.keys() ?? []) formats.delete(name);
     if (formats.size > 0) chosen = formats;

@@ -15,22 +15,6 @@ export type Quantize = (typeof QUANTIZE)[number];
 
 export const isQuantize = (name: string): name is Quantize => QUANTIZE.some((each) => each === name);
 
-/**
- * What a device makes of `model.quantize`: a GPU has no products that read few bits, so what is stored so is dequantised there.
- *
- * @throws StepTrainError where it would have to be quantised
- */
-export function quantizeOn(device: Pick<Device, 'info'>, quantize: Quantize): Quantize {
-  const { name } = device.info();
-  if (name === 'cpu') return quantize;
-  if (quantize === 'keep' || quantize === 'none') return 'none';
-  throw new StepTrainError(
-    'E_UNSUPPORTED',
-    `model.quantize ${quantize} needs products that read it, which ${name} does not have; set model.quantize: none, or where an ` +
-      'adapter is used that was trained so, --quantize none',
-  );
-}
-
 /** NF4 as QLoRA has it, whose scales are quantised too. */
 const MADE: Readonly<Record<string, MadeFormat>> = { nf4: 'nf4_double', int8: 'int8' };
 
@@ -39,16 +23,27 @@ export type ChosenFormat = { readonly stored: QuantizedFormat } | { readonly mad
 
 /**
  * Of the linear weights of a checkpoint those that stay in few bits. As with bitsandbytes embeddings and heads are not quantised, and
- * neither are norms and biases.
+ * neither are norms and biases. A GPU has no products that read few bits, so what is stored so is dequantised there.
  *
  * @throws WeightsError for a weight that cannot be made into the format
+ * @throws StepTrainError where a GPU would have to quantise
  */
 export function chosenFormats(
   specs: readonly WeightSpec[],
   reader: Pick<CheckpointReader, 'format'>,
   quantize: Quantize,
+  device: Pick<Device, 'info'>,
 ): Map<string, ChosenFormat> {
   const formats = new Map<string, ChosenFormat>();
+  const { name: on } = device.info();
+  if (on !== 'cpu') {
+    if (MADE[quantize] === undefined) return formats;
+    throw new StepTrainError(
+      'E_UNSUPPORTED',
+      `model.quantize ${quantize} needs products that read it, which ${on} does not have; set model.quantize: none, or where an ` +
+        'adapter is used that was trained so, --quantize none',
+    );
+  }
   for (const spec of specs) {
     if (quantize === 'none' || spec.kind !== 'linear' || spec.shape.length !== 2) continue;
     const stored = reader.format?.(spec.name);

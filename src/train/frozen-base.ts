@@ -3,7 +3,8 @@ import type { ModelConfig } from '../architectures/config.js';
 import { modelWeights } from '../architectures/table.js';
 import type { FrameConfig } from '../config/schema.js';
 import { baseDirectory } from '../models/base.js';
-import { chosenFormats, type Quantize } from '../models/quantize.js';
+import { chosenFormats } from '../models/quantize.js';
+import type { Device } from '../runtime/device.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { openCheckpoint } from '../weights/checkpoint.js';
 import { quantizedBytes } from '../weights/quantized/format.js';
@@ -15,20 +16,16 @@ export interface FrozenBase {
   readonly quantized: string;
 }
 
-/**
- * Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits.
- *
- * @param quantize what the device makes of that (`quantizeOn`)
- */
+/** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, as `device` holds them. */
 export function frozenBase(
-  { base, dtype }: FrameConfig['model'],
+  { base, dtype, quantize }: FrameConfig['model'],
   decoder: ModelConfig,
-  quantize: Quantize,
+  device: Pick<Device, 'info'>,
 ): FrozenBase {
   const specs = modelWeights(decoder);
   const reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
   try {
-    const formats = chosenFormats(specs, reader ?? {}, quantize);
+    const formats = chosenFormats(specs, reader ?? {}, quantize, device);
     const counts = new Map<string, number>();
     let bytes = 0;
     for (const { name, shape } of specs) {

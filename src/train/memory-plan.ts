@@ -2,7 +2,6 @@
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
-import { quantizeOn } from '../models/quantize.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
@@ -71,7 +70,7 @@ export function memoryPlan(
   decoder: ModelConfig,
   { sampled, processes = 1 }: PlanOptions = {},
 ): MemoryPlan {
-  const frozen = () => frozenBase(model, decoder, quantizeOn(device, model.quantize));
+  const frozen = () => frozenBase(model, decoder, device);
   const holders = run.zero > 0 ? processes : 1;
   const weights = countParameters(decoder);
   const bytes = model.dtype === 'bf16' ? 2 : 4;

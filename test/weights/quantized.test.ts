@@ -110,6 +110,21 @@ describe('quantised weights of a checkpoint', () => {
       }),
       'nested_blocksize: expected 256',
     ],
+    ...[
+      // Infinite in f32 alone.
+      ['1e39', 'nested_offset: expected a finite number in f32; the file is damaged, found 1e+39'],
+      // As Python writes them, which is no JSON.
+      ['NaN', 'expected a JSON value, found "NaN'],
+      ['-Infinity', 'expected a JSON value, found "-Infinity'],
+    ].map(([offset, said]): [string, Parts, string] => [
+      `an offset of ${offset}`,
+      changed(double, `double.weight${STATE}`, (part) => {
+        const state = Buffer.from(part.bytes).toString();
+        part.bytes = Buffer.from(state.replace(/(?<="nested_offset": ?)[^,}]+/, offset as string));
+        part.shape = [part.bytes.length];
+      }),
+      said as string,
+    ]),
     [
       'a shape of three',
       stateOf(double, 'double', (state) => {

@@ -52,6 +52,8 @@ function weightOf(reader: CheckpointReader, name: string, stateName: string): St
     state.fail('shape', 'a multiple of 64 features, so that no block of 64 has values of two outputs');
   const offset = state.number('nested_offset');
   const double = offset !== undefined;
+  if (double && !Number.isFinite(Math.fround(offset)))
+    state.fail('nested_offset', 'a finite number in f32; the file is damaged');
   if (double && state.requiredInteger('nested_blocksize') !== NESTED_BLOCK)
     state.fail('nested_blocksize', `${NESTED_BLOCK}`);
 
