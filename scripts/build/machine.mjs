@@ -8,8 +8,10 @@ const ISAS = {
   x64: ['portable', 'avx2', 'avx512', 'avx512bf16', 'amx'],
   arm64: ['portable', 'neon', 'neonbf16'],
 };
-/** Kernels for every supported GPU; each compute capability, and PTX for what is newer. */
-const ARCHITECTURES = '80;90a';
+/** Of which every kernel is tested, on the emulator; PTX for what is newer is compiled beside any. */
+const TESTED = '80;90a';
+/** So that no driver compiles at first use: sm_80's code also runs on 8.6 and 8.7, sm_100's on 10.3, sm_120's on 12.1. */
+const EVERY = ['80', '89', '90a', '100', '120'];
 
 export function onPath(command, before = [], after = []) {
   const folders = [...before, ...(process.env.PATH ?? '').split(delimiter), ...after];
@@ -53,6 +55,14 @@ function findNvcc() {
   return onPath('nvcc', home ? [join(home, 'bin')] : [], ['/usr/local/cuda/bin']);
 }
 
+/** Those of EVERY that this nvcc compiles for; before 12.8 it does not know the newest. */
+function everyArchitecture(nvcc) {
+  const { stdout } = spawnSync(nvcc, ['--list-gpu-code'], { encoding: 'utf8', timeout: 60_000 });
+  const known = new Set(stdout?.match(/\bsm_\d+\b/g));
+  const found = EVERY.filter((each) => known.has(`sm_${Number.parseInt(each, 10)}`));
+  return found.length > 0 ? found.join(';') : TESTED;
+}
+
 /**
  * What compiles for another processor, into a folder of its own: CMake's settings, and the tool that strips. Throws an Error of
  * one sentence where it is not here.
@@ -88,7 +98,8 @@ export function addonPlan(all, { env = process.env, nvcc = findNvcc, gpus = gpuA
   if (!compiler && cuda === '1') throw new Error('STEPTRAIN_CUDA is 1, but there is no nvcc on the PATH');
   const own = all ? [] : gpus();
   if (!compiler) return { isas, why: own.length > 0 ? 'a GPU, but no nvcc' : undefined };
-  const architectures = env.STEPTRAIN_CUDA_ARCHS ?? (own.length > 0 ? own.join(';') : ARCHITECTURES);
+  const architectures =
+    env.STEPTRAIN_CUDA_ARCHS ?? (all ? everyArchitecture(compiler) : own.length > 0 ? own.join(';') : TESTED);
   if (all || cuda === '1' || env.STEPTRAIN_CUDA_ARCHS || own.length > 0)
     return { isas, cuda: { nvcc: compiler, architectures } };
   return { isas, why: 'no GPU found; STEPTRAIN_CUDA=1 adds it' };

@@ -68,10 +68,33 @@ describe('CUDA', () => {
 
   it('is for every machine with --all, as far as there is nvcc', () => {
     expect(plan({}, { all: true, gpus: ['89'] }).cuda).toEqual(compiled('80;90a'));
+    expect(plan({ STEPTRAIN_CUDA_ARCHS: '80' }, { all: true }).cuda).toEqual(compiled('80'));
     expect(plan({}, { all: true, nvcc: false }).cuda).toBeUndefined();
     if (process.arch === 'x64')
       expect(plan({}, { all: true }).isas).toEqual(['portable', 'avx2', 'avx512', 'avx512bf16', 'amx']);
   });
+});
+
+it.each([
+  [
+    '13.0',
+    'sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_110 sm_103 sm_120 sm_121',
+    '80;89;90a;100;120',
+  ],
+  ['12.4', 'sm_50 sm_80 sm_86 sm_89 sm_90', '80;89;90a'],
+])('with --all, nvcc %s compiles for every GPU that it knows', (_, targets, architectures) => {
+  const folder = mkdtempSync(join(tmpdir(), 'steptrain-nvcc-'));
+  const nvcc = join(folder, 'nvcc');
+  try {
+    writeFileSync(nvcc, `#!/bin/sh\nprintf '%s\\n' ${targets}\n`);
+    chmodSync(nvcc, 0o755);
+    expect(addonPlan(true, { env: {}, nvcc: () => nvcc, gpus: () => ['89'] }).cuda).toEqual({
+      nvcc,
+      architectures,
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 describe('the GPUs of nvidia-smi', () => {
