@@ -1,5 +1,6 @@
 /** What `auto` means: `run.device` of a recipe, `--device` of a command. */
 import { addon, type NativeAddon } from '../native/addon.js';
+import { StepTrainError } from '../native/errors.js';
 
 type Gpus = Pick<NativeAddon, 'cudaDevices' | 'cudaObstacle'>;
 
@@ -11,4 +12,16 @@ export function chosenDevice(name: string, gpus: Gpus = addon()): string {
   if (obstacle && !/has no NVIDIA driver|no NVIDIA GPU is visible/.test(obstacle))
     console.error(`running on the CPU, since no GPU can be used: ${obstacle}`);
   return 'cpu';
+}
+
+/** A GPU where the addon was compiled without CUDA, as the packages for the CPU alone and for arm64 are. */
+export function refuseWithoutCuda(name: string, gpus: Pick<NativeAddon, 'cudaDevices'> = addon()): void {
+  if (!/^cuda(?::|$)/.test(name) || gpus.cudaDevices() !== undefined) return;
+  const hint =
+    "open 'cpu', install a package with CUDA kernels, or compile them here, with nvcc on the path: npx steptrain build --cuda (npx steptrain doctor shows devices and drivers)";
+  throw new StepTrainError(
+    'E_UNSUPPORTED',
+    `device '${name}' needs an addon built with CUDA, which this one is not; ${hint}`,
+    { hint },
+  );
 }

@@ -3,6 +3,7 @@ import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } 
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { unwatch, watch } from './abandoned.js';
+import { refuseWithoutCuda } from './chosen-device.js';
 import { type CheckedOptions, checkedOptions, type DeviceOptions } from './device-options.js';
 import { bf16ToFloat32, DTYPES, type DType, kindOf, type TypedArray, toStorage } from './dtype.js';
 import { Graph, GraphPool } from './graph.js';
@@ -16,6 +17,7 @@ const STACKS = 16_384;
 
 /** Opens `cpu`, `cuda:0`, … . Everything that is made on it ends with its `dispose()`. */
 export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
+  refuseWithoutCuda(name);
   return new Device(name, checkedOptions(options));
 }
 

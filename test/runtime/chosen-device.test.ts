@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest';
-import { chosenDevice } from '../../src/runtime/chosen-device.js';
+import { chosenDevice, refuseWithoutCuda } from '../../src/runtime/chosen-device.js';
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -25,4 +25,18 @@ it.each([
   expect(error).toHaveBeenCalledTimes(warnings);
   if (warnings > 0)
     expect(error.mock.calls[0]?.[0]).toBe(`running on the CPU, since no GPU can be used: ${OLD}`);
+});
+
+it('a GPU is refused where the addon has no CUDA, by what a user of the package can do', () => {
+  for (const name of ['cuda', 'cuda:3'])
+    expect(() => refuseWithoutCuda(name, gpus(undefined, undefined))).toThrow(
+      expect.objectContaining({
+        code: 'E_UNSUPPORTED',
+        message: expect.stringMatching(
+          `^device '${name}' needs an addon built with CUDA, which this one is not; open 'cpu', .*nvcc.* npx steptrain build --cuda .*npx steptrain doctor`,
+        ),
+      }),
+    );
+  refuseWithoutCuda('cuda', gpus([], OLD));
+  refuseWithoutCuda('cpu', gpus(undefined, undefined));
 });
