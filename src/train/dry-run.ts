@@ -91,7 +91,7 @@ export async function describeRun<Config extends FrameConfig>(
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
-    const plan = memoryPlan(device, config, method.memory(config), shape, {
+    const plan = memoryPlan(device, config, method.memory(config, device), shape, {
       sampled: withRows(sampled.plan, device),
       processes,
     });

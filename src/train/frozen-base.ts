@@ -18,7 +18,7 @@ export interface FrozenBase {
 
 /** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, as `device` holds them. */
 export function frozenBase(
-  { base, dtype, quantize }: FrameConfig['model'],
+  { base, dtype, quantize }: Pick<FrameConfig['model'], 'base' | 'dtype' | 'quantize'>,
   decoder: ModelConfig,
   device: Pick<Device, 'info'>,
 ): FrozenBase {

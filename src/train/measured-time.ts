@@ -60,7 +60,7 @@ export async function measuredRun<Config extends FrameConfig>(
       finalShare:
         ends !== 'judges' || validation.solutions === 0
           ? 0
-          : (judged(test) / judged(validation)) * method.memory(config).length,
+          : (judged(test) / judged(validation)) * method.memory(config, context.device).length,
       validates: validation.solutions > 0,
     });
     if (ends !== 'solves' || judged(test) === 0) return time;

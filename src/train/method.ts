@@ -80,8 +80,8 @@ export interface Method<
   data(config: Config, tokenizer: Tokenizer, signal: AbortSignal): Promise<Data | undefined>;
   /** How a record becomes samples, for `data preview`. */
   preview(config: Config, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample>;
-  /** The roles for the memory plan. */
-  memory(config: Config): readonly PlannedRole[];
+  /** The roles for the memory plan. @param device what holds them */
+  memory(config: Config, device: Pick<Device, 'info'>): readonly PlannedRole[];
   /** What is sampled, for the same; absent or undefined: nothing. */
   sampling?(config: Config, tokenizer: Tokenizer): PlannedSampling | undefined;
   roles(context: RunContext<Config>): Promise<Roles>;

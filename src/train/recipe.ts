@@ -102,7 +102,7 @@ async function runOn<Config extends FrameConfig>(
     const { decoder, held, parameters } = roles;
     const { formats } = decoder.options;
     if (formats) console.error(quantizedSummary(formats));
-    const plan = memoryPlan(device, config, method.memory(config), decoder.config, {
+    const plan = memoryPlan(device, config, method.memory(config, device), decoder.config, {
       sampled: withRows(method.sampling?.(config, tokenizer), device),
       processes: cluster?.size,
     });

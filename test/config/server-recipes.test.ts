@@ -111,7 +111,7 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     const config = await load('data.train=file.jsonl');
     const model = MODELS[config.model.base as keyof typeof MODELS];
     if (config.method !== 'stepamc') throw new Error('not StepAMC');
-    const plan = memoryPlan(gpu, config, stepAmc.memory(config), parseModelConfig(model, 'config.json'));
+    const plan = memoryPlan(gpu, config, stepAmc.memory(config, gpu), parseModelConfig(model, 'config.json'));
     const base = plan.items.find(({ role }) => role === 'base');
     expect(base?.bytes).toBe(2 * parameters);
     expect(plan.items.map(({ role }) => role)).toEqual(['base', 'policy', 'reference', 'reward']);

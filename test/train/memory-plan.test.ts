@@ -72,7 +72,7 @@ describe.each([
         seed: 1,
         gradientCheckpointing: settings.run.gradient_checkpointing,
       });
-      const plan = memoryPlan(device, settings, sft.memory(settings), trainee.decoder.config);
+      const plan = memoryPlan(device, settings, sft.memory(settings, device), trainee.decoder.config);
       const length = Math.min(256, trainee.decoder.config.maxPositions);
       const ids = Int32Array.from({ length }, (_, t) => t % 37);
       const lossMask = new Uint8Array(length).fill(1);
@@ -171,7 +171,7 @@ describe('a micro-batch', () => {
       seed: 1,
       gradientCheckpointing: false,
     });
-    const plan = memoryPlan(device, settings, sft.memory(settings), decoder.config);
+    const plan = memoryPlan(device, settings, sft.memory(settings, device), decoder.config);
     const context = { device, config: settings };
     const fresh = settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved: {} });
     expect(fresh).toBe(

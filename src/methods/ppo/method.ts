@@ -33,7 +33,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       { title: 'a problem', sequence: tokenize([{ text: problem, role: 'prompt', train: false }]) },
     ];
   },
-  memory({ model, lora, ppo, reward }) {
+  memory({ model, lora, ppo, reward }, device) {
     const head = { outputs: 1, bias: true };
     const critic = hasCritic(ppo);
     return [
@@ -45,7 +45,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
         ? [{ role: 'critic', held: 'trained', head, whole: ppo.critic === 'model' } as const]
         : []),
       ...(reward.implicit.weight === 0 ? [] : [{ role: IMPLICIT, held: 'trained' } as const]),
-      ...plannedRewardModels(reward),
+      ...plannedRewardModels(reward, device),
     ];
   },
   sampling: ({ data, rollout }) => ({ longest: data.max_length, rows: rowsOf(rollout.max_rows) }),

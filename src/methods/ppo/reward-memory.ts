@@ -2,44 +2,70 @@
 import { statSync } from 'node:fs';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
 import { judgeFor } from '../../models/base.js';
-import { savedModel } from '../../models/saved.js';
+import { type SavedModel, savedModel } from '../../models/saved.js';
+import type { Device } from '../../runtime/device.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
+import { frozenBase } from '../../train/frozen-base.js';
 import type { LoadedModel } from '../../train/memory-plan.js';
 import { parameterCount } from '../../train/parameter-count.js';
 import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
 
-/** One line for each model, whatever number of sources reads it; 0 bytes, and a word of it, for one that is not there yet. */
-export function plannedRewardModels({ steps, outcome }: Pick<RewardSection, 'steps' | 'outcome'>) {
+/**
+ * One line for each model, whatever number of sources reads it; 0 bytes, and a word of it, for one that is not there yet.
+ *
+ * @param device what holds them
+ * @throws StepTrainError for one that the device cannot hold in the bits that its run kept
+ */
+export function plannedRewardModels(
+  { steps, outcome }: Pick<RewardSection, 'steps' | 'outcome'>,
+  device: Pick<Device, 'info'>,
+) {
   const found = new Map<string, LoadedModel>();
   for (const [role, { weight, model }] of [
     ['PRM', steps],
     ['ORM', outcome],
   ] as const)
     if (weight !== 0 && model !== undefined && !found.has(model))
-      found.set(model, { role, ...sizeOf(model) });
+      found.set(model, { role, ...sizeOf(model, device) });
   return [...found.values()];
 }
 
-function sizeOf(name: string): Omit<LoadedModel, 'role'> {
+function sizeOf(name: string, device: Pick<Device, 'info'>): Omit<LoadedModel, 'role'> {
+  const saved = readable(name);
+  if (!saved) return { what: `${name} is not there yet and not counted`, bytes: 0 };
+  const found = held(saved, device);
+  // Under an adapter the reference of log-ratios is the same base; a model trained in full is held beside its own.
+  const { directory, adapter } = saved;
+  const kind = settingsOfFiles({ model: directory, adapter })?.kind;
+  if (kind !== 'implicit_prm' || adapter !== undefined) return found;
+  return { what: `${found.what}, and as many of its reference`, bytes: 2 * found.bytes };
+}
+
+function readable(name: string): SavedModel | undefined {
   try {
-    const { directory, adapter, dtype } = savedModel(judgeFor(name));
-    const found = held(directory, dtype, adapter);
-    // Under an adapter the reference of log-ratios is the same base; a model trained in full is held beside its own.
-    const kind = settingsOfFiles({ model: directory, adapter })?.kind;
-    if (kind !== 'implicit_prm' || adapter !== undefined) return found;
-    return { what: `${found.what}, and as many of its reference`, bytes: 2 * found.bytes };
+    const saved = savedModel(judgeFor(name));
+    readModelConfig(saved.directory);
+    return saved;
   } catch {
-    return { what: `${name} is not there yet and not counted`, bytes: 0 };
+    return undefined;
   }
 }
 
-/** Weights of the model as `dtype`, and those of the adapter in f32 as they are stored. */
-function held(directory: string, dtype: 'f32' | 'bf16', adapter?: string): Omit<LoadedModel, 'role'> {
-  const weights = countParameters(readModelConfig(directory));
-  const own = adapter === undefined ? 0 : statSync(adapterWeights(adapter)).size;
+/** Weights of the model as they are opened, and those of the adapter in f32 as they are stored. */
+function held(
+  { directory, dtype, adapter, card }: SavedModel,
+  device: Pick<Device, 'info'>,
+): Omit<LoadedModel, 'role'> {
+  const config = readModelConfig(directory);
+  const { bytes, quantized } = frozenBase(
+    { base: directory, dtype, quantize: card?.quantize ?? 'keep' },
+    config,
+    device,
+  );
+  const stored = quantized === '' ? dtype : `${quantized}, the rest ${dtype}`;
   return {
-    what: `${parameterCount(weights)} frozen parameters, ${dtype}${adapter === undefined ? '' : ', and an adapter'}`,
-    bytes: weights * (dtype === 'bf16' ? 2 : 4) + own,
+    what: `${parameterCount(countParameters(config))} frozen parameters, ${stored}${adapter === undefined ? '' : ', and an adapter'}`,
+    bytes: bytes + (adapter === undefined ? 0 : statSync(adapterWeights(adapter)).size),
   };
 }

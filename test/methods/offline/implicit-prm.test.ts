@@ -253,13 +253,35 @@ test('steps are rewarded by them: a dry run counts the model, and two steps are 
 
 test('a plan counts the reference of a model trained in full', () => {
   const of = (name: string) =>
-    plannedRewardModels({
-      steps: { weight: 1, model: name },
-      outcome: { weight: 0 },
-    } as never)[0]!;
+    plannedRewardModels({ steps: { weight: 1, model: name }, outcome: { weight: 0 } } as never, device)[0]!;
   const { bytes } = of(baseDirectory(BASE));
   for (const name of ['full', 'full/model']) expect(of(at(name)).bytes).toBe(2 * bytes);
   expect(of(at('run')).what).not.toContain('reference');
+});
+
+test('a plan counts a reward model in the bits that its run kept', async () => {
+  const of = (name: string) =>
+    plannedRewardModels({ steps: { weight: 1, model: name }, outcome: { weight: 0 } } as never, device)[0]!;
+  const before = of(at('run'));
+  const card = at('run/adapter/steptrain.json');
+  const text = readFileSync(card, 'utf8');
+  try {
+    for (const quantize of ['int8', 'nf4'] as const) {
+      writeFileSync(card, JSON.stringify({ ...JSON.parse(text), quantize }));
+      const own = device.stats().liveBytes;
+      const { scorers, dispose } = await openScorers(device, at('run'));
+      const taken = device.stats().liveBytes - own;
+      expect(Object.keys(scorers)).not.toEqual([]);
+      dispose();
+      const { bytes, what } = of(at('run'));
+      expect(what).toMatch(quantize);
+      expect(bytes).toBeLessThan(before.bytes / 1.5);
+      // Packed panels, tables of positions and what is rounded up beside the weights.
+      expect(Math.abs(taken - bytes) / bytes).toBeLessThan(0.1);
+    }
+  } finally {
+    writeFileSync(card, text);
+  }
 });
 
 describe('a reference', () => {
