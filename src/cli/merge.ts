@@ -159,8 +159,8 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
 /** What else judged, and why the merged model does without. */
 function notMerged({ of, verdict }: JsonObject, given: string): string {
   if (of !== 'calculations') return 'the base, whose likelihood judged too, is no longer there by itself';
-  const words = verdict === 0 ? ', to which they add nothing' : '';
-  return `calculations${words} are computed where the judge is ${given}`;
+  const weighed = verdict === 0 ? 'which judged without them' : 'which were weighed with them';
+  return `calculations, ${weighed}, are computed where the judge is ${given}`;
 }
 
 /** The same ids on every call. */
