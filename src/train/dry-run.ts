@@ -37,7 +37,7 @@ import {
 import { type PlannedSampling, withRows } from './sampling-plan.js';
 
 /** Milliseconds of steps that are measured of each stage, where nothing else is said. */
-const MEASURED_MS = 2000;
+const MEASURED_MS = 1000;
 
 /** Training solutions that are tokenised to count steps: of so many it takes minutes. */
 const MOST_COUNTED = 100_000;
@@ -50,7 +50,7 @@ export interface DryRunOptions {
   readonly weights?: boolean;
   /** Take a few steps, to measure their time; loads the models of the run, reward models too. Default false. */
   readonly measure?: boolean;
-  /** Milliseconds of steps that are measured of each stage. Default 2000. */
+  /** Milliseconds of steps that are measured of each stage. Default 1000. */
   readonly measuredMs?: number | undefined;
   /** Bytes of the device that the run is meant for. Default: what is free on this machine's. */
   readonly planFor?: number | undefined;
@@ -214,7 +214,10 @@ async function describeWork<Config extends FrameConfig>(
       console.error('taking a few steps, to measure their time');
       const { device } = planned;
       const open = { ...planned, config, device, tokenizer, data, cacheBytes };
-      const time = await measuredRun(method, open, measuredMs);
+      const time = await measuredRun(method, open, {
+        measuredMs,
+        onStage: (name) => console.error(`  ${name}`),
+      });
       lines.push(formatMeasuredTime(time));
     } else if (operations !== undefined)
       lines.push(formatLeastTime(operations, await productRate(planned.device, config.model.dtype)));

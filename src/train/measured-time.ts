@@ -33,12 +33,12 @@ export interface MeasuredTime {
 /**
  * Loads the models of a run, measures its stages, and disposes of everything.
  *
- * @param measuredMs milliseconds of steps that are measured of each stage, the first one aside
+ * Calls `onStage` before each stage that it measures.
  */
 export async function measuredRun<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   open: Omit<OpenRun<Config, RunData, RunRoles>, 'roles' | 'run'>,
-  measuredMs: number,
+  { measuredMs, onStage }: Pick<MeasuredRun, 'measuredMs' | 'onStage'>,
 ): Promise<MeasuredTime> {
   const folder = await mkdtemp(join(tmpdir(), 'steptrain-measured-'));
   const run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
@@ -54,6 +54,7 @@ export async function measuredRun<Config extends FrameConfig>(
     const ends = method.evaluates?.(config) ?? 'judges';
     const time = await measuredTime({
       measuredMs,
+      onStage,
       stages: method.stages(opened),
       artefact: (name) => run.artefact(name),
       cycleOf: (stage) => cycle((method.sections(config) as Readonly<Record<string, Rounds>>)[stage]),
@@ -126,6 +127,8 @@ export interface MeasuredRun {
   /** Solutions that the final evaluation judges for each of a validation, all judges together. */
   readonly finalShare: number;
   readonly validates: boolean;
+  /** Called with the name of each stage before it is measured. */
+  readonly onStage?: ((name: string) => void) | undefined;
 }
 
 interface MeasuredStage {
@@ -150,6 +153,7 @@ export async function measuredTime(run: MeasuredRun): Promise<MeasuredTime> {
   async function measured(entry: StageEntry): Promise<MeasuredStage> {
     const isLater = !('open' in entry);
     if (!isLater) more = 1;
+    run.onStage?.(entry.name);
     const stage = isLater ? await entry.prepare(new AbortController().signal) : entry;
     const steps = isLater ? (entry.expectedSteps?.() ?? Math.round(stage.steps * more)) : stage.steps;
     const open = stage.open();

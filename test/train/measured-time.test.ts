@@ -20,3 +20,22 @@ it('takes a tenth of the steps at most, and two to leave the first one out', asy
   expect(await stepsTaken(24)).toBe(3);
   expect(await stepsTaken(5)).toBe(2);
 });
+
+it('names each stage before it measures it', async () => {
+  const said: string[] = [];
+  const stage = (name: string) => ({
+    name,
+    steps: 2,
+    settings: {},
+    open: () => ({
+      begin: async () => void said.push(`begin ${name}`),
+      step: async () => {},
+      dispose: () => {},
+    }),
+  });
+  const stages = ['sft', 'ppo'].map(stage) as unknown as MeasuredRun['stages'];
+  const run = { measuredMs: 0, cycleOf: () => 1, finalShare: 0, validates: false } as const;
+  const artefact = () => ({ append: async () => {} }) as never;
+  await measuredTime({ ...run, stages, artefact, onStage: (name) => said.push(name) });
+  expect(said).toEqual(['sft', 'begin sft', 'ppo', 'begin ppo']);
+});
