@@ -17,6 +17,7 @@ import { contentHash, readStamp, removeStamp, sources, writeStamp } from './buil
 import { lockBuild } from './build/lock.mjs';
 import { addonPlan, crossCompiler, crossPlan, onPath } from './build/machine.mjs';
 import { compileMpi, PLUGIN } from './build/mpi.mjs';
+import { writeOpTypes } from './build/op-types.mjs';
 import { say } from './build/progress.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
@@ -169,6 +170,7 @@ async function build() {
   if (flags.has('--arch')) throw new Error('--arch is written with an equals sign: --arch=arm64');
   if (arch !== undefined && arch !== process.arch) return buildCross(arch);
   if (!flags.has('--no-typescript')) {
+    writeOpTypes(root);
     await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {
       // Of a clone alone: an installed package has no TypeScript.
       const { formerNames } = await import('./build/former-names.mjs');
