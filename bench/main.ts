@@ -29,7 +29,11 @@ const args = await yargs(process.argv.slice(2))
     choices: ['f32', 'bf16'] as const,
     describe: 'Only the cases of this type; both by default',
   })
-  .option('match', { type: 'string', default: '', describe: 'Only groups with this in their title' })
+  .option('match', {
+    type: 'string',
+    default: '',
+    describe: 'Only groups and metrics with this in their title',
+  })
   .option('rival', { type: 'string', default: '', describe: "Only the rival's ways with this in their name" })
   .option('json', { type: 'string', describe: 'Where the metrics go [default: bench/results/…]' })
   .check(({ pairs, seconds }) => {
@@ -99,7 +103,7 @@ if (suites.includes('contention')) {
 }
 for (const suite of suites) {
   if (!isMetric(suite)) continue;
-  const results = await measureRuntime(suite, args.pairs, progress);
+  const results = await measureRuntime(suite, args, progress);
   clear();
   console.log(`\n${runtimeTable(suite, results)}`);
   if (suite === 'cluster') for (const line of predictionLines()) console.log(line);

@@ -11,14 +11,14 @@ export interface RuntimeResult {
 
 const REPEATED: readonly string[] = ['queue', 'small model', 'shared attention'];
 
-/** Short ones over as many trials as there are pairs; the long ones once. */
+/** Short ones over as many trials as there are pairs; the long ones once. Those alone with `match` in their name. */
 export async function measureRuntime(
   suite: MetricSuite,
-  pairs: number,
+  { pairs, match }: { readonly pairs: number; readonly match: string },
   progress: (text: string) => void,
 ): Promise<readonly RuntimeResult[]> {
   const results: RuntimeResult[] = [];
-  for (const item of metricCases(suite)) {
+  for (const item of metricCases(suite).filter(({ name }) => name.includes(match))) {
     const metrics: Record<string, number[]> = {};
     let error: string | undefined;
     const rounds = REPEATED.includes(item.measure) ? pairs : 1;

@@ -15,7 +15,7 @@ import { randomTensor } from './random.js';
 import { inTurn } from './stopwatch.js';
 
 /** Formats that linear weights are made into. */
-export type Format = 'nf4_double' | 'int8' | 'q4_0';
+export type Format = 'nf4_double' | 'int8' | 'q4_1';
 
 /**
  * Built without files; frozen weights in the layouts that loading from a directory gives.
@@ -61,16 +61,16 @@ function quantized(values: Tensor, format: Format): Tensor {
   const size = quantizedBytes(format, shape);
   const { device } = values;
   return packQuantized(
-    format === 'q4_0' ? device.tensor(blocks(size)) : quantizeWeight(values, format, size),
+    format === 'q4_1' ? device.tensor(blocks(size)) : quantizeWeight(values, format, size),
     format,
     shape,
   );
 }
 
-/** Of 18 bytes: a half of about 2^-8, and codes. */
+/** Of 20 bytes: a half of about 2^-8 as scale, one of about -2^-5 as least value, and codes. */
 function blocks(size: number): Uint8Array {
   const bytes = Uint8Array.from({ length: size }, (_, i) => (Math.imul(i + 1, 0x9e3779b1) >>> 16) & 255);
-  for (let at = 1; at < size; at += 18) bytes[at] = 0x1c;
+  for (let at = 1; at < size; at += 20) [bytes[at], bytes[at + 2]] = [0x1c, 0xa8];
   return bytes;
 }
 

@@ -10,7 +10,7 @@ import { randomIds } from './random.js';
 import type { Metrics } from './runtime.js';
 import { everyToken, traineeOn } from './step.js';
 
-const FORMATS: readonly (Format | undefined)[] = [undefined, 'nf4_double', 'int8', 'q4_0'];
+const FORMATS: readonly (Format | undefined)[] = [undefined, 'nf4_double', 'int8', 'q4_1'];
 const [PROMPT, NEW_TOKENS, STEP_TOKENS, RANK] = [128, 16, 512, 16];
 
 /** `item.count` rounds, after one that is not counted. */
@@ -46,6 +46,7 @@ interface Base {
 
 const WORK: readonly (readonly [string, (base: Base) => Promise<number>])[] = [
   ['decode of 1', (base) => base.decode(1)],
+  ['decode of 2', (base) => base.decode(2)],
   ['decode of 4', (base) => base.decode(4)],
   [`LoRA step of ${STEP_TOKENS} tokens`, (base) => base.step()],
 ];
