@@ -33,7 +33,7 @@ std::unique_ptr<Backend> backend_of(const std::string& name, int threads, const 
 #else
     throw Error("E_UNSUPPORTED",
                 "device '" + name + "' needs an addon built with CUDA, which this one is not",
-                "install the CUDA toolkit (nvcc) and run: npm run build");
+                "install the CUDA toolkit (nvcc) and run: npx steptrain build --cuda");
 #endif
   }
   throw Error("E_UNSUPPORTED", "unknown device '" + name + "': expected cpu, cuda or cuda:<index>");

@@ -12,7 +12,10 @@ const BUILT = fileURLToPath(new URL('../../dist/report/', import.meta.url));
 function asset(name: string): string {
   const path = join(BUILT, name);
   if (!existsSync(path))
-    throw new StepTrainError('E_RANGE', `${path} is missing; build the package again: npm run build`);
+    throw new StepTrainError(
+      'E_RANGE',
+      `${path} is missing; install the package again, or in a clone: npm run build`,
+    );
   return readFileSync(path, 'utf8');
 }
 

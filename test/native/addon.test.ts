@@ -58,3 +58,15 @@ test('every signature has distinct names and fits the command array', () => {
     expect(op.scalars.length).toBeLessThanOrEqual(COMMAND.number - COMMAND.scalars);
   }
 });
+
+test.skipIf(addon().cudaDevices() !== undefined)(
+  'an addon without CUDA names a command that users have',
+  () => {
+    const { Device, commandLength } = addon();
+    const open = () => new Device('cuda:0', 1, 'portable', undefined, new Float64Array(commandLength));
+    expect(open).toThrow(/needs an addon built with CUDA/);
+    expect(open).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('npx steptrain build --cuda') }),
+    );
+  },
+);
