@@ -1,5 +1,8 @@
 #include "core/quantized.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/error.h"
 
 namespace steptrain {
@@ -20,6 +23,29 @@ void check_quantized(const char* op, Format kind, int64_t n, int64_t k, int64_t 
     throw Error("E_SHAPE", format("%s: a weight [%lld,%lld] in %s has %lld bytes, got %lld", op,
                                   static_cast<long long>(n), static_cast<long long>(k), name_of(kind),
                                   static_cast<long long>(expected), static_cast<long long>(bytes)));
+}
+
+void dynamic_levels(float* levels) {
+  int64_t count = 0;
+  for (int i = 0; i < 7; i++) {
+    const int64_t items = int64_t{1} << i;
+    // torch.linspace of float32: from both ends, in fused multiply-adds.
+    const float first = 0.1f, last = 1.0f, step = (last - first) / static_cast<float>(items);
+    const auto boundary = [&](int64_t j) {
+      return j < (items + 1) / 2 ? std::fma(step, static_cast<float>(j), first)
+                                 : std::fma(-step, static_cast<float>(items - j), last);
+    };
+    const double power = std::pow(10.0, i - 6);
+    for (int64_t j = 0; j < items; j++) {
+      const float mean = (boundary(j) + boundary(j + 1)) / 2.0f;
+      const float value = static_cast<float>(power) * mean;
+      levels[count++] = value;
+      levels[count++] = -value;
+    }
+  }
+  levels[count++] = 0;
+  levels[count++] = 1;
+  std::sort(levels, levels + count);
 }
 
 }  // namespace steptrain

@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace steptrain {
 
 enum class Format : uint8_t { none, nf4, nf4_double, int8, e4m3, e4m3_128, q4_0, q4_1, q4_k, q8_0 };
@@ -126,5 +128,19 @@ constexpr std::array<float, 16> kNf4 = {
     0.7229568362236023f,
     1.0f,
 };
+
+/// Of ascending levels the nearest one to x; halfway the lower.
+STEPTRAIN_HOST_DEVICE inline unsigned nearest_level(const float* levels, int64_t count, float x) {
+  int64_t low = 0, high = count - 1;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (x >= levels[middle] ? low : high) = middle;
+  }
+  return static_cast<unsigned>(x > (levels[low] + levels[high]) / 2 ? high : low);
+}
+
+/// bitsandbytes' "dynamic" levels of first-level scales (arXiv 1511.04561), ascending: a sign, a power of ten whose number
+/// of digits leaves the rest of the bits to a linear fraction; 0 and 1 besides.
+void dynamic_levels(float* levels);
 
 }  // namespace steptrain

@@ -136,43 +136,6 @@ void pack_quantized(Stream& stream, const Args& args) {
 
 // ---- quantize ------------------------------------------------------------------------------------------------------
 
-/// Of ascending levels the nearest one; halfway the lower.
-template <typename Levels>
-uint8_t nearest(const Levels& levels, int64_t count, float x) {
-  int64_t low = 0, high = count - 1;
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    (x >= levels[static_cast<size_t>(middle)] ? low : high) = middle;
-  }
-  const float below = levels[static_cast<size_t>(low)], above = levels[static_cast<size_t>(high)];
-  return static_cast<uint8_t>(x > (below + above) / 2 ? high : low);
-}
-
-/// bitsandbytes' "dynamic" levels of first-level scales (arXiv 1511.04561): a sign, a power of ten whose number of digits
-/// leaves the rest of the bits to a linear fraction; 0 and 1 besides. Ascending.
-void dynamic_levels(float* levels) {
-  int64_t count = 0;
-  for (int i = 0; i < 7; i++) {
-    const int64_t items = int64_t{1} << i;
-    // torch.linspace of float32: from both ends, in fused multiply-adds.
-    const float first = 0.1f, last = 1.0f, step = (last - first) / static_cast<float>(items);
-    const auto boundary = [&](int64_t j) {
-      return j < (items + 1) / 2 ? std::fma(step, static_cast<float>(j), first)
-                                 : std::fma(-step, static_cast<float>(items - j), last);
-    };
-    const double power = std::pow(10.0, i - 6);
-    for (int64_t j = 0; j < items; j++) {
-      const float mean = (boundary(j) + boundary(j + 1)) / 2.0f;
-      const float value = static_cast<float>(power) * mean;
-      levels[count++] = value;
-      levels[count++] = -value;
-    }
-  }
-  levels[count++] = 0;
-  levels[count++] = 1;
-  std::sort(levels, levels + count);
-}
-
 /// Codes and absmax of one block of 64.
 template <typename S>
 float nf4_block(const S* w, uint8_t* codes) {
@@ -181,7 +144,7 @@ float nf4_block(const S* w, uint8_t* codes) {
   const float inverse = 1.0f / most;
   for (int i = 0; i < 64; i += 2) {
     const auto code = [&](int j) -> unsigned {
-      return most > 0 ? nearest(kNf4, 16, to_float(w[j]) * inverse) : 7u;
+      return most > 0 ? nearest_level(kNf4.data(), 16, to_float(w[j]) * inverse) : 7u;
     };
     codes[i / 2] = static_cast<uint8_t>(code(i) << 4 | code(i + 1));
   }
@@ -215,7 +178,7 @@ void to_nf4(Stream& stream, const TensorView& w, bool twice, uint8_t* out) {
     std::memcpy(second + 4 * s, &largest, 4);
     const float inverse = largest > 0 ? 1.0f / largest : 0.0f;
     for (int64_t b = s * kNestedBlock; b < last; b++)
-      scales[b] = nearest(levels, kNestedLevels, (most[b] - offset) * inverse);
+      scales[b] = static_cast<uint8_t>(nearest_level(levels, kNestedLevels, (most[b] - offset) * inverse));
   });
   std::memcpy(second + 4 * nested, levels, sizeof levels);
   std::memcpy(second + 4 * (nested + kNestedLevels), &offset, 4);

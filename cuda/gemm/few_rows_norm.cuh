@@ -39,7 +39,7 @@ __host__ __device__ inline int norm_stride(int64_t depth) {
 inline bool can_norm(const TensorView& x, std::initializer_list<TensorView> weights) {
   if (x[0] == 0 || x[0] > kNormRows || !readable_async(factor(x))) return false;
   for (const TensorView& w : weights)
-    if (!readable_once_bf16(factor(w))) return false;
+    if (w.format != Format::none || !readable_once_bf16(factor(w))) return false;
   return x[0] * norm_stride(x[1]) <= kNormBytes;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/gemm/few_rows_norm.cuh"
+#include "cuda/gemm/quantized.cuh"
 
 namespace steptrain::cuda {
 namespace few {
@@ -17,13 +18,51 @@ constexpr int kStreamThreads = 32 * kSlices;
 constexpr int kStreamStride =
     kStreamRows + 4;  // floats between tokens: eight rows by four tokens hit all banks
 
-template <int kGroups, typename Epilogue, typename Norm>
+/// How the kernel reads weights: those in bf16 as they lie,
+struct PlainWeights {
+  struct Shared {};
+  __device__ void fill(Shared&) const {}
+  struct Reader : RowReader {
+    using RowReader::RowReader;
+    __device__ uint4 bf16_of(const uint4& read, const Shared&) const { return read; }
+  };
+};
+/// or quantised ones (cuda/gemm/quantized.cuh), of which a launch may have some beside plain ones. What is multiplied has the
+/// bits of the dequantised weight.
+struct QuantizedWeights {
+  Nf4Levels nf4;
+  struct Shared {
+    float levels[16];
+  };
+  __device__ void fill(Shared& shared) const {
+    if (threadIdx.x < 16) shared.levels[threadIdx.x] = nf4.v[threadIdx.x];
+    __syncthreads();
+  }
+  struct Reader {
+    const Factor& f;
+    int64_t row;
+    int first;
+    __device__ Reader(const Factor& f, int64_t row, int lane) : f(f), row(row), first(lane % 4 * kEight) {}
+    __device__ uint4 read(int step) const {
+      const int64_t column = first + int64_t{step} * kStepDepth;
+      if (row >= f.rows || column >= f.columns) return make_uint4(0, 0, 0, 0);
+      if (f.format != Format::none) return load_quantized(f, row, column);
+      return *reinterpret_cast<const uint4*>(static_cast<const bf16*>(f.data) + row * f.columns + column);
+    }
+    __device__ uint4 bf16_of(const uint4& read, const Shared& shared) const {
+      return f.format == Format::none ? read : quantized_bf16(f, read, shared.levels);
+    }
+  };
+};
+
+template <int kGroups, typename Epilogue, typename Norm, typename Weights>
 __global__ void __launch_bounds__(kStreamThreads, 2)
     few_rows_stream_kernel(const __grid_constant__ Product first, const __grid_constant__ Epilogue epilogue,
-                           const __grid_constant__ Norm norm) {
+                           const __grid_constant__ Norm norm, const __grid_constant__ Weights form) {
   constexpr int kHalves = kTwin<Epilogue> ? 2 : 1;
   constexpr int kAhead = 4 / kHalves;
   constexpr int kTokens = kGroup * kGroups;
+  __shared__ typename Weights::Shared table;
   __shared__ float slices[kSlices][kHalves][kTokens * kStreamStride], pairs[kHalves][kTokens * kStreamStride];
   int tile = static_cast<int>(blockIdx.x);
   const Product& p = product_of(first, epilogue, kStreamRows, tile);
@@ -38,7 +77,8 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
   };
 
   {
-    const RowReader weights[2][2] = {
+    form.fill(table);
+    const typename Weights::Reader weights[2][2] = {
         {{p.b, column + lane / 4, lane}, {p.b, column + lane / 4 + 8, lane}},
         {{twin.b, column + lane / 4, lane}, {twin.b, column + lane / 4 + 8, lane}}};
     struct Step {
@@ -76,12 +116,18 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
 #pragma unroll
       for (int i = 0; i < kAhead; i++) {
         if (step + i >= end) break;
+        uint4 rows[kHalves][2];
+#pragma unroll
+        for (int half = 0; half < kHalves; half++)
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            rows[half][j] = weights[half][j].bf16_of(ahead[i].weights[half][j], table);
 #pragma unroll
         for (int group = 0; group < kGroups; group++) {
           const uint4 token = token_of(ahead[i], group, step + i);
 #pragma unroll
           for (int half = 0; half < kHalves; half++)
-            multiply_step(sums[half][group], ahead[i].weights[half][0], ahead[i].weights[half][1], token);
+            multiply_step(sums[half][group], rows[half][0], rows[half][1], token);
         }
         if (step + i + kAhead >= end) continue;
         read_weights(ahead[i], step + i + kAhead);
@@ -111,13 +157,18 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
                                                       });
 }
 
-template <int kGroups, typename Epilogue, typename Norm = NoNorm>
-void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue, const Norm& norm = {}) {
+template <typename Weights, int kGroups, typename Epilogue, typename Norm>
+void launch_stream(const Weights& form, Stream& stream, const Product& p, const Epilogue& epilogue,
+                   const Norm& norm) {
   const int64_t shared = kNorms<Norm> ? p.rows * norm_stride(p.depth) : 0;
-  const auto weights_of = [](const Product& of) { return Span{of.b.data, of.b.rows * of.b.columns * 2}; };
+  const auto weights_of = [](const Product& of) {
+    const Factor& b = of.b;
+    return Span{b.data, b.format == Format::none ? b.rows * b.columns * 2 : b.parts.bytes};
+  };
   const auto launch = [&](std::initializer_list<Span> weights) {
-    stream.launch_early(weights, few_rows_stream_kernel<kGroups, Epilogue, Norm>,
-                        column_tiles(p, epilogue, kStreamRows), kStreamThreads, shared, p, epilogue, norm);
+    stream.launch_early(weights, few_rows_stream_kernel<kGroups, Epilogue, Norm, Weights>,
+                        column_tiles(p, epilogue, kStreamRows), kStreamThreads, shared, p, epilogue, norm,
+                        form);
   };
   if constexpr (kSeveral<Epilogue>) {
     launch({weights_of(epilogue.of[0]), weights_of(epilogue.of[1]), weights_of(epilogue.of[2])});
@@ -126,6 +177,28 @@ void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue, c
   } else {
     launch({weights_of(p)});
   }
+}
+
+/// Whether a launch has a quantised weight.
+template <typename Epilogue>
+bool has_quantized(const Product& p, const Epilogue& epilogue) {
+  const auto is = [](const Product& of) { return of.b.format != Format::none; };
+  if constexpr (kSeveral<Epilogue>) {
+    return is(epilogue.of[0]) || is(epilogue.of[1]) || is(epilogue.of[2]);
+  } else {
+    return is(p) || is(twin_of(epilogue, p));
+  }
+}
+
+template <int kGroups, typename Epilogue, typename Norm = NoNorm>
+void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue, const Norm& norm = {}) {
+  // Rows are normed here for plain weights alone (can_norm).
+  if constexpr (!kNorms<Norm>) {
+    if (has_quantized(p, epilogue))
+      return launch_stream<QuantizedWeights, kGroups>(QuantizedWeights{nf4_levels()}, stream, p, epilogue,
+                                                      norm);
+  }
+  launch_stream<PlainWeights, kGroups>(PlainWeights{}, stream, p, epilogue, norm);
 }
 
 }  // namespace few

@@ -3,6 +3,7 @@
 // and one for each f32 weight of an aligned bf16 product. A stack of pairs takes two, and in bf16 one more.
 #include "core/error.h"
 #include "cuda/gemm/lora.h"
+#include "cuda/gemm/quantized.h"
 #include "cuda/gemm/stack.h"
 #include "cuda/runtime/families.h"
 
@@ -22,7 +23,7 @@ void linear(Stream& stream, const Args& args) {
     throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
   Product p;
   p.rows = x[0], p.columns = w[0], p.depth = x[1];
-  p.a = factor(x), p.b = factor(w);
+  p.a = factor(x), p.b = weight_factor(stream, x, w, Layout::forward);
   p.bias = bias.data, p.bias_dtype = bias.dtype;
   p.residual = residual.data;
   if (lora_a) {

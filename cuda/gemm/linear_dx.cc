@@ -2,6 +2,7 @@
 // into. Launches as in cuda/gemm/linear.cc.
 #include "core/error.h"
 #include "cuda/gemm/lora.h"
+#include "cuda/gemm/quantized.h"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
@@ -15,7 +16,7 @@ void linear_dx(Stream& stream, const Args& args) {
     throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
   Product p;
   p.rows = dy[0], p.columns = w[1], p.depth = dy[1];
-  p.a = factor(dy), p.b = factor(w);
+  p.a = factor(dy), p.b = weight_factor(stream, dy, w, Layout::input);
   set_output(p, dx.data, dx.dtype, args.i(4) != 0);
   if (lora_a) {
     fold_in(stream, Layout::input, {dy, lora_b, lora_a, v_out, args.f(0), {}}, p);

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "cuda/gemm/few_rows_launch.cuh"
 #include "cuda/gemm/lora.h"
+#include "cuda/gemm/quantized.h"
 #include "cuda/gemm/stack.h"
 #include "cuda/norm.h"
 #include "cuda/runtime/families.h"
@@ -42,10 +43,10 @@ void multiply_each(Stream& stream, DType activations, Product (&products)[kSides
 }
 
 /// x·Wᵀ + bias.
-Product product_of(const TensorView& x, const TensorView& w, const TensorView& bias) {
+Product product_of(Stream& stream, const TensorView& x, const TensorView& w, const TensorView& bias) {
   Product p;
   p.rows = x[0], p.columns = w[0], p.depth = x[1];
-  p.a = factor(x), p.b = factor(w);
+  p.a = factor(x), p.b = weight_factor(stream, x, w, Layout::forward);
   p.bias = bias.data, p.bias_dtype = bias.dtype;
   return p;
 }
@@ -62,7 +63,7 @@ void linear_qkv(Stream& stream, const Args& args) {
     if (static_cast<bool>(a) != static_cast<bool>(b))
       throw Error("E_SHAPE", format("linear_qkv: %s_a and %s_b come together; only %s_%s was given",
                                     kPairs[i], kPairs[i], kPairs[i], a ? "a" : "b"));
-    products[i] = product_of(x, t[1 + i], t[4 + i]);
+    products[i] = product_of(stream, x, t[1 + i], t[4 + i]);
     products[i].lora_scale = args.f(i);
     set_output(products[i], t[kOutputs + i].data, x.dtype, false);
     pairs[i] = {x, a, b, {}, 1, {}};
@@ -87,7 +88,7 @@ void linear_qkv_stack(Stream& stream, const Args& args) {
   Product products[kSides];
   TensorView sums[kSides];
   for (int i = 0; i < kSides; i++) {
-    products[i] = product_of(x, t[1 + i], t[5 + i]);
+    products[i] = product_of(stream, x, t[1 + i], t[5 + i]);
     sums[i] = begin_stack(stream, x, stacks[i], products[i], t[kOutputs + i]);
   }
   multiply_each(stream, x.dtype, products);

@@ -11,6 +11,7 @@
 #include "cuda/gemm/linear_swiglu.cuh"
 #include "cuda/gemm/lora.h"
 #include "cuda/gemm/product_bf16.cuh"
+#include "cuda/gemm/quantized.h"
 #include "cuda/mlp.h"
 #include "cuda/norm.h"
 #include "cuda/runtime/families.h"
@@ -60,12 +61,12 @@ void linear_swiglu(Stream& stream, const Args& args) {
 
   Product p;
   p.rows = x[0], p.columns = w_gate[0], p.depth = x[1];
-  p.a = factor(x), p.b = factor(w_gate);
+  p.a = factor(x), p.b = weight_factor(stream, x, w_gate, Layout::forward);
   p.out = gate_out.data, p.out_dtype = y.dtype;
   p.lora_scale = args.f(0);
   StoreSwiglu epilogue{p, y.as<bf16>()};
   Product& twin = epilogue.twin;
-  twin.b = factor(w_up);
+  twin.b = weight_factor(stream, x, w_up, Layout::forward);
   twin.out = up_out.data;
   twin.lora_scale = args.f(1);
   fold_in(stream, gate_pair, p, up_pair, twin);

@@ -1,5 +1,6 @@
 // linear_swiglu_stack: y = silu(gate)·up, where gate and up are linear's outputs of x with a stack of LoRA pairs each, or
 // one of them. linear's kernels for both, then the elementwise one.
+#include "cuda/gemm/quantized.h"
 #include "cuda/gemm/stack.h"
 #include "cuda/mlp.h"
 #include "cuda/runtime/families.h"
@@ -23,7 +24,7 @@ void linear_swiglu_stack(Stream& stream, const Args& args) {
   const auto project = [&](const TensorView& w, const Stack& stack, TensorView& out) {
     Product p;
     p.rows = x[0], p.columns = w[0], p.depth = x[1];
-    p.a = factor(x), p.b = factor(w);
+    p.a = factor(x), p.b = weight_factor(stream, x, w, Layout::forward);
     out.data = stream.scratch.take<char>(y.bytes());
     multiply_with_stack(stream, x, stack, p, out);
   };

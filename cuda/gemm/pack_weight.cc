@@ -3,6 +3,7 @@
 // (cuda/gemm/stack.h), in place; two launches.
 #include "core/error.h"
 #include "cuda/convert.h"
+#include "cuda/gemm/quantized.h"
 #include "cuda/gemm/stack.h"
 #include "cuda/runtime/families.h"
 
@@ -16,6 +17,7 @@ void pack_weight(Stream& stream, const Args& args) {
 
 void unpack_weight(Stream& stream, const Args& args) {
   const auto [w, y] = args.tensors<2>();
+  if (w.format != Format::none) return dequantize(stream, w, y);
   convert(stream, w, y);
 }
 

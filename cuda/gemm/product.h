@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/gemm/quantized_parts.h"
 #include "cuda/runtime/stream.h"
 
 namespace steptrain::cuda {
@@ -16,10 +17,15 @@ struct Factor {
   const void* data = nullptr;
   DType dtype = DType::f32;
   int64_t rows = 0, columns = 0;
+  /// Of a quantised weight (cuda/gemm/quantized.h), which only products of few rows take.
+  Format format = Format::none;
+  QuantizedParts parts{};
 };
 
 inline Factor factor(const TensorView& t) {
-  return {t.data, t.dtype, t[0], t[1]};
+  Factor f{t.data, t.dtype, t[0], t[1]};
+  if (t.format != Format::none) f.format = t.format, f.parts = QuantizedParts(t.format, t[0], t[1]);
+  return f;
 }
 
 /// Whether cp.async and TMA can read it: bf16, with addresses and rows of whole 16 bytes.
@@ -29,6 +35,7 @@ inline bool readable_async(const Factor& f) {
 
 /// The same once it is bf16. `padded`: its rows may be.
 inline bool readable_once_bf16(const Factor& f, bool padded = false) {
+  if (f.format != Format::none) return f.columns % 8 == 0;
   return f.dtype == DType::bf16 ? readable_async(f) : padded || f.columns % 8 == 0;
 }
 /// The columns of a row once zeros fill its last 16 bytes of bf16.

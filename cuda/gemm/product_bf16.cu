@@ -38,7 +38,7 @@ void launch(Stream& stream, Layout layout, const Product& p) {
 }  // namespace
 
 Factor as_bf16(Stream& stream, const Factor& f, float scale) {
-  if (f.dtype == DType::bf16) return f;
+  if (f.dtype == DType::bf16 || f.format != Format::none) return f;
   const auto view = [&](void* data, DType dtype) {
     TensorView t;
     t.data = data;

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/ops.h"
+#include "cuda/gemm/quantized_parts.h"
 #include "cuda/runtime/capture.h"
 #include "cuda/runtime/capture_lock.h"
 #include "cuda/runtime/check.h"
@@ -168,7 +169,10 @@ class CudaBackend final : public Backend {
     cudaSetDevice(index_);
     cudaFree(data);
   }
-  int64_t packed_bytes(const TensorView& weight) const override { return weight.bytes(); }
+  int64_t packed_bytes(const TensorView& weight) const override {
+    return weight.format == Format::none ? weight.bytes()
+                                         : QuantizedParts(weight.format, weight[0], weight[1]).bytes;
+  }
   bool has(int op) const override { return kernels().at(op) != nullptr; }
 
   void start() override {

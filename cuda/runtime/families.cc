@@ -20,6 +20,7 @@ const KernelTable& kernels() {
   static const KernelTable& table = *new KernelTable([] {
     KernelTable t;
     register_pack_weight(t);
+    register_pack_quantized(t);
     register_linear(t);
     register_linear_qkv(t);
     register_linear_swiglu(t);

@@ -20,6 +20,7 @@ class KernelTable {
 };
 
 void register_pack_weight(KernelTable& table);
+void register_pack_quantized(KernelTable& table);
 void register_linear(KernelTable& table);
 void register_linear_qkv(KernelTable& table);
 void register_linear_swiglu(KernelTable& table);

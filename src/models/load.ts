@@ -65,7 +65,7 @@ export async function loadDecoder(
   let rounding: Rounding | undefined;
   try {
     const specs = modelWeights(config);
-    const formats = chosenFormats(specs, reader, quantize, device);
+    const formats = chosenFormats(specs, reader, quantize);
     // What is added to a weight is not in the levels of its format.
     for (const name of merged?.pairs.keys() ?? []) formats.delete(name);
     if (formats.size > 0) chosen = formats;

@@ -1,6 +1,4 @@
 /** Which frozen weights stay in 4 or 8 bits. Products dequantise them as they read them, so it costs no memory; see `ops/gemm.ts`. */
-import { StepTrainError } from '../native/errors.js';
-import type { Device } from '../runtime/device.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { WeightsError } from '../weights/error.js';
 import type { WeightSpec } from '../weights/modules.js';
@@ -23,27 +21,16 @@ export type ChosenFormat = { readonly stored: QuantizedFormat } | { readonly mad
 
 /**
  * Of the linear weights of a checkpoint those that stay in few bits. As with bitsandbytes embeddings and heads are not quantised, and
- * neither are norms and biases. A GPU has no products that read few bits, so what is stored so is dequantised there.
+ * neither are norms and biases.
  *
  * @throws WeightsError for a weight that cannot be made into the format
- * @throws StepTrainError where a GPU would have to quantise
  */
 export function chosenFormats(
   specs: readonly WeightSpec[],
   reader: Pick<CheckpointReader, 'format'>,
   quantize: Quantize,
-  device: Pick<Device, 'info'>,
 ): Map<string, ChosenFormat> {
   const formats = new Map<string, ChosenFormat>();
-  const { name: on } = device.info();
-  if (on !== 'cpu') {
-    if (MADE[quantize] === undefined) return formats;
-    throw new StepTrainError(
-      'E_UNSUPPORTED',
-      `model.quantize ${quantize} needs products that read it, which ${on} does not have; set model.quantize: none, or where an ` +
-        'adapter is used that was trained so, --quantize none',
-    );
-  }
   for (const spec of specs) {
     if (quantize === 'none' || spec.kind !== 'linear' || spec.shape.length !== 2) continue;
     const stored = reader.format?.(spec.name);

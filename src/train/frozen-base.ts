@@ -14,9 +14,11 @@ export interface FrozenBase {
   readonly bytes: number;
   /** Such as "6.53B in nf4_double"; empty where none is quantised. */
   readonly quantized: string;
+  /** That products take for the dequantised weights of one of them, on a GPU; 0 on the CPU. */
+  readonly workspace: number;
 }
 
-/** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, as `device` holds them. */
+/** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
 export function frozenBase(
   { base, dtype, quantize }: Pick<FrameConfig['model'], 'base' | 'dtype' | 'quantize'>,
   decoder: ModelConfig,
@@ -25,26 +27,34 @@ export function frozenBase(
   const specs = modelWeights(decoder);
   const reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
   try {
-    const formats = chosenFormats(specs, reader ?? {}, quantize, device);
+    const formats = chosenFormats(specs, reader ?? {}, quantize);
     const counts = new Map<string, number>();
+    const products = new Map<string, number>();
+    const perValue = dtype === 'bf16' ? 2 : 4;
     let bytes = 0;
     for (const { name, shape } of specs) {
       const values = shape.reduce((product, extent) => product * extent, 1);
       const chosen = formats.get(name);
       const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
-      bytes += format
-        ? quantizedBytes(format, shape as readonly [number, number])
-        : values * (dtype === 'bf16' ? 2 : 4);
-      if (format) counts.set(format, (counts.get(format) ?? 0) + values);
+      bytes += format ? quantizedBytes(format, shape as readonly [number, number]) : values * perValue;
+      if (!format) continue;
+      counts.set(format, (counts.get(format) ?? 0) + values);
+      const product = productOf(name);
+      products.set(product, (products.get(product) ?? 0) + values * perValue);
     }
     return {
       bytes,
       quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
+      workspace: device.info().name === 'cpu' ? 0 : Math.max(0, ...products.values()),
     };
   } finally {
     reader?.close();
   }
 }
+
+/** Weights of one name are multiplied in one op: `linear_qkv`, `linear_swiglu`. */
+const productOf = (name: string) =>
+  name.replace(/\.[qkv]_proj\./, '.qkv_proj.').replace(/\.(gate|up)_proj\./, '.gate_up_proj.');
 
 /** The weights, where they are here; a plan needs no more than config.json. */
 function stored(base: string): CheckpointReader | undefined {

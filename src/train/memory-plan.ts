@@ -62,7 +62,6 @@ export interface PlanOptions {
   readonly processes?: number | undefined;
 }
 
-/** @throws StepTrainError for a base that the device cannot hold as `model.quantize` says */
 export function memoryPlan(
   device: Pick<Device, 'info'>,
   { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
@@ -70,7 +69,12 @@ export function memoryPlan(
   decoder: ModelConfig,
   { sampled, processes = 1 }: PlanOptions = {},
 ): MemoryPlan {
-  const frozen = () => frozenBase(model, decoder, device);
+  let workspace = 0;
+  const frozen = () => {
+    const base = frozenBase(model, decoder, device);
+    workspace = base.workspace;
+    return base;
+  };
   const holders = run.zero > 0 ? processes : 1;
   const weights = countParameters(decoder);
   const bytes = model.dtype === 'bf16' ? 2 : 4;
@@ -106,6 +110,12 @@ export function memoryPlan(
           },
     );
   }
+  if (workspace > 0)
+    items.push({
+      role: 'workspace',
+      what: `dequantised weights of one product, ${model.dtype}`,
+      bytes: workspace,
+    });
   const { fixed = 0 } = architectureOf(decoder).memory(decoder, { bytes, rank: lora?.r ?? 0 });
   if (fixed > 0) {
     items.push({

@@ -19,9 +19,6 @@ function filesOfOps(side: 'cpu' | 'cuda'): Map<string, string> {
   return files;
 }
 
-/** That GPUs do not have yet: loading says so. */
-const NOT_ON_GPUS = new Set(['pack_quantized', 'quantize']);
-
 test('every op is in the file of the same name in cpu/ and cuda/', () => {
   const cpu = filesOfOps('cpu');
   expect([...cpu.keys()].sort()).toEqual(
@@ -30,6 +27,5 @@ test('every op is in the file of the same name in cpu/ and cuda/', () => {
       .map(({ name }) => name)
       .sort(),
   );
-  const onGpus = [...cpu].filter(([op]) => !NOT_ON_GPUS.has(op));
-  expect(Object.fromEntries(filesOfOps('cuda'))).toEqual(Object.fromEntries(onGpus));
+  expect(Object.fromEntries(filesOfOps('cuda'))).toEqual(Object.fromEntries(cpu));
 });

@@ -3,15 +3,14 @@ import { packQuantized, packWeight, quantizeWeight, unpackWeight } from '../../s
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
 import { quantizedBytes } from '../../src/weights/quantized/format.js';
-import { isas, onGpu, openTest } from './devices.js';
+import { isas, openTest } from './devices.js';
 import { random } from './numbers.js';
 import { blockWeights, goldenWeights, type KnownWeight } from './quantized-weights.js';
 
 const golden = goldenWeights();
 const known = [...golden.weights, ...blockWeights()];
 
-// GPUs have no kernels for it yet: bases are dequantised there as they are loaded.
-describe.each(isas.filter((isa) => !onGpu(isa)))('quantised weights on %s', (isa) => {
+describe.each(isas)('quantised weights on %s', (isa) => {
   const device = openTest(isa);
   afterAll(() => device.dispose());
 

@@ -15,7 +15,6 @@ import type { RewardSection } from './config.js';
  * One line for each model, whatever number of sources reads it; 0 bytes, and a word of it, for one that is not there yet.
  *
  * @param device what holds them
- * @throws StepTrainError for one that the device cannot hold in the bits that its run kept
  */
 export function plannedRewardModels(
   { steps, outcome }: Pick<RewardSection, 'steps' | 'outcome'>,
@@ -58,7 +57,7 @@ function held(
   device: Pick<Device, 'info'>,
 ): Omit<LoadedModel, 'role'> {
   const config = readModelConfig(directory);
-  const { bytes, quantized } = frozenBase(
+  const { bytes, quantized, workspace } = frozenBase(
     { base: directory, dtype, quantize: card?.quantize ?? 'keep' },
     config,
     device,
@@ -66,6 +65,6 @@ function held(
   const stored = quantized === '' ? dtype : `${quantized}, the rest ${dtype}`;
   return {
     what: `${parameterCount(countParameters(config))} frozen parameters, ${stored}${adapter === undefined ? '' : ', and an adapter'}`,
-    bytes: bytes + (adapter === undefined ? 0 : statSync(adapterWeights(adapter)).size),
+    bytes: bytes + workspace + (adapter === undefined ? 0 : statSync(adapterWeights(adapter)).size),
   };
 }

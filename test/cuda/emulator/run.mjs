@@ -23,7 +23,7 @@ const HOPPER = [
   ...['capture', 'early', 'few-rows', 'launches', 'gemm', 'tiles', 'attention', 'head', 'quickstart'].map(
     (name) => `test/cuda/${name}`,
   ),
-  ...['gemm', 'attention', 'head'].map((name) => `test/ops/${name}`),
+  ...['gemm', 'quantized', 'attention', 'head'].map((name) => `test/ops/${name}`),
   'test/models/golden.test.ts',
 ];
 
