@@ -1,5 +1,5 @@
 # The CUDA device: kernels for each of STEPTRAIN_CUDA_ARCHS (list of compute capabilities, 80 or 90a, say) and PTX
-# of compute_80 for whatever is newer. The runtime is linked statically and looks libcuda up when it is first used,
+# of compute_80 for whatever is between or newer. The runtime is linked statically and looks libcuda up when it is first used,
 # so that the addon loads on a machine that has neither driver nor GPU.
 set(STEPTRAIN_CUDA_ARCHS "80;90a" CACHE STRING "compute capabilities to compile kernels for")
 set(CMAKE_CUDA_ARCHITECTURES ${STEPTRAIN_CUDA_ARCHS})
@@ -14,12 +14,15 @@ endif()
 find_package(CUDAToolkit 12.0 REQUIRED)
 message(STATUS "steptrain: building with CUDA ${CUDAToolkit_VERSION} for ${STEPTRAIN_CUDA_ARCHS}")
 
-# Under STEPTRAIN_STRICT no warnings, and no kernel that spills registers: with the version of nvcc that docs/kernels/cuda.md
-# gives the registers of, since each allots them in its own way.
+# Under STEPTRAIN_STRICT no warnings, and no kernel of sm_80 and sm_90a that spills registers: with the version of nvcc that
+# docs/kernels/cuda.md gives the registers of, since each allots them in its own way. Four kernels spill up to 44 bytes on newer
+# GPUs, which a build for those too may therefore do.
 set(STRICT_OPTIONS "")
 if(STEPTRAIN_STRICT)
   list(APPEND STRICT_OPTIONS -Werror=all-warnings)
-  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0 AND CUDAToolkit_VERSION VERSION_LESS 13.1)
+  set(OTHER_ARCHS ${STEPTRAIN_CUDA_ARCHS})
+  list(REMOVE_ITEM OTHER_ARCHS 80 90a)
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0 AND CUDAToolkit_VERSION VERSION_LESS 13.1 AND NOT OTHER_ARCHS)
     list(APPEND STRICT_OPTIONS -Xptxas=--warn-on-spills,--warning-as-error)
   endif()
 endif()

@@ -67,9 +67,16 @@ int driver_version() {
   return text ? std::atoi(text) : CUDART_VERSION;
 }
 
-bool emulates_hopper() {
+/// 80 unless STEPTRAIN_EMULATED_CAPABILITY says otherwise: 10 · major + minor, as in sm_90.
+int capability() {
   const char* text = std::getenv("STEPTRAIN_EMULATED_CAPABILITY");
-  return text && std::string_view(text) == "90";
+  return text ? std::atoi(text) : 80;
+}
+
+/// Bytes that a block may ask for: of Hopper and sm_100 227 KiB, and 99 KiB of sm_86, sm_89 and sm_120. sm_80 would have more,
+/// but its kernels must fit into these too.
+int shared_per_block() {
+  return (capability() / 10 == 9 || capability() / 10 == 10 ? 227 : 99) << 10;
 }
 
 /// Keeps a capture open for the milliseconds of STEPTRAIN_EMULATED_CAPTURE, so that other threads meet it.
@@ -195,6 +202,7 @@ bool in_memory(const void* at) {
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
   const std::lock_guard guard(lock);
   refuse_foreign(config.stream, "a launch");
+  if (config.dynamicSmemBytes > static_cast<size_t>(shared_per_block())) return fail(cudaErrorInvalidValue);
   // The attribute's memory is the caller's.
   const bool early = config.numAttrs == 1 && config.attrs->val.programmaticStreamSerializationAllowed != 0;
   push(config.stream, Work{nullptr, std::make_shared<Launch>(Launch{config, std::move(kernel), early, nullptr})});
@@ -251,11 +259,10 @@ cudaError_t cudaGetDevice(int* index) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
-  // An sm_80 with the shared memory of sm_86 and sm_89, or an sm_90.
-  const bool hopper = emulates_hopper();
   *value = which == cudaDevAttrMultiProcessorCount            ? 3
-           : which == cudaDevAttrComputeCapabilityMajor       ? (hopper ? 9 : 8)
-           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (hopper ? 227 : 99) << 10
+           : which == cudaDevAttrComputeCapabilityMajor       ? capability() / 10
+           : which == cudaDevAttrComputeCapabilityMinor       ? capability() % 10
+           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? shared_per_block()
                                                               : 0;
   return cudaSuccess;
 }
@@ -427,11 +434,11 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   const std::lock_guard guard(lock);
   holds_up("cudaFuncGetAttributes");  // loads the kernel, for which the driver may wait for the context
   attributes->sharedSizeBytes = 0;
-  attributes->ptxVersion = emulates_hopper() ? 90 : 80;
+  attributes->ptxVersion = capability();
   return capture_forbids_device_wide() ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
-  return cudaSuccess;
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int bytes) {
+  return bytes > shared_per_block() ? fail(cudaErrorInvalidValue) : cudaSuccess;
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* data,
