@@ -1,7 +1,7 @@
 // Tests the CUDA kernels without a GPU: builds the emulator's addon (build.mjs) and runs on it what would run on cuda:0,
 // once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families with kernels of Hopper's own.
 //   npm run test:emulated                  both; arguments go on to vitest
-//   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone
+//   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone; the addon also takes 89, 100 and 120, which have sm_80's kernels
 //   STEPTRAIN_EMULATED_SEED=N …            as it was with the seed that it printed
 //   npm run test:emulated -- --suite       instead, what STEPTRAIN_TEST_DEVICE moves to a GPU (suite.mjs)
 // Where both pass in whole, it notes in verified.json of which sources that is true.
