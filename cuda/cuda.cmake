@@ -15,7 +15,7 @@ find_package(CUDAToolkit 12.0 REQUIRED)
 message(STATUS "steptrain: building with CUDA ${CUDAToolkit_VERSION} for ${STEPTRAIN_CUDA_ARCHS}")
 
 # Under STEPTRAIN_STRICT no warnings, and no kernel of sm_80 and sm_90a that spills registers: with the version of nvcc that
-# docs/kernels/cuda.md gives the registers of, since each allots them in its own way. Four kernels spill up to 44 bytes on newer
+# docs/kernels/cuda.md gives the registers of, since each allots them in its own way. Some kernels spill up to 56 bytes on newer
 # GPUs, which a build for those too may therefore do.
 set(STRICT_OPTIONS "")
 if(STEPTRAIN_STRICT)
