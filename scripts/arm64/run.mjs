@@ -1,13 +1,14 @@
 // The addon for arm64 under qemu's emulation of a processor: op tests and golden models on every instruction set of ARM, then a
-// training and a judge, by the program itself. vitest's own process stays on this machine; its workers are emulated.
+// training, the same on one thread and on two, and a judge, by the program itself. vitest's own process stays on this machine; its
+// workers are emulated.
 //   npm run test:arm64                        all of it; needs g++-aarch64-linux-gnu and qemu-user
 //   npm run test:arm64 -- test/ops/gemm …     those tests alone; arguments go on to vitest
 //   npm run test:arm64 -- --system [FILE]     instead, the packed package (FILE, or what npm pack makes) in a system of arm64 without
 //                                             a compiler: installed, tested by doctor, trained, judged and generated with (system.mjs)
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build, foreignNode, needEmulator, PROBLEM, root, run, TINY } from './node.mjs';
+import { build, fail, foreignNode, needEmulator, PROBLEM, root, run, TINY } from './node.mjs';
 import { checkSystem } from './system.mjs';
 
 const TESTS = ['test/ops', 'test/models/golden.test.ts', 'test/models/deberta.test.ts'];
@@ -45,9 +46,25 @@ const folder = mkdtempSync(join(tmpdir(), 'steptrain-arm64-'));
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 const steptrain = (...args) => run(node, [join(root, 'dist/cli/main.js'), ...args], { env, cwd: folder });
 for (const dtype of ['f32', 'bf16']) {
-  const output = join(folder, dtype);
-  const settings = [...TINY, `model.dtype=${dtype}`].flatMap((setting) => ['--set', setting]);
-  steptrain('run', 'quickstart_sft', ...settings, '--output', output);
+  const [one, two] = [1, 2].map((threads) => {
+    const output = join(folder, `${dtype}-${threads}`);
+    // The last weights, since those of the start would be the same in any case.
+    const settings = [
+      ...TINY,
+      'sft.load_best_model_at_end=false',
+      `model.dtype=${dtype}`,
+      `run.threads=${threads}`,
+    ];
+    steptrain(
+      'run',
+      'quickstart_sft',
+      ...settings.flatMap((setting) => ['--set', setting]),
+      '--output',
+      output,
+    );
+    return readFileSync(join(output, 'adapter/adapter_model.safetensors'));
+  });
+  if (!one.equals(two)) fail(`one thread and two leave other weights in ${dtype}`);
 }
 writeFileSync(join(folder, 'problem.txt'), PROBLEM);
-steptrain('judge', join(folder, 'bf16'), 'problem.txt');
+steptrain('judge', join(folder, 'bf16-2'), 'problem.txt');
