@@ -6,6 +6,7 @@ import type { Place } from './environment.js';
 import { MAX_BYTES } from './frames.js';
 import { type Link, type LinkEvent, type LinkOptions, openLink } from './link.js';
 import { addFloats, addTree, type ShardSum } from './shards.js';
+import { Waiting } from './waiting.js';
 
 export interface Cluster {
   readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize' | 'mpi'>;
@@ -13,6 +14,8 @@ export interface Cluster {
   readonly size: number;
   /** Aborted with the reason when another process is lost. */
   readonly lost: AbortSignal;
+  /** For the others, in what follows and in carriers. */
+  readonly waiting: Waiting;
   /** The bytes that each process gave, by rank. All processes call it, in the same order of calls. */
   gather(bytes: Uint8Array): Promise<readonly Uint8Array[]>;
   /** The same on rank 0, and undefined elsewhere: for what only rank 0 writes. */
@@ -55,6 +58,7 @@ class StarCluster implements Cluster {
   readonly rank: number;
   readonly size: number;
   readonly ready: Promise<void>;
+  readonly waiting = new Waiting();
   private readonly link: Link;
   private readonly ended = new AbortController();
   private number = 0;
@@ -90,14 +94,11 @@ class StarCluster implements Cluster {
 
   async gather(bytes: Uint8Array): Promise<readonly Uint8Array[]> {
     if (this.size === 1) return [bytes];
-    const number = this.next();
-    const parts = await this.toRoot(number, bytes);
-    const joined = await this.fromRoot(number + 1, parts && joinParts(parts));
-    return splitParts(joined, this.size);
+    return this.waiting.during(this.gathered(this.next(), bytes));
   }
 
   async collect(bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined> {
-    return this.toRoot(this.next(), bytes);
+    return this.waiting.during(this.toRoot(this.next(), bytes));
   }
 
   async sum(shards: readonly ShardSum[], length: number): Promise<Float32Array> {
@@ -107,13 +108,7 @@ class StarCluster implements Cluster {
         'E_SHAPE',
         `a shard has ${wrong.values.length} elements, and the sum ${length}`,
       );
-    const body = this.rank === 0 ? new Uint8Array() : writeShards(shards, length);
-    const number = this.next();
-    const parts = await this.toRoot(number, body, true);
-    const others = parts?.slice(1).flatMap((part) => readShards(part, length));
-    const all = others && [...shards, ...others];
-    const summed = await this.fromRoot(number + 1, all && bytesOf(addTree(all, addFloats)));
-    return new Float32Array(summed.buffer, summed.byteOffset, length);
+    return this.waiting.during(this.summed(this.next(), shards, length));
   }
 
   async fail(reason: string): Promise<void> {
@@ -127,6 +122,21 @@ class StarCluster implements Cluster {
     if (this.lost.aborted) return;
     await this.gather(new Uint8Array());
     await this.link.close();
+  }
+
+  private async gathered(number: number, bytes: Uint8Array): Promise<readonly Uint8Array[]> {
+    const parts = await this.toRoot(number, bytes);
+    const joined = await this.fromRoot(number + 1, parts && joinParts(parts));
+    return splitParts(joined, this.size);
+  }
+
+  private async summed(number: number, shards: readonly ShardSum[], length: number): Promise<Float32Array> {
+    const body = this.rank === 0 ? new Uint8Array() : writeShards(shards, length);
+    const parts = await this.toRoot(number, body, true);
+    const others = parts?.slice(1).flatMap((part) => readShards(part, length));
+    const all = others && [...shards, ...others];
+    const summed = await this.fromRoot(number + 1, all && bytesOf(addTree(all, addFloats)));
+    return new Float32Array(summed.buffer, summed.byteOffset, length);
   }
 
   /** Of the way to rank 0; the way back has the number after it. Calls that overlap keep their order. */

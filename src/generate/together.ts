@@ -15,7 +15,7 @@ export async function generateTogether(
 ): Promise<readonly (readonly Sample[])[]> {
   const processes = processesOf(generator.decoder.device);
   if (!processes) return generator.generate(prompts, options).samples;
-  const { cluster, settle } = processes;
+  const { cluster, settle, add } = processes;
   const { rank, size } = cluster;
   const { signal, skip, onSample } = options;
   const isOwn = (prompt: number) => prompt % size === rank;
@@ -25,10 +25,9 @@ export async function generateTogether(
         skip: (prompt, sample) => !isOwn(prompt) || skip?.(prompt, sample) === true,
       }).samples
     : [];
-  const all = await exchange(
-    cluster,
-    drawn.filter((_, prompt) => isOwn(prompt)),
-  );
+  const own = drawn.filter((_, prompt) => isOwn(prompt));
+  add(own.flat().reduce((sum, sample) => sum + sample.tokens.length, 0));
+  const all = await exchange(cluster, own);
   if (signal) await settle();
   return prompts.map((_, prompt) => {
     const samples = all[prompt % size]?.[Math.floor(prompt / size)] as readonly Sample[];

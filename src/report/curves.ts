@@ -127,6 +127,22 @@ const KINDS: readonly PlotKind[] = [
     about: 'After warm-up and decay.',
   },
   {
+    id: 'ranks',
+    title: 'Tokens per second of each process',
+    keys: [/^rank_\d+_tokens_per_second$/],
+    unit: 'per second',
+    minor: true,
+    about: 'Tokens that a process trained on or sampled, since the line before.',
+  },
+  {
+    id: 'waited',
+    title: 'Seconds that each process waited',
+    keys: [/^rank_\d+_waited_seconds$/],
+    unit: 'seconds',
+    minor: true,
+    about: 'For the others and for the bytes, since the line before.',
+  },
+  {
     id: 'speed',
     title: 'Tokens per second',
     keys: ['tokens_per_second'],
@@ -153,7 +169,17 @@ const KINDS: readonly PlotKind[] = [
 ];
 
 /** No plot: counters, and what only says where a line stands. */
-const SILENT = [/^best_/, 'epoch', 'tokens', 'skipped', 'iteration', 'targets', 'rows', 'stopped_by_kl'];
+const SILENT = [
+  /^best_/,
+  'epoch',
+  'tokens',
+  'skipped',
+  'iteration',
+  'targets',
+  'rows',
+  'stopped_by_kl',
+  'logged_seconds',
+];
 
 export interface PlotSeries extends Points {
   readonly key: string;

@@ -6,6 +6,7 @@ import { configuration } from './sections/configuration.js';
 import { further } from './sections/further.js';
 import { judgement } from './sections/judgement.js';
 import { learning } from './sections/learning.js';
+import { processes } from './sections/processes.js';
 import { memory, time } from './sections/resources.js';
 import { results } from './sections/results.js';
 import { rewards, rolloutSection } from './sections/rollouts.js';
@@ -31,6 +32,7 @@ export function runPage(run: CollectedRun): PageOptions & { readonly data: PageD
       solutionSection(run),
       further(run),
       time(run),
+      processes(run),
       memory(run),
       configuration(run),
     ],

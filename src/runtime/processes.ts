@@ -6,6 +6,8 @@ export interface Processes {
   readonly cluster: Cluster;
   /** All call it at the same point: the run's signal is aborted afterwards, in all, if one of them was asked to stop. */
   settle(): Promise<void>;
+  /** Counts tokens that this process has trained on or sampled. */
+  add(tokens: number): void;
 }
 
 const shared = new WeakMap<Device, Processes>();

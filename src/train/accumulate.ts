@@ -6,6 +6,7 @@ import type { TrainableParameters } from '../autograd/parameters.js';
 import { Tape } from '../autograd/tape.js';
 import { readStatistics, type Statistics } from '../objectives/statistics.js';
 import type { Device } from '../runtime/device.js';
+import { processesOf } from '../runtime/processes.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
@@ -109,6 +110,7 @@ export async function accumulate<
     const read: ReadTerm<Item, Name, Term, Told>[] = [];
     // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
     for (const group of cut(own)) for (const term of await runGroup(group)) read.push({ group, ...term });
+    processesOf(device)?.add(own.reduce((sum, item) => sum + sizeOf(item), 0));
     return read;
   };
   const parallel = dataParallel(device);

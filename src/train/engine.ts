@@ -7,6 +7,7 @@ import { sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import { createProgress, type Progress } from '../terminal/progress.js';
+import type { RankMeter } from './by-rank.js';
 import {
   type CheckpointContent,
   checkArtefacts,
@@ -44,6 +45,8 @@ export interface EngineOptions {
   readonly settle?: (() => Promise<void>) | undefined;
   /** Called before a checkpoint: throws where the processes of a job have come apart. */
   readonly compare?: ((roles: RoleParameters) => Promise<void>) | undefined;
+  /** Of the processes of a job, logged with each line of training. */
+  readonly ranks?: Pick<RankMeter, 'lap' | 'shown'> | undefined;
   readonly resume: boolean;
   readonly loggingSteps: number;
   /** Max consecutive non-finite steps before the run stops. */
@@ -310,9 +313,10 @@ class Engine {
         skipped: this.state.skipped,
         tokens_per_second: rate,
         peak_bytes: this.options.device.stats().peakBytes,
+        ...(await this.options.ranks?.lap()),
       });
     }
-    progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate });
+    progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate, ...this.options.ranks?.shown });
     if (last && 'artefact' in stage && stage.note) progress.note(`${stage.name}: ${stage.note}`);
     this.tell('step', stage, outcome.metrics, nonFinite);
     return true;

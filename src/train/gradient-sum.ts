@@ -63,7 +63,7 @@ class CarriedSum implements GradientSum {
   constructor(
     private readonly parameters: TrainedParameters,
     private readonly shards: number,
-    private readonly cluster: Pick<Cluster, 'rank' | 'size'>,
+    private readonly cluster: Pick<Cluster, 'rank' | 'size' | 'waiting'>,
     private readonly carrier: Carrier,
   ) {
     this.device = parameters.device;
@@ -102,7 +102,7 @@ class CarriedSum implements GradientSum {
     }, 'gradients of all processes');
     for (const row of own) row.dispose();
     this.sums = [];
-    await device.synchronize();
+    await cluster.waiting.during(device.synchronize());
   }
 
   /** As many elements as all slices, zeros beyond the parameters. */

@@ -11,6 +11,7 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { shareWork } from '../runtime/processes.js';
 import { type Agreement, agreeing } from './agreement.js';
+import { type RankMeter, rankMeter } from './by-rank.js';
 import { type RunState, readRunState } from './checkpoint.js';
 import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './cluster-device.js';
 import { divideBatches } from './data-parallel.js';
@@ -60,8 +61,9 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
       zero: config.run.zero,
     });
     const agreement = agreeing(cluster, time);
-    if (cluster) shareWork(device, { cluster, settle: agreement.settle });
-    const result = await runOn(device, options, agreement).catch((error) => {
+    const ranks = cluster && rankMeter(cluster);
+    if (cluster && ranks) shareWork(device, { cluster, settle: agreement.settle, add: ranks.add });
+    const result = await runOn(device, options, agreement, ranks).catch((error) => {
       // Nothing may wait in it while the device is disposed of.
       carrier?.cancel();
       throw error;
@@ -78,6 +80,7 @@ async function runOn<Config extends FrameConfig>(
   device: Device,
   { method, config, run, resume, onStep, shareStages, cluster }: RunOptions<Config>,
   agreement: Agreement,
+  ranks: RankMeter | undefined,
 ): Promise<RunResult> {
   const { signal } = agreement;
   const begun = resume ? await continuation(run) : undefined;
@@ -168,6 +171,7 @@ async function runOn<Config extends FrameConfig>(
       run,
       signal,
       settle: agreement.settle,
+      ranks,
       compare: cluster && ((all) => sameParameters(all, cluster)),
       resume: resume || taken !== undefined,
       onStageEnd: (stage) => shared?.leave(run, stage) ?? Promise.resolve(),
@@ -177,6 +181,8 @@ async function runOn<Config extends FrameConfig>(
       onStep,
     });
     const isFirst = !cluster || cluster.rank === 0;
+    const byRank = ranks?.summary();
+    if (isFirst && byRank) console.error(byRank);
     if (isFirst && (result.status === 'finished' || agreement.expired)) {
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
       await method.save(open, reached);

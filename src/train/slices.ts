@@ -38,7 +38,7 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
     },
     share: (values) =>
       carrier
-        ? shareByCarrier(values, { begin, end, length, processes }, carrier)
+        ? cluster.waiting.during(shareByCarrier(values, { begin, end, length, processes }, carrier))
         : shareThroughHost(values, begin, end, cluster),
   };
 }

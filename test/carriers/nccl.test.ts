@@ -8,6 +8,7 @@ import { TrainableParameters } from '../../src/autograd/parameters.js';
 import type { Carrier } from '../../src/cluster/carriers.js';
 import type { Cluster } from '../../src/cluster/cluster.js';
 import { addFloats, addTree, shardsOf } from '../../src/cluster/shards.js';
+import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
@@ -106,7 +107,12 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
           { name: 'w', shape: [length], init: new Float32Array(length) },
         ]);
         const carrier = { communicator } as Carrier;
-        const sum = gradientSum(parameters, shards, { rank, size } as Cluster, carrier);
+        const sum = gradientSum(
+          parameters,
+          shards,
+          { rank, size, waiting: new Waiting() } as Cluster,
+          carrier,
+        );
         const { begin, end } = shardsOf(shards, rank, size);
         for (let shard = begin; shard < end; shard++) {
           parameters.grads.write(values(shard));

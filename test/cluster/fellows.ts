@@ -1,5 +1,6 @@
 /** Processes of a job that are all in this one: what they gather alone. */
 import type { Cluster } from '../../src/cluster/cluster.js';
+import { Waiting } from '../../src/cluster/waiting.js';
 
 export function fellows(size: number): Cluster[] {
   const rounds: { parts: Uint8Array[]; count: number; done: () => void; all: Promise<void> }[] = [];
@@ -18,6 +19,7 @@ export function fellows(size: number): Cluster[] {
     const fellow = {
       rank,
       size,
+      waiting: new Waiting(),
       async collect(bytes: Uint8Array) {
         const parts = await fellow.gather(bytes);
         return rank === 0 ? parts : undefined;

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { contents, differences } from '../../scripts/killed-runs.mjs';
 import { MPI_PLUGIN } from '../../src/cluster/carriers.js';
 import { methods } from '../../src/methods/table.js';
+import { readMetric } from '../../src/run/log-file.js';
 import { repetitions } from '../repetitions.js';
 import { METHOD_RUNS, writeMethodRuns } from './cluster-runs.js';
 import { compiled, type Ended, MAIN, tensors } from './program.js';
@@ -131,8 +132,17 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
       begun() ? [1, 'SIGTERM'] : undefined,
     );
     expect(new Set(ended.map(({ code }) => code)).size).toBe(1);
-    for (const { code, err } of await launch(4, ['run', '--resume', stopped])) expect(code, err).toBe(0);
+    const resumed = await launch(4, ['run', '--resume', stopped]);
+    for (const { code, err } of resumed) expect(code, err).toBe(0);
     expect(trained(stopped)).toEqual(trained(whole));
+    // What each process did, and how long it waited.
+    expect(resumed[0]!.err).toMatch(/by rank: \d+, \d+, \d+, \d+ tokens\/s; waited /);
+    expect(readMetric(log, 'rank_1_waited_seconds').length).toBeGreaterThan(
+      readMetric(log, 'rank_3_waited_seconds').length,
+    );
+    // A step of few sequences leaves it without any.
+    expect(Math.max(...readMetric(log, 'rank_3_tokens_per_second'))).toBeGreaterThan(0);
+    expect(readFileSync(join(stopped, 'report.html'), 'utf8')).toMatch(/rank 3, [\d.]+ tokens/);
   }, 300_000);
 
   test('ends in all processes, with its reason, when one is killed, and goes on afterwards', async () => {

@@ -19,6 +19,7 @@ import { html } from '../../src/report/html.js';
 import { typeset } from '../../src/report/maths.js';
 import { MetricLog } from '../../src/report/metric-log.js';
 import { renderRun } from '../../src/report/run-page.js';
+import { rankTotals } from '../../src/report/sections/processes.js';
 import { chosenSolutions, confusionOf, outcomeOf } from '../../src/report/solutions.js';
 import { ticks } from '../../src/report/svg/axes.js';
 import { writeReport } from '../../src/report/write.js';
@@ -40,6 +41,36 @@ describe('the metrics of a run', () => {
     expect(log.phase('ppo')?.columns.get('acc_pos')?.value).toHaveLength(30);
     expect(log.last('test', 'f1_macro')).toBe(0.75);
     expect(log.step).toBe(50);
+  });
+
+  it('of several processes tell how fast each was and how long it waited', async () => {
+    const path = makeRun(join(folder, 'processes'));
+    expect(renderRun(await collectRun(path))).not.toContain('id="processes"');
+    const line = (step: number, seconds: number, waited: readonly number[]) =>
+      JSON.stringify({
+        step,
+        phase: 'ppo',
+        phase_step: step,
+        tokens: 1,
+        logged_seconds: seconds,
+        ...Object.fromEntries(
+          waited.flatMap((each, rank) => [
+            [`rank_${rank}_tokens_per_second`, 100 * (rank + 1)],
+            [`rank_${rank}_waited_seconds`, each],
+          ]),
+        ),
+      });
+    appendFileSync(join(path, 'metrics.jsonl'), `${line(51, 2, [0.5, 0])}\n${line(52, 2, [1.5, 0.1])}\n`);
+    const run = await collectRun(path);
+    expect(rankTotals(run)).toEqual([
+      { rank: 0, tokens: 400, waited: 2, seconds: 4 },
+      { rank: 1, tokens: 800, waited: 0.1, seconds: 4 },
+    ]);
+    const page = renderRun(run);
+    expect(page).toContain('rank 0, 100 tokens/s');
+    expect(page).toContain('50.0 %');
+    expect(page).toMatch(/Rank 1 waited least \(2.5 %\)/);
+    expect(page).not.toMatch(/mean seconds of the logged steps:[^.]*(rank|logged)/);
   });
 
   it('are read on from where the file grew, and again where it was cut', () => {

@@ -14,6 +14,7 @@ function devices(size: number, settle: (call: number) => void = () => {}): Devic
     let calls = 0;
     shareWork(device, {
       cluster,
+      add() {},
       settle: async () => {
         // A settlement is an exchange: the others wait.
         await cluster.gather(new Uint8Array());

@@ -83,6 +83,7 @@ export async function drawSamples(
     const turns = fitting.filter((_, i) => i % size === rank);
     await inTurn(turns, solve, { weight: ({ left }) => left.length, most: 2 * room.maxRows, signal });
     if (!processes) return;
+    processes.add(own.reduce((sum, { tokens }) => sum + tokens, 0));
     const all = await exchange(processes.cluster, own);
     for (const sampled of all.filter((_, other) => other !== rank).flat()) onSample(sampled);
     await processes.settle();

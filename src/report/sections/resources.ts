@@ -12,7 +12,7 @@ export function time({ times, log }: CollectedRun): Section {
     ...(after >= 1 ? [{ name: `after ${nameOf(phase)}`, value: after, shown: duration(after) }] : []),
   ]);
   const parts = log.phases.flatMap(({ name, columns }) => {
-    const seconds = [...columns].filter(([key]) => key.endsWith('_seconds'));
+    const seconds = [...columns].filter(([key]) => key.endsWith('_seconds') && !/^(rank_|logged_)/.test(key));
     const sums = seconds.map(
       ([key, { value }]) => [key, value.reduce((a, b) => a + b, 0) / value.length] as const,
     );
