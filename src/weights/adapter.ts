@@ -94,7 +94,7 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   const file = openAdapterWeights(directory);
   try {
     refuseOtherModel({ directory, config, tensors: file.tensors, modules });
-    matchWeights({ directory, tensors: file.tensors, readChunks: () => [] }, adapterTensors(plan));
+    matchWeights({ directory, tensors: file.tensors, read: file.read }, adapterTensors(plan));
   } catch (error) {
     file.close();
     throw error;

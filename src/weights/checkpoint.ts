@@ -91,7 +91,7 @@ function openFiles(directory: string): CheckpointReader {
   const layout = weightsLayout((file) => existsSync(join(directory, file)));
   if (layout === undefined) throw new WeightsError(absenceReason(directory));
   const [single, index] = [join(directory, layout.single), join(directory, layout.index)];
-  if (!existsSync(index)) return new OpenCheckpoint(directory, [openFile(single)]);
+  if (!existsSync(index)) return together(directory, [openFile(single)]);
   if (!existsSync(single)) return openShards(directory, index);
   throw new WeightsError(
     `${directory}: expected either ${layout.single} or ${layout.index}, found both; remove the one that is out of date`,
@@ -105,7 +105,7 @@ function openFiles(directory: string): CheckpointReader {
  * @throws WeightsError that lists the missing and the unexpected names, the wrong shape or dtype, or a tied copy that differs
  */
 export function matchWeights(
-  checkpoint: Pick<CheckpointReader, 'directory' | 'tensors' | 'readChunks'>,
+  checkpoint: Pick<CheckpointReader, 'directory' | 'tensors' | 'read'>,
   expected: readonly ExpectedWeight[],
   { ignore = () => false, tied = {} }: MatchOptions = {},
 ): readonly FoundWeight[] {
@@ -192,7 +192,7 @@ function openShards(directory: string, indexPath: string): CheckpointReader {
         );
       }
     }
-    return new OpenCheckpoint(directory, shards);
+    return together(directory, shards);
   } catch (error) {
     for (const shard of shards) shard.close();
     throw error;
@@ -222,56 +222,33 @@ function sameShape(a: readonly number[], b: readonly number[]): boolean {
 }
 
 function requireSameBytes(
-  { directory, tensors, readChunks }: Pick<CheckpointReader, 'directory' | 'tensors' | 'readChunks'>,
+  { directory, tensors, read }: Pick<CheckpointReader, 'directory' | 'tensors' | 'read'>,
   alias: string,
   name: string,
 ): void {
   const [a, b] = [tensors.get(alias)!, tensors.get(name)!];
-  let same = a.dtype === b.dtype && sameShape(a.shape, b.shape);
-  if (same) {
-    const chunkBytes = 8 * 1024 * 1024;
-    const others = readChunks(name, chunkBytes)[Symbol.iterator]();
-    for (const chunk of readChunks(alias, chunkBytes)) {
-      same &&= Buffer.compare(chunk, others.next().value as Uint8Array) === 0;
-      if (!same) break;
-    }
-  }
-  if (same) return;
+  if (a.dtype === b.dtype && sameShape(a.shape, b.shape) && Buffer.compare(read(alias), read(name)) === 0)
+    return;
   throw new WeightsError(
     `${directory}: the configuration ties '${alias}' to '${name}', but the two differ; set tie_word_embeddings to false in config.json`,
   );
 }
 
-class OpenCheckpoint implements CheckpointReader {
-  readonly tensors: ReadonlyMap<string, TensorEntry>;
-  readonly #files = new Map<string, WeightsFile>();
-
-  constructor(
-    readonly directory: string,
-    readonly shards: readonly WeightsFile[],
-  ) {
-    const tensors = new Map<string, TensorEntry>();
-    for (const shard of shards) {
-      for (const [name, entry] of shard.tensors) {
-        tensors.set(name, entry);
-        this.#files.set(name, shard);
-      }
-    }
-    this.tensors = tensors;
-  }
-
-  readonly read = (name: string) => this.#file(name).read(name);
-  readonly readInto = (name: string, buffer: Uint8Array, offset?: number) =>
-    this.#file(name).readInto(name, buffer, offset);
-  readonly readChunks = (name: string, chunkBytes: number) => this.#file(name).readChunks(name, chunkBytes);
-
-  close(): void {
-    for (const shard of this.shards) shard.close();
-  }
-
-  #file(name: string): WeightsFile {
-    const file = this.#files.get(name);
-    if (file === undefined) throw new WeightsError(`${this.directory}: there is no weight ${show(name)}`);
-    return file;
-  }
+/** The tensors of all its files. */
+function together(directory: string, shards: readonly WeightsFile[]): CheckpointReader {
+  const fileOf = new Map(
+    shards.flatMap((shard) => [...shard.tensors.keys()].map((name) => [name, shard] as const)),
+  );
+  return {
+    directory,
+    tensors: new Map(shards.flatMap(({ tensors }) => [...tensors])),
+    read(name) {
+      const file = fileOf.get(name);
+      if (file === undefined) throw new WeightsError(`${directory}: there is no weight ${show(name)}`);
+      return file.read(name);
+    },
+    close() {
+      for (const shard of shards) shard.close();
+    },
+  };
 }

@@ -17,7 +17,7 @@ export function openWeights<T>(path: string, kind: string, use: (descriptor: num
     // Without O_NONBLOCK opening a named pipe would wait for a writer for ever.
     descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
-    throw new WeightsError(`cannot open ${path}: ${systemReason(error)}`, { cause: error });
+    throw new WeightsError(`cannot read ${path}: ${systemReason(error)}`, { cause: error });
   }
   try {
     const status = fstatSync(descriptor);

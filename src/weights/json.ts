@@ -3,9 +3,9 @@
  * (`JSON.parse` keeps the last one silently), nesting deeper than 64 levels, and numbers beyond the range of a double; every error
  * names line and column. Objects have no prototype, so a key such as `__proto__` is an ordinary key.
  */
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { systemReason } from '../files/error.js';
+import { closeSync } from 'node:fs';
 import { WeightsError } from './error.js';
+import { openWeights, readFully } from './file-bytes.js';
 
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export interface JsonObject {
@@ -53,30 +53,14 @@ export function decodeUtf8(bytes: Uint8Array, where: string): string {
 }
 
 function readSmallFile(path: string): Uint8Array {
-  let descriptor: number;
-  try {
-    // Without O_NONBLOCK opening a named pipe would wait for a writer for ever.
-    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  } catch (error) {
-    throw new WeightsError(`cannot read ${path}: ${systemReason(error)}`, { cause: error });
-  }
-  try {
-    const status = fstatSync(descriptor);
-    if (!status.isFile()) throw new WeightsError(`${path}: expected a file, found something else`);
-    if (status.size > MAX_FILE_BYTES) {
-      throw new WeightsError(`${path}: expected at most ${MAX_FILE_BYTES} bytes, found ${status.size}`);
-    }
-    const bytes = new Uint8Array(status.size);
-    let filled = 0;
-    while (filled < bytes.length) {
-      const count = readSync(descriptor, bytes, filled, bytes.length - filled, filled);
-      if (count === 0) throw new WeightsError(`${path}: the file became shorter while it was read`);
-      filled += count;
-    }
-    return bytes;
-  } finally {
+  return openWeights(path, 'a file', (descriptor, size) => {
+    if (size > MAX_FILE_BYTES)
+      throw new WeightsError(`${path}: expected at most ${MAX_FILE_BYTES} bytes, found ${size}`);
+    const bytes = new Uint8Array(size);
+    readFully(path, descriptor, bytes, 0);
     closeSync(descriptor);
-  }
+    return bytes;
+  });
 }
 
 class Parser {

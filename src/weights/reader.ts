@@ -7,10 +7,6 @@ export interface CheckpointReader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   /** As {@link WeightsFile.read} */
   read(name: string): Uint8Array<ArrayBuffer>;
-  /** As {@link WeightsFile.readInto} */
-  readInto(name: string, buffer: Uint8Array, offset?: number): number;
-  /** As {@link WeightsFile.readChunks} */
-  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
   /** In which a weight is stored; undefined of one that is not quantised. `tensors` and `read` have its values in f32. */
   format?(name: string): QuantizedFormat | undefined;
   /** The weight as it is stored; undefined likewise. */

@@ -1,17 +1,17 @@
 /** Writer of safetensors files with the layout, byte for byte, of the Python library: wide element types first, then by name. */
-import { type FileChunks, writeFileAtomically } from '../files/atomic-file.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
 import { type Dtype, dtypeRank, tensorBytes } from './dtype.js';
 import { show, WeightsError } from './error.js';
 import { tensorNameProblem } from './safetensors.js';
 
-export type TensorData = Uint8Array | FileChunks | Promise<Uint8Array | FileChunks>;
+export type TensorData = Uint8Array | Promise<Uint8Array>;
 
 /** One tensor to be written. `data` is called once, when its turn comes, so that no two tensors need to be in memory. */
 export interface TensorSource {
   readonly name: string;
   readonly dtype: Dtype;
   readonly shape: readonly number[];
-  /** The little-endian bytes, whole or in pieces. */
+  /** The little-endian bytes. */
   data(): TensorData;
 }
 
@@ -90,17 +90,11 @@ async function* fileChunks(
 ): AsyncGenerator<Uint8Array> {
   yield header;
   for (const { source, bytes } of placed) {
-    let given = 0;
     const data = await source.data();
-    for await (const chunk of data instanceof Uint8Array ? [data] : data) {
-      given += chunk.length;
-      if (given > bytes) break;
-      yield chunk;
-    }
-    if (given !== bytes) {
+    if (data.length !== bytes)
       throw new WeightsError(
-        `cannot write ${path}: tensor '${source.name}': expected ${bytes} bytes for ${source.dtype} × ${show(source.shape)}, found ${given > bytes ? 'more' : given}`,
+        `cannot write ${path}: tensor '${source.name}': expected ${bytes} bytes for ${source.dtype} × ${show(source.shape)}, found ${data.length}`,
       );
-    }
+    yield data;
   }
 }

@@ -19,8 +19,6 @@ export function withTrunkNames(reader: CheckpointReader, expected: readonly stri
     directory: reader.directory,
     tensors: new Map([...reader.tensors].map(([name, entry]) => [renamed(name), entry])),
     read: (name) => reader.read(original(name)),
-    readInto: (name, buffer, offset) => reader.readInto(original(name), buffer, offset),
-    readChunks: (name, chunkBytes) => reader.readChunks(original(name), chunkBytes),
     format: (name) => reader.format?.(original(name)),
     quantized: (name) => reader.quantized?.(original(name)),
     close: () => reader.close(),

@@ -15,9 +15,5 @@ export interface WeightsFile {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   /** The little-endian bytes of one tensor in an array of its own (aligned for every element type). */
   read(name: string): Uint8Array<ArrayBuffer>;
-  /** Reads one tensor into `buffer` from byte `offset` on, and returns how many bytes it has. */
-  readInto(name: string, buffer: Uint8Array, offset?: number): number;
-  /** The bytes of one tensor in pieces of at most `chunkBytes`; each piece is valid until the next one is asked for. */
-  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
   close(): void;
 }

@@ -31,8 +31,6 @@ function bound(file: ReturnType<typeof openSafetensors>) {
   return {
     tensors: file.tensors,
     read: (name: string) => file.read(name),
-    readInto: (name: string, buffer: Uint8Array, offset?: number) => file.readInto(name, buffer, offset),
-    readChunks: (name: string, bytes: number) => file.readChunks(name, bytes),
     close: () => file.close(),
   };
 }

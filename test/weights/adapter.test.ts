@@ -138,7 +138,7 @@ describe('openAdapter', () => {
     );
     copyFileSync(goldenPath('llama3/adapter/adapter_config.json'), join(directory, 'adapter_config.json'));
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(
-      /cannot open .*adapter_model\.safetensors: no such file/,
+      /cannot read .*adapter_model\.safetensors: no such file/,
     );
     writeFileSync(join(directory, 'adapter_model.bin'), '');
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(

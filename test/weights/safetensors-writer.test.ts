@@ -18,13 +18,12 @@ const tensor = (name: string, values: number[]): TensorSource => ({
 afterEach(() => vi.restoreAllMocks());
 
 describe('writeSafetensors', () => {
-  it('writes the bytes of the Python library, for any order and pieces of the input', async () => {
+  it('writes the bytes of the Python library, for any order of the input', async () => {
     const file = openSafetensors(mixed);
     const sources = [...file.tensors].map(([name, { dtype, shape }], index): TensorSource => {
       const whole = () => file.read(name);
-      const pieces = () => file.readChunks(name, 5);
       const later = async () => file.read(name);
-      return { name, dtype, shape, data: [whole, pieces, later][index % 3]! };
+      return { name, dtype, shape, data: [whole, later][index % 2]! };
     });
     const path = join(temporaryDirectory(), 'copy.safetensors');
     await writeSafetensors(path, sources.reverse(), { format: 'pt' });
@@ -54,11 +53,12 @@ describe('writeSafetensors', () => {
         name: `t${index}`,
         dtype: 'U8',
         shape: [4],
-        *data() {
+        async data() {
           held++;
           expect(held).toBe(1);
-          yield new Uint8Array(4).fill(index);
+          await new Promise(setImmediate);
           held--;
+          return new Uint8Array(4).fill(index);
         },
       }),
     );
@@ -78,7 +78,7 @@ describe('writeSafetensors', () => {
     [
       'more bytes than the shape needs',
       [{ ...tensor('a', [1, 2]), shape: [1] }],
-      /expected 4 bytes .*, found more/,
+      /expected 4 bytes .*, found 8/,
     ],
     ['a name given twice', [tensor('a', [1]), tensor('a', [2])], /tensor "a" is given twice/],
     ['a reserved name', [tensor('__metadata__', [1])], /reserved/],

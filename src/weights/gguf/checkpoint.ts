@@ -104,21 +104,6 @@ class GgufCheckpoint implements CheckpointReader {
     return new Uint8Array(dequantize(ordered, tensor.type).buffer);
   }
 
-  readInto(name: string, buffer: Uint8Array, offset = 0): number {
-    const bytes = this.read(name);
-    if (!Number.isInteger(offset) || offset < 0 || offset + bytes.length > buffer.length)
-      throw new RangeError(
-        `tensor '${name}' has ${bytes.length} bytes: expected room for them at ${offset} of ${buffer.length}`,
-      );
-    buffer.set(bytes, offset);
-    return bytes.length;
-  }
-
-  *readChunks(name: string, chunkBytes: number): Generator<Uint8Array<ArrayBuffer>> {
-    const bytes = this.read(name);
-    for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
-  }
-
   close(): void {
     this.file.close();
   }

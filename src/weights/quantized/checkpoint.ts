@@ -20,24 +20,12 @@ export function withQuantizedWeights(reader: CheckpointReader): CheckpointReader
   const tensors = new Map<string, TensorEntry>([...reader.tensors].filter(([name]) => !parts.has(name)));
   for (const [name, { shape }] of weights)
     tensors.set(name, { dtype: 'F32', shape, begin: 0, end: 4 * shape[0] * shape[1] });
-  const read = (name: string) => {
-    const weight = weights.get(name);
-    return weight ? fromF32(dequantizedValues(weight.read(), weight.shape), 'F32') : reader.read(name);
-  };
   return {
     directory: reader.directory,
     tensors,
-    read,
-    readInto(name, buffer, offset = 0) {
-      if (!weights.has(name)) return reader.readInto(name, buffer, offset);
-      const bytes = read(name);
-      buffer.set(bytes, offset);
-      return bytes.length;
-    },
-    *readChunks(name, chunkBytes) {
-      if (!weights.has(name)) return yield* reader.readChunks(name, chunkBytes);
-      const bytes = read(name);
-      for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
+    read(name) {
+      const weight = weights.get(name);
+      return weight ? fromF32(dequantizedValues(weight.read(), weight.shape), 'F32') : reader.read(name);
     },
     format: (name) => weights.get(name)?.format,
     quantized: (name) => weights.get(name)?.read(),
