@@ -1,6 +1,16 @@
 // Config section `corrections`: how samples with self-corrections are made of right solutions.
 import { z } from 'zod';
-import { count, countOrAll, samplingTemperature, section, text } from './fields.js';
+import {
+  choice,
+  count,
+  countOrAll,
+  flag,
+  nonNegative,
+  optionalText,
+  samplingTemperature,
+  section,
+  text,
+} from './fields.js';
 import { rowsTogether } from './sampling.js';
 
 const topP = () =>
@@ -13,98 +23,76 @@ const topP = () =>
 
 const sample = section({
   n: count().max(16).default(4).describe('Candidates for a wrong step at each position.'),
-  temperature: samplingTemperature()
-    .default(1.2)
-    .describe('High: more of the candidates are wrong, and in more ways.'),
+  temperature: samplingTemperature(1.2).describe('High: more of the candidates are wrong, and in more ways.'),
   top_p: topP(),
-  max_new_tokens: count().default(128).describe('Max tokens of a step; one that is cut off is no candidate.'),
+  max_new_tokens: count(128).describe('Max tokens of a step; one that is cut off is no candidate.'),
 }).describe('Sampling of wrong steps, each after a right beginning.');
 
 const validate = section({
-  k: count()
-    .default(8)
-    .describe('Continuations of each candidate: it is wrong if none of them reaches the answer.'),
-  temperature: samplingTemperature().default(0.7).describe('Temperature of the continuations.'),
+  k: count(8).describe('Continuations of each candidate: it is wrong if none of them reaches the answer.'),
+  temperature: samplingTemperature(0.7).describe('Temperature of the continuations.'),
   top_p: topP(),
-  max_new_tokens: count().default(512).describe('Max tokens of a continuation.'),
-  require_true_step_pass: z
-    .boolean()
-    .default(true)
-    .describe(
-      'Control: a position counts only if one of k continuations of the right step reaches the answer. Without it, steps of problems that ' +
-        'the model cannot solve pass for wrong.',
-    ),
+  max_new_tokens: count(512).describe('Max tokens of a continuation.'),
+  require_true_step_pass: flag(true).describe(
+    'Control: a position counts only if one of k continuations of the right step reaches the answer. Without it, steps of problems that ' +
+      'the model cannot solve pass for wrong.',
+  ),
 }).describe('Which candidates are wrong, by their continuations (pass@k).');
 
 const annotate = section({
-  teacher: z
-    .enum(['auto', 'oracle', 'plain', 'remote'])
-    .default('auto')
-    .describe(
-      'Who writes reflections and improvements: the generator’s `oracle`, a model behind an endpoint (`remote`), or nobody (`plain`: one ' +
-        'sentence, and the right step). `auto` is `oracle` for generated problems, `remote` with a `url`, and else `plain`.',
-    ),
-  url: text().optional().describe('OpenAI-compatible endpoint of the teacher, without /v1.'),
-  model: text().optional().describe('The teacher’s name at that server.'),
-  key_env: text().default('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
-  temperature: z.number().min(0).default(0).describe('Temperature of the teacher.'),
-  max_tokens: count().default(300).describe('Max tokens of its answer.'),
-  concurrency: count().default(8).describe('Requests at a time.'),
-  attempts: count().default(3).describe('Tries until its answer can be read.'),
+  teacher: choice('auto', 'oracle', 'plain', 'remote').describe(
+    'Who writes reflections and improvements: the generator’s `oracle`, a model behind an endpoint (`remote`), or nobody (`plain`: one ' +
+      'sentence, and the right step). `auto` is `oracle` for generated problems, `remote` with a `url`, and else `plain`.',
+  ),
+  url: optionalText().describe('OpenAI-compatible endpoint of the teacher, without /v1.'),
+  model: optionalText().describe('The teacher’s name at that server.'),
+  key_env: text('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
+  temperature: nonNegative(0).describe('Temperature of the teacher.'),
+  max_tokens: count(300).describe('Max tokens of its answer.'),
+  concurrency: count(8).describe('Requests at a time.'),
+  attempts: count(3).describe('Tries until its answer can be read.'),
 }).describe('Reflections and improvements.');
 
 const server = z
   .strictObject({
     url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
-    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('The kind of server.'),
-    model: text().optional().describe('The base’s name at that server.'),
+    kind: choice('steptrain', 'vllm', 'sglang').describe('The kind of server.'),
+    model: optionalText().describe('The base’s name at that server.'),
   })
   .describe('A server that has the base, to sample there instead of in this process.');
 
 const mcts = section({
-  simulations: count().default(16).describe('Expansions of the tree of each problem.'),
+  simulations: count(16).describe('Expansions of the tree of each problem.'),
   width: count().max(16).default(3).describe('Steps that are sampled at each expansion.'),
-  exploration: z.number().min(0).default(1).describe('Weight of the exploration term of UCT.'),
+  exploration: nonNegative(1).describe('Weight of the exploration term of UCT.'),
 }).describe('For `sampler: mcts`.');
 
 const making = z.strictObject({
-  step_split: z
-    .enum(['auto', 'line', 'sentence'])
-    .default('auto')
-    .describe(
-      'How solutions are split into steps: at line breaks, ends of sentences, or what of both splits them.',
-    ),
-  positions: countOrAll()
-    .default('all')
-    .describe('Steps of a solution at which wrong ones are sampled: all, or so many at random.'),
-  max_per_position: count().default(1).describe('Max samples with different wrong steps at one position.'),
-  max_errors_per_solution: count().default(2).describe('Max samples of one solution.'),
-  keep_original: z.boolean().default(true).describe('Also write each solution itself, without a correction.'),
-  after_improvement: z
-    .enum(['continue', 'repeat_true_step'])
-    .default('continue')
-    .describe('The improvement takes the place of the right step, or the right step is repeated after it.'),
-  shape: z
-    .enum(['step', 'instance', 'post_hoc'])
-    .default('step')
-    .describe(
-      'A sample corrects one step (`step`), follows a whole wrong solution with a whole right one (`instance`), or is a second pass that reads ' +
-        'a solution as its problem and writes it anew (`post_hoc`). The last two are baselines.',
-    ),
-  sampler: z
-    .enum(['steps', 'mcts'])
-    .default('steps')
-    .describe(
-      'Wrong steps after the beginnings of right solutions, or those of a tree search over the model’s own steps (`mcts`, a baseline).',
-    ),
+  step_split: choice('auto', 'line', 'sentence').describe(
+    'How solutions are split into steps: at line breaks, ends of sentences, or what of both splits them.',
+  ),
+  positions: countOrAll('all').describe(
+    'Steps of a solution at which wrong ones are sampled: all, or so many at random.',
+  ),
+  max_per_position: count(1).describe('Max samples with different wrong steps at one position.'),
+  max_errors_per_solution: count(2).describe('Max samples of one solution.'),
+  keep_original: flag(true).describe('Also write each solution itself, without a correction.'),
+  after_improvement: choice('continue', 'repeat_true_step').describe(
+    'The improvement takes the place of the right step, or the right step is repeated after it.',
+  ),
+  shape: choice('step', 'instance', 'post_hoc').describe(
+    'A sample corrects one step (`step`), follows a whole wrong solution with a whole right one (`instance`), or is a second pass that reads ' +
+      'a solution as its problem and writes it anew (`post_hoc`). The last two are baselines.',
+  ),
+  sampler: choice('steps', 'mcts').describe(
+    'Wrong steps after the beginnings of right solutions, or those of a tree search over the model’s own steps (`mcts`, a baseline).',
+  ),
   sample,
   validate,
   annotate,
   mcts,
   server: server.optional(),
-  chunk: count()
-    .default(64)
-    .describe('Solutions that are worked on together; what is done is safe after each chunk.'),
+  chunk: count(64).describe('Solutions that are worked on together; what is done is safe after each chunk.'),
   max_rows: rowsTogether(),
 });
 

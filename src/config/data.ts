@@ -6,10 +6,21 @@ import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import { LEVELS } from '../data/problems/levels.js';
 import { MISTAKES, USUAL_MISTAKES } from '../data/problems/solution.js';
 import { SOURCE_NAMES } from '../data/sources/source.js';
-import { count, countOrAll, section, seed, text } from './fields.js';
+import {
+  choice,
+  count,
+  countOrAll,
+  flag,
+  nonNegative,
+  optionalText,
+  section,
+  seed,
+  share,
+  text,
+} from './fields.js';
 
 const arithmetic = section({
-  samples: count().default(2000).describe('Problems to generate, over all splits.'),
+  samples: count(2000).describe('Problems to generate, over all splits.'),
   steps: count().max(64).default(4).describe('Additions and subtractions per problem.'),
   max_operand: count()
     .max(1_000_000)
@@ -19,30 +30,22 @@ const arithmetic = section({
     .max(1_000_000_000)
     .default(99)
     .describe('Max value of any result, wrong ones too; 99 keeps every value at two digits.'),
-  error_rate: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0.5)
-    .describe(
-      'Probability that a step has a wrong result: 0.5 gives balanced verdicts, 0 gives solutions to learn.',
-    ),
-  carried_error: z
-    .enum(['own', 'incorrect'])
-    .default('own')
-    .describe(
-      'A step that continues correctly from a wrong value: judged by its own arithmetic (`own`), or incorrect too.',
-    ),
+  error_rate: share(0.5).describe(
+    'Probability that a step has a wrong result: 0.5 gives balanced verdicts, 0 gives solutions to learn.',
+  ),
+  carried_error: choice('own', 'incorrect').describe(
+    'A step that continues correctly from a wrong value: judged by its own arithmetic (`own`), or incorrect too.',
+  ),
 }).describe(
   'The built-in generator of step-labelled arithmetic (`source: arithmetic`), deterministic from `data.seed`.',
 );
 
-const rate = (what: string) => z.number().min(0).max(1).default(0).describe(what);
+const rate = (what: string) => share(0).describe(what);
 
 const wordProblems = section({
-  samples: count().default(2000).describe('Problems to generate, over all splits.'),
+  samples: count(2000).describe('Problems to generate, over all splits.'),
   levels: z
-    .array(z.number().min(0))
+    .array(nonNegative())
     .min(1)
     .max(LEVELS.length)
     .refine((shares) => shares.some((share) => share > 0))
@@ -83,24 +86,18 @@ const prm800k = section({
     .union([z.literal(1), z.literal(2), z.literal('both')])
     .default('both')
     .describe('Rows of the first collection phase, of the second, or both.'),
-  alternatives: z
-    .boolean()
-    .default(true)
-    .describe('Also use the completions that were rated but not chosen, each after the steps before it.'),
-  human: z
-    .enum(['context', 'positive'])
-    .default('context')
-    .describe('A step that the labeler wrote: context for later steps only, or a correct step to learn.'),
-  null_rating: z
-    .enum(['skip', 'neutral'])
-    .default('skip')
-    .describe('A completion without a rating: left without a label, or neutral.'),
-  flagged: z
-    .enum(['skip', 'keep'])
-    .default('skip')
-    .describe('Completions that a labeler flagged as unusable.'),
-  quality_control: z.enum(['skip', 'keep']).default('skip').describe('Rows that checked labelers.'),
-  initial_screening: z.enum(['skip', 'keep']).default('skip').describe('Rows that screened new labelers.'),
+  alternatives: flag(true).describe(
+    'Also use the completions that were rated but not chosen, each after the steps before it.',
+  ),
+  human: choice('context', 'positive').describe(
+    'A step that the labeler wrote: context for later steps only, or a correct step to learn.',
+  ),
+  null_rating: choice('skip', 'neutral').describe(
+    'A completion without a rating: left without a label, or neutral.',
+  ),
+  flagged: choice('skip', 'keep').describe('Completions that a labeler flagged as unusable.'),
+  quality_control: choice('skip', 'keep').describe('Rows that checked labelers.'),
+  initial_screening: choice('skip', 'keep').describe('Rows that screened new labelers.'),
   skip_finish_reasons: z
     .array(text())
     .default(['bad_problem', 'give_up'])
@@ -121,13 +118,10 @@ const trainingFile = z.union([
 ]);
 
 export const data = section({
-  source: z
-    .enum(['auto', ...SOURCE_NAMES, ...GENERATED])
-    .default('auto')
-    .describe(
-      'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout, ' +
-        '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic` and `word_problems` generate problems and read no file.',
-    ),
+  source: choice('auto', ...SOURCE_NAMES, ...GENERATED).describe(
+    'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout, ' +
+      '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic` and `word_problems` generate problems and read no file.',
+  ),
   train: z
     .union([text(), z.array(trainingFile).min(1)])
     .optional()
@@ -138,12 +132,12 @@ export const data = section({
         'alone or as `{path: …, weight: …}`: the training part holds each training solution `weight` times on average, the fraction drawn by ' +
         '`data.seed`; `0.3` keeps three of ten.',
     ),
-  validation: text()
-    .optional()
-    .describe('Data for evaluations during training, in the same form. Default: a share of `train`.'),
-  test: text()
-    .optional()
-    .describe('Data for the final evaluation, in the same form. Default: a share of `train`.'),
+  validation: optionalText().describe(
+    'Data for evaluations during training, in the same form. Default: a share of `train`.',
+  ),
+  test: optionalText().describe(
+    'Data for the final evaluation, in the same form. Default: a share of `train`.',
+  ),
   columns: z
     .record(text(), text())
     .default({})
@@ -152,18 +146,13 @@ export const data = section({
       'Columns under other names: the name in the layout, and the one in the files, such as `{problem: question, solution: answer}`; ' +
         'applies to every file of `data`.',
     ),
-  group_by: text()
-    .optional()
-    .describe(
-      'A column by whose values the final evaluation is broken down too, such as `classification` of PRMBench; every row needs it.',
-    ),
-  neutral: z
-    .enum(['positive', 'negative', 'drop', 'class'])
-    .default('positive')
-    .describe(
-      'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
-        'learns with `reward_model.head: classes`.',
-    ),
+  group_by: optionalText().describe(
+    'A column by whose values the final evaluation is broken down too, such as `classification` of PRMBench; every row needs it.',
+  ),
+  neutral: choice('positive', 'negative', 'drop', 'class').describe(
+    'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
+      'learns with `reward_model.head: classes`.',
+  ),
   label_threshold: z
     .number()
     .gt(0)
@@ -172,48 +161,35 @@ export const data = section({
     .describe(
       'From which value on a step is right whose label is a number between 0 and 1 (layout `stepwise`), such as a share of rollouts; the number stays its `score`.',
     ),
-  turns: z
-    .enum(['all', 'last'])
-    .default('all')
-    .describe(
-      'Which replies of a conversation (`messages`, `conversations`) are learned, each after all that comes before it; of a conversation with a label always the last.',
-    ),
+  turns: choice('all', 'last').describe(
+    'Which replies of a conversation (`messages`, `conversations`) are learned, each after all that comes before it; of a conversation with a label always the last.',
+  ),
   split: z
-    .tuple([z.number().min(0), z.number().min(0), z.number().min(0)])
+    .tuple([nonNegative(), nonNegative(), nonNegative()])
     .default([8, 1, 1])
     .meta({ expects: 'three shares for training, validation and test, such as [8, 1, 1]' })
     .describe('Shares of training, validation and test rows; a part with its own file takes no share.'),
-  split_unit: z
-    .enum(['problem', 'sample'])
-    .default('problem')
-    .describe(
-      'What the split keeps together. `sample` lets steps of one problem fall on both sides, which inflates the ' +
-        'evaluation.',
-    ),
+  split_unit: choice('problem', 'sample').describe(
+    'What the split keeps together. `sample` lets steps of one problem fall on both sides, which inflates the ' +
+      'evaluation.',
+  ),
   seed: seed()
     .default(0)
     .describe(
       'Seed of the split and the generator. Separate from `run.seed`, so that runs with other seeds share one test set.',
     ),
-  max_length: count()
-    .default(1024)
-    .describe(
-      'Max sequence length in tokens, at most what the base reads. Steps beyond it are not read; they are counted and reported.',
-    ),
-  max_samples: countOrAll().default('all').describe('Max training solutions, sampled by `data.seed`.'),
-  on_bad_row: z
-    .enum(['error', 'skip'])
-    .default('error')
-    .describe('A row that cannot be read stops the run, or is skipped, counted and reported.'),
-  labelled: countOrAll()
-    .default('all')
-    .describe(
-      'Training solutions that keep their labels, sampled by `data.seed`; the steps of all others become unlabelled, for ' +
-        'methods that learn from such steps (`ppo.steps`).',
-    ),
-  label_noise: z
-    .number()
-    .min(0)
+  max_length: count(1024).describe(
+    'Max sequence length in tokens, at most what the base reads. Steps beyond it are not read; they are counted and reported.',
+  ),
+  max_samples: countOrAll('all').describe('Max training solutions, sampled by `data.seed`.'),
+  on_bad_row: choice('error', 'skip').describe(
+    'A row that cannot be read stops the run, or is skipped, counted and reported.',
+  ),
+  labelled: countOrAll('all').describe(
+    'Training solutions that keep their labels, sampled by `data.seed`; the steps of all others become unlabelled, for ' +
+      'methods that learn from such steps (`ppo.steps`).',
+  ),
+  label_noise: nonNegative()
     .max(0.5)
     .default(0)
     .describe(
@@ -226,32 +202,25 @@ export const data = section({
       'Balances correct and wrong training steps: `downsample` leaves out steps of the more frequent class, `upsample` ' +
         'repeats the rarer one.',
     ),
-  max_steps: countOrAll().default('all').describe('Max steps of a solution to judge.'),
+  max_steps: countOrAll('all').describe('Max steps of a solution to judge.'),
   prm800k,
   arithmetic,
   word_problems: wordProblems,
 }).describe('The data.');
 
 export const prompt = section({
-  template: text()
-    .default('auto')
-    .describe(
-      'The text around a judged step, with the placeholders {problem} and {steps}; what follows {steps} asks for the ' +
-        'verdict. `compact` is a bare layout for small models, `chat` a request in the tokenizer’s chat template, and ' +
-        '`auto` is `chat` if the tokenizer has such a template and `compact` otherwise.',
-    ),
-  pos_word: text().default('+').describe('The verdict word for a correct step.'),
-  neg_word: text().default('-').describe('The verdict word for a wrong step.'),
-  response_format: z
-    .enum(['verdict', 'rationale_then_verdict'])
-    .default('verdict')
-    .describe(
-      'The verdict word alone, or a line with a reason and then the word. A reason is written by the model, so each ' +
-        'evaluation samples; the warm-up learns from the reasons of the data (`rationale` of a step).',
-    ),
-  rationale_tokens: count()
-    .default(64)
-    .describe(
-      'Max tokens of a reason, its line break included; after a longer one the verdict cannot be read.',
-    ),
+  template: text('auto').describe(
+    'The text around a judged step, with the placeholders {problem} and {steps}; what follows {steps} asks for the ' +
+      'verdict. `compact` is a bare layout for small models, `chat` a request in the tokenizer’s chat template, and ' +
+      '`auto` is `chat` if the tokenizer has such a template and `compact` otherwise.',
+  ),
+  pos_word: text('+').describe('The verdict word for a correct step.'),
+  neg_word: text('-').describe('The verdict word for a wrong step.'),
+  response_format: choice('verdict', 'rationale_then_verdict').describe(
+    'The verdict word alone, or a line with a reason and then the word. A reason is written by the model, so each ' +
+      'evaluation samples; the warm-up learns from the reasons of the data (`rationale` of a step).',
+  ),
+  rationale_tokens: count(64).describe(
+    'Max tokens of a reason, its line break included; after a longer one the verdict cannot be read.',
+  ),
 }).describe('The prompt for a verdict and the words of the answer.');

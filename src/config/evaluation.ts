@@ -2,14 +2,12 @@
 import { z } from 'zod';
 import { HELD_OUT_NEUTRAL } from '../data/neutral.js';
 import { SELECTIONS } from '../data/rare-class.js';
-import { countOrAll, section } from './fields.js';
+import { choice, countOrAll, flag, section } from './fields.js';
 
 export const evaluation = section({
-  max_samples: countOrAll()
-    .default('all')
-    .describe(
-      'Max of what is held out to evaluate on (solutions, or problems to solve), drawn by `data.seed`; fewer is faster and noisier.',
-    ),
+  max_samples: countOrAll('all').describe(
+    'Max of what is held out to evaluate on (solutions, or problems to solve), drawn by `data.seed`; fewer is faster and noisier.',
+  ),
 }).describe('Evaluation on what is held out.');
 
 /** Of held-out steps. */
@@ -23,12 +21,9 @@ const neutral = z
 
 export const verdictEvaluation = section({
   neutral,
-  invalid_as_wrong: z
-    .boolean()
-    .default(true)
-    .describe(
-      'Count a verdict that is neither word as wrong for its class; false leaves it out and reports the count.',
-    ),
+  invalid_as_wrong: flag(true).describe(
+    'Count a verdict that is neither word as wrong for its class; false leaves it out and reports the count.',
+  ),
   threshold: z
     .union([z.literal('auto'), z.literal('greedy'), z.literal('validation'), z.number().gt(0).lt(1)])
     .default('auto')
@@ -39,14 +34,11 @@ export const verdictEvaluation = section({
         '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable, unless it ' +
         'stands after a reason that did not end.',
     ),
-  metric_for_best_model: z
-    .enum(['auto', ...SELECTIONS])
-    .default('auto')
-    .describe(
-      'What selects the parameters that a stage keeps (`load_best_model_at_end`), on validation steps: macro F1 of the verdicts, AUC, or ' +
-        'macro F1 at the threshold that is best for it (`best_f1_macro`). `auto`: AUC where one class is below a quarter of the training ' +
-        'steps, since F1 then is mostly noise; else macro F1.',
-    ),
+  metric_for_best_model: choice('auto', ...SELECTIONS).describe(
+    'What selects the parameters that a stage keeps (`load_best_model_at_end`), on validation steps: macro F1 of the verdicts, AUC, or ' +
+      'macro F1 at the threshold that is best for it (`best_f1_macro`). `auto`: AUC where one class is below a quarter of the training ' +
+      'steps, since F1 then is mostly noise; else macro F1.',
+  ),
   likelihood: z
     .union([z.boolean(), z.literal('calculations')])
     .default(false)
@@ -61,13 +53,10 @@ export const verdictEvaluation = section({
 
 export const rewardEvaluation = section({
   neutral,
-  after_error: z
-    .enum(['as_trained', 'drop', 'keep'])
-    .default('as_trained')
-    .describe(
-      'Steps of validation and test after the first wrong one: treated as `reward_model.after_error` treats them in training, not counted, or ' +
-        'counted as the data labels them. Runs which differ in `reward_model.after_error` are judged on the same steps with `drop` or `keep`.',
-    ),
+  after_error: choice('as_trained', 'drop', 'keep').describe(
+    'Steps of validation and test after the first wrong one: treated as `reward_model.after_error` treats them in training, not counted, or ' +
+      'counted as the data labels them. Runs which differ in `reward_model.after_error` are judged on the same steps with `drop` or `keep`.',
+  ),
   threshold: z
     .union([z.literal('auto'), z.literal('validation'), z.number().gt(0).lt(1)])
     .default('auto')

@@ -8,13 +8,33 @@ export function section<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.strictObject(shape).prefault({} as never);
 }
 
-export const text = () => z.string().min(1).meta({ expects: 'text' });
+/** A type of values: of a key without a default, or with the one that is given. */
+interface Field<Type extends z.ZodType> {
+  (): Type;
+  (fallback: z.util.NoUndefined<z.output<Type>>): z.ZodDefault<Type>;
+}
+
+function field<Type extends z.ZodType>(make: () => Type): Field<Type> {
+  return ((fallback?: z.util.NoUndefined<z.output<Type>>) =>
+    fallback === undefined ? make() : make().default(fallback)) as Field<Type>;
+}
+
+export const text = field(() => z.string().min(1).meta({ expects: 'text' }));
+
+export const optionalText = () => text().optional();
+
+/** On or off. */
+export const flag = field(() => z.boolean());
+
+/** One of some words; the first is the default. */
+export const choice = <const Names extends readonly [string, ...string[]]>(...names: Names) =>
+  z.enum(names).default(names[0] as never);
 
 /** A whole number of at least 1. */
-export const count = () => z.int().min(1);
+export const count = field(() => z.int().min(1));
 
 /** A whole number; 0 switches the feature off. */
-export const countOrOff = () => z.int().min(0);
+export const countOrOff = field(() => z.int().min(0));
 
 /** A whole number; -1 for no limit, as Hugging Face writes it. */
 export const countOrUnlimited = () =>
@@ -26,14 +46,20 @@ export const countOrUnlimited = () =>
     .meta({ expects: '-1 (no limit) or a whole number of at least 1' });
 
 /** The temperature of drawing, as `generate` takes it; 0 would be the most likely token. */
-export const samplingTemperature = () => z.number().min(LEAST_TEMPERATURE).max(1e6);
+export const samplingTemperature = field(() => z.number().min(LEAST_TEMPERATURE).max(1e6));
 
-export const positiveNumber = () => z.number().positive();
+export const positiveNumber = field(() => z.number().positive());
+
+/** x ≥ 0. */
+export const nonNegative = field(() => z.number().min(0));
+
+/** 0 ≤ x ≤ 1. */
+export const share = field(() => z.number().min(0).max(1));
 
 /** 0 ≤ x < 1. */
-export const fraction = () => z.number().min(0).lt(1);
+export const fraction = field(() => z.number().min(0).lt(1));
 
-export const countOrAll = () => z.union([z.literal('all'), count()]);
+export const countOrAll = field(() => z.union([z.literal('all'), count()]));
 
 export const seed = () =>
   z

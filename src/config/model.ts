@@ -3,7 +3,17 @@ import { z } from 'zod';
 import type { NewModel, NewModelSchema } from '../architectures/architecture.js';
 import { ARCHITECTURES } from '../architectures/table.js';
 import { QUANTIZE } from '../models/quantize.js';
-import { count, fraction, patterned, positiveNumber, section, text } from './fields.js';
+import {
+  choice,
+  count,
+  flag,
+  fraction,
+  optionalText,
+  patterned,
+  positiveNumber,
+  section,
+  text,
+} from './fields.js';
 
 /** Shape of a newly initialised model, with the keys of Hugging Face's config.json, which differ by architecture. */
 const init: z.ZodType<NewModel, Readonly<Record<string, unknown>>> = z
@@ -25,12 +35,10 @@ export const model = section({
         'directory, a run that trained every weight, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` ' +
         'with the shape of a newly initialised model.',
     ),
-  adapter: text()
-    .optional()
-    .describe(
-      'A LoRA adapter on this base to go on from: a PEFT directory, or a finished run with an adapter. Every network of the run begins with it, ' +
-        'the reference among them.',
-    ),
+  adapter: optionalText().describe(
+    'A LoRA adapter on this base to go on from: a PEFT directory, or a finished run with an adapter. Every network of the run begins with it, ' +
+      'the reference among them.',
+  ),
   adapter_mode: z
     .enum(['continue', 'stack'])
     .optional()
@@ -39,20 +47,15 @@ export const model = section({
         '`lora_dropout` may differ. `stack`: merge it into the weights in memory, train a new adapter of `lora` on top, and save both as one ' +
         'adapter on the base. Only with `adapter`.',
     ),
-  tokenizer: text()
-    .default('base')
-    .describe(
-      'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`), a directory ' +
-        'with tokenizer.json, searched for in the current directory and then beside `data.train` and upwards, or that ' +
-        'of a model of the hub.',
-    ),
-  dtype: z
-    .enum(['f32', 'bf16'])
-    .default('f32')
-    .describe(
-      'Dtype of the frozen weights and activations. bf16 halves the memory and is faster if the processor has bf16 ' +
-        'instructions; trained parameters are always f32.',
-    ),
+  tokenizer: text('base').describe(
+    'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`), a directory ' +
+      'with tokenizer.json, searched for in the current directory and then beside `data.train` and upwards, or that ' +
+      'of a model of the hub.',
+  ),
+  dtype: choice('f32', 'bf16').describe(
+    'Dtype of the frozen weights and activations. bf16 halves the memory and is faster if the processor has bf16 ' +
+      'instructions; trained parameters are always f32.',
+  ),
   quantize: z
     .enum(QUANTIZE)
     .default('keep')
@@ -65,22 +68,20 @@ export const model = section({
 }).describe('The model that is trained.');
 
 const adapter = z.strictObject({
-  r: count()
-    .default(16)
-    .describe('Rank of the adapters; a higher rank can learn more and costs memory and time.'),
-  lora_alpha: positiveNumber()
-    .default(32)
-    .describe('The adapters are scaled by lora_alpha / r (by lora_alpha / √r with use_rslora).'),
-  lora_dropout: fraction()
-    .default(0.05)
-    .describe('Dropout on the input of the adapters; helps with little data, 0 is faster.'),
+  r: count(16).describe('Rank of the adapters; a higher rank can learn more and costs memory and time.'),
+  lora_alpha: positiveNumber(32).describe(
+    'The adapters are scaled by lora_alpha / r (by lora_alpha / √r with use_rslora).',
+  ),
+  lora_dropout: fraction(0.05).describe(
+    'Dropout on the input of the adapters; helps with little data, 0 is faster.',
+  ),
   target_modules: z
     .union([z.literal('all-linear'), z.array(text()).min(1).meta({ expects: 'a list of module names' })])
     .default('all-linear')
     .describe(
       'Linear layers that get an adapter: `all-linear` (all except the head) or a list such as [q_proj, v_proj].',
     ),
-  use_rslora: z.boolean().default(false).describe('Scale by 1 / √r, which keeps high ranks trainable.'),
+  use_rslora: flag(false).describe('Scale by 1 / √r, which keeps high ranks trainable.'),
   rank_pattern: patterned(count()).describe('Rank by module name, if different from `r`.'),
   alpha_pattern: patterned(positiveNumber()).describe(
     'Alpha by module name, if different from `lora_alpha`.',

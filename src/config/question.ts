@@ -3,13 +3,11 @@ import { section, text } from './fields.js';
 import type { RunWords } from './schema.js';
 
 export const question = section({
-  template: text()
-    .default('auto')
-    .describe(
-      'The text around a problem, with the placeholder {problem}. `auto`: a request in the tokenizer’s chat template if ' +
-        'there is one, else `Question: {problem}` and `Answer:` on lines of their own. Rows that hold their prompt word for ' +
-        'word (`data.source: trl` and `llama_factory`) keep it.',
-    ),
+  template: text('auto').describe(
+    'The text around a problem, with the placeholder {problem}. `auto`: a request in the tokenizer’s chat template if ' +
+      'there is one, else `Question: {problem}` and `Answer:` on lines of their own. Rows that hold their prompt word for ' +
+      'word (`data.source: trl` and `llama_factory`) keep it.',
+  ),
 }).describe('What the model is asked.');
 
 /** The words of a run that asks with `template`: those of `auto` are the usual ones. */

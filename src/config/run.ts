@@ -1,15 +1,13 @@
 // Config section `run`: directory, randomness and device.
 import { z } from 'zod';
 import { MEMORY_FRACTION } from '../runtime/memory.js';
-import { count, countOrOff, section, seed, text } from './fields.js';
+import { choice, count, countOrOff, flag, nonNegative, section, seed, text } from './fields.js';
 import { TRACKERS } from './trackers.js';
 
 export const run = section({
-  output_dir: text()
-    .default('runs/run')
-    .describe(
-      'Directory of the run. If it already holds a run, a number is appended: nothing is overwritten.',
-    ),
+  output_dir: text('runs/run').describe(
+    'Directory of the run. If it already holds a run, a number is appended: nothing is overwritten.',
+  ),
   seed: seed().default(42).describe('Seed of initialisation, data order, dropout and sampling.'),
   device: z
     .string()
@@ -27,24 +25,17 @@ export const run = section({
       "Share of the device's memory that the run may plan for, so that others find room: 0.45 each for two runs on one GPU. " +
         'Of what is free it plans for 0.9 at most.',
     ),
-  threads: countOrOff()
-    .default(0)
-    .describe(
-      'Processor threads; 0 for one per core, also beside other programs: no thread waits for one that has no core.',
-    ),
-  shards: countOrOff()
-    .default(0)
-    .describe(
-      'Parts into which an optimizer batch is cut for the processes of a job, and whose gradients are added in one fixed order: ' +
-        'with the same number a run has the same bits in one process and in many. 0 for one per process at the start.',
-    ),
-  collectives: z
-    .enum(['auto', 'tcp', 'mpi', 'nccl'])
-    .default('auto')
-    .describe(
-      'What carries gradients between the processes of a job: its TCP connections, MPI (`steptrain build --mpi`; processors) or ' +
-        'NCCL (GPUs). `auto` is MPI where mpirun has started the processes and the plugin is compiled, else TCP. The bits are the same.',
-    ),
+  threads: countOrOff(0).describe(
+    'Processor threads; 0 for one per core, also beside other programs: no thread waits for one that has no core.',
+  ),
+  shards: countOrOff(0).describe(
+    'Parts into which an optimizer batch is cut for the processes of a job, and whose gradients are added in one fixed order: ' +
+      'with the same number a run has the same bits in one process and in many. 0 for one per process at the start.',
+  ),
+  collectives: choice('auto', 'tcp', 'mpi', 'nccl').describe(
+    'What carries gradients between the processes of a job: its TCP connections, MPI (`steptrain build --mpi`; processors) or ' +
+      'NCCL (GPUs). `auto` is MPI where mpirun has started the processes and the plugin is compiled, else TCP. The bits are the same.',
+  ),
   zero: z
     .union([z.literal(0), z.literal(1)])
     .default(0)
@@ -53,35 +44,24 @@ export const run = section({
       'Stage of ZeRO, for the processes of a job: with 1 each holds the optimizer moments of its share of the trained parameters ' +
         'alone, 8 bytes a parameter divided by their number, and gets the rest of each update from the others. The bits are the same.',
     ),
-  max_skipped_steps: count()
-    .default(5)
-    .describe(
-      'A step whose loss or gradient is NaN or infinite is skipped; this many in a row stop the run.',
-    ),
-  max_minutes: z
-    .number()
-    .min(0)
-    .default(0)
+  max_skipped_steps: count(5).describe(
+    'A step whose loss or gradient is NaN or infinite is skipped; this many in a row stop the run.',
+  ),
+  max_minutes: nonNegative(0)
     .meta({ expects: '0 (no limit) or a number of minutes' })
     .describe(
       'Max minutes, for a job queue that kills longer runs: the current step is finished, a checkpoint and the trained ' +
         'parameters are saved, without the final evaluation; `--resume` continues for as long again. 0 for no limit. ' +
         'Leave time for a step and for writing.',
     ),
-  accept_weak_reward: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Learn from a reward model, or label by a judge, although `steptrain eval reward-model` has found that it hardly ranks right above ' +
-        'wrong within a problem. `--accept-weak-reward` sets it.',
-    ),
-  logging_steps: count().default(10).describe('Steps between lines of metrics.jsonl and of progress.'),
-  gradient_checkpointing: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Recompute each block in the backward pass: far less memory, about a third more time, same result.',
-    ),
+  accept_weak_reward: flag(false).describe(
+    'Learn from a reward model, or label by a judge, although `steptrain eval reward-model` has found that it hardly ranks right above ' +
+      'wrong within a problem. `--accept-weak-reward` sets it.',
+  ),
+  logging_steps: count(10).describe('Steps between lines of metrics.jsonl and of progress.'),
+  gradient_checkpointing: flag(false).describe(
+    'Recompute each block in the backward pass: far less memory, about a third more time, same result.',
+  ),
   report_to: z
     .array(z.enum(['tensorboard', ...TRACKERS]))
     .default([])

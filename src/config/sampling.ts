@@ -1,6 +1,6 @@
 // The config keys of methods that sample whole solutions.
 import { z } from 'zod';
-import { count, countOrOff, samplingTemperature, text } from './fields.js';
+import { count, countOrOff, fraction, samplingTemperature, text } from './fields.js';
 
 interface SamplingDefaults {
   readonly num_generations: number;
@@ -26,26 +26,23 @@ export const concurrencyOf = (rows: number | 'auto') => (rows === 'auto' ? 64 : 
 /** How solutions are sampled; see `localSampler`. */
 export function sampling({ num_generations, temperature = 1, top_p = 1 }: SamplingDefaults) {
   return {
-    num_generations: count().default(num_generations).describe('Solutions sampled of each problem.'),
-    max_new_tokens: count()
-      .default(256)
-      .describe('Max tokens of a solution; what is cut off there counts as truncated.'),
-    temperature: samplingTemperature()
-      .default(temperature)
-      .describe('Temperature of sampling and of the log-probs that are compared.'),
+    num_generations: count(num_generations).describe('Solutions sampled of each problem.'),
+    max_new_tokens: count(256).describe(
+      'Max tokens of a solution; what is cut off there counts as truncated.',
+    ),
+    temperature: samplingTemperature(temperature).describe(
+      'Temperature of sampling and of the log-probs that are compared.',
+    ),
     top_p: z
       .number()
       .gt(0)
       .max(1)
       .default(top_p)
       .describe('Draw from the most likely tokens that together reach this probability; 1: from all.'),
-    top_k: countOrOff().default(0).describe('Draw from this many of the most likely tokens; 0: from all.'),
-    min_p: z
-      .number()
-      .min(0)
-      .lt(1)
-      .default(0)
-      .describe('Draw from tokens with at least this share of the largest probability; 0: from all.'),
+    top_k: countOrOff(0).describe('Draw from this many of the most likely tokens; 0: from all.'),
+    min_p: fraction(0).describe(
+      'Draw from tokens with at least this share of the largest probability; 0: from all.',
+    ),
     stop: z.array(text()).default([]).describe('Texts that end a solution, beside the end-of-text token.'),
     max_rows: rowsTogether(),
   };

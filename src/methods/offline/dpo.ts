@@ -1,5 +1,5 @@
 /** `method: dpo`: direct preference optimisation of pairs of answers. */
-import { z } from 'zod';
+import { choice } from '../../config/fields.js';
 import { dpo as dpoLoss } from '../../objectives/pairs.js';
 import { answerPairs } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
@@ -29,12 +29,9 @@ export const dpo = offlineMethod({
   defaults: { learning_rate: 1e-5, batch_size: 32 },
   keys: {
     beta: beta(),
-    loss_type: z
-      .enum(['sigmoid', 'ipo', 'hinge'])
-      .default('sigmoid')
-      .describe(
-        'The loss of a pair’s margin: −log σ; the squared distance from 1/(2 beta), of means per token; or a hinge at 1.',
-      ),
+    loss_type: choice('sigmoid', 'ipo', 'hinge').describe(
+      'The loss of a pair’s margin: −log σ; the squared distance from 1/(2 beta), of means per token; or a hinge at 1.',
+    ),
     label_smoothing: labelSmoothing(),
   },
   kind: answerPairs,

@@ -67,11 +67,9 @@ export const fullStepDpo = offlineMethod({
   defaults: { learning_rate: 1e-5, batch_size: 32 },
   keys: {
     beta: beta(),
-    temperature: positiveNumber()
-      .default(1)
-      .describe(
-        'Divides the scores of steps before their softmax: larger makes the steps more equal, and the method DPO.',
-      ),
+    temperature: positiveNumber(1).describe(
+      'Divides the scores of steps before their softmax: larger makes the steps more equal, and the method DPO.',
+    ),
   },
   kind: answerPairs,
   objective: fullStepDpoObjective,

@@ -1,5 +1,5 @@
 /** `method: kto`: Kahneman-Tversky optimisation of answers that are desirable or not. */
-import { z } from 'zod';
+import { choice } from '../../config/fields.js';
 import { StepTrainError } from '../../native/errors.js';
 import { type KtoOptions, kto as ktoLoss } from '../../objectives/kto.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
@@ -91,12 +91,9 @@ export const kto = offlineMethod({
     beta: beta(),
     desirable_weight: classWeight('desirable answers'),
     undesirable_weight: classWeight('undesirable answers'),
-    loss_type: z
-      .enum(['kto', 'apo_zero_unpaired'])
-      .default('kto')
-      .describe(
-        '`apo_zero_unpaired` takes 0 as the reference point, in place of mismatched prompts and answers.',
-      ),
+    loss_type: choice('kto', 'apo_zero_unpaired').describe(
+      '`apo_zero_unpaired` takes 0 as the reference point, in place of mismatched prompts and answers.',
+    ),
   },
   kind: labelledAnswers,
   objective: ktoObjective,

@@ -68,14 +68,7 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
   const { iterations = 0, ...defaults } = options.defaults;
   const keysOf = section({
     ...roundKeys(iterations),
-    ...answerBatches({
-      num_train_epochs: 1,
-      micro_batch_tokens: 4096,
-      warmup_ratio: 0.1,
-      lr_scheduler_type: 'cosine',
-      weight_decay: 0,
-      ...defaults,
-    }),
+    ...answerBatches({ micro_batch_tokens: 4096, warmup_ratio: 0.1, ...defaults }),
     ...keys,
   }).describe(`${about} (\`method: ${name}\`).`);
   const schema = z.strictObject({

@@ -26,9 +26,9 @@ export const orpo = offlineMethod({
   about: 'Likelihood of chosen answers and odds of both, without a reference',
   defaults: { learning_rate: 1e-5, batch_size: 32 },
   keys: {
-    beta: positiveNumber()
-      .default(0.1)
-      .describe('Weight of the odds ratio beside the likelihood of the chosen answer.'),
+    beta: positiveNumber(0.1).describe(
+      'Weight of the odds ratio beside the likelihood of the chosen answer.',
+    ),
   },
   kind: answerPairs,
   objective: orpoObjective,

@@ -1,6 +1,5 @@
 /** `method: simpo`: DPO of mean log-probs, with a margin and without a reference. */
-import { z } from 'zod';
-import { positiveNumber } from '../../config/fields.js';
+import { nonNegative, positiveNumber } from '../../config/fields.js';
 import { dpo } from '../../objectives/pairs.js';
 import { answerPairs } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
@@ -33,12 +32,8 @@ export const simpo = offlineMethod({
   about: 'Preference optimisation of mean log-probs without a reference',
   defaults: { learning_rate: 1e-5, batch_size: 32 },
   keys: {
-    beta: positiveNumber().default(2).describe('Scale of the difference of mean log-probs.'),
-    simpo_gamma: z
-      .number()
-      .min(0)
-      .default(0.5)
-      .describe('Margin by which the chosen answer has to lead, after `beta`.'),
+    beta: positiveNumber(2).describe('Scale of the difference of mean log-probs.'),
+    simpo_gamma: nonNegative(0.5).describe('Margin by which the chosen answer has to lead, after `beta`.'),
     label_smoothing: labelSmoothing(),
   },
   kind: answerPairs,

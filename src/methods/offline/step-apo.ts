@@ -1,5 +1,5 @@
 /** `method: step_apo`: DPO of single steps that lead by the difference of their values (Step-APO). */
-import { z } from 'zod';
+import { nonNegative } from '../../config/fields.js';
 import { dpo } from '../../objectives/pairs.js';
 import type { AnswerTokens } from '../../scoring/implicit/items.js';
 import { stepPairs } from './answers/kinds.js';
@@ -47,11 +47,7 @@ export const stepApo = offlineMethod({
   defaults: { learning_rate: 1e-5, batch_size: 32 },
   keys: {
     beta: beta(0.4),
-    advantage_weight: z
-      .number()
-      .min(0)
-      .default(1)
-      .describe('Multiplies the difference of the scores; 0 is Step-DPO.'),
+    advantage_weight: nonNegative(1).describe('Multiplies the difference of the scores; 0 is Step-DPO.'),
   },
   kind: stepPairs,
   objective: stepApoObjective,

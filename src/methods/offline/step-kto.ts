@@ -1,6 +1,6 @@
 /** `method: step_kto`: Kahneman-Tversky optimisation of answers by their outcome and of steps by their judgement. */
 import { z } from 'zod';
-import { positiveNumber } from '../../config/fields.js';
+import { choice, flag, nonNegative, positiveNumber } from '../../config/fields.js';
 import type { Dataset } from '../../data/dataset.js';
 import { type JudgedAnswer, type StepReduction, stepKto as stepKtoLoss } from '../../objectives/step-kto.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
@@ -198,50 +198,34 @@ export const stepKto = offlineMethod({
       .describe(
         'The same for steps. Their log-ratios are smaller by about the number of steps; `beta` times that number makes up for it.',
       ),
-    outcome_weight: z.number().min(0).default(1).describe('Weight of the loss of answers.'),
-    step_weight: z
-      .number()
-      .min(0)
-      .default(1)
-      .describe(
-        'Weight of the loss of steps. 0 is KTO; under `mean`, about the number of steps makes both pull alike.',
-      ),
-    reduction: z
-      .enum(['mean', 'sum', 'global'])
-      .default('mean')
-      .describe(
-        'Losses of the steps of an answer: their mean, their sum, or equal weights for all steps of the batch.',
-      ),
+    outcome_weight: nonNegative(1).describe('Weight of the loss of answers.'),
+    step_weight: nonNegative(1).describe(
+      'Weight of the loss of steps. 0 is KTO; under `mean`, about the number of steps makes both pull alike.',
+    ),
+    reduction: choice('mean', 'sum', 'global').describe(
+      'Losses of the steps of an answer: their mean, their sum, or equal weights for all steps of the batch.',
+    ),
     desirable_weight: classWeight('right answers'),
     undesirable_weight: classWeight('wrong answers'),
     desirable_weight_step: classWeight('right steps'),
     undesirable_weight_step: classWeight('wrong steps'),
-    auto_balance: z
-      .boolean()
-      .default(false)
-      .describe(
-        'Raise the weight of the class that weighs too little, by the labels of the training data and for answers and steps ' +
-          'apart, until right ones weigh 1 to 4/3 times as much as wrong ones (equation 8 of KTO).',
-      ),
-    z0: z
-      .enum(['batch_kl', 'zero'])
-      .default('batch_kl')
-      .describe('Reference point of answers: the mean log-ratio of answers to other problems, or 0.'),
-    z0_step: z
-      .enum(['step_kl', 'share', 'zero', 'outcome'])
-      .default('step_kl')
-      .describe(
-        'Reference point of steps: the mean log-ratio of the steps of answers to other problems, that of answers divided by ' +
-          'their steps, 0, or that of answers itself (nearly always too large).',
-      ),
-    after_first_error: z
-      .enum(['keep', 'mask', 'negative'])
-      .default('keep')
-      .describe('Steps after the first wrong one: as they are labelled, without a label, or wrong.'),
-    answer_step: z
-      .enum(['keep', 'exclude'])
-      .default('keep')
-      .describe('Whether the last step, which gives the answer, counts as a step.'),
+    auto_balance: flag(false).describe(
+      'Raise the weight of the class that weighs too little, by the labels of the training data and for answers and steps ' +
+        'apart, until right ones weigh 1 to 4/3 times as much as wrong ones (equation 8 of KTO).',
+    ),
+    z0: choice('batch_kl', 'zero').describe(
+      'Reference point of answers: the mean log-ratio of answers to other problems, or 0.',
+    ),
+    z0_step: choice('step_kl', 'share', 'zero', 'outcome').describe(
+      'Reference point of steps: the mean log-ratio of the steps of answers to other problems, that of answers divided by ' +
+        'their steps, 0, or that of answers itself (nearly always too large).',
+    ),
+    after_first_error: choice('keep', 'mask', 'negative').describe(
+      'Steps after the first wrong one: as they are labelled, without a label, or wrong.',
+    ),
+    answer_step: choice('keep', 'exclude').describe(
+      'Whether the last step, which gives the answer, counts as a step.',
+    ),
   },
   kind: judgedAnswers,
   objective: stepKtoObjective,

@@ -1,6 +1,14 @@
 // Config section `reward` of `method: ppo`: what a solution is worth.
 import { z } from 'zod';
-import { count, positiveNumber, section, text } from '../../config/fields.js';
+import {
+  choice,
+  count,
+  flag,
+  nonNegative,
+  optionalText,
+  positiveNumber,
+  section,
+} from '../../config/fields.js';
 import { AGGREGATIONS } from '../../eval/solving/aggregation.js';
 
 /** The implicit reward model in checkpoints, in metrics, and the name of its folder. */
@@ -9,7 +17,7 @@ export const IMPLICIT = 'implicit';
 const source = (weight: number) => ({
   weight: z.number().default(weight).describe('Weight in the sum; 0 leaves the source out.'),
   scale: z.number().default(1).describe('Multiplies the source’s rewards before they are clipped.'),
-  clip: z.number().min(0).default(0).describe('Rewards are clipped to ± this; 0 for no clipping.'),
+  clip: nonNegative(0).describe('Rewards are clipped to ± this; 0 for no clipping.'),
   whiten: z
     .union([z.boolean(), z.literal('base')])
     .default(false)
@@ -17,25 +25,18 @@ const source = (weight: number) => ({
       'Normalise them to mean 0 and standard deviation 1 over the rollout batch (`true`), or over solutions of the model before ' +
         'training (`base`), so that rewards keep one scale for the whole run.',
     ),
-  shuffle: z
-    .boolean()
-    .default(false)
-    .describe(
-      'A control: the rewards of a rollout batch are dealt out anew at random among its solutions, those of steps among all of its steps.',
-    ),
+  shuffle: flag(false).describe(
+    'A control: the rewards of a rollout batch are dealt out anew at random among its solutions, those of steps among all of its steps.',
+  ),
 });
 
 const model = {
-  model: text()
-    .optional()
-    .describe(
-      'What trained it, by name: a run, an adapter, `word-problems` for the judge of the package, or a classification model (a directory or hub id).',
-    ),
-  scorer: text()
-    .optional()
-    .describe(
-      'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, the scorer of outcomes of a joint or implicit model.',
-    ),
+  model: optionalText().describe(
+    'What trained it, by name: a run, an adapter, `word-problems` for the judge of the package, or a classification model (a directory or hub id).',
+  ),
+  scorer: optionalText().describe(
+    'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, the scorer of outcomes of a joint or implicit model.',
+  ),
   unread: z.number().default(0).describe('The reward of a solution or step that the model cannot read.'),
 };
 
@@ -43,16 +44,14 @@ export const reward = section({
   rule: section(source(1)).describe('1 for the right final answer, else 0.'),
   format: section({
     ...source(0),
-    pattern: text()
-      .optional()
-      .describe(
-        'A regular expression for some part of the text. Default: the text gives its answer in a box, behind #### or in words.',
-      ),
+    pattern: optionalText().describe(
+      'A regular expression for some part of the text. Default: the text gives its answer in a box, behind #### or in words.',
+    ),
   }).describe('1 for the form that is asked for, else 0.'),
   length: section({
     ...source(0),
-    from: count().default(128).describe('Tokens up to which it is 0.'),
-    to: count().default(256).describe('Tokens at which it is −1; in between it falls evenly.'),
+    from: count(128).describe('Tokens up to which it is 0.'),
+    to: count(256).describe('Tokens at which it is −1; in between it falls evenly.'),
   }).describe('From 0 to −1 for long solutions.'),
   steps: section({
     ...source(0),
@@ -61,12 +60,9 @@ export const reward = section({
       .enum(AGGREGATIONS)
       .default('min')
       .describe('How the scores of steps become one, where the reward is placed at the last token.'),
-    until_wrong: z
-      .boolean()
-      .default(false)
-      .describe(
-        'Put together the scores up to the first below one half: what a model trained with `after_error: drop` knows.',
-      ),
+    until_wrong: flag(false).describe(
+      'Put together the scores up to the first below one half: what a model trained with `after_error: drop` knows.',
+    ),
   }).describe('A model that scores steps (a PRM).'),
   outcome: section({ ...source(0), ...model }).describe(
     'A model of outcomes (an ORM): its score of the last step is that of the solution.',
@@ -77,48 +73,34 @@ export const reward = section({
   }).describe('The exact judge of steps of generated word problems: what a perfect reward model is worth.'),
   implicit: section({
     weight: z.number().default(0).describe('Weight of its rewards; 0 leaves it out.'),
-    beta: positiveNumber()
-      .default(0.05)
-      .describe('A token’s reward is beta · (log-prob − that of the model with which the run began).'),
-    learning_rate: positiveNumber()
-      .default(1e-5)
-      .describe('Constant rate of AdamW; the rest is as in `ppo`.'),
-    max_grad_norm: z
-      .number()
-      .min(0)
-      .default(10)
-      .describe('Gradients with a larger global norm are scaled down to it; 0 for no clipping.'),
+    beta: positiveNumber(0.05).describe(
+      'A token’s reward is beta · (log-prob − that of the model with which the run began).',
+    ),
+    learning_rate: positiveNumber(1e-5).describe('Constant rate of AdamW; the rest is as in `ppo`.'),
+    max_grad_norm: nonNegative(10).describe(
+      'Gradients with a larger global norm are scaled down to it; 0 for no clipping.',
+    ),
   }).describe(
     'An implicit reward model that learns online (PRIME): an adapter that begins as the model itself, rewards every token, and learns ' +
       'once from the outcomes of each rollout batch that it has rewarded.',
   ),
   function: section({
     ...source(0),
-    module: text()
-      .optional()
-      .describe(
-        'A module of JavaScript (or of TypeScript that Node can load) whose default export gets solutions and returns their rewards.',
-      ),
-    batch: count().default(64).describe('Max solutions of a call.'),
-    timeout: positiveNumber().default(60).describe('Seconds that a call may take.'),
+    module: optionalText().describe(
+      'A module of JavaScript (or of TypeScript that Node can load) whose default export gets solutions and returns their rewards.',
+    ),
+    batch: count(64).describe('Max solutions of a call.'),
+    timeout: positiveNumber(60).describe('Seconds that a call may take.'),
   }).describe('A function of your own.'),
-  placement: z
-    .enum(['last', 'step'])
-    .default('last')
-    .describe(
-      'All of it at the last token, or the rewards of steps at the last token of each step (of sources that judge steps).',
-    ),
-  bound: z
-    .enum(['none', 'clip', 'delta'])
-    .default('none')
-    .describe(
-      'With placement `step`, what keeps easy steps from being repeated: `clip` is min(r − bound_margin, 0); `delta` is r less the next ' +
-        'step’s, so that the sum is the first one’s.',
-    ),
+  placement: choice('last', 'step').describe(
+    'All of it at the last token, or the rewards of steps at the last token of each step (of sources that judge steps).',
+  ),
+  bound: choice('none', 'clip', 'delta').describe(
+    'With placement `step`, what keeps easy steps from being repeated: `clip` is min(r − bound_margin, 0); `delta` is r less the next ' +
+      'step’s, so that the sum is the first one’s.',
+  ),
   bound_margin: z.number().default(0.5).describe('The margin of bound `clip`.'),
-  base_problems: count()
-    .default(64)
-    .describe(
-      'Training problems that the model solves before training, to take the scale of `whiten: base` from.',
-    ),
+  base_problems: count(64).describe(
+    'Training problems that the model solves before training, to take the scale of `whiten: base` from.',
+  ),
 }).describe('What a solution is worth (`method: ppo`): the weighted sum of its sources.');

@@ -1,6 +1,18 @@
 // Config sections of `method: ppo`: how solutions are sampled, and how the policy learns from them.
 import { z } from 'zod';
-import { count, countOrOff, patterned, positiveNumber, section, text } from '../../config/fields.js';
+import {
+  choice,
+  count,
+  countOrOff,
+  flag,
+  nonNegative,
+  optionalText,
+  patterned,
+  positiveNumber,
+  section,
+  share,
+  text,
+} from '../../config/fields.js';
 import { sampling } from '../../config/sampling.js';
 import { rollouts, updates } from '../../config/training.js';
 import { ALGORITHMS } from './algorithms.js';
@@ -8,19 +20,17 @@ import { ALGORITHMS } from './algorithms.js';
 const server = z
   .strictObject({
     url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
-    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('The kind of server.'),
-    model: text().default('base').describe('The base’s name at that server.'),
+    kind: choice('steptrain', 'vllm', 'sglang').describe('The kind of server.'),
+    model: text('base').describe('The base’s name at that server.'),
     adapters: text().describe(
       'Folder into which the policy’s adapter is written for the server before each rollout batch.',
     ),
-    adapters_seen_as: text()
-      .optional()
-      .describe('The same folder as the server sees it, where that is another path.'),
-    key_env: text().default('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
-    attempts: count().default(8).describe('Tries of a request, half a second and then twice as long apart.'),
-    timeout: positiveNumber()
-      .default(300)
-      .describe('Seconds without a byte after which a request is tried again.'),
+    adapters_seen_as: optionalText().describe(
+      'The same folder as the server sees it, where that is another path.',
+    ),
+    key_env: text('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
+    attempts: count(8).describe('Tries of a request, half a second and then twice as long apart.'),
+    timeout: positiveNumber(300).describe('Seconds without a byte after which a request is tried again.'),
   })
   .describe(
     'A server that has the base, to sample rollouts there instead of in this process; the policy is an adapter that it loads.',
@@ -28,18 +38,14 @@ const server = z
 
 export const rollout = section({
   ...sampling({ num_generations: 8 }),
-  num_generations_eval: count()
-    .default(1)
-    .describe(
-      'Solutions of each held-out problem: one is the most likely one, several are sampled at temperature 1.',
-    ),
-  template: text()
-    .default('auto')
-    .describe(
-      'The text that asks for a solution, with the placeholder {problem}. `auto` is a request in the tokenizer’s chat template ' +
-        'or, without one, `Question:`, the problem, and `Answer:`.',
-    ),
-  mix: patterned(z.number().min(0)).describe(
+  num_generations_eval: count(1).describe(
+    'Solutions of each held-out problem: one is the most likely one, several are sampled at temperature 1.',
+  ),
+  template: text('auto').describe(
+    'The text that asks for a solution, with the placeholder {problem}. `auto` is a request in the tokenizer’s chat template ' +
+      'or, without one, `Question:`, the problem, and `Answer:`.',
+  ),
+  mix: patterned(nonNegative()).describe(
     'How often each group of training problems is drawn, by name: a level of generated problems (`level 1`), or a file of `data.train` ' +
       'without its ending, where that is a directory or a pattern. Groups that are not named are left out. Default: every problem ' +
       'as often as any other.',
@@ -55,7 +61,6 @@ export const ppo = section({
     micro_batch_tokens: 4096,
     warmup_ratio: 0,
     lr_scheduler_type: 'constant',
-    weight_decay: 0,
   }),
   learning_rate: auto(positiveNumber()).describe(
     'Peak learning rate of AdamW; `auto` is 1e-5 for LoRA and 1e-6 where every parameter is trained. Models of a few million ' +
@@ -69,27 +74,19 @@ export const ppo = section({
         'solution), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
         '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
     ),
-  num_train_epochs: positiveNumber().default(1).describe('Passes over the training problems.'),
-  rollout_batch: count().default(32).describe('Problems per rollout batch.'),
+  num_train_epochs: positiveNumber(1).describe('Passes over the training problems.'),
+  rollout_batch: count(32).describe('Problems per rollout batch.'),
   resample_equal: auto(countOrOff()).describe(
     'How often a problem whose solutions all have the same reward is sampled again, since such a group teaches nothing; `auto` is 3 for ' +
       '`dapo`, else 0.',
   ),
   ...rollouts({ num_ppo_epochs: 1 }),
-  old_logprobs: z
-    .enum(['rescore', 'sampler'])
-    .default('rescore')
-    .describe(
-      'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1) or from the sampler. ' +
-        'Their difference is logged either way.',
-    ),
-  gamma: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(1)
-    .describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
-  lam: z.number().min(0).max(1).default(1).describe('λ of generalised advantage estimation, of `ppo`.'),
+  old_logprobs: choice('rescore', 'sampler').describe(
+    'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1) or from the sampler. ' +
+      'Their difference is logged either way.',
+  ),
+  gamma: share(1).describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
+  lam: share(1).describe('λ of generalised advantage estimation, of `ppo`.'),
   cliprange: auto(z.number().gt(0).lt(1)).describe(
     'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4.',
   ),
@@ -101,24 +98,15 @@ export const ppo = section({
       'rollout.max_new_tokens, and advantages are not divided by the deviation of their group. `auto` is `dapo`. Not of `gspo` and ' +
       '`rloo`, where every solution counts the same.',
   ),
-  group_baseline: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Of `reinforce_pp`: subtract from each reward the mean of the problem’s solutions at the same place first, of steps by their number.',
-    ),
-  whiten_advantages: z
-    .boolean()
-    .default(true)
-    .describe(
-      'Normalise the advantages of a rollout batch to mean 0 and standard deviation 1, of `ppo`, `reinforce_pp` and `prime`.',
-    ),
-  reference: z
-    .enum(['base', 'none'])
-    .default('base')
-    .describe(
-      'The reference of the KL: the model that the run began with, or none, which saves its forward.',
-    ),
+  group_baseline: flag(false).describe(
+    'Of `reinforce_pp`: subtract from each reward the mean of the problem’s solutions at the same place first, of steps by their number.',
+  ),
+  whiten_advantages: flag(true).describe(
+    'Normalise the advantages of a rollout batch to mean 0 and standard deviation 1, of `ppo`, `reinforce_pp` and `prime`.',
+  ),
+  reference: choice('base', 'none').describe(
+    'The reference of the KL: the model that the run began with, or none, which saves its forward.',
+  ),
   kl_in: auto(z.enum(['reward', 'loss'])).describe(
     'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo`, `dapo`, `gspo` ' +
       'and `reinforce_pp` with `group_baseline`, else the reward.',
@@ -127,60 +115,35 @@ export const ppo = section({
     'Estimator of the penalty from d = log-prob − reference log-prob: d, d²/2 or exp(−d) − 1 + d. `auto` is `k1` in the reward and ' +
       '`k2` in the loss, where `k1` has no gradient in expectation.',
   ),
-  kl_target: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe(
-      'Adapts kl_coef after each rollout batch so that the KL of a solution (nats, summed over its tokens) stays near this; 0: kl_coef is ' +
-        'fixed.',
-    ),
-  kl_horizon: positiveNumber()
-    .default(2000)
-    .describe('With kl_target: solutions over which kl_coef adapts; fewer adapt faster.'),
-  kl_stop: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe(
-      'Leave out the rest of a rollout batch once the policy is farther than this from the one that sampled it (mean k3 per token); 0: never.',
-    ),
-  critic: z
-    .enum(['trunk', 'adapter', 'model'])
-    .default('trunk')
-    .describe(
-      'The critic of `ppo`: a value head on the policy’s own hidden states, on an adapter of its own (with lora), or on a second model ' +
-        'that is trained whole.',
-    ),
-  critic_learning_rate: positiveNumber()
-    .default(1e-4)
-    .describe(
-      'Learning rate of a critic on its own adapter or model; the head on a trunk learns at learning_rate × head_rate.',
-    ),
-  critic_warmup: countOrOff()
-    .default(20)
-    .describe(
-      'Steps at the start that train the critic alone: on a trunk that is shared, its head alone. The policy’s optimizer begins after them.',
-    ),
-  head_rate: positiveNumber()
-    .default(10)
-    .describe('Multiplies the learning rate of the value head, which starts from random numbers.'),
-  truncated: z
-    .enum(['lowest', 'keep', 'mask', 'bootstrap'])
-    .default('lowest')
-    .describe(
-      'A solution that was cut off at max_new_tokens: gets the lowest reward of its rollout batch; keeps its own; is not learned from ' +
-        '(overlong filtering); or goes on from the critic’s value of its end, in place of a reward of the whole.',
-    ),
-  missing_eos_penalty: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe('Subtracted from the reward of a solution that was cut off.'),
-  branches: z
-    .boolean()
-    .default(true)
-    .describe(
-      'Compute a prompt once for all of its solutions, as branches of one sequence; false: each solution with its own prompt.',
-    ),
+  kl_target: nonNegative(0).describe(
+    'Adapts kl_coef after each rollout batch so that the KL of a solution (nats, summed over its tokens) stays near this; 0: kl_coef is ' +
+      'fixed.',
+  ),
+  kl_horizon: positiveNumber(2000).describe(
+    'With kl_target: solutions over which kl_coef adapts; fewer adapt faster.',
+  ),
+  kl_stop: nonNegative(0).describe(
+    'Leave out the rest of a rollout batch once the policy is farther than this from the one that sampled it (mean k3 per token); 0: never.',
+  ),
+  critic: choice('trunk', 'adapter', 'model').describe(
+    'The critic of `ppo`: a value head on the policy’s own hidden states, on an adapter of its own (with lora), or on a second model ' +
+      'that is trained whole.',
+  ),
+  critic_learning_rate: positiveNumber(1e-4).describe(
+    'Learning rate of a critic on its own adapter or model; the head on a trunk learns at learning_rate × head_rate.',
+  ),
+  critic_warmup: countOrOff(20).describe(
+    'Steps at the start that train the critic alone: on a trunk that is shared, its head alone. The policy’s optimizer begins after them.',
+  ),
+  head_rate: positiveNumber(10).describe(
+    'Multiplies the learning rate of the value head, which starts from random numbers.',
+  ),
+  truncated: choice('lowest', 'keep', 'mask', 'bootstrap').describe(
+    'A solution that was cut off at max_new_tokens: gets the lowest reward of its rollout batch; keeps its own; is not learned from ' +
+      '(overlong filtering); or goes on from the critic’s value of its end, in place of a reward of the whole.',
+  ),
+  missing_eos_penalty: nonNegative(0).describe('Subtracted from the reward of a solution that was cut off.'),
+  branches: flag(true).describe(
+    'Compute a prompt once for all of its solutions, as branches of one sequence; false: each solution with its own prompt.',
+  ),
 }).describe('Policy optimisation on solutions (`method: ppo`).');

@@ -2,32 +2,20 @@
 import { z } from 'zod';
 import { data } from '../../config/data.js';
 import { evaluation } from '../../config/evaluation.js';
-import { section } from '../../config/fields.js';
+import { choice, flag, section } from '../../config/fields.js';
 import { model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 
 const pretrain = section({
-  ...optimization({
-    learning_rate: 1e-3,
-    num_train_epochs: 1,
-    tokens_per_step: 8192,
-    micro_batch_tokens: 8192,
-    warmup_ratio: 0.02,
-    lr_scheduler_type: 'cosine',
-    weight_decay: 0,
-  }),
-  loss_on: z
-    .enum(['answers', 'all'])
-    .default('answers')
-    .describe(
-      'Tokens to learn: what follows the last `=` of each step (`answers`), or the whole step (`all`).',
-    ),
-  shuffle: z
-    .boolean()
-    .default(true)
-    .describe('Off: every epoch takes the samples in the order of the data, as a curriculum needs it.'),
+  ...optimization({ learning_rate: 1e-3, micro_batch_tokens: 8192, warmup_ratio: 0.02 }),
+  loss_on: choice('answers', 'all').describe(
+    'Tokens to learn: what follows the last `=` of each step (`answers`), or the whole step (`all`).',
+  ),
+  shuffle: flag(true).describe(
+    'Off: every epoch takes the samples in the order of the data, as a curriculum needs it.',
+  ),
 }).describe(
   'Language modelling of whole solutions, from random weights or from a base (`method: pretrain`).',
 );

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
 import { evaluation, rewardEvaluation } from '../../config/evaluation.js';
-import { positiveNumber, section } from '../../config/fields.js';
+import { choice, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
@@ -14,19 +14,13 @@ import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
 export const rewardModel = section({
-  type: z
-    .enum(['prm', 'orm', 'joint'])
-    .default('prm')
-    .describe(
-      'What is scored: every step (`prm`), the whole solution at its end (`orm`), or both by two outputs of one head.',
-    ),
-  head: z
-    .enum(['scalar', 'classes', 'verdict'])
-    .default('scalar')
-    .describe(
-      'A score whose logistic is the probability of right (`scalar`), two classes, or the words `prompt.pos_word` and ' +
-        '`prompt.neg_word` of the language model, compared with each other alone. With `data.neutral: class` there are three classes.',
-    ),
+  type: choice('prm', 'orm', 'joint').describe(
+    'What is scored: every step (`prm`), the whole solution at its end (`orm`), or both by two outputs of one head.',
+  ),
+  head: choice('scalar', 'classes', 'verdict').describe(
+    'A score whose logistic is the probability of right (`scalar`), two classes, or the words `prompt.pos_word` and ' +
+      '`prompt.neg_word` of the language model, compared with each other alone. With `data.neutral: class` there are three classes.',
+  ),
   neutral_score: z
     .enum(NEUTRAL_SCORES)
     .default('positive')
@@ -34,40 +28,25 @@ export const rewardModel = section({
       'What the probability of the class of neutral steps (`data.neutral: class`) adds to in the score of a step: to right, to ' +
         'wrong, or to neither (`drop`: right and wrong are compared alone).',
     ),
-  input: z
-    .enum(['whole', 'prefixes'])
-    .default('whole')
-    .describe(
-      'How steps are read: all in one pass, which only a causal trunk may, or one sequence for each step and all before ' +
-        'it, which costs a multiple and gives a causal trunk the same scores.',
-    ),
-  solutions: z
-    .enum(['auto', 'all', 'finished'])
-    .default('auto')
-    .describe(
-      '`finished` leaves out solutions that state no answer, and counts them; `auto` does so wherever outcomes are ' +
-        'learned. A `prm` with `finished` trains on the solutions and tokens of an `orm`.',
-    ),
-  orm_label: z
-    .enum(['final_answer', 'all_steps_positive'])
-    .default('final_answer')
-    .describe(
-      'A solution is right if its final answer is (by the source, else compared with the expected one), or if no step ' +
-        'is labelled wrong.',
-    ),
-  after_error: z
-    .enum(['drop', 'negative', 'keep'])
-    .default('drop')
-    .describe(
-      'Steps after the first wrong one: not learned, wrong, or as labelled. A model trained with `drop` never reads ' +
-        'a step after an error: its scores of such steps mean nothing.',
-    ),
-  soft_labels: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Learn the scores of steps as probabilities where the data has them, such as shares of rollouts.',
-    ),
+  input: choice('whole', 'prefixes').describe(
+    'How steps are read: all in one pass, which only a causal trunk may, or one sequence for each step and all before ' +
+      'it, which costs a multiple and gives a causal trunk the same scores.',
+  ),
+  solutions: choice('auto', 'all', 'finished').describe(
+    '`finished` leaves out solutions that state no answer, and counts them; `auto` does so wherever outcomes are ' +
+      'learned. A `prm` with `finished` trains on the solutions and tokens of an `orm`.',
+  ),
+  orm_label: choice('final_answer', 'all_steps_positive').describe(
+    'A solution is right if its final answer is (by the source, else compared with the expected one), or if no step ' +
+      'is labelled wrong.',
+  ),
+  after_error: choice('drop', 'negative', 'keep').describe(
+    'Steps after the first wrong one: not learned, wrong, or as labelled. A model trained with `drop` never reads ' +
+      'a step after an error: its scores of such steps mean nothing.',
+  ),
+  soft_labels: flag(false).describe(
+    'Learn the scores of steps as probabilities where the data has them, such as shares of rollouts.',
+  ),
   class_weight: z
     .enum(CLASS_WEIGHTS)
     .default('auto')
@@ -75,21 +54,11 @@ export const rewardModel = section({
       '`balanced` weights right and wrong as if they were equally frequent; probabilities then no longer follow the data. ' +
         '`auto` does so where one class is below a quarter of what is learned.',
     ),
-  outcome_weight: positiveNumber()
-    .default(1)
-    .describe('Of an outcome in the loss of `type: joint`, beside 1 for each step.'),
-  head_rate: positiveNumber()
-    .default(1)
-    .describe('Learning rate of the new head, as a multiple of `learning_rate`.'),
-  ...optimization({
-    learning_rate: 1e-4,
-    num_train_epochs: 1,
-    tokens_per_step: 8192,
-    micro_batch_tokens: 2048,
-    warmup_ratio: 0.03,
-    lr_scheduler_type: 'cosine',
-    weight_decay: 0,
-  }),
+  outcome_weight: positiveNumber(1).describe(
+    'Of an outcome in the loss of `type: joint`, beside 1 for each step.',
+  ),
+  head_rate: positiveNumber(1).describe('Learning rate of the new head, as a multiple of `learning_rate`.'),
+  ...optimization({ learning_rate: 1e-4 }),
 }).describe('Training a reward model of steps, of outcomes, or of both (`method: reward`).');
 
 const schema = z.strictObject({

@@ -3,7 +3,18 @@ import { z } from 'zod';
 import { corrections } from '../../config/corrections.js';
 import { data } from '../../config/data.js';
 import { evaluation } from '../../config/evaluation.js';
-import { count, countOrOff, samplingTemperature, section, text } from '../../config/fields.js';
+import {
+  choice,
+  count,
+  countOrOff,
+  flag,
+  nonNegative,
+  optionalText,
+  samplingTemperature,
+  section,
+  share,
+  text,
+} from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
@@ -17,23 +28,21 @@ import { reasonOf } from '../../files/data-error.js';
 import { RunError } from '../../run/error.js';
 
 const format = section({
-  template: text()
-    .optional()
-    .describe(
-      'The text around a problem, with the placeholder {problem}, as in `steptrain eval solve`. Default: with a chat template the ' +
-        'problem and the wish for steps and a boxed answer, else `Question: {problem}`, a new line and `Answer:`.',
-    ),
+  template: optionalText().describe(
+    'The text around a problem, with the placeholder {problem}, as in `steptrain eval solve`. Default: with a chat template the ' +
+      'problem and the wish for steps and a boxed answer, else `Question: {problem}`, a new line and `Answer:`.',
+  ),
   chat: z
     .union([z.literal('auto'), z.boolean()])
     .default('auto')
     .describe('Ask as the user of a chat; `auto` does where the tokenizer has a chat template.'),
-  separator: text().default(DEFAULT_FORMAT.separator).describe('Ends every step.'),
-  reflection: text()
-    .default(DEFAULT_FORMAT.reflection)
-    .describe('How a reflection is written, with the placeholder {text}; its words mark a correction.'),
-  improvement: text()
-    .default(DEFAULT_FORMAT.improvement)
-    .describe('How the step that replaces a wrong one stands in the text, with the placeholder {text}.'),
+  separator: text(DEFAULT_FORMAT.separator).describe('Ends every step.'),
+  reflection: text(DEFAULT_FORMAT.reflection).describe(
+    'How a reflection is written, with the placeholder {text}; its words mark a correction.',
+  ),
+  improvement: text(DEFAULT_FORMAT.improvement).describe(
+    'How the step that replaces a wrong one stands in the text, with the placeholder {text}.',
+  ),
 }).describe('The text of problems and solutions.');
 
 const s3c = section({
@@ -42,9 +51,6 @@ const s3c = section({
     num_train_epochs: 3,
     tokens_per_step: 32768,
     micro_batch_tokens: 4096,
-    warmup_ratio: 0.03,
-    lr_scheduler_type: 'cosine',
-    weight_decay: 0,
   }),
   variant: z
     .enum(VARIANTS)
@@ -60,29 +66,18 @@ const s3c = section({
     .describe(
       'What is not learned beside the problem: nothing, wrong steps, or also the right steps before the first wrong one.',
     ),
-  wrong_step_weight: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0)
-    .describe('Weight of a masked wrong step in the loss: 0 masks it, 1 is `mask: none`.'),
-  mask_separator: z
-    .boolean()
-    .default(true)
-    .describe('Whether the separator that ends a wrong step is masked with it.'),
-  header: text()
-    .optional()
-    .describe(
-      'Regular expression for what announces a step, such as `Step \\d+: ?`; it is learned also before a wrong step.',
-    ),
-  normalise: z
-    .enum(['token', 'example'])
-    .default('token')
-    .describe(
-      'Mean of the loss over the learned tokens of a batch, or within each sample and then over samples.',
-    ),
+  wrong_step_weight: share(0).describe(
+    'Weight of a masked wrong step in the loss: 0 masks it, 1 is `mask: none`.',
+  ),
+  mask_separator: flag(true).describe('Whether the separator that ends a wrong step is masked with it.'),
+  header: optionalText().describe(
+    'Regular expression for what announces a step, such as `Step \\d+: ?`; it is learned also before a wrong step.',
+  ),
+  normalise: choice('token', 'example').describe(
+    'Mean of the loss over the learned tokens of a batch, or within each sample and then over samples.',
+  ),
   clean_ratio: z
-    .union([z.literal('as_is'), z.number().min(0)])
+    .union([z.literal('as_is'), nonNegative()])
     .default('as_is')
     .describe(
       'Solutions without a wrong step for each sample with one: as many as the data has, or this many, chosen or repeated.',
@@ -90,11 +85,11 @@ const s3c = section({
 }).describe('Masked supervised fine-tuning on solutions that correct themselves (`method: s3c`).');
 
 const evaluationSampling = section({
-  num_samples: countOrOff()
-    .default(0)
-    .describe('Samples of each held-out problem for votes, beside the greedy solution; 0 for none.'),
-  temperature: samplingTemperature().default(0.7).describe('Temperature of these samples.'),
-  max_new_tokens: count().default(512).describe('Max tokens of a solution.'),
+  num_samples: countOrOff(0).describe(
+    'Samples of each held-out problem for votes, beside the greedy solution; 0 for none.',
+  ),
+  temperature: samplingTemperature(0.7).describe('Temperature of these samples.'),
+  max_new_tokens: count(512).describe('Max tokens of a solution.'),
 }).describe('Solutions of held-out problems for the evaluation.');
 
 const schema = z.strictObject({

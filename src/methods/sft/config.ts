@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
 import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
-import { section } from '../../config/fields.js';
+import { nonNegative, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
@@ -12,15 +12,7 @@ import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { verdictSettings } from '../../scoring/settings.js';
 
 export const sft = section({
-  ...optimization({
-    learning_rate: 1e-4,
-    num_train_epochs: 3,
-    tokens_per_step: 8192,
-    micro_batch_tokens: 2048,
-    warmup_ratio: 0.03,
-    lr_scheduler_type: 'cosine',
-    weight_decay: 0,
-  }),
+  ...optimization({ learning_rate: 1e-4, num_train_epochs: 3 }),
   class_weight: z
     .enum(CLASS_WEIGHTS)
     .default('auto')
@@ -28,9 +20,7 @@ export const sft = section({
       '`balanced` weights both verdicts as if they were equally frequent: the recall of wrong steps rises, and the ' +
         'predicted probabilities no longer follow the data. `auto` does so where one class is below a quarter of the training steps.',
     ),
-  label_smoothing: z
-    .number()
-    .min(0)
+  label_smoothing: nonNegative()
     .lt(0.5)
     .default(0)
     .describe(
