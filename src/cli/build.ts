@@ -1,24 +1,15 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { CommandModule } from 'yargs';
+import { command, flag } from './command.js';
 import { UsageError } from './error.js';
 
-interface BuildArguments {
-  readonly all: boolean;
-  readonly cuda: boolean | undefined;
-  readonly mpi: boolean;
-  readonly force: boolean;
-  readonly verbose: boolean;
-}
-
-export const buildCommand: CommandModule<unknown, BuildArguments> = {
+export const buildCommand = command({
   command: 'build',
   describe: 'Compile the native addon on this machine, instead of the prebuilt one',
   builder: (argv) =>
     argv
       .option('all', {
-        type: 'boolean',
-        default: false,
+        ...flag,
         describe: 'For every machine: all instruction sets, and CUDA if nvcc is found',
       })
       .option('cuda', {
@@ -26,17 +17,16 @@ export const buildCommand: CommandModule<unknown, BuildArguments> = {
         describe: 'With CUDA kernels. Default: where there are a GPU and nvcc, for that GPU',
       })
       .option('mpi', {
-        type: 'boolean',
-        default: false,
+        ...flag,
         describe:
           'The MPI plugin alone, with the mpicxx of this machine: what runs under mpirun then talk through',
       })
-      .option('force', { type: 'boolean', default: false, describe: 'Also if nothing has changed' })
-      .option('verbose', { type: 'boolean', default: false, describe: 'Show what the compilers say' })
+      .option('force', { ...flag, describe: 'Also if nothing has changed' })
+      .option('verbose', { ...flag, describe: 'Show what the compilers say' })
       .example('$0 build', 'where the prebuilt addon does not load, or for the CUDA toolkit of this machine')
       .example('$0 build --no-cuda', 'for the CPU alone')
       .example('$0 build --mpi', 'on a cluster, once its MPI is loaded')
-      .example('$0 build --all', 'to be used on other machines too') as never,
+      .example('$0 build --all', 'to be used on other machines too'),
   handler: async ({ all, cuda, mpi, force, verbose }) => {
     const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url));
     const flags = Object.entries({ all, force, verbose }).flatMap(([name, on]) => (on ? [`--${name}`] : []));
@@ -50,4 +40,4 @@ export const buildCommand: CommandModule<unknown, BuildArguments> = {
     if (code !== 0) throw new UsageError(`the ${what} was not compiled; the lines above say why`);
     console.error(mpi ? 'compiled; runs under mpirun use it' : 'compiled; steptrain doctor tests it');
   },
-};
+});

@@ -1,19 +1,13 @@
-import type { CommandModule } from 'yargs';
-import type { ModelArguments, SamplingArguments } from './model-options.js';
+import { command, text } from './command.js';
 import { chosenSampling, modelArgument, modelOptions, samplingOptions } from './model-options.js';
 
-interface ChatArguments extends ModelArguments, SamplingArguments {
-  readonly system?: string;
-}
-
-export const chatCommand: CommandModule<unknown, ChatArguments> = {
+export const chatCommand = command({
   command: 'chat [run-or-model]',
   describe: 'Talk with a model',
   builder: (argv) =>
-    samplingOptions(modelOptions(modelArgument(argv as never)))
+    samplingOptions(modelOptions(modelArgument(argv)))
       .option('system', {
-        type: 'string',
-        requiresArg: true,
+        ...text,
         describe: 'What the model is told before everything else',
       })
       .example(
@@ -24,7 +18,7 @@ export const chatCommand: CommandModule<unknown, ChatArguments> = {
       .example(
         'printf "Hello.\\nWhat did I say?\\n" | $0 chat --model models/qwen-instruct',
         'a line is a turn',
-      ) as never,
+      ),
   handler: async (args) => {
     const sampling = chosenSampling(args);
     const { createInterface } = await import('node:readline');
@@ -54,4 +48,4 @@ export const chatCommand: CommandModule<unknown, ChatArguments> = {
       chosen.device.dispose();
     }
   },
-};
+});

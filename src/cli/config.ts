@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { dotted } from '../config/dotted.js';
-import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
+import { argument, command } from './command.js';
+import { recipeFile, recipeOptions } from './recipe-file.js';
 
 const schemaCommand: CommandModule = {
   command: 'schema',
@@ -18,35 +19,30 @@ const schemaCommand: CommandModule = {
   },
 };
 
-const showCommand: CommandModule<unknown, RecipeArguments> = {
+const showCommand = command({
   command: 'show [recipe]',
   describe: 'Print the complete configuration of a recipe or a run, with every default and what it means',
   builder: (argv) =>
     recipeOptions(argv)
       .example('$0 config show my.yaml --set lora.r=8', 'what a run would do')
-      .example('$0 config show runs/my', 'what a run does') as never,
+      .example('$0 config show runs/my', 'what a run does'),
   handler: async (args) => {
     const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
     const file = fileOf(args.recipe);
     const { config } = await loadRunConfig(file, args.set);
     console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
   },
-};
+});
 
-interface DiffArguments {
-  readonly from: string;
-  readonly to: string;
-}
-
-const diffCommand: CommandModule<unknown, DiffArguments> = {
+const diffCommand = command({
   command: 'diff <from> <to>',
   describe: 'List the values in which two recipes or runs differ, defaults included',
   builder: (argv) =>
     argv
-      .positional('from', { type: 'string', demandOption: true, describe: 'Recipe or run directory' })
-      .positional('to', { type: 'string', demandOption: true, describe: 'Recipe or run directory' })
+      .positional('from', { ...argument, describe: 'Recipe or run directory' })
+      .positional('to', { ...argument, describe: 'Recipe or run directory' })
       .example('$0 config diff quickstart my.yaml', 'what was changed')
-      .example('$0 config diff runs/a runs/b', 'why do they differ?') as never,
+      .example('$0 config diff runs/a runs/b', 'why do they differ?'),
   handler: async ({ from, to }) => {
     const { loadRunConfig } = await import('../methods/config.js');
     const [a, b] = await Promise.all(
@@ -61,7 +57,7 @@ const diffCommand: CommandModule<unknown, DiffArguments> = {
       console.log(`${key}: ${a?.get(key) ?? '(no such key)'} → ${b?.get(key) ?? '(no such key)'}`);
     if (changed.length === 0) console.log('no difference');
   },
-};
+});
 
 export const configCommand: CommandModule = {
   command: 'config',

@@ -15,10 +15,10 @@ import { UsageError } from './error.js';
 export interface PlantArguments {
   readonly from: string;
   readonly to: string;
-  readonly kinds?: string;
+  readonly kinds: string | undefined;
   readonly wrong: number;
-  readonly samples?: number;
-  readonly apart?: readonly string[];
+  readonly samples: number | undefined;
+  readonly apart: readonly string[] | undefined;
   readonly seed: number;
 }
 

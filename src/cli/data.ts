@@ -1,50 +1,39 @@
 import type { Argv, CommandModule } from 'yargs';
-import { TEMPLATE_CHOICES, type TemplateChoice } from '../data/problems/choices.js';
-import type { Part } from '../data/split.js';
+import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import type { RunConfig } from '../methods/table.js';
-import type { PlantArguments } from './data-plant.js';
-import type { RationaleArguments } from './data-rationales.js';
+import { type ArgumentsOf, argument, command, number, oneOf, text } from './command.js';
 import { UsageError } from './error.js';
 import { modelOptions } from './model-options.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
-interface BadRowArguments {
-  readonly 'on-bad-row'?: 'error' | 'skip' | undefined;
-}
-
+type BadRowArguments = ArgumentsOf<typeof badRowOption>;
 type DataArguments = RecipeArguments & BadRowArguments;
 
-const statsCommand: CommandModule<unknown, DataArguments> = {
+const statsCommand = command({
   command: 'stats [recipe]',
   describe: 'Count solutions, labels and tokens of each part, and what was left out',
   builder: (argv) =>
     badRowOption(recipeOptions(argv)).example(
       '$0 data stats my.yaml --set data.train=steps.jsonl',
       'before training on it',
-    ) as never,
+    ),
   handler: async (args) => {
     const { dataStats, formatDataStats } = await import('./data-stats.js');
     console.log(formatDataStats(await dataStats(await readConfig(args))));
   },
-};
+});
 
-interface PreviewArguments extends DataArguments {
-  readonly part: Part;
-  readonly samples: number;
-}
-
-const previewCommand: CommandModule<unknown, PreviewArguments> = {
+const previewCommand = command({
   command: 'preview [recipe]',
   describe: 'Show samples as the model sees them: text, ids, step spans and loss mask',
   builder: (argv) =>
     badRowOption(recipeOptions(argv))
       .option('part', {
-        choices: ['train', 'validation', 'test'] as const,
-        default: 'train',
+        ...oneOf(['train', 'validation', 'test'], 'train'),
         describe: 'Part to show',
       })
       .option('samples', { alias: 'n', type: 'number', default: 2, describe: 'Samples to show' })
-      .example('$0 data preview my.yaml -n 5', 'the first five samples') as never,
+      .example('$0 data preview my.yaml -n 5', 'the first five samples'),
   handler: async (args) => {
     if (!(Number.isSafeInteger(args.samples) && args.samples > 0)) {
       throw new UsageError(`--samples expects a whole number of at least 1, found ${args.samples}`);
@@ -54,32 +43,25 @@ const previewCommand: CommandModule<unknown, PreviewArguments> = {
     const width = Math.max(40, process.stdout.columns || 100) - 2;
     console.log(await dataPreview(config, { part: args.part, samples: args.samples, width }));
   },
-};
+});
 
-interface ConvertArguments extends BadRowArguments {
-  readonly from: string;
-  readonly to: string;
-  readonly set?: readonly string[];
-}
-
-const convertCommand: CommandModule<unknown, ConvertArguments> = {
+const convertCommand = command({
   command: 'convert <from> <to>',
   describe: 'Write step-labelled data of any known layout as records, one JSON line each',
   builder: (argv) =>
     badRowOption(argv)
       .positional('from', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'File, directory, pattern or hub id, as in data.train',
       })
-      .positional('to', { type: 'string', demandOption: true, describe: 'New .jsonl or .jsonl.gz file' })
+      .positional('to', { ...argument, describe: 'New .jsonl or .jsonl.gz file' })
       .option('set', {
         type: 'string',
         array: true,
         requiresArg: true,
         describe: 'Option for reading, such as --set data.neutral=negative; may be repeated',
       })
-      .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub') as never,
+      .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
   handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
     const { convertData } = await import('./data-convert.js');
     const { formatLoadReport } = await import('../data/summary.js');
@@ -94,37 +76,26 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
     const report = await convertData(data, to, from);
     console.log([...formatLoadReport(report), `wrote ${to}`].join('\n'));
   },
-};
+});
 
-interface ProblemsArguments {
-  readonly to: string;
-  readonly level: number;
-  readonly samples: number;
-  readonly part: Part;
-  readonly templates: TemplateChoice;
-  readonly seed: number;
-}
-
-const problemsCommand: CommandModule<unknown, ProblemsArguments> = {
+const problemsCommand = command({
   command: 'problems <to>',
   describe: 'Write generated word problems with their answers, one JSON line each',
   builder: (argv) =>
     argv
-      .positional('to', { type: 'string', demandOption: true, describe: 'New .jsonl file' })
-      .option('level', { choices: [1, 2, 3, 4] as const, default: 1, describe: 'How hard they are' })
+      .positional('to', { ...argument, describe: 'New .jsonl file' })
+      .option('level', { ...oneOf([1, 2, 3, 4], 1), describe: 'How hard they are' })
       .option('samples', { alias: 'n', type: 'number', default: 2000, describe: 'Number of problems' })
       .option('part', {
-        choices: ['train', 'validation', 'test'] as const,
-        default: 'test',
+        ...oneOf(['train', 'validation', 'test'], 'test'),
         describe: 'Whose computations they hold',
       })
       .option('templates', {
-        choices: TEMPLATE_CHOICES,
-        default: 'seen',
+        ...oneOf(TEMPLATE_CHOICES, 'seen'),
         describe: 'Those of training, those held out, or all',
       })
       .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same problems' })
-      .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …') as never,
+      .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …'),
   handler: async ({ to, level, samples, part, templates, seed }) => {
     for (const [name, value] of Object.entries({ samples, seed }))
       if (!(Number.isSafeInteger(value) && value >= 0))
@@ -134,22 +105,20 @@ const problemsCommand: CommandModule<unknown, ProblemsArguments> = {
     await writeProblems(to, { seed, samples, levels, part, templates });
     console.log(`${samples} problems are in ${to}`);
   },
-};
+});
 
-const plantCommand: CommandModule<unknown, PlantArguments> = {
+const plantCommand = command({
   command: 'plant <from> <to>',
   describe: 'Write worked solutions with planted errors of several kinds, each step labelled',
   builder: (argv) =>
     argv
       .positional('from', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'Problems with worked solutions, such as GSM8K',
       })
-      .positional('to', { type: 'string', demandOption: true, describe: 'New .jsonl file' })
+      .positional('to', { ...argument, describe: 'New .jsonl file' })
       .option('kinds', {
-        type: 'string',
-        requiresArg: true,
+        ...text,
         describe:
           'Kinds of errors with their shares, such as operand=2,slip=1: slip, operand, operator, relation, omitted, unit, ' +
           'double_counted, skipped, total [default: all alike]',
@@ -162,8 +131,7 @@ const plantCommand: CommandModule<unknown, PlantArguments> = {
       })
       .option('samples', {
         alias: 'n',
-        type: 'number',
-        requiresArg: true,
+        ...number,
         describe: 'Most solutions [default: all]',
       })
       .option('apart', {
@@ -178,7 +146,7 @@ const plantCommand: CommandModule<unknown, PlantArguments> = {
         'to train a judge on',
       )
       .example('$0 run base/judge --set data.train=planted.jsonl', 'the judge')
-      .example('$0 eval correction runs/judge --data planted-test.jsonl', 'has a table by kind') as never,
+      .example('$0 eval correction runs/judge --data planted-test.jsonl', 'has a table by kind'),
   handler: async (args) => {
     for (const [name, value] of Object.entries({ samples: args.samples ?? 1, seed: args.seed }))
       if (!(Number.isSafeInteger(value) && value >= (name === 'samples' ? 1 : 0)))
@@ -188,26 +156,19 @@ const plantCommand: CommandModule<unknown, PlantArguments> = {
     const { plantErrors } = await import('./data-plant.js');
     for (const line of await plantErrors(args)) console.log(line);
   },
-};
+});
 
-interface S3cArguments extends DataArguments {
-  readonly to: string;
-  readonly part: Part | 'all';
-}
-
-const s3cCommand: CommandModule<unknown, S3cArguments> = {
+const s3cCommand = command({
   command: 's3c <recipe> <to>',
   describe: 'Make solutions with self-corrections, with wrong steps sampled from the model of the recipe',
   builder: (argv) =>
     badRowOption(recipeOptions(argv))
       .positional('to', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'Directory for samples.jsonl; the same command again goes on there',
       })
       .option('part', {
-        choices: ['train', 'validation', 'test', 'all'] as const,
-        default: 'all',
+        ...oneOf(['train', 'validation', 'test', 'all'], 'all'),
         describe: 'Part of the data to make them of',
       })
       .example(
@@ -217,27 +178,22 @@ const s3cCommand: CommandModule<unknown, S3cArguments> = {
       .example(
         '$0 data s3c my.yaml s3c --set corrections.annotate.url=http://127.0.0.1:8000 --set corrections.annotate.model=teacher',
         'with a teacher behind an endpoint',
-      ) as never,
+      ),
   handler: async (args) => {
     const { makeCorrections } = await import('./data-s3c.js');
     const { requireS3c } = await import('../methods/s3c/config.js');
     const config = requireS3c(await readConfig(args), 'the recipe is one');
     for (const line of await makeCorrections(config, args.to, args.part)) console.log(line);
   },
-};
+});
 
-interface RationalesArguments extends DataArguments, RationaleArguments {
-  readonly to: string;
-}
-
-const rationalesCommand: CommandModule<unknown, RationalesArguments> = {
+const rationalesCommand = command({
   command: 'rationales <recipe> <to>',
   describe: 'Sample reasons for labelled steps from a model, and keep those whose verdict is the label',
   builder: (argv) =>
     badRowOption(recipeOptions(modelOptions(argv)))
       .positional('to', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'Directory for rationales.jsonl; the same command again goes on there',
       })
       .option('k', { type: 'number', default: 4, requiresArg: true, describe: 'Attempts at a step, at most' })
@@ -246,7 +202,7 @@ const rationalesCommand: CommandModule<unknown, RationalesArguments> = {
       .example(
         '$0 data rationales my.yaml reasons --model Qwen/Qwen2.5-7B-Instruct',
         'for a recipe with prompt.response_format: rationale_then_verdict',
-      ) as never,
+      ),
   handler: async (args) => {
     if (!(Number.isSafeInteger(args.k) && args.k > 0))
       throw new UsageError(`-k expects a whole number of at least 1, found ${args.k}`);
@@ -255,7 +211,7 @@ const rationalesCommand: CommandModule<unknown, RationalesArguments> = {
     const { makeRationales } = await import('./data-rationales.js');
     for (const line of await makeRationales(await readConfig(args), args.to, args)) console.log(line);
   },
-};
+});
 
 export const dataCommand: CommandModule = {
   command: 'data',
@@ -276,12 +232,12 @@ export const dataCommand: CommandModule = {
   handler: () => {},
 };
 
-function badRowOption<T>(argv: Argv<T>): Argv<T & BadRowArguments> {
+function badRowOption<T>(argv: Argv<T>) {
   return argv.option('on-bad-row', {
     choices: ['error', 'skip'] as const,
     describe:
       'What to do at a row that cannot be read: stop, or skip and count it [default: data.on_bad_row]',
-  }) as unknown as Argv<T & BadRowArguments>;
+  });
 }
 
 function badRowSetting({ 'on-bad-row': choice }: BadRowArguments): readonly string[] {

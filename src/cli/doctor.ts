@@ -1,19 +1,19 @@
 import { existsSync } from 'node:fs';
 import { availableParallelism, cpus, freemem, release, totalmem } from 'node:os';
-import type { CommandModule } from 'yargs';
 import { StepTrainError } from '../native/errors.js';
 import { packageVersion } from '../native/version.js';
+import { command } from './command.js';
 
 type Row = readonly [name: string, value: string];
 
-export const doctorCommand: CommandModule<unknown, { readonly 'self-test': boolean }> = {
+export const doctorCommand = command({
   command: 'doctor',
   describe: 'Show versions, devices, driver, memory and caches, and test each device for some seconds',
   builder: (argv) =>
     argv
       .option('self-test', { type: 'boolean', default: true, describe: 'Compare results with stored values' })
       .example('$0 doctor', 'what to paste into a bug report')
-      .example('$0 doctor --no-self-test', 'the same without running anything') as never,
+      .example('$0 doctor --no-self-test', 'the same without running anything'),
   handler: async ({ 'self-test': tested }) => {
     // Each row is printed as it is known: the rest may crash.
     const show = (rows: readonly Row[]) => {
@@ -37,7 +37,7 @@ export const doctorCommand: CommandModule<unknown, { readonly 'self-test': boole
       `${wrong.join(' and ')} ${wrong.length === 1 ? 'gives' : 'give'} other values than those stored: do not train on ${wrong.length === 1 ? 'it' : 'them'}; please report the lines above`,
     );
   },
-};
+});
 
 async function systemRows(): Promise<Row[]> {
   const { thisPlatform } = await import('../native/loader.js');

@@ -1,32 +1,24 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { CommandModule } from 'yargs';
+import { argument, command, flag } from './command.js';
 import { UsageError } from './error.js';
 
-interface CompareArguments {
-  readonly 'run-a': string;
-  readonly 'run-b': string;
-  readonly json: boolean;
-}
-
-export const compareCommand: CommandModule<unknown, CompareArguments> = {
+export const compareCommand = command({
   command: 'compare <run-a> <run-b>',
   describe: 'Test whether two runs differ significantly on the same steps or problems',
   builder: (argv) =>
     argv
       .positional('run-a', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'A run directory, or an --output directory of correction or solve',
       })
       .positional('run-b', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'Another one, on the same steps or problems',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the comparison as JSON' })
+      .option('json', { ...flag, describe: 'Print the comparison as JSON' })
       .example('$0 eval compare runs/sft runs/stepamc', 'paired tests on verdicts and on F1')
-      .example('$0 eval compare solved/a solved/b', 'paired tests on solved problems') as never,
+      .example('$0 eval compare solved/a solved/b', 'paired tests on solved problems'),
   handler: async ({ 'run-a': a, 'run-b': b, json }) => {
     const { PROBLEMS } = await import('../eval/solving/dump.js');
     for (const path of [a, b]) if (!existsSync(path)) throw new UsageError(`there is no ${path}`);
@@ -43,7 +35,7 @@ export const compareCommand: CommandModule<unknown, CompareArguments> = {
     const [comparison, table] = solved[0] ? await ofProblems(a, b) : await ofSteps(a, b);
     console.log(json ? JSON.stringify(comparison, null, 2) : table({ boxed: process.stdout.isTTY === true }));
   },
-};
+});
 
 /** Whether a run says in its eval.json that it was measured by problems, not by judged steps. */
 function hasSolved(path: string): boolean {

@@ -1,132 +1,108 @@
-import type { CommandModule } from 'yargs';
-import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
-import type { Quantize } from '../models/quantize.js';
+import type { Argv } from 'yargs';
+import { SOURCE_NAMES } from '../data/sources/source.js';
+import { type ArgumentsOf, command, flag, number, text } from './command.js';
 import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
-import { MODEL_NAME, number, QUANTIZED, text, withModel } from './model-options.js';
-
-interface CorrectionArguments {
-  readonly 'run-or-model'?: string;
-  readonly run?: string;
-  readonly model?: string;
-  readonly adapter?: string;
-  readonly tokenizer?: string;
-  readonly dtype?: 'f32' | 'bf16';
-  readonly quantize?: Quantize;
-  readonly data?: string;
-  readonly validation?: string;
-  readonly source?: SourceName | 'auto';
-  readonly template?: string;
-  readonly 'pos-word'?: string;
-  readonly 'neg-word'?: string;
-  readonly threshold?: string;
-  readonly 'max-samples'?: string;
-  readonly neutral?: 'positive' | 'negative' | 'drop';
-  readonly 'neutral-score'?: 'positive' | 'negative' | 'drop';
-  readonly by?: string;
-  readonly 'on-bad-row'?: 'error' | 'skip';
-  readonly 'max-length'?: number;
-  readonly device: string;
-  readonly output?: string;
-  readonly json: boolean;
-  readonly details: boolean;
-}
+import { MODEL_NAME, QUANTIZED, withModel } from './model-options.js';
 
 const model = { ...text, group: 'Of a model that is no run:' } as const;
 const prompt = { group: 'Prompt [default: as in the run]:' } as const;
 
-export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
+type CorrectionArguments = ArgumentsOf<typeof options>;
+
+const options = (argv: Argv) =>
+  argv
+    .positional('run-or-model', {
+      type: 'string',
+      conflicts: ['model', 'run'],
+      describe: `${MODEL_NAME}. A run is judged on its own test data, with thresholds chosen on its validation data`,
+    })
+    .option('model', { ...text, alias: 'reward-model', describe: 'The same as an option' })
+    .option('run', { ...text, conflicts: 'model', describe: 'Deprecated: the same as --model with a run' })
+    .option('adapter', { ...model, implies: 'model', describe: 'PEFT adapter directory' })
+    .option('tokenizer', {
+      ...model,
+      implies: 'model',
+      describe: 'bytes, or a directory [default: the model]',
+    })
+    .option('dtype', {
+      ...model,
+      implies: 'model',
+      choices: ['f32', 'bf16'] as const,
+      describe: 'Dtype of weights and activations [default: f32]',
+    })
+    .option('data', { ...text, describe: 'File or directory to judge [default: the test part of the run]' })
+    .option('validation', {
+      ...text,
+      describe: 'File to choose thresholds on [default: the validation part of the run; none for a model]',
+    })
+    .option('source', {
+      ...text,
+      choices: ['auto', ...SOURCE_NAMES] as const,
+      describe: 'Layout of these files [default: auto]',
+    })
+    .option('max-samples', {
+      alias: 'max-problems',
+      ...text,
+      describe: 'all, or how many solutions to judge, drawn by data.seed [default: all of --data]',
+    })
+    .option('neutral', {
+      ...text,
+      choices: ['positive', 'negative', 'drop'] as const,
+      describe: 'What neutral steps count as [default: as in the run]',
+    })
+    .option('neutral-score', {
+      ...text,
+      choices: ['positive', 'negative', 'drop'] as const,
+      describe: 'What a class for neutral steps counts as [default: as in the run]',
+    })
+    .option('by', {
+      ...text,
+      describe: 'A column of the data: also show the metrics of each of its values',
+    })
+    .option('on-bad-row', {
+      ...text,
+      choices: ['error', 'skip'] as const,
+      describe:
+        'A row of --data that cannot be read stops the command, or is skipped and counted [default: error]',
+    })
+    .option('template', {
+      ...text,
+      ...prompt,
+      describe: 'compact, chat, or a text with {problem} and {steps}',
+    })
+    .option('pos-word', { ...text, ...prompt, describe: 'The word for a right step' })
+    .option('neg-word', { ...text, ...prompt, describe: 'The word for a wrong step' })
+    .option('max-length', { ...number, ...prompt, describe: 'Max sequence length in tokens' })
+    .option('threshold', {
+      ...text,
+      ...prompt,
+      describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
+    })
+    .option('quantize', QUANTIZED)
+    .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
+    .option('output', { ...text, describe: 'Directory for eval.json and verdicts.jsonl' })
+    .option('json', { ...flag, describe: 'Print the report as JSON' })
+    .option('details', {
+      ...flag,
+      describe: 'Also show other thresholds and the calibration of the probabilities',
+    })
+    .example('$0 eval correction runs/mine', 'the run on its test data, with thresholds and intervals')
+    .example('$0 eval correction runs/mine --data processbench/ --output pb', 'on another benchmark')
+    .example(
+      '$0 eval correction --reward-model Qwen/Qwen2.5-Math-PRM-7B --data prmbench.jsonl',
+      'a published reward model',
+    )
+    .example('$0 eval correction models/qwen --data steps.jsonl', 'a model without training');
+
+export const correctionCommand = command({
   command: 'correction [run-or-model]',
   describe: 'Judge held-out steps with the model of a run, or with any model',
-  builder: (argv) =>
-    argv
-      .positional('run-or-model', {
-        type: 'string',
-        conflicts: ['model', 'run'],
-        describe: `${MODEL_NAME}. A run is judged on its own test data, with thresholds chosen on its validation data`,
-      })
-      .option('model', { ...text, alias: 'reward-model', describe: 'The same as an option' })
-      .option('run', { ...text, conflicts: 'model', describe: 'Deprecated: the same as --model with a run' })
-      .option('adapter', { ...model, implies: 'model', describe: 'PEFT adapter directory' })
-      .option('tokenizer', {
-        ...model,
-        implies: 'model',
-        describe: 'bytes, or a directory [default: the model]',
-      })
-      .option('dtype', {
-        ...model,
-        implies: 'model',
-        choices: ['f32', 'bf16'] as const,
-        describe: 'Dtype of weights and activations [default: f32]',
-      })
-      .option('data', { ...text, describe: 'File or directory to judge [default: the test part of the run]' })
-      .option('validation', {
-        ...text,
-        describe: 'File to choose thresholds on [default: the validation part of the run; none for a model]',
-      })
-      .option('source', {
-        ...text,
-        choices: ['auto', ...SOURCE_NAMES] as const,
-        describe: 'Layout of these files [default: auto]',
-      })
-      .option('max-samples', {
-        alias: 'max-problems',
-        ...text,
-        describe: 'all, or how many solutions to judge, drawn by data.seed [default: all of --data]',
-      })
-      .option('neutral', {
-        ...text,
-        choices: ['positive', 'negative', 'drop'] as const,
-        describe: 'What neutral steps count as [default: as in the run]',
-      })
-      .option('neutral-score', {
-        ...text,
-        choices: ['positive', 'negative', 'drop'] as const,
-        describe: 'What a class for neutral steps counts as [default: as in the run]',
-      })
-      .option('by', {
-        ...text,
-        describe: 'A column of the data: also show the metrics of each of its values',
-      })
-      .option('on-bad-row', {
-        ...text,
-        choices: ['error', 'skip'] as const,
-        describe:
-          'A row of --data that cannot be read stops the command, or is skipped and counted [default: error]',
-      })
-      .option('template', {
-        ...text,
-        ...prompt,
-        describe: 'compact, chat, or a text with {problem} and {steps}',
-      })
-      .option('pos-word', { ...text, ...prompt, describe: 'The word for a right step' })
-      .option('neg-word', { ...text, ...prompt, describe: 'The word for a wrong step' })
-      .option('max-length', { ...number, ...prompt, describe: 'Max sequence length in tokens' })
-      .option('threshold', {
-        ...text,
-        ...prompt,
-        describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
-      })
-      .option('quantize', QUANTIZED)
-      .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
-      .option('output', { ...text, describe: 'Directory for eval.json and verdicts.jsonl' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
-      .option('details', {
-        type: 'boolean',
-        default: false,
-        describe: 'Also show other thresholds and the calibration of the probabilities',
-      })
-      .example('$0 eval correction runs/mine', 'the run on its test data, with thresholds and intervals')
-      .example('$0 eval correction runs/mine --data processbench/ --output pb', 'on another benchmark')
-      .example(
-        '$0 eval correction --reward-model Qwen/Qwen2.5-Math-PRM-7B --data prmbench.jsonl',
-        'a published reward model',
-      )
-      .example('$0 eval correction models/qwen --data steps.jsonl', 'a model without training') as never,
+  builder: options,
   handler: judge,
-};
+});
 
 async function judge(given: CorrectionArguments): Promise<void> {
   const named = [given['run-or-model'], given.model].some((name) => name !== undefined);

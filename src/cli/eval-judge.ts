@@ -1,89 +1,70 @@
-import type { CommandModule } from 'yargs';
-import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
+import type { Argv } from 'yargs';
+import { SOURCE_NAMES } from '../data/sources/source.js';
+import { type ArgumentsOf, command, flag, number, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { number, text } from './model-options.js';
 
-interface JudgeEvaluationArguments {
-  readonly data: string;
-  readonly url: string;
-  readonly model: string;
-  readonly 'api-key-env': string;
-  readonly source: SourceName | 'auto';
-  readonly 'max-samples'?: number;
-  readonly temperature: number;
-  readonly 'max-tokens': number;
-  readonly retries: number;
-  readonly concurrency: number;
-  readonly 'requests-per-minute': number;
-  readonly timeout: number;
-  readonly 'token-budget': number;
-  readonly 'cost-budget': number;
-  readonly 'price-input': number;
-  readonly 'price-output': number;
-  readonly cache?: string;
-  readonly output?: string;
-  readonly json: boolean;
-}
+type JudgeEvaluationArguments = ArgumentsOf<typeof options>;
 
-export const judgeEvaluationCommand: CommandModule<unknown, JudgeEvaluationArguments> = {
+const options = (argv: Argv) =>
+  argv
+    .positional('data', {
+      ...text,
+      demandOption: true,
+      describe: 'Labelled solutions, such as ProcessBench: a file, a directory, a pattern or a hub id',
+    })
+    .option('url', {
+      ...text,
+      demandOption: true,
+      describe: 'Base URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1',
+    })
+    .option('model', { ...text, default: 'default', describe: 'Name of the model at that server' })
+    .option('api-key-env', {
+      ...text,
+      default: 'OPENAI_API_KEY',
+      describe: 'Environment variable with the key, if the server wants one',
+    })
+    .option('source', {
+      ...text,
+      ...oneOf(['auto', ...SOURCE_NAMES], 'auto'),
+      describe: 'Layout of the rows; auto goes by their columns',
+    })
+    .option('max-samples', {
+      ...number,
+      alias: 'max-problems',
+      describe: 'Most solutions, from the first',
+    })
+    .option('temperature', { ...number, default: 0, describe: 'Of the judge' })
+    .option('max-tokens', { ...number, default: 1024, describe: 'Most tokens of a judgement' })
+    .option('retries', {
+      ...number,
+      default: 2,
+      describe: 'How often one that cannot be read is asked for again',
+    })
+    .option('concurrency', { ...number, default: 8, describe: 'Requests at once' })
+    .option('requests-per-minute', {
+      ...number,
+      default: 0,
+      describe: 'Most requests in a minute; 0: no limit',
+    })
+    .option('timeout', { ...number, default: 120, describe: 'Seconds to wait for the server' })
+    .option('token-budget', { ...number, default: 0, describe: 'Stop after so many tokens; 0: no limit' })
+    .option('cost-budget', { ...number, default: 0, describe: 'The same in money, by the prices' })
+    .option('price-input', { ...number, default: 0, describe: 'Price of a million tokens that it reads' })
+    .option('price-output', { ...number, default: 0, describe: 'Price of a million tokens that it writes' })
+    .option('cache', { ...text, describe: 'File of judgements: nothing is asked, or paid for, twice' })
+    .option('output', { ...text, describe: 'New .json file for the report' })
+    .option('json', { ...flag, describe: 'Print the report as JSON' })
+    .example(
+      '$0 eval judge processbench/math.jsonl --url http://127.0.0.1:8000/v1 --model critic --cache judged.jsonl',
+      'before a run lets it label: judge.kind llm',
+    );
+
+export const judgeEvaluationCommand = command({
   command: 'judge <data>',
   describe: 'Measure how well a language model behind a server labels steps whose labels are known',
-  builder: (argv) =>
-    argv
-      .positional('data', {
-        ...text,
-        demandOption: true,
-        describe: 'Labelled solutions, such as ProcessBench: a file, a directory, a pattern or a hub id',
-      })
-      .option('url', {
-        ...text,
-        demandOption: true,
-        describe: 'Base URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1',
-      })
-      .option('model', { ...text, default: 'default', describe: 'Name of the model at that server' })
-      .option('api-key-env', {
-        ...text,
-        default: 'OPENAI_API_KEY',
-        describe: 'Environment variable with the key, if the server wants one',
-      })
-      .option('source', {
-        ...text,
-        choices: ['auto', ...SOURCE_NAMES] as const,
-        default: 'auto',
-        describe: 'Layout of the rows; auto goes by their columns',
-      })
-      .option('max-samples', {
-        ...number,
-        alias: 'max-problems',
-        describe: 'Most solutions, from the first',
-      })
-      .option('temperature', { ...number, default: 0, describe: 'Of the judge' })
-      .option('max-tokens', { ...number, default: 1024, describe: 'Most tokens of a judgement' })
-      .option('retries', {
-        ...number,
-        default: 2,
-        describe: 'How often one that cannot be read is asked for again',
-      })
-      .option('concurrency', { ...number, default: 8, describe: 'Requests at once' })
-      .option('requests-per-minute', {
-        ...number,
-        default: 0,
-        describe: 'Most requests in a minute; 0: no limit',
-      })
-      .option('timeout', { ...number, default: 120, describe: 'Seconds to wait for the server' })
-      .option('token-budget', { ...number, default: 0, describe: 'Stop after so many tokens; 0: no limit' })
-      .option('cost-budget', { ...number, default: 0, describe: 'The same in money, by the prices' })
-      .option('price-input', { ...number, default: 0, describe: 'Price of a million tokens that it reads' })
-      .option('price-output', { ...number, default: 0, describe: 'Price of a million tokens that it writes' })
-      .option('cache', { ...text, describe: 'File of judgements: nothing is asked, or paid for, twice' })
-      .option('output', { ...text, describe: 'New .json file for the report' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
-      .example(
-        '$0 eval judge processbench/math.jsonl --url http://127.0.0.1:8000/v1 --model critic --cache judged.jsonl',
-        'before a run lets it label: judge.kind llm',
-      ) as never,
+  builder: options,
   handler: evaluateJudge,
-};
+});
 
 /** Least value by option. */
 const LEAST = {

@@ -1,43 +1,38 @@
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { ScoredSolution } from '../eval/reward-quality.js';
 import type { StepRecord } from '../records/record.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { type ModelArguments, modelOptions, withModel } from './model-options.js';
+import { modelOptions, withModel } from './model-options.js';
 
-interface RewardModelArguments extends ModelArguments {
-  readonly data: string;
-  readonly scorer?: string;
-  readonly 'max-samples'?: number;
-  readonly json: boolean;
-}
+type RewardModelArguments = ArgumentsOf<typeof options>;
 
-export const rewardModelCommand: CommandModule<unknown, RewardModelArguments> = {
+const options = (argv: Argv) =>
+  modelOptions(argv)
+    .positional('data', {
+      ...argument,
+      describe: 'Labelled solutions that the model has not seen, several of a problem where there are',
+    })
+    .option('scorer', {
+      ...text,
+      describe: 'Which scorer of the run, such as outcome [default: its first]',
+    })
+    .option('max-samples', {
+      ...number,
+      describe: 'Most solutions, from the first [default: all]',
+    })
+    .option('json', { ...flag, describe: 'Print the report as JSON' })
+    .example(
+      '$0 eval reward-model processbench/gsm8k.json.gz --model runs/prm',
+      'writes reward-quality.json beside its weights, which ppo, step_kto and eval solve read',
+    );
+
+export const rewardModelCommand = command({
   command: 'reward-model <data>',
   describe: 'Measure whether a reward model ranks right steps above wrong ones of the same problem',
-  builder: (argv) =>
-    modelOptions(argv as never)
-      .positional('data', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Labelled solutions that the model has not seen, several of a problem where there are',
-      })
-      .option('scorer', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Which scorer of the run, such as outcome [default: its first]',
-      })
-      .option('max-samples', {
-        type: 'number',
-        requiresArg: true,
-        describe: 'Most solutions, from the first [default: all]',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
-      .example(
-        '$0 eval reward-model processbench/gsm8k.json.gz --model runs/prm',
-        'writes reward-quality.json beside its weights, which ppo, step_kto and eval solve read',
-      ) as never,
+  builder: options,
   handler: measure,
-};
+});
 
 /** So many solutions at a time, for the progress. */
 const BATCH = 32;

@@ -1,80 +1,65 @@
-import type { Argv, CommandModule } from 'yargs';
-import type { Quantize } from '../models/quantize.js';
+import type { Argv } from 'yargs';
+import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
 import { UsageError } from './error.js';
-import { MAX_ROWS, number, QUANTIZED, text } from './model-options.js';
+import { MAX_ROWS, QUANTIZED } from './model-options.js';
 import { dashed } from './usage.js';
 
-interface S3cArguments {
-  readonly data: string;
-  readonly run: string;
-  readonly prefixes?: string;
-  readonly n: number;
-  readonly temperature: number;
-  readonly seed: number;
-  readonly 'max-problems'?: number;
-  readonly 'max-new-tokens': number;
-  readonly 'max-rows'?: number;
-  readonly scope: 'step' | 'solution';
-  readonly quantize?: Quantize;
-  readonly device: string;
-  readonly output?: string;
-  readonly json: boolean;
-}
+type S3cArguments = ArgumentsOf<typeof options>;
 
-export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
+const options = (argv: Argv) =>
+  argv
+    .positional('data', {
+      ...argument,
+      describe: 'Problems, as in eval solve; those of data problems are judged by the oracle',
+    })
+    .option('run', { ...text, alias: 'model', demandOption: true, describe: 'Run of method s3c' })
+    .option('prefixes', {
+      ...text,
+      describe:
+        'Held-out samples, whose wrong and right steps it goes on from [default: those that the run made]',
+    })
+    .option('samples', {
+      ...number,
+      alias: 'n',
+      default: 32,
+      describe: 'Samples of each problem for votes; 0: none',
+    })
+    .option('temperature', { ...number, default: 0.7, describe: 'Of these samples' })
+    .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
+    .option('max-problems', {
+      ...number,
+      alias: 'max-samples',
+      describe: 'Most problems, from the first',
+    })
+    .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
+    .option('max-rows', MAX_ROWS)
+    .option('scope', {
+      ...oneOf(['step', 'solution'], 'step'),
+      describe: 'What a correction takes back: the last step, or (corrections.shape instance) all so far',
+    })
+    .option('quantize', QUANTIZED)
+    .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
+    .option('output', { ...text, describe: 'New .json file for the report' })
+    .option('json', { ...flag, describe: 'Print the report as JSON' })
+    .example(
+      '$0 data problems test.jsonl --level 2 -n 500',
+      'generated problems, whose oracle judges every step',
+    )
+    .example(
+      '$0 eval s3c test.jsonl --model runs/quickstart_s3c -n 32',
+      'pass@1, maj@32, corrections, triggers',
+    )
+    .example(
+      '$0 eval s3c gsm8k/test.jsonl --model runs/mine --prefixes heldout/samples.jsonl -n 0',
+      'greedy, with held-out samples of data s3c',
+    );
+
+export const s3cEvaluationCommand = command({
   command: 's3c <data>',
   describe: 'Solve problems with a model that corrects itself, and judge its corrections',
-  builder: (argv: Argv) =>
-    argv
-      .positional('data', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Problems, as in eval solve; those of data problems are judged by the oracle',
-      })
-      .option('run', { ...text, alias: 'model', demandOption: true, describe: 'Run of method s3c' })
-      .option('prefixes', {
-        ...text,
-        describe:
-          'Held-out samples, whose wrong and right steps it goes on from [default: those that the run made]',
-      })
-      .option('samples', {
-        ...number,
-        alias: 'n',
-        default: 32,
-        describe: 'Samples of each problem for votes; 0: none',
-      })
-      .option('temperature', { ...number, default: 0.7, describe: 'Of these samples' })
-      .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
-      .option('max-problems', {
-        ...number,
-        alias: 'max-samples',
-        describe: 'Most problems, from the first',
-      })
-      .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
-      .option('max-rows', MAX_ROWS)
-      .option('scope', {
-        choices: ['step', 'solution'] as const,
-        default: 'step',
-        describe: 'What a correction takes back: the last step, or (corrections.shape instance) all so far',
-      })
-      .option('quantize', QUANTIZED)
-      .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
-      .option('output', { ...text, describe: 'New .json file for the report' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
-      .example(
-        '$0 data problems test.jsonl --level 2 -n 500',
-        'generated problems, whose oracle judges every step',
-      )
-      .example(
-        '$0 eval s3c test.jsonl --model runs/quickstart_s3c -n 32',
-        'pass@1, maj@32, corrections, triggers',
-      )
-      .example(
-        '$0 eval s3c gsm8k/test.jsonl --model runs/mine --prefixes heldout/samples.jsonl -n 0',
-        'greedy, with held-out samples of data s3c',
-      ) as never,
+  builder: options,
   handler: evaluate,
-};
+});
 
 async function evaluate(args: S3cArguments & { readonly samples?: number }): Promise<void> {
   const { samples: n = 32 } = args;

@@ -1,38 +1,40 @@
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import type { OpenScorerOptions } from '../scoring/open.js';
+import { type ArgumentsOf, command } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { chosenSampling, withModel } from './model-options.js';
-import { type SolveArguments, solvingOptions } from './solving-options.js';
+import { solvingOptions } from './solving-options.js';
 import { dashed } from './usage.js';
 
-export const solveCommand: CommandModule<unknown, SolveArguments> = {
+type SolveArguments = ArgumentsOf<typeof options>;
+
+const options = (argv: Argv) =>
+  solvingOptions(argv)
+    .example('$0 eval solve gsm8k/test.jsonl --model models/qwen --output solved', 'greedy, one sample each')
+    .example(
+      '$0 eval solve gsm8k/test.jsonl --model runs/mine -n 8 --output solved',
+      'pass@k and majority votes of eight samples',
+    )
+    .example(
+      '$0 eval solve gsm8k/test.jsonl --model models/base --examples gsm8k/train.jsonl.gz --shots 8',
+      'a base model, shown eight worked examples',
+    )
+    .example(
+      '$0 eval solve gsm8k/test.jsonl --model runs/mine -n 16 --reward-model runs/prm --search --output searched',
+      'beam search by a reward model of steps, beside the best of as many tokens',
+    )
+    .example(
+      '$0 eval solve mine.jsonl --problem task --answer result --template "{problem}\\n"',
+      'a file of your own',
+    );
+
+export const solveCommand = command({
   command: 'solve <data>',
   describe: 'Solve problems and compare the answers with the expected ones',
-  builder: (argv) =>
-    solvingOptions(argv as never)
-      .example(
-        '$0 eval solve gsm8k/test.jsonl --model models/qwen --output solved',
-        'greedy, one sample each',
-      )
-      .example(
-        '$0 eval solve gsm8k/test.jsonl --model runs/mine -n 8 --output solved',
-        'pass@k and majority votes of eight samples',
-      )
-      .example(
-        '$0 eval solve gsm8k/test.jsonl --model models/base --examples gsm8k/train.jsonl.gz --shots 8',
-        'a base model, shown eight worked examples',
-      )
-      .example(
-        '$0 eval solve gsm8k/test.jsonl --model runs/mine -n 16 --reward-model runs/prm --search --output searched',
-        'beam search by a reward model of steps, beside the best of as many tokens',
-      )
-      .example(
-        '$0 eval solve mine.jsonl --problem task --answer result --template "{problem}\\n"',
-        'a file of your own',
-      ) as never,
+  builder: options,
   handler: solve,
-};
+});
 
 async function solve(given: SolveArguments): Promise<void> {
   const args = withModel(given);

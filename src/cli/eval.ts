@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { command, flag } from './command.js';
 import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
@@ -13,13 +14,7 @@ import { noSuchCommand } from './usage.js';
 
 const COMMANDS = ['show', 'correction', 'solve', 's3c', 'judge', 'reward-model', 'compare'];
 
-interface ShowArguments {
-  readonly run?: string;
-  readonly json: boolean;
-  readonly details: boolean;
-}
-
-const showCommand: CommandModule<unknown, ShowArguments> = {
+const showCommand = command({
   command: ['show [run]', '$0'],
   describe: 'Show how well a finished run judges held-out steps or solves problems, or what solve found',
   builder: (argv) =>
@@ -28,14 +23,13 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
         type: 'string',
         describe: 'A run directory or an --output directory of correction or solve',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON instead' })
+      .option('json', { ...flag, describe: 'Print the report as JSON instead' })
       .option('details', {
-        type: 'boolean',
-        default: false,
+        ...flag,
         describe: 'Also show other thresholds and the calibration of the probabilities',
       })
       .example('$0 eval show runs/quickstart', 'the table of that run beside its baselines')
-      .example('$0 eval runs/quickstart', 'the same') as never,
+      .example('$0 eval runs/quickstart', 'the same'),
   handler: async ({ run, _: words, ...options }) => {
     if (run === undefined)
       throw new UsageError(
@@ -59,7 +53,7 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
     const { readRunEvaluation } = await import('../eval/report-file.js');
     await printEvaluation(await readRunEvaluation(run), options);
   },
-};
+});
 
 export const evalCommand: CommandModule = {
   command: 'eval',

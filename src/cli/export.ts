@@ -1,15 +1,7 @@
-import type { CommandModule } from 'yargs';
-import { TRACKERS, type Tracker } from '../config/trackers.js';
+import { TRACKERS } from '../config/trackers.js';
+import { command, flag, text } from './command.js';
 
-interface ExportArguments {
-  readonly runs: readonly string[];
-  readonly to: Tracker;
-  readonly project: string;
-  readonly online: boolean;
-  readonly python: string;
-}
-
-export const exportCommand: CommandModule<unknown, ExportArguments> = {
+export const exportCommand = command({
   command: 'export <runs..>',
   describe: 'Log runs by the Python package of Weights & Biases, Trackio or MLflow',
   builder: (argv) =>
@@ -21,24 +13,21 @@ export const exportCommand: CommandModule<unknown, ExportArguments> = {
         describe: 'The package; TensorBoard reads the run as it is',
       })
       .option('project', {
-        type: 'string',
-        requiresArg: true,
+        ...text,
         default: 'steptrain',
         describe: 'Project, or experiment of MLflow',
       })
       .option('online', {
-        type: 'boolean',
-        default: false,
+        ...flag,
         describe: 'Send it where the package is set up to, instead of keeping it in the run directory',
       })
       .option('python', {
-        type: 'string',
-        requiresArg: true,
+        ...text,
         default: 'python3',
         describe: 'A Python that has the package',
       })
       .example('$0 export runs/mine --to trackio', 'then: trackio show')
-      .example('$0 export runs/mine --to wandb --online', 'after wandb login') as never,
+      .example('$0 export runs/mine --to wandb --online', 'after wandb login'),
   handler: async ({ runs, to, ...options }) => {
     const { exportRun } = await import('../report/export.js');
     for (const run of runs) {
@@ -46,4 +35,4 @@ export const exportCommand: CommandModule<unknown, ExportArguments> = {
       console.log(`${run}: logged by ${to}${options.online ? '' : ', on this machine alone'}`);
     }
   },
-};
+});

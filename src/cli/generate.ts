@@ -1,79 +1,60 @@
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
 import type { Sample } from '../generate/sample-row.js';
+import { type ArgumentsOf, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import type { GivenPrompt } from './generate-prompts.js';
-import {
-  chosenSampling,
-  MAX_ROWS,
-  type ModelArguments,
-  modelOptions,
-  type SamplingArguments,
-  samplingOptions,
-} from './model-options.js';
+import { chosenSampling, MAX_ROWS, modelOptions, samplingOptions } from './model-options.js';
 import { dashed } from './usage.js';
 
-interface GenerateArguments extends ModelArguments, SamplingArguments {
-  readonly prompts?: readonly string[];
-  readonly file?: string;
-  readonly column: string;
-  readonly chat: boolean;
-  readonly system?: string;
-  readonly n: number;
-  readonly 'max-rows'?: number;
-  readonly output?: string;
-  readonly json: boolean;
-}
+type GenerateArguments = ArgumentsOf<typeof options>;
 
-export const generateCommand: CommandModule<unknown, GenerateArguments> = {
+const options = (argv: Argv) =>
+  samplingOptions(modelOptions(argv))
+    .positional('prompts', { type: 'string', array: true, describe: 'Texts to go on from' })
+    .option('file', {
+      ...text,
+      describe:
+        'Prompts from rows (.jsonl, .json, .csv, .parquet), one from any other file; - is standard input',
+    })
+    .option('column', {
+      ...text,
+      default: 'prompt',
+      describe: 'Column of the prompts: texts, or lists of messages',
+    })
+    .option('chat', {
+      ...flag,
+      describe: 'Put each text to the model as a message of a user',
+    })
+    .option('system', {
+      ...text,
+      describe: 'A system message before it',
+    })
+    .option('n', { ...number, default: 1, describe: 'Samples of each prompt' })
+    .option('max-rows', MAX_ROWS)
+    .option('output', {
+      ...text,
+      describe: 'New .jsonl file for the samples; a stopped command goes on where it was',
+    })
+    .option('json', { ...flag, describe: 'Print the samples as JSON lines' })
+    .example(
+      '$0 generate --model word-problems "Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?"',
+      'a small model of the package that solves word problems',
+    )
+    .example('$0 generate --model models/qwen --chat "Why is the sky blue?"', 'a chat model')
+    .example(
+      '$0 generate --run runs/mine --file test.jsonl --column question -n 8 --output out.jsonl',
+      'eight solutions a problem',
+    )
+    .example('$0 grade out.jsonl', 'how many of them are right')
+    .example('cat prompt.txt | $0 generate --file - --stop "\\n\\n"', 'from a pipe');
+
+export const generateCommand = command({
   command: 'generate [prompts..]',
   describe: 'Write text after prompts',
-  builder: (argv) =>
-    samplingOptions(modelOptions(argv as never))
-      .positional('prompts', { type: 'string', array: true, describe: 'Texts to go on from' })
-      .option('file', {
-        type: 'string',
-        requiresArg: true,
-        describe:
-          'Prompts from rows (.jsonl, .json, .csv, .parquet), one from any other file; - is standard input',
-      })
-      .option('column', {
-        type: 'string',
-        requiresArg: true,
-        default: 'prompt',
-        describe: 'Column of the prompts: texts, or lists of messages',
-      })
-      .option('chat', {
-        type: 'boolean',
-        default: false,
-        describe: 'Put each text to the model as a message of a user',
-      })
-      .option('system', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'A system message before it',
-      })
-      .option('n', { type: 'number', requiresArg: true, default: 1, describe: 'Samples of each prompt' })
-      .option('max-rows', MAX_ROWS)
-      .option('output', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'New .jsonl file for the samples; a stopped command goes on where it was',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the samples as JSON lines' })
-      .example(
-        '$0 generate --model word-problems "Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?"',
-        'a small model of the package that solves word problems',
-      )
-      .example('$0 generate --model models/qwen --chat "Why is the sky blue?"', 'a chat model')
-      .example(
-        '$0 generate --run runs/mine --file test.jsonl --column question -n 8 --output out.jsonl',
-        'eight solutions a problem',
-      )
-      .example('$0 grade out.jsonl', 'how many of them are right')
-      .example('cat prompt.txt | $0 generate --file - --stop "\\n\\n"', 'from a pipe') as never,
+  builder: options,
   handler: generate,
-};
+});
 
 async function generate(args: GenerateArguments): Promise<void> {
   for (const name of ['n', 'max-rows'] as const) {

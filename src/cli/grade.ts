@@ -1,73 +1,57 @@
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { ExtractionMethod } from '../answers/extract.js';
 import type { Grade, GradeSummary } from '../answers/grade.js';
+import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
 import { UsageError } from './error.js';
-import { text } from './model-options.js';
 
-interface GradeArguments {
-  readonly predictions: string;
-  readonly answers?: string;
-  readonly prediction: string;
-  readonly answer: string;
-  readonly output?: string;
-  readonly show: 'none' | 'wrong' | 'all';
-  readonly expect: 'any' | 'choice';
-  readonly units: 'optional' | 'required';
-  readonly digits: number;
-  readonly 'in-reasoning': boolean;
-  readonly json: boolean;
-}
+type GradeArguments = ArgumentsOf<typeof options>;
 
-export const gradeCommand: CommandModule<unknown, GradeArguments> = {
+const options = (argv: Argv) =>
+  argv
+    .positional('predictions', {
+      ...argument,
+      describe:
+        'File of rows (.jsonl, .json, .csv, also .gz, .parquet), or - for JSON lines on standard input',
+    })
+    .option('answers', {
+      ...text,
+      describe: 'File with the expected answers, row by row [default: the same file]',
+    })
+    .option('prediction', { ...text, default: 'prediction', describe: 'Column of answers or solutions' })
+    .option('answer', { ...text, default: 'answer', describe: 'Column of expected answers or solutions' })
+    .option('output', { ...text, describe: 'New .jsonl file for the result of every row' })
+    .option('show', {
+      ...oneOf(['none', 'wrong', 'all'], 'none'),
+      describe: 'Rows to print before the table',
+    })
+    .option('expect', {
+      ...oneOf(['any', 'choice'], 'any'),
+      describe: 'choice: where nothing marks the answer, a letter goes before a number',
+    })
+    .option('units', {
+      ...oneOf(['optional', 'required'], 'optional'),
+      describe: 'Whether one side may leave its unit out',
+    })
+    .option('digits', {
+      ...number,
+      default: 6,
+      describe: 'Significant digits from which a decimal stands for what it is rounded from',
+    })
+    .option('in-reasoning', {
+      ...flag,
+      describe: 'The prompts opened reasoning (<think>): a row that never ends it gives no answer',
+    })
+    .option('json', { ...flag, describe: 'Print the counts as JSON' })
+    .example('$0 grade out.jsonl', 'columns prediction and answer')
+    .example('$0 grade out.jsonl --prediction completion --show wrong', 'look at what is wrong')
+    .example('$0 grade out.jsonl --answers gsm8k/test.jsonl', 'gold solutions behind ####')
+    .example('$0 grade math500.jsonl --prediction solution', 'gold solutions against their answers')
+    .example('generate | $0 grade - --output graded.jsonl', 'from a pipe, every result kept');
+
+export const gradeCommand = command({
   command: 'grade <predictions>',
   describe: 'Grade answers or whole solutions against expected answers',
-  builder: (argv) =>
-    argv
-      .positional('predictions', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'File of rows (.jsonl, .json, .csv, also .gz, .parquet), or - for JSON lines on standard input',
-      })
-      .option('answers', {
-        ...text,
-        describe: 'File with the expected answers, row by row [default: the same file]',
-      })
-      .option('prediction', { ...text, default: 'prediction', describe: 'Column of answers or solutions' })
-      .option('answer', { ...text, default: 'answer', describe: 'Column of expected answers or solutions' })
-      .option('output', { ...text, describe: 'New .jsonl file for the result of every row' })
-      .option('show', {
-        choices: ['none', 'wrong', 'all'] as const,
-        default: 'none',
-        describe: 'Rows to print before the table',
-      })
-      .option('expect', {
-        choices: ['any', 'choice'] as const,
-        default: 'any',
-        describe: 'choice: where nothing marks the answer, a letter goes before a number',
-      })
-      .option('units', {
-        choices: ['optional', 'required'] as const,
-        default: 'optional',
-        describe: 'Whether one side may leave its unit out',
-      })
-      .option('digits', {
-        type: 'number',
-        requiresArg: true,
-        default: 6,
-        describe: 'Significant digits from which a decimal stands for what it is rounded from',
-      })
-      .option('in-reasoning', {
-        type: 'boolean',
-        default: false,
-        describe: 'The prompts opened reasoning (<think>): a row that never ends it gives no answer',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the counts as JSON' })
-      .example('$0 grade out.jsonl', 'columns prediction and answer')
-      .example('$0 grade out.jsonl --prediction completion --show wrong', 'look at what is wrong')
-      .example('$0 grade out.jsonl --answers gsm8k/test.jsonl', 'gold solutions behind ####')
-      .example('$0 grade math500.jsonl --prediction solution', 'gold solutions against their answers')
-      .example('generate | $0 grade - --output graded.jsonl', 'from a pipe, every result kept') as never,
+  builder: options,
   handler: async (given) => {
     // yargs reads the - of standard input as empty text.
     const args = { ...given, predictions: given.predictions === '' ? '-' : given.predictions };
@@ -92,7 +76,7 @@ export const gradeCommand: CommandModule<unknown, GradeArguments> = {
     const summary = summarizeGrades(grades);
     console.log(args.json ? JSON.stringify(summary, null, 2) : await gradeTable(summary));
   },
-};
+});
 
 async function gradeRows(args: GradeArguments): Promise<Grade[]> {
   const { grade } = await import('../answers/grade.js');

@@ -1,58 +1,46 @@
-import type { CommandModule } from 'yargs';
+import type { Argv, CommandModule } from 'yargs';
+import { type ArgumentsOf, argument, command, flag, text } from './command.js';
 import { UsageError } from './error.js';
 
-interface PushArguments {
-  readonly 'run-or-repo': string;
-  readonly repo?: string;
-  readonly model?: string;
-  readonly base?: string;
-  readonly revision: string;
-  readonly message: string;
-  readonly private: boolean;
-  readonly 'dry-run': boolean;
-}
+type PushArguments = ArgumentsOf<typeof options>;
 
-const pushCommand: CommandModule<unknown, PushArguments> = {
+const options = (argv: Argv) =>
+  argv
+    .positional('run-or-repo', {
+      ...argument,
+      describe: 'A run, or an adapter (then the card has neither data nor metrics); may be named by --model',
+    })
+    .positional('repo', { type: 'string', describe: 'owner/name on the hub; made if it is not there' })
+    .option('model', { ...text, describe: 'The run, or the adapter' })
+    .option('base', {
+      ...text,
+      describe:
+        'The base on the hub, owner/name [default: the one that it was trained on, where that came from the hub]',
+    })
+    .option('revision', { ...text, default: 'main', describe: 'Branch' })
+    .option('message', {
+      ...text,
+      default: 'Upload an adapter trained with steptrain',
+      describe: 'Message of the commit',
+    })
+    .option('private', {
+      ...flag,
+      describe: 'Make a repository that only its owner sees',
+    })
+    .option('dry-run', {
+      ...flag,
+      describe: 'Show the files and the card, send nothing',
+    })
+    .epilogue('The token is that of HF_TOKEN, or of hf auth login; HF_ENDPOINT names another hub.')
+    .example('$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent')
+    .example('$0 hub push runs/mine me/my-adapter --private', 'send it');
+
+const pushCommand = command({
   command: 'push <run-or-repo> [repo]',
   describe: 'Send an adapter to the Hugging Face hub, with a model card made from its run',
-  builder: (argv) =>
-    argv
-      .positional('run-or-repo', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'A run, or an adapter (then the card has neither data nor metrics); may be named by --model',
-      })
-      .positional('repo', { type: 'string', describe: 'owner/name on the hub; made if it is not there' })
-      .option('model', { type: 'string', requiresArg: true, describe: 'The run, or the adapter' })
-      .option('base', {
-        type: 'string',
-        requiresArg: true,
-        describe:
-          'The base on the hub, owner/name [default: the one that it was trained on, where that came from the hub]',
-      })
-      .option('revision', { type: 'string', requiresArg: true, default: 'main', describe: 'Branch' })
-      .option('message', {
-        type: 'string',
-        requiresArg: true,
-        default: 'Upload an adapter trained with steptrain',
-        describe: 'Message of the commit',
-      })
-      .option('private', {
-        type: 'boolean',
-        default: false,
-        describe: 'Make a repository that only its owner sees',
-      })
-      .option('dry-run', {
-        type: 'boolean',
-        default: false,
-        describe: 'Show the files and the card, send nothing',
-      })
-      .epilogue('The token is that of HF_TOKEN, or of hf auth login; HF_ENDPOINT names another hub.')
-      .example('$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent')
-      .example('$0 hub push runs/mine me/my-adapter --private', 'send it') as never,
+  builder: options,
   handler: push,
-};
+});
 
 export const hubCommand: CommandModule = {
   command: 'hub',

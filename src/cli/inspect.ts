@@ -1,13 +1,8 @@
-import type { CommandModule } from 'yargs';
+import type { Argv, CommandModule } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
+import { argument, command } from './command.js';
 import { UsageError } from './error.js';
 import { MODEL_NAME, modelArgument, namedAs } from './model-options.js';
-
-interface InspectArguments {
-  readonly path?: string;
-  readonly 'run-or-model'?: string;
-  readonly model?: string;
-}
 
 const KINDS = {
   model: [
@@ -31,17 +26,23 @@ const KINDS = {
 
 type Kind = keyof typeof KINDS;
 
-const commandOf = (kind: Kind): CommandModule<unknown, InspectArguments> => {
+interface InspectArguments {
+  readonly path?: string;
+  readonly 'run-or-model'?: string | undefined;
+  readonly model?: string | undefined;
+}
+
+const commandOf = (kind: Kind) => {
   const [what, says, example] = KINDS[kind];
   const isModel = kind === 'model' || kind === 'adapter';
-  return {
+  return command<InspectArguments>({
     command: isModel ? `${kind} [run-or-model]` : `${kind} <path>`,
     describe: `${kind === 'data' ? 'Data file' : kind[0]?.toUpperCase() + kind.slice(1)}: ${says}`,
     builder: (argv) =>
       (isModel
         ? namedAs(modelArgument(argv, what))
-        : argv.positional('path', { type: 'string', demandOption: true, describe: what })
-      ).example(`$0 inspect ${kind} ${example}`, says) as never,
+        : argv.positional('path', { ...argument, describe: what })
+      ).example(`$0 inspect ${kind} ${example}`, says) as Argv<InspectArguments>,
     handler: async ({ path: given, 'run-or-model': first, model = first }) => {
       const path = given ?? model ?? DEFAULT_MODEL;
       const describe = await import('./inspect-parts.js');
@@ -52,7 +53,7 @@ const commandOf = (kind: Kind): CommandModule<unknown, InspectArguments> => {
       if (kind === 'checkpoint' && rows.some(([, value]) => value.startsWith(describe.DAMAGED)))
         throw new UsageError(`${path} is damaged; another checkpoint of the run may be whole`);
     },
-  };
+  });
 };
 
 export const inspectCommand: CommandModule = {

@@ -1,63 +1,53 @@
-import type { CommandModule } from 'yargs';
-import type { Quantize } from '../models/quantize.js';
+import type { Argv } from 'yargs';
 import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
+import { type ArgumentsOf, argument, command, flag, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { QUANTIZED, text } from './model-options.js';
-
-interface JudgeArguments {
-  readonly 'run-or-problem': string;
-  readonly problem?: string;
-  readonly model?: string;
-  readonly base?: string;
-  readonly 'other-base': boolean;
-  readonly threshold?: string;
-  readonly json: boolean;
-  readonly quantize?: Quantize;
-  readonly device: string;
-}
+import { QUANTIZED } from './model-options.js';
 
 /** What – stands for in the table. */
 const NO_VERDICT =
   '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads (and writes out no calculation, where the judge computes those) or judged at the end alone';
 
-export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
+type JudgeArguments = ArgumentsOf<typeof options>;
+
+const options = (argv: Argv) =>
+  argv
+    .positional('run-or-problem', {
+      ...argument,
+      describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_MODEL} for the judge of the package, a classification model, a file of labels, or the address of a server; may be left out`,
+    })
+    .positional('problem', {
+      type: 'string',
+      describe:
+        'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps; - is standard input',
+    })
+    .option('model', {
+      ...text,
+      describe: `What judges, where it is not the first argument [default: ${DEFAULT_MODEL}]`,
+    })
+    .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
+    .option('other-base', {
+      ...flag,
+      describe: 'Also if the adapter was not trained on --base',
+    })
+    .option('threshold', {
+      ...text,
+      describe: 'greedy, or the least probability of a right step [default: as the run has it]',
+    })
+    .option('json', { ...flag, describe: 'Print JSON' })
+    .option('quantize', QUANTIZED)
+    .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
+    .example('$0 judge problem.txt', 'word problems, by the judge of the package')
+    .example('$0 judge runs/quickstart problem.txt', 'a line for each step')
+    .example('$0 judge runs/prm solution.json --json', 'for a program');
+
+export const judgeCommand = command({
   command: 'judge <run-or-problem> [problem]',
   describe: 'Judge every step of a solution with a trained model',
-  builder: (argv) =>
-    argv
-      .positional('run-or-problem', {
-        type: 'string',
-        demandOption: true,
-        describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_MODEL} for the judge of the package, a classification model, a file of labels, or the address of a server; may be left out`,
-      })
-      .positional('problem', {
-        type: 'string',
-        describe:
-          'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps; - is standard input',
-      })
-      .option('model', {
-        ...text,
-        describe: `What judges, where it is not the first argument [default: ${DEFAULT_MODEL}]`,
-      })
-      .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
-      .option('other-base', {
-        type: 'boolean',
-        default: false,
-        describe: 'Also if the adapter was not trained on --base',
-      })
-      .option('threshold', {
-        ...text,
-        describe: 'greedy, or the least probability of a right step [default: as the run has it]',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print JSON' })
-      .option('quantize', QUANTIZED)
-      .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
-      .example('$0 judge problem.txt', 'word problems, by the judge of the package')
-      .example('$0 judge runs/quickstart problem.txt', 'a line for each step')
-      .example('$0 judge runs/prm solution.json --json', 'for a program') as never,
+  builder: options,
   handler: judge,
-};
+});
 
 async function judge(args: JudgeArguments): Promise<void> {
   const { judgements, judgeWarnings, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');

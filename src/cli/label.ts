@@ -1,112 +1,86 @@
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { PlacedSolution } from '../eval/solution-stream.js';
 import type { StepRecord } from '../records/record.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import {
-  chosenSampling,
-  MAX_ROWS,
-  type ModelArguments,
-  modelOptions,
-  number,
-  type SamplingArguments,
-  samplingOptions,
-  text,
-  withModel,
-} from './model-options.js';
+import { chosenSampling, MAX_ROWS, modelOptions, samplingOptions, withModel } from './model-options.js';
 import { dashed } from './usage.js';
 
-interface LabelArguments extends ModelArguments, SamplingArguments {
-  readonly file: string;
-  readonly k?: number;
-  readonly complete: boolean;
-  readonly oracle?: string;
-  readonly reference?: string;
-  readonly 'until-wrong': boolean;
-  readonly template?: string;
-  readonly chat?: boolean;
-  readonly system?: string;
-  readonly separator: string;
-  readonly problem?: string;
-  readonly solution?: string;
-  readonly answer?: string;
-  readonly 'max-rows'?: number;
-  readonly output: string;
-}
+type LabelArguments = ArgumentsOf<typeof options>;
 
-export const labelCommand: CommandModule<unknown, LabelArguments> = {
+const options = (argv: Argv) =>
+  samplingOptions(modelOptions(argv), { maxNewTokens: 512, temperature: 1 })
+    .positional('file', {
+      ...argument,
+      describe: 'Rows with problem, solution and answer, or problems.jsonl of eval solve',
+    })
+    .option('k', {
+      ...number,
+      describe: 'Completions after each step [default: 8]; with --complete tries [default: 1]',
+    })
+    .option('complete', {
+      ...flag,
+      describe:
+        'Instead of labelling steps: finish unfinished solutions and grade all, for models of outcomes',
+    })
+    .option('oracle', {
+      ...text,
+      conflicts: ['model', 'run', 'adapter'],
+      describe: 'Instead of a model: the generated problems (of data problems) with their plans',
+    })
+    .option('reference', {
+      ...text,
+      conflicts: ['model', 'run', 'adapter', 'oracle'],
+      describe:
+        'Instead of a model: problems with worked solutions; wrong is the first line with an equation that does not hold or a value that they do not have',
+    })
+    .option('until-wrong', {
+      ...flag,
+      describe: 'Draw nothing after the first step from which no completion is right',
+    })
+    .option('template', { ...text, describe: 'Text around a problem, with {problem}, or a file of it' })
+    .option('chat', {
+      type: 'boolean',
+      describe: 'Ask as the user of a chat [default: with a chat template]',
+    })
+    .option('system', { ...text, describe: 'A system message before it' })
+    .option('separator', { ...text, default: '\\n', describe: 'Between the steps of a solution' })
+    .option('problem', {
+      ...text,
+      describe: 'Column of the problems [default: problem, question or prompt]',
+    })
+    .option('solution', {
+      ...text,
+      describe: 'Column of the steps [default: steps, completions, solution, …]',
+    })
+    .option('answer', { ...text, describe: 'Column of the answers [default: gold_answer or answer]' })
+    .option('max-rows', MAX_ROWS)
+    .option('output', {
+      ...text,
+      demandOption: true,
+      describe: 'Directory for labels.jsonl; the same command again goes on there',
+    })
+    .example(
+      '$0 label solved/problems.jsonl --model runs/solver -k 8 --output labels',
+      'hard and soft labels',
+    )
+    .example('$0 label solved/problems.jsonl --oracle problems.jsonl --output labels', 'exact ones')
+    .example(
+      '$0 label solved/problems.jsonl --reference gsm8k/train.jsonl.gz --output labels',
+      'by exact arithmetic',
+    )
+    .example('$0 run prm.yaml --set data.train=labels/labels.jsonl', 'a reward model that learns them')
+    .example(
+      '$0 label records.jsonl --complete --model runs/solver --output whole',
+      'whole solutions for a model of outcomes',
+    );
+
+export const labelCommand = command({
   command: 'label <file>',
   describe: 'Label the steps of solutions by completions or the oracle; finish and grade solutions',
-  builder: (argv) =>
-    samplingOptions(modelOptions(argv as never), { maxNewTokens: 512, temperature: 1 })
-      .positional('file', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Rows with problem, solution and answer, or problems.jsonl of eval solve',
-      })
-      .option('k', {
-        ...number,
-        describe: 'Completions after each step [default: 8]; with --complete tries [default: 1]',
-      })
-      .option('complete', {
-        type: 'boolean',
-        default: false,
-        describe:
-          'Instead of labelling steps: finish unfinished solutions and grade all, for models of outcomes',
-      })
-      .option('oracle', {
-        ...text,
-        conflicts: ['model', 'run', 'adapter'],
-        describe: 'Instead of a model: the generated problems (of data problems) with their plans',
-      })
-      .option('reference', {
-        ...text,
-        conflicts: ['model', 'run', 'adapter', 'oracle'],
-        describe:
-          'Instead of a model: problems with worked solutions; wrong is the first line with an equation that does not hold or a value that they do not have',
-      })
-      .option('until-wrong', {
-        type: 'boolean',
-        default: false,
-        describe: 'Draw nothing after the first step from which no completion is right',
-      })
-      .option('template', { ...text, describe: 'Text around a problem, with {problem}, or a file of it' })
-      .option('chat', {
-        type: 'boolean',
-        describe: 'Ask as the user of a chat [default: with a chat template]',
-      })
-      .option('system', { ...text, describe: 'A system message before it' })
-      .option('separator', { ...text, default: '\\n', describe: 'Between the steps of a solution' })
-      .option('problem', {
-        ...text,
-        describe: 'Column of the problems [default: problem, question or prompt]',
-      })
-      .option('solution', {
-        ...text,
-        describe: 'Column of the steps [default: steps, completions, solution, …]',
-      })
-      .option('answer', { ...text, describe: 'Column of the answers [default: gold_answer or answer]' })
-      .option('max-rows', MAX_ROWS)
-      .option('output', {
-        ...text,
-        demandOption: true,
-        describe: 'Directory for labels.jsonl; the same command again goes on there',
-      })
-      .example(
-        '$0 label solved/problems.jsonl --model runs/solver -k 8 --output labels',
-        'hard and soft labels',
-      )
-      .example('$0 label solved/problems.jsonl --oracle problems.jsonl --output labels', 'exact ones')
-      .example(
-        '$0 label solved/problems.jsonl --reference gsm8k/train.jsonl.gz --output labels',
-        'by exact arithmetic',
-      )
-      .example('$0 run prm.yaml --set data.train=labels/labels.jsonl', 'a reward model that learns them')
-      .example(
-        '$0 label records.jsonl --complete --model runs/solver --output whole',
-        'whole solutions for a model of outcomes',
-      ) as never,
+  builder: options,
   handler: label,
-};
+});
 
 /** Labels a batch; undefined if the signal stopped it. */
 type Labeller = (batch: readonly PlacedSolution[]) => Promise<StepRecord[] | undefined>;

@@ -1,66 +1,59 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { GgufType } from '../models/save-gguf.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { isJsonObject, type JsonObject } from '../weights/json.js';
+import { type ArgumentsOf, argument, command, flag } from './command.js';
 import { UsageError } from './error.js';
 
 const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'] as const;
 
-interface MergeArguments {
-  readonly base: string;
-  readonly adapter: string;
-  readonly out?: string;
-  readonly dtype: (typeof DTYPES)[number] | undefined;
-  readonly check: boolean;
-  readonly 'other-base': boolean;
-}
-
 /** Number of tokens for the comparison. */
 const CHECKED_TOKENS = 64;
 
-export const mergeCommand: CommandModule<unknown, MergeArguments> = {
+type MergeArguments = ArgumentsOf<typeof options>;
+
+const options = (argv: Argv) =>
+  argv
+    .positional('base', {
+      ...argument,
+      describe:
+        'Model directory, hub id or one of the package; may be left out of an adapter whose base is here',
+    })
+    .positional('adapter', {
+      ...argument,
+      describe: 'PEFT adapter directory, or the run that trained it',
+    })
+    .positional('out', {
+      type: 'string',
+      describe: 'Directory to write, or a file FILE.gguf for llama.cpp',
+    })
+    .option('dtype', {
+      choices: DTYPES,
+      describe: 'Dtype of the written weights; default: as in the base. q8_0 and q4_0 are for .gguf alone',
+    })
+    .option('check', {
+      type: 'boolean',
+      default: true,
+      describe: 'Compare the logits of the merged model with those of the adapter',
+    })
+    .option('other-base', {
+      ...flag,
+      describe: 'Merge into a base that the adapter was not trained on',
+    })
+    .example('$0 merge runs/sft merged', 'a run, on the base that it was trained on')
+    .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server')
+    .example('$0 merge runs/sft mine.gguf --dtype q8_0', 'for llama.cpp');
+
+export const mergeCommand = command({
   command: 'merge <base> <adapter> [out]',
   describe: 'Write a base model and its adapter as one model that needs no adapter, also as GGUF',
-  builder: (argv) =>
-    argv
-      .positional('base', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'Model directory, hub id or one of the package; may be left out of an adapter whose base is here',
-      })
-      .positional('adapter', {
-        type: 'string',
-        demandOption: true,
-        describe: 'PEFT adapter directory, or the run that trained it',
-      })
-      .positional('out', {
-        type: 'string',
-        describe: 'Directory to write, or a file FILE.gguf for llama.cpp',
-      })
-      .option('dtype', {
-        choices: DTYPES,
-        describe: 'Dtype of the written weights; default: as in the base. q8_0 and q4_0 are for .gguf alone',
-      })
-      .option('check', {
-        type: 'boolean',
-        default: true,
-        describe: 'Compare the logits of the merged model with those of the adapter',
-      })
-      .option('other-base', {
-        type: 'boolean',
-        default: false,
-        describe: 'Merge into a base that the adapter was not trained on',
-      })
-      .example('$0 merge runs/sft merged', 'a run, on the base that it was trained on')
-      .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server')
-      .example('$0 merge runs/sft mine.gguf --dtype q8_0', 'for llama.cpp') as never,
+  builder: options,
   handler: merge,
-};
+});
 
 interface Named {
   readonly base: string;
@@ -70,7 +63,11 @@ interface Named {
 }
 
 /** `merge ADAPTER OUT`: the base is the one that the adapter was trained on. `merge MODEL OUT.gguf`: there is none. */
-async function named({ base, adapter, out }: MergeArguments): Promise<Named> {
+async function named({
+  base,
+  adapter,
+  out,
+}: Pick<MergeArguments, 'base' | 'adapter' | 'out'>): Promise<Named> {
   if (out !== undefined) return { base, given: adapter, out };
   const { namedModel, savedModel } = await import('../models/saved.js');
   const saved = namedModel(base);
@@ -85,7 +82,7 @@ async function named({ base, adapter, out }: MergeArguments): Promise<Named> {
 const isGgufName = (path: string) => path.toLowerCase().endsWith('.gguf');
 
 async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeArguments): Promise<void> {
-  const { base, given, out } = await named(names as MergeArguments);
+  const { base, given, out } = await named(names);
   const asGguf = isGgufName(out);
   if (!asGguf && (dtype === 'q8_0' || dtype === 'q4_0'))
     throw new UsageError(`--dtype ${dtype} is for GGUF files; name the output ${out}.gguf`);

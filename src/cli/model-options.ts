@@ -1,41 +1,14 @@
 // Options of the commands that write text: which model, and how it is sampled.
 import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
-import { QUANTIZE, type Quantize } from '../models/quantize.js';
+import { QUANTIZE } from '../models/quantize.js';
 import { DEFAULT_MODEL, namedModel } from '../models/saved.js';
+import { type ArgumentsOf, number, text } from './command.js';
 import { UsageError } from './error.js';
-
-export interface ModelArguments {
-  /** In place of `--model`, in the commands that take it. */
-  readonly 'run-or-model'?: string;
-  readonly model?: string;
-  readonly run?: string;
-  readonly adapter?: string;
-  readonly 'other-base'?: boolean;
-  readonly tokenizer?: string;
-  readonly dtype?: 'f32' | 'bf16';
-  readonly quantize?: Quantize | undefined;
-  readonly device: string;
-}
-
-export interface SamplingArguments {
-  readonly 'max-new-tokens': number;
-  readonly temperature: number;
-  readonly 'top-k': number;
-  readonly 'top-p': number;
-  readonly 'min-p': number;
-  readonly seed: number;
-  readonly stop?: readonly string[];
-}
-
-/** An option with a text, or a number, after it. */
-export const text = { type: 'string', requiresArg: true } as const;
-export const number = { type: 'number', requiresArg: true } as const;
 
 /** Without it `roomToGenerate` chooses. */
 export const MAX_ROWS = {
-  type: 'number',
-  requiresArg: true,
+  ...number,
   describe:
     'Most samples at a time [default: 64 on a CPU, 256 on a GPU, fewer where memory has no room for them]',
 } as const;
@@ -51,20 +24,18 @@ export const QUANTIZED = {
 export const MODEL_NAME = 'A run, an adapter, a model directory, a hub id, or a model of the package';
 
 /** The model as the first argument, of commands that take no other. */
-export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME): Argv<T> {
-  return argv.positional('run-or-model', {
-    type: 'string',
-    conflicts: ['model', 'run'],
-    describe,
-  }) as never;
+export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME) {
+  return argv.positional('run-or-model', { type: 'string', conflicts: ['model', 'run'], describe });
 }
 
 /** `--model` of commands that read a model's files and run none. */
-export function namedAs<T>(argv: Argv<T>): Argv<T> {
-  return argv.option('model', { ...text, describe: 'The same as the argument' }) as never;
+export function namedAs<T>(argv: Argv<T>) {
+  return argv.option('model', { ...text, describe: 'The same as the argument' });
 }
 
-export function modelOptions(argv: Argv): Argv {
+export type ModelArguments = Partial<ArgumentsOf<typeof modelOptions> & ArgumentsOf<typeof modelArgument>>;
+
+export function modelOptions<T>(argv: Argv<T>) {
   const group = 'Model:';
   return argv
     .option('model', {
@@ -111,10 +82,12 @@ export function withModel<Arguments extends Partial<ModelArguments>>(args: Argum
     : { ...args, model };
 }
 
-export function samplingOptions(
-  argv: Argv,
+export type SamplingArguments = ArgumentsOf<typeof samplingOptions>;
+
+export function samplingOptions<T>(
+  argv: Argv<T>,
   { maxNewTokens = 256, temperature = 1 }: { maxNewTokens?: number; temperature?: number | string } = {},
-): Argv {
+) {
   const group = 'Sampling:';
   return argv
     .option('max-new-tokens', {
@@ -127,7 +100,9 @@ export function samplingOptions(
       ...number,
       group,
       // A text says what the command does by itself.
-      ...(typeof temperature === 'number' ? { default: temperature } : { defaultDescription: temperature }),
+      ...((typeof temperature === 'number'
+        ? { default: temperature }
+        : { defaultDescription: temperature }) as { default?: number; defaultDescription?: string }),
       describe: '0 takes the most likely token',
     })
     .option('top-k', {

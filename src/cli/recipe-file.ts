@@ -1,35 +1,32 @@
 // Finds the recipe of a command.
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { ArgumentsCamelCase, Argv } from 'yargs';
+import type { Argv } from 'yargs';
 import { nearestName } from '../config/nearest.js';
 import { recipeNames, shippedFolder, shippedRecipe } from '../config/shipped.js';
+import { type ArgumentsOf, text } from './command.js';
 import { UsageError } from './error.js';
 
 const DEFAULT = 'quickstart.yaml';
 
-export interface RecipeArguments {
-  readonly recipe?: string;
-  readonly set?: readonly string[];
-}
-
 /** Adds the options of every command that reads a recipe: the recipe and `--set`. */
-export function recipeOptions<T>(argv: Argv<T>): Argv<T & RecipeArguments> {
+export function recipeOptions<T>(argv: Argv<T>) {
   return argv
     .positional('recipe', {
       type: 'string',
       describe: 'A YAML file, or the name of a recipe of the package [default: quickstart]',
     })
     .option('set', {
-      type: 'string',
+      ...text,
       array: true,
-      requiresArg: true,
       describe: 'Replace a value of the recipe, as in --set sft.learning_rate=1e-4; may be repeated',
-    }) as unknown as Argv<T & RecipeArguments>;
+    });
 }
 
+export type RecipeArguments = ArgumentsOf<typeof recipeOptions>;
+
 /** The file that `recipe` names: a path, else a recipe of the package, with or without folder and extension. */
-export function recipeFile({ recipe }: Pick<ArgumentsCamelCase<RecipeArguments>, 'recipe'>): string {
+export function recipeFile({ recipe }: Partial<RecipeArguments>): string {
   return recipe === undefined ? join(shippedFolder, DEFAULT) : fileOrShipped(recipe, shippedFolder, 'recipe');
 }
 

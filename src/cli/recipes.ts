@@ -1,25 +1,18 @@
-import type { CommandModule } from 'yargs';
+import type { Argv, CommandModule } from 'yargs';
+import { type ArgumentsOf, argument, command, flag } from './command.js';
 import { UsageError } from './error.js';
 import { recipeFile } from './recipe-file.js';
 
-interface RecipeArguments {
-  readonly recipe: string;
-  readonly full: boolean;
-}
+/** The arguments that name a recipe and say how it is written. */
+const recipeArguments = (argv: Argv) =>
+  argv.positional('recipe', { ...argument, describe: 'The name of a recipe of the package' }).option('full', {
+    ...flag,
+    describe: 'Merged with the recipes that it extends, with every key and what it means',
+  });
 
-const recipe = {
-  type: 'string',
-  demandOption: true,
-  describe: 'The name of a recipe of the package',
-} as const;
+type RecipeArguments = ArgumentsOf<typeof recipeArguments>;
 
-const full = {
-  type: 'boolean',
-  default: false,
-  describe: 'Merged with the recipes that it extends, with every key and what it means',
-} as const;
-
-const lsCommand: CommandModule<unknown, { readonly words?: readonly string[] }> = {
+const lsCommand = command({
   command: 'ls [words..]',
   describe: 'List the recipes of the package: to try now, for your data, and published set-ups',
   builder: (argv) =>
@@ -31,38 +24,30 @@ const lsCommand: CommandModule<unknown, { readonly words?: readonly string[] }> 
       })
       .example('$0 recipes ls', 'names, and what each is for')
       .example('$0 recipes ls your data', 'those that read your rows')
-      .example('$0 recipes ls grpo', 'those of a method') as never,
+      .example('$0 recipes ls grpo', 'those of a method'),
   handler: async ({ words }) => {
     const { listing, shippedRecipes } = await import('./recipe-list.js');
     console.log(listing(shippedRecipes(), words));
   },
-};
+});
 
-const catCommand: CommandModule<unknown, RecipeArguments> = {
+const catCommand = command({
   command: 'cat <recipe>',
   describe: 'Print a recipe with its comments',
   builder: (argv) =>
-    argv
-      .positional('recipe', recipe)
-      .option('full', full)
+    recipeArguments(argv)
       .example('$0 recipes cat quickstart', 'what steptrain run does')
-      .example('$0 recipes cat quickstart --full', 'every key, explained') as never,
+      .example('$0 recipes cat quickstart --full', 'every key, explained'),
   handler: async (args) => console.log((await textOf(args)).trimEnd()),
-};
+});
 
-interface CopyArguments extends RecipeArguments {
-  readonly to?: string;
-}
-
-const cpCommand: CommandModule<unknown, CopyArguments> = {
+const cpCommand = command({
   command: 'cp <recipe> [to]',
   describe: 'Copy a recipe, to change it',
   builder: (argv) =>
-    argv
-      .positional('recipe', recipe)
+    recipeArguments(argv)
       .positional('to', { type: 'string', describe: 'New file [default: the name of the recipe, here]' })
-      .option('full', full)
-      .example('$0 recipes cp quickstart my.yaml', 'then: steptrain run my.yaml') as never,
+      .example('$0 recipes cp quickstart my.yaml', 'then: steptrain run my.yaml'),
   handler: async (args) => {
     const { writeFile } = await import('node:fs/promises');
     const { basename } = await import('node:path');
@@ -80,7 +65,7 @@ const cpCommand: CommandModule<unknown, CopyArguments> = {
     }
     console.log(`wrote ${to}; run it with: steptrain run ${to}`);
   },
-};
+});
 
 /** What a copy of the recipe holds. */
 async function textOf(args: RecipeArguments): Promise<string> {

@@ -6,11 +6,11 @@ export async function runWords({
   run,
   ...given
 }: {
-  readonly run?: string;
+  readonly run?: string | undefined;
   readonly template?: string | undefined;
-  readonly chat?: boolean;
-  readonly system?: string;
-  readonly corrections?: boolean;
+  readonly chat?: boolean | undefined;
+  readonly system?: string | undefined;
+  readonly corrections?: boolean | undefined;
 }): Promise<RunWords> {
   const own = run === undefined ? {} : await ofRun(run);
   const isAskedOtherwise = [given.template, given.chat, given.system].some((value) => value !== undefined);

@@ -1,15 +1,16 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { Cluster } from '../cluster/cluster.js';
 import type { StartedRun } from '../methods/job.js';
 import type { RunConfig } from '../methods/table.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
+import { type ArgumentsOf, command, flag, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { wordsInto } from './rank-log.js';
-import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
+import { recipeFile, recipeOptions } from './recipe-file.js';
 
 /** The training code as the command line uses it. */
 export type RunRecipe = (
@@ -29,83 +30,67 @@ interface StartOptions {
   readonly wanted?: string | undefined;
 }
 
-interface RunArguments extends RecipeArguments {
-  readonly output?: string;
-  readonly resume?: string;
-  readonly 'dry-run'?: boolean;
-  readonly full?: boolean;
-  readonly 'plan-for'?: string;
-  readonly 'share-stages'?: string;
-  readonly 'accept-weak-reward'?: boolean;
-}
+type RunArguments = Partial<ArgumentsOf<typeof options>>;
 
-export const runCommand: CommandModule<unknown, RunArguments> = {
+const options = (argv: Argv) =>
+  recipeOptions(argv)
+    .option('output', {
+      ...text,
+      describe: 'Directory for the run; must be new or empty [default: run.output_dir of the recipe]',
+    })
+    .option('resume', {
+      ...text,
+      conflicts: ['recipe', 'output', 'dry-run'],
+      describe: 'Continue the run in this directory from its last checkpoint',
+    })
+    .option('dry-run', {
+      type: 'boolean',
+      describe:
+        'Check the recipe; print the data counts, the memory plan, the steps of each stage and the time, then stop; exits with 1 where the run would fail',
+    })
+    .option('full', {
+      type: 'boolean',
+      implies: 'dry-run',
+      describe: 'With --dry-run: print the complete configuration too',
+    })
+    .option('plan-for', {
+      ...text,
+      implies: 'dry-run',
+      describe:
+        'With --dry-run: plan for a device with so much free memory, as in 80GiB, or for processes with one each, as in 8x80GiB',
+    })
+    .option('accept-weak-reward', {
+      ...flag,
+      describe: 'Learn also from a reward model that eval reward-model has found weak',
+    })
+    .option('share-stages', {
+      ...text,
+      conflicts: 'dry-run',
+      describe:
+        'Take finished stages with the same settings and data, such as the warm-up, from this folder, and leave new ones there',
+    })
+    .example('$0 run', 'train the built-in example (generated data, no download)')
+    .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
+    .example('$0 train my.yaml', 'the same command by another name')
+    .example('$0 run my.yaml --dry-run --plan-for 80GiB', 'would it fit on another machine?')
+    .example('$0 run my.yaml --dry-run --plan-for 8x80GiB', 'in eight processes, on a GPU each?')
+    .example('$0 run --resume runs/my', 'resume a stopped run')
+    .example('$0 run --resume runs/my --set run.max_minutes=60', 'resume it for another hour');
+
+export const runCommand = command({
   command: 'run [recipe]',
   aliases: ['train'],
   describe: 'Train as a recipe says, evaluate, and print the table',
-  builder: (argv) =>
-    recipeOptions(argv)
-      .option('output', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Directory for the run; must be new or empty [default: run.output_dir of the recipe]',
-      })
-      .option('resume', {
-        type: 'string',
-        requiresArg: true,
-        conflicts: ['recipe', 'output', 'dry-run'],
-        describe: 'Continue the run in this directory from its last checkpoint',
-      })
-      .option('dry-run', {
-        type: 'boolean',
-        describe:
-          'Check the recipe; print the data counts, the memory plan, the steps of each stage and the time, then stop; exits with 1 where the run would fail',
-      })
-      .option('full', {
-        type: 'boolean',
-        implies: 'dry-run',
-        describe: 'With --dry-run: print the complete configuration too',
-      })
-      .option('plan-for', {
-        type: 'string',
-        requiresArg: true,
-        implies: 'dry-run',
-        describe:
-          'With --dry-run: plan for a device with so much free memory, as in 80GiB, or for processes with one each, as in 8x80GiB',
-      })
-      .option('accept-weak-reward', {
-        type: 'boolean',
-        default: false,
-        describe: 'Learn also from a reward model that eval reward-model has found weak',
-      })
-      .option('share-stages', {
-        type: 'string',
-        requiresArg: true,
-        conflicts: 'dry-run',
-        describe:
-          'Take finished stages with the same settings and data, such as the warm-up, from this folder, and leave new ones there',
-      })
-      .example('$0 run', 'train the built-in example (generated data, no download)')
-      .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
-      .example('$0 train my.yaml', 'the same command by another name')
-      .example('$0 run my.yaml --dry-run --plan-for 80GiB', 'would it fit on another machine?')
-      .example('$0 run my.yaml --dry-run --plan-for 8x80GiB', 'in eight processes, on a GPU each?')
-      .example('$0 run --resume runs/my', 'resume a stopped run')
-      .example('$0 run --resume runs/my --set run.max_minutes=60', 'resume it for another hour') as never,
+  builder: options,
   handler: async (args) => {
     const loadRecipe = async () => (await import('../methods/run.js')).runRecipe;
     if (args.resume !== undefined) await resumeRun({ ...args, resume: args.resume }, loadRecipe);
     else await startRun(args, loadRecipe);
   },
-};
-
-type StartArguments = Pick<
-  RunArguments,
-  'recipe' | 'set' | 'output' | 'dry-run' | 'full' | 'plan-for' | 'share-stages' | 'accept-weak-reward'
->;
+});
 
 /** `steptrain run recipe.yaml`. The training code is loaded only after the recipe has been checked. */
-export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
+export async function startRun(args: RunArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
   const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
   const file = recipeFile(args);
   const accepted = args['accept-weak-reward'] ? ['run.accept_weak_reward=true'] : [];
@@ -155,7 +140,7 @@ function devicesOf(text: string): { readonly planFor: number; readonly processes
 
 /** `steptrain run --resume DIR [--set …]`. */
 export async function resumeRun(
-  args: Pick<RunArguments, 'set' | 'share-stages'> & { readonly resume: string },
+  args: RunArguments & { readonly resume: string },
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { openRun } = await import('../methods/run.js');

@@ -1,74 +1,65 @@
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
+import { type ArgumentsOf, argument, command, flag, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { type ModelArguments, modelOptions, text, withModel } from './model-options.js';
+import { modelOptions, withModel } from './model-options.js';
 
-interface ScoreArguments extends ModelArguments {
-  readonly file: string;
-  readonly scorer?: string;
-  readonly aggregate: string;
-  readonly 'neutral-score'?: 'positive' | 'negative' | 'drop';
-  readonly 'until-wrong': boolean;
-  readonly problem?: string;
-  readonly solution?: string;
-  readonly 'on-bad-row': 'error' | 'skip';
-  readonly output?: string;
-}
+type ScoreArguments = ArgumentsOf<typeof options>;
 
-export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
+const options = (argv: Argv) =>
+  modelOptions(argv)
+    .positional('file', { ...argument, describe: 'Rows with problem and solution' })
+    .option('scorer', {
+      ...text,
+      describe: 'Which scorer of the run, such as outcome [default: its first]',
+    })
+    .option('aggregate', {
+      ...text,
+      default: 'min',
+      describe: 'How the scores of steps become one, with commas between several; all for all',
+    })
+    .option('neutral-score', {
+      ...text,
+      choices: ['positive', 'negative', 'drop'] as const,
+      describe: 'What a class for neutral steps counts as [default: as in the run]',
+    })
+    .option('until-wrong', {
+      ...flag,
+      describe: 'Aggregate up to the first step below one half',
+    })
+    .option('problem', {
+      ...text,
+      describe: 'Column of the problems [default: problem, question or prompt]',
+    })
+    .option('solution', {
+      ...text,
+      describe: 'Column of the steps, a list or a text [default: steps, completions, solution, …]',
+    })
+    .option('on-bad-row', {
+      ...text,
+      ...oneOf(['error', 'skip'], 'error'),
+      describe: 'A row without a solution',
+    })
+    .option('output', {
+      ...text,
+      describe: 'Directory for scores.jsonl; the same command again goes on there',
+    })
+    .example('$0 score solutions.jsonl --model runs/prm --output scored', 'a line for each row')
+    .example(
+      '$0 score out.jsonl --model runs/prm --solution prediction --aggregate min,product,mean',
+      'to the terminal',
+    )
+    .example(
+      '$0 score solved/problems.jsonl --model runs/joint --scorer outcome --output scored',
+      'every sample of eval solve',
+    );
+
+export const scoreCommand = command({
   command: 'score <file>',
   describe: 'Score the steps of solutions by a reward model or judge',
-  builder: (argv) =>
-    modelOptions(argv as never)
-      .positional('file', { type: 'string', demandOption: true, describe: 'Rows with problem and solution' })
-      .option('scorer', {
-        ...text,
-        describe: 'Which scorer of the run, such as outcome [default: its first]',
-      })
-      .option('aggregate', {
-        ...text,
-        default: 'min',
-        describe: 'How the scores of steps become one, with commas between several; all for all',
-      })
-      .option('neutral-score', {
-        ...text,
-        choices: ['positive', 'negative', 'drop'] as const,
-        describe: 'What a class for neutral steps counts as [default: as in the run]',
-      })
-      .option('until-wrong', {
-        type: 'boolean',
-        default: false,
-        describe: 'Aggregate up to the first step below one half',
-      })
-      .option('problem', {
-        ...text,
-        describe: 'Column of the problems [default: problem, question or prompt]',
-      })
-      .option('solution', {
-        ...text,
-        describe: 'Column of the steps, a list or a text [default: steps, completions, solution, …]',
-      })
-      .option('on-bad-row', {
-        ...text,
-        choices: ['error', 'skip'] as const,
-        default: 'error',
-        describe: 'A row without a solution',
-      })
-      .option('output', {
-        ...text,
-        describe: 'Directory for scores.jsonl; the same command again goes on there',
-      })
-      .example('$0 score solutions.jsonl --model runs/prm --output scored', 'a line for each row')
-      .example(
-        '$0 score out.jsonl --model runs/prm --solution prediction --aggregate min,product,mean',
-        'to the terminal',
-      )
-      .example(
-        '$0 score solved/problems.jsonl --model runs/joint --scorer outcome --output scored',
-        'every sample of eval solve',
-      ) as never,
+  builder: options,
   handler: score,
-};
+});
 
 async function score(given: ScoreArguments): Promise<void> {
   const args = withModel(given);

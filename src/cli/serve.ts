@@ -1,83 +1,65 @@
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
-import type { CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import type { OpenScorers } from '../scoring/kinds.js';
+import { type ArgumentsOf, command, number, text } from './command.js';
 import { UsageError } from './error.js';
-import {
-  MAX_ROWS,
-  type ModelArguments,
-  modelArgument,
-  modelOptions,
-  number,
-  text,
-  withModel,
-} from './model-options.js';
+import { MAX_ROWS, modelArgument, modelOptions, withModel } from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';
 
-interface ServeArguments extends ModelArguments {
-  readonly host: string;
-  readonly port: number;
-  readonly name?: string;
-  readonly lora?: readonly string[];
-  readonly judge?: string;
-  readonly 'adapter-root'?: string;
-  readonly 'key-env': string;
-  readonly 'max-rows'?: number;
-  readonly 'max-queue': number;
-  readonly 'max-new-tokens'?: number;
-  readonly 'cache-gb'?: number;
-  readonly 'grace-seconds': number;
-}
+type ServeArguments = ArgumentsOf<typeof options>;
 
-export const serveCommand: CommandModule<unknown, ServeArguments> = {
+const options = (argv: Argv) =>
+  modelOptions(modelArgument(argv))
+    .option('host', {
+      ...text,
+      default: '127.0.0.1',
+      describe: 'Address to listen on; any other needs a key',
+    })
+    .option('port', { ...number, default: 8000, describe: '0 takes one that is free' })
+    .option('name', { ...text, describe: 'What requests give as model [default: from the model]' })
+    .option('lora', { ...text, array: true, describe: 'NAME=DIRECTORY of a PEFT adapter; may be repeated' })
+    .option('judge', {
+      ...text,
+      describe:
+        'What answers /score: a run, an adapter, word-problems for the judge of the package, or a classification model [default: the model itself, where it scores]',
+    })
+    .option('adapter-root', {
+      ...text,
+      describe: 'Lets requests load adapters from inside this directory',
+    })
+    .option('key-env', {
+      ...text,
+      default: 'STEPTRAIN_API_KEY',
+      describe: 'Environment variable with the key that clients must send',
+    })
+    .option('max-rows', MAX_ROWS)
+    .option('max-queue', { ...number, default: 1024, describe: 'Most samples that wait' })
+    .option('max-new-tokens', { ...number, describe: 'Most tokens that a request may ask for' })
+    .option('cache-gb', {
+      ...number,
+      describe: 'Memory for keys and values [default: half of what is free]',
+    })
+    .option('grace-seconds', {
+      ...number,
+      default: 30,
+      describe: 'How long running requests may go on after SIGTERM or Ctrl-C',
+    })
+    .example('$0 serve models/qwen', 'on http://127.0.0.1:8000/v1')
+    .example('$0 serve runs/mine --name mine --port 9000', 'the model that a run trained')
+    .example('$0 serve runs/policy --judge runs/prm', 'two models: one writes, the other scores steps')
+    .example(
+      'STEPTRAIN_API_KEY=… $0 serve --model models/qwen --host 0.0.0.0',
+      'for other machines too, with a key',
+    );
+
+export const serveCommand = command({
   command: 'serve [run-or-model]',
   describe: "Answer OpenAI's completions and chat completions over HTTP",
-  builder: (argv) =>
-    modelOptions(modelArgument(argv as never))
-      .option('host', {
-        ...text,
-        default: '127.0.0.1',
-        describe: 'Address to listen on; any other needs a key',
-      })
-      .option('port', { ...number, default: 8000, describe: '0 takes one that is free' })
-      .option('name', { ...text, describe: 'What requests give as model [default: from the model]' })
-      .option('lora', { ...text, array: true, describe: 'NAME=DIRECTORY of a PEFT adapter; may be repeated' })
-      .option('judge', {
-        ...text,
-        describe:
-          'What answers /score: a run, an adapter, word-problems for the judge of the package, or a classification model [default: the model itself, where it scores]',
-      })
-      .option('adapter-root', {
-        ...text,
-        describe: 'Lets requests load adapters from inside this directory',
-      })
-      .option('key-env', {
-        ...text,
-        default: 'STEPTRAIN_API_KEY',
-        describe: 'Environment variable with the key that clients must send',
-      })
-      .option('max-rows', MAX_ROWS)
-      .option('max-queue', { ...number, default: 1024, describe: 'Most samples that wait' })
-      .option('max-new-tokens', { ...number, describe: 'Most tokens that a request may ask for' })
-      .option('cache-gb', {
-        ...number,
-        describe: 'Memory for keys and values [default: half of what is free]',
-      })
-      .option('grace-seconds', {
-        ...number,
-        default: 30,
-        describe: 'How long running requests may go on after SIGTERM or Ctrl-C',
-      })
-      .example('$0 serve models/qwen', 'on http://127.0.0.1:8000/v1')
-      .example('$0 serve runs/mine --name mine --port 9000', 'the model that a run trained')
-      .example('$0 serve runs/policy --judge runs/prm', 'two models: one writes, the other scores steps')
-      .example(
-        'STEPTRAIN_API_KEY=… $0 serve --model models/qwen --host 0.0.0.0',
-        'for other machines too, with a key',
-      ) as never,
+  builder: options,
   handler: serveModel,
-};
+});
 
 async function serveModel(given: ServeArguments): Promise<void> {
   const args = withModel(given);

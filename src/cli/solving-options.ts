@@ -1,71 +1,22 @@
 // Options of `steptrain eval solve`.
 import type { Argv } from 'yargs';
-import { LAYOUT_NAMES, type LayoutName } from '../data/benchmarks/layouts.js';
-import { AGGREGATIONS, type Aggregation } from '../eval/solving/aggregation.js';
-import {
-  MAX_ROWS,
-  type ModelArguments,
-  modelOptions,
-  number,
-  type SamplingArguments,
-  samplingOptions,
-  text,
-} from './model-options.js';
-
-export interface SolveArguments extends ModelArguments, Omit<SamplingArguments, 'temperature'> {
-  readonly 'reward-run'?: string;
-  readonly 'reward-scorer'?: string;
-  readonly 'reward-model'?: string;
-  readonly scores?: string;
-  readonly 'score-column'?: string;
-  readonly 'reward-oracle'?: boolean;
-  readonly judge?: string;
-  readonly 'judge-oracle'?: boolean;
-  readonly 'accept-weak-reward': boolean;
-  readonly data: string;
-  readonly layout: LayoutName | 'auto';
-  readonly by?: string;
-  readonly problem?: string;
-  readonly answer?: string;
-  readonly 'max-problems'?: number;
-  readonly temperature?: number;
-  readonly n: number;
-  readonly k?: string;
-  readonly template?: string;
-  readonly chat?: boolean;
-  readonly system?: string;
-  readonly examples?: string;
-  readonly shots: number;
-  readonly 'max-rows'?: number;
-  readonly expect: 'any' | 'choice';
-  readonly units: 'optional' | 'required';
-  readonly digits: number;
-  readonly aggregate: Aggregation;
-  readonly 'until-wrong': boolean;
-  readonly curves: boolean;
-  readonly search?: boolean;
-  readonly beams: number;
-  readonly expansions: number;
-  readonly rounds: number;
-  readonly 'step-end'?: string;
-  readonly corrections?: boolean;
-  readonly output?: string;
-  readonly json: boolean;
-}
+import { LAYOUT_NAMES } from '../data/benchmarks/layouts.js';
+import { AGGREGATIONS } from '../eval/solving/aggregation.js';
+import { argument, flag, number, oneOf, text } from './command.js';
+import { MAX_ROWS, modelOptions, samplingOptions } from './model-options.js';
 
 const prompt = { group: 'Prompt:' } as const;
 const answers = { group: 'Answers:' } as const;
 const search = { group: 'Search:' } as const;
 const rewards = { group: 'Reward models and judges:' } as const;
 
-export function solvingOptions(argv: Argv): Argv {
+export function solvingOptions(argv: Argv) {
   return samplingOptions(modelOptions(argv), {
     maxNewTokens: 1024,
     temperature: '0 for one sample, else 1',
   })
     .positional('data', {
-      type: 'string',
-      demandOption: true,
+      ...argument,
       describe:
         'Problems with answers: a file (.jsonl, .json, .csv, also .gz, .parquet), a directory, a pattern or a hub id',
     })
@@ -75,8 +26,7 @@ export function solvingOptions(argv: Argv): Argv {
     })
     .option('layout', {
       ...text,
-      choices: ['auto', ...LAYOUT_NAMES] as const,
-      default: 'auto',
+      ...oneOf(['auto', ...LAYOUT_NAMES], 'auto'),
       describe: 'Layout of the rows; auto goes by their columns',
     })
     .option('problem', {
@@ -112,14 +62,12 @@ export function solvingOptions(argv: Argv): Argv {
     .option('max-rows', MAX_ROWS)
     .option('expect', {
       ...answers,
-      choices: ['any', 'choice'] as const,
-      default: 'any',
+      ...oneOf(['any', 'choice'], 'any'),
       describe: 'choice: where nothing marks the answer, a letter goes before a number',
     })
     .option('units', {
       ...answers,
-      choices: ['optional', 'required'] as const,
-      default: 'optional',
+      ...oneOf(['optional', 'required'], 'optional'),
       describe: 'Whether one side may leave its unit out',
     })
     .option('digits', {
@@ -161,20 +109,17 @@ export function solvingOptions(argv: Argv): Argv {
     .option('score-column', { ...text, ...rewards, describe: 'Its column [default: score]' })
     .option('aggregate', {
       ...rewards,
-      choices: AGGREGATIONS,
-      default: 'min',
+      ...oneOf(AGGREGATIONS, 'min'),
       describe: 'How the scores of steps become one',
     })
     .option('until-wrong', {
       ...rewards,
-      type: 'boolean',
-      default: false,
+      ...flag,
       describe: 'Only the scores up to the first step below one half',
     })
     .option('curves', {
       ...rewards,
-      type: 'boolean',
-      default: false,
+      ...flag,
       describe: 'The best of k for every way in which the scores of steps become one',
     })
     .option('search', {
@@ -200,8 +145,7 @@ export function solvingOptions(argv: Argv): Argv {
         'What says which steps of right solutions are wrong: names as for --reward-model, a file of labels, or the address of a server',
     })
     .option('accept-weak-reward', {
-      type: 'boolean',
-      default: false,
+      ...flag,
       describe: 'Also by a reward model that eval reward-model has found weak',
     })
     .option('judge-oracle', {
@@ -219,5 +163,5 @@ export function solvingOptions(argv: Argv): Argv {
       ...text,
       describe: 'Directory for every sample and the report; the same command again goes on there',
     })
-    .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' });
+    .option('json', { ...flag, describe: 'Print the report as JSON' });
 }

@@ -1,43 +1,30 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { CommandModule } from 'yargs';
+import { argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { recipeFile, sweepFile } from './recipe-file.js';
 
-interface SweepArguments {
-  readonly file: string;
-  readonly set?: readonly string[];
-  readonly output?: string;
-  readonly jobs: number;
-  readonly 'max-minutes'?: number;
-  readonly 'dry-run': boolean;
-}
-
-export const sweepCommand: CommandModule<unknown, SweepArguments> = {
+export const sweepCommand = command({
   command: 'sweep <file>',
   describe: 'Run arms × grid × seeds as a sweep file says, select on validation, and print one table',
   builder: (argv) =>
     argv
       .positional('file', {
-        type: 'string',
-        demandOption: true,
+        ...argument,
         describe: 'The sweep file, YAML (docs/how-to/sweeps.md)',
       })
       .option('output', {
-        type: 'string',
-        requiresArg: true,
+        ...text,
         describe: 'The directory for the runs, in place of the output_dir of the file',
       })
       .option('jobs', { type: 'number', default: 1, requiresArg: true, describe: 'Runs at the same time' })
       .option('max-minutes', {
-        type: 'number',
-        requiresArg: true,
+        ...number,
         describe: 'Stop after so many minutes; the same command goes on',
       })
       .option('dry-run', {
-        type: 'boolean',
-        default: false,
+        ...flag,
         describe: 'Check every run; print what there is to do, then stop',
       })
       .option('set', {
@@ -49,10 +36,7 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
       })
       .example('$0 sweep my-sweep.yaml --dry-run', 'what it would run')
       .example('$0 sweep my-sweep.yaml', 'run it, or go on with it')
-      .example(
-        '$0 sweep my-sweep.yaml --jobs 2 --max-minutes 60',
-        'two runs at a time, for an hour',
-      ) as never,
+      .example('$0 sweep my-sweep.yaml --jobs 2 --max-minutes 60', 'two runs at a time, for an hour'),
   handler: async (args) => {
     if (!Number.isInteger(args.jobs) || args.jobs < 1)
       throw new UsageError(`--jobs expects a whole number of at least 1, found ${args.jobs}`);
@@ -133,7 +117,7 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
       interruption.dispose();
     }
   },
-};
+});
 
 /** The command line itself, which runs each cell. */
 const PROGRAM = fileURLToPath(new URL('./main.js', import.meta.url));

@@ -1,30 +1,24 @@
 import { fileURLToPath } from 'node:url';
-import type { CommandModule } from 'yargs';
+import { command, number } from './command.js';
 import { UsageError } from './error.js';
 import { checkFolder, checkPort } from './usage.js';
-
-interface UiArguments {
-  readonly folder: string;
-  readonly port: number;
-}
 
 /** Where runs are written unless they name another place. */
 const RUNS = 'runs';
 
-export const uiCommand: CommandModule<unknown, UiArguments> = {
+export const uiCommand = command({
   command: 'ui [folder]',
   describe: 'Show the runs of a folder in a browser, live, on this machine alone',
   builder: (argv) =>
     argv
       .positional('folder', { type: 'string', default: RUNS, describe: 'Folder of runs, or one run' })
       .option('port', {
-        type: 'number',
-        requiresArg: true,
+        ...number,
         default: 7007,
         describe: 'Port; 0 takes a free one',
       })
       .example('$0 ui', 'the runs of runs/, on http://127.0.0.1:7007')
-      .example('$0 ui runs/my-sweep --port 8080', 'those of a sweep') as never,
+      .example('$0 ui runs/my-sweep --port 8080', 'those of a sweep'),
   handler: async ({ folder, port }) => {
     checkPort(port);
     const { existsSync } = await import('node:fs');
@@ -42,6 +36,6 @@ export const uiCommand: CommandModule<unknown, UiArguments> = {
     await ui.close();
     interruption.dispose();
   },
-};
+});
 
 const PROGRAM = fileURLToPath(new URL('./main.js', import.meta.url));
