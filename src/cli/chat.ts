@@ -6,10 +6,7 @@ export const chatCommand = command({
   describe: 'Talk with a model',
   builder: (argv) =>
     samplingOptions(modelOptions(modelArgument(argv)))
-      .option('system', {
-        ...text,
-        describe: 'What the model is told before everything else',
-      })
+      .option('system', { ...text, describe: 'What the model is told before everything else' })
       .example(
         '$0 chat models/qwen-instruct',
         'Ctrl-C ends a reply, /reset the conversation, Ctrl-D the program',

@@ -23,7 +23,7 @@ import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
-import { type CommandGroup, noNumber, usageSentence } from './usage.js';
+import { noNumber, usageSentence } from './usage.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {
@@ -87,32 +87,25 @@ export function commandLine(
     .fail((message, error) => {
       // yargs raises its own errors as YError; everything else comes from a command.
       if (error && error.name !== 'YError') throw error;
-      const known = { options: optionsOf(line), commands: commandsOf(line) };
-      throw new UsageError(usageSentence(message || error.message, args, known, groupOf(line)));
+      throw new UsageError(usageSentence(message || error.message, args, reached(line)));
     });
 }
 
-/** Names of the options of the command that was parsed; yargs tells them, its types do not. */
-function optionsOf(parser: unknown): readonly string[] {
-  const { key = {} } = (parser as { getOptions?(): { key?: object } }).getOptions?.() ?? {};
-  return Object.keys(key).filter((name) => name.length > 1);
-}
-
-/** The commands of steptrain itself, or of the command that was reached. */
-function commandsOf(parser: unknown): readonly string[] {
-  const inner = (parser as { getInternalMethods?(): YargsInside }).getInternalMethods?.();
-  return inner?.getCommandInstance().getCommands() ?? [];
-}
-
-/** The command that was reached, if it is one of commands; yargs tells it, its types do not. */
-function groupOf(parser: unknown): CommandGroup | undefined {
-  const inner = (parser as { getInternalMethods?(): YargsInside }).getInternalMethods?.();
-  const words = inner?.getContext().commands ?? [];
-  const commands = inner?.getCommandInstance().getCommands() ?? [];
-  return words.length > 0 && commands.length > 0 ? { words, commands } : undefined;
+/** What yargs knows of the command that was reached; its types do not tell it. */
+function reached(parser: unknown) {
+  const line = parser as YargsInside;
+  const inner = line.getInternalMethods();
+  return {
+    options: Object.keys(line.getOptions().key).filter((name) => name.length > 1),
+    words: inner.getContext().commands,
+    commands: inner.getCommandInstance().getCommands(),
+  };
 }
 
 interface YargsInside {
-  getContext(): { readonly commands: readonly string[] };
-  getCommandInstance(): { getCommands(): readonly string[] };
+  getOptions(): { readonly key: object };
+  getInternalMethods(): {
+    getContext(): { readonly commands: readonly string[] };
+    getCommandInstance(): { getCommands(): readonly string[] };
+  };
 }

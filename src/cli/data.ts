@@ -5,6 +5,7 @@ import { type ArgumentsOf, argument, command, number, oneOf, text } from './comm
 import { UsageError } from './error.js';
 import { modelOptions } from './model-options.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
+import { checkWhole } from './usage.js';
 
 type BadRowArguments = ArgumentsOf<typeof badRowOption>;
 type DataArguments = RecipeArguments & BadRowArguments;
@@ -28,16 +29,11 @@ const previewCommand = command({
   describe: 'Show samples as the model sees them: text, ids, step spans and loss mask',
   builder: (argv) =>
     badRowOption(recipeOptions(argv))
-      .option('part', {
-        ...oneOf(['train', 'validation', 'test'], 'train'),
-        describe: 'Part to show',
-      })
+      .option('part', { ...oneOf(['train', 'validation', 'test'], 'train'), describe: 'Part to show' })
       .option('samples', { alias: 'n', type: 'number', default: 2, describe: 'Samples to show' })
       .example('$0 data preview my.yaml -n 5', 'the first five samples'),
   handler: async (args) => {
-    if (!(Number.isSafeInteger(args.samples) && args.samples > 0)) {
-      throw new UsageError(`--samples expects a whole number of at least 1, found ${args.samples}`);
-    }
+    checkWhole(args, { samples: 1 });
     const { dataPreview } = await import('./data-preview.js');
     const config = await readConfig(args);
     const width = Math.max(40, process.stdout.columns || 100) - 2;
@@ -50,10 +46,7 @@ const convertCommand = command({
   describe: 'Write step-labelled data of any known layout as records, one JSON line each',
   builder: (argv) =>
     badRowOption(argv)
-      .positional('from', {
-        ...argument,
-        describe: 'File, directory, pattern or hub id, as in data.train',
-      })
+      .positional('from', { ...argument, describe: 'File, directory, pattern or hub id, as in data.train' })
       .positional('to', { ...argument, describe: 'New .jsonl or .jsonl.gz file' })
       .option('set', {
         type: 'string',
@@ -97,9 +90,7 @@ const problemsCommand = command({
       .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same problems' })
       .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …'),
   handler: async ({ to, level, samples, part, templates, seed }) => {
-    for (const [name, value] of Object.entries({ samples, seed }))
-      if (!(Number.isSafeInteger(value) && value >= 0))
-        throw new UsageError(`--${name} expects a whole number of at least 0, found ${value}`);
+    checkWhole({ samples, seed }, { samples: 0, seed: 0 });
     const { writeProblems } = await import('./data-problems.js');
     const levels = Array.from({ length: level }, (_, i) => (i === level - 1 ? 1 : 0));
     await writeProblems(to, { seed, samples, levels, part, templates });
@@ -112,10 +103,7 @@ const plantCommand = command({
   describe: 'Write worked solutions with planted errors of several kinds, each step labelled',
   builder: (argv) =>
     argv
-      .positional('from', {
-        ...argument,
-        describe: 'Problems with worked solutions, such as GSM8K',
-      })
+      .positional('from', { ...argument, describe: 'Problems with worked solutions, such as GSM8K' })
       .positional('to', { ...argument, describe: 'New .jsonl file' })
       .option('kinds', {
         ...text,
@@ -129,11 +117,7 @@ const plantCommand = command({
         requiresArg: true,
         describe: 'Share of the solutions with an error',
       })
-      .option('samples', {
-        alias: 'n',
-        ...number,
-        describe: 'Most solutions [default: all]',
-      })
+      .option('samples', { alias: 'n', ...number, describe: 'Most solutions [default: all]' })
       .option('apart', {
         type: 'string',
         array: true,
@@ -148,11 +132,7 @@ const plantCommand = command({
       .example('$0 run base/judge --set data.train=planted.jsonl', 'the judge')
       .example('$0 eval correction runs/judge --data planted-test.jsonl', 'has a table by kind'),
   handler: async (args) => {
-    for (const [name, value] of Object.entries({ samples: args.samples ?? 1, seed: args.seed }))
-      if (!(Number.isSafeInteger(value) && value >= (name === 'samples' ? 1 : 0)))
-        throw new UsageError(
-          `--${name} expects a whole number of at least ${name === 'samples' ? 1 : 0}, found ${value}`,
-        );
+    checkWhole(args, { samples: 1, seed: 0 });
     const { plantErrors } = await import('./data-plant.js');
     for (const line of await plantErrors(args)) console.log(line);
   },
@@ -204,8 +184,7 @@ const rationalesCommand = command({
         'for a recipe with prompt.response_format: rationale_then_verdict',
       ),
   handler: async (args) => {
-    if (!(Number.isSafeInteger(args.k) && args.k > 0))
-      throw new UsageError(`-k expects a whole number of at least 1, found ${args.k}`);
+    checkWhole(args, { k: 1 });
     if (!(args.temperature > 0))
       throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
     const { makeRationales } = await import('./data-rationales.js');

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { argument, command, flag } from './command.js';
 import { UsageError } from './error.js';
+import { printReport } from './eval-output.js';
 
 export const compareCommand = command({
   command: 'compare <run-a> <run-b>',
@@ -12,10 +13,7 @@ export const compareCommand = command({
         ...argument,
         describe: 'A run directory, or an --output directory of correction or solve',
       })
-      .positional('run-b', {
-        ...argument,
-        describe: 'Another one, on the same steps or problems',
-      })
+      .positional('run-b', { ...argument, describe: 'Another one, on the same steps or problems' })
       .option('json', { ...flag, describe: 'Print the comparison as JSON' })
       .example('$0 eval compare runs/sft runs/stepamc', 'paired tests on verdicts and on F1')
       .example('$0 eval compare solved/a solved/b', 'paired tests on solved problems'),
@@ -32,8 +30,15 @@ export const compareCommand = command({
       throw new UsageError(
         `${kept} solved problems and kept no ${PROBLEMS} of them; solve the same problems by both runs with: steptrain eval solve FILE --run ${kept} --output DIR, then compare the two DIRs`,
       );
-    const [comparison, table] = solved[0] ? await ofProblems(a, b) : await ofSteps(a, b);
-    console.log(json ? JSON.stringify(comparison, null, 2) : table({ boxed: process.stdout.isTTY === true }));
+    if (solved[0]) {
+      const { compareSolving, formatSolvingComparison } = await import('../eval/solving/comparison.js');
+      const { readSolvedProblems } = await import('../eval/solving/dump.js');
+      const compared = compareSolving(await readSolvedProblems(a), await readSolvedProblems(b));
+      return printReport(compared, json, formatSolvingComparison);
+    }
+    const { compareVerdicts, formatComparison } = await import('../eval/comparison.js');
+    const { readVerdictDump } = await import('../eval/dump.js');
+    printReport(compareVerdicts(await readVerdictDump(a), await readVerdictDump(b)), json, formatComparison);
   },
 });
 
@@ -47,20 +52,4 @@ function hasSolved(path: string): boolean {
   } catch {
     return false; // not there or damaged: what reads it next says so
   }
-}
-
-type Compared = readonly [comparison: object, table: (options: { readonly boxed: boolean }) => string];
-
-async function ofSteps(a: string, b: string): Promise<Compared> {
-  const { compareVerdicts, formatComparison } = await import('../eval/comparison.js');
-  const { readVerdictDump } = await import('../eval/dump.js');
-  const comparison = compareVerdicts(await readVerdictDump(a), await readVerdictDump(b));
-  return [comparison, (options) => formatComparison(comparison, options)];
-}
-
-async function ofProblems(a: string, b: string): Promise<Compared> {
-  const { compareSolving, formatSolvingComparison } = await import('../eval/solving/comparison.js');
-  const { readSolvedProblems } = await import('../eval/solving/dump.js');
-  const comparison = compareSolving(await readSolvedProblems(a), await readSolvedProblems(b));
-  return [comparison, (options) => formatSolvingComparison(comparison, options)];
 }

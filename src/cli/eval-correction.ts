@@ -6,6 +6,7 @@ import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
 import { MODEL_NAME, QUANTIZED, withModel } from './model-options.js';
+import { checkWhole } from './usage.js';
 
 const model = { ...text, group: 'Of a model that is no run:' } as const;
 const prompt = { group: 'Prompt [default: as in the run]:' } as const;
@@ -58,10 +59,7 @@ const options = (argv: Argv) =>
       choices: ['positive', 'negative', 'drop'] as const,
       describe: 'What a class for neutral steps counts as [default: as in the run]',
     })
-    .option('by', {
-      ...text,
-      describe: 'A column of the data: also show the metrics of each of its values',
-    })
+    .option('by', { ...text, describe: 'A column of the data: also show the metrics of each of its values' })
     .option('on-bad-row', {
       ...text,
       choices: ['error', 'skip'] as const,
@@ -138,9 +136,12 @@ async function judge(given: CorrectionArguments): Promise<void> {
 
 function checkedOptions(args: CorrectionArguments): CorrectionOptions {
   const { 'max-length': maxLength, 'max-samples': samples } = args;
-  if (maxLength !== undefined && !isCount(maxLength))
-    throw new UsageError(`--max-length expects a whole number of at least 1, found ${maxLength}`);
-  if (samples !== undefined && samples !== 'all' && !isCount(Number(samples)))
+  checkWhole(args, { 'max-length': 1 });
+  if (
+    samples !== undefined &&
+    samples !== 'all' &&
+    !(Number.isSafeInteger(Number(samples)) && Number(samples) > 0)
+  )
     throw new UsageError(`--max-samples expects all or a whole number of at least 1, found ${samples}`);
   return {
     data: args.data,
@@ -158,8 +159,6 @@ function checkedOptions(args: CorrectionArguments): CorrectionOptions {
     negativeWord: args['neg-word'],
   };
 }
-
-const isCount = (value: number) => Number.isSafeInteger(value) && value > 0;
 
 function thresholdOf(given: string | undefined): CorrectionOptions['threshold'] {
   if (given === undefined || given === 'greedy') return given;

@@ -2,6 +2,8 @@ import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../data/sources/source.js';
 import { type ArgumentsOf, command, flag, number, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
+import { printReport } from './eval-output.js';
+import { checkWhole } from './usage.js';
 
 type JudgeEvaluationArguments = ArgumentsOf<typeof options>;
 
@@ -28,11 +30,7 @@ const options = (argv: Argv) =>
       ...oneOf(['auto', ...SOURCE_NAMES], 'auto'),
       describe: 'Layout of the rows; auto goes by their columns',
     })
-    .option('max-samples', {
-      ...number,
-      alias: 'max-problems',
-      describe: 'Most solutions, from the first',
-    })
+    .option('max-samples', { ...number, alias: 'max-problems', describe: 'Most solutions, from the first' })
     .option('temperature', { ...number, default: 0, describe: 'Of the judge' })
     .option('max-tokens', { ...number, default: 1024, describe: 'Most tokens of a judgement' })
     .option('retries', {
@@ -114,7 +112,7 @@ async function evaluateJudge(args: JudgeEvaluationArguments): Promise<void> {
       const { writeJson } = await import('../files/json-file.js');
       await writeJson(args.output, report);
     }
-    console.log(args.json ? JSON.stringify(report, null, 2) : formatAgreement(report));
+    printReport(report, args.json, formatAgreement);
   } catch (error) {
     if (!interruption.signal.aborted) throw error;
     const kept =
@@ -133,11 +131,7 @@ async function check(args: JudgeEvaluationArguments): Promise<void> {
     throw new UsageError(
       `--url expects the address of a server, such as http://127.0.0.1:8000/v1, found ${args.url}`,
     );
-  for (const [name, least] of Object.entries(LEAST)) {
-    const value = args[name as keyof typeof LEAST];
-    if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
-      throw new UsageError(`--${name} expects a whole number of at least ${least}, found ${value}`);
-  }
+  checkWhole(args, LEAST);
   for (const name of ['temperature', 'cost-budget', 'price-input', 'price-output'] as const)
     if (!(args[name] >= 0))
       throw new UsageError(`--${name} expects a number of at least 0, found ${args[name]}`);

@@ -4,6 +4,7 @@ import type { StepRecord } from '../records/record.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { modelOptions, withModel } from './model-options.js';
+import { checkWhole } from './usage.js';
 
 type RewardModelArguments = ArgumentsOf<typeof options>;
 
@@ -13,14 +14,8 @@ const options = (argv: Argv) =>
       ...argument,
       describe: 'Labelled solutions that the model has not seen, several of a problem where there are',
     })
-    .option('scorer', {
-      ...text,
-      describe: 'Which scorer of the run, such as outcome [default: its first]',
-    })
-    .option('max-samples', {
-      ...number,
-      describe: 'Most solutions, from the first [default: all]',
-    })
+    .option('scorer', { ...text, describe: 'Which scorer of the run, such as outcome [default: its first]' })
+    .option('max-samples', { ...number, describe: 'Most solutions, from the first [default: all]' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })
     .example(
       '$0 eval reward-model processbench/gsm8k.json.gz --model runs/prm',
@@ -39,8 +34,7 @@ const BATCH = 32;
 
 async function measure(given: RewardModelArguments): Promise<void> {
   const args = withModel(given);
-  const most = args['max-samples'] ?? Number.POSITIVE_INFINITY;
-  if (!(most > 0)) throw new UsageError(`--max-samples expects a whole number of at least 1, found ${most}`);
+  checkWhole(args, { 'max-samples': 1 });
   const name = args.run ?? args.model;
   if (name === undefined) throw new UsageError('name the reward model with --model');
   const { join } = await import('node:path');
@@ -63,7 +57,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   });
   const all: StepRecord[] = [];
   for await (const record of records) {
-    if (all.length >= most) break;
+    if (all.length === args['max-samples']) break;
     all.push(record);
   }
   if (all.length === 0) throw new UsageError(`${args.data} holds no labelled solutions`);

@@ -1,8 +1,9 @@
 import type { Argv } from 'yargs';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
 import { UsageError } from './error.js';
+import { printReport } from './eval-output.js';
 import { MAX_ROWS, QUANTIZED } from './model-options.js';
-import { dashed } from './usage.js';
+import { checkWhole } from './usage.js';
 
 type S3cArguments = ArgumentsOf<typeof options>;
 
@@ -26,11 +27,7 @@ const options = (argv: Argv) =>
     })
     .option('temperature', { ...number, default: 0.7, describe: 'Of these samples' })
     .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
-    .option('max-problems', {
-      ...number,
-      alias: 'max-samples',
-      describe: 'Most problems, from the first',
-    })
+    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Most problems, from the first' })
     .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
     .option('max-rows', MAX_ROWS)
     .option('scope', {
@@ -63,14 +60,7 @@ export const s3cEvaluationCommand = command({
 
 async function evaluate(args: S3cArguments & { readonly samples?: number }): Promise<void> {
   const { samples: n = 32 } = args;
-  for (const [name, value, least] of [
-    ['samples', n, 0],
-    ['max-new-tokens', args['max-new-tokens'], 1],
-    ['max-rows', args['max-rows'] ?? 1, 1],
-    ['max-problems', args['max-problems'] ?? 1, 1],
-  ] as const)
-    if (!(Number.isSafeInteger(value) && value >= least))
-      throw new UsageError(`${dashed(name)} expects a whole number of at least ${least}, found ${value}`);
+  checkWhole(args, { samples: 0, 'max-new-tokens': 1, 'max-rows': 1, 'max-problems': 1 });
   if (!(args.temperature > 0))
     throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
   const { existsSync } = await import('node:fs');
@@ -126,11 +116,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
       const { writeJson } = await import('../files/json-file.js');
       await writeJson(args.output, report);
     }
-    console.log(
-      args.json
-        ? JSON.stringify(report, null, 2)
-        : formatCorrectionReport(report, { boxed: process.stdout.isTTY === true }),
-    );
+    printReport(report, args.json, formatCorrectionReport);
   } finally {
     progress.finish();
     interruption.dispose();

@@ -3,9 +3,10 @@ import { DEFAULT_MODEL } from '../models/saved.js';
 import type { OpenScorerOptions } from '../scoring/open.js';
 import { type ArgumentsOf, command } from './command.js';
 import { Interrupted, UsageError } from './error.js';
+import { printReport } from './eval-output.js';
 import { chosenSampling, withModel } from './model-options.js';
 import { solvingOptions } from './solving-options.js';
-import { dashed } from './usage.js';
+import { checkWhole } from './usage.js';
 
 type SolveArguments = ArgumentsOf<typeof options>;
 
@@ -116,11 +117,7 @@ async function solve(given: SolveArguments): Promise<void> {
       onProgress: progress.update,
     });
     progress.finish();
-    console.log(
-      args.json
-        ? JSON.stringify(report, null, 2)
-        : formatSolvingTable(report, { boxed: process.stdout.isTTY === true }),
-    );
+    printReport(report, args.json, formatSolvingTable);
   } catch (error) {
     progress.finish();
     if (!interruption.signal.aborted) throw error;
@@ -159,11 +156,8 @@ function searchOf(args: SolveArguments) {
 }
 
 function checked(args: SolveArguments) {
-  for (const name of ['n', 'max-rows', 'max-problems', 'shots', 'beams', 'expansions', 'rounds'] as const) {
-    const value = args[name];
-    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
-      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
-  }
+  const search = { beams: 1, expansions: 1, rounds: 1 };
+  checkWhole(args, { n: 1, 'max-rows': 1, 'max-problems': 1, shots: 1, ...search });
   const ks = args.k?.split(',').map(Number);
   if (ks?.some((k) => !(Number.isSafeInteger(k) && k >= 1 && k <= args.n)))
     throw new UsageError(

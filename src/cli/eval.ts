@@ -6,7 +6,7 @@ import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
 import { judgeEvaluationCommand } from './eval-judge.js';
-import { printEvaluation, printSolving } from './eval-output.js';
+import { printEvaluation, printReport } from './eval-output.js';
 import { rewardModelCommand } from './eval-reward-model.js';
 import { s3cEvaluationCommand } from './eval-s3c.js';
 import { solveCommand } from './eval-solve.js';
@@ -40,16 +40,13 @@ const showCommand = command({
       throw new UsageError(
         `there is no directory ${run}, and ${noSuchCommand(run, { words: ['eval'], commands: COMMANDS })}`,
       );
-    const { REPORT } = await import('../eval/solving/report-file.js');
-    if (existsSync(join(run, REPORT))) return printSolving(run, options.json);
+    const { REPORT, readSolvingReport } = await import('../eval/solving/report-file.js');
+    const { formatSolvingTable } = await import('../eval/solving/report.js');
+    if (existsSync(join(run, REPORT)))
+      return printReport(await readSolvingReport(run), options.json, formatSolvingTable);
     const { readSolvedReport, formatSolvedReport } = await import('../eval/solving/run-report.js');
     const solved = await readSolvedReport(run);
-    if (solved)
-      return console.log(
-        options.json
-          ? JSON.stringify(solved, null, 2)
-          : formatSolvedReport(solved, { boxed: process.stdout.isTTY === true }),
-      );
+    if (solved) return printReport(solved, options.json, formatSolvedReport);
     const { readRunEvaluation } = await import('../eval/report-file.js');
     await printEvaluation(await readRunEvaluation(run), options);
   },

@@ -12,20 +12,12 @@ export const exportCommand = command({
         demandOption: true,
         describe: 'The package; TensorBoard reads the run as it is',
       })
-      .option('project', {
-        ...text,
-        default: 'steptrain',
-        describe: 'Project, or experiment of MLflow',
-      })
+      .option('project', { ...text, default: 'steptrain', describe: 'Project, or experiment of MLflow' })
       .option('online', {
         ...flag,
         describe: 'Send it where the package is set up to, instead of keeping it in the run directory',
       })
-      .option('python', {
-        ...text,
-        default: 'python3',
-        describe: 'A Python that has the package',
-      })
+      .option('python', { ...text, default: 'python3', describe: 'A Python that has the package' })
       .example('$0 export runs/mine --to trackio', 'then: trackio show')
       .example('$0 export runs/mine --to wandb --online', 'after wandb login'),
   handler: async ({ runs, to, ...options }) => {

@@ -5,7 +5,7 @@ import { type ArgumentsOf, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import type { GivenPrompt } from './generate-prompts.js';
 import { chosenSampling, MAX_ROWS, modelOptions, samplingOptions } from './model-options.js';
-import { dashed } from './usage.js';
+import { checkWhole } from './usage.js';
 
 type GenerateArguments = ArgumentsOf<typeof options>;
 
@@ -22,14 +22,8 @@ const options = (argv: Argv) =>
       default: 'prompt',
       describe: 'Column of the prompts: texts, or lists of messages',
     })
-    .option('chat', {
-      ...flag,
-      describe: 'Put each text to the model as a message of a user',
-    })
-    .option('system', {
-      ...text,
-      describe: 'A system message before it',
-    })
+    .option('chat', { ...flag, describe: 'Put each text to the model as a message of a user' })
+    .option('system', { ...text, describe: 'A system message before it' })
     .option('n', { ...number, default: 1, describe: 'Samples of each prompt' })
     .option('max-rows', MAX_ROWS)
     .option('output', {
@@ -57,11 +51,7 @@ export const generateCommand = command({
 });
 
 async function generate(args: GenerateArguments): Promise<void> {
-  for (const name of ['n', 'max-rows'] as const) {
-    const value = args[name];
-    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
-      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
-  }
+  checkWhole(args, { n: 1, 'max-rows': 1 });
   if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
   const sampling = chosenSampling(args);
   const { checkOutput, openOutput } = await import('./generate-output.js');

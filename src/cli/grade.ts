@@ -56,11 +56,8 @@ export const gradeCommand = command({
     // yargs reads the - of standard input as empty text.
     const args = { ...given, predictions: given.predictions === '' ? '-' : given.predictions };
     if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
-    if (args.output !== undefined && !args.output.endsWith('.jsonl'))
-      throw new UsageError(`--output expects a file name that ends in .jsonl, found ${args.output}`);
-    const { existsSync } = await import('node:fs');
-    if (args.output !== undefined && existsSync(args.output))
-      throw new UsageError(`${args.output} is there already; choose another file for --output`);
+    const { checkOutput } = await import('./generate-output.js');
+    checkOutput(args.output);
     const { summarizeGrades } = await import('../answers/grade.js');
     const grades = await gradeRows(args);
     if (args.output !== undefined) {

@@ -23,14 +23,8 @@ const options = (argv: Argv) =>
       default: 'Upload an adapter trained with steptrain',
       describe: 'Message of the commit',
     })
-    .option('private', {
-      ...flag,
-      describe: 'Make a repository that only its owner sees',
-    })
-    .option('dry-run', {
-      ...flag,
-      describe: 'Show the files and the card, send nothing',
-    })
+    .option('private', { ...flag, describe: 'Make a repository that only its owner sees' })
+    .option('dry-run', { ...flag, describe: 'Show the files and the card, send nothing' })
     .epilogue('The token is that of HF_TOKEN, or of hf auth login; HF_ENDPOINT names another hub.')
     .example('$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent')
     .example('$0 hub push runs/mine me/my-adapter --private', 'send it');

@@ -27,10 +27,7 @@ const options = (argv: Argv) =>
       describe: `What judges, where it is not the first argument [default: ${DEFAULT_MODEL}]`,
     })
     .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
-    .option('other-base', {
-      ...flag,
-      describe: 'Also if the adapter was not trained on --base',
-    })
+    .option('other-base', { ...flag, describe: 'Also if the adapter was not trained on --base' })
     .option('threshold', {
       ...text,
       describe: 'greedy, or the least probability of a right step [default: as the run has it]',

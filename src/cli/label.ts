@@ -4,7 +4,7 @@ import type { StepRecord } from '../records/record.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { chosenSampling, MAX_ROWS, modelOptions, samplingOptions, withModel } from './model-options.js';
-import { dashed } from './usage.js';
+import { checkWhole } from './usage.js';
 
 type LabelArguments = ArgumentsOf<typeof options>;
 
@@ -95,11 +95,7 @@ interface OpenLabeller {
 const BATCH = 8;
 
 async function label(args: LabelArguments): Promise<void> {
-  for (const name of ['k', 'max-rows'] as const) {
-    const value = args[name];
-    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
-      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
-  }
+  checkWhole(args, { k: 1, 'max-rows': 1 });
   for (const name of ['oracle', 'reference', 'until-wrong'] as const)
     if (args.complete && args[name])
       throw new UsageError(

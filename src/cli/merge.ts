@@ -23,14 +23,8 @@ const options = (argv: Argv) =>
       describe:
         'Model directory, hub id or one of the package; may be left out of an adapter whose base is here',
     })
-    .positional('adapter', {
-      ...argument,
-      describe: 'PEFT adapter directory, or the run that trained it',
-    })
-    .positional('out', {
-      type: 'string',
-      describe: 'Directory to write, or a file FILE.gguf for llama.cpp',
-    })
+    .positional('adapter', { ...argument, describe: 'PEFT adapter directory, or the run that trained it' })
+    .positional('out', { type: 'string', describe: 'Directory to write, or a file FILE.gguf for llama.cpp' })
     .option('dtype', {
       choices: DTYPES,
       describe: 'Dtype of the written weights; default: as in the base. q8_0 and q4_0 are for .gguf alone',
@@ -40,10 +34,7 @@ const options = (argv: Argv) =>
       default: true,
       describe: 'Compare the logits of the merged model with those of the adapter',
     })
-    .option('other-base', {
-      ...flag,
-      describe: 'Merge into a base that the adapter was not trained on',
-    })
+    .option('other-base', { ...flag, describe: 'Merge into a base that the adapter was not trained on' })
     .example('$0 merge runs/sft merged', 'a run, on the base that it was trained on')
     .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server')
     .example('$0 merge runs/sft mine.gguf --dtype q8_0', 'for llama.cpp');

@@ -11,10 +11,7 @@ export const reportCommand = command({
         demandOption: true,
         describe: 'Run directories, or folders of runs such as that of a sweep',
       })
-      .option('output', {
-        ...text,
-        describe: 'File to write [default: report.html in the directory]',
-      })
+      .option('output', { ...text, describe: 'File to write [default: report.html in the directory]' })
       .example('$0 report runs/mine', 'write runs/mine/report.html')
       .example('$0 report runs/a runs/b --output a-b.html', 'compare two runs')
       .example('$0 report runs/my-sweep', 'compare the runs of a sweep'),

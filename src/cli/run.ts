@@ -9,6 +9,7 @@ import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { type ArgumentsOf, command, flag, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
+import { printReport } from './eval-output.js';
 import { wordsInto } from './rank-log.js';
 import { recipeFile, recipeOptions } from './recipe-file.js';
 
@@ -220,11 +221,11 @@ async function train(
     .finally(() => interruption.dispose());
   const isFirst = !options.cluster || options.cluster.rank === 0;
   if (isFirst && result.evaluation) {
-    console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
+    printReport(result.evaluation, false, formatEvalTable);
   }
   if (isFirst && result.solved) {
     const { formatSolvedReport } = await import('../eval/solving/run-report.js');
-    console.log(formatSolvedReport(result.solved, { boxed: process.stdout.isTTY === true }));
+    printReport(result.solved, false, formatSolvedReport);
   }
   if (result.outOfTime) {
     console.error(

@@ -9,10 +9,7 @@ type ScoreArguments = ArgumentsOf<typeof options>;
 const options = (argv: Argv) =>
   modelOptions(argv)
     .positional('file', { ...argument, describe: 'Rows with problem and solution' })
-    .option('scorer', {
-      ...text,
-      describe: 'Which scorer of the run, such as outcome [default: its first]',
-    })
+    .option('scorer', { ...text, describe: 'Which scorer of the run, such as outcome [default: its first]' })
     .option('aggregate', {
       ...text,
       default: 'min',
@@ -23,10 +20,7 @@ const options = (argv: Argv) =>
       choices: ['positive', 'negative', 'drop'] as const,
       describe: 'What a class for neutral steps counts as [default: as in the run]',
     })
-    .option('until-wrong', {
-      ...flag,
-      describe: 'Aggregate up to the first step below one half',
-    })
+    .option('until-wrong', { ...flag, describe: 'Aggregate up to the first step below one half' })
     .option('problem', {
       ...text,
       describe: 'Column of the problems [default: problem, question or prompt]',

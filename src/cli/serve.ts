@@ -6,7 +6,7 @@ import type { OpenScorers } from '../scoring/kinds.js';
 import { type ArgumentsOf, command, number, text } from './command.js';
 import { UsageError } from './error.js';
 import { MAX_ROWS, modelArgument, modelOptions, withModel } from './model-options.js';
-import { checkFolder, checkPort } from './usage.js';
+import { checkFolder, checkPort, checkWhole } from './usage.js';
 
 type ServeArguments = ArgumentsOf<typeof options>;
 
@@ -25,10 +25,7 @@ const options = (argv: Argv) =>
       describe:
         'What answers /score: a run, an adapter, word-problems for the judge of the package, or a classification model [default: the model itself, where it scores]',
     })
-    .option('adapter-root', {
-      ...text,
-      describe: 'Lets requests load adapters from inside this directory',
-    })
+    .option('adapter-root', { ...text, describe: 'Lets requests load adapters from inside this directory' })
     .option('key-env', {
       ...text,
       default: 'STEPTRAIN_API_KEY',
@@ -63,13 +60,7 @@ export const serveCommand = command({
 
 async function serveModel(given: ServeArguments): Promise<void> {
   const args = withModel(given);
-  const whole = (name: keyof ServeArguments, least: number) => {
-    const value = args[name];
-    if (value !== undefined && !(Number.isSafeInteger(value) && (value as number) >= least))
-      throw new UsageError(`--${name} expects a whole number of at least ${least}, found ${value}`);
-  };
-  for (const name of ['max-rows', 'max-new-tokens'] as const) whole(name, 1);
-  for (const name of ['max-queue', 'grace-seconds'] as const) whole(name, 0);
+  checkWhole(args, { 'max-rows': 1, 'max-new-tokens': 1, 'max-queue': 0, 'grace-seconds': 0 });
   checkPort(args.port);
   const gigabytes = args['cache-gb'];
   if (gigabytes !== undefined && !(gigabytes > 0 && gigabytes < Infinity))

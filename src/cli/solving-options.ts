@@ -20,10 +20,7 @@ export function solvingOptions(argv: Argv) {
       describe:
         'Problems with answers: a file (.jsonl, .json, .csv, also .gz, .parquet), a directory, a pattern or a hub id',
     })
-    .option('by', {
-      ...text,
-      describe: 'A column of the data: also show the metrics of each of its values',
-    })
+    .option('by', { ...text, describe: 'A column of the data: also show the metrics of each of its values' })
     .option('layout', {
       ...text,
       ...oneOf(['auto', ...LAYOUT_NAMES], 'auto'),
@@ -76,11 +73,7 @@ export function solvingOptions(argv: Argv) {
       default: 6,
       describe: 'Significant digits from which a decimal stands for what it is rounded from',
     })
-    .option('reward-run', {
-      ...text,
-      ...rewards,
-      describe: 'Deprecated: the same as --reward-model',
-    })
+    .option('reward-run', { ...text, ...rewards, describe: 'Deprecated: the same as --reward-model' })
     .option('reward-scorer', {
       ...text,
       ...rewards,

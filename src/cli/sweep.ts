@@ -4,29 +4,21 @@ import { fileURLToPath } from 'node:url';
 import { argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { recipeFile, sweepFile } from './recipe-file.js';
+import { checkWhole } from './usage.js';
 
 export const sweepCommand = command({
   command: 'sweep <file>',
   describe: 'Run arms × grid × seeds as a sweep file says, select on validation, and print one table',
   builder: (argv) =>
     argv
-      .positional('file', {
-        ...argument,
-        describe: 'The sweep file, YAML (docs/how-to/sweeps.md)',
-      })
+      .positional('file', { ...argument, describe: 'The sweep file, YAML (docs/how-to/sweeps.md)' })
       .option('output', {
         ...text,
         describe: 'The directory for the runs, in place of the output_dir of the file',
       })
       .option('jobs', { type: 'number', default: 1, requiresArg: true, describe: 'Runs at the same time' })
-      .option('max-minutes', {
-        ...number,
-        describe: 'Stop after so many minutes; the same command goes on',
-      })
-      .option('dry-run', {
-        ...flag,
-        describe: 'Check every run; print what there is to do, then stop',
-      })
+      .option('max-minutes', { ...number, describe: 'Stop after so many minutes; the same command goes on' })
+      .option('dry-run', { ...flag, describe: 'Check every run; print what there is to do, then stop' })
       .option('set', {
         type: 'string',
         array: true,
@@ -38,8 +30,7 @@ export const sweepCommand = command({
       .example('$0 sweep my-sweep.yaml', 'run it, or go on with it')
       .example('$0 sweep my-sweep.yaml --jobs 2 --max-minutes 60', 'two runs at a time, for an hour'),
   handler: async (args) => {
-    if (!Number.isInteger(args.jobs) || args.jobs < 1)
-      throw new UsageError(`--jobs expects a whole number of at least 1, found ${args.jobs}`);
+    checkWhole(args, { jobs: 1 });
     const minutes = args['max-minutes'];
     if (minutes !== undefined && !(minutes > 0))
       throw new UsageError(`--max-minutes expects a number above 0, found ${minutes}`);

@@ -12,11 +12,7 @@ export const uiCommand = command({
   builder: (argv) =>
     argv
       .positional('folder', { type: 'string', default: RUNS, describe: 'Folder of runs, or one run' })
-      .option('port', {
-        ...number,
-        default: 7007,
-        describe: 'Port; 0 takes a free one',
-      })
+      .option('port', { ...number, default: 7007, describe: 'Port; 0 takes a free one' })
       .example('$0 ui', 'the runs of runs/, on http://127.0.0.1:7007')
       .example('$0 ui runs/my-sweep --port 8080', 'those of a sweep'),
   handler: async ({ folder, port }) => {

@@ -3,18 +3,13 @@ import { nearestName } from '../config/nearest.js';
 import { fileKind } from '../files/kind.js';
 import { UsageError } from './error.js';
 
-/** A command such as `inspect` whose next word names what it does. */
-export interface CommandGroup {
-  /** The words that name it. */
-  readonly words: readonly string[];
-  readonly commands: readonly string[];
-}
-
 /** What there is at the place of a mistake. */
 interface Known {
   /** Names of options of the command, without dashes. */
   readonly options: readonly string[];
-  /** Commands that could stand here. */
+  /** The words of the command that was reached. */
+  readonly words: readonly string[];
+  /** Commands that could stand behind them. */
   readonly commands: readonly string[];
 }
 
@@ -39,17 +34,11 @@ const MEANT: Readonly<Record<string, string>> = {
   ls: 'recipes ls',
 };
 
-/** @param group the command that was reached, where others follow it */
-export function usageSentence(
-  message: string,
-  args: readonly string[],
-  known: Known,
-  group?: CommandGroup,
-): string {
+export function usageSentence(message: string, args: readonly string[], known: Known): string {
   const text = message.replaceAll(/\s+/g, ' ').trim();
-  if (group && text.startsWith('Unknown argument')) {
-    const word = wordAfter(group.words, args);
-    if (word !== undefined) return noSuchCommand(word, group);
+  if (known.words.length > 0 && known.commands.length > 0 && text.startsWith('Unknown argument')) {
+    const word = wordAfter(known.words, args);
+    if (word !== undefined) return noSuchCommand(word, known);
   }
   const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];
   const command = args.find((arg) => !arg.startsWith('-'));
@@ -85,13 +74,13 @@ export function usageSentence(
   return text;
 }
 
-/** The first word after those of the group. */
+/** The first word after those of a command. */
 function wordAfter(words: readonly string[], args: readonly string[]): string | undefined {
   const typed = args.filter((arg) => !arg.startsWith('-'));
   return words.every((word, i) => typed[i] === word) ? typed[words.length] : undefined;
 }
 
-export function noSuchCommand(word: string, { words, commands }: CommandGroup): string {
+export function noSuchCommand(word: string, { words, commands }: Omit<Known, 'options'>): string {
   const nearest = nearestName(word, commands);
   const known = commands.length === 1 ? `known is ${commands[0]}` : `known are ${joined(commands, 'and')}`;
   const hint =
@@ -148,6 +137,15 @@ export function noNumber(
 /** The name of an option as it is typed. */
 export function dashed(name: string): string {
   return name.length === 1 ? `-${name}` : `--${name}`;
+}
+
+/** @throws UsageError for an option that is given and is no whole number of at least so much */
+export function checkWhole(args: object, least: Readonly<Record<string, number>>): void {
+  for (const [name, limit] of Object.entries(least)) {
+    const value = (args as Readonly<Record<string, unknown>>)[name];
+    if (value !== undefined && !(Number.isSafeInteger(value) && Number(value) >= limit))
+      throw new UsageError(`${dashed(name)} expects a whole number of at least ${limit}, found ${value}`);
+  }
 }
 
 export function checkPort(port: number): void {
