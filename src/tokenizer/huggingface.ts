@@ -1,8 +1,8 @@
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError, reasonOf } from '../files/data-error.js';
+import { makeDirectories } from '../files/directory.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
 import { respectSingleWords } from './single-words.js';
@@ -125,7 +125,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   async save(directory: string): Promise<void> {
     for (const [name, content] of this.files.contents) {
       const path = join(directory, name);
-      await mkdir(dirname(path), { recursive: true });
+      await makeDirectories(dirname(path));
       await writeFileAtomically(path, [content]);
     }
   }
