@@ -65,6 +65,11 @@ export class Draft {
     return phrases[this.wording] as string;
   }
 
+  /** The same as a sentence that keeps its place. */
+  told(...phrases: readonly [string, string, string]): Sentence {
+    return { text: this.say(...phrases) };
+  }
+
   between([least, most]: readonly [number, number]): number {
     if (most < least) return this.fail();
     return least + this.draw.below(most - least + 1);

@@ -1,7 +1,7 @@
 /** People who have more or fewer than others. */
 import type { Draft, Sentence, Story } from '../draft.js';
 import type { Operand } from '../problem.js';
-import { changes } from './events.js';
+import { changes, hasAtFirst } from './events.js';
 
 interface Chain {
   readonly people: readonly string[];
@@ -46,12 +46,12 @@ function opened(d: Draft, count: number): Chain & { readonly thing: string } {
   const [first, thing] = [d.person(), d.thing()];
   const from = d.start();
   const chain = comparisons(d, first, from, count);
-  const opening = d.say(
+  const opening = d.told(
     `${first} has ${from.value} ${thing}.`,
     `There are ${from.value} ${thing} with ${first}.`,
     `At first look at ${first}, who has ${from.value} ${thing}.`,
   );
-  return { ...chain, sentences: [{ text: opening }, ...chain.sentences], thing };
+  return { ...chain, sentences: [opening, ...chain.sentences], thing };
 }
 
 /** What is asked about what the last of the chain has. */
@@ -131,13 +131,9 @@ export function who(d: Draft): Story {
   const parts = counts.map((count) => {
     const person = d.person();
     const from = d.start();
-    const opening = d.say(
-      `${person} has ${from.value} ${thing}.`,
-      `At first ${person} has ${from.value} ${thing}.`,
-      `There are ${from.value} ${thing} with ${person}.`,
-    );
+    const opening = hasAtFirst(d, person, from.value, thing);
     const { sentences, to } = changes(d, { person, thing, from, count });
-    return { person, to, sentences: [{ text: opening }, ...sentences] };
+    return { person, to, sentences: [opening, ...sentences] };
   });
   const [a, b] = parts as [(typeof parts)[0], (typeof parts)[0]];
   if (a.to.value === b.to.value) return d.fail();
@@ -155,14 +151,12 @@ export function who(d: Draft): Story {
 export function ages(d: Draft): Story {
   let known = d.person();
   let to = d.start();
-  const sentences: Sentence[] = [
-    {
-      text: d.say(
-        `${known} is ${to.value} years old.`,
-        `The age of ${known} is ${to.value} years.`,
-        `There is ${known}, who is ${to.value} years old.`,
-      ),
-    },
+  const sentences = [
+    d.told(
+      `${known} is ${to.value} years old.`,
+      `The age of ${known} is ${to.value} years.`,
+      `There is ${known}, who is ${to.value} years old.`,
+    ),
   ];
   for (let i = 0; i < d.operations; i++) {
     const next = d.person();

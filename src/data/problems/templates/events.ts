@@ -30,31 +30,39 @@ export function changes(
     const { op, by, to: next } = d.change(person, to, ops);
     to = next;
     if (op === '+')
-      sentences.push({
-        text: d.say(
+      sentences.push(
+        d.told(
           `${person} finds ${by} more.`,
           `${other} gives ${by} to ${person}.`,
           `Then ${person} gets ${by} from ${other}.`,
         ),
-      });
+      );
     else if (op === '-')
-      sentences.push({
-        text: d.say(
+      sentences.push(
+        d.told(
           `${person} loses ${by}.`,
           `${person} gives ${by} to ${other}.`,
           `Then ${other} takes ${by} from ${person}.`,
         ),
-      });
+      );
     else
-      sentences.push({
-        text: d.say(
+      sentences.push(
+        d.told(
           `Now ${person} has ${by} times as many.`,
           `The number of ${thing} becomes ${by} times as large.`,
           `Then ${person} has ${by} times as many as before.`,
         ),
-      });
+      );
   }
   return { sentences, to };
+}
+
+export function hasAtFirst(d: Draft, person: string, count: number, thing: string): Sentence {
+  return d.told(
+    `${person} has ${count} ${thing}.`,
+    `At first ${person} has ${count} ${thing}.`,
+    `There are ${count} ${thing} with ${person}.`,
+  );
 }
 
 /** What is asked about what a person has in the end. */
@@ -72,44 +80,38 @@ export function hasNow(d: Draft, person: string, thing: string): Pick<Story, 'qu
 export function events(d: Draft): Story {
   const [person, thing] = [d.person(), d.thing()];
   const from = d.start();
-  const opening = d.say(
-    `${person} has ${from.value} ${thing}.`,
-    `At first ${person} has ${from.value} ${thing}.`,
-    `There are ${from.value} ${thing} with ${person}.`,
-  );
+  const opening = hasAtFirst(d, person, from.value, thing);
   const { sentences } = changes(d, { person, thing, from, count: d.operations });
-  return { sentences: [{ text: opening }, ...sentences], ...hasNow(d, person, thing) };
+  return { sentences: [opening, ...sentences], ...hasNow(d, person, thing) };
 }
 
 /** Told backwards: what was there at first. */
 export function before(d: Draft): Story {
   const [person, other, thing] = [d.person(), d.person(), d.thing()];
   let to = d.start();
-  const sentences: Sentence[] = [
-    {
-      text: d.say(
-        `Now ${person} has ${to.value} ${thing}.`,
-        `At the end ${person} has ${to.value} ${thing}.`,
-        `There are ${to.value} ${thing} with ${person} now.`,
-      ),
-    },
+  const sentences = [
+    d.told(
+      `Now ${person} has ${to.value} ${thing}.`,
+      `At the end ${person} has ${to.value} ${thing}.`,
+      `There are ${to.value} ${thing} with ${person} now.`,
+    ),
   ];
   for (let i = 0; i < d.operations; i++) {
     const { op, by, to: next } = d.change(person, to, UP_AND_DOWN);
     to = next;
-    const text =
+    const sentence =
       op === '+'
-        ? d.say(
+        ? d.told(
             `Before that ${person} lost ${by}.`,
             `Before that ${person} gave ${by} to ${other}.`,
             `Before that ${other} took ${by} from ${person}.`,
           )
-        : d.say(
+        : d.told(
             `Before that ${person} found ${by}.`,
             `Before that ${other} gave ${by} to ${person}.`,
             `Before that ${person} got ${by} from ${other}.`,
           );
-    sentences.push({ text });
+    sentences.push(sentence);
   }
   return {
     sentences,
@@ -124,24 +126,21 @@ export function before(d: Draft): Story {
 
 export function bus(d: Draft): Story {
   let to = d.start();
-  const sentences: Sentence[] = [
-    {
-      text: d.say(
-        `There are ${to.value} people on a bus.`,
-        `A bus starts with ${to.value} people.`,
-        `${to.value} people are on the bus.`,
-      ),
-    },
+  const sentences = [
+    d.told(
+      `There are ${to.value} people on a bus.`,
+      `A bus starts with ${to.value} people.`,
+      `${to.value} people are on the bus.`,
+    ),
   ];
   for (let i = 0; i < d.operations; i++) {
     const { op, by, to: next } = d.change('bus', to, UP_AND_DOWN);
     to = next;
-    sentences.push({
-      text:
-        op === '+'
-          ? d.say(`${by} people get on.`, `At a stop ${by} get on.`, `Then ${by} more get on.`)
-          : d.say(`${by} people get off.`, `At a stop ${by} get off.`, `Then ${by} of them get off.`),
-    });
+    sentences.push(
+      op === '+'
+        ? d.told(`${by} people get on.`, `At a stop ${by} get on.`, `Then ${by} more get on.`)
+        : d.told(`${by} people get off.`, `At a stop ${by} get off.`, `Then ${by} of them get off.`),
+    );
   }
   return {
     sentences,
@@ -159,11 +158,7 @@ export function sharing(d: Draft): Story {
   if (d.operations < 2) return d.fail();
   const [person, thing] = [d.person(), d.thing()];
   const from = d.start();
-  const opening = d.say(
-    `${person} has ${from.value} ${thing}.`,
-    `At first ${person} has ${from.value} ${thing}.`,
-    `There are ${from.value} ${thing} with ${person}.`,
-  );
+  const opening = hasAtFirst(d, person, from.value, thing);
   const { sentences, to } = changes(d, { person, thing, from, count: d.operations - 1, ops: UP_AND_DOWN });
   const shares = [2, 3, 4, 5, 6, 7, 8, 9].filter(
     (k) => to.value % k === 0 && to.value / k > 1 && to.value / k < 10,
@@ -171,13 +166,13 @@ export function sharing(d: Draft): Story {
   if (shares.length === 0) return d.fail();
   const k = d.draw.pick(shares);
   d.step('each', to, '÷', { value: k });
-  const share = d.say(
+  const share = d.told(
     `${person} shares them among ${k} children.`,
     `${person} puts them into ${k} ${d.container()}.`,
     `Then ${k} children share them.`,
   );
   return {
-    sentences: [{ text: opening }, ...sentences, { text: share }],
+    sentences: [opening, ...sentences, share],
     question: d.say(
       `How many ${thing} does each child get?`,
       `How many ${thing} are there in each?`,

@@ -2,29 +2,29 @@
 import type { Draft, Sentence, Story } from '../draft.js';
 import type { Operand } from '../problem.js';
 import { comparisons, lastHas } from './comparisons.js';
-import { changes, hasNow } from './events.js';
+import { changes, hasAtFirst, hasNow } from './events.js';
 
-function packed(d: Draft, person: string, thing: string): { readonly text: string; readonly to: Operand } {
+function packed(d: Draft, person: string, thing: string): { readonly buys: Sentence; readonly to: Operand } {
   const what = d.container();
   const { k, a, to } = d.groups(what);
-  const text = d.say(
+  const buys = d.told(
     `${person} buys ${k} ${what} with ${a} ${thing} each.`,
     `There are ${k} ${what} for ${person} with ${a} ${thing} in each.`,
     `${person} gets ${k} ${what}, and in each are ${a} ${thing}.`,
   );
-  return { text, to };
+  return { buys, to };
 }
 
 /** Boxes, perhaps of two kinds, and what happens to them. */
 export function boxes(d: Draft): Story {
   const [person, thing] = [d.person(), d.thing()];
   const first = packed(d, person, thing);
-  const sentences: Sentence[] = [{ text: first.text }];
+  const sentences = [first.buys];
   let from = first.to;
   let count = d.operations - 1;
   if (count >= 2) {
     const second = packed(d, person, thing);
-    sentences.push({ text: second.text });
+    sentences.push(second.buys);
     from = d.step('all', from, '+', second.to);
     count -= 2;
   }
@@ -61,13 +61,9 @@ export function shopping(d: Draft): Story {
       noun: `the cost for ${person}`,
     };
   const { has } = d.enough('left', cost as Operand);
-  const opening = d.say(
-    `${person} has ${has} dollars.`,
-    `At first ${person} has ${has} dollars.`,
-    `There are ${has} dollars with ${person}.`,
-  );
+  const opening = hasAtFirst(d, person, has, 'dollars');
   return {
-    sentences: [{ text: opening }, ...sentences],
+    sentences: [opening, ...sentences],
     question: d.say(
       `How many dollars does ${person} have left?`,
       `How many dollars are left at the end?`,
@@ -82,37 +78,33 @@ export function reading(d: Draft): Story {
   if (d.operations < 2) return d.fail();
   const person = d.person();
   const { k, a, to } = d.groups('read');
-  const sentences: Sentence[] = [
-    {
-      text: d.say(
-        `${person} reads ${a} pages each day for ${k} days.`,
-        `For ${k} days ${person} reads ${a} pages each day.`,
-        `There are ${k} days, and each day ${person} reads ${a} pages.`,
-      ),
-    },
+  const sentences = [
+    d.told(
+      `${person} reads ${a} pages each day for ${k} days.`,
+      `For ${k} days ${person} reads ${a} pages each day.`,
+      `There are ${k} days, and each day ${person} reads ${a} pages.`,
+    ),
   ];
   let read = to;
   for (let i = 0; i < d.operations - 2; i++) {
     const { by, to: more } = d.change('read', read, ['+']);
     read = more;
-    sentences.push({
-      text: d.say(
+    sentences.push(
+      d.told(
         `${person} reads ${by} more pages.`,
         `On another day ${person} reads ${by}.`,
         `Then ${person} reads ${by} more.`,
       ),
-    });
+    );
   }
   const { has } = d.enough('left', read);
   return {
     sentences: [
-      {
-        text: d.say(
-          `${person} has a book with ${has} pages.`,
-          `A book has ${has} pages.`,
-          `There are ${has} pages in the book of ${person}.`,
-        ),
-      },
+      d.told(
+        `${person} has a book with ${has} pages.`,
+        `A book has ${has} pages.`,
+        `There are ${has} pages in the book of ${person}.`,
+      ),
       ...sentences,
     ],
     question: d.say(
@@ -127,25 +119,22 @@ export function reading(d: Draft): Story {
 /** Rows of seats, some of them taken. */
 export function seats(d: Draft): Story {
   const { k, a, to } = d.groups('seats');
-  const sentences: Sentence[] = [
-    {
-      text: d.say(
-        `A hall has ${k} rows with ${a} seats each.`,
-        `There are ${k} rows in a hall with ${a} seats in each.`,
-        `A hall has ${k} rows, and in each are ${a} seats.`,
-      ),
-    },
+  const sentences = [
+    d.told(
+      `A hall has ${k} rows with ${a} seats each.`,
+      `There are ${k} rows in a hall with ${a} seats in each.`,
+      `A hall has ${k} rows, and in each are ${a} seats.`,
+    ),
   ];
   let free = to;
   for (let i = 1; i < d.operations; i++) {
     const { op, by, to: next } = d.change('free', free, ['+', '-']);
     free = next;
-    sentences.push({
-      text:
-        op === '+'
-          ? d.say(`${by} more seats come.`, `People bring ${by} more seats.`, `Then there are ${by} more.`)
-          : d.say(`${by} seats are taken.`, `People take ${by} seats.`, `Then ${by} of them are taken.`),
-    });
+    sentences.push(
+      op === '+'
+        ? d.told(`${by} more seats come.`, `People bring ${by} more seats.`, `Then there are ${by} more.`)
+        : d.told(`${by} seats are taken.`, `People take ${by} seats.`, `Then ${by} of them are taken.`),
+    );
   }
   return {
     sentences,
@@ -163,20 +152,20 @@ export function wages(d: Draft): Story {
   if (d.operations < 2) return d.fail();
   const person = d.person();
   const { k, a, to } = d.groups('all');
-  const text = d.say(
+  const gets = d.told(
     `${person} gets ${a} dollars each day for ${k} days.`,
     `For ${k} days ${person} gets ${a} dollars each day.`,
     `There are ${k} days, and each day ${person} gets ${a} dollars.`,
   );
   const later = changes(d, { person, thing: 'dollars', from: to, count: d.operations - 1, ops: ['+', '-'] });
-  return { sentences: [{ text }, ...later.sentences], ...hasNow(d, person, 'dollars') };
+  return { sentences: [gets, ...later.sentences], ...hasNow(d, person, 'dollars') };
 }
 
 /** Boxes of one person, and others beside. Held out: all its words are known from other templates. */
 export function boxedComparison(d: Draft): Story {
   if (d.operations < 2) return d.fail();
   const [person, thing] = [d.person(), d.thing()];
-  const { text, to } = packed(d, person, thing);
+  const { buys, to } = packed(d, person, thing);
   const chain = comparisons(d, person, to, d.operations - 1);
-  return { sentences: [{ text }, ...chain.sentences], ...lastHas(d, chain, thing) };
+  return { sentences: [buys, ...chain.sentences], ...lastHas(d, chain, thing) };
 }
