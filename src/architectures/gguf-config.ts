@@ -39,7 +39,7 @@ export function ggufConfig(file: GgufFile): JsonObject {
     );
   if (of.has(of.of('expert_count')) && of.integer(of.of('expert_count')) !== 0)
     throw new WeightsError(`${file.path}: models with experts are not supported`);
-  const integer = (key: string) => of.required(of.of(key), of.integer(of.of(key)));
+  const integer = (key: string) => of.required('integer', of.of(key));
   const headDim = of.headDim();
   const rotated = of.integer(of.of('rope.dimension_count')) ?? headDim;
   if (rotated !== headDim) of.fail(of.of('rope.dimension_count'), `${headDim}, the width of a head`);
@@ -47,7 +47,7 @@ export function ggufConfig(file: GgufFile): JsonObject {
   const window = optional('attention.sliding_window');
   if (window && architecture !== 'gemma3')
     of.fail(of.of('attention.sliding_window'), 'nothing (windows are not read from GGUF)');
-  const tokens = of.required('tokenizer.ggml.tokens', of.texts('tokenizer.ggml.tokens'));
+  const tokens = of.required('texts', 'tokenizer.ggml.tokens');
   const theta = of.number(of.of('rope.freq_base')) ?? 10_000;
   const scaling = scalingOf(of) ?? llama3Scaling(file, theta, headDim);
   const common = {
@@ -60,12 +60,7 @@ export function ggufConfig(file: GgufFile): JsonObject {
     head_dim: headDim,
     vocab_size: file.tensors.get('token_embd.weight')?.shape[0] ?? tokens.length,
     max_position_embeddings: integer('context_length'),
-    rms_norm_eps: shortest(
-      of.required(
-        of.of('attention.layer_norm_rms_epsilon'),
-        of.number(of.of('attention.layer_norm_rms_epsilon')),
-      ),
-    ),
+    rms_norm_eps: shortest(of.required('number', of.of('attention.layer_norm_rms_epsilon'))),
     tie_word_embeddings: !file.tensors.has('output.weight'),
     bos_token_id: of.integer('tokenizer.ggml.bos_token_id') ?? null,
     eos_token_id: endOfText(of),
@@ -85,7 +80,7 @@ export function ggufConfig(file: GgufFile): JsonObject {
 
 function gemmaKeys(of: Metadata, headDim: number, rope: JsonObject): JsonObject {
   const key = (name: string) => of.of(name);
-  const integer = (name: string) => of.required(key(name), of.integer(key(name)));
+  const integer = (name: string) => of.required('integer', key(name));
   // The largest model scales scores by the width of all heads, as llama.cpp knows by its number of layers.
   const isLargest = integer('block_count') === GEMMA.largest;
   const localTheta = of.number(key('rope.freq_base_swa')) ?? GEMMA.localTheta;
@@ -117,7 +112,7 @@ function scalingOf(of: Metadata): JsonObject | undefined {
   const key = (name: string) => of.of(`rope.scaling.${name}`);
   const type = of.text(key('type')) ?? 'none';
   if (type === 'none') return undefined;
-  const factor = of.required(key('factor'), of.number(key('factor')));
+  const factor = of.required('number', key('factor'));
   if (type === 'linear') return { rope_type: 'linear', factor };
   if (type !== 'yarn') return of.fail(key('type'), 'none, linear or yarn');
   const original = of.integer(key('original_context_length'));

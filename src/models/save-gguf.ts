@@ -11,7 +11,7 @@ import { readTokenizerFiles } from '../tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
 import { type FloatDtype, isFloatDtype } from '../weights/dtype.js';
-import { ggufName, hasPairedRows, pairedRows, storedOffset } from '../weights/gguf/names.js';
+import { ggufName, hasPairedRows, movedRows, storedOffset } from '../weights/gguf/names.js';
 import { type QuantizedName, quantize } from '../weights/gguf/quantize.js';
 import { type Typed, writeGguf } from '../weights/gguf/writer.js';
 import { openDecoderWeights } from './load.js';
@@ -71,7 +71,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
           const values = offset === 0 ? read : read.map((value) => value + offset);
           const bytes = isFloatDtype(kept) ? fromF32(values, kept) : quantize(values, kept);
           if (!hasPairedRows(architecture, stored)) return bytes;
-          return pairedRows(bytes, bytes.length / (shape[0] as number), config.headDim);
+          return movedRows(bytes, bytes.length / (shape[0] as number), config.headDim, 'file');
         },
       };
     });

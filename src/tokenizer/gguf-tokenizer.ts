@@ -19,8 +19,8 @@ export interface GgufTokenizer {
 
 /** @throws WeightsError for a kind of tokenizer that is not read, or metadata that is missing or damaged */
 export function ggufTokenizer(of: Metadata): GgufTokenizer {
-  const model = of.required('tokenizer.ggml.model', of.text('tokenizer.ggml.model'));
-  const tokens = of.required('tokenizer.ggml.tokens', of.texts('tokenizer.ggml.tokens'));
+  const model = of.required('text', 'tokenizer.ggml.model');
+  const tokens = of.required('texts', 'tokenizer.ggml.tokens');
   const types = of.numbers('tokenizer.ggml.token_type') ?? tokens.map(() => NORMAL);
   if (types.length !== tokens.length)
     of.fail('tokenizer.ggml.token_type', `a kind for each of the ${tokens.length} tokens`);
@@ -56,8 +56,8 @@ export function ggufTokenizer(of: Metadata): GgufTokenizer {
       post_processor: affixes(addsBos ? bos : undefined, addsEos ? eos : undefined, tokens),
     },
     config: {
-      ...(bos === undefined ? {} : { bos_token: bos }),
-      ...(eos === undefined ? {} : { eos_token: eos }),
+      ...optional('bos_token', bos),
+      ...optional('eos_token', eos),
       ...optional('unk_token', named('unknown')),
       ...optional('pad_token', named('padding')),
       add_bos_token: addsBos,
@@ -82,7 +82,7 @@ const vocabulary = (tokens: readonly string[]): JsonObject =>
 /** Byte-level BPE. */
 function ofBytes(of: Metadata, tokens: readonly string[]): Parts {
   const pre = of.text('tokenizer.ggml.pre') ?? 'default';
-  const merges = of.required('tokenizer.ggml.merges', of.texts('tokenizer.ggml.merges'));
+  const merges = of.required('texts', 'tokenizer.ggml.merges');
   const cutting = cuttingOf(pre);
   if (cutting === undefined)
     throw new WeightsError(
@@ -108,7 +108,7 @@ function ofBytes(of: Metadata, tokens: readonly string[]): Parts {
 
 /** SentencePiece's BPE, with bytes for what it lacks. */
 function ofPieces(of: Metadata, tokens: readonly string[], types: readonly number[]): Parts {
-  const scores = of.required('tokenizer.ggml.scores', of.numbers('tokenizer.ggml.scores'));
+  const scores = of.required('numbers', 'tokenizer.ggml.scores');
   if (scores.length !== tokens.length)
     of.fail('tokenizer.ggml.scores', `a score for each of the ${tokens.length} tokens`);
   const prefixed = of.flag('tokenizer.ggml.add_space_prefix') ?? true;

@@ -16,7 +16,7 @@ import { withQuantizedWeights } from './quantized/checkpoint.js';
 import type { CheckpointReader } from './reader.js';
 import { openSafetensors } from './safetensors.js';
 import { openTorch } from './torch/file.js';
-import type { TensorEntry, WeightsFile } from './weights-file.js';
+import type { WeightsFile } from './weights-file.js';
 
 export type { CheckpointReader } from './reader.js';
 

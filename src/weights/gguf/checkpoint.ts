@@ -8,7 +8,7 @@ import type { TensorEntry } from '../weights-file.js';
 import { dequantize } from './dequantize.js';
 import { type GgufFile, type GgufTensor, openGguf } from './file.js';
 import { metadataOf } from './metadata.js';
-import { checkpointName, hasPairedRows, storedOffset, unpairedRows } from './names.js';
+import { checkpointName, hasPairedRows, movedRows, storedOffset } from './names.js';
 
 /** The name, in the directory of its configuration, of a link to the file. */
 export const GGUF_FILE = 'model.gguf';
@@ -85,7 +85,7 @@ class GgufCheckpoint implements CheckpointReader {
     const stored = this.file.read(tensor.name);
     const rows = tensor.shape[0] as number;
     return hasPairedRows(this.#architecture, tensor.name)
-      ? unpairedRows(stored, stored.length / rows, this.#headDim)
+      ? movedRows(stored, stored.length / rows, this.#headDim, 'checkpoint')
       : stored;
   }
 

@@ -10,7 +10,7 @@ export class Metadata {
     readonly path: string,
     private readonly values: ReadonlyMap<string, MetadataValue>,
   ) {
-    this.architecture = this.text('general.architecture') ?? this.fail('general.architecture', 'a text');
+    this.architecture = this.required('text', 'general.architecture');
   }
 
   has(key: string): boolean {
@@ -54,18 +54,18 @@ export class Metadata {
     return `${this.architecture}.${key}`;
   }
 
-  required<T>(key: string, value: T | undefined): T {
+  required<Kind extends 'text' | 'texts' | 'number' | 'numbers' | 'integer'>(kind: Kind, key: string) {
+    const value = this[kind](key) as ReturnType<Metadata[Kind]>;
     return value ?? this.fail(key, 'a value');
   }
 
   headDim(): number {
     const given = this.integer(this.of('attention.key_length'));
     if (given !== undefined) return given;
-    const [width, heads] = ['embedding_length', 'attention.head_count'].map((key) => this.of(key)) as [
-      string,
-      string,
-    ];
-    return this.required(width, this.integer(width)) / this.required(heads, this.integer(heads));
+    const [width, heads] = ['embedding_length', 'attention.head_count'].map((key) =>
+      this.required('integer', this.of(key)),
+    ) as [number, number];
+    return width / heads;
   }
 
   fail(key: string, expected: string): never {

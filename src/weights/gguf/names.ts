@@ -62,39 +62,20 @@ export function storedOffset(architecture: string, name: string): number {
   return architecture === 'gemma3' && /_norm\.weight$/.test(name) ? 1 : 0;
 }
 
-/** The rows of heads of `headDim`, `rowBytes` each, in the order of the checkpoint. */
-export function unpairedRows(
+/** The rows of heads of `headDim`, `rowBytes` each, of the file in the order of the checkpoint, or the other way. */
+export function movedRows(
   rows: Uint8Array<ArrayBuffer>,
   rowBytes: number,
   headDim: number,
-): Uint8Array<ArrayBuffer> {
-  return moved(rows, rowBytes, headDim, (i, j) => [2 * i + j, (j * headDim) / 2 + i]);
-}
-
-/** The same rows in the order of the file. */
-export function pairedRows(
-  rows: Uint8Array<ArrayBuffer>,
-  rowBytes: number,
-  headDim: number,
-): Uint8Array<ArrayBuffer> {
-  return moved(rows, rowBytes, headDim, (i, j) => [(j * headDim) / 2 + i, 2 * i + j]);
-}
-
-function moved(
-  rows: Uint8Array<ArrayBuffer>,
-  rowBytes: number,
-  headDim: number,
-  way: (i: number, j: number) => readonly [from: number, to: number],
+  to: 'checkpoint' | 'file',
 ): Uint8Array<ArrayBuffer> {
   const out = new Uint8Array(rows.length);
   for (let head = 0; head < rows.length / rowBytes; head += headDim)
     for (let i = 0; i < headDim / 2; i++)
       for (let j = 0; j < 2; j++) {
-        const [from, to] = way(i, j);
-        out.set(
-          rows.subarray((head + from) * rowBytes, (head + from + 1) * rowBytes),
-          (head + to) * rowBytes,
-        );
+        const [paired, apart] = [head + 2 * i + j, head + (j * headDim) / 2 + i];
+        const [from, at] = to === 'checkpoint' ? [paired, apart] : [apart, paired];
+        out.set(rows.subarray(from * rowBytes, (from + 1) * rowBytes), at * rowBytes);
       }
   return out;
 }
