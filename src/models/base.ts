@@ -5,10 +5,18 @@ import { fileURLToPath } from 'node:url';
 import { StepTrainError } from '../native/errors.js';
 import { ggufDirectory, isGguf } from './gguf.js';
 
-/** The models that the package ships, by name: their folder in `assets/`, and the recipe that makes them. */
-const SHIPPED: Readonly<
-  Record<string, { readonly folder: string; readonly recipe: string; readonly what: string }>
-> = {
+interface Shipped {
+  /** In `assets/`. */
+  readonly folder: string;
+  /** Of a judge, an adapter: the model on which it judges the steps of solutions. */
+  readonly base?: string;
+  /** Which makes it. */
+  readonly recipe: string;
+  readonly what: string;
+}
+
+/** What the package has, by name. */
+const PACKAGE: Readonly<Record<string, Shipped>> = {
   embedded: { folder: 'arithmetic-base', recipe: 'pretrain_arithmetic', what: 'writes sums' },
   'word-problems': {
     folder: 'word-problems',
@@ -20,15 +28,6 @@ const SHIPPED: Readonly<
     recipe: 'pretrain_word_problems_misread',
     what: 'the same, and misreads some',
   },
-};
-
-/** Adapters on them, which judge the steps of their solutions: by name the folder in `assets/`, the base, and the recipe. */
-const JUDGES: Readonly<
-  Record<
-    string,
-    { readonly folder: string; readonly base: string; readonly recipe: string; readonly what: string }
-  >
-> = {
   'word-problems-judge': {
     folder: 'word-problems-judge',
     base: 'word-problems',
@@ -41,8 +40,8 @@ const ASSETS = fileURLToPath(new URL('../../assets', import.meta.url));
 
 /** The directory of an adapter that the package ships; undefined for any other name. @throws StepTrainError where it is not here */
 export function shippedAdapter(name: string): string | undefined {
-  const judge = Object.hasOwn(JUDGES, name) ? JUDGES[name] : undefined;
-  if (judge === undefined) return undefined;
+  const judge = Object.hasOwn(PACKAGE, name) ? PACKAGE[name] : undefined;
+  if (judge?.base === undefined) return undefined;
   const directory = join(ASSETS, judge.folder);
   if (existsSync(join(directory, 'adapter_config.json'))) return directory;
   throw new StepTrainError(
@@ -54,25 +53,25 @@ export function shippedAdapter(name: string): string | undefined {
 
 /** The judge that the package has for the solutions of one of its models; any other name as it is. */
 export function judgeFor(name: string): string {
-  return Object.entries(JUDGES).find(([, { base }]) => base === name)?.[0] ?? name;
+  return Object.entries(PACKAGE).find(([, { base }]) => base === name)?.[0] ?? name;
 }
 
 export function shippedNames(): string[] {
-  return Object.keys(SHIPPED);
+  return packageNames().filter(isShipped);
 }
 
 /** Every name that the package has, models and judges. */
-export const packageNames = (): string[] => [...shippedNames(), ...Object.keys(JUDGES)];
+export const packageNames = (): string[] => Object.keys(PACKAGE);
 
 /** The same with what each is, for messages. */
 export const describedNames = (): string =>
-  Object.entries({ ...SHIPPED, ...JUDGES })
+  Object.entries(PACKAGE)
     .map(([name, { what }]) => `${name} (${what})`)
     .join(', ');
 
 /** Whether the name is that of a model of the package, not a path or a hub id. */
 export function isShipped(base: string): boolean {
-  return Object.hasOwn(SHIPPED, base);
+  return Object.hasOwn(PACKAGE, base) && PACKAGE[base]?.base === undefined;
 }
 
 /**
@@ -87,7 +86,7 @@ export function baseDirectory(base: string): string {
   if (existsSync(join(directory, 'config.json'))) return directory;
   throw new StepTrainError(
     'E_ASSET',
-    `the model ${JSON.stringify(base)} is not in this installation; make it with: steptrain run ${SHIPPED[base]?.recipe}, ` +
+    `the model ${JSON.stringify(base)} is not in this installation; make it with: steptrain run ${PACKAGE[base]?.recipe}, ` +
       'then name its model/ directory',
   );
 }
@@ -99,6 +98,5 @@ export function tokenizerDirectory(name: string): string {
 
 /** Where a model of the package lies, or would; undefined for any other name. */
 export function shippedDirectory(name: string): string | undefined {
-  const shipped = Object.hasOwn(SHIPPED, name) ? SHIPPED[name] : undefined;
-  return shipped && join(ASSETS, shipped.folder);
+  return isShipped(name) ? join(ASSETS, (PACKAGE[name] as Shipped).folder) : undefined;
 }
