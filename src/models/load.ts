@@ -120,20 +120,15 @@ export interface FurtherHeads {
   readonly heads?: (config: ModelConfig) => ParameterSpec[];
 }
 
-/** Loads a decoder whose every weight is trained: f32 masters in the returned buffers. */
+/**
+ * Loads a decoder whose every weight is trained: f32 masters in the returned buffers.
+ *
+ * @param head absent: that of the directory
+ */
 export function loadTrainableDecoder(
   device: Device,
   directory: string,
-  options: LoadOptions & FurtherHeads = {},
-): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
-  return loadTrainableUnder(device, directory, options);
-}
-
-/** The same under another head. */
-export function loadTrainableUnder(
-  device: Device,
-  directory: string,
-  { heads, merged: under, ...options }: LoadOptions & FurtherHeads,
+  { heads, merged: under, ...options }: LoadOptions & FurtherHeads = {},
   head?: OtherHead,
 ): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
   const stored = readModelConfig(directory);

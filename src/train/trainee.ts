@@ -13,7 +13,7 @@ import { createAdapterOn } from '../models/adapter-on-base.js';
 import { baseDirectory } from '../models/base.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { draw } from '../models/initial-values.js';
-import { loadDecoder, loadTrainableUnder, trainableDecoder } from '../models/load.js';
+import { loadDecoder, loadTrainableDecoder, trainableDecoder } from '../models/load.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -75,7 +75,7 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   if (lora === 'none') {
     const { decoder, parameters: trained } = fresh
       ? trainableDecoder(device, fresh, initialWeights(fresh, seed), load)
-      : loadTrainableUnder(
+      : loadTrainableDecoder(
           device,
           directory as string,
           load,
