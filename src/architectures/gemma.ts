@@ -19,7 +19,7 @@ import { type Architecture, type Forward, NEW_MODEL, type Stream } from './archi
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModules } from './head-modules.js';
-import { entering } from './llama.js';
+import { entering, finish, parseLayerTypes } from './llama.js';
 import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeTable } from './rope.js';
 
 export interface GemmaConfig extends ModelConfig {
@@ -104,10 +104,7 @@ export const gemma: Architecture<GemmaConfig> = {
     return [scale(x, stored(Math.sqrt(hiddenSize), dtype))];
   },
   layer,
-  finish({ weight }, { rmsNormEps }, stream) {
-    const { x, norm } = entering(stream, { weight: weight(`${FINAL_NORM}.weight`), eps: rmsNormEps });
-    return norm ? rmsNorm(x, norm.weight, norm.eps) : x;
-  },
+  finish,
 };
 
 /** A factor in the type of the activations, to which transformers rounds it. */
@@ -249,12 +246,7 @@ function parseRopes(fields: Fields, headDim: number, maxPositions: number) {
 function parseWindows(fields: Fields, numLayers: number): (number | undefined)[] {
   const window = fields.integer('sliding_window', 1) ?? DEFAULT_WINDOW;
   const pattern = fields.integer('sliding_window_pattern', 1) ?? DEFAULT_PATTERN;
-  const types = fields.strings('layer_types');
-  if (types !== undefined && types.length !== numLayers)
-    fields.fail('layer_types', `one entry for each of the ${numLayers} layers`);
-  const other = types?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
-  if (other !== undefined)
-    fields.fail('layer_types', `only full_attention and sliding_attention ('${other}' is not supported)`);
+  const types = parseLayerTypes(fields, numLayers);
   return Array.from({ length: numLayers }, (_, index) => {
     const whole = types ? types[index] === 'full_attention' : (index + 1) % pattern === 0;
     return whole ? undefined : window;

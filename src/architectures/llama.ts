@@ -180,11 +180,13 @@ export const llama: Architecture<LlamaConfig> = {
 
   embed: ({ ids, dtype, weight }) => [embedding(ids, weight(`${EMBEDDING}.weight`), dtype)],
   layer,
-  finish({ weight }, { rmsNormEps }, stream) {
-    const { x, norm } = entering(stream, { weight: weight(`${FINAL_NORM}.weight`), eps: rmsNormEps });
-    return norm ? rmsNorm(x, norm.weight, norm.eps) : x;
-  },
+  finish,
 };
+
+export function finish({ weight }: Forward, { rmsNormEps }: Pick<LlamaConfig, 'rmsNormEps'>, stream: Stream) {
+  const { x, norm } = entering(stream, { weight: weight(`${FINAL_NORM}.weight`), eps: rmsNormEps });
+  return norm ? rmsNorm(x, norm.weight, norm.eps) : x;
+}
 
 function layer(forward: Forward, config: LlamaConfig, index: number, stream: Stream): Stream {
   const { positions, weight, projection, projectOnto, constant } = forward;
@@ -360,6 +362,17 @@ function parseRotated(fields: Fields, modelType: LlamaType, numLayers: number): 
   );
 }
 
+/** Of each layer; undefined where the file does not say. */
+export function parseLayerTypes(fields: Fields, numLayers: number): readonly string[] | undefined {
+  const types = fields.strings('layer_types');
+  if (types !== undefined && types.length !== numLayers)
+    fields.fail('layer_types', `one entry for each of the ${numLayers} layers`);
+  const other = types?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
+  if (other !== undefined)
+    fields.fail('layer_types', `only full_attention and sliding_attention ('${other}' is not supported)`);
+  return types;
+}
+
 /**
  * Qwen windows the layers from `max_window_layers` on, SmolLM3 those that are not rotated, both those that `layer_types` names; Mistral
  * windows all.
@@ -370,14 +383,7 @@ function parseSlidingWindow(
   numLayers: number,
   rotates: readonly boolean[],
 ): (number | undefined)[] {
-  const layerTypes = fields.strings('layer_types');
-  if (layerTypes !== undefined && layerTypes.length !== numLayers) {
-    fields.fail('layer_types', `one entry for each of the ${numLayers} layers`);
-  }
-  const other = layerTypes?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
-  if (other !== undefined) {
-    fields.fail('layer_types', `only full_attention and sliding_attention ('${other}' is not supported)`);
-  }
+  const layerTypes = parseLayerTypes(fields, numLayers);
   const given = fields.integer('sliding_window', 1);
   const absent = Object.hasOwn(fields.object, 'sliding_window') ? undefined : DEFAULT_WINDOW;
 
