@@ -8,11 +8,10 @@ import type { AdapterStack } from '../models/adapter-stack.js';
 import type { Decoder } from '../models/decoder.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { headLogits } from '../ops/head.js';
-import { gatherRows } from '../ops/memory.js';
 import type { Graph, GraphPool } from '../runtime/graph.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { KeyValueCache } from './cache.js';
-import type { DecodedModel, DecodedRow, QueuedStep } from './decode.js';
+import { alternativeLogits, type DecodedModel, type DecodedRow, type QueuedStep } from './decode.js';
 import { drawnOf } from './drawn.js';
 import { pagesFor } from './pages.js';
 import { isBiased, type SampledRow } from './sampling.js';
@@ -72,7 +71,7 @@ export class CapturedSteps {
     inputs.write(slices, sampled, before, model.stack);
     graph.replay();
     const rows = slices.map(({ row }) => row);
-    const alternatives = this.alternatives(graph.result, sampled);
+    const alternatives = alternativeLogits(graph.result, sampled);
     const views = draws.of(inputs.shape.rows);
     return {
       rows,
@@ -187,14 +186,6 @@ export class CapturedSteps {
       inputs.dispose();
       throw error;
     }
-  }
-
-  /** The logits of the rows that ask for alternatives. */
-  private alternatives(logits: Tensor, rows: readonly SampledRow[]): Tensor | undefined {
-    const asking = rows.flatMap(({ settings }, i) => (settings.topLogprobs > 0 ? [i] : []));
-    if (asking.length === 0) return undefined;
-    const { device } = this.decoder;
-    return device.scope(() => gatherRows(logits, device.tensor(Int32Array.from(asking))), 'generate');
   }
 
   /** Rows of a recording for so many rows. */

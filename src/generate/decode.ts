@@ -140,11 +140,15 @@ function draw(
 ): { readonly tokens: SampledTokens; readonly logits: Tensor | undefined } {
   const { device } = decoder;
   const logits = headLogits(gatherRows(hidden, device.tensor(chosen)), decoder.head(role));
+  return { tokens: sample(logits, sampleInputs(rows)), logits: alternativeLogits(logits, rows) };
+}
+
+/** The logits of the rows that ask for alternatives. */
+export function alternativeLogits(logits: Tensor, rows: readonly SampledRow[]): Tensor | undefined {
   const asking = rows.flatMap(({ settings }, i) => (settings.topLogprobs > 0 ? [i] : []));
-  return {
-    tokens: sample(logits, sampleInputs(rows)),
-    logits: asking.length > 0 ? gatherRows(logits, device.tensor(Int32Array.from(asking))) : undefined,
-  };
+  if (asking.length === 0) return undefined;
+  const { device } = logits;
+  return device.scope(() => gatherRows(logits, device.tensor(Int32Array.from(asking))), 'generate');
 }
 
 async function readDrawn(

@@ -29,22 +29,22 @@ import {
 
 export interface GeneratorOptions {
   /** Bytes for keys and values, beside the weights. Default: half of what the device may plan for, at most what `maxRows` rows can fill. */
-  readonly cacheBytes?: number;
+  readonly cacheBytes?: number | undefined;
   /** Max samples that run together; others wait. Default: 64 on a CPU, 256 on a GPU. Samples that find no pages wait too. */
-  readonly maxRows?: number;
+  readonly maxRows?: number | undefined;
   /** Max tokens of one forward; longer prompts are computed in chunks. Default 512. */
-  readonly maxTokens?: number;
+  readonly maxTokens?: number | undefined;
 }
 
 export interface GenerateOptions extends SamplingOptions {
   /** The adapter to sample from. Default: the base. */
   readonly role?: Pick<Role, 'adapter'>;
   /** Ends all samples with their tokens so far. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Samples that the caller has already, by the number of their prompt and their own: they are not drawn, and end as `abort`. */
   readonly skip?: (prompt: number, sample: number) => boolean;
   /** Called with each sample that has come to its own end. */
-  readonly onSample?: (prompt: number, sample: number, ended: Sample) => void;
+  readonly onSample?: ((prompt: number, sample: number, ended: Sample) => void) | undefined;
 }
 
 /** How busy a generator is. */
@@ -267,8 +267,7 @@ export class Generator {
     } catch (error) {
       for (const { generation } of this.running) generation.fail(error);
       this.running.clear();
-      for (const row of this.owners.keys()) this.scheduler.remove(row);
-      this.owners.clear();
+      this.remove(new Set(this.owners.keys()));
     } finally {
       for (const queued of this.ahead ?? []) queued.dispose();
       this.ahead = undefined;
@@ -295,7 +294,7 @@ export class Generator {
           owner?.publish(row.accept(drawn[i] as (typeof drawn)[number]));
           if (!row.finishReason) return;
           owner?.ended(row);
-          this.remove(row);
+          this.remove(new Set([row]));
         });
       }
     } finally {
@@ -333,7 +332,7 @@ export class Generator {
         ended.add(row);
       }
     }
-    this.removeAll(ended);
+    this.remove(ended);
   }
 
   /** A sample has one set of weights: requests fail whose weights have changed under them. */
@@ -358,21 +357,15 @@ export class Generator {
         ),
       );
     }
-    this.removeAll(ended);
+    this.remove(ended);
   }
 
   private unfinished({ rows }: RunningGeneration): readonly SampleRow[] {
     return rows.flat().filter(({ finishReason }) => finishReason === undefined);
   }
 
-  private removeAll(rows: ReadonlySet<SampleRow>): void {
-    if (rows.size === 0) return;
-    this.scheduler.removeAll(rows);
+  private remove(rows: ReadonlySet<SampleRow>): void {
+    this.scheduler.remove(rows);
     for (const row of rows) this.owners.delete(row);
-  }
-
-  private remove(row: SampleRow): void {
-    this.scheduler.remove(row);
-    this.owners.delete(row);
   }
 }

@@ -2,7 +2,7 @@
 import { StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { type ChoiceNode, choiceTrie } from './choices.js';
+import { choiceTrie } from './choices.js';
 import type { Penalties } from './penalties.js';
 
 /** How tokens are sampled. Requests with different options can run together. */
@@ -56,28 +56,7 @@ export interface SamplingOptions {
 }
 
 /** Complete, checked options. */
-export interface SamplingSettings {
-  readonly n: number;
-  readonly maxNewTokens: number;
-  readonly minTokens: number;
-  readonly temperature: number;
-  readonly topK: number;
-  readonly topP: number;
-  readonly minP: number;
-  readonly penalties: Penalties | undefined;
-  readonly logitBias: readonly (readonly [token: number, bias: number])[];
-  readonly choices: ChoiceNode | undefined;
-  readonly choicesOnly: boolean;
-  readonly stopTokens: ReadonlySet<number>;
-  readonly stopStrings: readonly string[];
-  readonly topLogprobs: number;
-  readonly promptLogprobs: boolean;
-  readonly promptTopLogprobs: number;
-  readonly seed: number;
-  readonly iteration: number;
-  readonly promptIds: readonly number[];
-  readonly tokenizer: SamplingOptions['tokenizer'];
-}
+export type SamplingSettings = Readonly<ReturnType<typeof samplingSettings>>;
 
 /** Samples of one prompt; each takes kilobytes before its first token. */
 const MAX_SAMPLES = 65_536;
@@ -105,7 +84,7 @@ export function samplingSettings(
   options: SamplingOptions,
   { vocabSize, eosTokenIds }: Limits,
   prompts: number,
-): SamplingSettings {
+) {
   const { stop = [], logitBias = {}, choices, promptIds, tokenizer } = options;
   for (const [option, list] of Object.entries({ stop, choices: choices ?? [], promptIds: promptIds ?? [] }))
     if (!Array.isArray(list)) fail(option, 'a list', shown(list));

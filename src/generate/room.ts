@@ -47,7 +47,7 @@ export interface Room {
 export interface RoomOptions extends SamplingOptions {
   /** As said; without it what is fastest, or as many as there is memory for. */
   readonly maxRows?: number | undefined;
-  readonly maxTokens?: number;
+  readonly maxTokens?: number | undefined;
   /** Most bytes. Default: those of the device, half of what it may plan for. */
   readonly cacheBytes?: number | undefined;
 }

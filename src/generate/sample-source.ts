@@ -71,18 +71,14 @@ export function generatorSource(
   let adapter = first;
   return {
     async sample(prompts, { signal, onSample, ...sampling }) {
-      const role = adapter ? { adapter } : {};
       const request = {
         ...own,
         ...sampling,
-        role,
-        ...(signal ? { signal } : {}),
-        ...(onSample
-          ? {
-              onSample: (prompt: number, i: number, ended: Sample) =>
-                onSample(prompt, i, sourceSample(ended)),
-            }
-          : {}),
+        role: { adapter },
+        signal,
+        onSample:
+          onSample &&
+          ((prompt: number, i: number, ended: Sample) => onSample(prompt, i, sourceSample(ended))),
       };
       const samples = await generateTogether(generator, prompts, request);
       if (signal?.aborted) return undefined;

@@ -202,22 +202,16 @@ export class Scheduler<R extends Row> {
     }
   }
 
-  /** Ends a row. Its prefix stays cached until its pages are needed. */
-  remove(row: R): void {
-    const placed = this.placed.get(row);
-    if (placed) this.vacate(placed);
-    else this.leaveQueue(row);
-    this.order.delete(row);
-  }
-
-  /** Ends many rows: a request may have tens of thousands that wait. */
-  removeAll(rows: ReadonlySet<R>): void {
-    this.waiting = this.waiting.filter((row) => !rows.has(row));
+  /** Ends rows: a request may have tens of thousands that wait. Their prefixes stay cached until their pages are needed. */
+  remove(rows: ReadonlySet<R>): void {
+    let waits = false;
     for (const row of rows) {
       const placed = this.placed.get(row);
       if (placed) this.vacate(placed);
+      waits ||= !placed;
       this.order.delete(row);
     }
+    if (waits) this.waiting = this.waiting.filter((row) => !rows.has(row));
   }
 
   private leaveQueue(row: R): void {

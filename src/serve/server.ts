@@ -71,9 +71,9 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const engine = new Engine(served, limits, {
     adapters: { root: adapterRoot, otherBase, onWarning },
-    ...(cacheBytes === undefined ? {} : { cacheBytes }),
-    ...(maxRows === undefined ? {} : { maxRows }),
-    ...(maxTokens === undefined ? {} : { maxTokens }),
+    cacheBytes,
+    maxRows,
+    maxTokens,
   });
   const http = new HttpServer(engine, key, onError);
   try {

@@ -99,7 +99,7 @@ class Simulation {
       const end = row.ends ?? row.longest;
       if (to < row.tokens.length || row.tokens.length >= end) continue;
       row.tokens.push(drawnBy(row));
-      if (row.tokens.length >= end) this.scheduler.remove(row);
+      if (row.tokens.length >= end) this.scheduler.remove(new Set([row]));
     }
   }
 }
@@ -291,11 +291,11 @@ describe('Scheduler', () => {
     const [a, b, c] = rowsOf(3, [1, 2, 3], 50) as [TestRow, TestRow, TestRow];
     for (const row of [a, b, c]) simulation.scheduler.add(row, row.longest);
     simulation.sample(simulation.step());
-    simulation.scheduler.remove(b);
-    simulation.scheduler.remove(a);
+    simulation.scheduler.remove(new Set([b]));
+    simulation.scheduler.remove(new Set([a]));
     const { slices } = simulation.step();
     expect(slices.map(({ row }) => row)).toEqual([c]);
-    simulation.scheduler.remove(c);
+    simulation.scheduler.remove(new Set([c]));
     expect(simulation.scheduler.size).toBe(0);
     expect(simulation.step().slices).toEqual([]);
   });
