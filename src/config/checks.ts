@@ -2,45 +2,47 @@
 import { newModelConflicts } from '../architectures/table.js';
 import { GENERATED, isGenerated } from '../data/generated.js';
 import { isShipped } from '../models/base.js';
-import type {
-  BatchSection,
-  Conflict,
-  DataConfig,
-  FrameConfig,
-  MethodSchema,
-  ModelConfig,
-  PromptConfig,
+import {
+  type BatchSection,
+  type Conflict,
+  conflict,
+  type DataConfig,
+  type FrameConfig,
+  type MethodSchema,
+  type ModelConfig,
+  type PromptConfig,
 } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
 /** Conflicts within the sections that every method has, and between them and those of `method`. */
-export function sharedConflicts<Config extends FrameConfig>(
+export function* sharedConflicts<Config extends FrameConfig>(
   config: Config,
   method: Pick<MethodSchema<Config>, 'sections' | 'neutralClass'>,
-): Conflict[] {
-  const conflicts = [
-    ...modelConflicts(config.model),
-    ...adapterConflicts(config),
-    ...quantizeConflicts(config),
-    ...dataConflicts(config.data),
-    ...neutralConflicts(config, method),
-    ...likelihoodConflicts(config),
-  ];
+): Generator<Conflict> {
+  yield* modelConflicts(config.model);
+  yield* adapterConflicts(config);
+  yield* quantizeConflicts(config);
+  yield* dataConflicts(config.data);
+  yield* neutralConflicts(config, method);
+  if (config.eval_verdicts?.likelihood && config.lora === 'none')
+    yield conflict(
+      'eval_verdicts.likelihood',
+      'eval_verdicts.likelihood asks the base, which lora "none" trains over; set it to false, or train an adapter',
+    );
   for (const section of Object.values(method.sections(config))) {
     const name = nameOf(section, config);
     for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
       const tokens = section[key];
-      if (typeof tokens !== 'number' || tokens >= config.data.max_length) continue;
-      conflicts.push({
-        path: [name, key],
-        message:
+      if (typeof tokens === 'number' && tokens < config.data.max_length)
+        yield conflict(
+          `${name}.${key}`,
           `${name}.${key} (${tokens}) holds no sequence of data.max_length ` +
-          `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
-      });
+            `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
+        );
     }
   }
-  return config.prompt ? [...conflicts, ...promptConflicts(config.prompt)] : conflicts;
+  if (config.prompt) yield* promptConflicts(config.prompt);
 }
 
 /** The name under which `config` has a section. */
@@ -48,168 +50,117 @@ function nameOf(section: BatchSection, config: FrameConfig): string {
   return (Object.entries(config).find(([, own]) => own === section) as [string, unknown])[0];
 }
 
-function modelConflicts(model: ModelConfig): Conflict[] {
-  if (typeof model.base === 'string') {
-    if (!isShipped(model.base) || model.tokenizer === 'base') return [];
-    return [
-      {
-        path: ['model', 'tokenizer'],
-        message: `the ${model.base} base has its own tokenizer: leave model.tokenizer at "base", found ${JSON.stringify(model.tokenizer)}`,
-      },
-    ];
+function* modelConflicts({ base, tokenizer }: ModelConfig): Generator<Conflict> {
+  if (typeof base === 'string') {
+    if (isShipped(base) && tokenizer !== 'base')
+      yield conflict(
+        'model.tokenizer',
+        `the ${base} base has its own tokenizer: leave model.tokenizer at "base", found ${JSON.stringify(tokenizer)}`,
+      );
+    return;
   }
-  const conflicts: Conflict[] = [];
-  if (model.tokenizer === 'base') {
-    conflicts.push({
-      path: ['model', 'tokenizer'],
-      message:
-        'a freshly initialised model needs model.tokenizer: "bytes" or a directory with tokenizer.json',
-    });
-  }
-  for (const { key, message } of newModelConflicts(model.base.init))
-    conflicts.push({ path: ['model', 'base', 'init', key], message });
-  return conflicts;
+  if (tokenizer === 'base')
+    yield conflict(
+      'model.tokenizer',
+      'a freshly initialised model needs model.tokenizer: "bytes" or a directory with tokenizer.json',
+    );
+  for (const { key, message } of newModelConflicts(base.init))
+    yield conflict(`model.base.init.${key}`, message);
 }
 
-function adapterConflicts({ method, model, lora }: FrameConfig): Conflict[] {
-  if (model.adapter === undefined)
-    return model.adapter_mode === undefined
-      ? []
-      : [
-          {
-            path: ['model', 'adapter_mode'],
-            message: `model.adapter_mode is ${model.adapter_mode}, and there is no model.adapter; name one, or remove model.adapter_mode`,
-          },
-        ];
-  const path = ['model', 'adapter'];
-  if (typeof model.base !== 'string')
-    return [
-      {
-        path,
-        message:
-          'model.adapter needs the base that it was trained on, and model.base starts from random weights',
-      },
-    ];
-  if (lora === undefined)
-    return [
-      {
-        path,
-        message: `method ${method} trains every parameter and goes on from no adapter; remove model.adapter, or merge it into its base with steptrain merge`,
-      },
-    ];
-  if (lora === 'none')
-    return [
-      {
-        path: ['lora'],
-        message:
-          'lora is none, and model.adapter names an adapter to go on from; remove lora, or merge the adapter into its base with steptrain merge',
-      },
-    ];
-  return [];
+function* adapterConflicts({ method, model, lora }: FrameConfig): Generator<Conflict> {
+  if (model.adapter === undefined) {
+    if (model.adapter_mode !== undefined)
+      yield conflict(
+        'model.adapter_mode',
+        `model.adapter_mode is ${model.adapter_mode}, and there is no model.adapter; name one, or remove model.adapter_mode`,
+      );
+  } else if (typeof model.base !== 'string')
+    yield conflict(
+      'model.adapter',
+      'model.adapter needs the base that it was trained on, and model.base starts from random weights',
+    );
+  else if (lora === undefined)
+    yield conflict(
+      'model.adapter',
+      `method ${method} trains every parameter and goes on from no adapter; remove model.adapter, or merge it into its base with steptrain merge`,
+    );
+  else if (lora === 'none')
+    yield conflict(
+      'lora',
+      'lora is none, and model.adapter names an adapter to go on from; remove lora, or merge the adapter into its base with steptrain merge',
+    );
 }
 
 /** Only a base that no run changes can stay in few bits. */
-function quantizeConflicts({ model, lora }: FrameConfig): Conflict[] {
+function* quantizeConflicts({ model, lora }: FrameConfig): Generator<Conflict> {
   const { quantize, base } = model;
-  if (quantize === 'keep' || quantize === 'none') return [];
-  const path = ['model', 'quantize'];
-  const refusal = (why: string) => [{ path, message: `model.quantize is ${quantize}, and ${why}` }];
-  if (typeof base !== 'string') return refusal('a new model is trained in full; remove it');
-  if (lora === undefined || lora === 'none')
-    return refusal('every weight is trained; train an adapter (lora), or remove model.quantize');
-  if (model.adapter_mode === 'stack')
-    return refusal(
+  if (quantize === 'keep' || quantize === 'none') return;
+  const refusal = (why: string) => conflict('model.quantize', `model.quantize is ${quantize}, and ${why}`);
+  if (typeof base !== 'string') yield refusal('a new model is trained in full; remove it');
+  else if (lora === undefined || lora === 'none')
+    yield refusal('every weight is trained; train an adapter (lora), or remove model.quantize');
+  else if (model.adapter_mode === 'stack')
+    yield refusal(
       'model.adapter_mode stack adds an adapter to the weights, which the levels of a format would round; set model.quantize: none',
     );
-  return [];
 }
 
-function dataConflicts(data: DataConfig): Conflict[] {
-  const conflicts: Conflict[] = [];
-  const files = (['train', 'validation', 'test'] as const).filter((key) => data[key] !== undefined);
+function* dataConflicts(data: DataConfig): Generator<Conflict> {
+  const source = JSON.stringify(data.source);
   if (isGenerated(data.source)) {
-    for (const key of files) {
-      conflicts.push({
-        path: ['data', key],
-        message: `data.source ${JSON.stringify(data.source)} generates its problems and reads no file; remove data.${key} or change data.source`,
-      });
-    }
-  } else if (data.train === undefined) {
-    conflicts.push({
-      path: ['data', 'train'],
-      message: `data.train is missing: give a file with --set data.train=FILE, or choose data.source ${GENERATED.map((name) => JSON.stringify(name)).join(' or ')}`,
-    });
-  }
-  if (data.arithmetic.max_value < data.arithmetic.max_operand) {
-    conflicts.push({
-      path: ['data', 'arithmetic', 'max_value'],
-      message:
-        `data.arithmetic.max_value (${data.arithmetic.max_value}) must be at least max_operand ` +
-        `(${data.arithmetic.max_operand})`,
-    });
-  }
+    for (const key of ['train', 'validation', 'test'] as const)
+      if (data[key] !== undefined)
+        yield conflict(
+          `data.${key}`,
+          `data.source ${source} generates its problems and reads no file; remove data.${key} or change data.source`,
+        );
+  } else if (data.train === undefined)
+    yield conflict(
+      'data.train',
+      `data.train is missing: give a file with --set data.train=FILE, or choose data.source ${GENERATED.map((name) => JSON.stringify(name)).join(' or ')}`,
+    );
+  const { max_value, max_operand } = data.arithmetic;
+  if (max_value < max_operand)
+    yield conflict(
+      'data.arithmetic.max_value',
+      `data.arithmetic.max_value (${max_value}) must be at least max_operand (${max_operand})`,
+    );
   const [train, validation, test] = data.split;
-  if (train === 0) {
-    conflicts.push({
-      path: ['data', 'split'],
-      message: 'data.split leaves no rows for training: its first share is 0',
-    });
-  }
-  if (!Number.isFinite(train + validation + test)) {
-    conflicts.push({ path: ['data', 'split'], message: 'the shares of data.split are too large' });
-  }
-  return conflicts;
+  if (train === 0)
+    yield conflict('data.split', 'data.split leaves no rows for training: its first share is 0');
+  if (!Number.isFinite(train + validation + test))
+    yield conflict('data.split', 'the shares of data.split are too large');
 }
 
-function neutralConflicts(
+function* neutralConflicts(
   { method, data, eval_verdicts, eval_scores }: FrameConfig,
   { neutralClass }: Pick<MethodSchema, 'neutralClass'>,
-): Conflict[] {
+): Generator<Conflict> {
   if (data.neutral === 'class' && !neutralClass)
-    return [
-      {
-        path: ['data', 'neutral'],
-        message: `data.neutral is class, which only method reward learns, with reward_model.head: classes; for method ${method} choose positive, negative or drop`,
-      },
-    ];
-  if (data.neutral !== 'drop') return [];
-  return Object.entries({ eval_verdicts, eval_scores }).flatMap(([section, { neutral } = {}]) =>
-    neutral === 'positive' || neutral === 'negative'
-      ? [
-          {
-            path: [section, 'neutral'],
-            message: `${section}.neutral is ${neutral}, and data.neutral drop reads no neutral steps; set it to drop, or change data.neutral`,
-          },
-        ]
-      : [],
-  );
+    yield conflict(
+      'data.neutral',
+      `data.neutral is class, which only method reward learns, with reward_model.head: classes; for method ${method} choose positive, negative or drop`,
+    );
+  if (data.neutral !== 'drop') return;
+  for (const [section, { neutral } = {}] of Object.entries({ eval_verdicts, eval_scores }))
+    if (neutral === 'positive' || neutral === 'negative')
+      yield conflict(
+        `${section}.neutral`,
+        `${section}.neutral is ${neutral}, and data.neutral drop reads no neutral steps; set it to drop, or change data.neutral`,
+      );
 }
 
-function likelihoodConflicts({ lora, eval_verdicts }: FrameConfig): Conflict[] {
-  if (!eval_verdicts?.likelihood || lora !== 'none') return [];
-  return [
-    {
-      path: ['eval_verdicts', 'likelihood'],
-      message:
-        'eval_verdicts.likelihood asks the base, which lora "none" trains over; set it to false, or train an adapter',
-    },
-  ];
-}
-
-function promptConflicts(prompt: PromptConfig): Conflict[] {
-  const conflicts: Conflict[] = [];
-  if (prompt.pos_word.trim() === prompt.neg_word.trim()) {
-    conflicts.push({
-      path: ['prompt', 'neg_word'],
-      message: `prompt.pos_word and prompt.neg_word must differ, found ${JSON.stringify(prompt.pos_word)} for both`,
-    });
-  }
+function* promptConflicts({ template, pos_word, neg_word }: PromptConfig): Generator<Conflict> {
+  if (pos_word.trim() === neg_word.trim())
+    yield conflict(
+      'prompt.neg_word',
+      `prompt.pos_word and prompt.neg_word must differ, found ${JSON.stringify(pos_word)} for both`,
+    );
+  if (NAMED_TEMPLATES.includes(template)) return;
   for (const place of ['{problem}', '{steps}']) {
-    if (NAMED_TEMPLATES.includes(prompt.template) || prompt.template.split(place).length === 2) continue;
-    conflicts.push({
-      path: ['prompt', 'template'],
-      message: `prompt.template must hold ${place} exactly once, found ${prompt.template.split(place).length - 1}`,
-    });
+    const found = template.split(place).length - 1;
+    if (found !== 1)
+      yield conflict('prompt.template', `prompt.template must hold ${place} exactly once, found ${found}`);
   }
-  return conflicts;
 }

@@ -48,6 +48,9 @@ export interface Conflict {
   readonly message: string;
 }
 
+/** The violation of a rule about the value at a dotted key. */
+export const conflict = (key: string, message: string): Conflict => ({ path: key.split('.'), message });
+
 /** How a run asks its problems, and how its model corrects itself, if it does. */
 export interface RunWords {
   /** The text around a problem, and whether it is asked in a chat; absent: the usual ones. */
