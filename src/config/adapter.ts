@@ -4,8 +4,9 @@ import { join, resolve } from 'node:path';
 import { adaptedModules, isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import { WeightsError } from '../weights/error.js';
 import { ConfigError } from './error.js';
-import { isSection, type Locate } from './issues.js';
+import type { Locate } from './issues.js';
 import type { LoraConfig, ModelConfig } from './schema.js';
+import { isSection } from './values.js';
 
 /** What becomes of `model.adapter`: every adapter of the run starts as it, or it is merged into the weights under them. */
 export function adapterUse({ adapter, adapter_mode }: Pick<ModelConfig, 'adapter' | 'adapter_mode'>): {

@@ -7,6 +7,7 @@ import {
   flag,
   nonNegative,
   optionalText,
+  positiveShare,
   samplingTemperature,
   section,
   text,
@@ -14,12 +15,7 @@ import {
 import { rowsTogether } from './sampling.js';
 
 const topP = () =>
-  z
-    .number()
-    .gt(0)
-    .max(1)
-    .default(0.95)
-    .describe('Draw from the most likely tokens that together reach this probability.');
+  positiveShare(0.95).describe('Draw from the most likely tokens that together reach this probability.');
 
 const sample = section({
   n: count().max(16).default(4).describe('Candidates for a wrong step at each position.'),

@@ -13,6 +13,7 @@ import {
   flag,
   nonNegative,
   optionalText,
+  positiveShare,
   section,
   seed,
   share,
@@ -153,14 +154,9 @@ export const data = section({
     'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
       'learns with `reward_model.head: classes`.',
   ),
-  label_threshold: z
-    .number()
-    .gt(0)
-    .max(1)
-    .default(0.5)
-    .describe(
-      'From which value on a step is right whose label is a number between 0 and 1 (layout `stepwise`), such as a share of rollouts; the number stays its `score`.',
-    ),
+  label_threshold: positiveShare(0.5).describe(
+    'From which value on a step is right whose label is a number between 0 and 1 (layout `stepwise`), such as a share of rollouts; the number stays its `score`.',
+  ),
   turns: choice('all', 'last').describe(
     'Which replies of a conversation (`messages`, `conversations`) are learned, each after all that comes before it; of a conversation with a label always the last.',
   ),

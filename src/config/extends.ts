@@ -1,20 +1,17 @@
 // `extends: base.yaml`: a recipe on top of another one.
-import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { systemReason } from '../files/error.js';
 import { ConfigError } from './error.js';
 import { describeValue } from './issues.js';
-import { merged } from './merged.js';
 import { forget, type ImpliedKey } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { forBase } from './pretrained.js';
 import { recipeNames, shippedRecipe } from './shipped.js';
-import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
+import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
+import { merged, type Section, walk } from './values.js';
 
 /** Most recipes under one. */
 const MAX_DEPTH = 8;
-
-type Section = Record<string, unknown>;
 
 /** A recipe with those that it extends. */
 export interface LayeredRecipe {
@@ -58,7 +55,7 @@ export function withBases(
     if (read.length > MAX_DEPTH)
       throw new ConfigError(`${where}: more than ${MAX_DEPTH} recipes extend one another`);
     files.push(file);
-    top = parseRecipe(readBase(base, where), base);
+    top = parseRecipe(readRecipe(base, `${where}: `), base);
   }
   const base = chosenBase ?? read.map(({ value }) => value.model).find(namesBase)?.base;
   const methodOf = ({ value }: RecipeSource) => value.method;
@@ -117,28 +114,8 @@ function identity(name: string): string {
   return existsSync(name) ? realpathSync(name) : name;
 }
 
-function readBase(file: string, where: string): string {
-  try {
-    if (statSync(file).size > MAX_RECIPE_BYTES)
-      throw new ConfigError(`${file}: a recipe is a short YAML file, this one is larger than 1 MiB`);
-    return decodeRecipe(readFileSync(file), file);
-  } catch (error) {
-    if (error instanceof ConfigError) throw error;
-    throw new ConfigError(`${where}: the recipe ${file} cannot be read: ${systemReason(error)}`);
-  }
-}
-
 /** The uppermost file that has the value, or else most of the sections around it. */
 function nearest(layers: readonly RecipeSource[], path: readonly PropertyKey[]): RecipeSource {
-  const depths = layers.map(({ value }) => depthOf(value, path));
+  const depths = layers.map(({ value }) => walk(value, path).depth);
   return layers[depths.indexOf(Math.max(...depths))] as RecipeSource;
-}
-
-function depthOf(value: unknown, path: readonly PropertyKey[]): number {
-  let found = value;
-  for (const [depth, key] of path.entries()) {
-    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return depth;
-    found = (found as Record<PropertyKey, unknown>)[key];
-  }
-  return path.length;
 }

@@ -56,6 +56,9 @@ export const nonNegative = field(() => z.number().min(0));
 /** 0 ≤ x ≤ 1. */
 export const share = field(() => z.number().min(0).max(1));
 
+/** 0 < x ≤ 1. */
+export const positiveShare = field(() => z.number().gt(0).max(1));
+
 /** 0 ≤ x < 1. */
 export const fraction = field(() => z.number().min(0).lt(1));
 

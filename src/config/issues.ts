@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { shown } from '../native/shown.js';
 import { nearestName } from './nearest.js';
 import { expectation, keysOf, kindsWith, type Outline, outlineAt, sectionOf } from './outline.js';
+import { isSection, walk } from './values.js';
 
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
@@ -38,10 +39,10 @@ function describeIssue(issue: Issue, prefix: Path, context: ProblemContext): str
     return issue.keys.map((key) => `${unknownKey([...path, key], context)}${advice}`);
   }
   if (issue.code === 'invalid_union') {
-    const inside = sectionIssues(issue, valueAt(context.value, path));
+    const inside = sectionIssues(issue, walk(context.value, path).found);
     if (inside) return inside.flatMap((nested) => describeIssue(nested, path, context));
   }
-  const found = valueAt(context.value, path);
+  const { found } = walk(context.value, path);
   const name = path.map(String).join('.');
   const node = outlineAt(context.outline, path);
   const expected = node ? expectation(node) : expectedBy(issue);
@@ -85,19 +86,6 @@ function sectionIssues(issue: z.core.$ZodIssueInvalidUnion, value: unknown): rea
 
 function isTypeIssue(issue: Issue): boolean {
   return issue.code === 'invalid_type' || issue.code === 'invalid_value' || issue.code === 'invalid_format';
-}
-
-function valueAt(value: unknown, path: Path): unknown {
-  let found = value;
-  for (const key of path) {
-    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return undefined;
-    found = (found as Record<PropertyKey, unknown>)[key];
-  }
-  return found;
-}
-
-export function isSection(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** A value in words: `the text "abc"`, `the number 3`, `a list of 2`. */

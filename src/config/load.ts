@@ -1,23 +1,14 @@
 // Recipe text + overrides → one complete configuration, or one sentence per problem.
-import { open } from 'node:fs/promises';
 import { reasonOf } from '../files/data-error.js';
-import { systemReason } from '../files/error.js';
 import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { type LayeredRecipe, withBases } from './extends.js';
-import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
+import { describeIssues, describeValue, type Locate } from './issues.js';
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
-import {
-  applyOverrides,
-  type Override,
-  parseOverride,
-  setAt,
-  typedValue,
-  withoutFormerKeys,
-} from './overrides.js';
+import { applyOverrides, type Override, parseOverride, typedValue, withoutFormerKeys } from './overrides.js';
 import {
   formerNames,
   isRemoved,
@@ -28,7 +19,8 @@ import {
   replaceRemoved,
 } from './removed.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
-import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
+import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
+import { isSection, setAt } from './values.js';
 
 const SHOWN_PROBLEMS = 10;
 
@@ -83,7 +75,7 @@ export function configReader<Config extends FrameConfig>(
   };
   return {
     parse,
-    load: async (file, settings = []) => parse(await readRecipe(file), { name: file, settings }),
+    load: async (file, settings = []) => parse(readRecipe(file), { name: file, settings }),
     complete(value) {
       if (!isSection(value)) {
         throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
@@ -290,25 +282,4 @@ function problems(sentences: readonly string[]): ConfigError {
   if (different.length > shown.length)
     shown.push(`and ${different.length - shown.length} more problems like these`);
   return new ConfigError(shown.join('\n'));
-}
-
-async function readRecipe(file: string): Promise<string> {
-  const bytes = Buffer.alloc(MAX_RECIPE_BYTES + 1);
-  let size = 0;
-  try {
-    const recipe = await open(file);
-    try {
-      for (let read = -1; read !== 0 && size < bytes.length; size += read) {
-        ({ bytesRead: read } = await recipe.read(bytes, size));
-      }
-    } finally {
-      await recipe.close();
-    }
-  } catch (error) {
-    throw new ConfigError(`the recipe ${file} cannot be read: ${systemReason(error)}`);
-  }
-  if (size > MAX_RECIPE_BYTES) {
-    throw new ConfigError(`${file}: a recipe is a short YAML file, this one is larger than 1 MiB`);
-  }
-  return decodeRecipe(bytes.subarray(0, size), file);
 }

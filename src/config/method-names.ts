@@ -1,8 +1,9 @@
 // The names of methods: those of the table, and those under which people know the algorithms of one method.
 import { ConfigError } from './error.js';
-import { isSection, type Locate } from './issues.js';
+import type { Locate } from './issues.js';
 import type { Override } from './overrides.js';
 import type { MethodSchemas } from './schema.js';
+import { isSection } from './values.js';
 
 /** Every name that `method:` takes. */
 export function methodNames(methods: MethodSchemas): string[] {

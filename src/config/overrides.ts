@@ -2,9 +2,10 @@
 import { parseDocument } from 'yaml';
 import { clipped } from '../native/shown.js';
 import { ConfigError } from './error.js';
-import { isSection, unknownKey } from './issues.js';
+import { unknownKey } from './issues.js';
 import { isTextOnly, type Outline, outlineAt } from './outline.js';
 import { yamlReason } from './source.js';
+import { isSection, setAt, takeAt } from './values.js';
 
 export interface Override {
   readonly path: readonly string[];
@@ -46,16 +47,6 @@ export function applyOverrides(
   }
 }
 
-/** Puts `own` into `value` and creates missing sections. */
-export function setAt(value: Record<string, unknown>, path: readonly string[], own: unknown): void {
-  let section = value;
-  for (const key of path.slice(0, -1)) {
-    if (!isSection(section[key])) section[key] = {};
-    section = section[key] as Record<string, unknown>;
-  }
-  section[path.at(-1)!] = own;
-}
-
 /** A value as YAML, or why it is none. */
 function readYaml(text: string): { readonly value?: unknown; readonly problem?: Error | undefined } {
   const document = parseDocument(text, { prettyErrors: false });
@@ -90,17 +81,6 @@ export function withoutFormerKeys(override: Override, former: readonly string[])
   return isSection(rest) && Object.keys(rest).length === 0
     ? moved
     : [{ ...override, text: JSON.stringify(rest) }, ...moved];
-}
-
-/** What stands there, which is taken out. */
-function takeAt(value: Record<string, unknown>, path: readonly string[]): unknown {
-  let section: unknown = value;
-  for (const key of path.slice(0, -1)) section = isSection(section) ? section[key] : undefined;
-  const last = path.at(-1)!;
-  if (!isSection(section) || !Object.hasOwn(section, last)) return undefined;
-  const own = section[last];
-  delete section[last];
-  return own;
 }
 
 function readValue({ text, origin }: Override, node: Outline): unknown {

@@ -3,9 +3,9 @@ import { basename } from 'node:path';
 import { isShipped } from '../models/base.js';
 import { dotted } from './dotted.js';
 import { ConfigError } from './error.js';
-import { describeValue, isSection } from './issues.js';
-import { merged } from './merged.js';
+import { describeValue } from './issues.js';
 import type { RecipeSource } from './source.js';
+import { isSection, merged, walk } from './values.js';
 
 /** The recipe without its section `pretrained`, whose values it has for a base that is not the package's own; and a sentence about them. */
 export function forBase<Layer extends RecipeSource>(
@@ -26,20 +26,14 @@ export function forBase<Layer extends RecipeSource>(
       );
   if (typeof base !== 'string' || isShipped(base)) return { layer: { ...layer, value } };
   const locate: RecipeSource['locate'] = (path, options) =>
-    layer.locate(has(pretrained, path) ? ['pretrained', ...path] : path, options);
+    layer.locate(
+      path.length > 0 && walk(pretrained, path).depth === path.length ? ['pretrained', ...path] : path,
+      options,
+    );
   return {
     layer: { ...layer, value: merged(value, pretrained), locate },
     note: `for the base ${base} ${basename(layer.name)} has ${dotted(pretrained)
       .map(([key, value]) => `${key} ${String(value)}`)
       .join(', ')}; --set changes them`,
   };
-}
-
-function has(section: Record<string, unknown>, path: readonly PropertyKey[]): boolean {
-  let found: unknown = section;
-  for (const key of path) {
-    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return false;
-    found = (found as Record<PropertyKey, unknown>)[key];
-  }
-  return path.length > 0;
 }

@@ -1,8 +1,8 @@
 /** Keys of earlier versions: their recipes, and the runs that they began, go on where this version can do what they say. */
 import type { z } from 'zod';
-import { describeValue, isSection, type Locate } from './issues.js';
-import { merged } from './merged.js';
+import { describeValue, type Locate } from './issues.js';
 import type { MethodSchema } from './schema.js';
+import { merged, setAt, takeAt, walk } from './values.js';
 
 /** Keys that have other names in every method. */
 const RENAMED: Readonly<Record<string, string>> = {
@@ -33,12 +33,9 @@ export function replaceRemoved(value: Record<string, unknown>, locate: Locate): 
   const wrong: string[] = [];
   for (const [key, removed] of Object.entries(REMOVED)) {
     const path = key.split('.');
-    const last = path.at(-1) as string;
-    const section = sectionAt(value, path.slice(0, -1));
-    if (section === undefined || !Object.hasOwn(section, last)) continue;
+    if (!isThere(value, key)) continue;
     const place = locate(path, { key: true });
-    const own = section[last];
-    delete section[last];
+    const own = takeAt(value, path);
     if (own === removed.idle)
       notes.push(`${place}: ${key} is no longer a key, and ${JSON.stringify(own)} asked for nothing`);
     else wrong.push(`${place}: ${key} is no longer a key, found ${describeValue(own)}; ${removed.advice}`);
@@ -72,21 +69,17 @@ export function nowAt(path: readonly string[], formerly: FormerNames): readonly 
 /** Whether `value` has something under a dotted key. */
 export function isThere(value: Record<string, unknown>, key: string): boolean {
   const path = key.split('.');
-  const section = sectionAt(value, path.slice(0, -1));
-  return section !== undefined && Object.hasOwn(section, path.at(-1) as string);
+  return walk(value, path).depth === path.length;
 }
 
 /** Gives what `value` has under earlier names the names of today, in place. The earlier names that were there. */
 export function renameFormer(value: Record<string, unknown>, formerly: FormerNames): string[] {
   return Object.keys(formerly).filter((former) => {
     const path = former.split('.');
-    const last = path.at(-1) as string;
-    const from = sectionAt(value, path.slice(0, -1));
-    if (from === undefined || !Object.hasOwn(from, last)) return false;
-    let renamed: unknown = from[last];
-    delete from[last];
-    for (const key of nowAt(path, formerly).toReversed()) renamed = { [key]: renamed };
-    Object.assign(value, merged(renamed as Record<string, unknown>, value));
+    if (!isThere(value, former)) return false;
+    const renamed = {};
+    setAt(renamed, nowAt(path, formerly), takeAt(value, path));
+    Object.assign(value, merged(renamed, value));
     return true;
   });
 }
@@ -107,13 +100,4 @@ export function withoutRemoved(
   return Object.fromEntries(
     today.filter(([key, value]) => REMOVED[key]?.idle !== value || !(key in REMOVED)),
   );
-}
-
-function sectionAt(
-  value: Record<string, unknown>,
-  path: readonly string[],
-): Record<string, unknown> | undefined {
-  let section: unknown = value;
-  for (const key of path) section = isSection(section) ? section[key] : undefined;
-  return isSection(section) ? section : undefined;
 }

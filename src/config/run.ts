@@ -1,7 +1,17 @@
 // Config section `run`: directory, randomness and device.
 import { z } from 'zod';
 import { MEMORY_FRACTION } from '../runtime/memory.js';
-import { choice, count, countOrOff, flag, nonNegative, section, seed, text } from './fields.js';
+import {
+  choice,
+  count,
+  countOrOff,
+  flag,
+  nonNegative,
+  positiveShare,
+  section,
+  seed,
+  text,
+} from './fields.js';
 import { TRACKERS } from './trackers.js';
 
 export const run = section({
@@ -15,11 +25,7 @@ export const run = section({
     .default('auto')
     .meta({ expects: '"auto", "cpu", "cuda" or "cuda:N"' })
     .describe('Where to compute: `auto` is the first GPU, or the processor if there is none.'),
-  memory_fraction: z
-    .number()
-    .gt(0)
-    .max(1)
-    .default(MEMORY_FRACTION)
+  memory_fraction: positiveShare(MEMORY_FRACTION)
     .meta({ expects: 'a number above 0, at most 1' })
     .describe(
       "Share of the device's memory that the run may plan for, so that others find room: 0.45 each for two runs on one GPU. " +

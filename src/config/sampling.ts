@@ -1,6 +1,6 @@
 // The config keys of methods that sample whole solutions.
 import { z } from 'zod';
-import { count, countOrOff, fraction, samplingTemperature, text } from './fields.js';
+import { count, countOrOff, fraction, positiveShare, samplingTemperature, text } from './fields.js';
 
 interface SamplingDefaults {
   readonly num_generations: number;
@@ -33,12 +33,9 @@ export function sampling({ num_generations, temperature = 1, top_p = 1 }: Sampli
     temperature: samplingTemperature(temperature).describe(
       'Temperature of sampling and of the log-probs that are compared.',
     ),
-    top_p: z
-      .number()
-      .gt(0)
-      .max(1)
-      .default(top_p)
-      .describe('Draw from the most likely tokens that together reach this probability; 1: from all.'),
+    top_p: positiveShare(top_p).describe(
+      'Draw from the most likely tokens that together reach this probability; 1: from all.',
+    ),
     top_k: countOrOff(0).describe('Draw from this many of the most likely tokens; 0: from all.'),
     min_p: fraction(0).describe(
       'Draw from tokens with at least this share of the largest probability; 0: from all.',

@@ -1,15 +1,37 @@
 // A recipe's text: YAML with the location of every value, so that messages can point at it.
+import { closeSync, openSync, readSync } from 'node:fs';
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit } from 'yaml';
+import { systemReason } from '../files/error.js';
 import { clipped } from '../native/shown.js';
 import { ConfigError } from './error.js';
 
 /** Max bytes of a recipe; anything near this size is not a recipe. */
-export const MAX_RECIPE_BYTES = 1 << 20;
+const MAX_BYTES = 1 << 20;
 
-/** The text of a recipe. @throws ConfigError where it is none */
-export function decodeRecipe(bytes: Uint8Array, file: string): string {
+/**
+ * The text of a recipe, of which no more is read than a recipe has.
+ *
+ * @param where begins the sentence of an error
+ * @throws ConfigError where it cannot be read or is none
+ */
+export function readRecipe(file: string, where = ''): string {
+  const bytes = Buffer.alloc(MAX_BYTES + 1);
+  let size = 0;
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    const recipe = openSync(file, 'r');
+    try {
+      for (let read = -1; read !== 0 && size < bytes.length; size += read)
+        read = readSync(recipe, bytes, { offset: size });
+    } finally {
+      closeSync(recipe);
+    }
+  } catch (error) {
+    throw new ConfigError(`${where}the recipe ${file} cannot be read: ${systemReason(error)}`);
+  }
+  if (size > MAX_BYTES)
+    throw new ConfigError(`${file}: a recipe is a short YAML file, this one is larger than 1 MiB`);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, size));
   } catch {
     throw new ConfigError(`${file}: a recipe is YAML in UTF-8, this file is not UTF-8 text`);
   }

@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse } from 'yaml';
+import { walk } from '../config/values.js';
 import type { EvalReport } from '../eval/report.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { readSolvedReport, type SolvedReport } from '../eval/solving/run-report.js';
@@ -132,12 +133,7 @@ export function readLoosely(path: string): unknown {
 
 /** A value of the configuration by its dotted key. */
 export function configValue({ config }: Pick<CollectedRun, 'config'>, key: string): unknown {
-  return key
-    .split('.')
-    .reduce<unknown>(
-      (value, part) => (isObject(value) && Object.hasOwn(value, part) ? value[part] : undefined),
-      config,
-    );
+  return walk(config, key.split('.')).found;
 }
 
 function newest(path: string): number {
