@@ -46,7 +46,9 @@ function calculations(step: string): Calculation[] {
   const right = others.find(
     (other) => other.length >= Math.max(1, english.length) && other.every(({ holds }) => holds),
   );
-  return right ?? [english, ...others].find((found) => found.length > 0) ?? [];
+  if (right || english.length > 0) return right ?? english;
+  // What is not plain in English is not wrong in another reading, `1.125 miles/minute * 4 minutes = 4.5 hours`.
+  return (NOT_ENGLISH.test(text) && others.find((found) => found.length > 0)) || [];
 }
 
 /** A colon that divides (`12:4 = 3`, `12 : 4 = 3`; not `10:30`, and not `Step 1:4 + 3 = 7`), percents of something, and large numbers in groups. */
@@ -69,6 +71,8 @@ const grouped = (number: string) => number.replace(/\D/g, ',');
 
 /** A number that is no English one, `1,5`, or that has a point before three digits, `1.200`. */
 const EUROPEAN = /(?<![\d.,])\d{1,3}\.\d{3}(?!\d)|\d,(?!\d{3}(?!\d))\d|(?:\d{4}|(?<!\d)0),\d/;
+
+const NOT_ENGLISH = /\d,(?!\d{3}(?!\d))\d|(?:\d{4}|(?<!\d)0),\d|\d\.\d{3}[.,]\d/;
 
 /** `1.200,50` as `1,200.50`. */
 const withPoints = (text: string) =>
