@@ -51,7 +51,9 @@ const annotate = section({
 
 const server = z
   .strictObject({
-    url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
+    url: z
+      .union([text(), z.array(text()).min(1)])
+      .describe('Without /v1, such as http://127.0.0.1:8000; or a list of servers that have the same base.'),
     kind: choice('steptrain', 'vllm', 'sglang').describe('The kind of server.'),
     model: optionalText().describe('The base’s name at that server.'),
   })

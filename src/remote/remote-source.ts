@@ -1,24 +1,17 @@
-/** Samples of a server: steptrain serve, vLLM or SGLang. */
+/** Samples of servers: steptrain serve, vLLM or SGLang. */
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
 import { StepTrainError } from '../native/errors.js';
-import { atOnce } from './at-once.js';
 import { RemoteError } from './errors.js';
-import { jsonEvents } from './events.js';
-import { type Endpoint, endpointOf, received, StatusError, send } from './http-request.js';
-import { STEPTRAIN, VLLM } from './openai.js';
-import { isObject, type Protocol, type SampleRequest } from './protocol.js';
-import { type RetryOptions, retrying } from './retry.js';
-import { SGLANG } from './sglang.js';
-
-const PROTOCOLS = { steptrain: STEPTRAIN, vllm: VLLM, sglang: SGLANG } as const;
+import { type PROTOCOLS, RemoteServer } from './remote-server.js';
+import { spread } from './spread.js';
 
 export interface RemoteSourceOptions {
-  /** Without /v1: `http://127.0.0.1:8000`. */
-  readonly url: string;
+  /** Without /v1: `http://127.0.0.1:8000`. Several have the same base, and share the prompts. */
+  readonly url: string | readonly string[];
   readonly server: keyof typeof PROTOCOLS;
   /** The name under which the server has the base model; SGLang needs none. */
   readonly model?: string;
@@ -26,7 +19,7 @@ export interface RemoteSourceOptions {
   readonly keyEnv?: string;
   /** Where published adapters are written, and the same folder as the server sees it. Without it nothing can be published. */
   readonly adapters?: { readonly directory: string; readonly seenAs?: string };
-  /** Requests at a time. Default 64. */
+  /** Requests at a time, to each server. Default 64. */
   readonly concurrency?: number;
   /** Seconds until there is a connection (default 10), and between bytes (default 300: requests may wait for their turn). */
   readonly connectSeconds?: number;
@@ -38,92 +31,93 @@ export interface RemoteSourceOptions {
   readonly maxBackoffSeconds?: number;
   /** Seconds in which answers of a busy server that say when to come back are not counted as tries. Default 1800. */
   readonly busySeconds?: number;
+  /** Hears that one of several servers is left out, or is back. Default: standard error. */
+  readonly tell?: (sentence: string) => void;
 }
 
 /**
- * A server as a source of samples. Each request is one prompt; it is tried again where it fails, and its samples count when all of
+ * Servers as a source of samples. Each request is one prompt; it is tried again where it fails, and its samples count when all of
  * them came whole, so that none is lost and none counts twice. From `steptrain serve` come, for the same weights, bit for bit the
  * samples of the generator in process.
  *
+ * Of several servers each takes the next prompt as it has room. One that does not answer after all tries is left out, and the
+ * others draw what it had; before the next samples it is asked whether it is back, and then gets the adapter first: samples of one
+ * call all come from the adapter that was published last.
+ *
  * @throws StepTrainError for an option out of range
  */
-export function remoteSource(options: RemoteSourceOptions): SampleSource {
-  return new RemoteSource(options);
+export function remoteSource({ url, ...options }: RemoteSourceOptions): SampleSource {
+  const urls = typeof url === 'string' ? [url] : url;
+  if (urls.length === 0)
+    throw new StepTrainError('E_RANGE', 'remoteSource: url: expected at least one address, found none');
+  const twice = urls.find((each, i) => urls.indexOf(each) < i);
+  if (twice !== undefined)
+    throw new StepTrainError('E_RANGE', `remoteSource: url: ${twice} is given twice; name each server once`);
+  return new RemoteSource(
+    urls.map((each) => new RemoteServer({ url: each, ...options })),
+    options,
+  );
+}
+
+interface Published {
+  readonly name: string;
+  readonly directory: string;
+  readonly path: string;
 }
 
 class RemoteSource implements SampleSource {
-  private readonly protocol: Protocol;
-  private readonly endpoint: Endpoint;
-  private readonly retry: RetryOptions;
-  private readonly concurrency: number;
-  private readonly base: string;
+  /** Those that answer. */
+  private readonly live: Set<RemoteServer>;
   private readonly adapters: RemoteSourceOptions['adapters'];
+  private readonly tell: (sentence: string) => void;
   /** Of this source's adapters, so that those of another run are never taken for them. */
   private readonly prefix = `steptrain-${randomBytes(6).toString('hex')}`;
-  private longest: Promise<number | undefined> | undefined;
-  private published: { readonly name: string; readonly directory: string } | undefined;
+  private published: Published | undefined;
 
-  constructor(options: RemoteSourceOptions) {
-    const { url, server, model = '', keyEnv = 'STEPTRAIN_API_KEY', adapters } = options;
-    const { concurrency = 64, connectSeconds = 10, idleSeconds = 300, attempts = 8 } = options;
-    const { backoffSeconds = 0.5, maxBackoffSeconds = 30, busySeconds = 1800 } = options;
-    if (!Object.hasOwn(PROTOCOLS, server)) refuse('server', Object.keys(PROTOCOLS).join(', '), server);
-    if (model === '' && server !== 'sglang') refuse('model', "the name of the server's model", model);
-    for (const [name, value] of Object.entries({ concurrency, attempts }))
-      if (!(Number.isSafeInteger(value) && value > 0)) refuse(name, 'a whole number of at least 1', value);
-    for (const [name, value] of Object.entries({
-      connectSeconds,
-      idleSeconds,
-      backoffSeconds,
-      maxBackoffSeconds,
-      busySeconds,
-    }))
-      if (!(value > 0 && value < 2 ** 31 / 1000)) refuse(name, 'seconds above 0', value);
-    this.protocol = PROTOCOLS[server];
-    const key = process.env[keyEnv];
-    this.endpoint = endpointOf({ url, key, concurrency, connectSeconds, idleSeconds }, 'remoteSource');
-    this.retry = {
-      attempts,
-      backoffMs: backoffSeconds * 1000,
-      maxBackoffMs: maxBackoffSeconds * 1000,
-      patienceMs: busySeconds * 1000,
-    };
-    this.concurrency = concurrency;
-    this.base = model;
+  constructor(
+    private readonly servers: readonly RemoteServer[],
+    { adapters, tell = console.error }: Pick<RemoteSourceOptions, 'adapters' | 'tell'>,
+  ) {
+    this.live = new Set(servers);
     this.adapters = adapters;
+    this.tell = tell;
   }
 
   async sample(
     prompts: readonly (readonly number[])[],
     options: SourceOptions,
   ): Promise<readonly (readonly SourceSample[])[] | undefined> {
-    const { n = 1, promptIds, signal, maxNewTokens = 256, skip, onSample } = options;
-    // The base is a model of the server, but no adapter, which is all that SGLang is asked for by name.
-    const model = this.published?.name ?? (this.protocol === SGLANG ? '' : this.base);
-    this.longest ??= this.readLongest();
-    const longest = (await this.longest) ?? Number.POSITIVE_INFINITY;
+    const adapter = this.published?.name;
+    const [only] = this.servers as [RemoteServer];
+    if (this.servers.length === 1) return only.sample(prompts, { ...options, adapter });
+    await this.lookAgain();
+    const { n = 1, promptIds, skip, onSample, signal } = options;
     const samples = prompts.map(() => new Array<SourceSample>(n));
-    const isWanted = ({ index, sample, n }: { index: number; sample: number; n: number }) =>
-      !skip || Array.from({ length: n }, (_, i) => sample + i).some((i) => !skip(index, i));
-    const asked = prompts.flatMap((prompt, index) => {
-      // As in process: a sample ends where the model does.
-      const room = Math.min(maxNewTokens, Math.max(1, longest - prompt.length));
-      const own = { ...options, maxNewTokens: room };
-      const each = { model, prompt, index, promptId: promptIds?.[index] ?? index, options: own };
-      return this.protocol.many
-        ? [{ ...each, sample: 0, n }]
-        : Array.from({ length: n }, (_, sample) => ({ ...each, sample, n: 1 }));
-    });
-    const requests = asked.filter(isWanted);
-    const { concurrency } = this;
-    const whole = await atOnce(requests, { concurrency, signal }, async (request, _, stop) => {
-      const drawn = await this.ask(request, stop);
-      for (const [i, ended] of drawn.entries()) {
-        const sample = request.sample + i;
-        (samples[request.index] as SourceSample[])[sample] = ended;
-        if (!skip?.(request.index, sample)) onSample?.(request.index, sample, ended);
-      }
-    });
+    const whole = await spread(
+      [...this.live],
+      prompts.map((_, index) => index),
+      {
+        signal,
+        atOnce: (server) => server.promptsAtOnce(n),
+        leave: (server, error) => this.leave(server, error),
+      },
+      async (server, index, stop) => {
+        const own = samples[index] as SourceSample[];
+        await server.sample([prompts[index] as readonly number[]], {
+          ...options,
+          adapter,
+          promptIds: [promptIds?.[index] ?? index],
+          signal: stop,
+          // What a server drew before it was lost is not drawn again.
+          skip: (_, sample) => own[sample] !== undefined || skip?.(index, sample) === true,
+          onSample(_, sample, ended) {
+            own[sample] = ended;
+            onSample?.(index, sample, ended);
+          },
+        });
+        stop.throwIfAborted();
+      },
+    );
     return whole ? samples : undefined;
   }
 
@@ -140,105 +134,59 @@ class RemoteSource implements SampleSource {
     const directory = resolve(adapters.directory, name);
     await adapter.save(directory);
     const path = adapters.seenAs === undefined ? directory : posix.join(adapters.seenAs, name);
-    await this.load(name, path);
-    this.published = { name, directory };
-    if (earlier) await this.withdraw(earlier);
+    await this.onAll((server) => server.load(name, path));
+    this.published = { name, directory, path };
+    if (!earlier) return;
+    await this.onAll((server) => server.unload(earlier.name));
+    await rm(earlier.directory, { recursive: true, force: true });
   }
 
   async close(): Promise<void> {
     const { published } = this;
     this.published = undefined;
-    if (published) await this.withdraw(published).catch(() => {});
-    this.endpoint.agent.destroy();
+    if (published) {
+      await Promise.allSettled([...this.live].map((server) => server.unload(published.name)));
+      await rm(published.directory, { recursive: true, force: true });
+    }
+    for (const server of this.servers) server.close();
   }
 
-  private ask(request: SampleRequest, signal: AbortSignal): Promise<readonly SourceSample[]> {
-    const { protocol, endpoint } = this;
-    return retrying(`prompt ${request.promptId}`, this.retry, signal, async () => {
-      const { chunks } = await send(endpoint, protocol.path, protocol.body(request), signal);
-      const reader = protocol.reader(request);
-      for await (const event of jsonEvents(chunks)) reader.push(event);
-      return reader.end();
-    });
+  private async onAll(work: (server: RemoteServer) => Promise<void>): Promise<void> {
+    await Promise.all(
+      [...this.live].map((server) =>
+        work(server).catch((error: unknown) => {
+          if (!(error instanceof RemoteError)) throw error;
+          this.leave(server, error);
+        }),
+      ),
+    );
   }
 
-  private async load(name: string, path: string): Promise<void> {
-    const { protocol } = this;
-    const { signal } = new AbortController();
-    try {
-      await retrying(`loading the adapter ${name}`, this.retry, signal, async (attempt) => {
+  /** @throws the error where no other server is left */
+  private leave(server: RemoteServer, error: RemoteError): void {
+    const { live, servers } = this;
+    if (live.size === 1 && live.has(server)) throw error;
+    if (!live.delete(server)) return;
+    this.tell(
+      `${server.url} is left out until it answers again (${error.message}); ${live.size} of ${servers.length} servers go on`,
+    );
+  }
+
+  /** Takes those back that answer again and have the adapter. */
+  private async lookAgain(): Promise<void> {
+    const { published } = this;
+    const lost = this.servers.filter((server) => !this.live.has(server));
+    await Promise.all(
+      lost.map(async (server) => {
+        if (!(await server.isThere())) return;
         try {
-          await this.post(protocol.loadPath, { lora_name: name, lora_path: path });
-        } catch (error) {
-          // An earlier try may have loaded it before its answer was lost.
-          const again = attempt > 1 && error instanceof StatusError && error.status === 400;
-          if (!again || !(await this.lists(name))) throw error;
+          if (published) await server.load(published.name, published.path);
+        } catch {
+          return;
         }
-      });
-    } catch (error) {
-      if (error instanceof StatusError && [403, 404, 405].includes(error.status))
-        throw new RemoteError(`the server loads no adapters (${error.message}); ${protocol.adapterHint}`, {
-          cause: error,
-        });
-      throw error;
-    }
+        this.live.add(server);
+        this.tell(`${server.url} is back: ${this.live.size} of ${this.servers.length} servers go on`);
+      }),
+    );
   }
-
-  private async withdraw({
-    name,
-    directory,
-  }: {
-    readonly name: string;
-    readonly directory: string;
-  }): Promise<void> {
-    const { signal } = new AbortController();
-    await retrying(`unloading the adapter ${name}`, this.retry, signal, async () => {
-      await this.post(this.protocol.unloadPath, { lora_name: name });
-    }).catch((error: unknown) => {
-      // Gone is gone, also where the answer to an earlier try was lost.
-      if (!(error instanceof StatusError && [400, 404].includes(error.status))) throw error;
-    });
-    await rm(directory, { recursive: true, force: true });
-  }
-
-  /** Positions of the server's model, where it says so. */
-  private async readLongest(): Promise<number | undefined> {
-    try {
-      const limit = AbortSignal.timeout(this.endpoint.connectMs);
-      const models: unknown = JSON.parse(await this.read('/v1/models', undefined, limit));
-      const all: readonly unknown[] = isObject(models) && Array.isArray(models.data) ? models.data : [];
-      const own = all.find((model) => isObject(model) && model.id === this.base) ?? all[0];
-      const length = isObject(own) ? own.max_model_len : undefined;
-      return typeof length === 'number' && length > 0 ? length : undefined;
-    } catch {
-      // A server that lists no models may sample all the same; if it cannot, its next answer says why.
-      return undefined;
-    }
-  }
-
-  private async lists(name: string): Promise<boolean> {
-    const models: unknown = JSON.parse(await this.read('/v1/models', undefined));
-    return isObject(models) && Array.isArray(models.data) && models.data.some((model) => model?.id === name);
-  }
-
-  private async post(path: string, body: object): Promise<void> {
-    const text = await this.read(path, body);
-    // SGLang may answer 200 to what it did not do.
-    if (/"success":\s*false/.test(text)) throw new RemoteError(`the server did not: ${text.slice(0, 300)}`);
-  }
-
-  private async read(
-    path: string,
-    body: object | undefined,
-    signal = new AbortController().signal,
-  ): Promise<string> {
-    return received(this.endpoint, path, body, signal);
-  }
-}
-
-function refuse(option: string, expected: string, found: unknown): never {
-  throw new StepTrainError(
-    'E_RANGE',
-    `remoteSource: ${option}: expected ${expected}, found ${JSON.stringify(found)}`,
-  );
 }

@@ -19,7 +19,11 @@ import { ALGORITHMS } from './algorithms.js';
 
 const server = z
   .strictObject({
-    url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
+    url: z
+      .union([text(), z.array(text()).min(1)])
+      .describe(
+        'Without /v1, such as http://127.0.0.1:8000; or a list of servers that have the same base and see the same folder, among which the prompts are spread.',
+      ),
     kind: choice('steptrain', 'vllm', 'sglang').describe('The kind of server.'),
     model: text('base').describe('The base’s name at that server.'),
     adapters: text().describe(
@@ -29,7 +33,9 @@ const server = z
       'The same folder as the server sees it, where that is another path.',
     ),
     key_env: text('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
-    attempts: count(8).describe('Tries of a request, half a second and then twice as long apart.'),
+    attempts: count(8).describe(
+      'Tries of a request, half a second and then twice as long apart; after them one of several servers is left out until it answers again.',
+    ),
     timeout: positiveNumber(300).describe('Seconds without a byte after which a request is tried again.'),
   })
   .describe(

@@ -1,0 +1,207 @@
+/** One server: its samples, and the adapters that it holds. */
+import type { SourceOptions, SourceSample } from '../generate/sample-source.js';
+import { StepTrainError } from '../native/errors.js';
+import { atOnce } from './at-once.js';
+import { RemoteError } from './errors.js';
+import { jsonEvents } from './events.js';
+import { type Endpoint, endpointOf, received, StatusError, send } from './http-request.js';
+import { STEPTRAIN, VLLM } from './openai.js';
+import { isObject, type Protocol, type SampleRequest } from './protocol.js';
+import { type RetryOptions, retrying } from './retry.js';
+import { SGLANG } from './sglang.js';
+
+export const PROTOCOLS = { steptrain: STEPTRAIN, vllm: VLLM, sglang: SGLANG } as const;
+
+export interface RemoteServerOptions {
+  /** Without /v1: `http://127.0.0.1:8000`. */
+  readonly url: string;
+  readonly server: keyof typeof PROTOCOLS;
+  readonly model?: string;
+  readonly keyEnv?: string;
+  readonly concurrency?: number;
+  readonly connectSeconds?: number;
+  readonly idleSeconds?: number;
+  readonly attempts?: number;
+  readonly backoffSeconds?: number;
+  readonly maxBackoffSeconds?: number;
+  readonly busySeconds?: number;
+}
+
+/** Samples of the server's base, or of an adapter that it has by `adapter`, its name. */
+export type ServerSampling = SourceOptions & { readonly adapter?: string | undefined };
+
+export class RemoteServer {
+  readonly url: string;
+  private readonly concurrency: number;
+  private readonly protocol: Protocol;
+  private readonly endpoint: Endpoint;
+  private readonly retry: RetryOptions;
+  private readonly base: string;
+  private longest: Promise<number | undefined> | undefined;
+
+  constructor(options: RemoteServerOptions) {
+    const { url, server, model = '', keyEnv = 'STEPTRAIN_API_KEY' } = options;
+    const { concurrency = 64, connectSeconds = 10, idleSeconds = 300, attempts = 8 } = options;
+    const { backoffSeconds = 0.5, maxBackoffSeconds = 30, busySeconds = 1800 } = options;
+    if (!Object.hasOwn(PROTOCOLS, server)) refuse('server', Object.keys(PROTOCOLS).join(', '), server);
+    if (model === '' && server !== 'sglang') refuse('model', "the name of the server's model", model);
+    for (const [name, value] of Object.entries({ concurrency, attempts }))
+      if (!(Number.isSafeInteger(value) && value > 0)) refuse(name, 'a whole number of at least 1', value);
+    for (const [name, value] of Object.entries({
+      connectSeconds,
+      idleSeconds,
+      backoffSeconds,
+      maxBackoffSeconds,
+      busySeconds,
+    }))
+      if (!(value > 0 && value < 2 ** 31 / 1000)) refuse(name, 'seconds above 0', value);
+    this.protocol = PROTOCOLS[server];
+    const key = process.env[keyEnv];
+    this.endpoint = endpointOf({ url, key, concurrency, connectSeconds, idleSeconds }, 'remoteSource');
+    this.retry = {
+      attempts,
+      backoffMs: backoffSeconds * 1000,
+      maxBackoffMs: maxBackoffSeconds * 1000,
+      patienceMs: busySeconds * 1000,
+    };
+    this.concurrency = concurrency;
+    this.base = model;
+    this.url = url;
+  }
+
+  /** Prompts at a time that keep it busy, of which `n` samples are drawn each. */
+  promptsAtOnce(n: number): number {
+    return this.protocol.many ? this.concurrency : Math.ceil(this.concurrency / n);
+  }
+
+  async sample(
+    prompts: readonly (readonly number[])[],
+    { adapter, ...options }: ServerSampling,
+  ): Promise<readonly (readonly SourceSample[])[] | undefined> {
+    const { n = 1, promptIds, signal, maxNewTokens = 256, skip, onSample } = options;
+    // The base is a model of the server, but no adapter, which is all that SGLang is asked for by name.
+    const model = adapter ?? (this.protocol === SGLANG ? '' : this.base);
+    this.longest ??= this.readLongest();
+    const longest = (await this.longest) ?? Number.POSITIVE_INFINITY;
+    const samples = prompts.map(() => new Array<SourceSample>(n));
+    const isWanted = ({ index, sample, n }: { index: number; sample: number; n: number }) =>
+      !skip || Array.from({ length: n }, (_, i) => sample + i).some((i) => !skip(index, i));
+    const asked = prompts.flatMap((prompt, index) => {
+      // As in process: a sample ends where the model does.
+      const room = Math.min(maxNewTokens, Math.max(1, longest - prompt.length));
+      const own = { ...options, maxNewTokens: room };
+      const each = { model, prompt, index, promptId: promptIds?.[index] ?? index, options: own };
+      return this.protocol.many
+        ? [{ ...each, sample: 0, n }]
+        : Array.from({ length: n }, (_, sample) => ({ ...each, sample, n: 1 }));
+    });
+    const requests = asked.filter(isWanted);
+    const { concurrency } = this;
+    const whole = await atOnce(requests, { concurrency, signal }, async (request, _, stop) => {
+      const drawn = await this.ask(request, stop);
+      for (const [i, ended] of drawn.entries()) {
+        const sample = request.sample + i;
+        (samples[request.index] as SourceSample[])[sample] = ended;
+        if (!skip?.(request.index, sample)) onSample?.(request.index, sample, ended);
+      }
+    });
+    return whole ? samples : undefined;
+  }
+
+  close(): void {
+    this.endpoint.agent.destroy();
+  }
+
+  private ask(request: SampleRequest, signal: AbortSignal): Promise<readonly SourceSample[]> {
+    const { protocol, endpoint } = this;
+    return retrying(`prompt ${request.promptId}`, this.retry, signal, async () => {
+      const { chunks } = await send(endpoint, protocol.path, protocol.body(request), signal);
+      const reader = protocol.reader(request);
+      for await (const event of jsonEvents(chunks)) reader.push(event);
+      return reader.end();
+    });
+  }
+
+  /** @param path of the adapter's folder as the server sees it */
+  async load(name: string, path: string): Promise<void> {
+    const { protocol } = this;
+    const { signal } = new AbortController();
+    try {
+      await retrying(`loading the adapter ${name}`, this.retry, signal, async (attempt) => {
+        try {
+          await this.post(protocol.loadPath, { lora_name: name, lora_path: path });
+        } catch (error) {
+          // An earlier try may have loaded it before its answer was lost.
+          const again = attempt > 1 && error instanceof StatusError && error.status === 400;
+          if (!again || !(await this.lists(name))) throw error;
+        }
+      });
+    } catch (error) {
+      if (error instanceof StatusError && [403, 404, 405].includes(error.status))
+        throw new RemoteError(`the server loads no adapters (${error.message}); ${protocol.adapterHint}`, {
+          cause: error,
+        });
+      throw error;
+    }
+  }
+
+  async unload(name: string): Promise<void> {
+    const { signal } = new AbortController();
+    await retrying(`unloading the adapter ${name}`, this.retry, signal, async () => {
+      await this.post(this.protocol.unloadPath, { lora_name: name });
+    }).catch((error: unknown) => {
+      // Gone is gone, also where the answer to an earlier try was lost.
+      if (!(error instanceof StatusError && [400, 404].includes(error.status))) throw error;
+    });
+  }
+
+  /** Whether it answers now; it is asked once. */
+  async isThere(): Promise<boolean> {
+    const limit = AbortSignal.timeout(this.endpoint.connectMs);
+    return this.read('/v1/models', undefined, limit).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** Positions of the server's model, where it says so. */
+  private async readLongest(): Promise<number | undefined> {
+    try {
+      const limit = AbortSignal.timeout(this.endpoint.connectMs);
+      const models: unknown = JSON.parse(await this.read('/v1/models', undefined, limit));
+      const all: readonly unknown[] = isObject(models) && Array.isArray(models.data) ? models.data : [];
+      const own = all.find((model) => isObject(model) && model.id === this.base) ?? all[0];
+      const length = isObject(own) ? own.max_model_len : undefined;
+      return typeof length === 'number' && length > 0 ? length : undefined;
+    } catch {
+      // A server that lists no models may sample all the same; if it cannot, its next answer says why.
+      return undefined;
+    }
+  }
+
+  private async lists(name: string): Promise<boolean> {
+    const models: unknown = JSON.parse(await this.read('/v1/models', undefined));
+    return isObject(models) && Array.isArray(models.data) && models.data.some((model) => model?.id === name);
+  }
+
+  private async post(path: string, body: object): Promise<void> {
+    const text = await this.read(path, body);
+    // SGLang may answer 200 to what it did not do.
+    if (/"success":\s*false/.test(text)) throw new RemoteError(`the server did not: ${text.slice(0, 300)}`);
+  }
+
+  private async read(
+    path: string,
+    body: object | undefined,
+    signal = new AbortController().signal,
+  ): Promise<string> {
+    return received(this.endpoint, path, body, signal);
+  }
+}
+
+function refuse(option: string, expected: string, found: unknown): never {
+  throw new StepTrainError(
+    'E_RANGE',
+    `remoteSource: ${option}: expected ${expected}, found ${JSON.stringify(found)}`,
+  );
+}
