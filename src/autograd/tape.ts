@@ -6,10 +6,11 @@
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { Tensor } from '../runtime/tensor.js';
+import type { Parameter } from './parameters.js';
 
 /** Gradients as they travel back. A tensor's identity is its object, also after its owner disposed it. */
 export interface Gradients {
-  /** Adds `gradient` to what has arrived for `tensor`; takes over the caller's reference. */
+  /** Adds `gradient` to what has arrived for `tensor`, or drops it where nothing needs it; takes over the caller's reference. */
   add(tensor: Tensor, gradient: Tensor): void;
   /** The gradient of `tensor` when it may be written in place (its only owner is the tape), else undefined. */
   inPlace(tensor: Tensor): Tensor | undefined;
@@ -36,6 +37,13 @@ let current: Tape | undefined;
 /** The open tape, or undefined: ops then save nothing. */
 export function openTape(): Tape | undefined {
   return current;
+}
+
+/** The open tape where one of `inputs` has a gradient to get: a tensor that depends on something trainable, or a parameter. */
+export function tapeFor(...inputs: readonly (Tensor | Parameter | undefined)[]): Tape | undefined {
+  const learns = (input: Tensor | Parameter | undefined) =>
+    input instanceof Tensor ? current?.tracks(input) : input?.grad !== undefined;
+  return inputs.some(learns) ? current : undefined;
 }
 
 export class Tape {
@@ -104,8 +112,10 @@ export class Tape {
     });
   }
 
-  /** Records an objective whose forward has made the gradients too: the backward scales them by the loss's weight. */
-  recordLoss(loss: Tensor, made: readonly (readonly [input: Tensor, gradient: Tensor])[]): void {
+  /** Records an objective whose forward has made the gradients too: the backward scales them by the loss's weight in the total. */
+  recordLoss(loss: Tensor, all: readonly (readonly [input: Tensor, gradient: Tensor])[]): void {
+    const made = all.filter(([input]) => this.tracks(input));
+    if (made.length === 0) return;
     const saved = Object.fromEntries(made.map(([, gradient], i) => [i, gradient.alias()]));
     this.tracked.add(loss);
     this.entries.push({
@@ -177,7 +187,7 @@ export class Tape {
   }
 
   private readonly gradients: Gradients = {
-    add: (tensor, gradient) => this.add(tensor, gradient),
+    add: (tensor, gradient) => (this.tracked.has(tensor) ? this.add(tensor, gradient) : gradient.dispose()),
     inPlace: (tensor) => {
       const found = this.arrived.get(tensor);
       return found?.exclusive && !found.gradient.isShared ? found.gradient : undefined;

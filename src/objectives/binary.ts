@@ -1,6 +1,6 @@
 /** Binary cross-entropy of labels that may be probabilities. */
+import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 
 export interface BinaryItems {
   /** Logits of both classes, f32 [n] each, differentiable; of a single output z they are z and 0. */
@@ -26,7 +26,7 @@ export function binaryCrossEntropy({ positive, negative, labels, weights }: Bina
   const wrong = ops.pairwise({ chosen: negative, rejected: positive, weights: share((y) => 1 - y) });
   const sum = (x: Tensor, y: Tensor) => ops.add({ x, y }).z;
   const loss = sum(right.loss, wrong.loss);
-  recordLoss(loss, [
+  openTape()?.recordLoss(loss, [
     [positive, sum(right.dchosen, wrong.drejected)],
     [negative, sum(right.drejected, wrong.dchosen)],
   ]);

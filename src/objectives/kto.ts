@@ -1,5 +1,5 @@
+import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 /** n answers or steps, each judged alone. */
@@ -41,7 +41,7 @@ export function kto(
   const { ops } = policy.device;
   const inputs = { policy, ref, labels, weights, z0 };
   const { loss, dpolicy, stats } = ops.kto({ ...inputs, beta, lambda_d, lambda_u, kind });
-  recordLoss(loss, [[policy, dpolicy]]);
+  openTape()?.recordLoss(loss, [[policy, dpolicy]]);
   return { loss, statistics: { names: STATISTICS, values: stats } };
 }
 

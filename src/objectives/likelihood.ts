@@ -1,6 +1,6 @@
 /** Likelihood objectives of scalar and class heads. */
+import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 const STATISTICS = ['accuracy', 'probability', 'weight', 'rows'] as const;
@@ -38,6 +38,6 @@ function likelihood(
   logits: Tensor,
   { loss, dlogits, stats }: { readonly loss: Tensor; readonly dlogits: Tensor; readonly stats: Tensor },
 ): Objective<LikelihoodStatistic> {
-  recordLoss(loss, [[logits, dlogits]]);
+  openTape()?.recordLoss(loss, [[logits, dlogits]]);
   return { loss, statistics: { names: STATISTICS, values: stats } };
 }

@@ -1,7 +1,7 @@
 /** Objectives over n pairs of a chosen and a rejected answer (or step). */
+import { openTape } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 /** f32 [n] each; both differentiable. */
@@ -95,7 +95,7 @@ function objective<Name extends string>(
   names: readonly Name[],
   made: Record<'loss' | 'dchosen' | 'drejected' | 'stats', Tensor>,
 ): Objective<Name> {
-  recordLoss(made.loss, [
+  openTape()?.recordLoss(made.loss, [
     [chosen, made.dchosen],
     [rejected, made.drejected],
   ]);

@@ -1,7 +1,6 @@
 import { openTape } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 /** Estimators of KL(policy ‖ reference) from d = log-prob − reference: d, d²/2, exp(−d) − 1 + d. */
@@ -102,7 +101,7 @@ export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoS
     dentropy: entropy !== undefined && entropyCoef !== 0,
     dvalues: values !== undefined,
   });
-  recordLoss(loss, [
+  openTape()?.recordLoss(loss, [
     [logprobs, dlogprobs],
     ...(entropy && dentropy ? [[entropy, dentropy] as const] : []),
     ...(values && dvalues ? [[values, dvalues] as const] : []),

@@ -1,6 +1,6 @@
+import { openTape } from '../autograd/tape.js';
 import { spanSum } from '../ops/advantage.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 /** Indices into the rows of log-probs, end exclusive. */
@@ -117,7 +117,7 @@ export function stepKto(inputs: StepKtoInputs, options: StepKtoOptions = {}): Ob
       lambda_u: outcome.lambdaU,
       lambda_u_step: step.lambdaU,
     });
-    recordLoss(loss, [[policy, dpolicy]]);
+    openTape()?.recordLoss(loss, [[policy, dpolicy]]);
     return { loss, statistics: { names: STATISTICS, values: stats } };
   });
 }

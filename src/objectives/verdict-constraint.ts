@@ -1,5 +1,5 @@
+import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 /**
@@ -52,7 +52,7 @@ export function verdictConstraint(
   const { ops } = positive.device;
   const inputs = { positive, negative, labels, weights };
   const { loss, dpositive, dnegative, stats } = ops.verdict_constraint({ ...inputs, form, margin });
-  recordLoss(loss, [
+  openTape()?.recordLoss(loss, [
     [positive, dpositive],
     [negative, dnegative],
   ]);

@@ -1,5 +1,5 @@
 /** Credit over ragged sequences: advantages, their normalisation, and sums over spans. */
-import { openTape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 export interface GaeOptions {
@@ -82,9 +82,7 @@ export function spanSum(
 ): Tensor {
   const { ops } = x.device;
   const { y } = ops.span_sum({ x, spans, weights, mean });
-  const tape = openTape();
-  if (!tape?.tracks(x)) return y;
-  tape.record(y, weights ? { spans, weights } : { spans }, (dy, saved, gradients) => {
+  tapeFor(x)?.record(y, weights ? { spans, weights } : { spans }, (dy, saved, gradients) => {
     gradients.add(x, ops.span_spread({ ...saved, dy, T: x.size, mean }).dx);
   });
   return y;

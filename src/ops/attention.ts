@@ -1,4 +1,4 @@
-import { openTape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 export interface AttentionOptions {
@@ -23,29 +23,11 @@ export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOpt
   const [qs, ks, vs, cu_seqlens] = [heads(q), heads(k), heads(v), cuSeqlens];
   const { o, lse } = ops.attention({ q: qs, k: ks, v: vs, cu_seqlens, branch, causal, window, scale });
   const y = o.reshape(q.shape);
-  const tape = openTape();
-  if (!tape || !(tape.tracks(q) || tape.tracks(k) || tape.tracks(v))) return y;
-  tape.record(y, { q: qs, k: ks, v: vs, cu_seqlens, branch, o, lse }, (dy, saved, gradients) => {
-    const { dq, dk, dv } = ops.attention_backward({
-      do: heads(dy),
-      q: saved.q,
-      k: saved.k,
-      v: saved.v,
-      o: saved.o,
-      lse: saved.lse,
-      cu_seqlens: saved.cu_seqlens,
-      branch: saved.branch,
-      causal,
-      window,
-      scale,
-    });
-    for (const [input, gradient] of [
-      [q, dq],
-      [k, dk],
-      [v, dv],
-    ] as const) {
-      if (gradients.wants(input)) gradients.add(input, gradient.reshape(input.shape));
-    }
+  tapeFor(q, k, v)?.record(y, { q: qs, k: ks, v: vs, cu_seqlens, branch, o, lse }, (dy, saved, gradients) => {
+    const { dq, dk, dv } = ops.attention_backward({ ...saved, do: heads(dy), causal, window, scale });
+    gradients.add(q, dq.reshape(q.shape));
+    gradients.add(k, dk.reshape(k.shape));
+    gradients.add(v, dv.reshape(v.shape));
   });
   return y;
 }

@@ -1,4 +1,4 @@
-import { openTape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** The relative positions of one layer: P buckets of distances, half of them for keys behind the query. */
@@ -44,9 +44,8 @@ export function disentangledAttention(
   };
   const { o, lse } = ops.disentangled_attention({ ...inputs, scale });
   const y = o.reshape(q.shape);
-  const tape = openTape();
-  if (!tape || ![q, k, v, positionQueries, positionKeys].some((input) => tape.tracks(input))) return y;
-  tape.record(y, { ...inputs, o, lse }, (dy, saved, gradients) => {
+  const tape = tapeFor(q, k, v, positionQueries, positionKeys);
+  tape?.record(y, { ...inputs, o, lse }, (dy, saved, gradients) => {
     const d = ops.disentangled_attention_backward({ ...saved, do: heads(dy), scale });
     for (const [input, gradient] of [
       [q, d.dq],
@@ -55,7 +54,7 @@ export function disentangledAttention(
       [positionQueries, d.dpos_q],
       [positionKeys, d.dpos_k],
     ] as const) {
-      if (gradients.wants(input)) gradients.add(input, gradient.reshape(input.shape));
+      gradients.add(input, gradient.reshape(input.shape));
     }
   });
   return y;

@@ -1,5 +1,5 @@
 import type { Parameter } from '../autograd/parameters.js';
-import { openTape, type Tape } from '../autograd/tape.js';
+import { openTape, type Tape, tapeFor } from '../autograd/tape.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { recordSwiglu, swiglu } from './mlp.js';
@@ -223,7 +223,7 @@ export function linearSwiglu(x: Tensor, gate: Projection, up: Projection, norm?:
   });
   if (gateTape && made.gate) recordLinear(gateTape, made.gate, x, gate, made.gate_u);
   if (upTape && made.up) recordLinear(upTape, made.up, x, up, made.up_u);
-  if (made.gate && made.up) recordSwiglu(openTape(), made.y, made.gate, made.up);
+  if (made.gate && made.up) recordSwiglu(made.y, made.gate, made.up);
   return made.y;
 }
 
@@ -258,11 +258,8 @@ const maskOf = ({ lora, dropout }: Projection): Dropout | undefined => (lora ? d
 const loraTrains = ({ lora }: Projection): boolean => lora?.a.grad !== undefined && lora.b.grad !== undefined;
 
 /** The open tape where a linear of x has a gradient to carry back. */
-function recordingTape(x: Tensor, { weight, bias, lora }: Projection): Tape | undefined {
-  const tape = openTape();
-  const trainable = [weight, bias, lora?.a, lora?.b].some((parameter) => parameter?.grad);
-  return tape && (tape.tracks(x) || trainable) ? tape : undefined;
-}
+const recordingTape = (x: Tensor, { weight, bias, lora }: Projection): Tape | undefined =>
+  tapeFor(x, weight, bias, lora?.a, lora?.b);
 
 function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, u: Tensor | undefined): void {
   const { ops } = x.device;
@@ -293,7 +290,7 @@ function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, 
         v: trains,
       });
       v = made.v;
-      if (gradients.wants(x) && !into) gradients.add(x, made.dx);
+      if (!into) gradients.add(x, made.dx);
     }
     if (lora?.a.grad && lora.b.grad && saved.x && saved.u && v) {
       const [da, db] = [lora.a.grad, lora.b.grad];

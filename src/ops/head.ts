@@ -1,5 +1,5 @@
 import type { Parameter } from '../autograd/parameters.js';
-import { openTape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 export interface HeadLogprobs {
@@ -33,8 +33,7 @@ export function headLogprobs(
   const { ops } = device;
   const { temperature, entropyGradient = false } = options;
   const w = weight.value;
-  const tape = openTape();
-  const recording = tape && (tape.tracks(x) || weight.grad) ? tape : undefined;
+  const recording = tapeFor(x, weight);
   const byExpectation = recording !== undefined && !weight.grad && !entropyGradient;
   const { expectation, ...result } = ops.head_logprobs({
     x,
@@ -56,7 +55,7 @@ export function headLogprobs(
     const [dlogprobs = device.zeros(saved.lse.shape), dentropy] = incoming;
     const all = { ...saved, dlogprobs, dentropy, w, dw: weight.grad, temperature };
     const { dx } = ops.head_logprobs_backward(all);
-    if (gradients.wants(x)) gradients.add(x, dx);
+    gradients.add(x, dx);
   });
   return result;
 }
@@ -66,11 +65,9 @@ export function headSelect(x: Tensor, weight: Parameter, tokens: Tensor, tempera
   const { ops } = x.device;
   const w = weight.value;
   const { logits } = ops.head_select({ x, w, tokens, temperature });
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || weight.grad)) return logits;
-  tape.record(logits, { x, tokens }, (dlogits, saved, gradients) => {
+  tapeFor(x, weight)?.record(logits, { x, tokens }, (dlogits, saved, gradients) => {
     const { dx } = ops.head_select_backward({ ...saved, dlogits, w, dw: weight.grad, temperature });
-    if (gradients.wants(x)) gradients.add(x, dx);
+    gradients.add(x, dx);
   });
   return logits;
 }

@@ -1,13 +1,11 @@
-import { openTape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 
 /** The chosen rows (i32 [R]) of x [T, H]. */
 export function gatherRows(x: Tensor, rows: Tensor): Tensor {
   const { ops } = x.device;
   const { y } = ops.gather_rows({ x, rows });
-  const tape = openTape();
-  if (!tape?.tracks(x)) return y;
-  tape.record(y, { rows }, (dy, saved, gradients) => {
+  tapeFor(x)?.record(y, { rows }, (dy, saved, gradients) => {
     gradients.add(x, ops.scatter_rows({ x: dy, rows: saved.rows, T: x.shape[0] as number }).y);
   });
   return y;
@@ -16,11 +14,9 @@ export function gatherRows(x: Tensor, rows: Tensor): Tensor {
 /** x + y, elementwise, rounded once to their dtype. */
 export function add(x: Tensor, y: Tensor): Tensor {
   const { z } = x.device.ops.add({ x, y });
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || tape.tracks(y))) return z;
-  tape.record(z, {}, (dz, _, gradients) => {
+  tapeFor(x, y)?.record(z, {}, (dz, _, gradients) => {
     // Both receive the same gradient; neither may then be written in place.
-    for (const addend of [x, y]) if (gradients.wants(addend)) gradients.add(addend, dz.alias());
+    for (const addend of [x, y]) gradients.add(addend, dz.alias());
   });
   return z;
 }
@@ -29,18 +25,14 @@ export function add(x: Tensor, y: Tensor): Tensor {
 export function scale(x: Tensor, factor: number): Tensor {
   const { ops } = x.device;
   const { y } = ops.scale({ x, factor });
-  const tape = openTape();
-  if (tape?.tracks(x))
-    tape.record(y, {}, (dy, _, gradients) => gradients.add(x, ops.scale({ x: dy, factor }).y));
+  tapeFor(x)?.record(y, {}, (dy, _, gradients) => gradients.add(x, ops.scale({ x: dy, factor }).y));
   return y;
 }
 
 /** x · y, elementwise, rounded once to their dtype. */
 export function multiply(x: Tensor, y: Tensor): Tensor {
   const z = product(x, y);
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || tape.tracks(y))) return z;
-  tape.record(z, { x, y }, (dz, saved, gradients) => {
+  tapeFor(x, y)?.record(z, { x, y }, (dz, saved, gradients) => {
     if (gradients.wants(x)) gradients.add(x, product(dz, saved.y));
     if (gradients.wants(y)) gradients.add(y, product(dz, saved.x));
   });
@@ -62,18 +54,14 @@ export function cast(x: Tensor, dtype: DType): Tensor {
   if (x.dtype === dtype) return x;
   const { ops } = x.device;
   const { y } = ops.cast({ x, dtype });
-  const tape = openTape();
-  if (!tape?.tracks(x)) return y;
-  tape.record(y, {}, (dy, _, gradients) => gradients.add(x, ops.cast({ x: dy, dtype: x.dtype }).y));
+  tapeFor(x)?.record(y, {}, (dy, _, gradients) => gradients.add(x, ops.cast({ x: dy, dtype: x.dtype }).y));
   return y;
 }
 
 /** The same elements under another shape. Shares the buffer; unlike `Tensor.reshape`, differentiable. */
 export function reshape(x: Tensor, shape: readonly number[]): Tensor {
   const y = x.reshape(shape);
-  const tape = openTape();
-  if (!tape?.tracks(x)) return y;
-  tape.record(y, {}, (dy, _, gradients) => {
+  tapeFor(x)?.record(y, {}, (dy, _, gradients) => {
     // A view hides from the tape that its buffer has another owner, so such a gradient is copied.
     const owned = dy.isShared ? dy.device.ops.copy({ x: dy }).y : dy;
     gradients.add(x, owned.reshape(x.shape));

@@ -1,11 +1,11 @@
-import { openTape, type Tape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { multiply } from './memory.js';
 
 /** silu(gate) · up, elementwise [T, N]. */
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
   const { y } = gate.device.ops.swiglu({ gate, up });
-  recordSwiglu(openTape(), y, gate, up);
+  recordSwiglu(y, gate, up);
   return y;
 }
 
@@ -15,13 +15,12 @@ export function geglu(gate: Tensor, up: Tensor): Tensor {
 }
 
 /** Records y = silu(gate) · up, however it was made. */
-export function recordSwiglu(tape: Tape | undefined, y: Tensor, gate: Tensor, up: Tensor): void {
-  if (!tape || !(tape.tracks(gate) || tape.tracks(up))) return;
+export function recordSwiglu(y: Tensor, gate: Tensor, up: Tensor): void {
   const { ops } = y.device;
-  tape.record(y, { gate, up }, (dy, saved, gradients) => {
+  tapeFor(gate, up)?.record(y, { gate, up }, (dy, saved, gradients) => {
     const { dgate, dup } = ops.swiglu_backward({ dy, gate: saved.gate, up: saved.up });
-    if (gradients.wants(gate)) gradients.add(gate, dgate);
-    if (gradients.wants(up)) gradients.add(up, dup);
+    gradients.add(gate, dgate);
+    gradients.add(up, dup);
   });
 }
 
@@ -41,9 +40,6 @@ function activation(
   y: Tensor,
   backward: (args: { readonly dy: Tensor; readonly x: Tensor }) => Tensor,
 ): Tensor {
-  const tape = openTape();
-  if (tape?.tracks(x)) {
-    tape.record(y, { x }, (dy, saved, gradients) => gradients.add(x, backward({ ...saved, dy })));
-  }
+  tapeFor(x)?.record(y, { x }, (dy, saved, gradients) => gradients.add(x, backward({ ...saved, dy })));
   return y;
 }

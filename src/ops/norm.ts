@@ -1,5 +1,5 @@
 import type { Parameter } from '../autograd/parameters.js';
-import { type Gradients, openTape } from '../autograd/tape.js';
+import { type Gradients, tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /**
@@ -11,9 +11,7 @@ export function rmsNorm(x: Tensor, weight: Parameter, eps: number): Tensor {
   const grouped = [x.size / weight.value.size, weight.value.size];
   const { y, rstd } = ops.rmsnorm({ x: x.reshape(grouped), weight: weight.value, eps });
   const result = y.reshape(x.shape);
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || weight.grad)) return result;
-  tape.record(result, { x, rstd }, (dy, saved, gradients) => {
+  tapeFor(x, weight)?.record(result, { x, rstd }, (dy, saved, gradients) => {
     const { dx } = ops.rmsnorm_backward({
       dy: dy.reshape(grouped),
       sum: saved.x.reshape(grouped),
@@ -21,7 +19,7 @@ export function rmsNorm(x: Tensor, weight: Parameter, eps: number): Tensor {
       weight: weight.value,
       dweight: weight.grad,
     });
-    if (gradients.wants(x)) gradients.add(x, dx.reshape(x.shape));
+    gradients.add(x, dx.reshape(x.shape));
   });
   return result;
 }
@@ -48,9 +46,7 @@ export function addRmsNorm(
 ): { readonly y: Tensor; readonly sum: Tensor } {
   const { ops } = x.device;
   const { y, sum, rstd } = ops.rmsnorm({ x, weight: weight.value, residual, eps, sum: true });
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || tape.tracks(residual) || weight.grad)) return { y, sum };
-  tape.recordAll([y, sum], { sum, rstd }, ([dy, dsum], { sum, rstd }, gradients) => {
+  tapeFor(x, residual, weight)?.recordAll([y, sum], { sum, rstd }, ([dy, dsum], { sum, rstd }, gradients) => {
     const [w, dweight] = [weight.value, weight.grad];
     const dx = dy ? ops.rmsnorm_backward({ dy, sum, weight: w, rstd, dsum, dweight }).dx : dsum?.alias();
     addToBoth(gradients, x, residual, dx);
@@ -62,12 +58,10 @@ export function addRmsNorm(
 export function layerNorm(x: Tensor, { weight, bias }: LayerNormParameters, eps: number): Tensor {
   const { ops } = x.device;
   const { y, mean, rstd } = ops.layernorm({ x, weight: weight.value, bias: bias?.value, eps });
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || weight.grad || bias?.grad)) return y;
-  tape.record(y, { sum: x, mean, rstd }, (dy, saved, gradients) => {
+  tapeFor(x, weight, bias)?.record(y, { sum: x, mean, rstd }, (dy, saved, gradients) => {
     const gained = { dweight: weight.grad, dbias: bias?.grad };
     const { dx } = ops.layernorm_backward({ ...saved, dy, weight: weight.value, ...gained });
-    if (gradients.wants(x)) gradients.add(x, dx);
+    gradients.add(x, dx);
   });
   return y;
 }
@@ -88,22 +82,23 @@ export function addLayerNorm(
   const { ops } = x.device;
   const affine = { weight: weight.value, bias: bias?.value };
   const { y, sum, mean, rstd } = ops.layernorm({ x, ...affine, residual, eps, sum: true });
-  const tape = openTape();
-  if (!tape || !(tape.tracks(x) || tape.tracks(residual) || weight.grad || bias?.grad)) return { y, sum };
-  tape.recordAll([y, sum], { sum, mean, rstd }, ([dy, dsum], saved, gradients) => {
-    const gained = { dweight: weight.grad, dbias: bias?.grad };
-    const dx = dy
-      ? ops.layernorm_backward({ ...saved, dy, dsum, weight: weight.value, ...gained }).dx
-      : dsum?.alias();
-    addToBoth(gradients, x, residual, dx);
-  });
+  tapeFor(x, residual, weight, bias)?.recordAll(
+    [y, sum],
+    { sum, mean, rstd },
+    ([dy, dsum], saved, gradients) => {
+      const gained = { dweight: weight.grad, dbias: bias?.grad };
+      const dx = dy
+        ? ops.layernorm_backward({ ...saved, dy, dsum, weight: weight.value, ...gained }).dx
+        : dsum?.alias();
+      addToBoth(gradients, x, residual, dx);
+    },
+  );
   return { y, sum };
 }
 
 /** Both addends receive the same gradient; neither may then be written in place. */
 function addToBoth(gradients: Gradients, x: Tensor, residual: Tensor, dx: Tensor | undefined): void {
   if (!dx) return;
-  if (gradients.wants(residual)) gradients.add(residual, dx.alias());
-  if (gradients.wants(x)) gradients.add(x, dx);
-  else dx.dispose();
+  gradients.add(residual, dx.alias());
+  gradients.add(x, dx);
 }

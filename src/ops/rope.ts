@@ -1,4 +1,4 @@
-import { openTape } from '../autograd/tape.js';
+import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 export interface RotaryTable {
@@ -18,9 +18,7 @@ export function rope(x: Tensor, headDim: number, { cos, sin, positions }: Rotary
   const { ops } = x.device;
   const heads = [x.shape[0] as number, (x.shape[1] as number) / headDim, headDim];
   const y = ops.rope({ x: x.reshape(heads), cos, sin, positions }).y.reshape(x.shape);
-  const tape = openTape();
-  if (!tape?.tracks(x)) return y;
-  tape.record(y, { cos, sin, positions }, (dy, { cos, sin, positions }, gradients) => {
+  tapeFor(x)?.record(y, { cos, sin, positions }, (dy, { cos, sin, positions }, gradients) => {
     const dx = ops.rope({ x: dy.reshape(heads), cos, sin, positions, inverse: true }).y;
     gradients.add(x, dx.reshape(x.shape));
   });
