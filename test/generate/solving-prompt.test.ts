@@ -6,12 +6,10 @@ import { loadModel } from '../../src/api/model.js';
 import { evaluateSolving } from '../../src/eval/solving/evaluate.js';
 import { solvingPrompt } from '../../src/generate/solving-prompt.js';
 import { completeRunConfig } from '../../src/methods/config.js';
-import type { RoundsConfig } from '../../src/methods/offline/rounds/config.js';
-import { askedProblems } from '../../src/methods/offline/rounds/problems.js';
-import type { PpoRunConfig } from '../../src/methods/ppo/config.js';
-import { problemData } from '../../src/methods/ppo/data.js';
+import { methodOf } from '../../src/methods/table.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
+import type { AskedProblems } from '../../src/train/solutions/asked.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { chatModel, TEMPLATE } from './chat-model.js';
 
@@ -68,12 +66,14 @@ describe('an answer inside reasoning that never ends is none', () => {
     const base = await chatModel(template);
     const tokenizer = await loadTokenizer(base);
     const data = { source: 'word_problems', word_problems: { samples: 20, levels: [1] }, max_length: 1024 };
-    const config = (method: string) => completeRunConfig({ method, model: { base }, data } as never);
-    const asked = [
-      (await problemData(config('ppo') as PpoRunConfig, tokenizer)).parts.train.problems,
-      (await askedProblems(config('step_kto') as unknown as RoundsConfig, tokenizer)).asked.problems.train,
-    ];
-    for (const problems of asked) {
+    const dataOf = async (method: string) => {
+      const config = completeRunConfig({ method, model: { base }, data } as never);
+      return (await methodOf(config).load()).data(config, tokenizer, new AbortController().signal);
+    };
+    const ofRounds = (await dataOf('step_kto')) as unknown as { readonly asked: AskedProblems };
+    const asked = [((await dataOf('ppo')) as AskedProblems).parts, ofRounds.asked.parts];
+    for (const { train } of asked) {
+      const { problems } = train;
       expect(problems.length).toBeGreaterThan(0);
       expect(problems.every((problem) => problem.inReasoning === inReasoning)).toBe(true);
     }

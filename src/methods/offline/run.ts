@@ -9,6 +9,7 @@ import { objectRows } from '../../data/rows.js';
 import { PARTS, type Part, sampleRanks } from '../../data/split.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
 import type { Method, OpenRun } from '../../train/method.js';
+import { askedProblems } from '../../train/solutions/asked.js';
 import type { MakingStage, StageEntry } from '../../train/stage.js';
 import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { BatchContext } from './answers/batch.js';
@@ -18,7 +19,6 @@ import { referenceStage, referenceSums } from './answers/reference.js';
 import { heldOutMetrics, offlineStage } from './answers/stage.js';
 import type { OfflineLearning } from './learning.js';
 import type { RoundsConfig } from './rounds/config.js';
-import { askedProblems } from './rounds/problems.js';
 import type { AnswerData, AskingRun } from './rounds/run.js';
 import { evaluation, solvedReport, validation } from './rounds/solving.js';
 import { loadsReference, roundStages } from './rounds/stages.js';
@@ -31,13 +31,14 @@ export function answerMethod(learning: OfflineLearning): Method<RoundsConfig, An
   const asks = (config: RoundsConfig) => inRounds(config) || config.eval_solving.solve;
   return {
     async data(config, tokenizer) {
-      const asked = asks(config) ? await askedProblems(config, tokenizer) : undefined;
-      if (asked && inRounds(config)) {
-        const none = inMemory<OfflineItem>([]);
-        return { ...asked, items: { train: none, validation: none, test: none }, close() {} };
-      }
-      const data = await offlineData(config, tokenizer, kind(config));
-      return asked ? { ...data, asked: asked.asked } : data;
+      if (!asks(config)) return offlineData(config, tokenizer, kind(config));
+      const { template } = config.question;
+      const maxNewTokens = config.sampling.max_new_tokens;
+      const asked = await askedProblems(config, tokenizer, { template, maxNewTokens });
+      const none = inMemory<OfflineItem>([]);
+      return inRounds(config)
+        ? { ...asked, asked, items: { train: none, validation: none, test: none } }
+        : { ...(await offlineData(config, tokenizer, kind(config))), asked };
     },
     preview: (config, tokenizer) => offlinePreview(config, tokenizer, kind(config)),
     memory: (config) => [

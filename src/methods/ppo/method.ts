@@ -9,6 +9,7 @@ import { remoteSource } from '../../remote/remote-source.js';
 import { processesOf } from '../../runtime/processes.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method } from '../../train/method.js';
+import { type AskedProblems, askedProblems } from '../../train/solutions/asked.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
@@ -17,7 +18,6 @@ import type { SolutionSampler } from '../../train/solutions/solution-sampler.js'
 import { hasCritic } from './algorithms.js';
 import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';
-import { type ProblemData, problemData } from './data.js';
 import { plannedRewardModels } from './reward-memory.js';
 import { IMPLICIT } from './reward-sections.js';
 import { rewardSources } from './reward-sources.js';
@@ -25,8 +25,11 @@ import { createPpoRoles } from './roles.js';
 import type { PpoRun, RewardedRoles } from './run.js';
 import { solutionStage } from './stage.js';
 
-export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
-  data: problemData,
+export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
+  data(config, tokenizer) {
+    const { template, max_new_tokens: maxNewTokens } = config.rollout;
+    return askedProblems(config, tokenizer, { template, maxNewTokens });
+  },
   preview(_config, tokenizer) {
     const tokenize = segmentTokenizer(tokenizer);
     return ({ problem }) => [

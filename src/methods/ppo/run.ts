@@ -1,11 +1,11 @@
 /** What a run of this method has open. */
 import type { OpenRun } from '../../train/method.js';
+import type { AskedProblems } from '../../train/solutions/asked.js';
 import type { PpoRunConfig } from './config.js';
-import type { ProblemData } from './data.js';
 import type { OpenSource } from './reward-sources.js';
 import type { PpoRoles } from './roles.js';
 
-export type PpoRun = OpenRun<PpoRunConfig, ProblemData, RewardedRoles>;
+export type PpoRun = OpenRun<PpoRunConfig, AskedProblems, RewardedRoles>;
 
 /** The roles, and what rewards their solutions. */
 export interface RewardedRoles extends PpoRoles {

@@ -6,15 +6,10 @@ import { stepContributions } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import { oracleScorer } from '../../scoring/oracle.js';
 import { sampled, verdictsOf } from '../../scoring/scorer.js';
+import type { AskedPart } from './asked.js';
 import { gradeSolution, type RunProblem } from './problems.js';
-import type { SolutionPrompts } from './prompts.js';
 import { type LocalSamplerOptions, localSampler } from './sampler.js';
 import type { SampledSolution } from './solution-sampler.js';
-
-export interface HeldOutProblems {
-  readonly problems: readonly RunProblem[];
-  readonly prompts: SolutionPrompts['prompts'];
-}
 
 export interface SolveOptions extends LocalSamplerOptions {
   /** Solutions of each problem: one is greedy, several are sampled. */
@@ -29,7 +24,7 @@ const EVALUATION = 2 ** 32 - 1;
 
 /** By problem its graded samples; a problem that does not fit counts as wrong. Undefined if the signal stopped it. */
 export async function solveHeldOut(
-  { problems, prompts }: HeldOutProblems,
+  { problems, prompts }: AskedPart,
   { n, temperature = n === 1 ? 0 : 1, signal, ...options }: SolveOptions,
 ): Promise<GradedSample[][] | undefined> {
   const sampling = {

@@ -9,8 +9,8 @@ import type { GradedSample } from '../../../eval/solving/sample.js';
 import { stepContributions, sumsOf } from '../../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../../records/steps.js';
 import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
+import type { AskedPart } from '../../../train/solutions/asked.js';
 import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
-import type { SolutionPrompts } from '../../../train/solutions/prompts.js';
 import type { SampledSolution, SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { isRight } from './candidates.js';
@@ -19,10 +19,8 @@ import { chunkedStage } from './chunked-stage.js';
 /** A row of artefacts/eval-N.jsonl; sample 0 is the greedy one. */
 export type EvaluatedRow = Omit<GradedSample, 'prompt' | 'score'>;
 
-export interface EvaluateStageOptions {
+export interface EvaluateStageOptions extends AskedPart {
   readonly name: string;
-  readonly problems: readonly RunProblem[];
-  readonly prompts: SolutionPrompts['prompts'];
   readonly greedy: SolutionSampler;
   readonly sampler: SolutionSampler;
   /** Beside the greedy one. */

@@ -4,8 +4,13 @@ import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report
 import type { Evaluation } from '../../../train/method.js';
 import { localSampler } from '../../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
-import type { SaveSettings, StageEntry } from '../../../train/stage.js';
-import { type EvaluatedRow, evaluateStage, evaluationMetrics } from './evaluate.js';
+import type { MakingStage, SaveSettings, StageEntry } from '../../../train/stage.js';
+import {
+  type EvaluatedRow,
+  type EvaluateStageOptions,
+  evaluateStage,
+  evaluationMetrics,
+} from './evaluate.js';
 import { evaluationJudge } from './judges.js';
 import { artefactRows } from './rows.js';
 import type { AskingRun } from './run.js';
@@ -15,7 +20,7 @@ export function samplerOf(
   how: 'greedy' | 'sampled' = 'sampled',
 ): SolutionSampler {
   const { sampling } = config;
-  const stop = [...sampling.stop, ...data.asked.prompts.train.stop];
+  const stop = [...sampling.stop, ...data.asked.stop];
   const greedy = { temperature: 0, top_p: 1, top_k: 0, min_p: 0 };
   return localSampler({
     decoder: roles.decoder,
@@ -29,34 +34,31 @@ export function samplerOf(
 
 /** Test problems, solved by model `i`: M0 is the one that the run begins with. */
 export const evaluation = (open: AskingRun, i: number, settings: SaveSettings): StageEntry =>
-  solved(open, { name: `eval-${i}`, part: 'test', settings });
+  solved(open, { name: `eval-${i}`, part: 'test', settings, ...inFull(open) });
 
 const VALIDATION = 'eval-validation';
 
 /** Validation problems, solved by the last model: what a sweep may select by. */
 export const validation = (open: AskingRun, settings: SaveSettings): StageEntry[] =>
-  open.data.asked.problems.validation.length === 0
+  open.data.asked.parts.validation.problems.length === 0
     ? []
-    : [solved(open, { name: VALIDATION, part: 'validation', settings })];
+    : [solved(open, { name: VALIDATION, part: 'validation', settings, ...inFull(open) })];
 
-interface SolvedOptions {
-  readonly name: string;
-  readonly part: Part;
-  readonly settings: SaveSettings;
-}
+/** Sampled, and judged step by step. */
+const inFull = ({ config, device }: AskingRun) => ({
+  samples: config.eval_solving.num_generations,
+  judge: evaluationJudge(config, device),
+});
 
-function solved(open: AskingRun, { name, part, settings }: SolvedOptions): StageEntry {
-  const { config, data } = open;
-  return evaluateStage({
-    name,
-    problems: data.asked.problems[part],
-    prompts: data.asked.prompts[part].prompts,
-    greedy: samplerOf(open, 'greedy'),
-    sampler: samplerOf(open),
-    samples: config.eval_solving.num_generations,
-    judge: evaluationJudge(config, open.device),
-    settings,
-  });
+function solved(
+  open: AskingRun,
+  {
+    part,
+    ...how
+  }: Pick<EvaluateStageOptions, 'name' | 'settings' | 'samples' | 'judge'> & { readonly part: Part },
+): MakingStage {
+  const samplers = { greedy: samplerOf(open, 'greedy'), sampler: samplerOf(open) };
+  return evaluateStage({ ...open.data.asked.parts[part], ...samplers, ...how });
 }
 
 /** Share of validation problems whose greedy solution is right: chooses among the parameters of a round. */
@@ -64,18 +66,10 @@ export async function passAt1(
   open: AskingRun,
   { settings, signal }: { readonly settings: SaveSettings; readonly signal: AbortSignal },
 ): Promise<Record<string, number> | undefined> {
-  const { validation: problems } = open.data.asked.problems;
+  const { problems } = open.data.asked.parts.validation;
   if (problems.length === 0) return {};
-  const stage = evaluateStage({
-    name: 'validation',
-    problems,
-    prompts: open.data.asked.prompts.validation.prompts,
-    greedy: samplerOf(open, 'greedy'),
-    sampler: samplerOf(open),
-    samples: 0,
-    judge: undefined,
-    settings,
-  });
+  const how = { samples: 0, judge: undefined, settings };
+  const stage = solved(open, { name: 'validation', part: 'validation', ...how });
   const opened = stage.open();
   let right = 0;
   for (let step = 0; step < stage.steps; step++) {
@@ -102,9 +96,9 @@ export async function solvedReport(open: AskingRun, last: number, tokens: number
     solved: {
       method: config.method,
       unit: 'problems',
-      data: { problems: data.asked.problems.test.length, trained_tokens: tokens },
+      data: { problems: data.asked.parts.test.problems.length, trained_tokens: tokens },
       metrics,
-      ...(data.asked.problems.validation.length > 0
+      ...(data.asked.parts.validation.problems.length > 0
         ? { metrics_validation: flatMetrics(await groups(VALIDATION)) }
         : {}),
       models,

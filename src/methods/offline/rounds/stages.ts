@@ -135,8 +135,8 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
       name: names.samples,
       iteration: i,
       sampler: samplerOf(open),
-      prompts: data.asked.prompts.train.prompts,
-      problems: roundProblems(data.asked.problems.train.length, {
+      prompts: data.asked.parts.train.prompts,
+      problems: roundProblems(data.asked.parts.train.problems.length, {
         iteration: i,
         size: sampling.problems_per_iteration,
         fresh: sampling.fresh_problems,
@@ -153,7 +153,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
           name: names.labels,
           source: names.samples,
           rows: await artefactRows<CandidateRow>(path(names.samples)),
-          problems: data.asked.problems.train,
+          problems: data.asked.parts.train.problems,
           judge,
           outcome: config.judge.outcome,
           flip: { share: config.judge.flip, seed },
