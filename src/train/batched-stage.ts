@@ -1,7 +1,7 @@
 /** A stage that trains on a schedule of batches with one loss and one optimizer. */
 import type { TrainableParameters } from '../autograd/parameters.js';
 import { type BatchSchedule, scheduleBatches } from '../sequences/batching.js';
-import type { AdamW } from './adamw.js';
+import { AdamW, type AdamWOptions, adamSettings } from './adamw.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
 import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './stage.js';
 import { applyGradients } from './update.js';
@@ -46,25 +46,26 @@ export function stageBatches(
   });
 }
 
-export interface BatchedStageOptions {
+export interface BatchedStageOptions
+  extends Pick<OpenTraining, 'validate' | 'end'>,
+    Pick<AdamWOptions, 'rateOf'> {
   readonly name: string;
   readonly batches: BatchSchedule;
   readonly settings: Omit<ScheduleOptions, 'totalSteps'> &
-    Omit<TrainingSettings, 'best'> & {
+    Omit<TrainingSettings, 'best'> &
+    Parameters<typeof adamSettings>[0] & {
       readonly load_best_model_at_end: boolean;
     } & ({ readonly tokens_per_step: number } | { readonly batch_size: number });
   readonly parameters: TrainableParameters;
-  readonly optimizer: () => AdamW;
   /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly begin?: (() => Promise<void>) | undefined;
-  readonly validate?: OpenTraining['validate'];
   /** Forward and backward of one batch of items; sets the parameters' gradients. */
   readonly gradients: (batch: readonly number[], index: number) => Promise<BatchGradients>;
 }
 
 export function batchedStage(options: BatchedStageOptions): TrainingStage {
-  const { name, settings } = options;
+  const { name, settings, parameters, rateOf, validate, end } = options;
   const { batches, epochAt } = options.batches;
   return {
     name,
@@ -75,10 +76,10 @@ export function batchedStage(options: BatchedStageOptions): TrainingStage {
         ? { [`${name}.batch_size`]: settings.batch_size }
         : { [`${name}.tokens_per_step`]: settings.tokens_per_step },
     open() {
-      const optimizer = options.optimizer();
+      const optimizer = new AdamW(parameters, { ...adamSettings(settings), rateOf });
       return {
         optimizers: { [name]: optimizer },
-        trains: options.parameters,
+        trains: parameters,
         begin: async () => options.begin?.(),
         async step(index) {
           const { metrics, shown, tokens } = await options.gradients(batches[index] as number[], index);
@@ -98,7 +99,8 @@ export function batchedStage(options: BatchedStageOptions): TrainingStage {
             tokens,
           };
         },
-        validate: options.validate,
+        validate,
+        ...(end ? { end } : {}),
         dispose: () => optimizer.dispose(),
       };
     },

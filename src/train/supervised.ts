@@ -1,6 +1,5 @@
 /** Learning the tokens of the loss mask: supervised fine-tuning and pre-training. */
 
-import type { TrainableParameters } from '../autograd/parameters.js';
 import type { OptimizationConfig } from '../config/schema.js';
 import type { Dataset } from '../data/dataset.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -9,28 +8,25 @@ import { nll } from '../objectives/nll.js';
 import { scoreRows } from '../sequences/forward.js';
 import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
 import { accumulate, totalLoss } from './accumulate.js';
-import { AdamW, adamSettings } from './adamw.js';
-import { type BatchGradients, batchedStage, stageBatches } from './batched-stage.js';
-import type { OpenTraining, TrainingStage } from './stage.js';
+import {
+  type BatchedStageOptions,
+  type BatchGradients,
+  batchedStage,
+  type StageItems,
+  stageBatches,
+} from './batched-stage.js';
+import type { TrainingStage } from './stage.js';
 
-export interface SupervisedOptions {
-  readonly name: string;
+export interface SupervisedOptions
+  extends Pick<BatchedStageOptions, 'name' | 'parameters' | 'best' | 'begin' | 'end' | 'validate'>,
+    Pick<StageItems, 'seed' | 'tokens' | 'shuffle'> {
   readonly decoder: Decoder;
   /** Without dropout; the stage adds it. */
   readonly role: Role;
-  readonly parameters: TrainableParameters;
   readonly sequences: Dataset<TrainingSequence>;
   readonly optimization: OptimizationConfig;
   /** Tokens in memory at once. */
   readonly microBatchTokens: number;
-  /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
-  readonly best?: string | undefined;
-  readonly seed: number;
-  /** Off: the sequences come in their own order. Default true. */
-  readonly shuffle?: boolean | undefined;
-  /** Train for this many tokens instead of by epochs. */
-  readonly tokens?: number | undefined;
-  readonly validate?: OpenTraining['validate'];
 }
 
 export function supervisedStage(options: SupervisedOptions): TrainingStage {
@@ -49,7 +45,6 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
     ...options,
     batches,
     settings,
-    optimizer: () => new AdamW(options.parameters, adamSettings(settings)),
     gradients: (batch, step) =>
       learn(
         options,

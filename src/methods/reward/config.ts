@@ -13,7 +13,7 @@ import type { HeldOutNeutral } from '../../data/neutral.js';
 import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
-export const rewardModel = section({
+const rewardModel = section({
   type: choice('prm', 'orm', 'joint').describe(
     'What is scored: every step (`prm`), the whole solution at its end (`orm`), or both by two outputs of one head.',
   ),
@@ -74,7 +74,6 @@ const schema = z.strictObject({
 });
 
 export type RewardRunConfig = z.output<typeof schema>;
-export type RewardConfig = z.output<typeof rewardModel>;
 
 export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>> = {
   schema,

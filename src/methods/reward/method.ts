@@ -9,7 +9,7 @@ import { verdictPreview } from '../../train/verdict-data.js';
 import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
 import { type RewardData, rewardData } from './data.js';
-import { metricsOf, type RewardRun, rewardReport, rewardValidation } from './evaluation.js';
+import { metricsOf, type RewardRun, rewardReport } from './evaluation.js';
 import { rewardTraining } from './stage.js';
 
 export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
@@ -27,19 +27,7 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
   },
   roles: (context) => configuredTrainee(context, headOf(context.config)),
   stages(open) {
-    const network = networkOf(open);
-    return [
-      rewardTraining({
-        network,
-        parameters: open.roles.trained,
-        items: open.data.items.train,
-        settings: open.config.reward_model,
-        weigh: weights(open),
-        microBatchTokens: open.microBatchTokens('reward'),
-        seed: open.config.run.seed,
-        validate: (stop) => rewardValidation(open, network, stop),
-      }),
-    ];
+    return [rewardTraining(open, networkOf(open), weights(open))];
   },
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open, { tokens }, signal) {

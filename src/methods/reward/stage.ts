@@ -9,61 +9,60 @@ import type { Tensor } from '../../runtime/tensor.js';
 import { classIndex, type RewardItem, type ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, rewardLogits } from '../../scoring/reward-model/network.js';
 import { accumulate, totalLoss } from '../../train/accumulate.js';
-import { AdamW, adamSettings } from '../../train/adamw.js';
 import { type BatchGradients, batchedStage, stageBatches } from '../../train/batched-stage.js';
-import type { OpenTraining, TrainingStage } from '../../train/stage.js';
-import type { RewardConfig } from './config.js';
+import type { TrainingStage } from '../../train/stage.js';
+import { type RewardRun, rewardValidation } from './evaluation.js';
 
-export interface RewardTrainingOptions {
-  readonly network: RewardNetwork;
-  readonly parameters: TrainableParameters;
-  /** Of the training part. */
-  readonly items: { readonly length: number; get(i: number): RewardItem };
-  readonly settings: RewardConfig;
-  /** Weight of a row in the loss before normalisation. */
-  readonly weigh: (row: ScoredRow) => number;
-  readonly microBatchTokens: number;
-  readonly seed: number;
-  readonly validate?: OpenTraining['validate'];
-}
-
-export function rewardTraining(options: RewardTrainingOptions): TrainingStage {
-  const { items, settings, parameters, seed } = options;
-  const sizes = Array.from({ length: items.length }, (_, i) => {
-    const { rows, tokens } = items.get(i);
-    return rows.some(({ target }) => target !== undefined) ? tokens : 0;
-  });
+/** @param weigh weight of a row in the loss before normalisation */
+export function rewardTraining(
+  open: RewardRun,
+  network: RewardNetwork,
+  weigh: (row: ScoredRow) => number,
+): TrainingStage {
+  const { config, roles } = open;
+  const { reward_model: settings } = config;
+  const { seed } = config.run;
+  const items = open.data.items.train;
+  const sizes = Array.from(items, ({ rows, tokens }) =>
+    rows.some(({ target }) => target !== undefined) ? tokens : 0,
+  );
   const usable = sizes.flatMap((size, i) => (size > 0 ? [i] : []));
   if (usable.length === 0)
     throw new StepTrainError(
       'E_DATA',
       'no training solution has anything to learn; check the labels, data.max_length and reward_model.solutions',
     );
-  const { module } = classifierOf(options.network.decoder.config);
+  const { module } = classifierOf(network.decoder.config);
+  const microBatchTokens = open.microBatchTokens('reward');
+  const learning = { network, parameters: roles.trained, weigh, microBatchTokens, seed };
   return batchedStage({
     name: 'reward',
     batches: stageBatches(usable, settings, { seed, tokensOf: (i) => sizes[i] as number }),
     settings,
-    parameters,
-    optimizer: () =>
-      new AdamW(parameters, {
-        ...adamSettings(settings),
-        rateOf: (name) => (name.includes(module) ? settings.head_rate : 1),
-      }),
+    parameters: roles.trained,
+    rateOf: (name) => (name.includes(module) ? settings.head_rate : 1),
     best: 'auc',
-    validate: options.validate,
+    validate: (stop) => rewardValidation(open, network, stop),
     gradients: (batch, step) =>
       learn(
-        options,
+        learning,
         batch.map((i) => items.get(i)),
         step,
       ),
   });
 }
 
+interface Learning {
+  readonly network: RewardNetwork;
+  readonly parameters: TrainableParameters;
+  readonly weigh: (row: ScoredRow) => number;
+  readonly microBatchTokens: number;
+  readonly seed: number;
+}
+
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
 async function learn(
-  { network, parameters, weigh, microBatchTokens, seed }: RewardTrainingOptions,
+  { network, parameters, weigh, microBatchTokens, seed }: Learning,
   batch: readonly RewardItem[],
   step: number,
 ): Promise<BatchGradients> {

@@ -1,47 +1,38 @@
 /** Direct preference optimisation, right verdict over wrong verdict: a baseline on the same roles and pairs. */
-import type { Dataset } from '../../data/dataset.js';
+import { selectionOf } from '../../data/rare-class.js';
 import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
 import { accumulate, totalLoss } from '../../train/accumulate.js';
-import { AdamW, adamSettings } from '../../train/adamw.js';
 import { batchedStage, stageBatches } from '../../train/batched-stage.js';
-import type { OpenTraining, TrainingStage } from '../../train/stage.js';
+import type { TrainingStage } from '../../train/stage.js';
+import type { SupervisedOptions } from '../../train/supervised.js';
 import type { StepAmcRunConfig } from './config.js';
-import type { StepAmcRoles } from './roles.js';
+import type { StepAmcRun } from './run.js';
 
-export interface DpoStageOptions {
-  readonly roles: StepAmcRoles;
-  readonly settings: StepAmcRunConfig['verdict_dpo'];
-  readonly sequences: Dataset<VerdictSequence>;
-  readonly microBatchTokens: number;
-  readonly seed: number;
-  /** Train for this many tokens instead of by epochs. */
-  readonly tokens?: number | undefined;
-  /** The metric of `validate` that selects the parameters. */
-  readonly best: string;
-  readonly validate?: OpenTraining['validate'];
-}
-
-export function dpoStage(options: DpoStageOptions): TrainingStage {
-  const { roles, settings, sequences, seed } = options;
+export function dpoStage(
+  open: StepAmcRun,
+  options: Pick<SupervisedOptions, 'tokens' | 'seed' | 'validate'>,
+): TrainingStage {
+  const { config, data, roles } = open;
+  const { seed, tokens, validate } = options;
+  const settings = config.verdict_dpo;
+  const sequences = data.sequences.train;
   const length = (i: number) => sequences.get(i).ids.length;
-  const { tokens } = options;
-  const batches = stageBatches(learnedSequences(sequences), settings, { seed, tokensOf: length, tokens });
+  const microBatchTokens = open.microBatchTokens('dpo');
   return batchedStage({
     name: 'dpo',
-    batches,
+    batches: stageBatches(learnedSequences(sequences), settings, { seed, tokensOf: length, tokens }),
     settings,
     parameters: roles.policyParameters,
-    optimizer: () => new AdamW(roles.policyParameters, adamSettings(settings)),
-    best: options.best,
+    best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
     begin: () => roles.keepReference(),
-    validate: options.validate,
+    validate,
     async gradients(chosen) {
       const batch = chosen.map((i) => sequences.get(i));
-      const metrics = await preferRight(options, batch);
+      const metrics = await preferRight({ roles, settings, microBatchTokens }, batch);
       return {
         metrics,
         shown: { accuracy: metrics.preference_accuracy },
@@ -52,7 +43,14 @@ export function dpoStage(options: DpoStageOptions): TrainingStage {
 }
 
 async function preferRight(
-  { roles, settings, microBatchTokens }: DpoStageOptions,
+  {
+    roles,
+    settings,
+    microBatchTokens,
+  }: Pick<StepAmcRun, 'roles'> & {
+    readonly settings: StepAmcRunConfig['verdict_dpo'];
+    readonly microBatchTokens: number;
+  },
   batch: readonly VerdictSequence[],
 ): Promise<{ loss: number; preference_accuracy: number; reward_margin: number }> {
   const { decoder, policy, reference, policyParameters } = roles;

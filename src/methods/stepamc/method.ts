@@ -12,7 +12,7 @@ import {
   validationMetrics,
 } from '../../train/evaluation.js';
 import type { Method } from '../../train/method.js';
-import type { StageEntry, TrainingStage } from '../../train/stage.js';
+import type { StageEntry } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
 import { comparesWithContinued, hasNetwork, type StepAmcRunConfig, usesUnlabelled } from './config.js';
@@ -21,7 +21,7 @@ import { jointTokens, policyTokens, scpoStage } from './policy.js';
 import { labellingStage, pseudoLabelStage } from './pseudo-labels.js';
 import { rewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
-import { networkStage, networkTokens } from './reward/network.js';
+import { networkStage, networkTokens } from './reward/stage.js';
 import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
 import type { StepAmcRun } from './run.js';
 import { hasOneTokenWords } from './sampling.js';
@@ -149,34 +149,24 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
   const budget = () =>
     policyTokens(open) + (hasBudgetOfNetwork ? networkTokens(open, rewards) + jointTokens(open, rewards) : 0);
   const continued = () =>
-    continuedStage(
-      supervisedStage({
-        ...warmUp,
-        optimization: config.sft_continued,
-        microBatchTokens: open.microBatchTokens('sft_continued'),
-        name: 'sft_continued',
-        seed: continuedSeed,
-        tokens: budget(),
-      }),
-      roles,
-    );
+    supervisedStage({
+      ...warmUp,
+      optimization: config.sft_continued,
+      microBatchTokens: open.microBatchTokens('sft_continued'),
+      name: 'sft_continued',
+      seed: continuedSeed,
+      tokens: budget(),
+      // It is compared with the model that it continues, and beside StepAMC it then gives way to the warm-up again.
+      begin: () => roles.keepReference(),
+      end: async () => {
+        if (roles.continued) await roles.keepContinued();
+      },
+    });
   switch (config.baseline) {
     case 'sft_continued':
       return [sft, continued()];
     case 'dpo':
-      return [
-        sft,
-        dpoStage({
-          roles,
-          settings: config.verdict_dpo,
-          sequences: data.sequences.train,
-          microBatchTokens: open.microBatchTokens('dpo'),
-          seed: continuedSeed,
-          tokens: budget(),
-          best: warmUp.best,
-          validate,
-        }),
-      ];
+      return [sft, dpoStage(open, { seed: continuedSeed, tokens: budget(), validate })];
     case 'pseudo_labels': {
       const network = hasNetwork(config);
       const tokens = () => (network ? policyTokens(open) : budget());
@@ -199,20 +189,6 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
           : [networkStage(open, rewards), scpoStage(open, rewards, validate)]),
       ];
   }
-}
-
-/** A continued warm-up is compared with the model it continues. Beside StepAMC, it then gives way to the warm-up again. */
-function continuedStage(stage: TrainingStage, roles: StepAmcRoles): TrainingStage {
-  return {
-    ...stage,
-    open: () => ({
-      ...stage.open(),
-      begin: () => roles.keepReference(),
-      end: async () => {
-        if (roles.continued) await roles.keepContinued();
-      },
-    }),
-  };
 }
 
 function evaluationOf(open: StepAmcRun): VerdictEvaluationContext {

@@ -95,7 +95,7 @@ export function pseudoLabelStage(
 ): TrainingStage {
   const { config, data, roles, run } = open;
   const made = readLog(run.artefact(ARTEFACT).path) as unknown as readonly PseudoLabel[];
-  const stage = supervisedStage({
+  return supervisedStage({
     ...options,
     name: 'pseudo_labels',
     decoder: roles.decoder,
@@ -105,8 +105,8 @@ export function pseudoLabelStage(
     optimization: config.pseudo_labels,
     microBatchTokens: open.microBatchTokens('pseudo_labels'),
     best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
+    begin: () => roles.keepReference(),
   });
-  return { ...stage, open: () => ({ ...stage.open(), begin: () => roles.keepReference() }) };
 }
 
 /** The sequences with labels and pseudo-labels, which are learned alike and counted together. */

@@ -15,8 +15,8 @@ import { learningRateAt } from '../../train/schedule.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
 import { centering, type FrnConfig, type PpoConfig } from './config.js';
+import { comparePairs, rewardOptimizer } from './reward/compare.js';
 import type { RewardUnit } from './reward/pairs.js';
-import { comparePairs, rewardOptimizer } from './reward/stage.js';
 import type { StepAmcRoles } from './roles.js';
 import type { Question } from './rollout.js';
 

@@ -1,32 +1,25 @@
 /** Training on answers that are there already: one loop for every objective over sums of log-probs. */
-import type { TrainableParameters } from '../../../autograd/parameters.js';
 import type { AnswerBatchConfig } from '../../../config/schema.js';
-import { AdamW, adamSettings } from '../../../train/adamw.js';
-import { batchedStage } from '../../../train/batched-stage.js';
-import type { OpenTraining, TrainingStage } from '../../../train/stage.js';
+import { type BatchedStageOptions, batchedStage } from '../../../train/batched-stage.js';
+import type { TrainingStage } from '../../../train/stage.js';
 import { type BatchContext, runBatch } from './batch.js';
 
-export interface OfflineStageOptions extends BatchContext {
-  readonly name: string;
-  readonly parameters: TrainableParameters;
+export interface OfflineStageOptions
+  extends BatchContext,
+    Pick<BatchedStageOptions, 'name' | 'parameters' | 'validate' | 'end'> {
   readonly settings: AnswerBatchConfig;
   readonly seed: number;
-  readonly validate?: OpenTraining['validate'];
   /** The metric of `validate` that selects the parameters to keep. Default: that of `heldOutMetrics`. */
   readonly best?: string;
 }
 
 /** Optimizer steps over the batches of the plan; `role` is without dropout, the stage adds it. */
 export function offlineStage(options: OfflineStageOptions): TrainingStage {
-  const { name, plan, settings, parameters, seed, validate, best = BEST } = options;
+  const { plan, parameters, seed } = options;
   return batchedStage({
-    name,
+    best: BEST,
+    ...options,
     batches: plan,
-    settings,
-    parameters,
-    optimizer: () => new AdamW(parameters, adamSettings(settings)),
-    best,
-    validate,
     async gradients(_, index) {
       const { metrics, tokens } = await runBatch(options, index, {
         parameters,

@@ -11,7 +11,7 @@ import { loadDecoder } from '../../../models/load.js';
 import type { StepRecord } from '../../../records/record.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
-import type { StageEntry, TrainingStage } from '../../../train/stage.js';
+import type { StageEntry } from '../../../train/stage.js';
 import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan.js';
 import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
 import { offlineStage } from '../answers/stage.js';
@@ -167,7 +167,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
       name: names.training,
       async prepare() {
         const plan = await planned();
-        const stage = offlineStage({
+        return offlineStage({
           name: names.training,
           decoder: roles.decoder,
           role: roles.role,
@@ -182,15 +182,11 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
           seed,
           best: 'pass_at_1',
           validate: (signal) => passAt1(open, { settings, signal }),
+          // The model of each round is kept.
+          end: () => roles.save((name) => run.file(`${name}-${i}`)),
         });
-        return keeping(stage, () => roles.save((name) => run.file(`${name}-${i}`)));
       },
     },
     evaluation(open, i, settings),
   ];
-}
-
-/** The model of each round is kept. */
-function keeping(stage: TrainingStage, save: () => Promise<void>): TrainingStage {
-  return { ...stage, open: () => ({ ...stage.open(), end: save }) };
 }

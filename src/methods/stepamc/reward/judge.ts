@@ -13,8 +13,8 @@ import type { JudgedVerdict } from '../../../scoring/verdict/judged.js';
 import type { HeldOut } from '../../../train/evaluation.js';
 import { mean } from '../../../train/policy/metrics.js';
 import type { StepAmcRun } from '../run.js';
+import { comparePairs } from './compare.js';
 import { rewardData } from './data.js';
-import { comparePairs } from './stage.js';
 
 export interface JudgedByNetwork {
   readonly judged: readonly JudgedVerdict[];

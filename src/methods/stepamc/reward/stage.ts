@@ -1,160 +1,65 @@
-/** Training the reward network by the pairwise loss (equation 14 of StepAMC, arXiv 2503.18432). */
-import type { DropoutSource } from '../../../models/adapter.js';
+/** Training the reward network on all pairs of the training part. */
 import { StepTrainError } from '../../../native/errors.js';
-import { pairwise } from '../../../objectives/pairs.js';
 import type { BatchSchedule } from '../../../sequences/batching.js';
-import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
-import { accumulate, totalLoss } from '../../../train/accumulate.js';
-import { AdamW, adamSettings } from '../../../train/adamw.js';
 import { batchedStage, stageBatches } from '../../../train/batched-stage.js';
-import type { OpenTraining, TrainingStage } from '../../../train/stage.js';
-import type { FrnConfig } from '../config.js';
-import type { StepAmcRoles } from '../roles.js';
-import type { RewardPair, RewardUnit } from './pairs.js';
-
-type RewardRoles = Pick<
-  StepAmcRoles,
-  'decoder' | 'reward' | 'rewardHead' | 'rewardParameters' | 'startRewardFromPolicy'
->;
-
-export interface RewardStageOptions {
-  readonly roles: RewardRoles;
-  readonly units: readonly RewardUnit[];
-  readonly settings: FrnConfig;
-  readonly microBatchTokens: number;
-  readonly seed: number;
-  /** Share of held-out pairs in the right order. */
-  readonly validate?: OpenTraining['validate'];
-}
+import { shortMetrics } from '../../../train/evaluation.js';
+import type { TrainingStage } from '../../../train/stage.js';
+import type { StepAmcRun } from '../run.js';
+import { comparePairs, rewardRate } from './compare.js';
+import { type RewardData, rewardData } from './data.js';
+import { judgeByNetwork } from './judge.js';
+import type { RewardUnit } from './pairs.js';
 
 /** Role index in the reward network's dropout masks. */
 const DROPOUT_ROLE = 1;
 
-export function rewardStage(options: RewardStageOptions): TrainingStage {
-  const { roles, units, settings, microBatchTokens, seed } = options;
+/** Validated by the held-out pairs in the right order, and as a judge. */
+export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage {
+  const { config, roles } = open;
+  const { frn: settings, run } = config;
+  const how = { settings, microBatchTokens: open.microBatchTokens('frn') };
+  const heldOut = rewardData(open, 'validation').all;
+  const validate = async (stop: AbortSignal) => {
+    const network = await judgeByNetwork(open, 'validation', stop);
+    if (!network) return undefined;
+    const { metrics } = await comparePairs(roles, heldOut, how);
+    return { ...metrics, ...shortMetrics(network.report.metrics) };
+  };
   return batchedStage({
     name: 'frn',
-    batches: schedulePairs(options),
+    batches: schedulePairs(open, train),
     settings,
     parameters: roles.rewardParameters,
-    optimizer: () => rewardOptimizer(roles, settings),
+    rateOf: rewardRate(settings),
     best: 'pair_accuracy',
     begin: async () => {
       if (settings.init === 'sft') await roles.startRewardFromPolicy();
     },
-    validate: options.validate,
+    validate: heldOut.some(({ pairs }) => pairs.length > 0) ? validate : undefined,
     async gradients(batch, step) {
-      const { metrics, tokens } = await comparePairs(
-        roles,
-        batch.map((i) => units[i] as RewardUnit),
-        { settings, microBatchTokens, train: { dropout: { seed, step, role: DROPOUT_ROLE } } },
-      );
+      const dropout = { seed: run.seed, step, role: DROPOUT_ROLE };
+      const units = batch.map((i) => train.all[i] as RewardUnit);
+      const { metrics, tokens } = await comparePairs(roles, units, { ...how, train: { dropout } });
       return { metrics, shown: { accuracy: metrics.pair_accuracy }, tokens };
     },
   });
 }
 
 /** Tokens of all its forward and backward passes: the budget of the baselines. */
-export function rewardTokens(options: PairOptions): number {
-  const { batches } = schedulePairs(options);
-  return batches.flat().reduce((sum, i) => sum + (options.units[i] as RewardUnit).tokens, 0);
+export function networkTokens(open: StepAmcRun, train: RewardData): number {
+  const { batches } = schedulePairs(open, train);
+  return batches.flat().reduce((sum, i) => sum + (train.all[i] as RewardUnit).tokens, 0);
 }
 
-type PairOptions = Pick<RewardStageOptions, 'units' | 'settings' | 'seed'>;
-
-function schedulePairs({ units, settings, seed }: PairOptions): BatchSchedule {
+function schedulePairs({ config: { frn, run } }: StepAmcRun, { all: units }: RewardData): BatchSchedule {
   const usable = units.flatMap(({ pairs }, i) => (pairs.length > 0 ? [i] : []));
   if (usable.length === 0) {
     throw new StepTrainError(
       'E_DATA',
-      settings.pair_mode === 'step'
+      frn.pair_mode === 'step'
         ? 'frn.pair_mode "step" finds no problem with a right and a wrong step in the training data; use "label"'
         : 'no training step has a label, so the reward network has nothing to compare',
     );
   }
-  return stageBatches(usable, settings, { seed, tokensOf: (i) => (units[i] as RewardUnit).tokens });
-}
-
-export function rewardOptimizer({ rewardParameters }: RewardRoles, settings: FrnConfig): AdamW {
-  return new AdamW(rewardParameters, {
-    ...adamSettings(settings),
-    rateOf: (name) => (name.includes('score') ? settings.head_rate : 1),
-  });
-}
-
-export type PairMetrics = {
-  readonly loss: number;
-  /** Share of pairs whose chosen side has the higher score. */
-  readonly pair_accuracy: number;
-  /** Mean of chosen − rejected, and of each. */
-  readonly reward_margin: number;
-  readonly reward_chosen: number;
-  readonly reward_rejected: number;
-};
-
-/** Forward of the pairs, and backward of their mean loss, added to the gradients of the reward network. */
-export async function comparePairs(
-  { decoder, reward, rewardHead, rewardParameters }: RewardRoles,
-  batch: readonly RewardUnit[],
-  options: {
-    readonly settings: Pick<FrnConfig, 'margin' | 'center_coef'>;
-    readonly microBatchTokens: number;
-    /** Absent: metrics only. */
-    readonly train?: { readonly dropout?: DropoutSource | undefined } | undefined;
-  },
-): Promise<{ readonly metrics: PairMetrics; readonly tokens: number }> {
-  const { device } = decoder;
-  const { settings, train } = options;
-  const terms = await accumulate(
-    batch,
-    {
-      device,
-      microBatchTokens: options.microBatchTokens,
-      sizeOf: ({ tokens }) => tokens,
-      normaliser: (units) => units.reduce((sum, { pairs }) => sum + pairs.length, 0),
-      trains: train && [rewardParameters],
-      scope: 'reward network',
-    },
-    (group, total) => {
-      const firsts = group.map((_, i) =>
-        group.slice(0, i).reduce((sum, unit) => sum + unit.sequences.length, 0),
-      );
-      const count = group.reduce((sum, { pairs }) => sum + pairs.length, 0);
-      if (count === 0) return [];
-      const side = (of: (pair: RewardPair) => readonly [number, number]) =>
-        group.flatMap(({ pairs }, i) =>
-          pairs.map((pair) => {
-            const [sequence, row] = of(pair);
-            return [(firsts[i] as number) + sequence, row] as const;
-          }),
-        );
-      const sequences = group.flatMap((unit) => unit.sequences);
-      const states = hiddenStates(decoder, { ...reward, dropout: train?.dropout }, sequences);
-      const scores = (places: readonly (readonly [number, number])[]) => {
-        const rows = places.map(([sequence, row]) => (states.offsets[sequence] as number) + row);
-        return scalarsAt({ ...states, offsets: [0] }, rewardHead, [rows]);
-      };
-      const compared = pairwise(
-        {
-          chosen: scores(side(({ chosen }) => chosen)),
-          rejected: scores(side(({ rejected }) => rejected)),
-          weights: device.tensor(new Float32Array(count).fill(1 / total)),
-        },
-        { margin: settings.margin, center: settings.center_coef },
-      );
-      return [{ ...compared, share: count / total }];
-    },
-  );
-  const mean = (name: keyof (typeof terms)[number]['statistics']) =>
-    terms.reduce((sum, { term, statistics }) => sum + term.share * statistics[name], 0);
-  return {
-    metrics: {
-      loss: totalLoss(terms),
-      pair_accuracy: mean('accuracy'),
-      reward_margin: mean('margin'),
-      reward_chosen: mean('chosen'),
-      reward_rejected: mean('rejected'),
-    },
-    tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
-  };
+  return stageBatches(usable, frn, { seed: run.seed, tokensOf: (i) => (units[i] as RewardUnit).tokens });
 }
