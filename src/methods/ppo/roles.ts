@@ -1,6 +1,6 @@
 /** Policy, reference and critic; on one frozen base where the policy is an adapter. */
 import type { ModelConfig } from '../../architectures/config.js';
-import type { TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
+import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
 import { type DropoutSource, loadAdapter } from '../../models/adapter.js';
 import { createAdapterOn } from '../../models/adapter-on-base.js';
@@ -82,6 +82,16 @@ export async function createPpoRoles(
     made.push(item);
     return item;
   };
+  /** An adapter of its own on the base. */
+  const adapted = async (name: string, stream: number, heads: readonly ParameterSpec[] = []) => {
+    // config.ts refuses this.
+    if (lora === 'none') throw new RangeError(`${name} needs lora`);
+    const seed = (run.seed ^ stream) >>> 0;
+    const options = { seed, start, heads };
+    const adapter = keep(await createAdapterOn(decoder, loraConfig(lora, directory), options));
+    mark(name);
+    return { decoder, role: { adapter }, parameters: adapter.trainable as TrainableParameters };
+  };
   const critics = hasCritic(ppo);
   const heads = (config: ModelConfig) => valueHead(config, run.seed);
   const whole = (withHead: boolean) => {
@@ -93,9 +103,9 @@ export async function createPpoRoles(
     keep(decoder);
     return { decoder, parameters };
   };
+  let decoder: Decoder;
   try {
     const trunk = critics && ppo.critic === 'trunk';
-    let decoder: Decoder;
     let policy: Role = {};
     let policyParameters: TrainableParameters;
     if (lora === 'none') {
@@ -104,16 +114,8 @@ export async function createPpoRoles(
     } else {
       decoder = keep(await loadDecoder(device, directory, load));
       mark('base');
-      const adapter = keep(
-        await createAdapterOn(decoder, loraConfig(lora, directory), {
-          seed: run.seed,
-          start,
-          heads: trunk ? heads(decoder.config) : [],
-        }),
-      );
-      mark('policy');
-      policy = { adapter };
-      policyParameters = adapter.trainable as TrainableParameters;
+      const own = await adapted('policy', 0, trunk ? heads(decoder.config) : []);
+      ({ role: policy, parameters: policyParameters } = own);
     }
     const reference = await referenceOf();
     const critic = critics ? await criticOf() : undefined;
@@ -159,17 +161,9 @@ export async function createPpoRoles(
     }
 
     async function implicitOf(): Promise<ImplicitRole> {
-      // config.ts refuses this.
-      if (lora === 'none') throw new RangeError('reward.implicit needs lora');
       const seed = (run.seed ^ IMPLICIT_SEED) >>> 0;
-      const adapter = keep(
-        await createAdapterOn(decoder, loraConfig(lora, directory), { seed, start, heads: [] }),
-      );
-      mark('implicit');
       return {
-        decoder,
-        role: { adapter },
-        parameters: adapter.trainable as TrainableParameters,
+        ...(await adapted('implicit', IMPLICIT_SEED)),
         reference: reference ?? ((await referenceOf('base')) as PlacedRole),
         dropout: (iteration) => ({ seed, step: iteration }),
       };
@@ -181,24 +175,12 @@ export async function createPpoRoles(
           head: valueHeadOf(policyParameters),
           trained: policyParameters.part((name) => name.startsWith(VALUE_HEAD)),
         };
-      if (ppo.critic === 'model' || lora === 'none') {
-        const { decoder: own, parameters } = whole(true);
-        mark('critic');
-        const placed = { decoder: own, role: {}, parameters };
-        return { head: valueHeadOf(parameters), trained: parameters, own: placed };
-      }
-      const seed = (run.seed ^ CRITIC_SEED) >>> 0;
-      const adapter = keep(
-        await createAdapterOn(decoder, loraConfig(lora, directory), {
-          seed,
-          start,
-          heads: heads(decoder.config),
-        }),
-      );
-      mark('critic');
-      const parameters = adapter.trainable as TrainableParameters;
-      const placed = { decoder, role: { adapter }, parameters };
-      return { head: valueHeadOf(parameters), trained: parameters, own: placed };
+      const isModel = ppo.critic === 'model' || lora === 'none';
+      const own = isModel
+        ? { ...whole(true), role: {} }
+        : await adapted('critic', CRITIC_SEED, heads(decoder.config));
+      if (isModel) mark('critic');
+      return { head: valueHeadOf(own.parameters), trained: own.parameters, own };
     }
   } catch (error) {
     for (const item of made.toReversed()) item.dispose();

@@ -11,8 +11,8 @@ import { bestThreshold, thresholdReader } from '../../eval/thresholds.js';
 import { DataError } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import type { ScoredRow } from '../../scoring/reward-model/items.js';
-import { probability, type RewardNetwork, scoreItems } from '../../scoring/reward-model/network.js';
-import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
+import { type RewardNetwork, scoreItems } from '../../scoring/reward-model/network.js';
+import { type JudgedVerdict, verdictOfOdds } from '../../scoring/verdict/judged.js';
 import { createProgress } from '../../terminal/progress.js';
 import type { HeldOut } from '../../train/evaluation.js';
 import { keepThreshold } from '../../train/kept-judge.js';
@@ -50,16 +50,8 @@ export async function judgeByReward(
     items.get(solution).rows.forEach(({ what, step, label }, r) => {
       const logOdds = list[r] as number;
       if (label === null) return;
-      const p = probability(logOdds);
-      judged[what].push({
-        solution,
-        step,
-        label,
-        probability: p,
-        verdict: p >= leastOf(open.config.eval_scores.threshold) ? 1 : 0,
-        logPositive: -Math.log1p(Math.exp(-logOdds)),
-        logNegative: -Math.log1p(Math.exp(logOdds)),
-      });
+      const found = verdictOfOdds(logOdds, leastOf(open.config.eval_scores.threshold));
+      judged[what].push({ solution, step, label, ...found });
     });
   });
   return judged;

@@ -1,4 +1,5 @@
 /** The balance α between reinforcement and constraint: the readings of equation 12 of StepAMC, and the update of α. */
+import { probability } from '../../scoring/verdict/judged.js';
 import type { ConstraintConfig } from './config.js';
 
 /** Factors of a total loss: policy·L_policy + value·L_value + constraint·L_constraint. */
@@ -47,7 +48,7 @@ export class AlphaBalance {
       case 'schedule':
         return init + ((final - init) * step) / Math.max(1, this.totalSteps - 1);
       case 'learnable_clamped':
-        return lo + (hi - lo) * sigmoid(this.state.raw);
+        return lo + (hi - lo) * probability(this.state.raw);
       case 'uncertainty':
         return 1 - Math.exp(-this.state.raw);
     }
@@ -84,7 +85,7 @@ export class AlphaBalance {
     const { mode, lo, hi } = this.settings.alpha;
     if (mode === 'uncertainty') return 1 - Math.exp(-this.state.raw) * constraint;
     if (mode !== 'learnable_clamped') return undefined;
-    const s = sigmoid(this.state.raw);
+    const s = probability(this.state.raw);
     // Without the value loss: how far the critic is off says nothing about the balance.
     const weighed = this.settings.combine === 'constraint' ? 0 : policy;
     return (weighed - constraint) * (hi - lo) * s * (1 - s);
@@ -97,8 +98,4 @@ export class AlphaBalance {
   restore(state: unknown): void {
     this.state = state as AlphaState;
   }
-}
-
-function sigmoid(x: number): number {
-  return 1 / (1 + Math.exp(-x));
 }

@@ -9,6 +9,7 @@ import { StepTrainError } from '../../native/errors.js';
 import type { StepLabel } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { rewardSequence, scoreVerdicts } from '../../scoring/reward-network/scores.js';
+import { probability } from '../../scoring/verdict/judged.js';
 import { judgeVerdicts } from '../../scoring/verdict/verdicts.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.js';
@@ -173,9 +174,7 @@ function byNetwork({ config, data, roles, ...open }: StepAmcRun): StepProbabilit
     const asked = sequences.map((sequence) => rewardSequence(sequence, data.tokenizer, mode));
     const microBatchTokens = open.microBatchTokens('pseudo_labels');
     const scores = await scoreVerdicts(roles, asked, { mode, microBatchTokens, signal });
-    return scores?.map((list) =>
-      list.map(({ positive, negative }) => 1 / (1 + Math.exp(negative - positive))),
-    );
+    return scores?.map((list) => list.map(({ positive, negative }) => probability(positive - negative)));
   };
 }
 

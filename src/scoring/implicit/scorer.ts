@@ -13,6 +13,7 @@ import {
   scorer,
   scoresByStep,
 } from '../scorer.js';
+import { probability } from '../verdict/judged.js';
 import { type OfflineItem, offlineSequence, sequenceLength } from './items.js';
 import { readSums } from './sums.js';
 import { answerTokenizer } from './tokens.js';
@@ -80,13 +81,13 @@ export function implicitScorers(
       ),
     });
   return {
-    probability: by({ threshold: sigmoid(least) }, bySteps(sigmoid)),
+    probability: by({ threshold: probability(least) }, bySteps(probability)),
     reward: by(
       { scale: 'log_odds', threshold: least },
       bySteps((ratio) => ratio),
     ),
     outcome: by({ unit: 'outcome' }, ({ whole }, solution) =>
-      outcomeScores(solution, whole === undefined ? null : sigmoid(whole)),
+      outcomeScores(solution, whole === undefined ? null : probability(whole)),
     ),
   };
 }
@@ -143,8 +144,4 @@ function itemsOf(
     const item: OfflineItem = { problem: at, prompt: found.prompt, answers: [answer] };
     return [{ item, at, isWhole: within.length === steps.length }];
   });
-}
-
-function sigmoid(logit: number): number {
-  return 1 / (1 + Math.exp(-logit));
 }

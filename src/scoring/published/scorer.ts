@@ -3,8 +3,9 @@ import type { Decoder, Role } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { readable, TOKENS_AT_ONCE } from '../readable.js';
 import type { RewardItem, ScoredRow } from '../reward-model/items.js';
-import { probability, type RewardNetwork, scoreItems } from '../reward-model/network.js';
+import { type RewardNetwork, scoreItems } from '../reward-model/network.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
+import { probability } from '../verdict/judged.js';
 import { LAYOUTS, type Layout, type PublishedLayout } from './layouts.js';
 
 export interface PublishedScorerOptions {

@@ -172,8 +172,3 @@ export function logOddsOfRight(wrong: number, right: number, neutral: number, ru
 function logSum(x: number, y: number): number {
   return Math.max(x, y) + Math.log1p(Math.exp(-Math.abs(x - y)));
 }
-
-/** σ. */
-export function probability(logOdds: number): number {
-  return 1 / (1 + Math.exp(-logOdds));
-}

@@ -5,8 +5,9 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import type { NeutralScore } from '../settings.js';
+import { probability } from '../verdict/judged.js';
 import { type RewardItem, rewardItem } from './items.js';
-import { probability, rewardNetwork, scoreItems } from './network.js';
+import { rewardNetwork, scoreItems } from './network.js';
 
 /** As in section `reward_model` of the run's configuration. */
 export interface RewardModelSettings {

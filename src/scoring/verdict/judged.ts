@@ -19,3 +19,18 @@ export interface JudgedVerdict extends JudgedStep {
   /** The model did not read the step, which lies beyond its longest sequence: the verdict is of its calculations alone. */
   readonly unread?: true;
 }
+
+/** σ. */
+export function probability(logOdds: number): number {
+  return 1 / (1 + Math.exp(-logOdds));
+}
+
+/** What log-odds of right say: right from a probability of `least` on. */
+export function verdictOfOdds(logOdds: number, least = 0.5) {
+  return {
+    verdict: probability(logOdds) >= least ? 1 : 0,
+    probability: probability(logOdds),
+    logPositive: -Math.log1p(Math.exp(-logOdds)),
+    logNegative: -Math.log1p(Math.exp(logOdds)),
+  } as const;
+}

@@ -8,7 +8,7 @@ import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../../sequences/sequence.js';
 import type { LikelihoodWeights } from '../settings.js';
-import type { JudgedVerdict } from './judged.js';
+import { type JudgedVerdict, verdictOfOdds } from './judged.js';
 
 /** Natural logarithms, none below {@link FLOOR}; where calculations are computed, 0 or {@link WRONG}. */
 export interface StepLikelihood {
@@ -144,15 +144,7 @@ export function withLikelihood(
   return judged.map((found): JudgedVerdict => {
     const likelihood = likelihoodOf(found, likelihoods);
     if (found.unreadable || !likelihood) return found;
-    const odds = logOdds(found, likelihood, weights);
-    const probability = 1 / (1 + Math.exp(-odds));
-    return {
-      ...found,
-      verdict: probability >= enough ? 1 : 0,
-      probability,
-      logPositive: -Math.log1p(Math.exp(-odds)),
-      logNegative: -Math.log1p(Math.exp(odds)),
-    };
+    return { ...found, ...verdictOfOdds(logOdds(found, likelihood, weights), enough) };
   });
 }
 

@@ -9,7 +9,7 @@ import { ratio } from '../../../eval/metrics.js';
 import type { NetworkReport } from '../../../eval/report.js';
 import { bestThreshold } from '../../../eval/thresholds.js';
 import { scoreVerdicts, type VerdictScores } from '../../../scoring/reward-network/scores.js';
-import type { JudgedVerdict } from '../../../scoring/verdict/judged.js';
+import { type JudgedVerdict, probability, verdictOfOdds } from '../../../scoring/verdict/judged.js';
 import type { HeldOut } from '../../../train/evaluation.js';
 import { mean } from '../../../train/policy/metrics.js';
 import type { StepAmcRun } from '../run.js';
@@ -53,6 +53,7 @@ export async function judgeByNetwork(
   const judged = scored.map(
     ({ solution, step, label, found }): JudgedVerdict => ({
       ...{ solution, step, label },
+      // In `step` mode the probability is none, and orders the steps alone.
       ...verdictOf(chosen ? (found.positive - chosen.threshold) / chosen.deviation : leadOf(found)),
     }),
   );
@@ -92,7 +93,7 @@ export function stepScale(steps: readonly { readonly label: 1 | 0; readonly scor
   // Thresholds are chosen among probabilities; in units of the deviation no score is rounded to 0 or 1.
   const probabilities = steps.map(({ label, score }) => ({
     label,
-    probability: logistic((score - center) / deviation),
+    probability: probability((score - center) / deviation),
   }));
   const { threshold } = bestThreshold(probabilities, 'f1_macro');
   return { threshold: center + deviation * Math.log(threshold / (1 - threshold)), deviation };
@@ -103,14 +104,5 @@ function leadOf({ positive, negative }: VerdictScores): number {
   return positive - negative;
 }
 
-const logistic = (x: number) => 1 / (1 + Math.exp(-x));
-
-/** In `step` mode the probability is none, and orders the steps alone. */
-function verdictOf(lead: number) {
-  return {
-    verdict: lead > 0 ? 1 : 0,
-    probability: logistic(lead),
-    logPositive: -Math.log1p(Math.exp(-lead)),
-    logNegative: -Math.log1p(Math.exp(lead)),
-  } as const;
-}
+/** Scores that are equal prefer neither. */
+const verdictOf = (lead: number) => ({ ...verdictOfOdds(lead), verdict: lead > 0 ? 1 : 0 }) as const;
