@@ -11,7 +11,7 @@ import { sameNumber, sameResult } from './result.js';
 import type { Continuation, Prefix, StepSampler } from './sampler.js';
 import { normalisedStep, type SourceSolution } from './solution.js';
 import type { Tally } from './tally.js';
-import { stepErrorOf, type Teacher, type WrongStep } from './teacher.js';
+import { type Correction, stepErrorOf, type Teacher, type WrongStep } from './teacher.js';
 
 export interface MakingTools {
   readonly sampler: StepSampler;
@@ -21,6 +21,12 @@ export interface MakingTools {
   readonly separator: string;
   /** The sampled model, where it is in this process. */
   readonly scorer?: SampledModel;
+}
+
+/** The tools at work. */
+export interface Making extends MakingTools {
+  readonly tally: Tally;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** A step that may be wrong. */
@@ -53,35 +59,52 @@ export async function makeSamples(
   tally: Tally,
   signal?: AbortSignal,
 ): Promise<readonly StepRecord[] | undefined> {
-  const { settings, teacher, separator } = tools;
+  const { settings } = tools;
+  const making = { ...tools, tally, signal };
   tally.add('solutions', solutions.length);
-  const candidates = await drawCandidates(solutions, tools, tally, signal);
-  const possible = candidates && (await atSolvablePositions(candidates, tools, tally, signal));
-  const found = possible && (await wrongOnes(possible, tools, tally, signal));
+  const candidates = await drawCandidates(solutions, making);
+  const possible = candidates && (await atSolvablePositions(candidates, making));
+  const found = possible && (await wrongOnes(possible, making));
   if (!found) return undefined;
   const wrong = firstPerSolution(found, settings);
-  const asked = wrong.map(asWrongStep);
-  await tallyLikelihood(asked, tools, tally);
-  const corrections = await teacher.correct(asked, signal);
-  if (corrections === undefined) return undefined;
-  const corrected = new Map<SourceSolution, CorrectedStep[]>();
+  const corrections = await corrected(wrong.map(asWrongStep), making);
+  if (!corrections) return undefined;
+  const bySolution = new Map<SourceSolution, CorrectedStep[]>();
   for (const [i, { solution, at, text, continued }] of wrong.entries()) {
-    const correction = corrections[i] ?? 'unanswered';
-    const place = asked[i] as WrongStep;
-    const fault = typeof correction === 'string' ? correction : correctionFault(place, correction, separator);
-    if (fault !== undefined || typeof correction === 'string') {
-      tally.add(`rejected: ${fault}`);
-      continue;
-    }
-    tally.add('samples');
-    const error = solution.word && (stepErrorOf(solution.word, place.before, text) ?? 'none (right)');
-    tally.wrongStep(`${solution.problem}\0${place.before.length}\0${normalisedStep(text)}`, error);
-    const own = corrected.get(solution) ?? [];
+    const correction = corrections[i];
+    if (!correction) continue;
+    const own = bySolution.get(solution) ?? [];
     own.push({ at, wrong: text, correction, continued });
-    corrected.set(solution, own);
+    bySolution.set(solution, own);
   }
-  tally.add('solutions with samples', corrected.size);
-  return solutions.flatMap((solution) => recordsOf(solution, corrected.get(solution) ?? [], settings));
+  tally.add('solutions with samples', bySolution.size);
+  return solutions.flatMap((solution) => recordsOf(solution, bySolution.get(solution) ?? [], settings));
+}
+
+/** By wrong step what the teacher makes of it, undefined where that is nothing to learn; all of it is counted. Undefined if stopped. */
+export async function corrected(
+  wrong: readonly WrongStep[],
+  { teacher, separator, tally, signal, ...tools }: Making,
+): Promise<(Correction | undefined)[] | undefined> {
+  await tallyLikelihood(wrong, tools, tally);
+  const corrections = await teacher.correct(wrong, signal);
+  return (
+    corrections &&
+    wrong.map((place, i) => {
+      const correction = corrections[i] ?? 'unanswered';
+      const fault =
+        typeof correction === 'string' ? correction : correctionFault(place, correction, separator);
+      if (fault !== undefined || typeof correction === 'string') {
+        tally.add(`rejected: ${fault}`);
+        return undefined;
+      }
+      tally.add('samples');
+      const { problem, before, wrong: step, word } = place;
+      const error = word && (stepErrorOf(word, before, step) ?? 'none (right)');
+      tally.wrongStep(`${problem}\0${before.length}\0${normalisedStep(step)}`, error);
+      return correction;
+    })
+  );
 }
 
 /** The solution itself, as far as it is kept, and its samples. */
@@ -104,9 +127,7 @@ export function recordsOf(
 
 async function drawCandidates(
   solutions: readonly SourceSolution[],
-  { sampler, settings, seed }: MakingTools,
-  tally: Tally,
-  signal?: AbortSignal,
+  { sampler, settings, seed, tally, signal }: Making,
 ): Promise<Candidate[] | undefined> {
   const places = solutions.flatMap((solution) =>
     chosenPositions(solution, settings.positions, seed).map((at) => ({ solution, at })),
@@ -153,9 +174,7 @@ function distinctSteps(
 /** Candidates at positions from which the model can reach the answer with the right step: the control of `validate`. */
 async function atSolvablePositions(
   candidates: readonly Candidate[],
-  { sampler, settings: { validate } }: MakingTools,
-  tally: Tally,
-  signal?: AbortSignal,
+  { sampler, settings: { validate }, tally, signal }: Making,
 ): Promise<readonly Candidate[] | undefined> {
   if (!validate.require_true_step_pass) return candidates;
   const keyOf = ({ solution, at }: Candidate) => `${solution.number} ${at}`;
@@ -178,9 +197,7 @@ async function atSolvablePositions(
 /** Candidates from which no continuation reaches the answer. */
 async function wrongOnes(
   candidates: readonly Candidate[],
-  { sampler, settings: { validate } }: MakingTools,
-  tally: Tally,
-  signal?: AbortSignal,
+  { sampler, settings: { validate }, tally, signal }: Making,
 ): Promise<Validated[] | undefined> {
   const prefixes = candidates.map(({ solution, at, text, number }) => prefixOf(solution, at, [text], number));
   const drawn = await sampler.continuations(prefixes, validate.k, validate, 'wrong', signal);
@@ -225,7 +242,7 @@ function groups<T>(items: readonly T[], keyOf: (item: T) => unknown): T[][] {
   return [...found.values()];
 }
 
-function asWrongStep({ solution, at, text }: Candidate): WrongStep {
+export function asWrongStep({ solution, at, text }: Pick<Candidate, 'solution' | 'at' | 'text'>): WrongStep {
   const { problem, answer, steps, word } = solution;
   return {
     problem,

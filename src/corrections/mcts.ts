@@ -5,13 +5,10 @@
 import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import type { CorrectedStep } from './assemble.js';
-import { correctionFault } from './filters.js';
-import { tallyLikelihood } from './likelihood.js';
-import { type MakingTools, reaches, recordsOf } from './make.js';
+import { asWrongStep, corrected, type Making, type MakingTools, reaches, recordsOf } from './make.js';
 import type { Prefix } from './sampler.js';
 import { normalisedStep, type SourceSolution } from './solution.js';
 import type { Tally } from './tally.js';
-import { stepErrorOf } from './teacher.js';
 
 interface Node {
   readonly step: string;
@@ -54,46 +51,30 @@ export async function makeTreeSamples(
   tally: Tally,
   signal?: AbortSignal,
 ): Promise<readonly StepRecord[] | undefined> {
-  const { settings, teacher, separator } = tools;
+  const { settings } = tools;
+  const making = { ...tools, tally, signal };
   tally.add('solutions', solutions.length);
   const trees = solutions.map(
     (solution): Tree => ({ solution, root: newNode('', undefined), expansions: 0 }),
   );
   for (let round = 0; round < settings.mcts.simulations; round++)
-    if (!(await expandAll(trees, round, tools, tally, signal))) return undefined;
+    if (!(await expandAll(trees, round, making))) return undefined;
   const found = trees.flatMap(({ solution, root }) =>
     branchings(root)
       .slice(0, settings.max_errors_per_solution)
       .map((branching) => ({
-        branching,
+        wrong: branching.wrong,
         own: ownSolution(solution, branching),
         at: pathOf(branching.right).length - 1,
       })),
   );
   tally.add('wrong steps', found.length);
-  const asked = found.map(({ branching: { wrong }, own, at }) => ({
-    problem: own.problem,
-    answer: own.answer,
-    before: own.steps.slice(0, at),
-    wrong: wrong.step,
-    right: own.steps[at] as string,
-    isLast: at === own.steps.length - 1,
-    ...(own.word ? { word: own.word } : {}),
-  }));
-  await tallyLikelihood(asked, tools, tally);
-  const corrections = await teacher.correct(asked, signal);
+  const asked = found.map(({ wrong, own, at }) => asWrongStep({ solution: own, at, text: wrong.step }));
+  const corrections = await corrected(asked, making);
   if (!corrections) return undefined;
-  const made = found.flatMap(({ branching: { wrong }, own, at }, i) => {
-    const correction = corrections[i] ?? 'unanswered';
-    const place = asked[i] as (typeof asked)[number];
-    const fault = typeof correction === 'string' ? correction : correctionFault(place, correction, separator);
-    if (fault !== undefined || typeof correction === 'string') {
-      tally.add(`rejected: ${fault}`);
-      return [];
-    }
-    tally.add('samples');
-    const error = own.word && (stepErrorOf(own.word, place.before, wrong.step) ?? 'none (right)');
-    tally.wrongStep(`${own.problem}\0${at}\0${normalisedStep(wrong.step)}`, error);
+  const made = found.flatMap(({ wrong, own, at }, i) => {
+    const correction = corrections[i];
+    if (!correction) return [];
     const step: CorrectedStep = { at, wrong: wrong.step, correction, continued: wrong.rest ?? [] };
     return [{ own, step }];
   });
@@ -111,9 +92,7 @@ export async function makeTreeSamples(
 async function expandAll(
   trees: readonly Tree[],
   round: number,
-  { sampler, settings, seed }: MakingTools,
-  tally: Tally,
-  signal?: AbortSignal,
+  { sampler, settings, seed, tally, signal }: Making,
 ): Promise<boolean> {
   const { mcts, sample, validate } = settings;
   const open = trees.flatMap((tree) => {
