@@ -147,8 +147,8 @@ async function label(args: LabelArguments): Promise<void> {
 }
 
 function openLabeller(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
-  if (args.reference !== undefined) return byReference(args.reference);
-  return args.oracle === undefined ? byModel(args, signal) : byOracle(args.oracle);
+  if (args.reference !== undefined) return byProblems('reference', args.reference);
+  return args.oracle === undefined ? byModel(args, signal) : byProblems('oracle', args.oracle);
 }
 
 const isOfModel = ({ oracle, reference }: LabelArguments) => oracle === undefined && reference === undefined;
@@ -240,54 +240,28 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
   };
 }
 
-async function byOracle(path: string): Promise<OpenLabeller> {
+/** By what the file says of each problem: its plan for the oracle, or its worked solution. */
+async function byProblems(option: 'oracle' | 'reference', path: string): Promise<OpenLabeller> {
   const { loadProblems } = await import('../data/benchmarks/load.js');
+  const { firstDifference } = await import('../data/equations/first-difference.js');
   const { oracleRecord } = await import('../data/problems/label.js');
   const { DataError } = await import('../files/data-error.js');
   const { normalizeProblem } = await import('../records/record.js');
   const { resolveData } = await import('../run/paths.js');
-  const { problems } = await loadProblems(await resolveData(path, 'test', () => '--oracle'), {
-    layout: 'auto',
-    columns: undefined,
-  });
-  const plans = new Map(problems.map((each) => [normalizeProblem(each.problem), each.generated]));
-  return {
-    settings: { oracle: path },
-    label: async (batch) =>
-      batch.flatMap(({ solution, where }) => {
-        if (!solution) return [];
-        const plan = plans.get(normalizeProblem(solution.problem));
-        if (plan) return [oracleRecord(plan, solution.steps, solution)];
-        throw new DataError(
-          'row',
-          `${where}: ${path} has no plan of this problem; make the file with: steptrain data problems`,
-        );
-      }),
-    dispose() {},
+  const { problems } = await loadProblems(await resolveData(path, 'test', () => `--${option}`));
+  const known = new Map(problems.map((each) => [normalizeProblem(each.problem), each]));
+  const labelled = ({ solution, where }: PlacedSolution): StepRecord[] => {
+    if (!solution) return [];
+    const found = known.get(normalizeProblem(solution.problem));
+    if (option === 'oracle' && found?.generated)
+      return [oracleRecord(found.generated, solution.steps, solution)];
+    if (option === 'reference' && found?.solution !== undefined)
+      return [firstDifference({ ...found, solution: found.solution }, solution)];
+    const missing =
+      option === 'oracle'
+        ? 'plan of this problem; make the file with: steptrain data problems'
+        : 'worked solution of this problem; name the file that the problems are from';
+    throw new DataError('row', `${where}: ${path} has no ${missing}`);
   };
-}
-
-async function byReference(path: string): Promise<OpenLabeller> {
-  const { loadProblems } = await import('../data/benchmarks/load.js');
-  const { firstDifference } = await import('../data/equations/first-difference.js');
-  const { DataError } = await import('../files/data-error.js');
-  const { normalizeProblem } = await import('../records/record.js');
-  const { resolveData } = await import('../run/paths.js');
-  const { problems } = await loadProblems(await resolveData(path, 'test', () => '--reference'));
-  const references = new Map(problems.map((each) => [normalizeProblem(each.problem), each]));
-  return {
-    settings: { reference: path },
-    label: async (batch) =>
-      batch.flatMap(({ solution, where }) => {
-        if (!solution) return [];
-        const reference = references.get(normalizeProblem(solution.problem));
-        if (reference?.solution !== undefined)
-          return [firstDifference({ ...reference, solution: reference.solution }, solution)];
-        throw new DataError(
-          'row',
-          `${where}: ${path} has no worked solution of this problem; name the file that the problems are from`,
-        );
-      }),
-    dispose() {},
-  };
+  return { settings: { [option]: path }, label: async (batch) => batch.flatMap(labelled), dispose() {} };
 }
