@@ -1,6 +1,6 @@
 // Locks a run directory for one thread of one process.
 import { randomBytes } from 'node:crypto';
-import { readFileSync, readlinkSync } from 'node:fs';
+import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { link, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -65,6 +65,12 @@ export async function tryLock(path: string): Promise<Unlock | { readonly owner: 
     await rm(lock, { force: true });
     held.delete(lock);
   };
+}
+
+/** Whether a process works in the directory, as its lock says; nothing is taken or changed. */
+export async function isLocked(path: string): Promise<boolean> {
+  const lock = join(path, LOCK);
+  return existsSync(lock) && !(await isGone(lock, await ownerOf(lock)));
 }
 
 /** Writes the lock; who holds it, where another process does. */

@@ -6,8 +6,8 @@ import { walk } from '../config/values.js';
 import type { EvalReport } from '../eval/report.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { readSolvedReport, type SolvedReport } from '../eval/solving/run-report.js';
+import { isLocked } from '../files/lock.js';
 import { RunError } from '../run/error.js';
-import { ownerOf } from './lock.js';
 import { MetricLog } from './metric-log.js';
 import { type Rollout, readRollouts } from './rollouts.js';
 import { type JudgedSolution, readJudgedSolutions } from './solutions.js';
@@ -104,7 +104,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
   return {
     path: full,
     name: basename(full),
-    status: ownerOf(full) ? 'running' : metrics.phase('test') ? 'finished' : 'stopped',
+    status: (await isLocked(full)) ? 'running' : metrics.phase('test') ? 'finished' : 'stopped',
     changed: newest(full),
     log: metrics,
     configText,

@@ -7,7 +7,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { LOCK, lockDirectory, tryLock, type Unlock } from '../../src/files/lock.js';
+import { isLocked, LOCK, lockDirectory, tryLock, type Unlock } from '../../src/files/lock.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -49,6 +49,21 @@ describe('the lock of a directory', () => {
       await holders[0]?.();
       expect(existsSync(join(folder, LOCK))).toBe(false);
     }
+  });
+
+  test('is seen while its owner works there, and not where nobody does', async () => {
+    expect(await isLocked(folder)).toBe(false);
+    const unlock = await lockDirectory(folder);
+    expect(await isLocked(folder)).toBe(true);
+    await unlock();
+    expect(await isLocked(folder)).toBe(false);
+    await left(GONE);
+    expect(await isLocked(folder)).toBe(false);
+    await left('4999999 another-machine\n');
+    expect(await isLocked(folder)).toBe(true);
+    const before = new Date(Date.now() - 180_000);
+    await utimes(join(folder, LOCK), before, before);
+    expect(await isLocked(folder)).toBe(false);
   });
 
   test('is taken over where the one that took it over before was killed meanwhile', async () => {
