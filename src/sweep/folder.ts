@@ -89,7 +89,7 @@ export class SweepFolder {
     if (!existsSync(join(directory, 'config.yaml'))) return 'new';
     const { report, select } = this.sweep;
     const keys = [...report.map(({ key }) => key), ...(select ? [select.on] : [])];
-    return (await isFinished(directory, keys)) ? 'finished' : 'started';
+    return isFinished(directory, keys) ? 'finished' : 'started';
   }
 
   /**

@@ -1,10 +1,10 @@
 // What a finished run reports: values of eval.json and metrics.jsonl by key.
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dotted } from '../config/dotted.js';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
+import { readLog } from '../run/log-file.js';
 
 /** The results of one run. */
 export interface RunResults {
@@ -15,15 +15,14 @@ export interface RunResults {
 const LOG = 'log.';
 
 /** Whether the run in `directory` has ended; `keys` are read from it. The last line of a log is the test's. */
-export async function isFinished(directory: string, keys: readonly string[]): Promise<boolean> {
+export function isFinished(directory: string, keys: readonly string[]): boolean {
   if (keys.some((key) => !key.startsWith(LOG)) && !existsSync(join(directory, 'eval.json'))) return false;
-  const log = await readLog(directory);
-  return log.at(-1)?.phase === 'test';
+  return logOf(directory).at(-1)?.phase === 'test';
 }
 
 export async function readResults(directory: string): Promise<RunResults> {
   const path = join(directory, 'eval.json');
-  return { report: existsSync(path) ? await readJson(path) : {}, log: await readLog(directory) };
+  return { report: existsSync(path) ? await readJson(path) : {}, log: logOf(directory) };
 }
 
 /** The number at `key`; undefined where the run has none. Throws RunError where it is something else. */
@@ -67,16 +66,8 @@ function within(value: unknown, path: readonly string[]): unknown {
   return undefined;
 }
 
-async function readLog(directory: string): Promise<RunResults['log']> {
+/** Empty where the run has not logged anything yet. */
+function logOf(directory: string): RunResults['log'] {
   const path = join(directory, 'metrics.jsonl');
-  if (!existsSync(path)) return [];
-  const text = await readFile(path, 'utf8');
-  // A run that was killed may leave half a line.
-  return text.split('\n').flatMap((line) => {
-    try {
-      return [JSON.parse(line) as Record<string, unknown>];
-    } catch {
-      return [];
-    }
-  });
+  return existsSync(path) ? readLog(path) : [];
 }
