@@ -1,4 +1,5 @@
 /** How the trained model judges held-out steps: confusion, probabilities, thresholds, calibration. */
+import type { Calibration } from '../../eval/calibration.js';
 import type { ThresholdSweep } from '../../eval/thresholds.js';
 import type { CollectedRun } from '../collect.js';
 import { number, percent } from '../format.js';
@@ -15,33 +16,22 @@ export function judgement(run: CollectedRun): Section {
   const figures = [
     ...(steps.length > 0 ? [confusionMatrix(run), probabilities(run)] : []),
     ...(report?.threshold_sweep ? [thresholds(report.threshold_sweep)] : []),
-    ...(report?.calibration
-      ? [
-          box(
-            'Calibration',
-            `Expected error ${percent(report.calibration.ece)} %, Brier score ${number(report.calibration.brier, 3)}. On the diagonal a probability means what it says.`,
-            calibrationPlot(report.calibration),
-          ),
-        ]
-      : []),
-    ...(report?.reward_network?.test.calibration
-      ? [
-          box(
-            'Calibration of the reward network',
-            `As a judge: σ(score of “right” − score of “wrong”); expected error ${percent(report.reward_network.test.calibration.ece)} %.`,
-            calibrationPlot(report.reward_network.test.calibration),
-          ),
-        ]
-      : []),
-    ...(report?.outcomes?.calibration
-      ? [
-          box(
-            'Calibration on whole solutions',
-            'Of the outcome scores.',
-            calibrationPlot(report.outcomes.calibration),
-          ),
-        ]
-      : []),
+    ...calibrationBox(
+      'Calibration',
+      ({ ece, brier }) =>
+        `Expected error ${percent(ece)} %, Brier score ${number(brier, 3)}. On the diagonal a probability means what it says.`,
+      report?.calibration,
+    ),
+    ...calibrationBox(
+      'Calibration of the reward network',
+      ({ ece }) => `As a judge: σ(score of “right” − score of “wrong”); expected error ${percent(ece)} %.`,
+      report?.reward_network?.test.calibration,
+    ),
+    ...calibrationBox(
+      'Calibration on whole solutions',
+      () => 'Of the outcome scores.',
+      report?.outcomes?.calibration,
+    ),
   ];
   return {
     id: 'judgement',
@@ -53,6 +43,14 @@ export function judgement(run: CollectedRun): Section {
 
 export function box(title: string, about: string, figure: Html): Html {
   return html`<figure class="box"><figcaption><strong>${title}</strong> <span class="hint">${about}</span></figcaption>${figure}</figure>`;
+}
+
+function calibrationBox(
+  title: string,
+  about: (calibration: Calibration) => string,
+  calibration: Calibration | undefined,
+): Html[] {
+  return calibration ? [box(title, about(calibration), calibrationPlot(calibration))] : [];
 }
 
 function confusionMatrix({ solutions }: CollectedRun): Html {
