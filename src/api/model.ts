@@ -12,7 +12,7 @@ import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
 import { isQuantize, QUANTIZE, type Quantize } from '../models/quantize.js';
 import { type ModelFiles, type SavedModel, savedModel, withCard } from '../models/saved.js';
-import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
+import { checkOptions, DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
@@ -104,29 +104,20 @@ export async function loadModel(
 ): Promise<Model> {
   if (typeof name !== 'string' || name === '') {
     const found = name === '' ? 'an empty text' : shown(name);
-    throw new StepTrainError(
-      'E_RANGE',
-      `loadModel: expected the name of a model or a directory, found ${found}`,
-    );
+    throw invalid(`loadModel: expected the name of a model or a directory, found ${found}`);
   }
   checkOptions('loadModel', options, { dtype: true, quantize: true, adapter: true, signal: true });
   const { dtype: wanted, quantize, adapter, signal } = options;
   if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
-    throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
+    throw invalid(`loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
   }
   if (quantize !== undefined && !isQuantize(quantize))
-    throw new StepTrainError(
-      'E_RANGE',
-      `loadModel: quantize: expected one of ${QUANTIZE.join(', ')}, found ${shown(quantize)}`,
-    );
+    throw invalid(`loadModel: quantize: expected one of ${QUANTIZE.join(', ')}, found ${shown(quantize)}`);
   const found = savedModel(name);
   checkIsHere(found);
   if (adapter === undefined) return openSaved(device, found, { dtype: wanted, quantize, signal });
   if (found.adapter !== undefined) {
-    throw new StepTrainError(
-      'E_RANGE',
-      `loadModel: ${name} is an adapter already; name the base of ${adapter}`,
-    );
+    throw invalid(`loadModel: ${name} is an adapter already; name the base of ${adapter}`);
   }
   return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, quantize, signal });
 }
@@ -206,8 +197,7 @@ export class Model {
 
   private readTokenizer(): Promise<Tokenizer> {
     const { files } = this;
-    if (!files)
-      throw new StepTrainError('E_RANGE', 'this model was not loaded from a directory: pass a tokenizer');
+    if (!files) throw invalid('this model was not loaded from a directory: pass a tokenizer');
     return loadTokenizer(withCard({ directory: files.model, adapter: files.adapter }).tokenizer);
   }
 
@@ -340,8 +330,7 @@ export class Model {
     const { decoder, role } = this;
     const head = roleHead(decoder, role);
     if (!head) {
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `classify: a ${className(decoder.config)} has no score head; give a classification model, or an adapter that brings one`,
       );
     }

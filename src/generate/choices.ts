@@ -1,5 +1,5 @@
 /** The allowed answers of a sample as a trie of their tokens: the next tokens after each prefix. */
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 
 export interface ChoiceNode {
   /** By token, in ascending order of tokens; empty where an answer ends. */
@@ -9,7 +9,7 @@ export interface ChoiceNode {
 /** @throws StepTrainError for no answer, an empty one, or one that begins another, so that its end could not be told */
 export function choiceTrie(choices: readonly (readonly number[])[]): ChoiceNode {
   const fail = (message: string): never => {
-    throw new StepTrainError('E_RANGE', `generate: choices: ${message}`);
+    throw invalid(`generate: choices: ${message}`);
   };
   if (choices.length === 0) fail('expected at least one answer, found none');
   const found = choices.findIndex((choice) => choice.length === 0);

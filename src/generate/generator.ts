@@ -5,7 +5,7 @@
 import type { Adapter } from '../models/adapter.js';
 import { checkSequences } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
-import { DisposedError, StepTrainError } from '../native/errors.js';
+import { DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { Bodies } from './bodies.js';
 import { cacheShape, KeyValueCache } from './cache.js';
@@ -195,8 +195,7 @@ export class Generator {
     const { adapter } = options.role ?? {};
     decoder.head({ adapter });
     if (adapter?.head)
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         'generate: the adapter is a classifier such as a reward network: it scores text and writes none',
       );
     const key = roleKey(decoder, { adapter });
@@ -226,8 +225,7 @@ export class Generator {
 
   private checkFits({ promptIndex, longest }: SampleRow, length: number): void {
     if (longest <= length) {
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `generate: prompt ${promptIndex} has ${length} tokens, as many as the model reads (max_position_embeddings): ` +
           'no token can follow; shorten it',
       );

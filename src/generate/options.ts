@@ -1,5 +1,5 @@
 /** The options of a request and their checks. */
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { choiceTrie } from './choices.js';
@@ -204,5 +204,5 @@ function topPOf(value: unknown): number {
 }
 
 function fail(option: string, expected: string, found: string): never {
-  throw new StepTrainError('E_RANGE', `generate: ${option}: expected ${expected}, found ${found}`);
+  throw invalid(`generate: ${option}: expected ${expected}, found ${found}`);
 }

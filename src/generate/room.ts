@@ -1,6 +1,6 @@
 /** How many samples run together, and in how much memory: one rule for commands, rollouts, evaluations and the server. */
 import type { Decoder } from '../models/decoder.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { spareMemory } from '../runtime/memory.js';
@@ -31,10 +31,7 @@ export function cacheBudget(device: Decoder['device']): number {
 export function checkWhole(limits: Readonly<Record<string, number | undefined>>): void {
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined || (Number.isSafeInteger(value) && value > 0)) continue;
-    throw new StepTrainError(
-      'E_RANGE',
-      `generator: ${name}: expected a whole number above 0, found ${shown(value)}`,
-    );
+    throw invalid(`generator: ${name}: expected a whole number above 0, found ${shown(value)}`);
   }
 }
 

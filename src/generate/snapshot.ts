@@ -1,5 +1,5 @@
 /** A running request as JSON. It does not contain keys and values, which are computed again. */
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { SamplingOptions } from './options.js';
 import type { SavedSample } from './sample-row.js';
@@ -81,5 +81,5 @@ function checkSample(sample: SavedSample, at: string, vocabSize: number, promptL
 }
 
 function fail(what: string, expected: string, found: unknown): never {
-  throw new StepTrainError('E_RANGE', `resume: ${what}: expected ${expected}, found ${shown(found)}`);
+  throw invalid(`resume: ${what}: expected ${expected}, found ${shown(found)}`);
 }

@@ -8,7 +8,7 @@ import {
   type ParameterSpec,
   TrainableParameters,
 } from '../autograd/parameters.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import type { LoraPair } from '../ops/gemm.js';
 import { keyOfSeed, philox4x32 } from '../random/philox.js';
 import type { Device } from '../runtime/device.js';
@@ -144,7 +144,7 @@ export async function frozenTwin({ config, plan, trainable, head, form }: Adapte
   readonly adapter: Adapter;
   readonly parameters: ParameterBuffer;
 }> {
-  if (!trainable) throw new StepTrainError('E_RANGE', 'the adapter is frozen already');
+  if (!trainable) throw invalid('the adapter is frozen already');
   const values = await trainable.values.readFloats();
   const specs = trainable.list.map(({ name, value }, i): ParameterSpec => {
     const offset = trainable.offsets[i] as number;

@@ -1,5 +1,5 @@
 /** Ragged batches: concatenated tokens and where each sequence begins. No padding tokens. */
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -60,8 +60,7 @@ export function raggedBatch(
     for (const key of ['positions', 'branch'] as const) {
       const length = sequence[key]?.length ?? sequence.ids.length;
       if (length === sequence.ids.length) continue;
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `sequence ${s}: expected as many ${key} as token ids, ${sequence.ids.length}, found ${length}`,
       );
     }
@@ -127,24 +126,17 @@ export function checkSequences(
   limits: { readonly vocabSize: number; readonly maxPositions: number },
 ): void {
   if (!isArrayLike(sequences)) {
-    throw new StepTrainError(
-      'E_RANGE',
-      `${what}: expected an array of token sequences, found ${shown(sequences)}`,
-    );
+    throw invalid(`${what}: expected an array of token sequences, found ${shown(sequences)}`);
   }
   sequences.forEach((ids, s) => {
     if (!isArrayLike(ids)) {
-      throw new StepTrainError(
-        'E_RANGE',
-        `${what}: expected an array of token ids as sequence ${s}, found ${shown(ids)}`,
-      );
+      throw invalid(`${what}: expected an array of token ids as sequence ${s}, found ${shown(ids)}`);
     }
     if (ids.length === 0) {
-      throw new StepTrainError('E_RANGE', `${what}: sequence ${s} is empty; give at least one token`);
+      throw invalid(`${what}: sequence ${s} is empty; give at least one token`);
     }
     if (ids.length > limits.maxPositions) {
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `${what}: sequence ${s} has ${ids.length} tokens, and the model reads at most ${limits.maxPositions} ` +
           '(max_position_embeddings); shorten it',
       );
@@ -152,8 +144,7 @@ export function checkSequences(
     for (let t = 0; t < ids.length; t++) {
       const id = ids[t];
       if (Number.isInteger(id) && (id as number) >= 0 && (id as number) < limits.vocabSize) continue;
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `${what}: sequence ${s}: token id ${id} at index ${t} is not a whole number in 0..${limits.vocabSize - 1}; ` +
           "use the model's own tokenizer",
       );
@@ -173,8 +164,7 @@ function checked(
   what: string,
 ): number {
   if (value !== undefined && Number.isInteger(value) && value >= 0 && value < limit) return value;
-  throw new StepTrainError(
-    'E_RANGE',
+  throw invalid(
     `sequence ${sequence}: ${what} ${value} at index ${at} is outside 0..${limit - 1}` +
       (what === 'position' ? '; shorten the sequence or raise max_position_embeddings' : ''),
   );

@@ -8,7 +8,7 @@ import { className } from '../architectures/heads.js';
 import { architectureOf, classifierOf } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { checkpoint } from '../autograd/tape.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
@@ -202,15 +202,14 @@ export class Decoder {
   /** A weight of the role: its own copy (`modules_to_save`) or the base's. */
   weight(name: string, role: Role = {}): Parameter {
     const found = role.adapter?.saved(name) ?? this.weights.get(name);
-    if (!found) throw new StepTrainError('E_RANGE', `the model has no weight named '${name}'`);
+    if (!found) throw invalid(`the model has no weight named '${name}'`);
     return found;
   }
 
   /** The language-model head [vocabSize, outputSize]: its own weight, or the embedding where they are tied. */
   head(role: Role = {}): Parameter {
     if (this.headWeight === undefined) {
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `a ${className(this.config)} has no language-model head; expected a model for causal language modelling`,
       );
     }
@@ -220,8 +219,7 @@ export class Decoder {
   private constantsFor(needed: number): Constants {
     const { maxPositions } = this.config;
     if (needed > maxPositions) {
-      throw new StepTrainError(
-        'E_RANGE',
+      throw invalid(
         `the batch has position ${needed - 1}, and the model reads at most ${maxPositions} (max_position_embeddings)`,
       );
     }
@@ -273,8 +271,7 @@ function attend(
 }
 
 function refuseBidirectionalBranches(): never {
-  throw new StepTrainError(
-    'E_RANGE',
+  throw invalid(
     'the batch has branches, and every token of this model sees all others of its sequence; give each prefix as a sequence of its own',
   );
 }
@@ -283,8 +280,7 @@ function refuseBidirectionalBranches(): never {
 function refuseWindowedBranches({ offsets }: RaggedBatch, window: number): void {
   const at = offsets.findIndex((begin, s) => s > 0 && begin - (offsets[s - 1] as number) > window);
   if (at < 0) return;
-  throw new StepTrainError(
-    'E_RANGE',
+  throw invalid(
     `sequence ${at - 1} of the batch has ${(offsets[at] as number) - (offsets[at - 1] as number)} tokens with its branches, ` +
       `more than the sliding window of ${window}; give each branch as a sequence of its own`,
   );

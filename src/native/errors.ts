@@ -33,6 +33,11 @@ export class StepTrainError extends Error {
   }
 }
 
+/** The error about a value or a call that cannot be. */
+export function invalid(message: string): StepTrainError {
+  return new StepTrainError('E_RANGE', message);
+}
+
 /** A tensor, graph or device was used after its `dispose()`. */
 export class DisposedError extends StepTrainError {
   override readonly name: string = 'DisposedError';

@@ -1,7 +1,7 @@
 /** One HTTP request with a time limit for the connection and for every silence, and its response as it comes. */
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as SecureAgent } from 'node:https';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { PassingFailure, RemoteError } from './errors.js';
 
 export interface Endpoint {
@@ -30,8 +30,7 @@ export interface EndpointOptions {
 export function endpointOf({ url, key, concurrency, ...limits }: EndpointOptions, of: string): Endpoint {
   const base = URL.canParse(url) ? new URL(url) : undefined;
   if (!base || !/^https?:$/.test(base.protocol))
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `${of}: url: expected an address such as http://127.0.0.1:8000, found ${JSON.stringify(url)}`,
     );
   const agent = { keepAlive: true, maxSockets: concurrency };

@@ -1,6 +1,6 @@
 /** One server: its samples, and the adapters that it holds. */
 import type { SourceOptions, SourceSample } from '../generate/sample-source.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { atOnce } from './at-once.js';
 import { RemoteError } from './errors.js';
 import { jsonEvents } from './events.js';
@@ -200,8 +200,5 @@ export class RemoteServer {
 }
 
 function refuse(option: string, expected: string, found: unknown): never {
-  throw new StepTrainError(
-    'E_RANGE',
-    `remoteSource: ${option}: expected ${expected}, found ${JSON.stringify(found)}`,
-  );
+  throw invalid(`remoteSource: ${option}: expected ${expected}, found ${JSON.stringify(found)}`);
 }

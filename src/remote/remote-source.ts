@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { RemoteError } from './errors.js';
 import { type PROTOCOLS, RemoteServer } from './remote-server.js';
 import { spread } from './spread.js';
@@ -48,11 +48,9 @@ export interface RemoteSourceOptions {
  */
 export function remoteSource({ url, ...options }: RemoteSourceOptions): SampleSource {
   const urls = typeof url === 'string' ? [url] : url;
-  if (urls.length === 0)
-    throw new StepTrainError('E_RANGE', 'remoteSource: url: expected at least one address, found none');
+  if (urls.length === 0) throw invalid('remoteSource: url: expected at least one address, found none');
   const twice = urls.find((each, i) => urls.indexOf(each) < i);
-  if (twice !== undefined)
-    throw new StepTrainError('E_RANGE', `remoteSource: url: ${twice} is given twice; name each server once`);
+  if (twice !== undefined) throw invalid(`remoteSource: url: ${twice} is given twice; name each server once`);
   return new RemoteSource(
     urls.map((each) => new RemoteServer({ url: each, ...options })),
     options,

@@ -5,7 +5,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { GeneratorOptions } from '../generate/generator.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { checkAccess, isLoopback } from './access.js';
 import { Engine, type Served } from './engine.js';
 import { RequestError } from './errors.js';
@@ -63,11 +63,8 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
   signal?.throwIfAborted();
   const { adapterRoot, otherBase, onWarning, cacheBytes, maxRows, maxTokens } = options;
   if (key === undefined && !isLoopback(host))
-    throw new StepTrainError(
-      'E_RANGE',
-      `serve: ${host} can be reached from other machines: give a key, or listen on 127.0.0.1`,
-    );
-  if (key === '') throw new StepTrainError('E_RANGE', 'serve: the key is empty; give one, or none');
+    throw invalid(`serve: ${host} can be reached from other machines: give a key, or listen on 127.0.0.1`);
+  if (key === '') throw invalid('serve: the key is empty; give one, or none');
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const engine = new Engine(served, limits, {
     adapters: { root: adapterRoot, otherBase, onWarning },
@@ -81,7 +78,7 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
       await engine.models.load(name, directory).catch((error: unknown) => {
         if (!(error instanceof RequestError)) throw error;
         const reason = error.message.replace(/^lora_\w+: /, '');
-        throw new StepTrainError('E_RANGE', `serve: adapter ${name}: ${reason}`);
+        throw invalid(`serve: adapter ${name}: ${reason}`);
       });
     const url = await http.listen(host, port);
     const end = () => void http.close(0).catch(onError);
@@ -126,9 +123,7 @@ class HttpServer {
   async listen(host: string, port: number): Promise<string> {
     await new Promise<void>((resolve, reject) => {
       this.server.once('error', (error) =>
-        reject(
-          new StepTrainError('E_RANGE', `serve: cannot listen on ${host}:${port}: ${listenReason(error)}`),
-        ),
+        reject(invalid(`serve: cannot listen on ${host}:${port}: ${listenReason(error)}`)),
       );
       this.server.listen(port, host, resolve);
     });
