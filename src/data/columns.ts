@@ -7,14 +7,10 @@ export type Row = Readonly<Record<string, unknown>>;
 
 /** A column with text that is not only white space. */
 export function textColumn(row: Row, key: string, where = `column '${key}'`): string {
-  const value = row[key];
-  if (value === undefined || value === null) {
-    throw new BadRow('missing_column', `${where} is missing; expected text`);
-  }
-  if (typeof value !== 'string') {
-    throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected text`);
-  }
-  return checkedText(value, where);
+  return checkedText(
+    column(row, key, where, 'text', (value) => typeof value === 'string'),
+    where,
+  );
 }
 
 /** A column that may be absent or null; empty text counts as absent. */
@@ -27,22 +23,26 @@ export function optionalText(row: Row, key: string): string | undefined {
 
 /** A column that holds a list. */
 export function listColumn(row: Row, key: string, where = `column '${key}'`): readonly unknown[] {
-  const value = row[key];
-  if (Array.isArray(value)) return value;
-  if (value === undefined || value === null) {
-    throw new BadRow('missing_column', `${where} is missing; expected a list`);
-  }
-  throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected a list`);
+  return column(row, key, where, 'a list', Array.isArray);
 }
 
 /** A column that holds an object. */
-export function objectColumn(row: Row, key: string, where = `column '${key}'`): Row {
+export function objectColumn(row: Row, key: string): Row {
+  return column(row, key, `column '${key}'`, 'an object', isRow);
+}
+
+function column<T>(
+  row: Row,
+  key: string,
+  where: string,
+  expected: string,
+  is: (value: unknown) => value is T,
+): T {
   const value = row[key];
-  if (isRow(value)) return value;
-  if (value === undefined || value === null) {
-    throw new BadRow('missing_column', `${where} is missing; expected an object`);
-  }
-  throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected an object`);
+  if (is(value)) return value;
+  if (value === undefined || value === null)
+    throw new BadRow('missing_column', `${where} is missing; expected ${expected}`);
+  throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected ${expected}`);
 }
 
 /** Characters of the longest text: about 32 for each token of the longest models. To tokenise more takes gigabytes. */

@@ -1,5 +1,6 @@
 /** A message of a conversation, as clients write it and as they send back what a server answered. */
 import { nearestName } from '../config/nearest.js';
+import { defined } from '../native/defined.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { RequestFields } from './request-fields.js';
 
@@ -13,7 +14,7 @@ export function chatMessage(fields: RequestFields): ChatMessage {
   const role = roleOf(fields);
   const calls = fields.list('tool_calls', (item): item is unknown => true, 'calls', MAX_CALLS) ?? [];
   const reasoning = fields.text('reasoning_content') ?? fields.text('reasoning');
-  const message = {
+  const message = defined<ChatMessage>({
     role,
     // Of a reply that calls functions, or that was cut off while it reasoned, there is none.
     content: role === 'assistant' && !fields.has('content') ? '' : messageText(fields),
@@ -21,14 +22,12 @@ export function chatMessage(fields: RequestFields): ChatMessage {
     reasoning_content: reasoning,
     tool_calls: calls.length === 0 ? undefined : calls.map((call, i) => toolCall(fields, call, i)),
     tool_call_id: fields.text('tool_call_id'),
-  };
+  });
   // Of a reply to other clients: where its text was found, and what nothing here gives.
   fields.ignore('annotations', 'reasoning');
   for (const name of ['refusal', 'audio', 'function_call']) fields.neutral(name);
   fields.end();
-  return Object.fromEntries(
-    Object.entries(message).filter(([, value]) => value !== undefined),
-  ) as unknown as ChatMessage;
+  return message;
 }
 
 /** Templates read arguments as an object, where OpenAI's are JSON in a text; vLLM parses them too. */

@@ -1,5 +1,6 @@
 /** The common fields of /v1/completions and /v1/chat/completions: sampling and output. */
 import type { SamplingOptions } from '../generate/options.js';
+import { defined } from '../native/defined.js';
 import { isText, isWhole, type RequestFields } from './request-fields.js';
 
 /** Texts and tokens that may end a sample. */
@@ -102,11 +103,6 @@ function requestedSeed(fields: RequestFields): number | undefined {
   const modulus = 2 ** 53;
   const rest = (value as number) % modulus;
   return rest < 0 ? rest + modulus : rest;
-}
-
-/** The object without what is undefined. */
-function defined<T extends object>(object: { [Key in keyof T]: T[Key] | undefined }): T {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
 }
 
 function logitBias(fields: RequestFields): Readonly<Record<number, number>> | undefined {

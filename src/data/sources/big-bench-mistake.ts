@@ -1,6 +1,8 @@
-import type { Step, StepLabel } from '../../records/record.js';
+import { defined } from '../../native/defined.js';
+import type { StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, listColumn, optionalText, textColumn, wholeNumber } from '../columns.js';
+import { checkedText, listColumn, optionalText, textColumn } from '../columns.js';
+import { stepsToFirstWrong } from './first-wrong.js';
 import type { Source } from './source.js';
 
 /**
@@ -15,30 +17,17 @@ export const bigBenchMistake: Source<object> = {
   convert(row, _options, log) {
     const texts = listColumn(row, 'steps').map((text, i) => checkedText(text, `step ${i + 1}`));
     if (texts.length === 0) throw new BadRow('no_steps', "column 'steps' is an empty list");
-    const wrong = wholeNumber(row.mistake_index ?? -1);
-    if (typeof wrong !== 'number' || !Number.isInteger(wrong) || wrong < -1 || wrong >= texts.length)
-      throw new BadRow(
-        'bad_label',
-        `column 'mistake_index' is ${describeValue(wrong)}; expected the index of the first wrong step ` +
-          `(0 to ${texts.length - 1}) or null`,
-      );
-    const labelOf = (i: number): StepLabel => {
-      if (wrong === -1 || i < wrong) return 1;
-      if (i === wrong) return 0;
-      log.unlabelled('after_first_error');
-      return null;
-    };
+    const where = { column: 'mistake_index', none: 'null' };
+    const steps = stepsToFirstWrong(texts, row.mistake_index ?? -1, where, log);
     const answer = optionalText(row, 'answer');
     const target = optionalText(row, 'target');
     return [
-      {
+      defined<StepRecord>({
         problem: textColumn(row, 'input'),
-        ...(target === undefined ? {} : { gold_answer: target }),
-        steps: texts.map((text, i) => ({ text, label: labelOf(i), kind: 'normal' }) satisfies Step),
-        ...(answer === undefined || target === undefined
-          ? {}
-          : { outcome: answer.trim() === target.trim() ? (1 as const) : (0 as const) }),
-      },
+        gold_answer: target,
+        steps,
+        outcome: answer && target ? (answer.trim() === target.trim() ? 1 : 0) : undefined,
+      }),
     ];
   },
 };

@@ -1,3 +1,4 @@
+import { defined } from '../../native/defined.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import {
@@ -66,10 +67,10 @@ export const prm800k: Source<Prm800kOptions> = {
       log.skipRow(stop);
       return [];
     }
-    const gold = {
-      ...optionalEntry('gold_solution', optionalText(question, 'ground_truth_solution')),
-      ...optionalEntry('gold_answer', optionalText(question, 'ground_truth_answer')),
-    };
+    const gold = defined<Pick<StepRecord, 'gold_solution' | 'gold_answer'>>({
+      gold_solution: optionalText(question, 'ground_truth_solution'),
+      gold_answer: optionalText(question, 'ground_truth_answer'),
+    });
     const steps = listColumn(label, 'steps', "'label.steps'");
     const { trajectory, alternatives } = walk(steps, options, log);
     const records: StepRecord[] = [];
@@ -184,8 +185,4 @@ function completionStep(value: unknown, where: string, options: Prm800kOptions, 
   }
   if (options.neutral === 'drop') return unlabelled('neutral');
   return { text, label: options.neutral === 'negative' ? 0 : 1, neutral: true, kind: 'normal' };
-}
-
-function optionalEntry<K extends string>(key: K, value: string | undefined): { readonly [P in K]?: string } {
-  return (value === undefined ? {} : { [key]: value }) as { readonly [P in K]?: string };
 }

@@ -1,4 +1,5 @@
-import type { Step } from '../../records/record.js';
+import { defined } from '../../native/defined.js';
+import type { Step, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, listColumn, optionalText, textColumn } from '../columns.js';
 import type { Source } from './source.js';
@@ -33,7 +34,7 @@ export const prmbench: Source<object> = {
     const steps = texts.map((text, i): Step => ({ text, label: wrong.has(i + 1) ? 0 : 1, kind: 'normal' }));
     const id = optionalText(row, 'idx');
     const group = optionalText(row, 'classification');
-    const own = { problem, steps, ...(group === undefined ? {} : { group }) };
-    return [{ ...own, ...(id === undefined ? {} : { provenance: { file: '', id } }) }];
+    const provenance = id === undefined ? undefined : { file: '', id };
+    return [defined<StepRecord>({ problem, steps, group, provenance })];
   },
 };

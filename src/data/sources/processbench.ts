@@ -1,14 +1,7 @@
-import type { Step, StepLabel } from '../../records/record.js';
-import { BadRow } from '../bad-row.js';
-import {
-  checkedText,
-  describeValue,
-  labelValue,
-  listColumn,
-  optionalText,
-  textColumn,
-  wholeNumber,
-} from '../columns.js';
+import { defined } from '../../native/defined.js';
+import type { StepRecord } from '../../records/record.js';
+import { checkedText, labelValue, listColumn, optionalText, textColumn, wholeNumber } from '../columns.js';
+import { stepsToFirstWrong } from './first-wrong.js';
 import type { Source } from './source.js';
 
 /**
@@ -23,38 +16,20 @@ export const processbench: Source<object> = {
   convert(row, _options, log) {
     const problem = textColumn(row, 'problem');
     const texts = listColumn(row, 'steps').map((text, i) => checkedText(text, `step ${i + 1}`));
-    const firstWrong = wholeNumber(row.label);
-    if (!isStepIndex(firstWrong, texts.length)) {
-      throw new BadRow(
-        'bad_label',
-        `column 'label' is ${describeValue(firstWrong)}; expected the index of the first wrong step ` +
-          `(0 to ${texts.length - 1}) or -1`,
-      );
-    }
-    const labelOf = (i: number): StepLabel => {
-      if (firstWrong === -1 || i < firstWrong) return 1;
-      if (i === firstWrong) return 0;
-      log.unlabelled('after_first_error');
-      return null;
-    };
-    const steps = texts.map((text, i): Step => ({ text, label: labelOf(i), kind: 'normal' }));
-    const outcome = labelValue(row.final_answer_correct, "column 'final_answer_correct'");
+    const steps = stepsToFirstWrong(texts, row.label, { column: 'label', none: '-1' }, log);
+    const outcome = labelValue(row.final_answer_correct, "column 'final_answer_correct'") ?? undefined;
     const id = optionalText(row, 'id');
     return [
-      {
+      defined<StepRecord>({
         problem,
         steps,
-        ...(outcome === null ? {} : { outcome }),
-        ...(id === undefined ? {} : { provenance: { file: '', id } }),
-      },
+        outcome,
+        provenance: id === undefined ? undefined : { file: '', id },
+      }),
     ];
   },
 };
 
 function isTextList(value: unknown): boolean {
   return Array.isArray(value) && value.length > 0 && value.every((entry) => typeof entry === 'string');
-}
-
-function isStepIndex(value: unknown, count: number): value is number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= -1 && value < count;
 }

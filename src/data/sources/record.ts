@@ -1,4 +1,5 @@
-import { STEP_KINDS, type Step, type StepKind } from '../../records/record.js';
+import { defined } from '../../native/defined.js';
+import { STEP_KINDS, type Step, type StepKind, type StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
@@ -43,30 +44,21 @@ export const record: Source<object> = {
     const steps = stepsOf(row, 'steps');
     const contextSteps = contextOf(row.context_steps, steps.length);
     for (const step of steps.slice(contextSteps)) if (step.label === null) log.unlabelled('null_label');
-    const outcome = labelValue(row.outcome, "column 'outcome'");
-    const solution = optionalText(row, 'gold_solution');
-    const answer = optionalText(row, 'gold_answer');
-    const group = optionalText(row, 'group');
     const { prompt } = row;
-    const isText = typeof prompt === 'string';
     return [
-      {
+      defined<StepRecord>({
         problem: textColumn(row, 'problem'),
-        ...(prompt === undefined
-          ? {}
-          : {
-              prompt: isText ? promptText(prompt) : messagesOf(prompt, "column 'prompt'"),
-            }),
+        prompt: prompt === undefined ? undefined : promptOf(prompt),
         ...templateInputs(row, { prompt }),
-        ...(solution === undefined ? {} : { gold_solution: solution }),
-        ...(answer === undefined ? {} : { gold_answer: answer }),
+        gold_solution: optionalText(row, 'gold_solution'),
+        gold_answer: optionalText(row, 'gold_answer'),
         steps,
-        ...(outcome === null ? {} : { outcome }),
-        ...(row.rejected === undefined ? {} : { rejected: stepsOf(row, 'rejected') }),
-        ...(contextSteps === 0 ? {} : { context_steps: contextSteps }),
-        ...(labelValue(row.context_wrong, "column 'context_wrong'") === 1 ? { context_wrong: true } : {}),
-        ...(group === undefined ? {} : { group }),
-      },
+        outcome: labelValue(row.outcome, "column 'outcome'") ?? undefined,
+        rejected: row.rejected === undefined ? undefined : stepsOf(row, 'rejected'),
+        context_steps: contextSteps || undefined,
+        context_wrong: labelValue(row.context_wrong, "column 'context_wrong'") === 1 ? true : undefined,
+        group: optionalText(row, 'group'),
+      }),
     ];
   },
 };
@@ -93,25 +85,27 @@ function stepOf(value: unknown, where: string): Step {
   if (score !== undefined && (typeof score !== 'number' || !Number.isFinite(score))) {
     throw new BadRow('bad_score', `'score' of ${where} is ${describeValue(score)}; expected a number`);
   }
-  const { rationale, error, neutral = false } = value;
+  const { neutral = false } = value;
+  const line = (key: 'rationale' | 'error') =>
+    value[key] === undefined || value[key] === null
+      ? undefined
+      : checkedText(value[key], `'${key}' of ${where}`);
   const message = isRow(value.message) ? extrasOf(value.message) : {};
   if (typeof neutral !== 'boolean')
     throw new BadRow(
       'wrong_type',
       `'neutral' of ${where} is ${describeValue(neutral)}; expected true or false`,
     );
-  return {
+  return defined<Step>({
     text: message.tool_calls && value.text === '' ? '' : checkedText(value.text, `'text' of ${where}`),
     label: labelValue(value.label, `'label' of ${where}`),
-    ...(neutral ? { neutral } : {}),
-    ...(score === undefined ? {} : { score }),
-    ...(rationale === undefined || rationale === null
-      ? {}
-      : { rationale: checkedText(rationale, `'rationale' of ${where}`) }),
-    ...(error === undefined || error === null ? {} : { error: checkedText(error, `'error' of ${where}`) }),
-    ...(Object.keys(message).length === 0 ? {} : { message }),
+    neutral: neutral || undefined,
+    score,
+    rationale: line('rationale'),
+    error: line('error'),
+    message: Object.keys(message).length === 0 ? undefined : message,
     kind: kind as StepKind,
-  };
+  });
 }
 
 function contextOf(value: unknown, count: number): number {
@@ -128,7 +122,8 @@ function knownKeys(row: Row, known: readonly string[], where: string): void {
   }
 }
 
-/** Empty where the solution is a text of its own. */
-function promptText(prompt: string): string {
+/** An empty text where the solution is one of its own. */
+function promptOf(prompt: unknown) {
+  if (typeof prompt !== 'string') return messagesOf(prompt, "column 'prompt'");
   return prompt === '' ? prompt : checkedText(prompt, "column 'prompt'");
 }

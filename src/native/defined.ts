@@ -1,0 +1,4 @@
+/** The object without what is undefined: an optional key is there, or it is not. */
+export function defined<T extends object>(object: { [Key in keyof T]: T[Key] | undefined }): T {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
+}
