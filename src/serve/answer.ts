@@ -2,56 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Generation } from '../generate/generation.js';
-import type { FinishReason, Sample } from '../generate/sample-row.js';
 import type { Engine } from './engine.js';
 import { RequestError } from './errors.js';
 import { EventStream, endWithin } from './event-stream.js';
 import type { GenerationRequest } from './generation-request.js';
+import type { Job } from './job.js';
 import type { ScoredToken } from './token-logprobs.js';
 import { TokenTimes } from './token-times.js';
-
-/** The data of one choice of a response, whole or in parts. */
-export interface AnswerPart {
-  /** prompt · n + sample */
-  readonly index: number;
-  readonly prompt: number;
-  /** Whether this is the first part of the choice. */
-  readonly first: boolean;
-  /** Characters of the choice that were written before. */
-  readonly offset: number;
-  readonly text: string;
-  readonly tokens: readonly ScoredToken[];
-  /** Log-probabilities of the whole prompt, if requested. */
-  readonly promptLogprobs?: Float32Array | undefined;
-  readonly promptTopLogprobs?: Sample['promptTopLogprobs'];
-  readonly finishReason: FinishReason | null;
-  readonly stopReason: number | string | null;
-}
-
-/** One of OpenAI's two response formats. */
-export interface AnswerShape {
-  /** Prefix of the response's id. */
-  readonly prefix: string;
-  /** The `object` of a response, whole and in parts. */
-  readonly object: string;
-  readonly chunkObject: string;
-  choice(part: AnswerPart): object;
-  chunk(part: AnswerPart): object;
-}
-
-export interface Job {
-  readonly request: GenerationRequest;
-  readonly prompts: readonly (readonly number[])[];
-  /** 0: only the results for the prompt. */
-  readonly maxTokens: number | undefined;
-  /** Where the request does not say how many. Absent: as many as there is room for. */
-  readonly usualTokens?: number;
-  readonly topLogprobs: number;
-  readonly promptLogprobs: boolean;
-  /** Alternatives to each token of the prompt. */
-  readonly promptTopLogprobs: number;
-  readonly shape: AnswerShape;
-}
 
 export interface Exchange {
   readonly response: ServerResponse;
@@ -64,22 +21,11 @@ export interface Exchange {
 }
 
 export async function answer(engine: Engine, job: Job, exchange: Exchange): Promise<void> {
-  const { request, prompts, maxTokens, topLogprobs, promptLogprobs, promptTopLogprobs } = job;
+  const { request, prompts } = job;
   const { metrics } = engine;
   const lease = engine.models.lease(request.model);
   try {
-    const generation = engine.start({
-      prompts,
-      n: request.n,
-      maxTokens: maxTokens === 0 ? 1 : maxTokens,
-      usualTokens: job.usualTokens,
-      sampling: request.sampling,
-      topLogprobs,
-      promptLogprobs,
-      promptTopLogprobs,
-      lease,
-      signal: exchange.signal,
-    });
+    const generation = engine.start(job, lease, exchange.signal);
     metrics.promptTokens += tokensOf(prompts);
     const head = {
       id: `${job.shape.prefix}-${randomUUID()}`,

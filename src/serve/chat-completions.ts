@@ -2,10 +2,10 @@
 import { chatTokens } from '../generate/prompts.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import type { AnswerPart, AnswerShape, Job } from './answer.js';
 import { chatRequest } from './chat-request.js';
 import type { Engine } from './engine.js';
-import { RequestError } from './errors.js';
+import { fieldError, RequestError } from './errors.js';
+import type { AnswerPart, AnswerShape, Job } from './job.js';
 import type { RequestFields } from './request-fields.js';
 import { messageLogprobs, tokenWriter } from './token-logprobs.js';
 
@@ -43,7 +43,7 @@ function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): 
     return chatTokens(tokenizer, messages, options, (text) => engine.checkLength(text)).ids;
   } catch (error) {
     if (!(error instanceof StepTrainError)) throw error;
-    throw new RequestError(400, `messages: ${error.message}`, { param: 'messages' });
+    throw fieldError('messages', error.message);
   }
 }
 
@@ -61,10 +61,9 @@ function checkTools(
         ? `messages[${calling}].tool_calls`
         : undefined;
   if (param !== undefined)
-    throw new RequestError(
-      400,
-      `${param}: the chat template of this model knows no tools, and would leave them out; send none`,
-      { param },
+    throw fieldError(
+      param,
+      'the chat template of this model knows no tools, and would leave them out; send none',
     );
 }
 

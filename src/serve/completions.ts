@@ -2,10 +2,10 @@
 import { detokenize } from '../generate/detokenize.js';
 import { promptTokens } from '../generate/prompts.js';
 import { StepTrainError } from '../native/errors.js';
-import type { AnswerPart, AnswerShape, Job } from './answer.js';
 import { completionRequest, DEFAULT_TOKENS } from './completion-request.js';
 import type { Engine } from './engine.js';
-import { RequestError } from './errors.js';
+import { fieldError } from './errors.js';
+import type { AnswerPart, AnswerShape, Job } from './job.js';
 import type { RequestFields } from './request-fields.js';
 import { type ScoredToken, textLogprobs, tokenWriter, writtenPromptLogprobs } from './token-logprobs.js';
 
@@ -19,15 +19,13 @@ export function completionJob(engine: Engine, fields: RequestFields): Job {
       return promptTokens(tokenizer, prompt);
     } catch (error) {
       if (!(error instanceof StepTrainError)) throw error;
-      throw new RequestError(400, `prompt: ${error.message}`, { param: 'prompt' });
+      throw fieldError('prompt', error.message);
     }
   });
   const { vocabSize } = engine.served.model.decoder.config;
   const unknown = prompts.flat().find((id) => id >= vocabSize);
   if (unknown !== undefined)
-    throw new RequestError(400, `prompt: expected token ids from 0 to ${vocabSize - 1}, found ${unknown}`, {
-      param: 'prompt',
-    });
+    throw fieldError('prompt', `expected token ids from 0 to ${vocabSize - 1}, found ${unknown}`);
   const { echo, logprobs, promptLogprobs } = request;
   const ofPrompt = [promptLogprobs, echo ? logprobs : undefined].filter((count) => count !== undefined);
   return {

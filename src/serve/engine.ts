@@ -5,8 +5,8 @@ import { Generator, type GeneratorOptions } from '../generate/generator.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Scorer } from '../scoring/scorer.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { RequestError } from './errors.js';
-import type { RequestedSampling } from './generation-request.js';
+import { fieldError, RequestError } from './errors.js';
+import type { Job } from './job.js';
 import type { ServeLimits } from './limits.js';
 import { ServerMetrics } from './metrics.js';
 import { ScoreQueue } from './score-queue.js';
@@ -22,20 +22,6 @@ export interface Served {
   readonly eosTokenIds?: readonly number[];
   /** What /score answers with, by the names that requests give; the first where they give none. */
   readonly scorers?: Readonly<Record<string, Scorer>>;
-}
-
-export interface EngineRequest {
-  readonly prompts: readonly (readonly number[])[];
-  readonly n: number;
-  /** Undefined: the rest of the context. */
-  readonly maxTokens: number | undefined;
-  readonly usualTokens?: number | undefined;
-  readonly sampling: RequestedSampling;
-  readonly topLogprobs: number;
-  readonly promptLogprobs: boolean;
-  readonly promptTopLogprobs: number;
-  readonly lease: Lease;
-  readonly signal: AbortSignal;
 }
 
 /** Texts with more characters per token of the context than this are refused before they are tokenised. */
@@ -77,8 +63,9 @@ export class Engine {
    *
    * @throws RequestError for an invalid request, and if too many requests wait
    */
-  start(request: EngineRequest): Generation {
-    const { prompts, n, sampling, topLogprobs, promptLogprobs, promptTopLogprobs, lease, signal } = request;
+  start(job: Job, lease: Lease, signal: AbortSignal): Generation {
+    const { prompts, topLogprobs, promptLogprobs, promptTopLogprobs } = job;
+    const { n, sampling } = job.request;
     if (this.failed) throw new RequestError(503, 'the server failed and is going down');
     const { waiting } = this.generator.load;
     if (waiting > 0 && waiting + prompts.length * n > this.limits.queue)
@@ -90,15 +77,14 @@ export class Engine {
           retryAfter: RETRY_SECONDS,
         },
       );
-    const maxNewTokens = this.newTokens(prompts, request);
+    const maxNewTokens = this.newTokens(job);
     const drawn = prompts.length * n * maxNewTokens;
     const given = prompts.reduce((sum, { length }) => sum + length, 0);
     const alternatives = drawn * topLogprobs + given * promptTopLogprobs;
     if (alternatives > MAX_ALTERNATIVES)
-      throw new RequestError(
-        400,
-        `logprobs: ${alternatives} alternatives of up to ${drawn + given} tokens are more than ${MAX_ALTERNATIVES}; ask for fewer, or lower max_tokens or n`,
-        { param: 'logprobs' },
+      throw fieldError(
+        'logprobs',
+        `${alternatives} alternatives of up to ${drawn + given} tokens are more than ${MAX_ALTERNATIVES}; ask for fewer, or lower max_tokens or n`,
       );
     try {
       return this.generator.generate(prompts, {
@@ -131,10 +117,9 @@ export class Engine {
   }
 
   /** Max new tokens of each sample. */
-  private newTokens(
-    prompts: readonly (readonly number[])[],
-    { maxTokens: asked, usualTokens = Number.POSITIVE_INFINITY }: EngineRequest,
-  ): number {
+  private newTokens({ prompts, maxTokens, usualTokens = Number.POSITIVE_INFINITY }: Job): number {
+    // A prompt is scored beside one token, which is not shown.
+    const asked = maxTokens === 0 ? 1 : maxTokens;
     const { maxPositions } = this.served.model.decoder.config;
     const longest = prompts.reduce((most, { length }) => Math.max(most, length), 0);
     const room = maxPositions - longest;
@@ -147,13 +132,7 @@ export class Engine {
         { code: 'context_length_exceeded' },
       );
     if (asked !== undefined && asked > this.limits.newTokens)
-      throw new RequestError(
-        400,
-        `max_tokens: this server gives at most ${this.limits.newTokens}, found ${asked}`,
-        {
-          param: 'max_tokens',
-        },
-      );
+      throw fieldError('max_tokens', `this server gives at most ${this.limits.newTokens}, found ${asked}`);
     const fitting = this.generator.longestSample - longest;
     return asked ?? Math.max(1, Math.min(fitting, this.limits.newTokens, usualTokens));
   }

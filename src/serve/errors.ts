@@ -29,6 +29,10 @@ export class RequestError extends Error {
   }
 }
 
+export function fieldError(param: string, reason: string, status = 400): RequestError {
+  return new RequestError(status, `${param}: ${reason}`, { param });
+}
+
 function typeOf(status: number): string {
   if (status === 429) return 'rate_limit_error';
   return status < 500 ? 'invalid_request_error' : 'server_error';

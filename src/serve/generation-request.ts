@@ -15,29 +15,11 @@ const UNCONSTRAINED =
 /** Max alternatives of a token. */
 export const MAX_ALTERNATIVES = 20;
 
-export type RequestedSampling = Pick<
-  SamplingOptions,
-  | 'minTokens'
-  | 'temperature'
-  | 'topK'
-  | 'topP'
-  | 'minP'
-  | 'presencePenalty'
-  | 'frequencyPenalty'
-  | 'repetitionPenalty'
-  | 'logitBias'
-  | 'stop'
-  | 'ignoreEos'
-  | 'seed'
-  | 'iteration'
-  | 'promptIds'
->;
-
 export interface GenerationRequest {
   /** Undefined: the server's own. */
   readonly model: string | undefined;
   readonly n: number;
-  readonly sampling: RequestedSampling;
+  readonly sampling: SamplingOptions;
   readonly stream: boolean;
   /** Add a last event with the token counts to a stream. */
   readonly includeUsage: boolean;
@@ -68,7 +50,7 @@ export function generationRequest(fields: RequestFields, maxSamples: number): Ge
   };
 }
 
-function requestedSampling(fields: RequestFields): RequestedSampling {
+function requestedSampling(fields: RequestFields): SamplingOptions {
   const topK = fields.integer('top_k', -1);
   const given = isText(fields.value('stop'))
     ? [fields.requiredText('stop')]

@@ -1,7 +1,7 @@
 /** The fields of a request's JSON, read by type. Every field is used or refused, never ignored. */
 import { nearestName } from '../config/nearest.js';
 import { clipped, shown } from '../native/shown.js';
-import { RequestError } from './errors.js';
+import { fieldError, RequestError } from './errors.js';
 
 /** A field whose value is null counts as absent, since clients send null for absent fields. */
 export class RequestFields {
@@ -108,9 +108,7 @@ export class RequestFields {
     if (unknown === undefined) return;
     const nearest = nearestName(clipped(unknown), [...this.read]);
     const hint = nearest === undefined ? '; leave it out' : `; did you mean ${nearest}?`;
-    throw new RequestError(400, `${this.prefix}${clipped(unknown)}: there is no such field${hint}`, {
-      param: `${this.prefix}${clipped(unknown)}`,
-    });
+    this.refuse(clipped(unknown), `there is no such field${hint}`);
   }
 
   fail(name: string, expected: string, found = shown(this.object[name])): never {
@@ -118,8 +116,7 @@ export class RequestFields {
   }
 
   refuse(name: string, reason: string): never {
-    const param = `${this.prefix}${name}`;
-    throw new RequestError(400, `${param}: ${reason}`, { param });
+    throw fieldError(`${this.prefix}${name}`, reason);
   }
 }
 

@@ -1,10 +1,11 @@
 /** The routes of the server. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { answer, type Exchange, type Job } from './answer.js';
+import { answer, type Exchange } from './answer.js';
 import { readJson } from './body.js';
 import { chatJob } from './chat-completions.js';
 import { completionJob } from './completions.js';
 import type { Engine } from './engine.js';
+import type { Job } from './job.js';
 import { RequestFields } from './request-fields.js';
 import { score } from './score.js';
 

@@ -9,7 +9,7 @@ import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { refuseClassifier } from '../models/writes-text.js';
 import { foreignBase } from '../run/trained-on.js';
 import { isAdapter } from '../weights/adapter.js';
-import { RequestError } from './errors.js';
+import { fieldError, RequestError } from './errors.js';
 
 /** An adapter for as long as a request uses it. */
 export interface Lease {
@@ -93,7 +93,7 @@ export class ServedModels {
       refuseClassifier(directory);
       adapter = loadAdapter(decoder.device, decoder.config, directory);
     } catch (error) {
-      throw new RequestError(400, `lora_path: ${reasonOf(error)}`, { param: 'lora_path' });
+      throw fieldError('lora_path', reasonOf(error));
     }
     if (earlier) this.remove(name, earlier);
     this.adapters.set(name, { adapter, directory, created: seconds(), users: 0, gone: false });
@@ -101,19 +101,10 @@ export class ServedModels {
 
   /** @returns the adapter that has the name now, if it may be replaced */
   private checkName(name: string, replace: boolean): Loaded | undefined {
-    if (!NAME.test(name))
-      throw new RequestError(400, 'lora_name: expected up to 128 letters, digits and . _ : / @ -', {
-        param: 'lora_name',
-      });
+    if (!NAME.test(name)) throw fieldError('lora_name', 'expected up to 128 letters, digits and . _ : / @ -');
     const earlier = this.adapters.get(name);
     if (name === this.name || (earlier && !replace))
-      throw new RequestError(
-        400,
-        `lora_name: ${name} has already been loaded; unload it first, or set load_inplace`,
-        {
-          param: 'lora_name',
-        },
-      );
+      throw fieldError('lora_name', `${name} has already been loaded; unload it first, or set load_inplace`);
     return earlier;
   }
 
@@ -123,13 +114,12 @@ export class ServedModels {
     const { otherBase = false, onWarning } = this.policy;
     if (base === undefined || otherBase || !isAdapter(directory)) return;
     const { refusal, warning } = await foreignBase(directory, base, base).catch((error: unknown) => {
-      throw new RequestError(400, `lora_path: ${reasonOf(error)}`, { param: 'lora_path' });
+      throw fieldError('lora_path', reasonOf(error));
     });
     if (refusal !== undefined)
-      throw new RequestError(
-        400,
-        `lora_path: ${refusal}; load it where that one is served, or start this server with --other-base`,
-        { param: 'lora_path' },
+      throw fieldError(
+        'lora_path',
+        `${refusal}; load it where that one is served, or start this server with --other-base`,
       );
     if (warning !== undefined) onWarning?.(warning);
   }
@@ -138,9 +128,7 @@ export class ServedModels {
   unload(name: string): void {
     const loaded = this.adapters.get(name);
     if (!loaded)
-      throw new RequestError(404, `lora_name: there is no adapter ${JSON.stringify(name.slice(0, 80))}`, {
-        param: 'lora_name',
-      });
+      throw fieldError('lora_name', `there is no adapter ${JSON.stringify(name.slice(0, 80))}`, 404);
     this.remove(name, loaded);
   }
 
@@ -202,19 +190,21 @@ export class ServedModels {
 function insideOf(root: string, path: string): string {
   const within = (directory: string, folder: string) =>
     directory === folder || directory.startsWith(folder + sep) ? directory : undefined;
-  const refuse = (status: number, reason: string): never => {
-    throw new RequestError(status, `lora_path: ${reason}`, { param: 'lora_path' });
-  };
-  const outside = 'the server loads adapters from inside its --adapter-root alone';
-  const named = within(resolve(root, path), resolve(root)) ?? refuse(403, outside);
+  const outside = () =>
+    fieldError('lora_path', 'the server loads adapters from inside its --adapter-root alone', 403);
+  const named = within(resolve(root, path), resolve(root));
+  if (named === undefined) throw outside();
   let real: string;
   try {
     real = realpathSync(named);
   } catch (error) {
-    const reason = systemReason(error);
-    return refuse(400, `${path}, counted from the server's --adapter-root: ${reason}`);
+    throw fieldError(
+      'lora_path',
+      `${path}, counted from the server's --adapter-root: ${systemReason(error)}`,
+    );
   }
-  return within(real, realpathSync(root)) ?? refuse(403, outside);
+  if (within(real, realpathSync(root)) === undefined) throw outside();
+  return real;
 }
 
 function seconds(): number {
