@@ -11,13 +11,13 @@ export { type Grade, type GradeOptions, grade } from './answers/grade.js';
 export {
   type LoadModelOptions,
   loadModel,
+  loadTokenizer,
   Model,
   type ModelGenerateOptions,
   type ScoreOptions,
   type SequenceClasses,
   type SequenceScore,
 } from './api/model.js';
-export { loadTokenizer } from './api/tokenizer.js';
 export { loadProblems } from './data/benchmarks/load.js';
 export type { Problem } from './data/benchmarks/problem.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';

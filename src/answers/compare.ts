@@ -2,7 +2,7 @@
 import type { Algebra } from './algebra.js';
 import { type NamedValues, named, nameKey, recordsOf, withoutApproximation } from './names.js';
 import { wordsForm } from './normalise.js';
-import { sameReals } from './reals.js';
+import { FLIPPED, sameReals } from './reals.js';
 import { containsPlusMinus, withSign } from './rewrite.js';
 import { proportion, ratioOf, type ScalarMethod, sameValue } from './scalar.js';
 import { type MatrixNode, type Node, quotient, type RelationNode } from './syntax.js';
@@ -18,14 +18,6 @@ export interface CompareOptions {
 type Same = ScalarMethod | undefined;
 
 const STRENGTH: readonly ScalarMethod[] = ['exact', 'numeric', 'rounded'];
-const FLIPPED: Readonly<Record<string, string>> = {
-  '<': '>',
-  '>': '<',
-  '≤': '≥',
-  '≥': '≤',
-  '≠': '≠',
-  '=': '=',
-};
 
 /** How the trees agree, by the weakest comparison that was needed; undefined if they differ. */
 export function same(a: Node, b: Node, options: CompareOptions): Same {

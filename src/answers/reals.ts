@@ -60,7 +60,11 @@ function saysReals(node: Node): boolean {
   );
 }
 
-const FLIPPED: Readonly<Record<string, string>> = { '<': '>', '>': '<', '≤': '≥', '≥': '≤', '≠': '≠' };
+/** What a relation becomes where its sides change places. */
+export const FLIPPED: Readonly<Record<string, string>> = {
+  ...{ '<': '>', '>': '<', '≤': '≥', '≥': '≤' },
+  ...{ '≠': '≠', '=': '=' },
+};
 const REALS = '\\mathbb{R}';
 
 function realsOf(algebra: Algebra, node: Node): RealSet | undefined {

@@ -17,7 +17,7 @@ import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { loadTokenizer } from '../tokenizer/load.js';
+import { loadTokenizer as tokenizerIn } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 export interface LoadModelOptions {
@@ -122,6 +122,16 @@ export async function loadModel(
   return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, quantize, signal });
 }
 
+/**
+ * The tokenizer of a model, named as for `loadModel`: a model directory, an adapter or run directory, a GGUF file, or a model of
+ * the package.
+ *
+ * @throws DataError for a missing or damaged file, StepTrainError for an adapter whose base is not here
+ */
+export async function loadTokenizer(model: string): Promise<Tokenizer> {
+  return tokenizerIn(savedModel(model).tokenizer);
+}
+
 /** @throws StepTrainError that says where it was looked for, or that a run has no model yet */
 function checkIsHere({ name, kind, directory }: SavedModel): void {
   // What is there and no model says what is wrong with it when it is read.
@@ -198,7 +208,7 @@ export class Model {
   private readTokenizer(): Promise<Tokenizer> {
     const { files } = this;
     if (!files) throw invalid('this model was not loaded from a directory: pass a tokenizer');
-    return loadTokenizer(withCard({ directory: files.model, adapter: files.adapter }).tokenizer);
+    return tokenizerIn(withCard({ directory: files.model, adapter: files.adapter }).tokenizer);
   }
 
   /**

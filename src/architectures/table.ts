@@ -1,5 +1,6 @@
 /** The table of architectures. A new one is a file of this folder and a row here. */
 
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { relu } from '../ops/mlp.js';
 import type { MatchOptions } from '../weights/checkpoint.js';
@@ -10,7 +11,6 @@ import { headWeight, type ModuleSpec, type WeightSpec } from '../weights/modules
 import type { Architecture, Classifier, InitConflict, NewModel } from './architecture.js';
 import type { ModelConfig } from './config.js';
 import { debertaV2 } from './deberta.js';
-import { endOfTextTokens } from './end-of-text.js';
 import { gemma } from './gemma.js';
 import { publishedHead } from './heads.js';
 import { llama } from './llama.js';
@@ -52,6 +52,21 @@ export function readModelConfig(directory: string): ModelConfig {
   const path = join(directory, 'config.json');
   const config = parseModelConfig(readJsonObject(path), path);
   return { ...config, eosTokenIds: endOfTextTokens(directory, config) };
+}
+
+/**
+ * The end-of-text tokens of a model, from config.json and generation_config.json; chat models often have more of them in the latter.
+ *
+ * @throws WeightsError for an invalid generation_config.json
+ */
+function endOfTextTokens(
+  directory: string,
+  { eosTokenIds }: Pick<ModelConfig, 'eosTokenIds'>,
+): readonly number[] {
+  const path = join(directory, 'generation_config.json');
+  if (!existsSync(path)) return eosTokenIds;
+  const more = new Fields(readJsonObject(path), path).integers('eos_token_id') ?? [];
+  return [...new Set([...eosTokenIds, ...more])];
 }
 
 /** @param where the file, for errors */

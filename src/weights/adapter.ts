@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
-import { refuseOtherModel } from './adapter-misfit.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
 import type { FloatDtype } from './dtype.js';
@@ -93,13 +92,52 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   const plan = loraPlan(config, modules, { where: join(directory, CONFIG_FILE), strictTargets: false });
   const file = openAdapterWeights(directory);
   try {
-    refuseOtherModel({ directory, config, tensors: file.tensors, modules });
+    refuseOtherModel(directory, config, file, modules);
     matchWeights({ directory, tensors: file.tensors, read: file.read }, adapterTensors(plan));
   } catch (error) {
     file.close();
     throw error;
   }
   return { directory, config, plan, file };
+}
+
+const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
+
+/**
+ * An adapter of another model is told by its shape, in one sentence instead of the names of all its tensors.
+ *
+ * @throws WeightsError for more layers, or layers of another width, than the model has
+ */
+function refuseOtherModel(
+  directory: string,
+  { baseModel }: LoraConfig,
+  { tensors }: WeightsFile,
+  modules: readonly ModuleSpec[],
+): void {
+  const fail = (difference: string): never => {
+    const base = baseModel === undefined ? '' : ` (it was trained on ${baseModel})`;
+    throw new WeightsError(`${directory} is an adapter of another model${base}: ${difference}`);
+  };
+  const pairs = [...tensors].flatMap(([name, { shape }]) => {
+    const [, module, side] = PAIR.exec(name) ?? [];
+    return module === undefined ? [] : [{ module, side, shape }];
+  });
+  const has = layersOf(modules.map(({ name }) => name));
+  const needs = layersOf(pairs.map(({ module }) => module));
+  if (has > 0 && needs > has) fail(`it changes layer ${needs}, and this one has ${has}`);
+  const shapes = new Map(modules.map(({ name, shape }) => [name, shape]));
+  for (const { module, side, shape } of pairs) {
+    const [out, input] = shapes.get(module) ?? [];
+    // Of a pair, A is [rank, inputs] and B [outputs, rank].
+    const [expected, found, what] = side === 'A' ? [input, shape[1], 'inputs'] : [out, shape[0], 'outputs'];
+    if (expected !== undefined && found !== undefined && expected !== found)
+      fail(`its ${module} has ${found} ${what}, and that of this one ${expected}`);
+  }
+}
+
+/** One more than the largest number of a layer in names such as `model.layers.3.mlp.up_proj`. */
+function layersOf(names: readonly string[]): number {
+  return names.reduce((most, name) => Math.max(most, 1 + Number(/\.(\d+)\./.exec(name)?.[1] ?? -1)), 0);
 }
 
 /**
@@ -131,9 +169,10 @@ export function readAdapterHead(directory: string, module = 'score'): AdapterHea
 export function adaptedModules(directory: string): string[] {
   const file = openAdapterWeights(directory);
   try {
-    return [...file.tensors.keys()].flatMap(
-      (name) => /^base_model\.model\.(.+)\.lora_A\.weight$/.exec(name)?.[1] ?? [],
-    );
+    return [...file.tensors.keys()].flatMap((name) => {
+      const [, module = '', side] = PAIR.exec(name) ?? [];
+      return side === 'A' ? [module] : [];
+    });
   } finally {
     file.close();
   }

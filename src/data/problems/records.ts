@@ -5,10 +5,9 @@ import type { Step, StepRecord } from '../../records/record.js';
 import type { Part } from '../split.js';
 import type { TemplateChoice } from './choices.js';
 import { Draft, UNUSABLE } from './draft.js';
-import { errorName } from './error-names.js';
 import { checkLevels, drafter } from './generate.js';
 import { LEVELS, type Level } from './levels.js';
-import { ANSWER, type JudgedLine, judgeSolution } from './oracle.js';
+import { ANSWER, errorName, type JudgedLine, judgeSolution } from './oracle.js';
 import type { Operand, PlannedStep, WordProblem } from './problem.js';
 import { drawManner, type MistakeOptions, rightSolution, rightSteps, writtenSolution } from './solution.js';
 

@@ -1,8 +1,8 @@
 // The oracle: right steps in any order, wrong ones by what is wrong with them, and the answer.
 import { describe, expect, it } from 'vitest';
-import { errorName } from '../../../src/data/problems/error-names.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import {
+  errorName,
   isRightAnswer,
   judgeSolution,
   judgeText,
