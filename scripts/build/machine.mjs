@@ -55,12 +55,35 @@ function findNvcc() {
   return onPath('nvcc', home ? [join(home, 'bin')] : [], ['/usr/local/cuda/bin']);
 }
 
+const numberOf = (architecture) => Number.parseInt(architecture, 10);
+
+/** Compute capabilities that this nvcc compiles for, ascending. Empty where it does not say. */
+function knownTo(nvcc) {
+  const { stdout } = spawnSync(nvcc, ['--list-gpu-code'], { encoding: 'utf8', timeout: 60_000 });
+  return [...(stdout ?? '').matchAll(/\bsm_(\d+)\b/g)].map(([, code]) => Number(code)).sort((a, b) => a - b);
+}
+
 /** Those of EVERY that this nvcc compiles for; before 12.8 it does not know the newest. */
 function everyArchitecture(nvcc) {
-  const { stdout } = spawnSync(nvcc, ['--list-gpu-code'], { encoding: 'utf8', timeout: 60_000 });
-  const known = new Set(stdout?.match(/\bsm_\d+\b/g));
-  const found = EVERY.filter((each) => known.has(`sm_${Number.parseInt(each, 10)}`));
+  const known = knownTo(nvcc);
+  const found = EVERY.filter((each) => known.includes(numberOf(each)));
   return found.length > 0 ? found.join(';') : TESTED;
+}
+
+/**
+ * What this nvcc can compile for those GPUs. A GPU newer than nvcc runs code of an older one of its major version; where there is
+ * none, its driver compiles the PTX that every build has.
+ */
+function compilable(own, nvcc) {
+  const known = knownTo(nvcc);
+  const of = (each) => {
+    if (known.length === 0 || known.includes(numberOf(each))) return each;
+    const older = known.filter(
+      (code) => code < numberOf(each) && Math.floor(code / 10) === Math.floor(numberOf(each) / 10),
+    );
+    return `${older.at(-1) ?? 80}`;
+  };
+  return [...new Set(own.map(of))].join(';');
 }
 
 /**
@@ -99,7 +122,8 @@ export function addonPlan(all, { env = process.env, nvcc = findNvcc, gpus = gpuA
   const own = all ? [] : gpus();
   if (!compiler) return { isas, why: own.length > 0 ? 'a GPU, but no nvcc' : undefined };
   const architectures =
-    env.STEPTRAIN_CUDA_ARCHS ?? (all ? everyArchitecture(compiler) : own.length > 0 ? own.join(';') : TESTED);
+    env.STEPTRAIN_CUDA_ARCHS ??
+    (all ? everyArchitecture(compiler) : own.length > 0 ? compilable(own, compiler) : TESTED);
   if (all || cuda === '1' || env.STEPTRAIN_CUDA_ARCHS || own.length > 0)
     return { isas, cuda: { nvcc: compiler, architectures } };
   return { isas, why: 'no GPU found; STEPTRAIN_CUDA=1 adds it' };

@@ -1,8 +1,9 @@
 // What `steptrain doctor` says of the addon, its instruction sets and GPUs.
 import { statSync } from 'node:fs';
 import { addon, addonSource } from '../native/addon.js';
+import { nvidiaGpu } from '../runtime/chosen-device.js';
 import { openDevice } from '../runtime/device.js';
-import { selfTest } from './self-test.js';
+import { type SelfTest, selfTest } from './self-test.js';
 
 type Row = readonly [name: string, value: string];
 
@@ -23,7 +24,7 @@ export function addonRows(): Row[] {
       `${isa} kernels (available: ${native.isas().join(', ')}), ${threads} thread${threads === 1 ? '' : 's'}`,
     ],
     ...unbuiltRows(native.isas(), native.unbuiltIsas()),
-    ...gpuRows(native.cudaDevices(), native.cudaObstacle()),
+    ...gpuRows(native.cudaDevices(), native.cudaObstacle(), nvidiaGpu()),
   ];
 }
 
@@ -36,8 +37,19 @@ export function unbuiltRows([built = '']: readonly string[], [unbuilt = '']: rea
   return [['', `${unbuilt} kernels would be faster, but are not in this build: npx steptrain build`]];
 }
 
-export function gpuRows(devices: readonly string[] | undefined, obstacle: string | undefined): Row[] {
-  if (devices === undefined) return [['cuda', 'not in this build']];
+/** `hasGpu`: whether the driver shows one, which an addon without CUDA does not know. */
+export function gpuRows(
+  devices: readonly string[] | undefined,
+  obstacle: string | undefined,
+  hasGpu: boolean,
+): Row[] {
+  if (devices === undefined)
+    return [
+      [
+        'cuda',
+        `not in this build${hasGpu ? '; for the GPU here, with nvcc on the path: npx steptrain build --cuda' : ''}`,
+      ],
+    ];
   if (devices.length === 0) return [['cuda', `built in, but ${obstacle}`]];
   return devices.map((description, i) => [`cuda:${i}`, description]);
 }
@@ -51,10 +63,9 @@ export async function testDevices(show: (name: string, value: string) => void): 
   ];
   const failed: string[] = [];
   for (const { title, device, options } of cases) {
-    const { seconds, wrong } = await selfTest(device, options).catch((error: Error) => ({
-      seconds: 0,
-      wrong: [error.message],
-    }));
+    const { seconds, wrong, doubt } = await selfTest(device, options).catch(
+      (error: Error): SelfTest => ({ seconds: 0, wrong: [error.message] }),
+    );
     if (wrong.length > 0) failed.push(title);
     show(
       'self-test',
@@ -62,6 +73,7 @@ export async function testDevices(show: (name: string, value: string) => void): 
         ? `${title} FAILED: ${wrong.join('; ')}`
         : `${title} passed in ${seconds.toFixed(2)} s`,
     );
+    if (doubt !== undefined) show('', doubt);
   }
   return failed;
 }

@@ -5,6 +5,7 @@ import { baseDirectory } from '../models/base.js';
 import { loadTrainableDecoder } from '../models/load.js';
 import { nll } from '../objectives/nll.js';
 import { type Device, type DeviceOptions, openDevice } from '../runtime/device.js';
+import { unverified } from '../runtime/unverified-gpu.js';
 import { hiddenStates, logprobsAt } from '../sequences/forward.js';
 import { AdamW } from '../train/adamw.js';
 
@@ -12,6 +13,8 @@ import { AdamW } from '../train/adamw.js';
 export interface SelfTest {
   readonly seconds: number;
   readonly wrong: readonly string[];
+  /** Of a GPU of another kind than the kernels have run on. */
+  readonly doubt?: string | undefined;
 }
 
 /** The text that the embedded model scores, and continues after its last `=`. */
@@ -39,7 +42,7 @@ export async function selfTest(
   const device = openDevice(name, options);
   try {
     const wrong = [...(await inference(device, stored)), ...(await training(device, stored))];
-    return { seconds: (performance.now() - began) / 1000, wrong };
+    return { seconds: (performance.now() - began) / 1000, wrong, doubt: unverified(device.info()) };
   } finally {
     device.dispose();
   }

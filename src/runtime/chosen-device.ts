@@ -1,13 +1,25 @@
 /** What `auto` means: `run.device` of a recipe, `--device` of a command. */
+import { existsSync } from 'node:fs';
 import { addon, type NativeAddon } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
 
 type Gpus = Pick<NativeAddon, 'cudaDevices' | 'cudaObstacle'>;
 
-/** `auto` is the first GPU, where there is one that can be used. A GPU that cannot, for its old driver say, is not passed over in silence. */
-export function chosenDevice(name: string, gpus: Gpus = addon()): string {
+/** Whether the driver shows this process a GPU of NVIDIA's, as it does in a container and under WSL 2. */
+export const nvidiaGpu = (): boolean =>
+  existsSync('/dev/nvidiactl') || existsSync('/usr/lib/wsl/lib/libcuda.so.1');
+
+/**
+ * `auto` is the first GPU, where there is one that can be used. A GPU that cannot, for its old driver or an addon without CUDA
+ * say, is not passed over in silence.
+ */
+export function chosenDevice(name: string, gpus: Gpus = addon(), hasGpu: () => boolean = nvidiaGpu): string {
   if (name !== 'auto') return name;
   if (gpus.cudaDevices()?.length) return 'cuda:0';
+  if (gpus.cudaDevices() === undefined && hasGpu())
+    console.error(
+      'running on the CPU, since the addon has no CUDA kernels; to compile them for the GPU here, with nvcc on the path: npx steptrain build --cuda',
+    );
   const obstacle = gpus.cudaObstacle();
   if (obstacle && !/has no NVIDIA driver|no NVIDIA GPU is visible/.test(obstacle))
     console.error(`running on the CPU, since no GPU can be used: ${obstacle}`);

@@ -10,6 +10,7 @@ import { limitTime } from '../run/time-limit.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { shareWork } from '../runtime/processes.js';
+import { unverified } from '../runtime/unverified-gpu.js';
 import { type Agreement, agreeing } from './agreement.js';
 import { type RankMeter, rankMeter } from './by-rank.js';
 import { type RunState, readRunState } from './checkpoint.js';
@@ -46,7 +47,8 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
   const device = openShare(config, cluster);
   const time = limitTime(signal, config.run.max_minutes);
   try {
-    warnOfUnverified(device);
+    const doubt = unverified(device.info());
+    if (doubt !== undefined) console.error(doubt);
     await sameKernels(device, cluster);
     const carrier =
       cluster &&
@@ -223,14 +225,4 @@ async function continuation(run: RunDirectory): Promise<RunState | undefined> {
     `from the checkpoint of step ${state.step}: ${stage === undefined ? 'all stages are done' : `${stage} step ${state.stage_step}`}`,
   );
   return state;
-}
-
-/** The kernels have met one kind of GPU: docs/evidence/h100.md. */
-function warnOfUnverified(device: Device): void {
-  const { name, description, isa } = device.info();
-  if (name === 'cpu' || isa === 'sm_90') return;
-  console.error(
-    `${name} (${description}): the CUDA kernels have run on an H100 alone; scripts/device/run.sh tests them on ` +
-      'this GPU, --set run.device=cpu does without them',
-  );
 }

@@ -21,10 +21,20 @@ it.each([
   ['auto', gpus([], OLD), 'cpu', 1],
 ])('%s with %j is %s', (name, native, expected, warnings) => {
   const error = vi.spyOn(console, 'error').mockImplementation(() => {});
-  expect(chosenDevice(name, native)).toBe(expected);
+  expect(chosenDevice(name, native, () => false)).toBe(expected);
   expect(error).toHaveBeenCalledTimes(warnings);
   if (warnings > 0)
     expect(error.mock.calls[0]?.[0]).toBe(`running on the CPU, since no GPU can be used: ${OLD}`);
+});
+
+it('auto says that there is a GPU where the addon has no CUDA, as the one of arm64', () => {
+  const error = vi.spyOn(console, 'error').mockImplementation(() => {});
+  expect(chosenDevice('auto', gpus(undefined, undefined), () => true)).toBe('cpu');
+  expect(error.mock.calls).toEqual([
+    [expect.stringMatching(/^running on the CPU, since .* no CUDA kernels; .* npx steptrain build --cuda$/)],
+  ]);
+  chosenDevice('cpu', gpus(undefined, undefined), () => true);
+  expect(error).toHaveBeenCalledTimes(1);
 });
 
 it('a GPU is refused where the addon has no CUDA, by what a user of the package can do', () => {

@@ -97,6 +97,30 @@ it.each([
   }
 });
 
+it.each([
+  ['13.0', 'sm_80 sm_89 sm_90 sm_100 sm_103 sm_120 sm_121', ['121', '103', '90a'], '121;103;90a'],
+  [
+    '12.8, with code that runs on newer ones',
+    'sm_80 sm_90 sm_100 sm_120',
+    ['121', '103', '89'],
+    '120;100;80',
+  ],
+  ['12.4, with PTX', 'sm_80 sm_86 sm_89 sm_90', ['120', '89'], '80;89'],
+])('for the GPUs here nvcc %s compiles what it can', (_, targets, gpus, architectures) => {
+  const folder = mkdtempSync(join(tmpdir(), 'steptrain-nvcc-'));
+  const nvcc = join(folder, 'nvcc');
+  try {
+    writeFileSync(nvcc, `#!/bin/sh\nprintf '%s\\n' ${targets}\n`);
+    chmodSync(nvcc, 0o755);
+    expect(addonPlan(false, { env: {}, nvcc: () => nvcc, gpus: () => gpus }).cuda).toEqual({
+      nvcc,
+      architectures,
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
 describe('the GPUs of nvidia-smi', () => {
   let folder: string;
   const path = process.env.PATH;
