@@ -13,8 +13,13 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { onPath } from './build/machine.mjs';
+
+/** Above that the addons become packages of their own, one a platform (optionalDependencies). */
+const MOST_BYTES = 25e6;
+const ADDON = `prebuilds/${process.platform}-${process.arch}/steptrain.node`;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-package-'));
@@ -33,10 +38,6 @@ function fail(sentence) {
 }
 
 const say = (line) => console.error(`package check: ${line}`);
-const onPath = (command) =>
-  process.env.PATH.split(delimiter)
-    .map((place) => join(place, command))
-    .find((path) => existsSync(path));
 
 // ---- pack -----------------------------------------------------------------------------------------------------------
 run(process.execPath, ['scripts/build.mjs', '--all'], { cwd: root });
@@ -56,7 +57,11 @@ const names = new Set(files.map(({ path }) => path));
 say(
   `${filename}: ${(size / 1e6).toFixed(1)} MB, ${(unpackedSize / 1e6).toFixed(1)} MB unpacked, ${files.length} files`,
 );
-if (!names.has('prebuilds/linux-x64/steptrain.node')) fail('the prebuilt addon is not in it');
+const addons = [ADDON];
+if (process.arch === 'x64' && onPath('aarch64-linux-gnu-g++'))
+  addons.push('prebuilds/linux-arm64/steptrain.node');
+for (const addon of addons) if (!names.has(addon)) fail(`${addon} is not in it`);
+if (size > MOST_BYTES) fail(`it is larger than ${MOST_BYTES / 1e6} MB`);
 if (!names.has('recipes/recipe.schema.json')) fail('the schema that its recipes name is not in it');
 const strays = [...names].filter((name) => /^(test|build|bench|runs|node_modules|\.)/.test(name));
 if (strays.length > 0) fail(`${strays.join(', ')} should not be in it`);
@@ -100,7 +105,7 @@ say(`installed without a compiler, ${Object.keys(lock.packages).length - 1} pack
 // ---- use --------------------------------------------------------------------------------------------------------------
 const npx = (...args) => run('npx', ['--no-install', 'steptrain', ...args], inApp);
 const doctor = npx('doctor');
-if (!doctor.includes('prebuilds/linux-x64/steptrain.node')) fail(`another addon was loaded:\n${doctor}`);
+if (!doctor.includes(ADDON)) fail(`another addon was loaded:\n${doctor}`);
 if (!/^self-test +\w+ passed/m.test(doctor)) fail(`no self-test has passed:\n${doctor}`);
 const few = [
   'data.arithmetic.samples=120',

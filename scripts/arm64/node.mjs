@@ -27,6 +27,14 @@ export function run(command, args, options = {}) {
   if (status !== 0) fail(`${[command, ...args].join(' ')} ended with ${status}`);
 }
 
+/** What the command printed, which is shown as well. */
+export function output(command, args, options) {
+  const { status, stdout, stderr } = spawnSync(command, args, { encoding: 'utf8', ...options });
+  const text = `${stdout}${stderr}`;
+  console.error(text.trimEnd());
+  return status === 0 ? text : fail(`${[command, ...args].join(' ')} ended with ${status}`);
+}
+
 /** Node for arm64. */
 export function foreignNode() {
   const named = process.env.STEPTRAIN_ARM64_NODE;

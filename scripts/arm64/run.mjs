@@ -1,5 +1,5 @@
 // The addon for arm64 under qemu's emulation of a processor: op tests and golden models on every instruction set of ARM, then a
-// training, the same on one thread and on two, and a judge, by the program itself. vitest's own process stays on this machine; its
+// training, the same on one thread and on two, a judge, and doctor on a processor without bf16, by the program itself. vitest's own process stays on this machine; its
 // workers are emulated.
 //   npm run test:arm64                        all of it; needs g++-aarch64-linux-gnu and qemu-user
 //   npm run test:arm64 -- test/ops/gemm …     those tests alone; arguments go on to vitest
@@ -8,16 +8,18 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build, fail, foreignNode, needEmulator, PROBLEM, root, run, TINY } from './node.mjs';
+import { build, fail, foreignNode, needEmulator, output, PROBLEM, root, run, TINY } from './node.mjs';
 import { checkSystem } from './system.mjs';
 
 const TESTS = ['test/ops', 'test/models/golden.test.ts', 'test/models/deberta.test.ts'];
 /** What Debian's libraries for arm64 are below. */
 const LIBRARIES = '/usr/aarch64-linux-gnu';
+/** The oldest that the addon is for, as in a Raspberry Pi 4: ARMv8.0, without atomics of its own and without bf16. */
+const OLDEST = 'cortex-a72';
 /** A program that is Node for arm64 as far as whoever starts it can tell. */
-function emulated(node) {
-  const path = join(build, 'node');
-  writeFileSync(path, `#!/bin/sh\nexec qemu-aarch64 -L ${LIBRARIES} -cpu max '${node}' "$@"\n`);
+function emulated(node, processor) {
+  const path = join(build, processor === 'max' ? 'node' : `node-${processor}`);
+  writeFileSync(path, `#!/bin/sh\nexec qemu-aarch64 -L ${LIBRARIES} -cpu ${processor} '${node}' "$@"\n`);
   chmodSync(path, 0o755);
   return path;
 }
@@ -29,7 +31,7 @@ if (process.argv[2] === '--system') {
 }
 run(process.execPath, ['scripts/build.mjs', '--no-addon']);
 run(process.execPath, ['scripts/build.mjs', '--arch=arm64']);
-const node = emulated(foreignNode());
+const node = emulated(foreignNode(), 'max');
 const env = { ...process.env, STEPTRAIN_ADDON: join(build, 'Release/steptrain.node') };
 
 const only = process.argv.slice(2);
@@ -68,3 +70,6 @@ for (const dtype of ['f32', 'bf16']) {
 }
 writeFileSync(join(folder, 'problem.txt'), PROBLEM);
 steptrain('judge', join(folder, 'bf16-2'), 'problem.txt');
+const doctor = output(emulated(foreignNode(), OLDEST), [join(root, 'dist/cli/main.js'), 'doctor'], { env });
+if (!/^cpu +neon kernels \(available: neon, portable\)/m.test(doctor))
+  fail(`on ${OLDEST} other kernels are chosen than NEON's without bf16`);

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { onPath } from '../build/machine.mjs';
-import { fail, foreignNode, PROBLEM, root, run, TINY } from './node.mjs';
+import { fail, foreignNode, output, PROBLEM, root, run, TINY } from './node.mjs';
 
 /** What Node and the addon are linked to, and what else a slim image has that either looks up. */
 const PACKAGES = ['libc6', 'libgcc-s1', 'libstdc++6', 'base-files', 'netbase', 'ca-certificates'];
@@ -41,14 +41,6 @@ function fillSystem(system, folder) {
   run('apt-get', [...options, '-qq', 'download', ...PACKAGES], { cwd: join(apt, 'files') });
   for (const file of readdirSync(join(apt, 'files')))
     run('dpkg-deb', ['-x', join(apt, 'files', file), system]);
-}
-
-/** What the command printed, which is shown as well. */
-function output(command, args, options) {
-  const { status, stdout, stderr } = spawnSync(command, args, { encoding: 'utf8', ...options });
-  const text = `${stdout}${stderr}`;
-  console.error(text.trimEnd());
-  return status === 0 ? text : fail(`${args.slice(4).join(' ')} ended with ${status} in the system of arm64`);
 }
 
 /** `tarball`: a file of npm pack; without one it is made, for every processor. */

@@ -1,7 +1,7 @@
 // What g++ made of the inner loops of ARM's kernels: multiply-adds, and vectors that are loaded for them. A loop that spills its
 // accumulators, or that broadcasts where it could take a lane, gives the right numbers slowly, and without a processor of ARM at
 // hand nothing else tells.
-//   npm run test:code:arm64             compares with docs/kernels/compiled-code-arm64.md, after `node scripts/build.mjs --arch=arm64`
+//   npm run test:code:arm64             builds for arm64 and compares with docs/kernels/compiled-code-arm64.md
 //   npm run test:code:arm64 -- --write  writes it, after a change that was looked at
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,10 @@ const addon = join(root, 'build/arm64/Release/steptrain.node');
 /** Of the ideal number of multiply-adds for a load. */
 const ENOUGH = 0.9;
 
-/** Name, the function that has the loop, and its loads where none is superfluous: vectors of X and of the panel, each once. */
+/**
+ * Name, the function that has the loop, and its loads where none is superfluous: vectors of X and of the panel, each once;
+ * where factors are broadcast, which takes a load each, four or five of them for each vector of the other side.
+ */
 const LOOPS = [
   ['product in f32, 10 rows', 'neon', /neon_tile::run<float, 10, 2, false>/, { fma: 80, loads: 10 + 8 }],
   ['product in f32, 1 row', 'neon', /neon_tile::run<float, 1, 2, true>/, { fma: 8, loads: 1 + 8 }],
@@ -24,6 +27,30 @@ const LOOPS = [
   ['product by bfmmla, 1 row', 'neonbf16', /neon_tile::run_pairs<1, 2, true>/, { fma: 8, loads: 1 + 8 }],
   ['attention in f32, 4 rows', 'neon', /BlockForward<Single<float> >::score\(/, { fma: 16, loads: 4 + 4 }],
   ['attention by bfdot, 4 rows', 'neonbf16', /BlockForward<Paired>::score\(/, { fma: 16, loads: 4 + 4 }],
+  [
+    'weighted values in f32, 4 rows',
+    'neon',
+    /by_vectors<3, BlockForward<Single<float> >::add_values/,
+    { fma: 12, loads: 4 + 3 },
+  ],
+  [
+    'weighted values by bfdot, 4 rows',
+    'neonbf16',
+    /by_vectors<3, BlockForward<Paired>::add_values/,
+    { fma: 12, loads: 4 + 3 },
+  ],
+  [
+    'weighted values of new tokens, f32',
+    'neon',
+    /FewRows<Single<float> >::add_all_values<5, 3>/,
+    { fma: 15, loads: 5 + 3 },
+  ],
+  [
+    'gradients of weights, 4 columns',
+    'neon',
+    /by_vectors<4, \(anonymous namespace\)::product<false>/,
+    { fma: 16, loads: 4 + 4 },
+  ],
   ['attention of new tokens, f32', 'neon', /FewRows<Single<float> >::add_page\(/, { fma: 24, loads: 6 + 4 }],
   ['attention of new tokens, bfdot', 'neonbf16', /FewRows<Paired>::add_page\(/, { fma: 24, loads: 6 + 4 }],
 ];
@@ -86,12 +113,16 @@ function counted(body) {
   };
 }
 
-if (!existsSync(addon)) leave('there is no addon of arm64 (node scripts/build.mjs --arch=arm64)');
 const version = spawnSync('aarch64-linux-gnu-g++', ['-dumpfullversion'], { encoding: 'utf8' }).stdout?.trim();
+if (!version) leave('there is no aarch64-linux-gnu-g++');
 const writes = process.argv.includes('--write');
 const before = existsSync(path) ? readFileSync(path, 'utf8') : '';
 const of = /g\+\+ (\d+\.\d+\.\d+)/.exec(before)?.[1];
 if (!writes && of !== version) leave(`g++ is ${version}, and ${relative(root, path)} is of ${of}`);
+const built = spawnSync(process.execPath, [join(root, 'scripts/build.mjs'), '--arch=arm64'], {
+  stdio: 'inherit',
+});
+if (built.status !== 0) process.exit(1);
 
 const best = new Map();
 for (const { name, code } of functions()) {
@@ -122,8 +153,11 @@ const rows = LOOPS.map(([title, set, , ideal]) => {
 const page = `# What g++ makes of ARM's inner loops
 
 Of each innermost loop: multiply-adds (fmla, bfmmla, bfdot), vectors loaded, stores (spilled registers), the
-multiply-adds for a load where every vector of both sides is loaded once, and the share of it that is reached.
-By g++ ${version}. These are counts of instructions: no processor of ARM was timed.
+multiply-adds for a load where none is superfluous, and the share of it that is reached. A product takes its
+factors as lanes of vectors of X, each loaded once; attention and the gradients of weights broadcast them, a
+load each, so their ideal is lower. By g++ ${version}. These are counts of instructions: no processor of ARM
+was timed.
+
 \`npm run test:code:arm64 -- --write\` wrote it; \`npm run test:code:arm64\` compares, and refuses a share below
 ${ENOUGH}.
 
