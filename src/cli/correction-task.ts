@@ -18,7 +18,7 @@ import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { readMetric } from '../run/log-file.js';
 import { configuredRecords } from '../run/parts.js';
-import { resolveInputs } from '../run/paths.js';
+import { resolveData } from '../run/paths.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { noNeutralClass } from '../scoring/kinds.js';
 import { type NeutralScore, settingsOfFiles } from '../scoring/settings.js';
@@ -171,50 +171,23 @@ interface ReadFile {
   readonly report: LoadReport;
 }
 
-/** Resolves a path, locally or on the hub, and reads its rows with the options of the configuration. */
+/** Resolves paths, locally or on the hub, and reads their rows with the options of the configuration. */
 async function readGiven(
-  config: RunConfig,
+  { data }: RunConfig,
   { data: test, validation, source = 'auto', onBadRow, by }: CorrectionOptions,
-): Promise<{
-  readonly test: ReadFile | undefined;
-  readonly validation: ReadFile | undefined;
-}> {
-  const { train: _, validation: _own, test: _ownTest, ...data } = config.data;
-  const found = await resolveInputs(
-    {
-      ...config,
-      // The model is found by its name.
-      model: {
-        ...config.model,
-        base: 'embedded',
-        tokenizer: 'bytes',
-        adapter: undefined,
-        adapter_mode: undefined,
-      },
-      data: {
-        ...data,
-        ...(test === undefined ? {} : { test }),
-        ...(validation === undefined ? {} : { validation }),
-      },
-    },
-    optionOf,
-  );
-  const read = async (path: string | undefined, by?: string) =>
+): Promise<Readonly<Record<'test' | 'validation', ReadFile | undefined>>> {
+  const options = { ...data, on_bad_row: onBadRow ?? data.on_bad_row };
+  const find = async (part: 'test' | 'validation', path: string | undefined) =>
     path === undefined
       ? undefined
-      : readRecords(path, source, { ...config.data, on_bad_row: onBadRow ?? config.data.on_bad_row }, by);
+      : resolveData(path, part, () => (part === 'test' ? '--data' : '--validation'));
+  const found = { validation: await find('validation', validation), test: await find('test', test) };
   return {
-    test: await read(found.data.test, by),
-    validation: await read(found.data.validation),
+    test: found.test === undefined ? undefined : await readRecords(found.test, source, options, by),
+    validation:
+      found.validation === undefined ? undefined : await readRecords(found.validation, source, options),
   };
 }
-
-const OPTIONS: Readonly<Record<string, string>> = {
-  'data.test': '--data',
-  'data.validation': '--validation',
-};
-
-const optionOf: Locate = (path) => OPTIONS[path.join('.')] ?? path.join('.');
 
 async function readRecords(
   path: string,
