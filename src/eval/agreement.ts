@@ -2,6 +2,7 @@
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { type Scorer, type Solution, sampled, verdictsOf } from '../scoring/scorer.js';
 import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
+import { grouped } from './grouped.js';
 import { confusionMetrics, countConfusion } from './metrics.js';
 import { percent } from './percent.js';
 import {
@@ -15,14 +16,8 @@ import { type MetricValue, metricValues } from './solving/metrics.js';
 import { plainTable } from './table.js';
 
 /** What says how far verdicts agree with known labels. */
-export type AgreementMetric = 'accuracy' | 'balanced_accuracy' | 'f1_macro' | 'acc_pos' | 'acc_neg';
-const METRICS: readonly AgreementMetric[] = [
-  'accuracy',
-  'balanced_accuracy',
-  'f1_macro',
-  'acc_pos',
-  'acc_neg',
-];
+const METRICS = ['accuracy', 'balanced_accuracy', 'f1_macro', 'acc_pos', 'acc_neg'] as const;
+export type AgreementMetric = (typeof METRICS)[number];
 
 /** Shares as fractions, with central 95 % of the bootstrap over problems where there are two or more. */
 export interface JudgeAgreement {
@@ -101,11 +96,7 @@ export async function judgeAgreement(
     steps: all.length,
     unlabelled: share(all),
     metrics: Object.fromEntries(METRICS.map((name) => [name, metric(name)])) as JudgeAgreement['metrics'],
-    ...(cases.length > 0
-      ? {
-          processbench: knownScore(cases),
-        }
-      : {}),
+    ...(cases.length > 0 ? { processbench: knownScore(cases) } : {}),
     ...(cost ? { cost } : {}),
   };
 }
@@ -127,13 +118,9 @@ export function recordSolution(
 function share(
   steps: readonly { readonly problem: string; readonly verdict: 0 | 1 | undefined }[],
 ): MetricValue {
-  const groups = new Map<string, { missing: number; all: number }>();
-  for (const { problem, verdict } of steps) {
-    const group = groups.get(problem) ?? { missing: 0, all: 0 };
-    groups.set(problem, { missing: group.missing + (verdict === undefined ? 1 : 0), all: group.all + 1 });
-  }
-  const own = [...groups.values()];
-  const sums = { sums: own.map(({ missing }) => missing), counts: own.map(({ all }) => all) };
+  const own = [...grouped(steps, ({ problem }) => problem).values()];
+  const missing = own.map((of) => of.filter(({ verdict }) => verdict === undefined).length);
+  const sums = { sums: missing, counts: own.map(({ length }) => length) };
   return metricValues(new Map([['unlabelled', sums]])).unlabelled as MetricValue;
 }
 

@@ -2,6 +2,7 @@
 // problem are correlated. Each resample has its own Philox stream, so the same seed gives the same metrics everywhere.
 import { PhiloxStream } from '../random/philox.js';
 import type { JudgedStep } from '../scoring/verdict/judged.js';
+import { grouped } from './grouped.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
 import { unseenShare } from './wilson.js';
@@ -118,7 +119,7 @@ export class ProblemSample {
   private readonly ranked: readonly { label: 0 | 1; probability: number; problem: number }[];
 
   constructor(steps: readonly ProblemStep[], options: { readonly invalidAsWrong: boolean }) {
-    const groups = byProblem(steps);
+    const groups = [...grouped(steps, ({ problem }) => problem).values()];
     this.problems = groups.length;
     this.confusions = groups.map((group) => countConfusion(group, options).confusion);
     this.ranked = groups
@@ -156,14 +157,4 @@ export class ProblemSample {
     }
     return positives === 0 || negatives === 0 ? undefined : won / (positives * negatives);
   }
-}
-
-function byProblem<T extends { readonly problem: string }>(steps: readonly T[]): T[][] {
-  const groups = new Map<string, T[]>();
-  for (const step of steps) {
-    const group = groups.get(step.problem);
-    if (group) group.push(step);
-    else groups.set(step.problem, [step]);
-  }
-  return [...groups.values()];
 }

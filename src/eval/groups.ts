@@ -1,6 +1,7 @@
 /** Metrics broken down by a column of the data. */
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { grouped } from './grouped.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 
@@ -18,14 +19,7 @@ export function metricsByGroup(
   records: readonly StepRecord[],
   metricsOf: (judged: readonly JudgedVerdict[]) => VerdictMetrics,
 ): GroupsMetrics | undefined {
-  const groups = new Map<string, JudgedVerdict[]>();
-  for (const verdict of judged) {
-    const name = records[verdict.solution]?.group;
-    if (name === undefined) continue;
-    const known = groups.get(name);
-    if (known) known.push(verdict);
-    else groups.set(name, [verdict]);
-  }
+  const groups = grouped(judged, ({ solution }) => records[solution]?.group);
   if (groups.size === 0) return undefined;
   return Object.fromEntries(
     [...groups]

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { StepRecord } from '../records/record.js';
 import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './bootstrap.js';
+import { grouped } from './grouped.js';
 import { rocAuc } from './metrics.js';
 import { percent } from './percent.js';
 
@@ -238,16 +239,6 @@ function ranks(values: readonly number[]): number[] {
 
 const optional = <Key extends string>(key: Key, value: number | undefined) =>
   (value === undefined ? {} : { [key]: value }) as { readonly [Name in Key]?: number };
-
-function grouped<T, Key>(items: readonly T[], keyOf: (item: T) => Key): Map<Key, T[]> {
-  const groups = new Map<Key, T[]>();
-  for (const item of items) {
-    const known = groups.get(keyOf(item));
-    if (known) known.push(item);
-    else groups.set(keyOf(item), [item]);
-  }
-  return groups;
-}
 
 /** Whether runs may learn from it: `unknown` where no problem has both classes. */
 export function standingOf({

@@ -2,6 +2,7 @@
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { grouped } from './grouped.js';
 import { ratio, rocAuc } from './metrics.js';
 import { percent } from './percent.js';
 
@@ -32,14 +33,9 @@ export function metricsByError(
   records: readonly Pick<StepRecord, 'steps'>[],
   seen?: SeenSteps,
 ): StepErrors | undefined {
-  const kinds = new Map<string, JudgedVerdict[]>([[RIGHT, []]]);
-  for (const verdict of judged) {
-    const kind = verdict.label === 1 ? RIGHT : records[verdict.solution]?.steps[verdict.step]?.error;
-    if (kind === undefined) continue;
-    const known = kinds.get(kind);
-    if (known) known.push(verdict);
-    else kinds.set(kind, [verdict]);
-  }
+  const kindOf = ({ label, solution, step }: JudgedVerdict) =>
+    label === 1 ? RIGHT : records[solution]?.steps[step]?.error;
+  const kinds = new Map<string, JudgedVerdict[]>([[RIGHT, []], ...grouped(judged, kindOf)]);
   if (kinds.size === 1) return undefined;
   const order = ([a, of]: [string, unknown[]], [b, other]: [string, unknown[]]) =>
     Number(b === RIGHT) - Number(a === RIGHT) || other.length - of.length || a.localeCompare(b, 'en');

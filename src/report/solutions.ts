@@ -1,5 +1,6 @@
 /** verdicts.jsonl as solutions: the judged steps of each, with label, probability and verdict. */
 import { readVerdictDump, type VerdictRow } from '../eval/dump.js';
+import { grouped } from '../eval/grouped.js';
 
 export interface JudgedSolution {
   readonly problem: string;
@@ -8,13 +9,8 @@ export interface JudgedSolution {
 
 /** @throws RunError where a row is no judged step */
 export async function readJudgedSolutions(path: string): Promise<JudgedSolution[]> {
-  const found = new Map<number, { problem: string; steps: VerdictRow[] }>();
-  for (const row of await readVerdictDump(path)) {
-    const known = found.get(row.solution);
-    if (known) known.steps.push(row);
-    else found.set(row.solution, { problem: row.problem, steps: [row] });
-  }
-  return [...found.values()];
+  const found = grouped(await readVerdictDump(path), ({ solution }) => solution);
+  return [...found.values()].map((steps) => ({ problem: steps[0]!.problem, steps }));
 }
 
 export type Outcome = 'right' | 'missed' | 'false alarm' | 'unreadable';
