@@ -11,6 +11,7 @@ import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import type { ProblemStep } from './bootstrap.js';
+import { readAs } from './read-as.js';
 
 export const VERDICT_DUMP = 'verdicts.jsonl';
 
@@ -104,14 +105,7 @@ export async function readVerdictDump(path: string): Promise<VerdictRow[]> {
   for await (const { line, value, bad } of fileRows(file)) {
     const where = `${file}, line ${line}`;
     if (bad !== undefined) throw new RunError(`${where}: ${bad.message}`);
-    const parsed = rowSchema.safeParse(value);
-    if (!parsed.success) {
-      const [issue] = parsed.error.issues;
-      throw new RunError(
-        `${where} is not a judged step: ${[...(issue?.path ?? []), issue?.message].join(': ')}`,
-      );
-    }
-    rows.push(parsed.data);
+    rows.push(readAs(rowSchema, value, `${where} is not a judged step`));
   }
   if (rows.length === 0) throw new RunError(`${file} holds no judged step`);
   return rows;

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 import { likelihoodWeights } from '../scoring/settings.js';
+import { readAs } from './read-as.js';
 import type { EvalReport, VerdictReport } from './report.js';
 import type { StepErrorMetrics } from './step-errors.js';
 
@@ -154,12 +155,8 @@ function reportOfToday(value: unknown): unknown {
 
 /** Reads eval.json. Throws one sentence where the file is missing or holds something else. */
 export async function readEvalReport(path: string): Promise<EvalReport> {
-  const parsed = reportSchema.safeParse(reportOfToday(await readJson(path)));
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new RunError(
-    `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
-  );
+  const value = reportOfToday(await readJson(path));
+  return readAs(reportSchema, value, `${path} is not an evaluation of steptrain`);
 }
 
 /** The evaluation of a run. Throws one sentence also where the run has none yet. */

@@ -6,6 +6,7 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { objectRows } from '../../data/rows.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { RunError } from '../../run/error.js';
+import { readAs } from '../read-as.js';
 import type { GradedSample } from './sample.js';
 
 export const PROBLEMS = 'problems.jsonl';
@@ -66,14 +67,7 @@ export async function readSolvedProblems(path: string): Promise<SolvedProblem[]>
     );
   const problems: SolvedProblem[] = [];
   for await (const { row, where } of objectRows(file)) {
-    const parsed = problemSchema.safeParse(row);
-    if (!parsed.success) {
-      const [issue] = parsed.error.issues;
-      throw new RunError(
-        `${where} is no solved problem: ${[...(issue?.path ?? []), issue?.message].join(': ')}`,
-      );
-    }
-    const { samples, ...problem } = parsed.data;
+    const { samples, ...problem } = readAs(problemSchema, row, `${where} is no solved problem`);
     const n = problems[0]?.samples.length ?? samples.length;
     if (samples.length !== n)
       throw new RunError(`${where} has ${samples.length} samples, and the problems before it have ${n}`);

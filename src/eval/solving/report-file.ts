@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
-import { RunError } from '../../run/error.js';
+import { readAs } from '../read-as.js';
 import type { SolvingReport } from './report.js';
 
 export const REPORT = 'solve.json';
@@ -22,8 +22,6 @@ const reportSchema = z.looseObject({
 export async function readSolvingReport(directory: string): Promise<SolvingReport> {
   const path = join(directory, REPORT);
   const content = await readJson(path);
-  const parsed = reportSchema.safeParse(content);
-  if (parsed.success) return content as SolvingReport;
-  const [issue] = parsed.error.issues;
-  throw new RunError(`${path} is no report of steptrain: ${issue?.path.join('.')}: ${issue?.message}`);
+  readAs(reportSchema, content, `${path} is no report of steptrain`);
+  return content as SolvingReport;
 }

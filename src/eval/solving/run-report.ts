@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
-import { RunError } from '../../run/error.js';
 import { percent } from '../percent.js';
+import { readAs } from '../read-as.js';
 import { boxedTable, plainTable } from '../table.js';
 import { type CorrectionReport, formatCorrectionReport } from './corrections.js';
 import type { MetricValue } from './metrics.js';
@@ -73,12 +73,7 @@ export async function readSolvedReport(directory: string): Promise<SolvedReport 
   if (!existsSync(path)) return undefined;
   const content = await readJson(path);
   if ((content as { unit?: unknown } | null)?.unit !== 'problems') return undefined;
-  const parsed = schema.safeParse(content);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new RunError(
-    `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
-  );
+  return readAs(schema, content, `${path} is not an evaluation of steptrain`);
 }
 
 /** Models beyond which only the first and the last have their intervals: a terminal has 80 columns. */
