@@ -1,4 +1,4 @@
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { Step, StepRecord } from '../records/record.js';
 
@@ -117,8 +117,7 @@ function checked(options: ArithmeticOptions): Settings {
     least: number,
   ): void => {
     if (Number.isSafeInteger(settings[key]) && settings[key] >= least) return;
-    throw new DataError(
-      'option',
+    throw badOption(
       `data.arithmetic.${key} is ${settings[key]}; expected a whole number of at least ${least}`,
     );
   };
@@ -126,8 +125,7 @@ function checked(options: ArithmeticOptions): Settings {
   for (const key of ['steps', 'max_operand'] as const) whole(key, 1);
   whole('max_value', settings.max_operand);
   if (!(settings.error_rate >= 0 && settings.error_rate <= 1)) {
-    throw new DataError(
-      'option',
+    throw badOption(
       `data.arithmetic.error_rate is ${settings.error_rate}; expected a probability from 0 to 1`,
     );
   }

@@ -1,4 +1,4 @@
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import type { StepLabel } from '../records/record.js';
 import { smallestRanks } from './split.js';
 
@@ -55,8 +55,7 @@ export function balanceClasses(
   const wrong = places(solutions, 0);
   const [rarer, commoner] = right.length < wrong.length ? [right, wrong] : [wrong, right];
   if (rarer.length === 0) {
-    throw new DataError(
-      'option',
+    throw badOption(
       `data.balance is ${balance}, and all ${commoner.length} training steps are of one class; set it to none`,
     );
   }

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { DataError } from '../files/data-error.js';
+import { badFile, type DataError } from '../files/data-error.js';
 import { BadRow } from './bad-row.js';
 import type { RawRow } from './json-rows.js';
 
@@ -48,7 +48,7 @@ async function* records(chunks: AsyncIterable<Buffer>, file: string): AsyncGener
     const bytes = Buffer.from(cell, 'latin1');
     if (!isUtf8(bytes)) bad ??= new BadRow('invalid_text', 'the row is not valid UTF-8 text');
     if (cells.length === MAX_CELLS)
-      throw new DataError('file', `the row has more than ${MAX_CELLS} cells; the file is no table`, {
+      throw badFile(`the row has more than ${MAX_CELLS} cells; the file is no table`, {
         file,
         line: startLine,
       });
@@ -101,7 +101,7 @@ async function* records(chunks: AsyncIterable<Buffer>, file: string): AsyncGener
         const end = text.slice(i).search(/[,\r\n]/);
         cell += text.slice(i - 1, end < 0 ? undefined : i + end);
         if (cell.length > MAX_CELL)
-          throw new DataError('file', `a cell has more than ${MAX_CELL} characters; the file is no table`, {
+          throw badFile(`a cell has more than ${MAX_CELL} characters; the file is no table`, {
             file,
             line: startLine,
           });
@@ -119,8 +119,7 @@ function withoutMark(chunk: Buffer): Buffer {
 }
 
 function unclosed(file: string, line: number): DataError {
-  return new DataError(
-    'file',
+  return badFile(
     'the quote that opens here is never closed; the file is cut short, or a quote inside a cell is not doubled',
     { file, line },
   );
@@ -131,14 +130,13 @@ function headerOf(
   bad: BadRow | undefined,
   place: { readonly file: string; readonly line: number },
 ): readonly string[] {
-  if (bad) throw new DataError('file', bad.message, place);
+  if (bad) throw badFile(bad.message, place);
   const names = cells.map((cell) => cell.trim());
   const empty = names.indexOf('');
-  if (empty >= 0)
-    throw new DataError('file', `column ${empty + 1} has no name; the first row names the columns`, place);
+  if (empty >= 0) throw badFile(`column ${empty + 1} has no name; the first row names the columns`, place);
   const seen = new Set<string>();
   const twice = names.find((name) => seen.size === seen.add(name).size);
-  if (twice !== undefined) throw new DataError('file', `two columns have the name '${twice}'`, place);
+  if (twice !== undefined) throw badFile(`two columns have the name '${twice}'`, place);
   return names;
 }
 

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { DataError, reasonOf } from '../files/data-error.js';
+import { badFile, DataError, reasonOf } from '../files/data-error.js';
 import { csvRows } from './csv-rows.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
@@ -27,11 +27,11 @@ const EXPECTED = `${EXTENSIONS.join(', ')}, .txt of questions and answers`;
 export async function dataFiles(path: string): Promise<readonly string[]> {
   if (basename(path).includes('*')) return matchingFiles(path);
   const info = await stat(path).catch((error: unknown) => {
-    throw new DataError('file', missing(error), { file: path }, { cause: error });
+    throw badFile(missing(error), { file: path, cause: error });
   });
   if (!info.isDirectory()) {
     if (!isDataFile(path) && !TEXT.test(path)) {
-      throw new DataError('file', `cannot tell the format from the name; expected one of ${EXPECTED}`, {
+      throw badFile(`cannot tell the format from the name; expected one of ${EXPECTED}`, {
         file: path,
       });
     }
@@ -47,7 +47,7 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
   const rows = found(isDataFile);
   const files = rows.length > 0 ? rows : found((name) => TEXT.test(name) && !ABOUT.test(name));
   if (files.length === 0) {
-    throw new DataError('file', `the directory holds no data file; expected ${EXPECTED}`, {
+    throw badFile(`the directory holds no data file; expected ${EXPECTED}`, {
       file: path,
     });
   }
@@ -64,11 +64,11 @@ export function namePattern(pattern: string): { readonly test: (name: string) =>
 async function matchingFiles(path: string): Promise<readonly string[]> {
   const { test } = namePattern(basename(path));
   const names = await readdir(dirname(path)).catch((error: unknown) => {
-    throw new DataError('file', missing(error), { file: dirname(path) }, { cause: error });
+    throw badFile(missing(error), { file: dirname(path), cause: error });
   });
   const files = names.filter((name) => test(name) && (isDataFile(name) || TEXT.test(name))).sort();
   if (files.length > 0) return files.map((name) => join(dirname(path), name));
-  throw new DataError('file', `no data file fits this pattern; expected ${EXPECTED}`, {
+  throw badFile(`no data file fits this pattern; expected ${EXPECTED}`, {
     file: path,
   });
 }
@@ -95,7 +95,7 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
     const what = isZlib
       ? `the gzip data is damaged or cut short (${reasonOf(error)}); fetch the file again`
       : missing(error);
-    throw new DataError('file', what, { file }, { cause: error });
+    throw badFile(what, { file, cause: error });
   } finally {
     stream.destroy();
     raw.destroy();
@@ -109,16 +109,12 @@ export function isDataFile(name: string): boolean {
 
 async function checkGzip(file: string): Promise<void> {
   const handle = await open(file).catch((error: unknown) => {
-    throw new DataError('file', missing(error), { file }, { cause: error });
+    throw badFile(missing(error), { file, cause: error });
   });
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
     if (bytesRead < 2 || buffer[0] !== 0x1f || buffer[1] !== 0x8b) {
-      throw new DataError(
-        'file',
-        'is not gzip data although its name ends in .gz; rename it or compress it',
-        { file },
-      );
+      throw badFile('is not gzip data although its name ends in .gz; rename it or compress it', { file });
     }
   } finally {
     await handle.close();

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { DataError, reasonOf } from '../files/data-error.js';
+import { badFile, reasonOf } from '../files/data-error.js';
 import { BadRow } from './bad-row.js';
 
 /** One row of a data file: its value, or the reason why it has none. Positions count from 1. */
@@ -139,8 +139,7 @@ async function* valueRows(
           closed = true;
           continue;
         }
-        if (closed)
-          throw new DataError('file', 'there is more text after the end of the list of rows', { file, line });
+        if (closed) throw badFile('there is more text after the end of the list of rows', { file, line });
         startLine = line;
         start = i;
       }
@@ -167,7 +166,7 @@ async function* valueRows(
     if (start >= 0) pending.add(chunk.subarray(start), startLine);
   }
   if (array && !closed) {
-    throw new DataError('file', `the list of rows is not closed; the file is cut short after row ${row}`, {
+    throw badFile(`the list of rows is not closed; the file is cut short after row ${row}`, {
       file,
       line,
     });
@@ -190,14 +189,10 @@ class PendingBytes {
     this.parts.push(bytes);
     this.size += bytes.length;
     if (this.size > MAX_ROW_BYTES) {
-      throw new DataError(
-        'file',
-        `one row is longer than ${MAX_ROW_BYTES >> 20} MiB; expected one JSON row per line`,
-        {
-          file: this.file,
-          line,
-        },
-      );
+      throw badFile(`one row is longer than ${MAX_ROW_BYTES >> 20} MiB; expected one JSON row per line`, {
+        file: this.file,
+        line,
+      });
     }
   }
 

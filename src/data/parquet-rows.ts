@@ -1,6 +1,6 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { asyncBufferFromFile, type Compressors, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
-import { DataError, reasonOf } from '../files/data-error.js';
+import { badFile, reasonOf } from '../files/data-error.js';
 import type { RawRow } from './json-rows.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
@@ -26,11 +26,7 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
     groupStart = groupEnd;
   }
   if (groupStart !== total) {
-    throw new DataError(
-      'file',
-      `the parquet footer announces ${total} rows, its row groups hold ${groupStart}`,
-      { file },
-    );
+    throw badFile(`the parquet footer announces ${total} rows, its row groups hold ${groupStart}`, { file });
   }
 }
 
@@ -39,7 +35,7 @@ async function open(file: string) {
     const buffer = await asyncBufferFromFile(file);
     return { buffer, metadata: await parquetMetadataAsync(buffer) };
   } catch (error) {
-    throw new DataError('file', `cannot be read as parquet (${reasonOf(error)})`, { file }, { cause: error });
+    throw badFile(`cannot be read as parquet (${reasonOf(error)})`, { file, cause: error });
   }
 }
 
@@ -47,12 +43,10 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
   try {
     return await parquetReadObjects(options);
   } catch (error) {
-    throw new DataError(
-      'file',
+    throw badFile(
       `rows ${(options.rowStart ?? 0) + 1} to ${options.rowEnd} cannot be decoded (${reasonOf(error)}); ` +
         'write the file with snappy, gzip or brotli compression',
-      { file },
-      { cause: error },
+      { file, cause: error },
     );
   }
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import { normalizeProblem, type VerdictSample } from '../records/record.js';
 
 /** How samples are split. Keys are those of a run's `data` section. */
@@ -26,10 +26,7 @@ export function splitter(options: SplitOptions): (sample: Pick<VerdictSample, 'p
   const shares = options.split ?? [8, 1, 1];
   const total = shares[0] + shares[1] + shares[2];
   if (!shares.every((share) => share >= 0) || !(total > 0) || !Number.isFinite(total)) {
-    throw new DataError(
-      'option',
-      `data.split is [${shares.join(', ')}]; expected three shares such as [8, 1, 1]`,
-    );
+    throw badOption(`data.split is [${shares.join(', ')}]; expected three shares such as [8, 1, 1]`);
   }
   const trainEnd = shares[0] / total;
   const validationEnd = (shares[0] + shares[1]) / total;

@@ -1,4 +1,4 @@
-import { DataError } from '../files/data-error.js';
+import { badFile } from '../files/data-error.js';
 import { BadRow } from './bad-row.js';
 import { checkedText } from './columns.js';
 import type { RawRow } from './json-rows.js';
@@ -38,8 +38,7 @@ async function* pairs(lines: AsyncIterable<Line>, file: string): AsyncGenerator<
     }
   }
   if (question !== undefined)
-    throw new DataError(
-      'file',
+    throw badFile(
       'the last question has no answer behind it; expected questions and answers line by line, or "Problem:" and "Answer:" before each',
       { file, line: question.line },
     );
@@ -93,7 +92,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>, file: string): AsyncGener
     try {
       return chunk ? decoder.decode(chunk, { stream: true }) : decoder.decode();
     } catch {
-      throw new DataError('file', 'is not UTF-8 text', { file, line: line + 1 });
+      throw badFile('is not UTF-8 text', { file, line: line + 1 });
     }
   };
   const next = function* (text: string): Generator<Line> {
@@ -110,7 +109,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>, file: string): AsyncGener
     const parts = (kept + decoded(chunk)).split('\n');
     kept = parts.pop() as string;
     if (kept.length > MAX_LINE_CHARACTERS)
-      throw new DataError('file', `expected lines of at most ${MAX_LINE_CHARACTERS} characters`, {
+      throw badFile(`expected lines of at most ${MAX_LINE_CHARACTERS} characters`, {
         file,
         line: line + 1,
       });

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DataError } from '../files/data-error.js';
+import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
 import { type ProblemKey, SKETCH_SIZE, stepKey } from './overlap.js';
@@ -260,12 +260,7 @@ class AppendedFile {
     try {
       for (let at = 0; at < bytes.length; ) at += (await this.file.write(bytes, at)).bytesWritten;
     } catch (error) {
-      throw new DataError(
-        'file',
-        `cannot be written: ${systemReason(error)}`,
-        { file: this.path },
-        { cause: error },
-      );
+      throw badFile(`cannot be written: ${systemReason(error)}`, { file: this.path, cause: error });
     }
   }
 }
@@ -297,8 +292,7 @@ async function checksum(path: string): Promise<string | undefined> {
 function readFully(file: number, bytes: Uint8Array, position: number): void {
   for (let at = 0; at < bytes.length; ) {
     const read = readSync(file, bytes, at, bytes.length - at, position + at);
-    if (read === 0)
-      throw new DataError('file', 'the store of tokenised solutions was cut short while it was read');
+    if (read === 0) throw badFile('the store of tokenised solutions was cut short while it was read');
     at += read;
   }
 }

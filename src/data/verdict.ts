@@ -1,4 +1,4 @@
-import { DataError } from '../files/data-error.js';
+import { badTemplate, DataError } from '../files/data-error.js';
 import type { StepLabel, StepRecord, VerdictSample } from '../records/record.js';
 import {
   type Segment,
@@ -75,8 +75,7 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
   const negativeIds = wordIds(tokenizer, 'neg_word', negative);
   const shorter = Math.min(positiveIds.length, negativeIds.length);
   if (positiveIds.slice(0, shorter).every((id, i) => id === negativeIds[i])) {
-    throw new DataError(
-      'template',
+    throw badTemplate(
       `prompt.pos_word ${JSON.stringify(positive)} and prompt.neg_word ${JSON.stringify(negative)} become tokens of which ` +
         'one word begins with the other; choose words that differ in their first tokens',
     );
@@ -257,8 +256,7 @@ function chatText(request: string, tokenizer: Tokenizer): string {
   // Some templates trim the message, which removes the line break after the last step.
   const trimmed = text.includes(request) ? request : request.trim();
   if (!text.includes(trimmed)) {
-    throw new DataError(
-      'template',
+    throw badTemplate(
       "the chat template changes the user's message, so the steps cannot be told from it; set prompt.template to a text",
     );
   }
@@ -269,19 +267,13 @@ function takeApart(text: string): Pick<VerdictTemplate, 'opening' | 'afterProble
   for (const place of [PROBLEM, STEPS]) {
     const found = text.split(place).length - 1;
     if (found !== 1) {
-      throw new DataError(
-        'template',
-        `the prompt template must hold ${place} exactly once; it holds it ${found} times`,
-      );
+      throw badTemplate(`the prompt template must hold ${place} exactly once; it holds it ${found} times`);
     }
   }
   const problemAt = text.indexOf(PROBLEM);
   const stepsAt = text.indexOf(STEPS);
   if (stepsAt < problemAt) {
-    throw new DataError(
-      'template',
-      `the prompt template has ${STEPS} before ${PROBLEM}; the problem comes first`,
-    );
+    throw badTemplate(`the prompt template has ${STEPS} before ${PROBLEM}; the problem comes first`);
   }
   const after = text.slice(stepsAt + STEPS.length);
   const breaks = /^\n*/.exec(after)?.[0] ?? '';
@@ -296,8 +288,7 @@ function takeApart(text: string): Pick<VerdictTemplate, 'opening' | 'afterProble
 function wordIds(tokenizer: Tokenizer, key: 'pos_word' | 'neg_word', word: string): readonly number[] {
   const ids = word === '' ? [] : tokenizer.encode(word, { continuation: true });
   if (ids.length > 0) return ids;
-  throw new DataError(
-    'template',
+  throw badTemplate(
     `prompt.${key} is ${JSON.stringify(word)}, which has no tokens; choose a word such as + or -`,
   );
 }

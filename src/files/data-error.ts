@@ -16,16 +16,30 @@ export interface FilePosition {
  */
 export class DataError extends StepTrainError {
   override readonly name = 'DataError';
+  readonly position: FilePosition | undefined;
 
   constructor(
     readonly kind: 'file' | 'format' | 'row' | 'option' | 'template' | 'tokenizer',
     message: string,
-    readonly position?: FilePosition,
-    options: ErrorOptions = {},
+    { cause, file, ...within }: Partial<FilePosition> & ErrorOptions = {},
   ) {
-    super('E_DATA', position === undefined ? message : `${describePosition(position)}: ${message}`, options);
+    const position = file === undefined ? undefined : { file, ...within };
+    super('E_DATA', position === undefined ? message : `${describePosition(position)}: ${message}`, {
+      cause,
+    });
+    this.position = position;
   }
 }
+
+/** Errors of one kind. */
+const ofKind =
+  (kind: DataError['kind']) => (message: string, details?: Partial<FilePosition> & ErrorOptions) =>
+    new DataError(kind, message, details);
+
+export const badFile = ofKind('file');
+export const badOption = ofKind('option');
+export const badTemplate = ofKind('template');
+export const badTokenizer = ofKind('tokenizer');
 
 /** `data.jsonl, line 12` or `data.parquet, row 7`. */
 function describePosition(position: FilePosition): string {

@@ -1,5 +1,5 @@
 /** Prompts: texts and conversations as tokens. */
-import { DataError } from '../files/data-error.js';
+import { badTokenizer } from '../files/data-error.js';
 import type { ChatMessage, ChatTemplateOptions, Tokenizer } from '../tokenizer/tokenizer.js';
 
 /** A text to continue, or messages for a chat template. */
@@ -21,8 +21,7 @@ export function promptTokens(
   const ids = [...tokenizer.prefixIds, ...tokenizer.encode(prompt, { addSpecialTokens: false })];
   if (ids.length > 0) return ids;
   if (tokenizer.bosId !== undefined) return [tokenizer.bosId];
-  throw new DataError(
-    'tokenizer',
+  throw badTokenizer(
     'the prompt is empty, and the tokenizer has no token that begins a text; write at least one character',
   );
 }

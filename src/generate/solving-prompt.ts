@@ -1,6 +1,6 @@
 // What a model that shall solve a problem is asked.
 import type { Problem } from '../data/benchmarks/problem.js';
-import { DataError } from '../files/data-error.js';
+import { badOption, badTemplate } from '../files/data-error.js';
 import { openedReasoning } from '../tokenizer/chat-reply.js';
 import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
 import { promptTokens } from './prompts.js';
@@ -42,20 +42,14 @@ export function solvingPrompt(tokenizer: Tokenizer, options: SolvingPromptOption
   const { chat = tokenizer.hasChatTemplate, system, examples = [] } = options;
   const template = options.template ?? (chat ? CHAT_REQUEST : TEXT_REQUEST);
   if (template.split(PROBLEM).length !== 2)
-    throw new DataError(
-      'template',
-      `the template must have ${PROBLEM} exactly once; found ${JSON.stringify(template)}`,
-    );
+    throw badTemplate(`the template must have ${PROBLEM} exactly once; found ${JSON.stringify(template)}`);
   if (system !== undefined && !chat)
-    throw new DataError('template', 'a system message needs a chat, and this prompt is a text');
+    throw badTemplate('a system message needs a chat, and this prompt is a text');
   // A function, since $ has a meaning in texts that replace.
   const asked = (problem: string) => template.replace(PROBLEM, () => problem);
   const shown = examples.map(({ problem, solution, id }, i) => {
     if (solution !== undefined) return { request: asked(problem), solution: solution.trim() };
-    throw new DataError(
-      'option',
-      `example ${id ?? i + 1} has no solution to show; choose examples with worked solutions`,
-    );
+    throw badOption(`example ${id ?? i + 1} has no solution to show; choose examples with worked solutions`);
   });
   const opening: ChatMessage[] = [
     ...(system === undefined ? [] : [{ role: 'system', content: system }]),

@@ -1,5 +1,5 @@
 // A reply as the chat template writes it, after the opening of its turn.
-import { DataError } from '../files/data-error.js';
+import { badTemplate, type DataError } from '../files/data-error.js';
 import type { ChatMessage, ChatTemplateOptions, Tokenizer } from './tokenizer.js';
 
 /** Names that templates have for the reasoning before a reply. */
@@ -24,8 +24,7 @@ export function checkRead(
   ].find((name) => !reads(name));
   if (lost === undefined) return;
   const other = REASONING.includes(lost as never) ? REASONING.find(reads) : undefined;
-  throw new DataError(
-    'template',
+  throw badTemplate(
     `the chat template does not read ${lost}, so that the model would never see it; ` +
       (other ? `it reads ${other}: rename it` : 'remove it, or take a model whose template reads it'),
   );
@@ -82,8 +81,7 @@ function endOf(text: string, part: string): number {
 }
 
 function lost(isReasoning: boolean): DataError {
-  return new DataError(
-    'template',
+  return badTemplate(
     isReasoning
       ? 'the chat template does not write the reasoning of the reply after its opening, so that it would not be learned; put it into the content, between the marks of the model, such as <think> and </think>'
       : 'the chat template does not write the tool calls of the reply after its opening, so that they would not be learned',

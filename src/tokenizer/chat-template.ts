@@ -1,5 +1,5 @@
 import { Template } from '@huggingface/jinja';
-import { DataError, reasonOf } from '../files/data-error.js';
+import { badTemplate, badTokenizer, reasonOf } from '../files/data-error.js';
 import { type Timed, withinTime } from './time-limit.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
@@ -46,12 +46,9 @@ export class ChatRenderer {
     const known = given.map((message) => this.inKnownRole(message));
     const messages = continueFinalMessage ? openEnded(known) : known;
     const refuse = (what: string, why: string, cause?: unknown) =>
-      new DataError(
-        'template',
-        `the chat template '${name}' ${what} these ${messages.length} messages (${why})`,
-        undefined,
-        { cause },
-      );
+      badTemplate(`the chat template '${name}' ${what} these ${messages.length} messages (${why})`, {
+        cause,
+      });
     const render = () =>
       template.render({
         limited_range: range,
@@ -100,15 +97,13 @@ export class ChatRenderer {
 
   private templateName({ template, tools }: ChatTemplateOptions): string {
     if (this.isEmpty) {
-      throw new DataError(
-        'template',
+      throw badTemplate(
         'the tokenizer has no chat template; add chat_template.jinja to the model directory or use a plain prompt template',
       );
     }
     const name = template ?? (tools !== undefined && this.templates.has('tool_use') ? 'tool_use' : 'default');
     if (!this.templates.has(name)) {
-      throw new DataError(
-        'template',
+      throw badTemplate(
         `the tokenizer has no chat template named '${name}'; it has ${[...this.templates.keys()].join(', ')}`,
       );
     }
@@ -121,14 +116,9 @@ export class ChatRenderer {
       try {
         template = new Template(PROLOGUE + (this.templates.get(name) ?? ''));
       } catch (error) {
-        throw new DataError(
-          'template',
-          `the chat template '${name}' is not valid Jinja (${reasonOf(error)})`,
-          undefined,
-          {
-            cause: error,
-          },
-        );
+        throw badTemplate(`the chat template '${name}' is not valid Jinja (${reasonOf(error)})`, {
+          cause: error,
+        });
       }
       this.compiled.set(name, template);
     }
@@ -143,7 +133,7 @@ const MARK = 'CONTINUE_FINAL_MESSAGE_TAG ';
 function openEnded(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const last = messages.at(-1);
   if (typeof last?.content !== 'string')
-    throw new DataError('template', 'only a last message with a text can be continued');
+    throw badTemplate('only a last message with a text can be continued');
   return [...messages.slice(0, -1), { ...last, content: last.content + MARK }];
 }
 
@@ -177,13 +167,9 @@ export function chatTemplatesOf(entry: unknown, file: string): ChatTemplates {
   if (typeof entry === 'string') return new Map([['default', entry]]);
   const named = Array.isArray(entry) ? entry.map((item: unknown) => namedTemplate(item)) : [undefined];
   if (named.includes(undefined)) {
-    throw new DataError(
-      'tokenizer',
-      "'chat_template' is neither a text nor a list of objects with name and template",
-      {
-        file,
-      },
-    );
+    throw badTokenizer("'chat_template' is neither a text nor a list of objects with name and template", {
+      file,
+    });
   }
   return new Map(named as [string, string][]);
 }

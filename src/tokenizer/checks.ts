@@ -1,5 +1,5 @@
 // What a tokenizer.json must hold, checked before the library reads it: it takes ids that are none, and builds a list as long as the largest.
-import { DataError } from '../files/data-error.js';
+import { badTokenizer } from '../files/data-error.js';
 
 /** The parts of tokenizer.json used here; the library reads the rest. */
 export interface TokenizerJson {
@@ -31,7 +31,7 @@ const PARTS = ['model', 'added_tokens', 'normalizer', 'pre_tokenizer', 'post_pro
 /** @throws DataError that names the file and what is wrong in it */
 export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: string): TokenizerJson {
   const refuse = (what: string): never => {
-    throw new DataError('tokenizer', what, { file });
+    throw badTokenizer(what, { file });
   };
   const absent = PARTS.filter((key) => !Object.hasOwn(json, key));
   if (absent.length > 0)
@@ -59,7 +59,7 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
 /** @throws DataError for a token with an id that is none */
 export function checkAddedTokens(tokens: TokenizerJson['added_tokens'], key: string, file: string): void {
   for (const { id, content } of tokens)
-    if (!isId(id)) throw new DataError('tokenizer', badId(`'${key}': ${shown(content)}`, id), { file });
+    if (!isId(id)) throw badTokenizer(badId(`'${key}': ${shown(content)}`, id), { file });
 }
 
 type Refuse = (what: string) => never;

@@ -1,5 +1,5 @@
 /** A tokenizer as the metadata of a GGUF file. */
-import { DataError } from '../files/data-error.js';
+import { badTokenizer } from '../files/data-error.js';
 import type { Typed } from '../weights/gguf/writer.js';
 import { preOf } from './gguf-cutting.js';
 import { CONTROL, NORMAL, USER_DEFINED } from './gguf-tokenizer.js';
@@ -23,13 +23,9 @@ export function ggufTokens(files: TokenizerFiles, rows: number): Map<string, Typ
     ignore_merges?: boolean;
   };
   const refuse = (what: string): never => {
-    throw new DataError(
-      'tokenizer',
-      `${what}, for which llama.cpp has no kind; it cannot be written as GGUF`,
-      {
-        file: `${directory}/tokenizer.json`,
-      },
-    );
+    throw badTokenizer(`${what}, for which llama.cpp has no kind; it cannot be written as GGUF`, {
+      file: `${directory}/tokenizer.json`,
+    });
   };
   const decoder = tokenizer.decoder as { type?: string } | null;
   if (type !== 'BPE' || decoder?.type !== 'ByteLevel' || !Array.isArray(merges))

@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { writeFileAtomically } from '../files/atomic-file.js';
-import { DataError, reasonOf } from '../files/data-error.js';
+import { badTokenizer, type DataError, reasonOf } from '../files/data-error.js';
 import { makeDirectories } from '../files/directory.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
@@ -75,8 +75,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     const { ids, tokens } = library.encode(text, { add_special_tokens: false });
     const unknown = ids.indexOf(undefined as unknown as number);
     if (unknown >= 0) {
-      throw new DataError(
-        'tokenizer',
+      throw badTokenizer(
         `the vocabulary has no token for ${JSON.stringify(tokens[unknown])} and no unknown-word token`,
         { file: this.file },
       );
@@ -91,7 +90,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     if (list.length === 0) return '';
     for (const id of list) {
       if (this.library.id_to_token(id) === undefined) {
-        throw new DataError('tokenizer', `the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
+        throw badTokenizer(`the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
           file: this.file,
         });
       }
@@ -150,7 +149,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   private refused(what: string, cause?: unknown): DataError {
-    return new DataError('tokenizer', what, { file: this.file }, { cause });
+    return badTokenizer(what, { file: this.file, cause });
   }
 
   /** The same tokenizer without the space that some add before a text; most need no second one. */
@@ -168,13 +167,9 @@ export class HuggingFaceTokenizer implements Tokenizer {
     if (text === undefined) return undefined;
     const id = this.library.token_to_id(text);
     if (id === undefined && required) {
-      throw new DataError(
-        'tokenizer',
-        `'${key}' is ${JSON.stringify(text)}, which is not in the vocabulary`,
-        {
-          file: join(this.files.directory, 'tokenizer_config.json'),
-        },
-      );
+      throw badTokenizer(`'${key}' is ${JSON.stringify(text)}, which is not in the vocabulary`, {
+        file: join(this.files.directory, 'tokenizer_config.json'),
+      });
     }
     return id;
   }
@@ -210,14 +205,10 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
     respectSingleWords(library);
     return library;
   } catch (error) {
-    throw new DataError(
-      'tokenizer',
-      `describes a tokenizer that cannot be built (${reasonOf(error)})`,
-      { file },
-      {
-        cause: error,
-      },
-    );
+    throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {
+      file,
+      cause: error,
+    });
   }
 }
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { DataError } from '../files/data-error.js';
+import { badTokenizer } from '../files/data-error.js';
 import { byteTokenizer, isByteTokenizer } from './byte.js';
 import { HuggingFaceTokenizer } from './huggingface.js';
 import { reversedDigits } from './reversed-digits.js';
@@ -22,7 +22,7 @@ export async function loadTokenizer(directory: string): Promise<Tokenizer> {
   if (order === 'reversed') return reversedDigits(tokenizer);
   if (order === 'plain') return tokenizer;
   const found = JSON.stringify(order);
-  throw new DataError('tokenizer', `'digit_order' is ${found}; expected "reversed" or "plain"`, {
+  throw badTokenizer(`'digit_order' is ${found}; expected "reversed" or "plain"`, {
     file: join(directory, 'tokenizer_config.json'),
   });
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { DataError, reasonOf } from '../files/data-error.js';
+import { badTokenizer, DataError, reasonOf } from '../files/data-error.js';
 import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
 import { checkedTokenizer, type TokenizerJson } from './checks.js';
 
@@ -70,7 +70,7 @@ async function readOptional(directory: string, name: string): Promise<Buffer | u
     if (error instanceof DataError) throw error;
     const code = (error as { code?: unknown }).code;
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
-    throw new DataError('tokenizer', `cannot be read (${reasonOf(error)})`, { file }, { cause: error });
+    throw badTokenizer(`cannot be read (${reasonOf(error)})`, { file, cause: error });
   }
 }
 
@@ -80,7 +80,7 @@ async function namedTemplateFiles(directory: string): Promise<readonly string[]>
 }
 
 function tooLarge(file: string): DataError {
-  return new DataError('tokenizer', `has more than ${MAX_BYTES >> 20} MiB; it is no file of a tokenizer`, {
+  return badTokenizer(`has more than ${MAX_BYTES >> 20} MiB; it is no file of a tokenizer`, {
     file,
   });
 }
@@ -88,8 +88,7 @@ function tooLarge(file: string): DataError {
 function missingTokenizer(directory: string, sentencePiece: Buffer | undefined): DataError {
   const found =
     sentencePiece === undefined ? '' : '; tokenizer.model (SentencePiece) is there, but is not read';
-  return new DataError(
-    'tokenizer',
+  return badTokenizer(
     `${existsSync(directory) ? `the directory has no tokenizer.json${found}` : 'there is no such directory'}; save the tokenizer with transformers, or give the path of a model ` +
       'directory that has one',
     { file: directory },
@@ -101,7 +100,7 @@ function unzipped(bytes: Buffer, file: string): Buffer {
     return gunzipSync(bytes, { maxOutputLength: MAX_BYTES });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(file);
-    throw new DataError('tokenizer', `is damaged gzip data (${reasonOf(error)}); fetch the file again`, {
+    throw badTokenizer(`is damaged gzip data (${reasonOf(error)}); fetch the file again`, {
       file,
     });
   }
@@ -111,14 +110,14 @@ function parseJson(bytes: Buffer, file: string): unknown {
   try {
     return JSON.parse(bytes.toString('utf8'));
   } catch (error) {
-    throw new DataError('tokenizer', `is not JSON (${reasonOf(error)}); fetch the file again`, { file });
+    throw badTokenizer(`is not JSON (${reasonOf(error)}); fetch the file again`, { file });
   }
 }
 
 function objectOf(value: unknown, file: string): Readonly<Record<string, unknown>> {
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return value as Record<string, unknown>;
-  throw new DataError('tokenizer', 'holds no JSON object', { file });
+  throw badTokenizer('holds no JSON object', { file });
 }
 
 /** A special token in tokenizer_config.json: its text, or an object with it. */

@@ -1,4 +1,4 @@
-import { DataError } from '../../files/data-error.js';
+import { badFile, DataError } from '../../files/data-error.js';
 import { BadRow } from '../bad-row.js';
 import { describeValue, groupColumn, type Row } from '../columns.js';
 import { dataFiles } from '../files.js';
@@ -54,7 +54,7 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
     }
   }
   if (problems.length === 0)
-    throw new DataError('file', 'there is no problem in it; expected rows with a problem and its answer', {
+    throw badFile('there is no problem in it; expected rows with a problem and its answer', {
       file: path,
     });
   return { files, layouts: [...layouts], problems };

@@ -1,5 +1,5 @@
 /** Solutions with self-corrections as text: how their steps are written, what of it is learned, and how it is read back. */
-import { DataError } from '../../files/data-error.js';
+import { badOption, badTemplate } from '../../files/data-error.js';
 import { splitOutside } from '../../records/mathematics.js';
 import type { StepKind, StepRecord } from '../../records/record.js';
 
@@ -103,15 +103,13 @@ const PLACEHOLDER = '{text}';
 /** @throws DataError for a format without its placeholder, or a separator that is empty */
 export function correctionWriter(format: CorrectionFormat = {}): CorrectionWriter {
   const { separator, reflection, improvement } = { ...DEFAULT_FORMAT, ...format };
-  if (separator === '')
-    throw new DataError('template', 'format.separator is empty; steps need something between them');
+  if (separator === '') throw badTemplate('format.separator is empty; steps need something between them');
   const around = {
     reflection: frame('reflection', reflection),
     improvement: frame('improvement', improvement),
   };
   if (!around.reflection.isMarked)
-    throw new DataError(
-      'template',
+    throw badTemplate(
       `format.reflection is ${JSON.stringify(reflection)} alone; a correction is recognised by the words around it`,
     );
   return {
@@ -143,8 +141,7 @@ export function correctionWriter(format: CorrectionFormat = {}): CorrectionWrite
 function frame(key: string, template: string) {
   const [before, after, ...more] = template.split(PLACEHOLDER);
   if (before === undefined || after === undefined || more.length > 0)
-    throw new DataError(
-      'template',
+    throw badTemplate(
       `format.${key} must have ${PLACEHOLDER} exactly once; found ${JSON.stringify(template)}`,
     );
   return {
@@ -162,8 +159,6 @@ function headerPattern(header: string): RegExp {
     return new RegExp(`^(?:${header})`, 'u');
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new DataError('option', `s3c.header is no regular expression: ${reason}`, undefined, {
-      cause: error,
-    });
+    throw badOption(`s3c.header is no regular expression: ${reason}`, { cause: error });
   }
 }

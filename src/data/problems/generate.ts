@@ -1,5 +1,5 @@
 /** Word problems from a seed. */
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
 import type { Part } from '../split.js';
 import type { TemplateChoice } from './choices.js';
@@ -39,10 +39,7 @@ export function* wordProblems(options: WordProblemOptions): Generator<WordProble
   const { seed, samples, first = 0, levels = [1, 1, 1], part = 'train', templates = 'seen' } = options;
   for (const [key, value] of Object.entries({ seed, samples, first }))
     if (!Number.isSafeInteger(value) || value < 0)
-      throw new DataError(
-        'option',
-        `wordProblems: ${key} is ${value}; expected a whole number of at least 0`,
-      );
+      throw badOption(`wordProblems: ${key} is ${value}; expected a whole number of at least 0`);
   checkLevels(levels);
   const draft = drafter({ levels, templates });
   for (let i = 0; i < samples; i++) yield draft(new PhiloxStream(seed, DOMAIN, first + i), part);
@@ -52,8 +49,7 @@ export function* wordProblems(options: WordProblemOptions): Generator<WordProble
 export function checkLevels(levels: readonly number[]): void {
   const isShare = (share: number) => Number.isFinite(share) && share >= 0;
   if (levels.length <= LEVELS.length && levels.every(isShare) && levels.some((share) => share > 0)) return;
-  throw new DataError(
-    'option',
+  throw badOption(
     `the shares of the levels are [${levels.join(', ')}]; expected 1 to ${LEVELS.length} numbers of at least 0, one of them above 0`,
   );
 }

@@ -1,5 +1,5 @@
 /** Word problems as the records that everything learns from. */
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
 import type { Step, StepRecord } from '../../records/record.js';
 import type { Part } from '../split.js';
@@ -172,6 +172,6 @@ function checkRates({
   const rates = { error_rate, misread_rate, unnamed_rate, drill_rate };
   for (const [key, rate] of Object.entries(rates)) {
     if (rate >= 0 && rate <= 1) continue;
-    throw new DataError('option', `data.word_problems.${key} is ${rate}; expected a probability from 0 to 1`);
+    throw badOption(`data.word_problems.${key} is ${rate}; expected a probability from 0 to 1`);
   }
 }

@@ -124,7 +124,7 @@ function at<T>({ provenance }: Asking, tokens: () => T): T {
     return tokens();
   } catch (error) {
     if (!(error instanceof DataError) || error.position || !provenance) throw error;
-    throw new DataError(error.kind, error.message, provenance, { cause: error });
+    throw new DataError(error.kind, error.message, { ...provenance, cause: error });
   }
 }
 
