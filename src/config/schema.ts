@@ -82,7 +82,7 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
    */
   heldOutNeutral?(config: Config, score?: HeldOutNeutral): HeldOutNeutral;
   /** Conflicts in the method's own sections. */
-  conflicts(config: Config): readonly Conflict[];
+  conflicts(config: Config): Iterable<Conflict>;
   /**
    * How the model in the folder `saved` of a run judges steps, for its card; absent or undefined: it judges none. The keys are those
    * of `src/scoring/settings.ts`.

@@ -10,7 +10,7 @@ import { lora, model } from '../../config/model.js';
 import { question } from '../../config/question.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
-import type { Conflict } from '../../config/schema.js';
+import { type Conflict, conflict } from '../../config/schema.js';
 import { answerBatches } from '../../config/training.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import type { Dataset } from '../../data/dataset.js';
@@ -93,14 +93,18 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
     formerly: movedKeys('eval', 'eval_solving', solvingEvaluation),
     paths: ['judge.cache', 'eval_solving.judge_file', 'eval_solving.llm.cache'],
     models: ['judge.path', 'eval_solving.judge_run'],
-    conflicts(config: Config): Conflict[] {
+    *conflicts(config: Config): Generator<Conflict> {
       const settings = settingsOf(config);
       const own = config as unknown as RoundsConfig;
-      return [
-        ...wholeSolutions(name, own.data),
-        ...(comparesProblems?.(settings) ? loneBatch(name, settings) : []),
-        ...roundConflicts(own, settings, withoutRounds),
-      ];
+      yield* wholeSolutions(name, own.data);
+      // Reference points need prompts of other answers.
+      if (comparesProblems?.(settings) && settings.batch_size === 1)
+        yield conflict(
+          `${name}.batch_size`,
+          `${name}.batch_size is 1, and KTO compares prompts with answers to other problems of their batch: with its own ` +
+            'answer the reference point would be the reward itself; set it to 2 or more (TRL refuses it too)',
+        );
+      yield* roundConflicts(own, settings, withoutRounds);
     },
     load: async () =>
       (await import('./run.js')).answerMethod(learning) as unknown as Method<
@@ -109,17 +113,4 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
         Trainee
       >,
   };
-}
-
-/** Reference points need prompts of other answers. */
-function loneBatch(name: string, { batch_size }: RoundSettings): Conflict[] {
-  if (batch_size > 1) return [];
-  return [
-    {
-      path: [name, 'batch_size'],
-      message:
-        `${name}.batch_size is 1, and KTO compares prompts with answers to other problems of their batch: with its own ` +
-        'answer the reference point would be the reward itself; set it to 2 or more (TRL refuses it too)',
-    },
-  ];
 }

@@ -6,7 +6,7 @@ import { evaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
 import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
-import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { implicitSettings } from '../../scoring/settings.js';
 import { ALGORITHMS, algorithmOf, comparesGroups } from './algorithms.js';
@@ -45,65 +45,67 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   },
 };
 
-function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): Conflict[] {
-  const found = wholeSolutions('ppo', data);
-  const add = (path: readonly string[], message: string) => found.push({ path, message });
+function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): Generator<Conflict> {
+  yield* wholeSolutions('ppo', data);
   if (typeof model.base !== 'string')
-    add(
-      ['model', 'base'],
+    yield conflict(
+      'model.base',
       'method "ppo" needs a trained base: name one, or pretrain one with method "pretrain" first',
     );
   if (data.source === 'arithmetic')
-    add(
-      ['data', 'source'],
+    yield conflict(
+      'data.source',
       'data.source "arithmetic" has no final answers; use "word_problems", "problems" or rows with gold_answer',
     );
   const { advantage, ratio } = algorithmOf(ppo);
   const critic = advantage === 'critic' ? ppo.critic : undefined;
   if (critic === 'adapter' && lora === 'none')
-    add(['ppo', 'critic'], 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
+    yield conflict('ppo.critic', 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
   if (critic === 'model' && adapterUse(model).start !== undefined)
-    add(
-      ['ppo', 'critic'],
+    yield conflict(
+      'ppo.critic',
       'ppo.critic "model" begins with the base alone, and model.adapter names an adapter on it; use "adapter" or "trunk", or model.adapter_mode stack',
     );
   if (comparesGroups(ppo) && rollout.num_generations < 2)
-    add(
-      ['rollout', 'num_generations'],
+    yield conflict(
+      'rollout.num_generations',
       `ppo.algorithm "${ppo.algorithm}"${advantage === 'returns' ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
     );
   if (rollout.server && lora === 'none')
-    add(
-      ['rollout', 'server'],
+    yield conflict(
+      'rollout.server',
       'rollout.server gets the policy as an adapter of the base that it has, and lora is none; add lora, or sample in this process',
     );
   if (rollout.server && rollout.temperature !== 1)
-    add(
-      ['rollout', 'temperature'],
+    yield conflict(
+      'rollout.temperature',
       `rollout.server gives log-probs at temperature 1 alone; set rollout.temperature to 1, found ${rollout.temperature}`,
     );
   const shares = Object.values(rollout.mix);
   if (shares.length > 0 && shares.every((weight) => weight === 0))
-    add(
-      ['rollout', 'mix'],
+    yield conflict(
+      'rollout.mix',
       'rollout.mix has no group with a weight above 0, so there is no problem to solve',
     );
   if (ppo.kl_target > 0 && ppo.kl_coef === 0)
-    add(['ppo', 'kl_coef'], 'ppo.kl_target multiplies ppo.kl_coef, and 0 stays 0: set ppo.kl_coef above 0');
+    yield conflict(
+      'ppo.kl_coef',
+      'ppo.kl_target multiplies ppo.kl_coef, and 0 stays 0: set ppo.kl_coef above 0',
+    );
   if (ppo.reference === 'none' && (ppo.kl_coef > 0 || ppo.kl_target > 0))
-    add(
-      ['ppo', 'kl_coef'],
+    yield conflict(
+      'ppo.kl_coef',
       'ppo.reference "none" leaves nothing to keep near to: set ppo.kl_coef and kl_target to 0',
     );
   if (ppo.truncated === 'bootstrap' && critic === undefined)
-    add(['ppo', 'truncated'], 'ppo.truncated "bootstrap" needs the critic of ppo.algorithm "ppo"');
+    yield conflict('ppo.truncated', 'ppo.truncated "bootstrap" needs the critic of ppo.algorithm "ppo"');
   if (rollout.max_new_tokens >= data.max_length)
-    add(
-      ['rollout', 'max_new_tokens'],
+    yield conflict(
+      'rollout.max_new_tokens',
       `rollout.max_new_tokens (${rollout.max_new_tokens}) leaves no token of data.max_length (${data.max_length}) for a problem`,
     );
   if (reward.length.weight !== 0 && reward.length.to <= reward.length.from)
-    add(['reward', 'length', 'to'], 'reward.length.to must be above reward.length.from');
+    yield conflict('reward.length.to', 'reward.length.to must be above reward.length.from');
   for (const [name, key] of [
     ['steps', 'model'],
     ['outcome', 'model'],
@@ -115,55 +117,44 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       readonly module?: string | undefined;
     } = reward[name];
     if (source.weight !== 0 && source[key] === undefined)
-      add(
-        ['reward', name, 'weight'],
+      yield conflict(
+        `reward.${name}.weight`,
         `reward.${name} needs reward.${name}.${key}: name one, or set its weight to 0`,
       );
   }
   if (reward.steps.until_wrong && reward.placement === 'step')
-    add(
-      ['reward', 'steps', 'until_wrong'],
+    yield conflict(
+      'reward.steps.until_wrong',
       'reward.steps.until_wrong says which scores become one reward, and needs reward.placement "last": at each step, every step has its own',
     );
   if (reward.oracle.weight !== 0 && data.source !== 'word_problems')
-    add(
-      ['reward', 'oracle', 'weight'],
+    yield conflict(
+      'reward.oracle.weight',
       'reward.oracle judges generated problems alone: it needs data.source "word_problems"',
     );
   if (reward.implicit.weight !== 0 && lora === 'none')
-    add(
-      ['reward', 'implicit', 'weight'],
+    yield conflict(
+      'reward.implicit.weight',
       'reward.implicit is an adapter beside the policy on one base, and lora is none; add lora, or train method "implicit_prm" first and name it as reward.steps.model',
     );
   if (advantage === 'process' && reward.implicit.weight === 0)
-    add(
-      ['ppo', 'algorithm'],
+    yield conflict(
+      'ppo.algorithm',
       'ppo.algorithm "prime" compares the rewards of tokens that reward.implicit gives: set reward.implicit.weight above 0, or choose "rloo"',
     );
   if (advantage === 'group' && ratio === 'token' && reward.placement === 'step') {
     // Rewards of steps are compared with each other; others between them would be scaled with them, and compared with nothing.
     if (ppo.kl_in === 'reward' && ppo.kl_coef > 0)
-      add(
-        ['ppo', 'kl_in'],
+      yield conflict(
+        'ppo.kl_in',
         'ppo.kl_in "reward" puts the penalty between the rewards of steps that ppo.algorithm "grpo" compares; use "loss", or ppo.algorithm "reinforce_pp"',
       );
     if (reward.implicit.weight !== 0)
-      add(
-        ['reward', 'placement'],
+      yield conflict(
+        'reward.placement',
         'reward.placement "step" with ppo.algorithm "grpo" compares rewards of steps, and reward.implicit gives rewards of tokens; use ppo.algorithm "prime"',
       );
   }
-  const sources = [
-    reward.rule,
-    reward.format,
-    reward.length,
-    reward.steps,
-    reward.outcome,
-    reward.oracle,
-    reward.function,
-    reward.implicit,
-  ];
-  if (sources.every(({ weight }) => weight === 0))
-    add(['reward'], 'reward has no source with a weight, so there is nothing to learn from');
-  return found;
+  if (Object.values(reward).every((source) => typeof source !== 'object' || source.weight === 0))
+    yield conflict('reward', 'reward has no source with a weight, so there is nothing to learn from');
 }

@@ -5,7 +5,7 @@ import { evaluation } from '../../config/evaluation.js';
 import { choice, flag, section } from '../../config/fields.js';
 import { model } from '../../config/model.js';
 import { run } from '../../config/run.js';
-import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 
 const pretrain = section({
@@ -34,20 +34,16 @@ export type PretrainRunConfig = z.output<typeof schema>;
 export const pretrainConfig: MethodSchema<PretrainRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ pretrain }) => ({ pretrain }),
-  conflicts({ data, pretrain }) {
-    const conflicts: Conflict[] = [];
-    if (data.balance !== 'none') {
-      conflicts.push({
-        path: ['data', 'balance'],
-        message: `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method pretrain has none; remove it`,
-      });
-    }
-    if (pretrain.loss_on === 'answers' && data.source !== 'arithmetic') {
-      conflicts.push({
-        path: ['pretrain', 'loss_on'],
-        message: `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(data.source)}`,
-      });
-    }
-    return conflicts;
+  *conflicts({ data, pretrain }) {
+    if (data.balance !== 'none')
+      yield conflict(
+        'data.balance',
+        `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method pretrain has none; remove it`,
+      );
+    if (pretrain.loss_on === 'answers' && data.source !== 'arithmetic')
+      yield conflict(
+        'pretrain.loss_on',
+        `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(data.source)}`,
+      );
   },
 };

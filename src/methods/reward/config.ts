@@ -6,7 +6,7 @@ import { choice, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
-import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
@@ -85,54 +85,54 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
   heldOutNeutral,
 };
 
-function conflicts({
+function* conflicts({
   reward_model: { type, head, solutions, soft_labels },
   data,
-}: RewardRunConfig): Conflict[] {
-  const found: Conflict[] = [];
-  const add = (path: readonly string[], message: string) => found.push({ path, message });
+}: RewardRunConfig): Generator<Conflict> {
   if (type !== 'prm' && solutions === 'all')
-    add(
-      ['reward_model', 'solutions'],
+    yield conflict(
+      'reward_model.solutions',
       `is all, and reward_model.type ${type} learns outcomes, which unfinished solutions do not have; set it to finished`,
     );
   if (type === 'joint' && head !== 'scalar')
-    add(['reward_model', 'head'], `is ${head}, and two outputs of one head are scores; set it to scalar`);
+    yield conflict(
+      'reward_model.head',
+      `is ${head}, and two outputs of one head are scores; set it to scalar`,
+    );
   if (type !== 'prm' && data.split_unit === 'sample')
-    add(
-      ['data', 'split_unit'],
+    yield conflict(
+      'data.split_unit',
       'is sample, which tears solutions apart, and outcomes are of whole ones; set it to problem',
     );
   if (type !== 'prm') {
-    found.push(...unchangedLabels(`reward_model.type ${type}`, data));
+    yield* unchangedLabels(`reward_model.type ${type}`, data);
     if (data.balance !== 'none')
-      add(
-        ['data', 'balance'],
+      yield conflict(
+        'data.balance',
         `data.balance ${data.balance} balances steps, and reward_model.type ${type} learns outcomes of whole solutions, which it would lose; use reward_model.class_weight balanced`,
       );
   }
   if (soft_labels && data.label_noise > 0)
-    add(
-      ['data', 'label_noise'],
+    yield conflict(
+      'data.label_noise',
       'data.label_noise flips labels, and reward_model.soft_labels learns the scores in their place; set one of them to its default',
     );
-  if (data.neutral !== 'class') return found;
+  if (data.neutral !== 'class') return;
   if (type !== 'prm' || head !== 'classes')
-    add(
-      ['data', 'neutral'],
+    yield conflict(
+      'data.neutral',
       `data.neutral is class, and reward_model.type ${type} with reward_model.head ${head} has no class for neutral steps; set reward_model.type: prm and reward_model.head: classes`,
     );
   if (soft_labels)
-    add(
-      ['reward_model', 'soft_labels'],
+    yield conflict(
+      'reward_model.soft_labels',
       'reward_model.soft_labels is true, and probabilities of right leave no class to neutral steps; set it to false',
     );
   if (data.label_noise > 0)
-    add(
-      ['data', 'label_noise'],
+    yield conflict(
+      'data.label_noise',
       'data.label_noise flips right and wrong, and data.neutral class has three classes; set it to 0',
     );
-  return found;
 }
 
 /** As evaluated: steps of a class of their own count as that class does in the score. */

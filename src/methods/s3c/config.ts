@@ -18,7 +18,7 @@ import {
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
-import type { MethodSchema } from '../../config/schema.js';
+import { conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { correctionWriter, DEFAULT_FORMAT } from '../../data/corrections/layout.js';
@@ -136,20 +136,18 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
     ...(format.chat === 'auto' ? {} : { chat: format.chat }),
     corrections: correctionReading({ format, corrections }),
   }),
-  conflicts({ model, data, format, corrections, s3c }) {
-    const conflicts = wholeSolutions('s3c', data);
+  *conflicts({ model, data, format, corrections, s3c }) {
+    yield* wholeSolutions('s3c', data);
     if (corrections !== 'none' && typeof model.base !== 'string')
-      conflicts.push({
-        path: ['corrections'],
-        message:
-          'corrections samples wrong steps from the base, and model.base.init starts from random weights; name a trained base',
-      });
+      yield conflict(
+        'corrections',
+        'corrections samples wrong steps from the base, and model.base.init starts from random weights; name a trained base',
+      );
     if (corrections !== 'none' && data.source === 'arithmetic')
-      conflicts.push({
-        path: ['corrections'],
-        message:
-          'corrections needs solutions that end with an answer, and data.source "arithmetic" has none; use "word_problems"',
-      });
+      yield conflict(
+        'corrections',
+        'corrections needs solutions that end with an answer, and data.source "arithmetic" has none; use "word_problems"',
+      );
     if (corrections !== 'none' && corrections.shape === 'post_hoc') {
       // Its samples correct a solution that is part of the problem, so that no step of them is a wrong one.
       for (const [key, usual] of [
@@ -157,16 +155,15 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
         ['clean_ratio', 'as_is'],
       ] as const)
         if (s3c[key] !== usual)
-          conflicts.push({
-            path: ['s3c', key],
-            message: `s3c.${key} tells samples by the wrong step in them, and corrections.shape "post_hoc" has none; set it to ${usual}`,
-          });
+          yield conflict(
+            `s3c.${key}`,
+            `s3c.${key} tells samples by the wrong step in them, and corrections.shape "post_hoc" has none; set it to ${usual}`,
+          );
     }
     try {
       correctionWriter(format);
     } catch (error) {
-      conflicts.push({ path: ['format'], message: reasonOf(error) });
+      yield conflict('format', reasonOf(error));
     }
-    return conflicts;
   },
 };

@@ -5,7 +5,7 @@ import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
-import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { verdictSettings } from '../../scoring/settings.js';
 import { sft } from '../sft/config.js';
 import {
@@ -107,7 +107,7 @@ export function comparesWithContinued({
   return baseline === 'none' && compare_with.includes('sft_continued');
 }
 
-function conflicts(config: StepAmcRunConfig): Conflict[] {
+function* conflicts(config: StepAmcRunConfig): Generator<Conflict> {
   const {
     model,
     data,
@@ -119,92 +119,71 @@ function conflicts(config: StepAmcRunConfig): Conflict[] {
     prompt,
     pseudo_labels,
   } = config;
-  const found: Conflict[] = [];
-  if (typeof model.base !== 'string') {
-    found.push({
-      path: ['model', 'base'],
-      message:
-        'method "stepamc" needs a trained base: name one, or pretrain one with method "pretrain" first',
-    });
-  }
+  if (typeof model.base !== 'string')
+    yield conflict(
+      'model.base',
+      'method "stepamc" needs a trained base: name one, or pretrain one with method "pretrain" first',
+    );
   const { lo, hi, init, mode } = constraint.alpha;
-  if (mode === 'learnable_clamped' && !(lo < init && init < hi)) {
-    found.push({
-      path: ['constraint', 'alpha', 'init'],
-      message: `constraint.alpha.init (${init}) must lie between lo (${lo}) and hi (${hi})`,
-    });
-  }
-  if (prompt.response_format === 'rationale_then_verdict' && baseline === 'dpo') {
-    found.push({
-      path: ['baseline'],
-      message:
-        'baseline "dpo" compares the two words alone; with prompt.response_format "rationale_then_verdict" use another',
-    });
-  }
-  if (prompt.response_format === 'rationale_then_verdict' && baseline === 'pseudo_labels') {
-    found.push({
-      path: ['baseline'],
-      message:
-        'baseline "pseudo_labels" gives steps a label and no reason, and with prompt.response_format ' +
+  if (mode === 'learnable_clamped' && !(lo < init && init < hi))
+    yield conflict(
+      'constraint.alpha.init',
+      `constraint.alpha.init (${init}) must lie between lo (${lo}) and hi (${hi})`,
+    );
+  if (prompt.response_format === 'rationale_then_verdict' && baseline === 'dpo')
+    yield conflict(
+      'baseline',
+      'baseline "dpo" compares the two words alone; with prompt.response_format "rationale_then_verdict" use another',
+    );
+  if (prompt.response_format === 'rationale_then_verdict' && baseline === 'pseudo_labels')
+    yield conflict(
+      'baseline',
+      'baseline "pseudo_labels" gives steps a label and no reason, and with prompt.response_format ' +
         '"rationale_then_verdict" nothing is learned from a label without a reason; use another, or response_format "verdict"',
-    });
-  }
-  if (prompt.response_format === 'rationale_then_verdict' && ppo.rollout === 'enumerate') {
-    found.push({
-      path: ['verdict_ppo', 'rollout'],
-      message:
-        'verdict_ppo.rollout "enumerate" scores the two words alone; with prompt.response_format "rationale_then_verdict" use "sample"',
-    });
-  }
-  if (frn.pair_mode === 'step' && frn.center === 'pair_mean') {
-    found.push({
-      path: ['frn', 'center'],
-      message:
-        'frn.center "pair_mean" needs a score of each verdict, and frn.pair_mode "step" gives a step one score, whose zero is ' +
+    );
+  if (prompt.response_format === 'rationale_then_verdict' && ppo.rollout === 'enumerate')
+    yield conflict(
+      'verdict_ppo.rollout',
+      'verdict_ppo.rollout "enumerate" scores the two words alone; with prompt.response_format "rationale_then_verdict" use "sample"',
+    );
+  if (frn.pair_mode === 'step' && frn.center === 'pair_mean')
+    yield conflict(
+      'frn.center',
+      'frn.center "pair_mean" needs a score of each verdict, and frn.pair_mode "step" gives a step one score, whose zero is ' +
         'arbitrary; use "running"',
-    });
-  }
-  if (frn.pair_mode === 'step' && baseline === 'pseudo_labels' && pseudo_labels.by !== 'sft') {
-    found.push({
-      path: ['pseudo_labels', 'by'],
-      message:
-        `pseudo_labels.by "${pseudo_labels.by}" needs the probability that a step is right, and a network of frn.pair_mode ` +
+    );
+  if (frn.pair_mode === 'step' && baseline === 'pseudo_labels' && pseudo_labels.by !== 'sft')
+    yield conflict(
+      'pseudo_labels.by',
+      `pseudo_labels.by "${pseudo_labels.by}" needs the probability that a step is right, and a network of frn.pair_mode ` +
         '"step" only tells which step is better; use frn.pair_mode "label", or pseudo_labels.by "sft"',
-    });
-  }
-  if (ablation.no_frn && ppo.steps !== 'labelled') {
-    found.push({
-      path: ['verdict_ppo', 'steps'],
-      message: `verdict_ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_frn takes rewards from the labels`,
-    });
-  }
+    );
+  if (ablation.no_frn && ppo.steps !== 'labelled')
+    yield conflict(
+      'verdict_ppo.steps',
+      `verdict_ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_frn takes rewards from the labels`,
+    );
   if (usesUnlabelled(config)) {
     const [user, instead] =
       baseline === 'pseudo_labels'
         ? ['baseline "pseudo_labels" labels', 'another baseline']
         : [`verdict_ppo.steps "${ppo.steps}" judges`, 'verdict_ppo.steps "labelled"'];
-    if (data.split_unit === 'sample') {
-      found.push({
-        path: ['data', 'split_unit'],
-        message:
-          `${user} steps without a label, and with data.split_unit "sample" those are steps of the validation and test parts too; ` +
+    if (data.split_unit === 'sample')
+      yield conflict(
+        'data.split_unit',
+        `${user} steps without a label, and with data.split_unit "sample" those are steps of the validation and test parts too; ` +
           `use split_unit "problem" or ${instead}`,
-      });
-    }
-    if (data.balance !== 'none') {
-      found.push({
-        path: ['data', 'balance'],
-        message:
-          `${user} steps without a label, and those are also the ones whose label data.balance "${data.balance}" took away; ` +
+      );
+    if (data.balance !== 'none')
+      yield conflict(
+        'data.balance',
+        `${user} steps without a label, and those are also the ones whose label data.balance "${data.balance}" took away; ` +
           `use balance "none" (sft.class_weight weighs the classes) or ${instead}`,
-      });
-    }
+      );
   }
-  if (baseline !== 'none' && (ablation.no_frn || ablation.no_scpn)) {
-    found.push({
-      path: ['ablation'],
-      message: `ablation switches off parts of StepAMC, and baseline "${baseline}" has none of them; choose one of the two`,
-    });
-  }
-  return found;
+  if (baseline !== 'none' && (ablation.no_frn || ablation.no_scpn))
+    yield conflict(
+      'ablation',
+      `ablation switches off parts of StepAMC, and baseline "${baseline}" has none of them; choose one of the two`,
+    );
 }

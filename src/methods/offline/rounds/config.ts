@@ -2,7 +2,13 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
 import type { z } from 'zod';
-import type { AnswerBatchConfig, Conflict, FrameConfig, LoraConfig } from '../../../config/schema.js';
+import {
+  type AnswerBatchConfig,
+  type Conflict,
+  conflict,
+  type FrameConfig,
+  type LoraConfig,
+} from '../../../config/schema.js';
 import type { judge, sampling, solvingEvaluation } from './sections.js';
 
 /** Of a method's own section. */
@@ -21,18 +27,16 @@ export interface RoundsConfig extends FrameConfig {
 }
 
 /** @param withoutRounds of a method whose own samples are nothing to learn from, why */
-export function roundConflicts(
+export function* roundConflicts(
   { method, judge, sampling, eval_solving: evaluation, data, model }: RoundsConfig,
   { iterations }: RoundSettings,
   withoutRounds?: string,
-): Conflict[] {
-  const found: Conflict[] = [];
-  const add = (path: readonly string[], message: string) => found.push({ path, message });
+): Generator<Conflict> {
   if (iterations > 0 && withoutRounds !== undefined)
-    add([method, 'iterations'], `method ${method} has no rounds: ${withoutRounds}`);
+    yield conflict(`${method}.iterations`, `method ${method} has no rounds: ${withoutRounds}`);
   if ((iterations > 0 || evaluation.solve) && typeof model.base !== 'string')
-    add(
-      ['model', 'base'],
+    yield conflict(
+      'model.base',
       iterations > 0
         ? `sampling needs a model that can solve problems: name a trained base, or set ${method}.iterations to 0`
         : 'eval_solving.solve needs a model that can solve problems: name a trained base',
@@ -43,24 +47,24 @@ export function roundConflicts(
     ...(judging ? [['eval_solving', evaluation.judge, 'judge'] as const] : []),
   ]) {
     if (kind === 'oracle' && data.source !== 'word_problems')
-      add(
-        [section, key],
+      yield conflict(
+        `${section}.${key}`,
         `the oracle judges generated problems alone (data.source word_problems), found data.source ${JSON.stringify(data.source)}`,
       );
   }
   if (judging && evaluation.judge === 'run' && evaluation.judge_run === undefined)
-    add(
-      ['eval_solving', 'judge_run'],
+    yield conflict(
+      'eval_solving.judge_run',
       'eval_solving.judge "run" needs eval_solving.judge_run, the directory of that run',
     );
   if (judging && evaluation.judge === 'file' && evaluation.judge_file === undefined)
-    add(
-      ['eval_solving', 'judge_file'],
+    yield conflict(
+      'eval_solving.judge_file',
       'eval_solving.judge "file" needs eval_solving.judge_file, records with labels',
     );
   if (judge.outcome === 'clean' && judge.kind === 'none')
-    add(
-      ['judge', 'outcome'],
+    yield conflict(
+      'judge.outcome',
       'judge.outcome "clean" asks for labels of steps, and judge.kind "none" gives none',
     );
   if (iterations === 0) {
@@ -72,51 +76,36 @@ export function roundConflicts(
     ] as const;
     for (const [section, key, isSet] of idle)
       if (isSet)
-        add(
-          [section, key],
+        yield conflict(
+          `${section}.${key}`,
           `${section}.${key} is about candidates of a round, and ${method}.iterations is 0; remove it, or set iterations`,
         );
-    return found;
+    return;
   }
   if ((judge.kind === 'run' || judge.kind === 'file') && judge.path === undefined)
-    add(['judge', 'path'], `judge.kind "${judge.kind}" needs judge.path`);
+    yield conflict('judge.path', `judge.kind "${judge.kind}" needs judge.path`);
   const same = sameJudge(judge, evaluation);
-  if (same) {
-    add(
-      same.path,
+  if (same)
+    yield conflict(
+      same.key,
       `${same.who} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
         'and the figures would not show it; evaluate with another judge, such as "oracle", or with "none"',
     );
-  }
-  return found;
 }
 
-/** The judge that labels, where it would evaluate too. */
+/** The judge that labels, where it would evaluate too, with the key that names it. */
 function sameJudge(
   judge: RoundsConfig['judge'],
-  evaluation: RoundsConfig['eval_solving'],
-): { readonly path: readonly string[]; readonly who: string } | undefined {
-  if (judge.kind !== evaluation.judge) return undefined;
-  const { judge_run, judge_file, llm } = evaluation;
-  switch (judge.kind) {
-    case 'run':
-      return isSameRun(judge.path, judge_run)
-        ? { path: ['eval_solving', 'judge_run'], who: String(judge_run) }
-        : undefined;
-    case 'file':
-      return isSameRun(judge.path, judge_file)
-        ? { path: ['eval_solving', 'judge_file'], who: String(judge_file) }
-        : undefined;
-    case 'llm':
-      return judge.model === llm.model && judge.url === llm.url
-        ? {
-            path: ['eval_solving', 'llm', 'model'],
-            who: `the model ${JSON.stringify(llm.model)} at ${llm.url}`,
-          }
-        : undefined;
-    default:
-      return undefined;
-  }
+  { judge: kind, judge_run, judge_file, llm }: RoundsConfig['eval_solving'],
+): { readonly key: string; readonly who: string } | undefined {
+  if (judge.kind !== kind) return undefined;
+  if (kind === 'llm')
+    return judge.model === llm.model && judge.url === llm.url
+      ? { key: 'eval_solving.llm.model', who: `the model ${JSON.stringify(llm.model)} at ${llm.url}` }
+      : undefined;
+  if (kind !== 'run' && kind !== 'file') return undefined;
+  const path = kind === 'run' ? judge_run : judge_file;
+  return isSameRun(judge.path, path) ? { key: `eval_solving.judge_${kind}`, who: String(path) } : undefined;
 }
 
 /** Whether two paths lead to one place, however they are written: a file, a run, or the model that is in it. */
