@@ -4,7 +4,7 @@ import { sourceSolutions } from '../../corrections/source.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import type { LoadReport } from '../../data/load.js';
 import { problemKey } from '../../data/overlap.js';
-import { PARTS, type Part, smallestRanks } from '../../data/split.js';
+import { type Part, smallestRanks } from '../../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
 import { dividedRecords, nothingToTrainOn } from '../../run/parts.js';
 import { reasoningWarning } from '../../tokenizer/chat-reply.js';
@@ -42,16 +42,16 @@ async function readSamples(
   signal: AbortSignal,
 ): Promise<S3cData | undefined> {
   const reports: LoadReport[] = [];
-  const summary = new SummaryBuilder();
+  const parts: Record<Part, SummarizedSolution[]> = { train: [], validation: [], test: [] };
   const collector = new SampleCollector(config, tokenizer);
   for await (const { part, record } of dividedRecords(config.data, reports)) {
     if (signal.aborted) return undefined;
     const tokens = collector.add(part, record);
-    if (tokens !== undefined) summary.add(part, record, tokens);
+    if (tokens !== undefined) parts[part].push({ ...summarized(part, record), tokens });
   }
   const samples = collector.finish();
   if (samples.train.length === 0) throw nothingToTrainOn(config.data);
-  return { given: { samples }, summary: summary.result(), reports, close() {} };
+  return { given: { samples }, summary: summarizeTrainingData(parts), reports, close() {} };
 }
 
 /** Solutions of each part, the training part limited by `data.max_samples`, the others by `eval.max_samples`. */
@@ -76,35 +76,24 @@ async function readSolutions(config: S3cRunConfig, signal: AbortSignal): Promise
   for (const part of ['validation', 'test'] as const)
     solutions[part] = [...limited(solutions[part], config.eval.max_samples, data, rankOf)];
   if (solutions.train.length === 0) throw nothingToTrainOn(data);
-  const summary = new SummaryBuilder();
-  for (const part of PARTS) for (const solution of solutions[part]) summary.add(part, asRecord(solution));
-  return { given: { solutions }, summary: summary.result(), reports, close() {} };
+  const summary = summarizeTrainingData({
+    train: solutions.train.map((solution) => summarized('train', solution)),
+    validation: solutions.validation.map((solution) => summarized('validation', solution)),
+    test: solutions.test.map((solution) => summarized('test', solution)),
+  });
+  return { given: { solutions }, summary, reports, close() {} };
 }
 
 function asRecord({ problem, steps }: SourceSolution) {
   return { problem, steps: steps.map((text) => ({ text })) };
 }
 
-/** Statistics of the parts. Steps have no verdicts here, so none is counted as right or wrong. */
-class SummaryBuilder {
-  private readonly parts: Record<Part, SummarizedSolution[]> = { train: [], validation: [], test: [] };
-
-  add(
-    part: Part,
-    { problem, steps }: { readonly problem: string; readonly steps: readonly unknown[] },
-    tokens?: number,
-  ): void {
-    const labels = steps.map(() => null);
-    this.parts[part].push({
-      key: problemKey(problem),
-      labels,
-      // Only held-out problems are ever shown.
-      text: part === 'train' ? () => '' : () => problem,
-      ...(tokens === undefined ? {} : { tokens }),
-    });
-  }
-
-  result() {
-    return summarizeTrainingData(this.parts);
-  }
+/** Steps have no verdicts here, so none is counted as right or wrong. */
+function summarized(
+  part: Part,
+  { problem, steps }: { readonly problem: string; readonly steps: readonly unknown[] },
+): SummarizedSolution {
+  // Only held-out problems are ever shown.
+  const text = () => (part === 'train' ? '' : problem);
+  return { key: problemKey(problem), labels: steps.map(() => null), text };
 }

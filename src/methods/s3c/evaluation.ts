@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Model } from '../../api/model.js';
 import { evaluateCorrections } from '../../corrections/evaluation/evaluate.js';
 import { type HeldOutStep, heldOutStep } from '../../corrections/evaluation/prefixes.js';
+import type { SourceSolution } from '../../corrections/solution.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { loadRecords } from '../../data/load.js';
 import type { CorrectionReport } from '../../eval/solving/corrections.js';
@@ -24,7 +25,9 @@ export async function evaluateRun(
   const { format, eval: evaluation, eval_sampling: settings, run } = config;
   const limit = evaluation.max_samples === 'all' ? Number.POSITIVE_INFINITY : evaluation.max_samples;
   const made = 'solutions' in data.given ? data.given.solutions : undefined;
-  const problems = made ? eachOnce(made.test.map(asProblem)) : ofRecords.map(recordProblem);
+  const problems = made
+    ? eachOnce(made.test.map(asProblem))
+    : ofRecords.map(({ problem, gold_answer: answer = '' }) => ({ problem, answer }));
   if (problems.length === 0) return undefined;
   const { decoder, role } = roles;
   const eosTokenIds = endOfSolution(decoder, tokenizer);
@@ -56,20 +59,8 @@ export async function evaluateRun(
   }
 }
 
-function asProblem({
-  problem,
-  answer,
-  word,
-}: {
-  problem: string;
-  answer: string;
-  word?: Problem['generated'];
-}): Problem {
+function asProblem({ problem, answer, word }: SourceSolution): Problem {
   return { problem, answer, ...(word ? { generated: word } : {}) };
-}
-
-function recordProblem({ problem, gold_answer: answer = '' }: StepRecord): Problem {
-  return { problem, answer };
 }
 
 /** Data may have several solutions of a problem, which is asked once. */
@@ -80,19 +71,14 @@ export function eachOnce(problems: readonly Problem[]): Problem[] {
 /** Held-out wrong steps for an evaluation of `run`: those of a file, else those that the run made of its test part. */
 export async function heldOutSteps(run: string, file: string | undefined): Promise<HeldOutStep[]> {
   if (file !== undefined) {
-    const found: HeldOutStep[] = [];
-    for await (const record of loadRecords(file, { source: 'record' }).records) found.push(...one(record));
-    return found;
+    const records: StepRecord[] = [];
+    for await (const record of loadRecords(file, { source: 'record' }).records) records.push(record);
+    return records.flatMap((record) => heldOutStep(record) ?? []);
   }
   const made = join(run, 'artefacts', 'samples.jsonl');
   if (!existsSync(made)) return [];
   return readLog(made).flatMap((row) => {
     const { part, record } = row as unknown as { readonly part: string; readonly record: StepRecord };
-    return part === 'test' ? one(record) : [];
+    return part === 'test' ? (heldOutStep(record) ?? []) : [];
   });
-}
-
-function one(record: StepRecord): HeldOutStep[] {
-  const step = heldOutStep(record);
-  return step ? [step] : [];
 }
