@@ -1,33 +1,18 @@
 /** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
 import { fixedThreshold } from '../config/evaluation.js';
-import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
-import { type ClassWeight, choosesThreshold, selectionOf, weighsClasses } from '../data/rare-class.js';
+import { choosesThreshold, selectionOf, weighsClasses } from '../data/rare-class.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
 import { keptVerdicts } from '../eval/likelihood-weights.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { bestThreshold, thresholdReader } from '../eval/thresholds.js';
-import type { Decoder, Role } from '../models/decoder.js';
-import type { RunDirectory } from '../run/directory.js';
+import type { Role } from '../models/decoder.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
 import { createProgress } from '../terminal/progress.js';
 import { judgeDirectory, keepJudge, verdictsByLikelihood } from './kept-judge.js';
-import type { VerdictData } from './verdict-data.js';
-
-export interface VerdictEvaluationContext {
-  readonly config: {
-    readonly method: string;
-    readonly data: DataConfig;
-    readonly eval_verdicts: VerdictEvaluationConfig;
-    readonly sft: { readonly class_weight: ClassWeight };
-  };
-  readonly decoder: Decoder;
-  readonly data: VerdictData;
-  readonly run: RunDirectory;
-  readonly microBatchTokens: number;
-}
+import type { VerdictRun } from './verdict-data.js';
 
 export type HeldOut = 'validation' | 'test';
 
@@ -40,23 +25,23 @@ export type PartVerdicts = (
 
 /** Metrics of the validation part; undefined if the signal stopped it. */
 export async function validationMetrics(
-  context: VerdictEvaluationContext,
+  open: VerdictRun,
   role: Role,
   signal: AbortSignal,
 ): Promise<Record<string, number> | undefined> {
-  const judged = await roleJudge(context, role)('validation', signal);
+  const judged = await roleJudge(open, role)('validation', signal);
   if (!judged) return undefined;
-  const metrics = shortMetrics(metricsOf(context, judged));
-  const selection = selectionOf(context.config.eval_verdicts.metric_for_best_model, context.data.labels);
+  const metrics = shortMetrics(metricsOf(open, judged));
+  const selection = selectionOf(open.config.eval_verdicts.metric_for_best_model, open.data.labels);
   if (selection === 'f1_macro') return metrics;
   // A part with one class only ranks nothing.
   if (selection === 'auc') return { auc: 0.5, ...metrics };
-  return { ...metrics, best_f1_macro: bestThreshold(readable(context, judged), 'f1_macro').value };
+  return { ...metrics, best_f1_macro: bestThreshold(readable(open, judged), 'f1_macro').value };
 }
 
 /** A role that answers with verdict words. */
 export function roleJudge(
-  { config, data, decoder, microBatchTokens }: VerdictEvaluationContext,
+  { config, data, roles: { decoder }, ...open }: VerdictRun,
   role: Role,
 ): PartVerdicts {
   return async (part, signal, title) => {
@@ -67,7 +52,7 @@ export function roleJudge(
     const judged = await judgeVerdicts(decoder, role, sequences, {
       threshold: fixedThreshold(config.eval_verdicts.threshold),
       tokenizer: data.tokenizer,
-      microBatchTokens,
+      microBatchTokens: open.microBatchTokens('sft'),
       signal,
       ...(progress ? { onProgress: (done) => progress.update(done) } : {}),
     });
@@ -83,7 +68,7 @@ export function roleJudge(
  * @param others other judges by name
  */
 export async function finalEvaluation(
-  context: VerdictEvaluationContext,
+  open: VerdictRun,
   role: Role,
   others: Readonly<Record<string, PartVerdicts>>,
   more: {
@@ -95,7 +80,7 @@ export async function finalEvaluation(
   },
   signal: AbortSignal,
 ): Promise<EvalReport | undefined> {
-  const { config, data, run } = context;
+  const { config, data, run } = open;
   const baselines: Record<string, VerdictMetrics> = {};
   const baselinesUnseen: Record<string, VerdictMetrics> = {};
   const byOthers: Record<string, readonly JudgedVerdict[]> = {};
@@ -107,25 +92,21 @@ export async function finalEvaluation(
     const chosenOn = byWord && chooses ? await judge('validation', signal) : [];
     if (!byWord || !chosenOn) return undefined;
     // Each at the threshold that suits it.
-    const judged = chosenThreshold(context, chosenOn)?.read(byWord) ?? byWord;
+    const judged = chosenThreshold(open, chosenOn)?.read(byWord) ?? byWord;
     byOthers[name] = judged;
-    baselines[name] = metricsOf(context, judged);
+    baselines[name] = metricsOf(open, judged);
     const unseen = judged.filter((verdict) => !seen(verdict));
-    baselinesUnseen[name] = metricsOf(context, unseen);
+    baselinesUnseen[name] = metricsOf(open, unseen);
   }
-  const own = roleJudge(context, role);
+  const own = roleJudge(open, role);
   const validationByWord = await own('validation', signal);
   const testByWord = validationByWord && (await own('test', signal, 'evaluation:'));
   if (!testByWord) return undefined;
-  const chosen = chooses ? chosenThreshold(context, validationByWord) : undefined;
+  const chosen = chooses ? chosenThreshold(open, validationByWord) : undefined;
   const validation = chosen?.read(validationByWord) ?? validationByWord;
   const judged = chosen?.read(testByWord) ?? testByWord;
   const likelihood = config.eval_verdicts.likelihood
-    ? await verdictsByLikelihood(
-        context,
-        { validation, test: judged },
-        { wordless: more.isUntrained, signal },
-      )
+    ? await verdictsByLikelihood(open, { validation, test: judged }, { wordless: more.isUntrained, signal })
     : undefined;
   if (signal.aborted) return undefined;
   const doubts = [
@@ -178,13 +159,13 @@ export async function finalEvaluation(
 }
 
 /** The verdicts of steps at the threshold that is best on validation steps; undefined where these have one class only. */
-function chosenThreshold(context: VerdictEvaluationContext, validation: readonly JudgedVerdict[]) {
-  const steps = readable(context, validation);
+function chosenThreshold(open: VerdictRun, validation: readonly JudgedVerdict[]) {
+  const steps = readable(open, validation);
   if (new Set(steps.map(({ label }) => label)).size < 2) return undefined;
   return thresholdReader(bestThreshold(steps, 'f1_macro').threshold);
 }
 
-const readable = ({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]) =>
+const readable = ({ config }: VerdictRun, judged: readonly JudgedVerdict[]) =>
   config.eval_verdicts.invalid_as_wrong ? judged : judged.filter(({ unreadable }) => !unreadable);
 
 const UNTRAINED =
@@ -193,7 +174,7 @@ const UNTRAINED =
 const WORDLESS =
   'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the rest alone';
 
-function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {
+function metricsOf({ config }: VerdictRun, judged: readonly JudgedVerdict[]): VerdictMetrics {
   return verdictMetrics(judged, { invalidAsWrong: config.eval_verdicts.invalid_as_wrong });
 }
 

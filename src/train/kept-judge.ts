@@ -1,6 +1,5 @@
 /** The judge that a run leaves: the adapter's card says how it judges, and what is wrong with it. */
 import { fixedThreshold } from '../config/evaluation.js';
-import type { VerdictEvaluationConfig } from '../config/schema.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import {
   type LabelledStep,
@@ -11,31 +10,21 @@ import {
 import type { EvalReport } from '../eval/report.js';
 import { standingIn } from '../eval/standing.js';
 import { readCard, writeCard } from '../models/card.js';
-import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { stepCalculations, stepLikelihoods, withUnread } from '../scoring/verdict/likelihood.js';
 import { formsOf, wordsOf } from '../scoring/verdict/step-forms.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
-import type { VerdictData } from './verdict-data.js';
+import type { VerdictData, VerdictRun } from './verdict-data.js';
 
 /** The test part by the likelihood too; undefined where the signal stopped it, or there are not both classes to fit weights to. */
 export async function verdictsByLikelihood(
-  {
-    config,
-    data,
-    decoder,
-    microBatchTokens,
-  }: {
-    readonly config: { readonly eval_verdicts: VerdictEvaluationConfig };
-    readonly data: VerdictData;
-    readonly decoder: Decoder;
-    readonly microBatchTokens: number;
-  },
+  { config, data, roles: { decoder }, ...open }: VerdictRun,
   byWords: Readonly<Record<'validation' | 'test', readonly JudgedVerdict[]>>,
   { signal, wordless }: { readonly signal: AbortSignal; readonly wordless?: boolean | undefined },
 ): Promise<LikelihoodVerdicts | undefined> {
+  const microBatchTokens = open.microBatchTokens('sft');
   const of = config.eval_verdicts.likelihood === 'calculations' ? 'calculations' : undefined;
   const evidenceOf = (sequences: Dataset<VerdictSequence>, records: Iterable<StepRecord>) =>
     of ? stepCalculations(records) : stepLikelihoods(decoder, sequences, { microBatchTokens, signal });

@@ -1,5 +1,11 @@
 /** The data of verdict training: the solutions of each part as token sequences, and statistics about them. */
-import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } from '../config/schema.js';
+import type {
+  DataConfig,
+  FrameConfig,
+  ModelConfig,
+  PromptConfig,
+  VerdictEvaluationConfig,
+} from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import type { LabelRules, LeftOut } from '../data/label-rules.js';
@@ -27,7 +33,7 @@ import { type VerdictSequence, verdictSequence } from '../sequences/sequence.js'
 import { reasoningWarning } from '../tokenizer/chat-reply.js';
 import type { TokenizedSequence } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import type { PreviewSample, RunData } from './method.js';
+import type { OpenRun, PreviewSample, RunData, RunRoles } from './method.js';
 
 export interface LabelCounts {
   readonly n: number;
@@ -77,6 +83,13 @@ export interface VerdictDataConfig {
   readonly eval: { readonly max_samples: number | 'all' };
   readonly eval_verdicts: Pick<VerdictEvaluationConfig, 'neutral'> & RareClassSettings['eval_verdicts'];
 }
+
+/** What the evaluations see of a run that learns verdicts. */
+export type VerdictRun = OpenRun<
+  FrameConfig & Pick<VerdictDataConfig, 'sft'> & { readonly eval_verdicts: VerdictEvaluationConfig },
+  VerdictData,
+  RunRoles
+>;
 
 export interface VerdictDataOptions {
   /** Also give training steps without a label a place for a verdict, for methods that learn from them. Default false. */

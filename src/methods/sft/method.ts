@@ -1,18 +1,11 @@
 /** `method: sft`: supervised fine-tuning on the verdict after each step. */
 import { selectionOf } from '../../data/rare-class.js';
-import {
-  finalEvaluation,
-  shortMetrics,
-  type VerdictEvaluationContext,
-  validationMetrics,
-} from '../../train/evaluation.js';
-import type { Method, OpenRun } from '../../train/method.js';
+import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/evaluation.js';
+import type { Method } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
 import type { SftRunConfig } from './config.js';
-
-type SftRun = OpenRun<SftRunConfig, VerdictData, Trainee>;
 
 export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
   data: verdictData,
@@ -33,7 +26,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
         microBatchTokens: open.microBatchTokens('sft'),
         best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
         seed: config.run.seed,
-        validate: (stop) => validationMetrics(evaluationOf(open), role, stop),
+        validate: (stop) => validationMetrics(open, role, stop),
       }),
     ];
   },
@@ -41,18 +34,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
   async evaluate(open, { tokens, unchanged }, signal) {
     const { role } = open.roles;
     const more = { data: { trained_tokens: tokens }, isUntrained: unchanged.includes('sft') };
-    const report = await finalEvaluation(evaluationOf(open), role, {}, more, signal);
+    const report = await finalEvaluation(open, role, {}, more, signal);
     return report && { report, metrics: shortMetrics(report.metrics) };
   },
 };
-
-function evaluationOf(open: SftRun): VerdictEvaluationContext {
-  const { config, data, roles, run } = open;
-  return {
-    config,
-    data,
-    run,
-    decoder: roles.decoder,
-    microBatchTokens: open.microBatchTokens('sft'),
-  };
-}

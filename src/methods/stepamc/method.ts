@@ -8,7 +8,6 @@ import {
   type PartVerdicts,
   roleJudge,
   shortMetrics,
-  type VerdictEvaluationContext,
   validationMetrics,
 } from '../../train/evaluation.js';
 import type { Method } from '../../train/method.js';
@@ -84,7 +83,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     const network = await judgedNetwork(open, signal);
     if (signal.aborted) return undefined;
     const report = await finalEvaluation(
-      evaluationOf(open),
+      open,
       roles.policy,
       otherJudges(open, network),
       {
@@ -114,7 +113,7 @@ function otherJudges(
   network: Awaited<ReturnType<typeof judgedNetwork>>,
 ): Readonly<Record<string, PartVerdicts>> {
   const { config, roles } = open;
-  const byWords = (role: StepAmcRoles['policy']) => roleJudge(evaluationOf(open), role);
+  const byWords = (role: StepAmcRoles['policy']) => roleJudge(open, role);
   return {
     base: byWords(roles.base),
     ...(config.baseline === 'sft' ? {} : { sft: byWords(roles.reference) }),
@@ -129,7 +128,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
   const { seed } = config.run;
   const continuedSeed = (seed ^ CONTINUED_SEED) >>> 0;
   const { decoder, policy, policyParameters } = roles;
-  const validate = (stop: AbortSignal) => validationMetrics(evaluationOf(open), policy, stop);
+  const validate = (stop: AbortSignal) => validationMetrics(open, policy, stop);
   const warmUp = {
     decoder,
     role: policy,
@@ -189,11 +188,6 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
           : [networkStage(open, rewards), scpoStage(open, rewards, validate)]),
       ];
   }
-}
-
-function evaluationOf(open: StepAmcRun): VerdictEvaluationContext {
-  const { config, data, roles, run } = open;
-  return { config, data, run, decoder: roles.decoder, microBatchTokens: open.microBatchTokens('sft') };
 }
 
 function describeVariant({ baseline, ablation }: StepAmcRunConfig): Record<string, unknown> {
