@@ -144,6 +144,7 @@ export { judgeWarnings, type UnlikeTraining, unlikeTraining } from './scoring/ju
 export type { OpenScorers, ScoringOptions } from './scoring/kinds.js';
 export { type OpenScorerOptions, openScorer, openScorers, type ScorerSource } from './scoring/open.js';
 export { oracleScorer } from './scoring/oracle.js';
+export type { ReadingOptions } from './scoring/readable.js';
 export {
   type RewardModelScorerOptions,
   type RewardModelSettings,

@@ -1,6 +1,23 @@
+import type { VerdictPromptOptions } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
+import type { Role } from '../models/decoder.js';
 import type { Step } from '../records/record.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { Solution } from './scorer.js';
+
+/** How a trained model reads solutions to score them. */
+export interface ReadingOptions {
+  readonly name?: string | undefined;
+  readonly tokenizer: Tokenizer;
+  /** As the model was trained with. */
+  readonly prompt?: VerdictPromptOptions;
+  /** An adapter with what it needs to score. Default: the decoder itself was trained to. */
+  readonly role?: Pick<Role, 'adapter'>;
+  /** Most tokens of a sequence. Default: as many as the model reads. */
+  readonly maxLength?: number;
+  /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. Default false. */
+  readonly skipUnreadable?: boolean;
+}
 
 /** What `read` gives; undefined, where that is allowed, for text that the tokenizer cannot express. */
 export function readable<T>(read: () => T, skip: boolean): T | undefined {

@@ -1,8 +1,7 @@
 /** A trained reward model as a scorer of steps. */
-import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.js';
-import type { Decoder, Role } from '../../models/decoder.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
+import { verdictTokenizer } from '../../data/verdict.js';
+import type { Decoder } from '../../models/decoder.js';
+import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import type { NeutralScore } from '../settings.js';
 import { probability } from '../verdict/judged.js';
@@ -18,20 +17,12 @@ export interface RewardModelSettings {
   readonly neutral_score?: NeutralScore | undefined;
 }
 
-export interface RewardModelScorerOptions {
-  readonly name?: string | undefined;
-  readonly tokenizer: Tokenizer;
-  /** As the model was trained with. */
-  readonly prompt?: VerdictPromptOptions;
-  readonly role?: Pick<Role, 'adapter'>;
+export interface RewardModelScorerOptions extends ReadingOptions {
   readonly settings: RewardModelSettings;
   /** Of `type: joint`: which of its outputs. Default `step`. */
   readonly output?: 'step' | 'outcome';
   /** Least probability of a right step. Default 0.5. */
   readonly threshold?: number;
-  readonly maxLength?: number;
-  /** Give no score to solutions that the tokenizer cannot express, instead of an error. Default false. */
-  readonly skipUnreadable?: boolean;
 }
 
 /**

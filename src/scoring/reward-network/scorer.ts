@@ -1,25 +1,15 @@
 /** The fine-grained reward network of a run as a scorer. */
-import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.js';
-import type { Decoder, Role } from '../../models/decoder.js';
+import { verdictTokenizer } from '../../data/verdict.js';
+import type { Decoder } from '../../models/decoder.js';
 import { roleHead } from '../../models/heads.js';
 import { StepTrainError } from '../../native/errors.js';
 import { verdictSequence } from '../../sequences/sequence.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
+import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import { type PairMode, rewardSequence, scoreVerdicts } from './scores.js';
 
-export interface RewardScorerOptions {
-  readonly name?: string | undefined;
-  readonly tokenizer: Tokenizer;
-  /** As the network was trained with. */
-  readonly prompt?: VerdictPromptOptions;
+export interface RewardScorerOptions extends ReadingOptions {
   readonly mode: PairMode;
-  /** `reward/` of a run, an adapter with a head of one output. Default: the decoder itself is the network. */
-  readonly role?: Pick<Role, 'adapter'>;
-  readonly maxLength?: number;
-  /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. */
-  readonly skipUnreadable?: boolean;
 }
 
 /**

@@ -1,10 +1,9 @@
 /** A verdict model as a scorer: the probability of the word for a right step, after each step. */
 import { inMemory } from '../../data/dataset.js';
-import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.js';
-import type { Decoder, Role } from '../../models/decoder.js';
+import { verdictTokenizer } from '../../data/verdict.js';
+import type { Decoder } from '../../models/decoder.js';
 import { verdictSequence } from '../../sequences/sequence.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, TOKENS_AT_ONCE } from '../readable.js';
+import { type ReadingOptions, readable, TOKENS_AT_ONCE } from '../readable.js';
 import { type Scorer, scorer } from '../scorer.js';
 import type { LikelihoodWeights } from '../settings.js';
 import {
@@ -16,18 +15,9 @@ import {
 } from './likelihood.js';
 import { judgeVerdicts } from './verdicts.js';
 
-export interface VerdictScorerOptions {
-  readonly name?: string | undefined;
-  readonly tokenizer: Tokenizer;
-  /** As the model was trained with. */
-  readonly prompt?: VerdictPromptOptions;
-  readonly role?: Pick<Role, 'adapter'>;
+export interface VerdictScorerOptions extends ReadingOptions {
   /** `greedy`: the word that the model would write, else none. A number: the least probability of a right step. Default 0.5. */
   readonly threshold?: 'greedy' | number;
-  /** Most tokens of a verdict's sequence. Default: as many as the model reads. */
-  readonly maxLength?: number;
-  /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. */
-  readonly skipUnreadable?: boolean;
   /** Scores by how likely the base finds the steps too, with the weights of the model's card. Default: by the words alone. */
   readonly likelihood?: LikelihoodWeights | undefined;
 }
