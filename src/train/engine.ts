@@ -24,7 +24,6 @@ import {
 } from './checkpoint.js';
 import {
   evaluationInterval,
-  type MakingOutcome,
   type MakingStage,
   type Metrics,
   type OpenMaking,
@@ -118,11 +117,7 @@ class Engine {
       updates: {},
       artefacts: {},
       isa: options.device.info().isa,
-      batching: Object.assign(
-        {},
-        options.batching,
-        ...known.map(({ batching }) => batching),
-      ) as RunState['batching'],
+      batching: Object.assign({}, options.batching, ...known.map(({ batching }) => batching)),
     };
   }
 
@@ -250,23 +245,17 @@ class Engine {
           if (!(await this.validate(work.stage, work.training, progress))) return false;
         }
         if (this.state.stage_step >= steps || this.isExhausted(work, progress)) return true;
-        if (
-          settings.save_steps > 0 &&
-          this.state.stage_step > 0 &&
-          this.state.step % settings.save_steps === 0
-        )
-          await this.saveBetween(work);
+        const { step, stage_step } = this.state;
+        if (settings.save_steps > 0 && stage_step > 0 && step % settings.save_steps === 0) {
+          await this.save(work, settings.save_total_limit);
+          // What the steps before it drew is in it.
+          this.options.run.draws.clear();
+        }
         if ((await this.stops()) || !(await this.step(work, progress))) return false;
       }
     } finally {
       progress.finish();
     }
-  }
-
-  /** A checkpoint between two steps: what the steps before it drew is in it. */
-  private async saveBetween(work: Work): Promise<void> {
-    await this.save(work, work.stage.settings.save_total_limit);
-    this.options.run.draws.clear();
   }
 
   private isExhausted({ stage }: Work, progress: Progress): boolean {
@@ -284,16 +273,14 @@ class Engine {
     const index = this.state.stage_step;
     const { signal } = this.options;
     const report = (part: StepPart) => progress.part(part);
-    const outcome =
-      'training' in work
-        ? await work.training.step(index, signal, report)
-        : await work.making.step(index, signal, report);
+    const outcome = await ('training' in work ? work.training : work.making).step(index, signal, report);
     if (!outcome) return false;
     const { stage } = work;
     const stageStep = index + 1;
     const last = stageStep === stage.steps;
     const nonFinite = 'rows' in outcome ? undefined : outcome.nonFinite;
-    if ('rows' in outcome && 'artefact' in stage) this.append(stage, outcome);
+    if ('rows' in outcome && 'artefact' in stage)
+      for (const row of outcome.rows) this.options.run.artefact(stage.artefact).append(row);
     this.update({
       stage_step: stageStep,
       step: this.state.step + 1,
@@ -320,11 +307,6 @@ class Engine {
     if (last && 'artefact' in stage && stage.note) progress.note(`${stage.name}: ${stage.note}`);
     this.tell('step', stage, outcome.metrics, nonFinite);
     return true;
-  }
-
-  private append({ artefact }: MakingStage, { rows }: MakingOutcome): void {
-    const file = this.options.run.artefact(artefact);
-    for (const row of rows) file.append(row);
   }
 
   private async seal({ artefact, name }: MakingStage): Promise<void> {
@@ -372,16 +354,8 @@ class Engine {
 
   private tell(kind: StepEvent['kind'], { name, steps }: Stage, metrics: Metrics, nonFinite?: string): void {
     const { stage_step: stageStep, step, tokens } = this.state;
-    this.options.onStep?.({
-      kind,
-      stage: name,
-      stageStep,
-      stageSteps: steps,
-      step,
-      tokens,
-      metrics,
-      nonFinite,
-    });
+    const stage = { stage: name, stageStep, stageSteps: steps };
+    this.options.onStep?.({ kind, ...stage, step, tokens, metrics, nonFinite });
   }
 
   private async interrupted(work: Work | undefined): Promise<EngineResult> {

@@ -50,18 +50,9 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     const doubt = unverified(device.info());
     if (doubt !== undefined) console.error(doubt);
     await sameKernels(device, cluster);
-    const carrier =
-      cluster &&
-      (await openCarrier(cluster, {
-        wanted: config.run.collectives,
-        device: device.info().name,
-      }));
-    divideBatches(device, {
-      shards: Math.max(1, config.run.shards),
-      cluster,
-      carrier,
-      zero: config.run.zero,
-    });
+    const { collectives: wanted, shards, zero } = config.run;
+    const carrier = cluster && (await openCarrier(cluster, { wanted, device: device.info().name }));
+    divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, zero });
     const agreement = agreeing(cluster, time);
     const ranks = cluster && rankMeter(cluster);
     if (cluster && ranks) shareWork(device, { cluster, settle: agreement.settle, add: ranks.add });
@@ -95,12 +86,7 @@ async function runOn<Config extends FrameConfig>(
     data = await method.data(config, tokenizer, signal);
     if (!data) return { status: 'interrupted', step: 0 };
     reportData(data, { resumed: begun !== undefined });
-    const context = {
-      config,
-      device,
-      tokenizer,
-      run,
-    };
+    const context = { config, device, tokenizer, run };
     roles = await method.roles(context).catch((error: unknown) => {
       throw withOthers(error, device, config.run.memory_fraction);
     });
@@ -115,12 +101,8 @@ async function runOn<Config extends FrameConfig>(
     const many = sharers(device, cluster);
     // Before the first step: the free memory changes during the run, and the micro-batches must not.
     const microBatches = Object.entries(sections).map(([name, section]) => {
-      const tokens = settleMicroBatch(plan, name, section, {
-        device,
-        config,
-        saved: batching,
-        sharers: many,
-      });
+      const own = { device, config, saved: batching, sharers: many };
+      const tokens = settleMicroBatch(plan, name, section, own);
       return [microBatchKey(name), tokens] as const;
     });
     const settled = await leastOfAll(cluster, Object.fromEntries(microBatches));
@@ -143,12 +125,8 @@ async function runOn<Config extends FrameConfig>(
       },
     };
     const stages = method.stages(open);
-    await writeHeldMemory(run, device, {
-      plan,
-      held,
-      cacheBytes,
-      microBatchTokens: Math.max(...Object.values(settled)),
-    });
+    const microBatchTokens = Math.max(...Object.values(settled));
+    await writeHeldMemory(run, device, { plan, held, cacheBytes, microBatchTokens });
     const { train, validation, test } = data.summary.parts;
     const validates = validation.solutions > 0 || train.solutions === 0;
     if (train.solutions > 0)

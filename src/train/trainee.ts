@@ -82,7 +82,18 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
           head && { of: under, make: ({ init, shape }, i) => draw(init, shape, seed, i) },
         );
     mark('model');
-    return wholeModel(decoder, trained, options.tokenizer, held);
+    return {
+      decoder,
+      held,
+      role: {},
+      trained,
+      parameters: { model: trained },
+      save: (directoryOf) => saveModel(decoder, options.tokenizer, directoryOf('model')),
+      dispose() {
+        trained.dispose();
+        decoder.dispose();
+      },
+    };
   }
   if (!directory) {
     throw new StepTrainError(
@@ -122,26 +133,6 @@ function withHeadKept(config: LoraConfig, head: AdapterHead | undefined, model: 
   const ending = modelModules(model).filter(({ kind }) => kind === 'score' || kind === 'pooler');
   const modulesToSave = [...new Set([...config.modulesToSave, ...ending.map(({ name }) => name)])];
   return { ...config, modulesToSave, taskType: head.kind === 'sequence' ? 'SEQ_CLS' : 'TOKEN_CLS' };
-}
-
-function wholeModel(
-  decoder: Decoder,
-  trained: TrainableParameters,
-  tokenizer: Tokenizer,
-  held: HeldMemory,
-): Trainee {
-  return {
-    decoder,
-    held,
-    role: {},
-    trained,
-    parameters: { model: trained },
-    save: (directoryOf) => saveModel(decoder, tokenizer, directoryOf('model')),
-    dispose() {
-      trained.dispose();
-      decoder.dispose();
-    },
-  };
 }
 
 function initialWeights(config: ModelConfig, seed: number): ParameterSpec[] {
