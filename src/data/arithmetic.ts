@@ -112,18 +112,12 @@ function checked(options: ArithmeticOptions): Settings {
     carried_error: 'own',
     ...options,
   };
-  const whole = (
-    key: 'first' | 'samples' | 'seed' | 'steps' | 'max_operand' | 'max_value',
-    least: number,
-  ): void => {
-    if (Number.isSafeInteger(settings[key]) && settings[key] >= least) return;
-    throw badOption(
-      `data.arithmetic.${key} is ${settings[key]}; expected a whole number of at least ${least}`,
-    );
-  };
-  for (const key of ['first', 'samples', 'seed'] as const) whole(key, 0);
-  for (const key of ['steps', 'max_operand'] as const) whole(key, 1);
-  whole('max_value', settings.max_operand);
+  const least = { first: 0, samples: 0, seed: 0, steps: 1, max_operand: 1, max_value: settings.max_operand };
+  for (const key of Object.keys(least) as (keyof typeof least)[])
+    if (!Number.isSafeInteger(settings[key]) || settings[key] < least[key])
+      throw badOption(
+        `data.arithmetic.${key} is ${settings[key]}; expected a whole number of at least ${least[key]}`,
+      );
   if (!(settings.error_rate >= 0 && settings.error_rate <= 1)) {
     throw badOption(
       `data.arithmetic.error_rate is ${settings.error_rate}; expected a probability from 0 to 1`,

@@ -45,28 +45,21 @@ export interface LengthStatistics {
 export class StatisticsCounter {
   private readonly problems = new Set<number>();
   private readonly lengths = new Map<number, number>();
-  private solutions = 0;
-  private positive = 0;
-  private negative = 0;
-  private unlabelled = 0;
+  private readonly counts = { solutions: 0, positive: 0, negative: 0, unlabelled: 0 };
+  private readonly cut = { stepsCut: 0, solutionsCut: 0 };
   private wholeSolutions = 0;
   private steps = 0;
   private min = Number.POSITIVE_INFINITY;
   private max = 0;
-  private stepsCut = 0;
-  private solutionsCut = 0;
 
   add({ problem, labels, context_steps: context = 0, tokens, stepsCut = 0 }: CountedSolution): void {
-    this.solutions++;
+    this.counts.solutions++;
     this.problems.add(problem);
-    for (const label of labels.slice(context)) {
-      if (label === 1) this.positive++;
-      else if (label === 0) this.negative++;
-      else this.unlabelled++;
-    }
+    for (const label of labels.slice(context))
+      this.counts[label === 1 ? 'positive' : label === 0 ? 'negative' : 'unlabelled']++;
     if (tokens !== undefined) this.lengths.set(tokens, (this.lengths.get(tokens) ?? 0) + 1);
-    this.stepsCut += stepsCut;
-    if (stepsCut > 0) this.solutionsCut++;
+    this.cut.stepsCut += stepsCut;
+    if (stepsCut > 0) this.cut.solutionsCut++;
     if (context > 0) return;
     this.wholeSolutions++;
     this.steps += labels.length;
@@ -77,12 +70,9 @@ export class StatisticsCounter {
   result(): DataStatistics {
     const whole = this.wholeSolutions;
     return {
-      solutions: this.solutions,
+      ...this.counts,
       problems: this.problems.size,
-      samples: this.positive + this.negative,
-      positive: this.positive,
-      negative: this.negative,
-      unlabelled: this.unlabelled,
+      samples: this.counts.positive + this.counts.negative,
       stepsPerSolution: {
         min: whole === 0 ? 0 : this.min,
         mean: whole === 0 ? 0 : this.steps / whole,
@@ -95,7 +85,7 @@ export class StatisticsCounter {
   private lengthStatistics(): LengthStatistics {
     const sorted = [...this.lengths].sort((a, b) => a[0] - b[0]);
     const quantile = (share: number): number => {
-      let left = Math.ceil(share * this.solutions);
+      let left = Math.ceil(share * this.counts.solutions);
       for (const [length, count] of sorted) {
         left -= count;
         if (left <= 0) return length;
@@ -107,8 +97,7 @@ export class StatisticsCounter {
       median: quantile(0.5),
       p95: quantile(0.95),
       max: sorted.at(-1)?.[0] ?? 0,
-      stepsCut: this.stepsCut,
-      solutionsCut: this.solutionsCut,
+      ...this.cut,
     };
   }
 }

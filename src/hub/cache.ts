@@ -6,7 +6,7 @@ import { copyFile, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promi
 import { dirname, join, relative, sep } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { systemReason } from '../files/error.js';
-import { HubError } from './error.js';
+import { badDisk, HubError } from './error.js';
 import { isCommit } from './hub-id.js';
 import type { RepositoryFile, RepositoryKind } from './repository.js';
 
@@ -122,8 +122,7 @@ export async function writing<T>(path: string, action: () => Promise<T>): Promis
     return await action();
   } catch (error) {
     if (error instanceof HubError) throw error;
-    throw new HubError(
-      'disk',
+    throw badDisk(
       `cannot write ${path}: ${systemReason(error)} (HF_HOME or HF_HUB_CACHE names another place)`,
       { cause: error },
     );

@@ -2,7 +2,7 @@
 import { posix } from 'node:path';
 import { isDataFile, namePattern } from '../data/files.js';
 import type { Part } from '../data/split.js';
-import { HubError } from './error.js';
+import { notOnHub } from './error.js';
 
 /** Names of the files and folders of a split, by the conventions of the `datasets` library. */
 const SPLIT_WORDS: Readonly<Record<Part, readonly string[]>> = {
@@ -29,8 +29,7 @@ export function selectDataFiles(
 ): readonly string[] {
   const files = paths.filter((path) => isDataFile(path) && !METADATA.test(path));
   if (files.length === 0) {
-    throw new HubError(
-      'missing',
+    throw notOnHub(
       `the ${what} has no data file that can be read; expected .jsonl, .json, .csv (.gz) or .parquet, found ${shown(paths)}`,
     );
   }
@@ -38,12 +37,11 @@ export function selectDataFiles(
   const chosen = files.filter((path) => words.some((word) => holdsWord(path, word)));
   if (chosen.length > 0) return chosen;
   if (selection !== undefined) {
-    throw new HubError('missing', `the ${what} has no file for :${selection}; it has ${shown(files)}`);
+    throw notOnHub(`the ${what} has no file for :${selection}; it has ${shown(files)}`);
   }
   const splits = Object.values(SPLIT_WORDS).flat();
   if (!files.some((path) => splits.some((word) => holdsWord(path, word)))) return files;
-  throw new HubError(
-    'missing',
+  throw notOnHub(
     `the ${what} has no ${part} split; name a file or split behind a colon, it has ${shown(files)}`,
   );
 }
@@ -71,8 +69,7 @@ export function pathOf(
   if (meant.length === chosen.length && meant.every((path) => chosen.includes(path))) {
     return posix.join(directory, folder, pattern);
   }
-  throw new HubError(
-    'missing',
+  throw notOnHub(
     `the ${what} has several kinds of files (${shown(chosen)}); name a file, split or folder behind a colon, ` +
       `as in ${what.split(' ').at(-1)}:${first}`,
   );

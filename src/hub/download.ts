@@ -6,7 +6,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../terminal/progress.js';
 import { sizeOf, writing } from './cache.js';
-import { HubError } from './error.js';
+import { badContent, HubError, hubFailed } from './error.js';
 import type { RepositoryFile } from './repository.js';
 import { type HubRequest, hubFetch, SILENCE_MS, unreachable } from './request.js';
 
@@ -39,8 +39,7 @@ export async function download(job: Download): Promise<void> {
   }
   if (!(await isIntact(partial, file))) {
     await rm(partial, { force: true });
-    throw new HubError(
-      'content',
+    throw badContent(
       `the content of ${file.path} of the ${job.request.what} does not match its checksum ${file.etag}; ` +
         'the download was removed, try again',
     );
@@ -62,8 +61,7 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
       const now = await sizeOf(partial);
       futile = now > before ? 0 : futile + 1;
       if (futile === ATTEMPTS) {
-        throw new HubError(
-          'network',
+        throw hubFailed(
           `the download of ${file.path} of the ${request.what} stopped at ${formatBytes(now)} of ` +
             `${formatBytes(file.size)}: ${error.message}; the same command continues from there`,
           { cause: error },
@@ -100,7 +98,7 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
         job.onProgress(at);
       }
       await writing(partial, () => out.sync());
-      if (at < file.size) throw new HubError('network', 'the connection was closed early');
+      if (at < file.size) throw hubFailed('the connection was closed early');
       return true;
     } finally {
       await out.close();
@@ -117,23 +115,20 @@ function checkRange({ headers }: Response, offset: number, file: RepositoryFile,
   const range = headers.get('content-range') ?? '';
   const [, start, total] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(range) ?? [];
   if (Number(start) === offset && (total === '*' || Number(total) === file.size)) return;
-  throw new HubError(
-    'content',
+  throw badContent(
     `the hub answers for ${file.path} of the ${request.what} with the range ${JSON.stringify(range)}; ` +
       `expected bytes ${offset} to the end of ${file.size}`,
   );
 }
 
 function noRange(request: HubRequest, file: RepositoryFile): HubError {
-  return new HubError(
-    'content',
+  return badContent(
     `the hub sends ${file.path} of the ${request.what} in parts and refuses to continue them; try again later`,
   );
 }
 
 function tooLong(request: HubRequest, file: RepositoryFile): HubError {
-  return new HubError(
-    'content',
+  return badContent(
     `${file.path} of the ${request.what} is longer than the ${file.size} bytes that the hub announced; try again`,
   );
 }

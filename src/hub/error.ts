@@ -16,3 +16,13 @@ export class HubError extends StepTrainError {
     super('E_HUB', message, options);
   }
 }
+
+/** Errors of one kind. */
+const ofKind = (kind: HubError['kind']) => (message: string, options?: ErrorOptions) =>
+  new HubError(kind, message, options);
+
+export const notOnHub = ofKind('missing');
+export const refusedByHub = ofKind('refused');
+export const hubFailed = ofKind('network');
+export const badContent = ofKind('content');
+export const badDisk = ofKind('disk');

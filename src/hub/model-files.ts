@@ -1,6 +1,6 @@
 // Selects the files of a model repository to download.
 import { INDEX_FILE, SINGLE_FILE, type WeightsLayout, weightsLayout } from '../weights/checkpoint.js';
-import { HubError } from './error.js';
+import { notOnHub } from './error.js';
 
 /** The files read besides the weights; see `readTokenizerFiles`. */
 const TOKENIZER_FILES = [
@@ -16,8 +16,7 @@ const NAMED_TEMPLATES = /^additional_chat_templates\/[^/]+\.jinja$/;
 export function tokenizerFiles(paths: readonly string[], what: string): readonly string[] {
   if (!paths.includes('tokenizer.json')) {
     const other = paths.includes('tokenizer.model') ? 'only tokenizer.model, which is not read' : 'none';
-    throw new HubError(
-      'missing',
+    throw notOnHub(
       `the ${what} has no tokenizer.json (found ${other}); name a model that has one with model.tokenizer`,
     );
   }
@@ -30,7 +29,7 @@ export function tokenizerFiles(paths: readonly string[], what: string): readonly
 export function modelConfigFiles(paths: readonly string[], what: string): readonly string[] {
   if (!paths.includes('config.json')) {
     const adapter = paths.includes('adapter_config.json') ? '; it is an adapter, not a base model' : '';
-    throw new HubError('missing', `the ${what} has no config.json${adapter}`);
+    throw notOnHub(`the ${what} has no config.json${adapter}`);
   }
   const { single, index } = layoutOf(paths, what);
   const description = paths.includes(single) ? [] : [index];
@@ -41,8 +40,7 @@ export function modelConfigFiles(paths: readonly string[], what: string): readon
 export function layoutOf(paths: readonly string[], what: string): WeightsLayout {
   const layout = weightsLayout((path) => paths.includes(path));
   if (layout !== undefined) return layout;
-  throw new HubError(
-    'missing',
+  throw notOnHub(
     `the ${what} has no ${SINGLE_FILE}, no ${INDEX_FILE} and no pytorch_model.bin; weights in other formats are not read`,
   );
 }
@@ -57,8 +55,5 @@ export function weightFiles(
   if (shards === undefined) return [single];
   const absent = shards.find((shard) => !paths.includes(shard));
   if (absent === undefined) return shards;
-  throw new HubError(
-    'missing',
-    `${index} of the ${what} names ${absent}, which the repository does not have`,
-  );
+  throw notOnHub(`${index} of the ${what} names ${absent}, which the repository does not have`);
 }

@@ -1,7 +1,7 @@
 // Uploading files to a repository of the hub as one commit: create, ask how each file goes, store the large ones, commit.
 import { createHash } from 'node:crypto';
 import { isRow } from '../data/columns.js';
-import { HubError } from './error.js';
+import { HubError, hubFailed, refusedByHub } from './error.js';
 import { unreachable } from './request.js';
 import type { HubSettings } from './settings.js';
 
@@ -44,10 +44,7 @@ export async function pushFiles(files: readonly PushedFile[], options: PushOptio
   if (settings.offline)
     throw new HubError('offline', 'HF_HUB_OFFLINE is set, so nothing can be sent; unset it');
   if (settings.token === undefined)
-    throw new HubError(
-      'refused',
-      'sending to the hub needs a token that may write: set HF_TOKEN, or use hf auth login',
-    );
+    throw refusedByHub('sending to the hub needs a token that may write: set HF_TOKEN, or use hf auth login');
   const api = `${settings.endpoint}/api`;
   const [organization, name] = repo.split('/') as [string, string];
   const visibility = options.private === true ? { private: true } : {};
@@ -157,8 +154,7 @@ async function put(
   );
   await response.body?.cancel();
   if (!response.ok)
-    throw new HubError(
-      'network',
+    throw hubFailed(
       `the storage of the hub answers ${response.status} for ${path}; nothing was committed, run the command again`,
     );
 }
@@ -182,13 +178,11 @@ async function post(
   const answer = await response.text();
   if (accepted.includes(response.status)) return undefined;
   if ([401, 403].includes(response.status))
-    throw new HubError(
-      'refused',
+    throw refusedByHub(
       `${settings.endpoint} does not let this token write to ${repo}; use one with the right to write, of an account that owns it`,
     );
   if (!response.ok)
-    throw new HubError(
-      'network',
+    throw hubFailed(
       `${settings.endpoint} answers ${response.status} ${reasonIn(answer)} to the upload of ${repo}; nothing was committed`,
     );
   try {
@@ -231,8 +225,7 @@ function reasonIn(answer: string): string {
 }
 
 function nonsense({ settings, repo }: PushOptions, finding: string, cause?: unknown): HubError {
-  return new HubError(
-    'network',
+  return hubFailed(
     `${settings.endpoint} ${finding} in the upload of ${repo}; nothing was committed, check HF_ENDPOINT`,
     { cause },
   );

@@ -1,6 +1,6 @@
 // Requests the commit and the files of a repository from the hub.
 import { isRow } from '../data/columns.js';
-import { HubError } from './error.js';
+import { HubError, hubFailed } from './error.js';
 import { type HubId, isCommit } from './hub-id.js';
 import { type HubRequest, hubFetch, unreachable } from './request.js';
 import type { HubSettings } from './settings.js';
@@ -92,8 +92,7 @@ function fileOf(value: unknown, request: HubRequest): RepositoryFile {
 }
 
 function nonsense({ settings, what }: HubRequest, finding: string, cause?: unknown): HubError {
-  return new HubError(
-    'network',
+  return hubFailed(
     `${settings.endpoint} answers for ${what} with something that ${finding}; check HF_ENDPOINT`,
     { cause },
   );

@@ -1,5 +1,5 @@
 // One request to the hub: token, redirects, and the meaning of its refusals.
-import { HubError } from './error.js';
+import { type HubError, hubFailed, notOnHub, refusedByHub } from './error.js';
 import type { HubSettings } from './settings.js';
 
 /** What is requested, in words for the message of a refusal. */
@@ -51,7 +51,7 @@ export async function hubFetch(
     if (response.status < 300 || response.status >= 400 || location === null)
       throw refusal(request, at, response);
     if (redirects === MAX_REDIRECTS) {
-      throw new HubError('network', `${at.origin} redirects ${request.what} without end; check HF_ENDPOINT`);
+      throw hubFailed(`${at.origin} redirects ${request.what} without end; check HF_ENDPOINT`);
     }
     at = redirected(request, at, location);
   }
@@ -60,8 +60,7 @@ export async function hubFetch(
 function redirected({ what }: HubRequest, from: URL, location: string): URL {
   const to = URL.canParse(location, from.href) ? new URL(location, from) : undefined;
   if (to && (to.protocol === 'https:' || to.protocol === 'http:')) return to;
-  throw new HubError(
-    'network',
+  throw hubFailed(
     `${from.origin} redirects ${what} to ${JSON.stringify(location.slice(0, 80))}, which is no web address; check HF_ENDPOINT`,
   );
 }
@@ -73,8 +72,7 @@ export function unreachable(url: URL, error: unknown): HubError {
   const reason = isSilent
     ? `no answer for ${SILENCE_MS / 1000} s`
     : String(cause?.code ?? cause?.message ?? (error as Error).message);
-  return new HubError(
-    'network',
+  return hubFailed(
     `cannot reach ${url.origin} (${reason}); check the network and HF_ENDPOINT, or give a local path`,
     { cause: error },
   );
@@ -86,28 +84,23 @@ function refusal({ settings, what, page, revision }: HubRequest, url: URL, respo
   const at = `${settings.endpoint}/${page}`;
   const token = settings.token === undefined ? 'set HF_TOKEN' : 'use a token that may read it';
   if (code === 'GatedRepo') {
-    return new HubError('refused', `the ${what} is gated: accept its terms at ${at} and ${token}`);
+    return refusedByHub(`the ${what} is gated: accept its terms at ${at} and ${token}`);
   }
   if (code === 'RevisionNotFound') {
-    return new HubError('missing', `the ${what} has no revision ${revision} (${at})`);
+    return notOnHub(`the ${what} has no revision ${revision} (${at})`);
   }
   if (status === 403) {
-    return new HubError(
-      'refused',
-      `${settings.endpoint} does not let you read the ${what}; see ${at}, and ${token}`,
-    );
+    return refusedByHub(`${settings.endpoint} does not let you read the ${what}; see ${at}, and ${token}`);
   }
   // The hub answers 401 for missing repositories too, so as not to reveal which private ones exist.
   if (status === 401 || status === 404) {
-    return new HubError(
-      'missing',
+    return notOnHub(
       `there is no ${what} on ${settings.endpoint}, or it is private; check the name${
         status === 401 || settings.token === undefined ? `, or ${token}` : ''
       }`,
     );
   }
-  return new HubError(
-    'network',
+  return hubFailed(
     `${url.origin} answers ${status} ${response.statusText} for the ${what}; try again later, or give a local path`,
   );
 }

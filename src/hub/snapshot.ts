@@ -5,7 +5,7 @@ import { tryLock, type Unlock } from '../files/lock.js';
 import { createProgress, formatBytes, type ProgressStream } from '../terminal/progress.js';
 import { RepositoryCache, sizeOf, writing } from './cache.js';
 import { download } from './download.js';
-import { HubError } from './error.js';
+import { badDisk, HubError } from './error.js';
 import { type HubId, isCommit } from './hub-id.js';
 import {
   describe,
@@ -157,8 +157,7 @@ async function requireSpace(folder: string, needed: number, what: string): Promi
   await writing(folder, () => mkdir(folder, { recursive: true }));
   const { bavail, bsize } = await statfs(folder);
   if (bavail * bsize >= needed) return;
-  throw new HubError(
-    'disk',
+  throw badDisk(
     `the ${what} needs ${formatBytes(needed)}, and ${formatBytes(bavail * bsize)} are free on the disk of ${folder}; ` +
       'free some, or name another place with HF_HOME',
   );

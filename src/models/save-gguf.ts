@@ -40,21 +40,16 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
   const { modelType, head } = config;
   const architecture = ARCHITECTURES[modelType];
   if (architecture === undefined || head.kind !== 'causal')
-    throw new StepTrainError(
-      'E_UNSUPPORTED',
+    throw unsupported(
       `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
     );
   const windowed = config.slidingWindow.map((window) => window !== undefined);
   if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
-    throw new StepTrainError(
-      'E_UNSUPPORTED',
+    throw unsupported(
       `${directory} has windows in other layers than five of six, which llama.cpp takes for granted`,
     );
   if (modelType !== 'gemma3_text' && windowed.includes(true))
-    throw new StepTrainError(
-      'E_UNSUPPORTED',
-      `${directory} attends within windows, which is not written as GGUF`,
-    );
+    throw unsupported(`${directory} attends within windows, which is not written as GGUF`);
   const weights = openDecoderWeights(directory, config);
   try {
     const tensors = modelWeights(config).map(({ name, shape }) => {
@@ -125,9 +120,10 @@ function shapeOf(config: LlamaConfig | GemmaConfig, architecture: string): [stri
     if (scaling.type === 'yarn')
       keys.push(['rope.scaling.original_context_length', { u32: scaling.originalMaxPositions }]);
   } else if (scaling.type === 'dynamic')
-    throw new StepTrainError(
-      'E_UNSUPPORTED',
+    throw unsupported(
       'positions scaled as dynamic are not written as GGUF; linear, yarn, llama3 and none are',
     );
   return keys.map(([key, value]) => [`${architecture}.${key}`, value]);
 }
+
+const unsupported = (message: string) => new StepTrainError('E_UNSUPPORTED', message);

@@ -37,14 +37,14 @@ export async function readTokenizerFiles(directory: string): Promise<TokenizerFi
   if (tokenizerBytes === undefined)
     throw missingTokenizer(directory, await readOptional(directory, 'tokenizer.model'));
   contents.set('tokenizer.json', tokenizerBytes);
-  const tokenizer = checkedTokenizer(objectOf(parseJson(tokenizerBytes, file), file), file);
+  const tokenizer = checkedTokenizer(jsonObject(tokenizerBytes, file), file);
 
   let config: Readonly<Record<string, unknown>> = {};
   for (const name of ['special_tokens_map.json', 'tokenizer_config.json']) {
     const bytes = await readOptional(directory, name);
     if (bytes === undefined) continue;
     contents.set(name, bytes);
-    config = { ...config, ...objectOf(parseJson(bytes, join(directory, name)), join(directory, name)) };
+    config = { ...config, ...jsonObject(bytes, join(directory, name)) };
   }
   const chatTemplates = new Map(
     chatTemplatesOf(config.chat_template, join(directory, 'tokenizer_config.json')),
@@ -106,15 +106,13 @@ function unzipped(bytes: Buffer, file: string): Buffer {
   }
 }
 
-function parseJson(bytes: Buffer, file: string): unknown {
+function jsonObject(bytes: Buffer, file: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
   try {
-    return JSON.parse(bytes.toString('utf8'));
+    value = JSON.parse(bytes.toString('utf8'));
   } catch (error) {
     throw badTokenizer(`is not JSON (${reasonOf(error)}); fetch the file again`, { file });
   }
-}
-
-function objectOf(value: unknown, file: string): Readonly<Record<string, unknown>> {
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return value as Record<string, unknown>;
   throw badTokenizer('holds no JSON object', { file });

@@ -7,7 +7,6 @@ import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
-import type { FloatDtype } from './dtype.js';
 import { WeightsError } from './error.js';
 import { readJsonObject } from './json.js';
 import { type LoraPlan, loraPlan } from './lora-plan.js';
@@ -194,13 +193,12 @@ export function adapterTensors(
 /**
  * Writes an adapter that PEFT loads, each file atomically, the configuration last. An adapter that is already there is replaced.
  *
- * @param data the bytes of a tensor by its name in the file, in the type `dtype`; asked for one at a time
+ * @param data the bytes of a tensor by its name in the file, in f32; asked for one at a time
  */
 export async function writeAdapter(
   directory: string,
   { config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan },
   data: (name: string) => TensorData,
-  dtype: FloatDtype = 'F32',
 ): Promise<void> {
   try {
     await makeDirectories(directory);
@@ -208,7 +206,7 @@ export async function writeAdapter(
     throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });
   }
   const sources = adapterTensors(plan).map(
-    ({ name, shape }): TensorSource => ({ name, shape, dtype, data: () => data(name) }),
+    ({ name, shape }): TensorSource => ({ name, shape, dtype: 'F32', data: () => data(name) }),
   );
   await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt' });
   const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();

@@ -58,23 +58,18 @@ describe('an adapter that PEFT saved', () => {
     const directory = copyOf('llama3');
     const config = parseAdapterConfig({ peft_type: 'LORA', r: 1, target_modules: 'all-linear' }, 'x');
     const plan = loraPlan(config, modulesOf('llama3'));
-    await writeAdapter(
-      directory,
-      { config, plan },
-      (name) => {
-        const shape = plan.modules
-          .flatMap(
-            (m) =>
-              [
-                [m.aName, m.aShape],
-                [m.bName, m.bShape],
-              ] as const,
-          )
-          .find(([n]) => n === name)![1];
-        return new Uint8Array(2 * shape[0] * shape[1]);
-      },
-      'BF16',
-    );
+    await writeAdapter(directory, { config, plan }, (name) => {
+      const shape = plan.modules
+        .flatMap(
+          (m) =>
+            [
+              [m.aName, m.aShape],
+              [m.bName, m.bShape],
+            ] as const,
+        )
+        .find(([n]) => n === name)![1];
+      return new Uint8Array(4 * shape[0] * shape[1]);
+    });
     expect(readdirSync(directory).sort()).toEqual(['adapter_config.json', 'adapter_model.safetensors']);
     expect(json(join(directory, 'adapter_config.json')).target_modules).toEqual([
       'down_proj',
@@ -87,7 +82,7 @@ describe('an adapter that PEFT saved', () => {
     ]);
     const adapter = openAdapter(directory, modulesOf('llama3'));
     expect(adapter.plan.modules).toHaveLength(14);
-    expect(adapter.file.tensors.get(plan.modules[0]!.aName)).toMatchObject({ dtype: 'BF16', shape: [1, 64] });
+    expect(adapter.file.tensors.get(plan.modules[0]!.aName)).toMatchObject({ dtype: 'F32', shape: [1, 64] });
     adapter.file.close();
   });
 });
