@@ -1,7 +1,6 @@
 // The model of a command: one by name or path, or the result of a run.
 import { type Model, openSaved } from '../api/model.js';
 import { quantizedSummary } from '../models/quantize.js';
-import type { SavedModel } from '../models/saved.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
@@ -11,7 +10,6 @@ import type { ModelArguments } from './model-options.js';
 
 export interface ChosenModel {
   readonly device: Device;
-  readonly saved: SavedModel;
   readonly model: Model;
   readonly tokenizer: Tokenizer;
   /** Tokens that end a reply: the end-of-text tokens of model and tokenizer. */
@@ -39,7 +37,7 @@ export async function openChosenModel(args: ModelArguments): Promise<ChosenModel
     const own = tokenizer.eosId === undefined ? [] : [tokenizer.eosId];
     const { vocabSize } = model.decoder.config;
     const eosTokenIds = [...new Set([...model.eosTokenIds, ...own])].filter((id) => id < vocabSize);
-    return { device, saved, model, tokenizer, eosTokenIds };
+    return { device, model, tokenizer, eosTokenIds };
   } catch (error) {
     device.dispose();
     throw error;

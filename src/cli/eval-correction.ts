@@ -9,7 +9,7 @@ import { MODEL_NAME, QUANTIZED, withModel } from './model-options.js';
 import { checkWhole } from './usage.js';
 
 const model = { ...text, group: 'Of a model that is no run:' } as const;
-const prompt = { group: 'Prompt [default: as in the run]:' } as const;
+const prompt = { ...text, group: 'Prompt [default: as in the run]:' } as const;
 
 type CorrectionArguments = ArgumentsOf<typeof options>;
 
@@ -66,16 +66,11 @@ const options = (argv: Argv) =>
       describe:
         'A row of --data that cannot be read stops the command, or is skipped and counted [default: error]',
     })
-    .option('template', {
-      ...text,
-      ...prompt,
-      describe: 'compact, chat, or a text with {problem} and {steps}',
-    })
-    .option('pos-word', { ...text, ...prompt, describe: 'The word for a right step' })
-    .option('neg-word', { ...text, ...prompt, describe: 'The word for a wrong step' })
-    .option('max-length', { ...number, ...prompt, describe: 'Max sequence length in tokens' })
+    .option('template', { ...prompt, describe: 'compact, chat, or a text with {problem} and {steps}' })
+    .option('pos-word', { ...prompt, describe: 'The word for a right step' })
+    .option('neg-word', { ...prompt, describe: 'The word for a wrong step' })
+    .option('max-length', { ...number, group: prompt.group, describe: 'Max sequence length in tokens' })
     .option('threshold', {
-      ...text,
       ...prompt,
       describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
     })

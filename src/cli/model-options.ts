@@ -37,33 +37,31 @@ export type ModelArguments = Partial<ArgumentsOf<typeof modelOptions> & Argument
 
 export function modelOptions<T>(argv: Argv<T>) {
   const group = 'Model:';
+  const ofModel = { ...text, group } as const;
   return argv
     .option('model', {
-      ...text,
-      group,
+      ...ofModel,
       describe: `${MODEL_NAME}: embedded, word-problems, word-problems-judge, word-problems-misread [default: ${DEFAULT_MODEL}]`,
     })
     .option('run', {
-      ...text,
-      group,
+      ...ofModel,
       conflicts: ['model', 'adapter', 'tokenizer'],
       describe: 'Deprecated: the same as --model with a run',
     })
-    .option('adapter', { ...text, group, describe: 'An adapter on top of --model, where that is its base' })
+    .option('adapter', { ...ofModel, describe: 'An adapter on top of --model, where that is its base' })
     .option('other-base', {
       type: 'boolean',
       group,
       describe: 'Use an adapter on a model that it was not trained on',
     })
-    .option('tokenizer', { ...text, group, describe: 'bytes, a directory or a hub id [default: the model]' })
+    .option('tokenizer', { ...ofModel, describe: 'bytes, a directory or a hub id [default: the model]' })
     .option('dtype', {
-      ...text,
-      group,
+      ...ofModel,
       choices: ['f32', 'bf16'] as const,
       describe: 'Of weights and activations [default: f32, or as the run has it]',
     })
     .option('quantize', { ...QUANTIZED, group })
-    .option('device', { ...text, group, default: 'auto', describe: 'auto, cpu or cuda:N' });
+    .option('device', { ...ofModel, default: 'auto', describe: 'auto, cpu or cuda:N' });
 }
 
 /**
@@ -89,16 +87,11 @@ export function samplingOptions<T>(
   { maxNewTokens = 256, temperature = 1 }: { maxNewTokens?: number; temperature?: number | string } = {},
 ) {
   const group = 'Sampling:';
+  const ofSampling = { ...number, group } as const;
   return argv
-    .option('max-new-tokens', {
-      ...number,
-      group,
-      default: maxNewTokens,
-      describe: 'Most tokens of a sample',
-    })
+    .option('max-new-tokens', { ...ofSampling, default: maxNewTokens, describe: 'Most tokens of a sample' })
     .option('temperature', {
-      ...number,
-      group,
+      ...ofSampling,
       // A text says what the command does by itself.
       ...((typeof temperature === 'number'
         ? { default: temperature }
@@ -106,20 +99,17 @@ export function samplingOptions<T>(
       describe: '0 takes the most likely token',
     })
     .option('top-k', {
-      ...number,
-      group,
+      ...ofSampling,
       default: 0,
       describe: 'Only so many of the most likely tokens; 0: all',
     })
     .option('top-p', {
-      ...number,
-      group,
+      ...ofSampling,
       default: 1,
       describe: 'Only the most likely tokens of this probability together',
     })
     .option('min-p', {
-      ...number,
-      group,
+      ...ofSampling,
       default: 0,
       describe: 'Only tokens at least this share as likely as the most likely',
     })
@@ -129,7 +119,7 @@ export function samplingOptions<T>(
       array: true,
       describe: 'A text that ends a sample, where \\n is a new line; may be repeated',
     })
-    .option('seed', { ...number, group, default: 0, describe: 'The same seed gives the same samples' });
+    .option('seed', { ...ofSampling, default: 0, describe: 'The same seed gives the same samples' });
 }
 
 /** @throws UsageError that names the option */

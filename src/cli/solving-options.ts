@@ -5,10 +5,10 @@ import { AGGREGATIONS } from '../eval/solving/aggregation.js';
 import { argument, flag, number, oneOf, text } from './command.js';
 import { MAX_ROWS, modelOptions, samplingOptions } from './model-options.js';
 
-const prompt = { group: 'Prompt:' } as const;
+const prompt = { ...text, group: 'Prompt:' } as const;
 const answers = { group: 'Answers:' } as const;
-const search = { group: 'Search:' } as const;
-const rewards = { group: 'Reward models and judges:' } as const;
+const search = { ...number, group: 'Search:' } as const;
+const rewards = { ...text, group: 'Reward models and judges:' } as const;
 
 export function solvingOptions(argv: Argv) {
   return samplingOptions(modelOptions(argv), {
@@ -39,23 +39,23 @@ export function solvingOptions(argv: Argv) {
       describe: 'The k of pass@k and of votes, with commas between [default: 1, 2, 4, … n]',
     })
     .option('template', {
-      ...text,
       ...prompt,
       describe:
         'Text around a problem, with {problem}, or a file of it [default: that of the run, if it has one]',
     })
     .option('chat', {
-      ...prompt,
+      group: prompt.group,
       type: 'boolean',
       describe: 'Ask as the user of a chat [default: where the model has a chat template]',
     })
-    .option('system', { ...text, ...prompt, describe: 'A system message before it' })
-    .option('examples', {
-      ...text,
-      ...prompt,
-      describe: 'File of problems with solutions to show before each',
+    .option('system', { ...prompt, describe: 'A system message before it' })
+    .option('examples', { ...prompt, describe: 'File of problems with solutions to show before each' })
+    .option('shots', {
+      ...number,
+      group: prompt.group,
+      default: 4,
+      describe: 'How many of them, from the first',
     })
-    .option('shots', { ...number, ...prompt, default: 4, describe: 'How many of them, from the first' })
     .option('max-rows', MAX_ROWS)
     .option('expect', {
       ...answers,
@@ -73,65 +73,61 @@ export function solvingOptions(argv: Argv) {
       default: 6,
       describe: 'Significant digits from which a decimal stands for what it is rounded from',
     })
-    .option('reward-run', { ...text, ...rewards, describe: 'Deprecated: the same as --reward-model' })
+    .option('reward-run', { ...rewards, describe: 'Deprecated: the same as --reward-model' })
     .option('reward-scorer', {
-      ...text,
       ...rewards,
       describe: 'Which of its scorers: verdict, or reward, the network of a StepAMC run [default: verdict]',
     })
     .option('reward-model', {
-      ...text,
       ...rewards,
       conflicts: 'reward-run',
       describe:
         'What scores solutions: a run, an adapter, word-problems for the judge of the package, a classification model (a directory or hub id), oracle, or a file of scores',
     })
     .option('reward-oracle', {
-      ...rewards,
+      group: rewards.group,
       type: 'boolean',
       conflicts: ['reward-run', 'reward-model', 'scores'],
       describe: 'The same as --reward-model oracle: the steps of generated problems, exactly',
     })
     .option('scores', {
-      ...text,
       ...rewards,
       conflicts: ['reward-run', 'reward-model'],
       describe:
         'The same as --reward-model with a file: rows with problem and sample, as in samples.jsonl, and a score',
     })
-    .option('score-column', { ...text, ...rewards, describe: 'Its column [default: score]' })
+    .option('score-column', { ...rewards, describe: 'Its column [default: score]' })
     .option('aggregate', {
-      ...rewards,
+      group: rewards.group,
       ...oneOf(AGGREGATIONS, 'min'),
       describe: 'How the scores of steps become one',
     })
     .option('until-wrong', {
-      ...rewards,
+      group: rewards.group,
       ...flag,
       describe: 'Only the scores up to the first step below one half',
     })
     .option('curves', {
-      ...rewards,
+      group: rewards.group,
       ...flag,
       describe: 'The best of k for every way in which the scores of steps become one',
     })
     .option('search', {
-      ...search,
+      group: search.group,
       type: 'boolean',
       conflicts: 'scores',
       describe: 'Also search step by step with the reward model, beside samples for as many tokens',
     })
-    .option('beams', { ...number, ...search, default: 4, describe: 'How many go on after each step' })
-    .option('expansions', { ...number, ...search, default: 4, describe: 'Continuations of each by one step' })
-    .option('rounds', { ...number, ...search, default: 40, describe: 'Most steps' })
+    .option('beams', { ...search, default: 4, describe: 'How many go on after each step' })
+    .option('expansions', { ...search, default: 4, describe: 'Continuations of each by one step' })
+    .option('rounds', { ...search, default: 40, describe: 'Most steps' })
     .option('step-end', {
       ...text,
-      ...search,
+      group: search.group,
       describe:
         'Text that ends a step, where \\n is a new line [default: a blank line; of generated problems a new line]',
     })
     .option('judge', {
-      ...text,
       ...rewards,
       alias: 'judge-run',
       describe:
@@ -142,13 +138,13 @@ export function solvingOptions(argv: Argv) {
       describe: 'Also by a reward model that eval reward-model has found weak',
     })
     .option('judge-oracle', {
-      ...rewards,
+      group: rewards.group,
       type: 'boolean',
       conflicts: 'judge',
       describe: 'The same as --judge oracle, by the plan in the rows of generated problems',
     })
     .option('corrections', {
-      ...rewards,
+      group: rewards.group,
       type: 'boolean',
       describe: 'A step that the model takes back is no error [default: of a run of method s3c]',
     })
