@@ -55,7 +55,6 @@ export interface RunMemory {
   readonly device?: string;
   readonly planned_bytes: Readonly<Record<string, number>>;
   readonly planned_peak_bytes?: number;
-  readonly planned_cache_bytes?: number;
   readonly held_bytes: Readonly<Record<string, number>>;
 }
 
@@ -156,10 +155,7 @@ function asMemory(value: unknown): RunMemory | undefined {
     ...(typeof value.device === 'string' ? { device: value.device } : {}),
     planned_bytes: numbersIn(value.planned_bytes),
     held_bytes: numbersIn(value.held_bytes),
-    ...numbersIn({
-      planned_peak_bytes: value.planned_peak_bytes,
-      planned_cache_bytes: value.planned_cache_bytes,
-    }),
+    ...numbersIn({ planned_peak_bytes: value.planned_peak_bytes }),
   };
 }
 

@@ -1,4 +1,5 @@
 /** Numbers for people: short, with units, and with the same decimals in a column. */
+export { formatBytes as bytes } from '../terminal/progress.js';
 
 /** Four significant digits, thousands separated, a true minus sign. */
 export function number(value: number, digits = 4): string {
@@ -19,12 +20,6 @@ export function percent(fraction: number, decimals = 1): string {
 export function points(fraction: number): string {
   const text = (100 * Math.abs(fraction)).toFixed(1);
   return `${fraction < 0 && text !== '0.0' ? '−' : '+'}${text}`;
-}
-
-export function bytes(count: number): string {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
-  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, count)) / 3)));
-  return `${Number((count / 1000 ** power).toPrecision(3))} ${units[power]}`;
 }
 
 export function duration(seconds: number): string {

@@ -3,10 +3,6 @@
 /** Markup that is safe to insert as it is. */
 export class Html {
   constructor(readonly text: string) {}
-
-  toString(): string {
-    return this.text;
-  }
 }
 
 export type Content = Html | string | number | undefined | false | readonly Content[];

@@ -5,7 +5,7 @@ import { type Html, html } from '../html.js';
 import { typeset } from '../maths.js';
 import { nameOf } from '../names.js';
 import type { Rollout, RolloutAnswer } from '../rollouts.js';
-import { histogram } from '../svg/histogram.js';
+import { type Counted, histogram } from '../svg/histogram.js';
 import { box } from './judgement.js';
 import type { Section } from './section.js';
 
@@ -21,18 +21,14 @@ export function rewards({ rollouts }: CollectedRun): Section {
     box(
       'First and second half of training',
       `${rewarded.length.toLocaleString('en-US')} answers that samples.jsonl keeps: the first few of every iteration.`,
-      histogram(
+      drawn(
         last === 0
           ? [{ name: 'answers', values: values(rewarded) }]
           : [
               { name: 'first half', values: values(early) },
               { name: 'second half', values: values(late) },
             ],
-        {
-          title: 'reward of an answer',
-          label: 'How often answers had which reward',
-          format: (value) => number(value, 3),
-        },
+        'How often answers had which reward',
       ),
     ),
     ...(judged.length > 0
@@ -40,7 +36,7 @@ export function rewards({ rollouts }: CollectedRun): Section {
           box(
             'Right and wrong verdicts',
             'A reward that follows the labels is higher where the verdict was right.',
-            histogram(
+            drawn(
               [
                 {
                   name: 'verdict right',
@@ -51,26 +47,24 @@ export function rewards({ rollouts }: CollectedRun): Section {
                   values: values(judged.filter(({ label, verdict }) => label !== verdict)),
                 },
               ],
-              {
-                title: 'reward of an answer',
-                label: 'Rewards of right and of wrong verdicts',
-                format: (value) => number(value, 3),
-              },
+              'Rewards of right and of wrong verdicts',
             ),
           ),
         ]
       : []),
-    ...sources.slice(0, 6).map((source) =>
-      box(
-        `Source: ${nameOf(source)}`,
-        'What this source of rewards said, before it was weighed.',
-        histogram([{ name: source, values: rewarded.flatMap(({ terms }) => terms[source] ?? []) }], {
-          title: nameOf(source),
-          label: `Rewards of ${source}`,
-          format: (value) => number(value, 3),
-        }),
+    ...sources
+      .slice(0, 6)
+      .map((source) =>
+        box(
+          `Source: ${nameOf(source)}`,
+          'What this source of rewards said, before it was weighed.',
+          drawn(
+            [{ name: source, values: rewarded.flatMap(({ terms }) => terms[source] ?? []) }],
+            `Rewards of ${source}`,
+            nameOf(source),
+          ),
+        ),
       ),
-    ),
   ];
   return {
     id: 'rewards',
@@ -79,6 +73,9 @@ export function rewards({ rollouts }: CollectedRun): Section {
     absent: 'samples.jsonl has answers and rewards of methods that sample from the policy.',
   };
 }
+
+const drawn = (kinds: readonly Counted[], label: string, title = 'reward of an answer'): Html =>
+  histogram(kinds, { title, label, format: (value) => number(value, 3) });
 
 const SHOWN = 6;
 
