@@ -10,11 +10,11 @@ import { metricsByGroup } from './groups.js';
 import { evidenceOf } from './likelihood-report.js';
 import type { LikelihoodVerdicts } from './likelihood-weights.js';
 import {
+  aucOf,
   baselineMetrics,
   confusionMetrics,
   countConfusion,
   ratio,
-  rocAuc,
   type VerdictMetrics,
 } from './metrics.js';
 import { pairedDifferences } from './paired.js';
@@ -299,10 +299,7 @@ export function verdictMetrics(
   options: { readonly invalidAsWrong: boolean },
 ): VerdictMetrics {
   const { confusion, invalid } = countConfusion(judged, options);
-  const auc = rocAuc(
-    judged.map(({ probability }) => probability),
-    judged.map(({ label }) => label),
-  );
+  const auc = aucOf(judged);
   return { ...confusionMetrics(confusion), invalid, ...(auc === undefined ? {} : { auc }) };
 }
 

@@ -157,6 +157,13 @@ export function rocAuc(scores: ArrayLike<number>, labels: ArrayLike<number>): nu
   return (rankSum - (positives * (positives + 1)) / 2) / (positives * negatives);
 }
 
+/** Of the probabilities of judged steps. */
+export const aucOf = (steps: readonly Readonly<Record<'label' | 'probability', number>>[]) =>
+  rocAuc(
+    steps.map(({ probability }) => probability),
+    steps.map(({ label }) => label),
+  );
+
 /** num / den, and 0 where the denominator is 0. */
 export function ratio(numerator: number, denominator: number): number {
   return denominator === 0 ? 0 : numerator / denominator;

@@ -3,7 +3,7 @@ import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { grouped } from './grouped.js';
-import { ratio, rocAuc } from './metrics.js';
+import { aucOf, ratio } from './metrics.js';
 import { percent } from './percent.js';
 
 /** Steps of one kind, and the share of them whose verdict is their label; a verdict that cannot be read is not. */
@@ -47,12 +47,6 @@ export function metricsByError(
     }),
   );
 }
-
-const aucOf = (judged: readonly JudgedVerdict[]) =>
-  rocAuc(
-    judged.map(({ probability }) => probability),
-    judged.map(({ label }) => label),
-  );
 
 function told(judged: readonly JudgedVerdict[]): Told {
   const n = judged.length;
