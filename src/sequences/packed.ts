@@ -1,6 +1,6 @@
 /** Many weighed token sequences in a few large arrays: 8 bytes a token, and nothing for the garbage collector to follow. */
 import { type Dataset, dataset } from '../data/dataset.js';
-import type { Target, TrainingSequence } from './sequence.js';
+import { type Target, type TrainingSequence, targetsOf } from './sequence.js';
 
 /** A sequence of n tokens. */
 export interface WeighedSequence {
@@ -45,17 +45,18 @@ export class PackedSequences {
   dataset(
     chosen: readonly number[] = Array.from({ length: this.length }, (_, i) => i),
   ): Dataset<TrainingSequence> {
-    return dataset(chosen.length, (i) => weighedSequence(this.get(chosen[i] as number), chosen[i] as number));
+    return dataset(
+      chosen.length,
+      (i) => new LazySequence(this.get(chosen[i] as number), chosen[i] as number),
+    );
   }
 }
 
-/** Language modelling with a weight for each token, which is predicted from the tokens before it. */
-export function weighedSequence(sequence: WeighedSequence, rowId: number): TrainingSequence {
-  return new LazySequence(sequence, rowId);
-}
-
-/** Batches are formed from lengths alone: nothing else is made before it is asked for. */
-class LazySequence implements TrainingSequence {
+/**
+ * Language modelling with a weight for each token, which is predicted from the tokens before it. Batches are formed from lengths
+ * alone: nothing else is made before it is asked for.
+ */
+export class LazySequence implements TrainingSequence {
   readonly branch = undefined;
   private made: readonly Target[] | undefined;
 
@@ -76,13 +77,4 @@ class LazySequence implements TrainingSequence {
     this.made ??= targetsOf(this.sequence);
     return this.made;
   }
-}
-
-function targetsOf({ ids, weights }: WeighedSequence): Target[] {
-  const targets: Target[] = [];
-  for (let t = 1; t < ids.length; t++) {
-    const weight = weights[t] as number;
-    if (weight > 0) targets.push({ row: t - 1, token: ids[t] as number, weight });
-  }
-  return targets;
 }

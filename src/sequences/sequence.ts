@@ -76,12 +76,22 @@ export function maskedSequence(
   sequence: Pick<TokenizedSequence, 'ids' | 'lossMask'>,
   rowId: number,
 ): TrainingSequence {
-  const targets: Target[] = [];
-  for (let t = 1; t < sequence.ids.length; t++) {
-    if (sequence.lossMask[t]) targets.push({ row: t - 1, token: sequence.ids[t] as number, weight: 1 });
-  }
+  const targets = targetsOf({ ids: sequence.ids, weights: sequence.lossMask });
   const ids = Array.from(sequence.ids);
   return { ids, positions: ids.map((_, i) => i), branch: undefined, targets, rowId };
+}
+
+/** Every token of a weight above 0 but the first, which nothing predicts. */
+export function targetsOf({
+  ids,
+  weights,
+}: Readonly<Record<'ids' | 'weights', ArrayLike<number>>>): Target[] {
+  const targets: Target[] = [];
+  for (let t = 1; t < ids.length; t++) {
+    const weight = weights[t] as number;
+    if (weight > 0) targets.push({ row: t - 1, token: ids[t] as number, weight });
+  }
+  return targets;
 }
 
 /**

@@ -9,7 +9,7 @@ import { baseDirectory } from '../models/base.js';
 import { readMergedAdapter } from '../models/merged-adapter.js';
 import { trainedOn } from '../run/trained-on.js';
 import { WeightsError } from '../weights/error.js';
-import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
+import { loraPlan } from '../weights/lora-plan.js';
 import { loraConfig } from './lora-config.js';
 
 /** Keys of `lora` that an adapter fixes by value; its modules are compared by what they are. */
@@ -26,10 +26,16 @@ export async function checkAdapter({ model, lora }: Pick<FrameConfig, 'model' | 
   if (adapter === undefined || typeof base !== 'string' || lora === undefined || lora === 'none') return;
   const directory = baseDirectory(base);
   await checkBase(adapter, base, directory);
-  const plan = planOf(adapter, base, directory);
-  if (adapterUse(model).merged !== undefined) return checkMerged(adapter, directory);
+  const shape = readModelConfig(directory);
+  // Names and shapes are compared where it is opened on the base.
+  const { plan, file } = fitting(`model.adapter does not fit model.base ${base}`, () =>
+    openAdapterOf(shape, adapter),
+  );
+  file.close();
+  if (adapterUse(model).merged !== undefined)
+    return void fitting('model.adapter_mode stack', () => readMergedAdapter(shape, adapter));
   checkSection(adapter, lora);
-  const planned = loraPlan(loraConfig(lora, directory), modelModules(readModelConfig(directory)));
+  const planned = loraPlan(loraConfig(lora, directory), modelModules(shape));
   const [expected, found] = [plan, planned].map((each) => each.modules.map(({ module }) => module)) as [
     string[],
     string[],
@@ -40,24 +46,13 @@ export async function checkAdapter({ model, lora }: Pick<FrameConfig, 'model' | 
     refuse('target_modules', adapter, `${expected.length} modules`, `${found.length} (${different} differs)`);
 }
 
-/** Opens the adapter on the base, which compares names and shapes. */
-function planOf(adapter: string, base: string, directory: string): LoraPlan {
+/** What `read` gives; a refusal of the adapter's files as one of the configuration, with what it is about. */
+function fitting<T>(what: string, read: () => T): T {
   try {
-    const { plan, file } = openAdapterOf(readModelConfig(directory), adapter);
-    file.close();
-    return plan;
+    return read();
   } catch (error) {
     if (!(error instanceof WeightsError)) throw error;
-    throw new ConfigError(`model.adapter does not fit model.base ${base}: ${error.message}`);
-  }
-}
-
-function checkMerged(adapter: string, directory: string): void {
-  try {
-    readMergedAdapter(readModelConfig(directory), adapter);
-  } catch (error) {
-    if (!(error instanceof WeightsError)) throw error;
-    throw new ConfigError(`model.adapter_mode stack: ${error.message}`);
+    throw new ConfigError(`${what}: ${error.message}`);
   }
 }
 

@@ -6,9 +6,8 @@ import { replyOf } from '../../remote/chat.js';
 import { endpointOf, received } from '../../remote/http-request.js';
 import { retrying } from '../../remote/retry.js';
 import { type Scorer, type Solution, scorer } from '../scorer.js';
-import { openAnswerCache } from './answer-cache.js';
+import { openAnswerCache, openSpending } from './kept-answers.js';
 import { judgePrompt, parseLabels } from './prompt.js';
-import { openSpending } from './spending.js';
 
 export interface LlmJudgeOptions {
   /** Such as `http://127.0.0.1:8000/v1`. */

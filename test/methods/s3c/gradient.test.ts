@@ -6,7 +6,7 @@ import { readWeight } from '../../../src/models/save.js';
 import { crossEntropy } from '../../../src/objectives/likelihood.js';
 import type { Step, StepKind } from '../../../src/records/record.js';
 import { hiddenStates, scoreRows } from '../../../src/sequences/forward.js';
-import { weighedSequence } from '../../../src/sequences/packed.js';
+import { LazySequence } from '../../../src/sequences/packed.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { throughTape, vector } from '../../objectives/through-tape.js';
@@ -33,7 +33,7 @@ const sequenceOf = (wrong: string, mask: Parameters<typeof correctionTokenizer>[
 /** The loss over the whole vocabulary, and its gradient for the logits of each row. */
 async function lossOf(sequence: ReturnType<typeof sequenceOf>) {
   const decoder = await loadDecoder(device, goldenDirectory('qwen2'), { dtype: 'f32' });
-  const training = weighedSequence(sequence, 0);
+  const training = new LazySequence(sequence, 0);
   const head = await readWeight(decoder, 'model.embed_tokens.weight');
   const { hiddenSize, vocabSize } = decoder.config;
   const states = device.scope(() => hiddenStates(decoder, {}, [training]).hidden);
