@@ -36,43 +36,28 @@ export interface CheckedOptions {
 /** @throws StepTrainError for an option or a variable that no device can have */
 export function checkedOptions(options: DeviceOptions): CheckedOptions {
   checkOptions('openDevice', options, OPTIONS);
+  const { memoryLimit, memoryFraction = MEMORY_FRACTION } = options;
   const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
   const most = THREADS_PER_CORE * availableParallelism();
-  if (!Number.isInteger(threads) || threads < 0 || threads > most) {
-    throw new StepTrainError(
-      'E_RANGE',
-      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found ${shown(threads)}`,
+  if (!Number.isInteger(threads) || threads < 0 || threads > most)
+    throw refusal(
+      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found`,
+      threads,
     );
-  }
-  const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
-  return { threads, isa, memoryLimit: memoryLimitOf(options), memoryFraction: memoryFractionOf(options) };
-}
-
-function memoryFractionOf({ memoryFraction = MEMORY_FRACTION }: DeviceOptions): number {
-  if (memoryFraction > 0 && memoryFraction <= 1) return memoryFraction;
-  throw new StepTrainError(
-    'E_RANGE',
-    `openDevice: memoryFraction must be a number above 0, at most 1, got ${shown(memoryFraction)}`,
-  );
-}
-
-function memoryLimitOf({ memoryLimit }: DeviceOptions): number | undefined {
-  if (memoryLimit === undefined || (Number.isSafeInteger(memoryLimit) && memoryLimit > 0)) return memoryLimit;
-  throw new StepTrainError(
-    'E_RANGE',
-    `openDevice: memoryLimit must be a whole number of bytes above 0, got ${shown(memoryLimit)}`,
-  );
+  if (!(memoryFraction > 0 && memoryFraction <= 1))
+    throw refusal('openDevice: memoryFraction must be a number above 0, at most 1, got', memoryFraction);
+  if (memoryLimit !== undefined && !(Number.isSafeInteger(memoryLimit) && memoryLimit > 0))
+    throw refusal('openDevice: memoryLimit must be a whole number of bytes above 0, got', memoryLimit);
+  return { threads, isa: options.isa ?? process.env.STEPTRAIN_ISA ?? '', memoryLimit, memoryFraction };
 }
 
 function positiveInteger(variable: string): number | undefined {
   const text = process.env[variable];
   if (text === undefined || text === '') return undefined;
   const value = Number(text);
-  if (!Number.isInteger(value) || value < 1) {
-    throw new StepTrainError(
-      'E_RANGE',
-      `${variable} must be a whole number of at least 1, got ${shown(text)}`,
-    );
-  }
+  if (!Number.isInteger(value) || value < 1)
+    throw refusal(`${variable} must be a whole number of at least 1, got`, text);
   return value;
 }
+
+const refusal = (rule: string, found: unknown) => new StepTrainError('E_RANGE', `${rule} ${shown(found)}`);
