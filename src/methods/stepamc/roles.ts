@@ -2,10 +2,10 @@
  * The roles of StepAMC on one frozen base: each is an adapter, or without lora a copy of all weights, and for values and rewards a
  * scalar head.
  */
-import type { ParameterBuffer, TrainableParameters } from '../../autograd/parameters.js';
+import type { TrainableParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
-import { type Adapter, frozenTwin, loadAdapter, withHead } from '../../models/adapter.js';
+import { frozenTwin, loadAdapter, withHead } from '../../models/adapter.js';
 import { createAdapterOn } from '../../models/adapter-on-base.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
@@ -121,8 +121,46 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       const saved = { role: { adapter: reward }, model: scored };
       await saveModel(decoder, tokenizer, fileOf('reward'), saved);
     };
-    const roles = { policy, reward, reference, referenceParameters, continued, begun };
-    return { ...assemble(decoder, roles, made, held), save };
+    const policyParameters = policy.trainable as TrainableParameters;
+    const rewardParameters = reward.trainable as TrainableParameters;
+    return {
+      decoder,
+      held,
+      save,
+      policy: { adapter: policy },
+      valueHead: valueHeadOf(policyParameters),
+      reference: { adapter: reference },
+      continued: continued && { adapter: continued.adapter },
+      base: begun ? { adapter: begun } : {},
+      reward: { adapter: reward },
+      rewardHead: roleHead(decoder, { adapter: reward }) as LinearHead,
+      policyParameters,
+      rewardParameters,
+      parameters: {
+        policy: policyParameters,
+        reference: referenceParameters,
+        reward: rewardParameters,
+        ...(continued ? { continued: continued.parameters } : {}),
+      },
+      async keepReference() {
+        referenceParameters.write(await policyParameters.values.readFloats());
+      },
+      async keepContinued() {
+        continued?.parameters.write(await policyParameters.values.readFloats());
+        policyParameters.write(await referenceParameters.values.readFloats());
+      },
+      async startRewardFromPolicy() {
+        const values = await policyParameters.values.readFloats();
+        policyParameters.list.forEach(({ name }, i) => {
+          const target = rewardParameters.get(name)?.value;
+          const offset = policyParameters.offsets[i] as number;
+          target?.write(values.slice(offset, offset + target.size));
+        });
+      },
+      dispose() {
+        for (const item of made.toReversed()) item.dispose();
+      },
+    };
   } catch (error) {
     for (const item of made.reverse()) item.dispose();
     throw error;
@@ -131,59 +169,4 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
 
 function withScore(config: LoraConfig): LoraConfig {
   return { ...config, modulesToSave: [...config.modulesToSave, 'score'], taskType: 'SEQ_CLS' };
-}
-
-function assemble(
-  decoder: Decoder,
-  adapters: {
-    readonly policy: Adapter;
-    readonly reward: Adapter;
-    readonly reference: Adapter;
-    readonly referenceParameters: ParameterBuffer;
-    readonly continued: Awaited<ReturnType<typeof frozenTwin>> | undefined;
-    readonly begun: Adapter | undefined;
-  },
-  made: readonly { dispose(): void }[],
-  held: HeldMemory,
-): Omit<StepAmcRoles, 'save'> {
-  const { policy, reward, reference, referenceParameters, continued, begun } = adapters;
-  const policyParameters = policy.trainable as TrainableParameters;
-  const rewardParameters = reward.trainable as TrainableParameters;
-  return {
-    decoder,
-    held,
-    policy: { adapter: policy },
-    valueHead: valueHeadOf(policyParameters),
-    reference: { adapter: reference },
-    continued: continued && { adapter: continued.adapter },
-    base: begun ? { adapter: begun } : {},
-    reward: { adapter: reward },
-    rewardHead: roleHead(decoder, { adapter: reward }) as LinearHead,
-    policyParameters,
-    rewardParameters,
-    parameters: {
-      policy: policyParameters,
-      reference: referenceParameters,
-      reward: rewardParameters,
-      ...(continued ? { continued: continued.parameters } : {}),
-    },
-    async keepReference() {
-      referenceParameters.write(await policyParameters.values.readFloats());
-    },
-    async keepContinued() {
-      continued?.parameters.write(await policyParameters.values.readFloats());
-      policyParameters.write(await referenceParameters.values.readFloats());
-    },
-    async startRewardFromPolicy() {
-      const values = await policyParameters.values.readFloats();
-      policyParameters.list.forEach(({ name }, i) => {
-        const target = rewardParameters.get(name)?.value;
-        const offset = policyParameters.offsets[i] as number;
-        target?.write(values.slice(offset, offset + target.size));
-      });
-    },
-    dispose() {
-      for (const item of made.toReversed()) item.dispose();
-    },
-  };
 }
