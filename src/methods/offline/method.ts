@@ -19,9 +19,8 @@ import type { Method } from '../../train/method.js';
 import type { Trainee } from '../../train/trainee.js';
 import type { ItemKind } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
-import type { OfflineLearning } from './learning.js';
 import { type RoundSettings, type RoundsConfig, roundConflicts } from './rounds/config.js';
-import type { AnswerData } from './rounds/run.js';
+import type { AnswerData, OfflineLearning } from './rounds/run.js';
 import { judge, roundKeys, sampling, solvingEvaluation } from './rounds/sections.js';
 
 /** The sections of every offline method, beside its own. */

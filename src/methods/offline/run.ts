@@ -17,9 +17,8 @@ import { offlineData, offlinePreview } from './answers/data.js';
 import { heldOutPlan, type OfflinePlan, referencedItems, trainingPlan } from './answers/plan.js';
 import { referenceStage, referenceSums } from './answers/reference.js';
 import { heldOutMetrics, offlineStage } from './answers/stage.js';
-import type { OfflineLearning } from './learning.js';
 import type { RoundsConfig } from './rounds/config.js';
-import type { AnswerData, AskingRun } from './rounds/run.js';
+import type { AnswerData, AskingRun, OfflineLearning } from './rounds/run.js';
 import { evaluation, solvedReport, validation } from './rounds/solving.js';
 import { loadsReference, roundStages } from './rounds/stages.js';
 

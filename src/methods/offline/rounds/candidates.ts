@@ -1,9 +1,18 @@
 /** What a round makes: sampled candidates, and from them labelled records, which other runs can read as data. */
+
 import { judgeText } from '../../../data/problems/oracle.js';
+import { objectRows } from '../../../data/rows.js';
 import { DataError } from '../../../files/data-error.js';
 import type { Step, StepRecord } from '../../../records/record.js';
 import { stepPieces } from '../../../records/steps.js';
 import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
+
+/** The rows of an artefact, which this package wrote. */
+export async function artefactRows<Row>(path: string): Promise<Row[]> {
+  const rows: Row[] = [];
+  for await (const { row } of objectRows(path)) rows.push(row as unknown as Row);
+  return rows;
+}
 
 /** A row of artefacts/samples-N.jsonl. */
 export interface CandidateRow {

@@ -1,9 +1,20 @@
-// What the stages of this folder see of a run.
+// What the stages of this folder see of a run and of its method.
+import type { Dataset } from '../../../data/dataset.js';
+import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import type { OpenRun } from '../../../train/method.js';
 import type { AskedProblems } from '../../../train/solutions/asked.js';
 import type { Trainee } from '../../../train/trainee.js';
 import type { OfflineData } from '../answers/data.js';
-import type { RoundsConfig } from './config.js';
+import type { ItemKind } from '../answers/kinds.js';
+import type { OfflineObjective } from '../answers/objective.js';
+import type { RoundSettings, RoundsConfig } from './config.js';
+
+export interface OfflineLearning {
+  readonly name: string;
+  kind(config: RoundsConfig): ItemKind;
+  settings(config: RoundsConfig): RoundSettings;
+  objective(config: RoundsConfig, train: Dataset<OfflineItem>): OfflineObjective;
+}
 
 /** `items` is empty in rounds, which make their answers; `asked` is absent where nothing is sampled. */
 export interface AnswerData extends OfflineData {

@@ -5,6 +5,7 @@ import type { Evaluation } from '../../../train/method.js';
 import { localSampler } from '../../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { MakingStage, SaveSettings, StageEntry } from '../../../train/stage.js';
+import { artefactRows } from './candidates.js';
 import {
   type EvaluatedRow,
   type EvaluateStageOptions,
@@ -12,7 +13,6 @@ import {
   evaluationMetrics,
 } from './evaluate.js';
 import { evaluationJudge } from './judges.js';
-import { artefactRows } from './rows.js';
 import type { AskingRun } from './run.js';
 
 export function samplerOf(

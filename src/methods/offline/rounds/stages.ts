@@ -15,13 +15,11 @@ import type { StageEntry } from '../../../train/stage.js';
 import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan.js';
 import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
 import { offlineStage } from '../answers/stage.js';
-import type { OfflineLearning } from '../learning.js';
-import type { CandidateRow } from './candidates.js';
+import { artefactRows, type CandidateRow } from './candidates.js';
 import type { RoundSettings, RoundsConfig } from './config.js';
 import { labelJudge } from './judges.js';
 import { labelStage } from './label.js';
-import { artefactRows } from './rows.js';
-import type { AskingRun } from './run.js';
+import type { AskingRun, OfflineLearning } from './run.js';
 import { roundProblems, sampleStage } from './sample.js';
 import { evaluation, passAt1, samplerOf, validation } from './solving.js';
 
