@@ -42,7 +42,7 @@ function column<T>(
   if (is(value)) return value;
   if (value === undefined || value === null)
     throw new BadRow('missing_column', `${where} is missing; expected ${expected}`);
-  throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected ${expected}`);
+  throw misfit(`${where} holds`, value, expected);
 }
 
 /** Characters of the longest text: about 32 for each token of the longest models. To tokenise more takes gigabytes. */
@@ -51,7 +51,7 @@ const LONGEST_TEXT = 1 << 22;
 /** Text that is not blank, that some model could read, and that has no half of a surrogate pair, which UTF-8 cannot hold. */
 export function checkedText(value: unknown, where: string): string {
   if (typeof value !== 'string') {
-    throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected text`);
+    throw misfit(`${where} holds`, value, 'text');
   }
   if (value.length > LONGEST_TEXT)
     throw new BadRow(
@@ -75,7 +75,7 @@ export function labelValue(value: unknown, where: string): 1 | 0 | null {
   const mark = typeof value === 'string' ? value.trim().toLowerCase() : value;
   if (mark === true || mark === 1 || mark === 'true' || mark === '1') return 1;
   if (mark === false || mark === 0 || mark === 'false' || mark === '0') return 0;
-  throw new BadRow('bad_label', `${where} is ${describeValue(value)}; expected true, false, 1, 0 or null`);
+  throw misfit(`${where} is`, value, 'true, false, 1, 0 or null', 'bad_label');
 }
 
 /** A whole number that CSV holds as text, as a number; anything else as it is. */
@@ -116,6 +116,15 @@ export function groupColumn(row: Row, column: string): string {
 
 export function isRow(value: unknown): value is Row {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * The error about a value that is no such thing.
+ *
+ * @param where it stands, with a verb: `step 3 is`, `column 'steps' holds`
+ */
+export function misfit(where: string, value: unknown, expected: string, reason = 'wrong_type'): BadRow {
+  return new BadRow(reason, `${where} ${describeValue(value)}; expected ${expected}`);
 }
 
 /** A short description of a value for an error sentence. */

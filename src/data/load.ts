@@ -2,7 +2,7 @@ import { DataError, type FilePosition } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
-import { describeValue, groupColumn, isRow, type Row, renamed } from './columns.js';
+import { groupColumn, isRow, misfit, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
@@ -94,7 +94,7 @@ async function* readAll(
         try {
           if (raw.bad !== undefined) throw raw.bad;
           if (!isRow(raw.value)) {
-            throw new BadRow('wrong_type', `the row is ${describeValue(raw.value)}; expected an object`);
+            throw misfit('the row is', raw.value, 'an object');
           }
           const row = options.columns ? renamed(raw.value, options.columns) : raw.value;
           source ??= detected(row, position, options.problems ?? true);

@@ -3,9 +3,9 @@ import { extractAnswer } from '../../answers/extract.js';
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
-  describeValue,
   isRow,
   listColumn,
+  misfit,
   objectColumn,
   optionalText,
   type Row,
@@ -267,11 +267,7 @@ function answerColumn(row: Row, key: string): string {
   if (typeof value === 'bigint') return String(value);
   if (value === undefined || value === null)
     throw new BadRow('missing_column', `column '${key}' is missing; expected a text or a number`);
-  if (typeof value !== 'string')
-    throw new BadRow(
-      'wrong_type',
-      `column '${key}' holds ${describeValue(value)}; expected a text or a number`,
-    );
+  if (typeof value !== 'string') throw misfit(`column '${key}' holds`, value, 'a text or a number');
   return nonEmpty(textColumn(row, key), `column '${key}'`);
 }
 

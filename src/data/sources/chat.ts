@@ -8,7 +8,7 @@ import {
   type TemplateInputs,
 } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, isRow, labelValue, type Row } from '../columns.js';
+import { checkedText, describeValue, isRow, labelValue, misfit, type Row } from '../columns.js';
 import type { ConversionLog, ReadingOptions } from './source.js';
 
 const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant', observation: 'tool' };
@@ -16,7 +16,7 @@ const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assist
 /** Turns as `{role, content}` or as ShareGPT's `{from, value}`. @throws BadRow for anything else */
 export function messagesOf(value: unknown, where: string): Message[] {
   if (!Array.isArray(value) || value.length === 0) {
-    throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected a list of messages`);
+    throw misfit(`${where} holds`, value, 'a list of messages');
   }
   return value.map((turn, i) => messageOf(turn, `message ${i + 1} of ${where}`));
 }
@@ -24,10 +24,7 @@ export function messagesOf(value: unknown, where: string): Message[] {
 /** One turn. */
 export function messageOf(turn: unknown, where: string): Message {
   if (!isRow(turn)) {
-    throw new BadRow(
-      'wrong_type',
-      `${where} is ${describeValue(turn)}; expected an object with role and content`,
-    );
+    throw misfit(`${where} is`, turn, 'an object with role and content');
   }
   const role = checkedText(turn.role ?? turn.from, `the role of ${where}`);
   const extras = extrasOf(turn);
@@ -142,13 +139,9 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
     ...(tools === undefined ? {} : { tools }),
     ...(kwargs === undefined ? {} : { chat_template_kwargs: kwargs }),
   };
-  if (tools !== undefined && !Array.isArray(tools))
-    throw new BadRow('wrong_type', `column 'tools' holds ${describeValue(tools)}; expected a list`);
+  if (tools !== undefined && !Array.isArray(tools)) throw misfit("column 'tools' holds", tools, 'a list');
   if (kwargs !== undefined && !isRow(kwargs))
-    throw new BadRow(
-      'wrong_type',
-      `column 'chat_template_kwargs' holds ${describeValue(kwargs)}; expected an object`,
-    );
+    throw misfit("column 'chat_template_kwargs' holds", kwargs, 'an object');
   const [first] = Object.keys(found);
   if (first !== undefined && !Array.isArray(prompt))
     throw new BadRow('no_template', `column '${first}' is for a chat template, and this prompt is a text`);
@@ -162,7 +155,7 @@ function jsonOf(value: unknown, column: string): unknown {
     try {
       found = JSON.parse(value);
     } catch {
-      throw new BadRow('wrong_type', `column '${column}' holds ${describeValue(value)}; expected JSON`);
+      throw misfit(`column '${column}' holds`, value, 'JSON');
     }
   }
   const isEmpty =

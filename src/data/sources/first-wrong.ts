@@ -1,6 +1,5 @@
 import type { Step } from '../../records/record.js';
-import { BadRow } from '../bad-row.js';
-import { describeValue, wholeNumber } from '../columns.js';
+import { misfit, wholeNumber } from '../columns.js';
 import type { ConversionLog } from './source.js';
 
 /**
@@ -17,10 +16,11 @@ export function stepsToFirstWrong(
 ): Step[] {
   const wrong = wholeNumber(value);
   if (typeof wrong !== 'number' || !Number.isInteger(wrong) || wrong < -1 || wrong >= texts.length)
-    throw new BadRow(
+    throw misfit(
+      `column '${column}' is`,
+      wrong,
+      `the index of the first wrong step (0 to ${texts.length - 1}) or ${none}`,
       'bad_label',
-      `column '${column}' is ${describeValue(wrong)}; expected the index of the first wrong step ` +
-        `(0 to ${texts.length - 1}) or ${none}`,
     );
   return texts.map((text, i): Step => {
     const isAfter = wrong >= 0 && i > wrong;

@@ -1,6 +1,5 @@
 import type { Message, StepRecord } from '../../records/record.js';
-import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, optionalText, type Row, textColumn } from '../columns.js';
+import { checkedText, misfit, optionalText, type Row, textColumn } from '../columns.js';
 import {
   answered,
   learnedReplies,
@@ -66,10 +65,7 @@ function withSystem(row: Row, turns: readonly Message[]): readonly Message[] {
 function historyOf(value: unknown): Message[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value)) {
-    throw new BadRow(
-      'wrong_type',
-      `column 'history' holds ${describeValue(value)}; expected a list of pairs`,
-    );
+    throw misfit("column 'history' holds", value, 'a list of pairs');
   }
   return value.flatMap((pair: unknown, i) => {
     const [asked, replied] = Array.isArray(pair) ? (pair as unknown[]) : [];

@@ -1,11 +1,10 @@
 import { defined } from '../../native/defined.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
-import { BadRow } from '../bad-row.js';
 import {
   checkedText,
-  describeValue,
   isRow,
   listColumn,
+  misfit,
   objectColumn,
   optionalText,
   type Row,
@@ -117,14 +116,10 @@ function walk(steps: readonly unknown[], options: Prm800kOptions, log: Conversio
   const alternatives: { prefix: readonly Step[]; step: Step }[] = [];
   for (const [index, entry] of steps.entries()) {
     const where = `step ${index + 1} of 'label.steps'`;
-    if (!isRow(entry))
-      throw new BadRow('wrong_type', `${where} is ${describeValue(entry)}; expected an object`);
+    if (!isRow(entry)) throw misfit(`${where} is`, entry, 'an object');
     const offered = entry.completions ?? [];
     if (!Array.isArray(offered)) {
-      throw new BadRow(
-        'wrong_type',
-        `'completions' of ${where} holds ${describeValue(offered)}; expected a list`,
-      );
+      throw misfit(`'completions' of ${where} holds`, offered, 'a list');
     }
     const human = isRow(entry.human_completion) ? entry.human_completion : undefined;
     const chosen = chosenIndex(entry.chosen_completion, offered.length, where);
@@ -157,15 +152,11 @@ function walk(steps: readonly unknown[], options: Prm800kOptions, log: Conversio
 function chosenIndex(value: unknown, count: number, where: string): number | undefined {
   if (value === null || value === undefined) return undefined;
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < count) return value;
-  throw new BadRow(
-    'bad_choice',
-    `'chosen_completion' of ${where} is ${describeValue(value)}; expected null or an index below ${count}`,
-  );
+  throw misfit(`'chosen_completion' of ${where} is`, value, `null or an index below ${count}`, 'bad_choice');
 }
 
 function completionStep(value: unknown, where: string, options: Prm800kOptions, log: ConversionLog): Step {
-  if (!isRow(value))
-    throw new BadRow('wrong_type', `${where} is ${describeValue(value)}; expected an object`);
+  if (!isRow(value)) throw misfit(`${where} is`, value, 'an object');
   const text = checkedText(value.text, `the text of ${where}`);
   const unlabelled = (reason: string): Step => {
     log.unlabelled(reason);
@@ -178,10 +169,7 @@ function completionStep(value: unknown, where: string, options: Prm800kOptions, 
   if (rating === null || rating === undefined) {
     if (options.null_rating === 'skip') return unlabelled('null_rating');
   } else if (rating !== 0) {
-    throw new BadRow(
-      'bad_label',
-      `the rating of ${where} is ${describeValue(rating)}; expected -1, 0, 1 or null`,
-    );
+    throw misfit(`the rating of ${where} is`, rating, '-1, 0, 1 or null', 'bad_label');
   }
   if (options.neutral === 'drop') return unlabelled('neutral');
   return { text, label: options.neutral === 'negative' ? 0 : 1, neutral: true, kind: 'normal' };

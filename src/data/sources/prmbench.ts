@@ -1,7 +1,7 @@
 import { defined } from '../../native/defined.js';
 import type { Step, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, listColumn, optionalText, textColumn } from '../columns.js';
+import { checkedText, listColumn, misfit, optionalText, textColumn } from '../columns.js';
 import type { Source } from './source.js';
 
 /**
@@ -25,9 +25,11 @@ export const prmbench: Source<object> = {
       listColumn(row, 'error_steps').map((step) => {
         if (typeof step === 'number' && Number.isInteger(step) && step >= 1 && step <= texts.length)
           return step;
-        throw new BadRow(
+        throw misfit(
+          "column 'error_steps' holds",
+          step,
+          `numbers of steps from 1 to ${texts.length}`,
           'bad_label',
-          `column 'error_steps' holds ${describeValue(step)}; expected numbers of steps from 1 to ${texts.length}`,
         );
       }),
     );

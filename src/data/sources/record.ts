@@ -3,10 +3,10 @@ import { STEP_KINDS, type Step, type StepKind, type StepRecord } from '../../rec
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
-  describeValue,
   isRow,
   labelValue,
   listColumn,
+  misfit,
   optionalText,
   type Row,
   textColumn,
@@ -71,19 +71,15 @@ function stepsOf(row: Row, key: 'steps' | 'rejected'): Step[] {
 }
 
 function stepOf(value: unknown, where: string): Step {
-  if (!isRow(value))
-    throw new BadRow('wrong_type', `${where} is ${describeValue(value)}; expected an object`);
+  if (!isRow(value)) throw misfit(`${where} is`, value, 'an object');
   knownKeys(value, STEP_KEYS, where);
   const kind = value.kind ?? 'normal';
   if (!STEP_KINDS.includes(kind as StepKind)) {
-    throw new BadRow(
-      'bad_kind',
-      `'kind' of ${where} is ${describeValue(kind)}; expected one of ${STEP_KINDS.join(', ')}`,
-    );
+    throw misfit(`'kind' of ${where} is`, kind, `one of ${STEP_KINDS.join(', ')}`, 'bad_kind');
   }
   const score = value.score ?? undefined;
   if (score !== undefined && (typeof score !== 'number' || !Number.isFinite(score))) {
-    throw new BadRow('bad_score', `'score' of ${where} is ${describeValue(score)}; expected a number`);
+    throw misfit(`'score' of ${where} is`, score, 'a number', 'bad_score');
   }
   const { neutral = false } = value;
   const line = (key: 'rationale' | 'error') =>
@@ -91,11 +87,7 @@ function stepOf(value: unknown, where: string): Step {
       ? undefined
       : checkedText(value[key], `'${key}' of ${where}`);
   const message = isRow(value.message) ? extrasOf(value.message) : {};
-  if (typeof neutral !== 'boolean')
-    throw new BadRow(
-      'wrong_type',
-      `'neutral' of ${where} is ${describeValue(neutral)}; expected true or false`,
-    );
+  if (typeof neutral !== 'boolean') throw misfit(`'neutral' of ${where} is`, neutral, 'true or false');
   return defined<Step>({
     text: message.tool_calls && value.text === '' ? '' : checkedText(value.text, `'text' of ${where}`),
     label: labelValue(value.label, `'label' of ${where}`),
@@ -111,7 +103,7 @@ function stepOf(value: unknown, where: string): Step {
 function contextOf(value: unknown, count: number): number {
   if (value === undefined || value === null) return 0;
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= count) return value;
-  throw new BadRow('bad_context', `'context_steps' is ${describeValue(value)}; expected 0 to ${count}`);
+  throw misfit("'context_steps' is", value, `0 to ${count}`, 'bad_context');
 }
 
 function knownKeys(row: Row, known: readonly string[], where: string): void {
