@@ -1,5 +1,6 @@
 // What a tokenizer.json must hold, checked before the library reads it: it takes ids that are none, and builds a list as long as the largest.
 import { badTokenizer } from '../files/data-error.js';
+import { shown } from '../native/shown.js';
 
 /** The parts of tokenizer.json used here; the library reads the rest. */
 export interface TokenizerJson {
@@ -104,8 +105,4 @@ function isId(id: unknown): id is number {
 
 function badId(what: string, id: unknown): string {
   return `${what} has the id ${shown(id)}; expected a whole number from 0 to ${MAX_ID - 1}`;
-}
-
-function shown(value: unknown): string {
-  return (JSON.stringify(value) ?? 'nothing').slice(0, 60);
 }

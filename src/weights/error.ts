@@ -1,5 +1,7 @@
 import { StepTrainError } from '../native/errors.js';
 
+export { shown as show } from '../native/shown.js';
+
 /** A file of a model or adapter cannot be used as it is: one sentence with the place, the finding and what to do. */
 export class WeightsError extends StepTrainError {
   override readonly name = 'WeightsError';
@@ -8,14 +10,7 @@ export class WeightsError extends StepTrainError {
   }
 }
 
-const SHOWN_CHARACTERS = 60;
 const SHOWN_NAMES = 8;
-
-/** A value as it stood in the file, cut to a length that fits in a sentence. */
-export function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
-}
 
 /** "'a', 'b', 'c' and 40 more". */
 export function showNames(names: readonly string[]): string {

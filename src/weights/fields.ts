@@ -92,9 +92,7 @@ export class Fields {
 
   /** @throws WeightsError "where: key: expected …, found …" */
   fail(key: string, expected: string): never {
-    const value = this.object[key];
-    const found = value === undefined ? 'nothing' : show(value);
-    throw new WeightsError(`${this.where}: ${key}: expected ${expected}, found ${found}`);
+    throw new WeightsError(`${this.where}: ${key}: expected ${expected}, found ${show(this.object[key])}`);
   }
 }
 
