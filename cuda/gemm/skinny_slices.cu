@@ -15,11 +15,14 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kRows = 64;
-/// A buffer: 256 bytes of each row at a time where the other factor leaves room for it.
-template <int kColumns>
+/// A buffer: 256 bytes of each row at a time where the other factor leaves room for it. With kSmall all of them fit into
+/// kEvery.
+template <int kColumns, bool kSmall>
 struct Buffer {
-  static constexpr int kDepth = kColumns <= 32 ? 128 : 64, kStages = kColumns <= 32 ? 3 : 4;
+  static constexpr int kDepth = kColumns <= 32 ? 128 : 64, kStages = (kColumns <= 32 ? 3 : 4) - kSmall;
 };
+constexpr int kEvery =
+    99 << 10;  // bytes that a block may have on every GPU, which 8.6, 8.9 and 12.x do not exceed
 constexpr int kShortDepth = 2048, kShortSlice = 256, kLongSlice = 512;
 
 struct Slices {
@@ -28,10 +31,10 @@ struct Slices {
   uint32_t* tickets;
 };
 
-template <int kColumns, Layout kLayout, bool kDropped>
+template <int kColumns, bool kSmall, Layout kLayout, bool kDropped>
 __global__ void __launch_bounds__(kThreads)
     slices_kernel(const __grid_constant__ Narrow p, const __grid_constant__ Slices slices) {
-  constexpr int kDepth = Buffer<kColumns>::kDepth, kStages = Buffer<kColumns>::kStages;
+  constexpr int kDepth = Buffer<kColumns, kSmall>::kDepth, kStages = Buffer<kColumns, kSmall>::kStages;
   using X = FactorTile<kRows, kDepth, true, kThreads>;
   using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
   constexpr int kAcross = kColumns / 8;
@@ -106,11 +109,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <int kColumns, Layout kLayout>
+template <int kColumns, bool kSmall, Layout kLayout>
 void launch(Stream& stream, const Narrow& p) {
-  constexpr int kDepth = Buffer<kColumns>::kDepth, kStages = Buffer<kColumns>::kStages;
+  constexpr int kDepth = Buffer<kColumns, kSmall>::kDepth, kStages = Buffer<kColumns, kSmall>::kStages;
   using X = FactorTile<kRows, kDepth, true, kThreads>;
   using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
+  constexpr int kShared = kStages * (X::kBytes + B::kBytes), kStatic = 64;  // which join_parts uses
+  static_assert(!kSmall || kShared + kStatic <= kEvery);
+  if constexpr (kShared + kStatic > kEvery) {
+    if (kShared + kStatic > stream.hardware.shared_per_block)
+      return launch<kColumns, true, kLayout>(stream, p);
+  }
   Slices slices{};
   slices.depth = p.x.columns <= kShortDepth ? kShortSlice : kLongSlice;
   slices.tiles = (p.x.rows + kRows - 1) / kRows;
@@ -120,15 +129,16 @@ void launch(Stream& stream, const Narrow& p) {
     slices.tickets = stream.ticket;
   }
   const int64_t blocks = slices.tiles * slices.count + rounding_blocks<kThreads>(p);
-  stream.launch_early(
-      {}, p.dropped ? slices_kernel<kColumns, kLayout, true> : slices_kernel<kColumns, kLayout, false>,
-      blocks, kThreads, kStages * (X::kBytes + B::kBytes), p, slices);
+  stream.launch_early({},
+                      p.dropped ? slices_kernel<kColumns, kSmall, kLayout, true>
+                                : slices_kernel<kColumns, kSmall, kLayout, false>,
+                      blocks, kThreads, kShared, p, slices);
 }
 
 template <int kColumns>
 void launch(Stream& stream, Layout layout, const Narrow& p) {
-  layout == Layout::forward ? launch<kColumns, Layout::forward>(stream, p)
-                            : launch<kColumns, Layout::input>(stream, p);
+  layout == Layout::forward ? launch<kColumns, false, Layout::forward>(stream, p)
+                            : launch<kColumns, false, Layout::input>(stream, p);
 }
 
 }  // namespace

@@ -78,6 +78,11 @@ int capability() {
 int shared_per_block() {
   return (capability() / 10 == 9 || capability() / 10 == 10 ? 227 : 99) << 10;
 }
+/// Static variables count too. The emulator does not know a kernel's: as many bytes as Hopper's kernels leave for them.
+bool fits_in_shared(size_t dynamic) {
+  constexpr size_t kStatic = 512;
+  return dynamic == 0 || dynamic + kStatic <= static_cast<size_t>(shared_per_block());
+}
 
 /// Keeps a capture open for the milliseconds of STEPTRAIN_EMULATED_CAPTURE, so that other threads meet it.
 void linger() {
@@ -202,7 +207,7 @@ bool in_memory(const void* at) {
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
   const std::lock_guard guard(lock);
   refuse_foreign(config.stream, "a launch");
-  if (config.dynamicSmemBytes > static_cast<size_t>(shared_per_block())) return fail(cudaErrorInvalidValue);
+  if (!fits_in_shared(config.dynamicSmemBytes)) return fail(cudaErrorInvalidValue);
   // The attribute's memory is the caller's.
   const bool early = config.numAttrs == 1 && config.attrs->val.programmaticStreamSerializationAllowed != 0;
   push(config.stream, Work{nullptr, std::make_shared<Launch>(Launch{config, std::move(kernel), early, nullptr})});
@@ -438,7 +443,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return capture_forbids_device_wide() ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int bytes) {
-  return bytes > shared_per_block() ? fail(cudaErrorInvalidValue) : cudaSuccess;
+  return fits_in_shared(static_cast<size_t>(bytes)) ? cudaSuccess : fail(cudaErrorInvalidValue);
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* data,
