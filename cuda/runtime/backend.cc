@@ -71,10 +71,11 @@ int count_devices(std::string& why) {
     why = "this machine has no NVIDIA driver";
   } else if (status == cudaErrorInsufficientDriver) {
     const std::string release = driver_release();
-    why = "its NVIDIA driver" + (release.empty() ? "" : " " + release) + " is for CUDA " +
-          version_text(driver) + ", and this addon was built with CUDA " + version_text(CUDART_VERSION) +
-          ", which needs driver " + std::to_string(kDriverNeeded) +
-          " or newer; update the driver, or rebuild with this machine's own CUDA toolkit (npx steptrain build)";
+    why =
+        "its NVIDIA driver" + (release.empty() ? "" : " " + release) + " is for CUDA " +
+        version_text(driver) + ", and this addon was built with CUDA " + version_text(CUDART_VERSION) +
+        ", which needs driver " + std::to_string(kDriverNeeded) +
+        " or newer; update the driver, or rebuild with this machine's own CUDA toolkit (npx steptrain build)";
   } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
     why = "no NVIDIA GPU is visible to this process";
   } else {
