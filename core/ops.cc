@@ -126,7 +126,7 @@ const char* const kSignatures[] = {
     "relu_backward(dy:F[#n], x:=dy[#n]) -> dx:=dy[#n]",
 
     // ---- embedding ---------------------------------------------------------------------------------------
-    "embedding(ids:i32[T], weight:W[V,H]; dtype:f32|bf16) -> y:@dtype[T,H]",
+    "embedding(ids:i32[T], weight:Q[V,H]; dtype:f32|bf16) -> y:@dtype[T,H]",
     // dweight[ids[t]] += dy[t], added in order of t.
     "embedding_backward(dy:F[T,H], ids:i32[T], &dweight:f32[V,H])",
 
@@ -134,20 +134,20 @@ const char* const kSignatures[] = {
     // log p(target), entropy (nats), log-sum-exp, arg-max and, where asked for, the expectation
     // e = Σ_v p_v·W_v / temperature of each row's softmax(x·Wᵀ / temperature), by an online softmax over
     // vocabulary tiles. With e the gradient of a log-prob under a frozen head needs no second GEMM.
-    "head_logprobs(x:F[R,H], w:W[V,H], targets:i32[R]; temperature:f=1)"
+    "head_logprobs(x:F[R,H], w:Q[V,H], targets:i32[R]; temperature:f=1)"
     " -> logprobs:f32[R], entropy:f32[R], lse:f32[R], argmax:i32[R], expectation?:f32[R,H]",
     // dx = dlogprobs·(W[target]/temperature - e).
-    "head_expectation_backward(dlogprobs:f32[R], w:W[V,H], targets:i32[R], expectation:f32[R,H];"
+    "head_expectation_backward(dlogprobs:f32[R], w:Q[V,H], targets:i32[R], expectation:f32[R,H];"
     " temperature:f=1, dtype:f32|bf16) -> dx:@dtype[R,H]",
     // The general backward computes the tiles again; dw += where the head trains.
-    "head_logprobs_backward(dlogprobs:f32[R], dentropy?:f32[R], x:F[R,H], w:W[V,H], targets:i32[R],"
+    "head_logprobs_backward(dlogprobs:f32[R], dentropy?:f32[R], x:F[R,H], w:Q[V,H], targets:i32[R],"
     " lse:f32[R], entropy:f32[R], &dw?:f32[V,H]; temperature:f=1) -> dx:=x[R,H]",
     // Logits of C chosen tokens per row, and their gradient (dw += where given).
-    "head_select(x:F[R,H], w:W[V,H], tokens:i32[R,C]; temperature:f=1) -> logits:f32[R,C]",
-    "head_select_backward(dlogits:f32[R,C], x:F[R,H], w:W[V,H], tokens:i32[R,C], &dw?:f32[V,H];"
+    "head_select(x:F[R,H], w:Q[V,H], tokens:i32[R,C]; temperature:f=1) -> logits:f32[R,C]",
+    "head_select_backward(dlogits:f32[R,C], x:F[R,H], w:Q[V,H], tokens:i32[R,C], &dw?:f32[V,H];"
     " temperature:f=1) -> dx:=x[R,H]",
     // All logits of few rows: decoding and tests only.
-    "head_logits(x:F[R,H], w:W[V,H]; temperature:f=1) -> logits:f32[R,V]",
+    "head_logits(x:F[R,H], w:Q[V,H]; temperature:f=1) -> logits:f32[R,V]",
 
     // ---- advantage ---------------------------------------------------------------------------------------
     // Generalised advantage estimation: δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·lam·A_{t+1}, returns

@@ -1,4 +1,4 @@
-// embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16, row-major or packed weight), and its
+// embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16, row-major, packed or quantised weight), and its
 // gradient dweight[ids[t]] += dy[t] in f32: tasks own columns, so every element is added in order of t.
 // Deterministic.
 #include "cpu/elementwise.h"
@@ -13,7 +13,8 @@ constexpr int64_t kTokens = 8;     // per task of the gather
 constexpr int64_t kColumns = 128;  // per task of the scatter
 
 void embedding(Stream& stream, const Args& args) {
-  const auto [ids, weight, y] = args.tensors<3>();
+  const auto [ids, stored, y] = args.tensors<3>();
+  const TensorView weight = valued(stored, y.dtype);
   check_indices("embedding", "ids", ids, weight[0]);
   const int64_t tokens = ids[0], width = weight[1];
   by_storage(y.dtype, [&](auto t) {

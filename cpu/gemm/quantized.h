@@ -374,17 +374,25 @@ void dequantize_panel(const TensorView& w, int64_t panel, int64_t first, int64_t
   by_format(w, [&](const auto& quantized) { quantized.decode(panel, first, last, out); });
 }
 
-/// transpose_panel (cpu/gemm/panel.h) of a quantised weight: the kPanel features from `first` on, with the sum over outputs.
+/// transpose_panel (cpu/gemm/panel.h) of a quantised weight: the kPanel features from `first` on, with the sum over `count`
+/// outputs from n0 on, a multiple of kPanel.
 template <typename T>
-void transpose_quantized(const TensorView& w, int64_t first, T* panel) {
-  const int64_t outputs = w[0], features = std::min(kPanel, w[1] - first);
+void transpose_quantized(const TensorView& w, int64_t n0, int64_t count, int64_t first, T* panel) {
+  const int64_t features = std::min(kPanel, w[1] - first);
   by_format(w, [&](const auto& quantized) {
-    for (int64_t n = 0; n < outputs; n += kPanel) {
+    for (int64_t n = 0; n < count; n += kPanel) {
       alignas(64) T square[kPanel * kPanel];
-      quantized.decode(n / kPanel, first, first + features, square);
-      transpose_panel<T>(square, std::min(kPanel, outputs - n), features, 0, panel + n * kPanel);
+      quantized.decode((n0 + n) / kPanel, first, first + features, square);
+      transpose_panel<T>(square, std::min(kPanel, count - n), features, 0, panel + n * kPanel);
     }
   });
+}
+
+/// The view with the dtype that values of a quantised weight are rounded to; of floats, as it is. Products of `linear` go by
+/// the dtype of their rows; the head and readers of single rows by this.
+inline TensorView valued(TensorView w, DType dtype) {
+  if (w.format != Format::none) w.dtype = dtype;
+  return w;
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

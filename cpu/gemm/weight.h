@@ -37,7 +37,7 @@ class Panels {
   }
   void fill(int64_t panel, T* buffer) const {
     if (quantized()) {
-      if (transposed_) return transpose_quantized<T>(w_, panel * kPanel, buffer);
+      if (transposed_) return transpose_quantized<T>(w_, 0, depth(), panel * kPanel, buffer);
       return dequantize_panel<T>(w_, panel, 0, depth(), buffer);
     }
     if (!w_.packed) return fill(panel, 0, depth(), buffer);

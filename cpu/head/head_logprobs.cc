@@ -4,6 +4,7 @@
 // which rescales e too, and splits of fixed size are merged in order. All outputs are `=`; sums are f32; with
 // bf16 arithmetic the softmax weights of e are rounded to bf16. A row's bits depend neither on the rows
 // around it nor on the thread count. head_logits writes all logits of few rows.
+#include "cpu/gemm/weight.h"
 #include "cpu/head/softmax.h"
 #include "cpu/indices.h"
 #include "cpu/runtime/families.h"
@@ -45,7 +46,7 @@ class Logprobs {
  public:
   Logprobs(Stream& stream, const Args& args)
       : x_(args.tensor[0]),
-        w_(args.tensor[1]),
+        w_(valued(args.tensor[1], x_.dtype)),
         expectation_(args.tensor[7]),
         targets_(args.tensor[2].as<int32_t>()),
         args_(args),
@@ -117,7 +118,9 @@ class Logprobs {
     args_.tensor[6].as<int32_t>()[row] = total.argmax;
   }
 
-  const TensorView &x_, &w_, &expectation_;
+  const TensorView& x_;
+  const TensorView w_;
+  const TensorView& expectation_;
   const int32_t* targets_;
   const Args& args_;
   float inverse_;
@@ -144,6 +147,8 @@ void logits(Stream& stream, const TensorView& x, const TensorView& w, const Tens
   const int64_t R = x[0], H = w[1], V = w[0], threads = stream.pool.threads();
   C* converted = buffer_for_rows<C>(stream.scratch, x, threads * std::min(R, kBlockRows<C>));
   C* panels = stream.scratch.take<C>(threads * panel_stride<C>(H));
+  const Panels<C> weight(w, false);
+  const bool decodes = weight.decodes(R);
   stream.pool.region([&](Worker& worker) {
     C* panel = panels + worker.index * panel_stride<C>(H);
     C* buffer = converted ? converted + worker.index * std::min(R, kBlockRows<C>) * H : nullptr;
@@ -155,9 +160,13 @@ void logits(Stream& stream, const TensorView& x, const TensorView& w, const Tens
         const C* a = rows_as<C>(x, begin, rows, buffer);
         for (int64_t v = first; v < end; v += kPanel) {
           alignas(64) float block[kBlockRows<C> * kTileStride];
-          const C* right = token_panel<C>(w, v, panel);
-          if (v + kPanel < end) prefetch_tokens(w, v + kPanel);
-          gemm_block<C>(rows, {a, H}, right, H, block, begin == 0 ? after : nullptr);
+          if (decodes) {
+            weight.multiply_decoded(static_cast<int>(rows), a, H, v / kPanel, block);
+          } else {
+            const C* right = token_panel<C>(w, v, panel);
+            if (v + kPanel < end) prefetch_tokens(w, v + kPanel);
+            gemm_block<C>(rows, {a, H}, right, H, block, begin == 0 ? after : nullptr);
+          }
           for (int64_t i = 0; i < rows * kPanel; i += kLanes)
             store(block + i, load(block + i) * set1(inverse));
           store_block(block, rows, out.as<float>() + begin * V, V, v);
@@ -170,7 +179,8 @@ void logits(Stream& stream, const TensorView& x, const TensorView& w, const Tens
 void head_logits(Stream& stream, const Args& args) {
   const auto [x, w, out] = args.tensors<3>();
   check_temperature("head_logits", args.d(0));
-  by_storage(x.dtype, [&](auto t) { logits<HeadType<decltype(t)>>(stream, x, w, out, 1 / args.f(0)); });
+  const TensorView weight = valued(w, x.dtype);
+  by_storage(x.dtype, [&](auto t) { logits<HeadType<decltype(t)>>(stream, x, weight, out, 1 / args.f(0)); });
 }
 
 }  // namespace

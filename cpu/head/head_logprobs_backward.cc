@@ -67,8 +67,9 @@ void head_logprobs_backward(Stream& stream, const Args& args) {
   check_indices("head_logprobs_backward", "targets", targets, w[0]);
   const Gradients gradients{dlogprobs.as<float>(), dentropy.as<float>(),  lse.as<float>(),
                             entropy.as<float>(),   targets.as<int32_t>(), 1 / args.f(0)};
-  if (dw) return head_trainable_backward(stream, x, w, dw, dx, gradients);
-  by_storage(x.dtype, [&](auto t) { frozen<HeadType<decltype(t)>>(stream, x, w, dx, gradients); });
+  const TensorView weight = valued(w, x.dtype);
+  if (dw) return head_trainable_backward(stream, x, weight, dw, dx, gradients);
+  by_storage(x.dtype, [&](auto t) { frozen<HeadType<decltype(t)>>(stream, x, weight, dx, gradients); });
 }
 
 }  // namespace

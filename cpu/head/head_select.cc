@@ -14,7 +14,8 @@ constexpr int64_t kRows = 4;       // per task
 constexpr int64_t kColumns = 128;  // of dw per task
 
 void head_select(Stream& stream, const Args& args) {
-  const auto [x, w, tokens, logits] = args.tensors<4>();
+  const auto [x, stored, tokens, logits] = args.tensors<4>();
+  const TensorView w = valued(stored, x.dtype);
   check_temperature("head_select", args.d(0));
   check_indices("head_select", "tokens", tokens, w[0]);
   const int64_t R = x[0], H = x[1], C = tokens[1];
@@ -40,7 +41,8 @@ void head_select(Stream& stream, const Args& args) {
 }
 
 void head_select_backward(Stream& stream, const Args& args) {
-  const auto [dlogits, x, w, tokens, dw, dx] = args.tensors<6>();
+  const auto [dlogits, x, stored, tokens, dw, dx] = args.tensors<6>();
+  const TensorView w = valued(stored, x.dtype);
   check_temperature("head_select_backward", args.d(0));
   check_indices("head_select_backward", "tokens", tokens, w[0]);
   const int64_t R = x[0], H = x[1], C = tokens[1];
@@ -85,7 +87,8 @@ void head_select_backward(Stream& stream, const Args& args) {
 }
 
 void head_expectation_backward(Stream& stream, const Args& args) {
-  const auto [dlogprobs, w, targets, expectation, dx] = args.tensors<5>();
+  const auto [dlogprobs, stored, targets, expectation, dx] = args.tensors<5>();
+  const TensorView w = valued(stored, dx.dtype);
   check_temperature("head_expectation_backward", args.d(0));
   check_indices("head_expectation_backward", "targets", targets, w[0]);
   const int64_t R = dx[0], H = dx[1];

@@ -1,12 +1,12 @@
 // Panels of W [V, H] for gemm_tile, in compute type C. Logits need kPanel neighbouring tokens over all of H;
 // a packed weight of the same type is used in place. Sums over tokens need kPanel neighbouring columns over a
-// range of tokens, transposed on the fly.
+// range of tokens, transposed on the fly. A quantised W is dequantised for both; its view is that of valued().
 #pragma once
 
 #include <algorithm>
 #include <type_traits>
 
-#include "cpu/gemm/panel.h"
+#include "cpu/gemm/quantized.h"
 #include "cpu/head/transpose.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -35,7 +35,18 @@ void by_layout(const TensorView& w, F body) {
 /// Whether W is packed in the panels that C needs for logits.
 template <typename C>
 bool in_place(const TensorView& w) {
-  return w.packed && size_of(w.dtype) == sizeof(C);
+  return w.packed && w.format == Format::none && size_of(w.dtype) == sizeof(C);
+}
+
+/// Values of a quantised W that are bf16, although C is not.
+template <typename C>
+void round_values(const TensorView& w, C* values, int64_t n) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (w.dtype == DType::f32) return;
+    for (int64_t i = 0; i < n; i += kLanes) store_units(values + i, round_upper(load(values + i)));
+  } else {
+    (void)w, (void)values, (void)n;
+  }
 }
 
 /// Prefetches what token_panel reads at v0 < V. Row-major, these are kPanel rows at once: too many streams
@@ -49,6 +60,7 @@ inline void prefetch_tokens(const TensorView& w, int64_t v0) {
 
 /// Prefetches what column_panel reads: short runs far apart.
 inline void prefetch_columns(const TensorView& w, int64_t v0, int64_t n, int64_t h0) {
+  if (w.format != Format::none) return;
   const int64_t size = size_of(w.dtype), columns = std::min(kPanel, w[1] - h0);
   const int64_t step = w.packed ? kPanel : 1;
   const int64_t stride =
@@ -66,6 +78,11 @@ template <typename C>
 const C* token_panel(const TensorView& w, int64_t v0, C* buffer) {
   const int64_t features = w[1];
   if (in_place<C>(w)) return w.as<C>() + v0 / kPanel * panel_stride<C>(features);
+  if (w.format != Format::none) {
+    dequantize_panel(w, v0 / kPanel, 0, features, buffer);
+    round_values(w, buffer, panel_stride<C>(features));
+    return buffer;
+  }
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
     if constexpr (packed) {
@@ -82,6 +99,11 @@ const C* token_panel(const TensorView& w, int64_t v0, C* buffer) {
 template <typename C>
 void column_panel(const TensorView& w, int64_t v0, int64_t n, int64_t h0, C* buffer) {
   const int64_t features = w[1];
+  if (w.format != Format::none) {
+    transpose_quantized(w, v0, n, h0, buffer);
+    round_values(w, buffer, panel_stride<C>(n));
+    return;
+  }
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
     if constexpr (packed) {

@@ -1,7 +1,7 @@
 /** Which frozen weights stay in 4 or 8 bits. Products dequantise them as they read them, so it costs no memory; see `ops/gemm.ts`. */
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { WeightsError } from '../weights/error.js';
-import type { WeightSpec } from '../weights/modules.js';
+import type { ModuleKind, WeightSpec } from '../weights/modules.js';
 import { featuresMultiple, type MadeFormat, type QuantizedFormat } from '../weights/quantized/format.js';
 
 /**
@@ -19,9 +19,12 @@ const MADE: Readonly<Record<string, MadeFormat>> = { nf4: 'nf4_double', int8: 'i
 /** Where the format of a linear weight comes from. */
 export type ChosenFormat = { readonly stored: QuantizedFormat } | { readonly made: MadeFormat };
 
+/** Of these kinds under `keep` alone: as with bitsandbytes, what is made does not reach them. */
+const KEPT: ReadonlySet<ModuleKind> = new Set(['embedding', 'tiedEmbedding', 'head']);
+
 /**
- * Of the linear weights of a checkpoint those that stay in few bits. As with bitsandbytes embeddings and heads are not quantised, and
- * neither are norms and biases.
+ * Of the weights of a checkpoint those that stay in few bits: linear ones, and of those that are stored so also the embedding and the
+ * head. Norms and biases do not.
  *
  * @throws WeightsError for a weight that cannot be made into the format
  */
@@ -32,7 +35,8 @@ export function chosenFormats(
 ): Map<string, ChosenFormat> {
   const formats = new Map<string, ChosenFormat>();
   for (const spec of specs) {
-    if (quantize === 'none' || spec.kind !== 'linear' || spec.shape.length !== 2) continue;
+    if (quantize === 'none' || spec.shape.length !== 2) continue;
+    if (spec.kind !== 'linear' && !(quantize === 'keep' && KEPT.has(spec.kind))) continue;
     const stored = reader.format?.(spec.name);
     if (quantize === 'keep' && stored === undefined) continue;
     const format = formatOf(spec, stored, quantize);
@@ -59,12 +63,12 @@ function formatOf(
   );
 }
 
-/** "linear weights: 210 kept in q4_1; products dequantise them". */
+/** "quantised weights: 210 kept in q4_1, 1 kept in q8_0; products dequantise them". */
 export function quantizedSummary(formats: ReadonlyMap<string, ChosenFormat>): string {
   const counts = new Map<string, number>();
   for (const format of formats.values()) {
     const what = 'stored' in format ? `kept in ${format.stored}` : `made ${format.made}`;
     counts.set(what, (counts.get(what) ?? 0) + 1);
   }
-  return `linear weights: ${[...counts].map(([what, count]) => `${count} ${what}`).join(', ')}; products dequantise them`;
+  return `quantised weights: ${[...counts].map(([what, count]) => `${count} ${what}`).join(', ')}; products dequantise them`;
 }

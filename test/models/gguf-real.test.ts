@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
+import { quantizedSummary } from '../../src/models/quantize.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
 import { sharedPath } from '../shared.js';
@@ -34,13 +35,19 @@ describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { tim
     const golden = new URL('../golden/gguf-smollm2.json', import.meta.url);
     scored = JSON.parse(readFileSync(golden, 'utf8'));
     chats = JSON.parse(readFileSync(`${SHARED}/smollm2-reference.json`, 'utf8')).greedy;
-    // Its weights stay in 4 bits.
+    // Its weights stay in 4 bits, those of the embedding, which is the head too, in 8.
     model = await loadModel(device, FILE, { dtype: 'f32' });
     tokenizer = await model.tokenizer();
   }, 120_000);
   afterAll(() => {
     model.dispose();
     device.dispose();
+  });
+
+  it('keeps every weight of two dimensions as it is stored', () => {
+    expect(quantizedSummary(model.decoder.options.formats ?? new Map())).toBe(
+      'quantised weights: 1 kept in q8_0, 210 kept in q4_1; products dequantise them',
+    );
   });
 
   it('cuts texts into the same tokens', () => {

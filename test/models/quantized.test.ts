@@ -44,7 +44,7 @@ describe('a base in 4 bits', () => {
     const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
     const held = device.stats().liveBytes - before;
     expect(quantizedSummary(decoder.options.formats ?? new Map())).toBe(
-      'linear weights: 14 kept in nf4_double; products dequantise them',
+      'quantised weights: 14 kept in nf4_double; products dequantise them',
     );
     decoder.dispose();
     const logits = await logitsOf(directory, { dtype: 'f32' });

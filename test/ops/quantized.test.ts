@@ -59,6 +59,44 @@ describe.each(isas)('quantised weights on %s', (isa) => {
     );
   });
 
+  it.each(
+    known.flatMap((weight) => (['f32', 'bf16'] as const).map((dtype) => [weight.name, dtype, weight] as const)),
+  )('%s is an embedding and a head in %s like the weight that it stands for', async (_, dtype, weight) => {
+    const [V, H] = weight.shape;
+    const R = 21;
+    const tokens = (count: number, seed: number) =>
+      Int32Array.from(random(count, seed), (value, i) => (i === 0 ? V - 1 : Math.floor(((value + 1) / 2) * V)));
+    const results = device.scope(() => {
+      const ids = device.tensor(tokens(R, 1));
+      const choices = device.tensor(tokens(2 * R, 2), [R, 2]);
+      const x = device.tensor(random(R * H, 3), [R, H], dtype);
+      const dlogprobs = device.tensor(random(R, 4));
+      const dentropy = device.tensor(random(R, 5));
+      const dlogits = device.tensor(random(2 * R, 6), [R, 2]);
+      const temperature = 0.7;
+      const { ops } = device;
+      return [packed(weight), plain(weight, dtype)].map((w) => {
+        const all = ops.head_logprobs({ x, w, targets: ids, temperature, expectation: true });
+        const { argmax: _, ...floats } = all;
+        const { logprobs: __, expectation, ...saved } = floats;
+        return [
+          ops.embedding({ ids, weight: w, dtype }).y,
+          ...[1, 4, R].map((rows) => ops.head_logits({ x: x.slice(0, rows), w, temperature }).logits),
+          ops.head_select({ x, w, tokens: choices, temperature }).logits,
+          ops.head_select_backward({ dlogits, x, w, tokens: choices, temperature }).dx,
+          ...Object.values(floats),
+          ops.head_expectation_backward({
+            ...{ dlogprobs, w, targets: ids, expectation: expectation!, temperature, dtype },
+          }).dx,
+          ops.head_logprobs_backward({ dlogprobs, dentropy, x, w, targets: ids, ...saved, temperature }).dx,
+        ].map((tensor) => device.keep(tensor));
+      });
+    });
+    const [found, wanted] = await Promise.all(results.map((of) => Promise.all(of.map(read))));
+    for (const [i, values] of wanted!.entries())
+      expect(firstDifference(found![i]!, values), `result ${i}`).toBeUndefined();
+  });
+
   it('has the gradient of its product', async () => {
     const weight = golden.weights[0] as KnownWeight;
     const [N, K] = weight.shape;
@@ -130,13 +168,11 @@ describe.each(isas)('quantised weights on %s', (isa) => {
   it('is refused where it is not read, and of another size', async () => {
     const weight = golden.weights[1] as KnownWeight;
     const w = packed(weight);
-    const ids = device.tensor(new Int32Array([0]));
-    expect(() => device.ops.embedding({ ids, weight: w, dtype: 'f32' })).toThrow(
-      'embedding: weight is a quantised weight (nf4), which this op does not read',
+    expect(() => device.ops.pack_weight({ w, dtype: 'f32' })).toThrow(
+      'pack_weight: w is a quantised weight (nf4), which this op does not read',
     );
     expect(() => w.write(new Uint8Array(weight.shape[0] * weight.shape[1]))).toThrow('cannot be written');
     w.dispose();
-    ids.dispose();
     await expect(
       refused((other) => packQuantized(other.tensor(new Uint8Array(100)), 'q8_0', [2, 32])),
     ).resolves.toContain('a weight [2,32] in q8_0 has 68 bytes, got 100');
