@@ -1,6 +1,7 @@
-// embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16), and its gradient dweight[ids[t]] += dy[t]
+// embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16, or quantised), and its gradient dweight[ids[t]] += dy[t]
 // in f32, added in order of t (cuda/chains.cuh). Deterministic. One launch, two for the gradient.
 #include "cuda/chains.cuh"
+#include "cuda/gemm/quantized.h"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
@@ -24,6 +25,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void embedding(Stream& stream, const Args& args) {
   const auto [ids, weight, y] = args.tensors<3>();
+  if (weight.format != Format::none) return dequantize_rows(stream, weight, ids, 0, y);
   const int64_t tokens = ids[0], width = weight[1];
   const int64_t tasks = tokens * ((width + kEight - 1) / kEight);
   by_storage(weight.dtype, [&](auto w) {

@@ -231,8 +231,12 @@ struct Quantized {
               } else {
                 elements[v] = value(codes + v * kLanes);
               }
-              elements[v] *= scales.scale[v];
-              if constexpr (kLeast) elements[v] += scales.least[v];
+              if constexpr (kLeast) {
+                // With the bits of two operations: the product, of a half with up to six bits and a code, has 21 at most.
+                elements[v] = fma(elements[v], scales.scale[v], scales.least[v]);
+              } else {
+                elements[v] *= scales.scale[v];
+              }
             }
             put(elements, out + 2 * pair * kPanel);
           }

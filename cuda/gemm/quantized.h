@@ -12,7 +12,11 @@ constexpr int64_t kQuantizedRows = 16;
 /// the dtype of activations, in workspace.
 Factor weight_factor(Stream& stream, const TensorView& rows, const TensorView& weight, Layout layout);
 
-/// y[N,K] = the values of a quantised weight. One launch.
-void dequantize(Stream& stream, const TensorView& weight, const TensorView& y);
+/// y = the values of rows of a quantised weight, from `first` on. One launch.
+void dequantize(Stream& stream, const TensorView& weight, const TensorView& y, int64_t first = 0);
+
+/// Row i of y = the values of row ids[i]; `argument` of the op are the ids. One launch.
+void dequantize_rows(Stream& stream, const TensorView& weight, const TensorView& ids, int argument,
+                     const TensorView& y);
 
 }  // namespace steptrain::cuda

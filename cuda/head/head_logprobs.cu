@@ -80,12 +80,18 @@ void head_logprobs(Stream& stream, const Args& args) {
 void head_logits(Stream& stream, const Args& args) {
   const auto [x, w, logits] = args.tensors<3>();
   check_temperature("head_logits", args.d(0));
-  Product p;
-  p.rows = x[0], p.columns = w[0], p.depth = x[1];
-  p.a = {x.data, x.dtype, x[0], x[1]}, p.b = {w.data, w.dtype, w[0], w[1]};
-  p.scale = 1 / args.f(0);
-  p.out = logits.data;
-  multiply(stream, x.dtype, Layout::forward, p);
+  // A quantised W in parts that kernels of few rows multiply as they dequantise it.
+  const bool in_parts = w.format != Format::none && x.dtype == DType::bf16;
+  each_group(x[0], in_parts ? kQuantizedRows : std::max<int64_t>(x[0], 1), [&](int64_t row, int64_t count) {
+    TensorView part = x;
+    part.data = x.as<char>() + row * x[1] * size_of(x.dtype), part.shape[0] = count;
+    Product p;
+    p.rows = count, p.columns = w[0], p.depth = x[1];
+    p.a = factor(part), p.b = weight_factor(stream, part, w, Layout::forward);
+    p.scale = 1 / args.f(0);
+    p.out = logits.as<float>() + row * w[0];
+    multiply(stream, x.dtype, Layout::forward, p);
+  });
 }
 
 }  // namespace

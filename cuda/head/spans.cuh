@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cuda/gemm/quantized.h"
 #include "cuda/head/epilogues.cuh"
 
 namespace steptrain::cuda {
@@ -22,7 +23,16 @@ class Head {
  public:
   Head(Stream& stream, const TensorView& x, const TensorView& w)
       : stream_(stream), x_(x), w_(w), bf16_(x.dtype == DType::bf16) {
-    if (bf16_) loading_ = loading_of(stream, logits(0, x[0], 0, w[0]));
+    if (is_quantized()) {
+      values_ = w;
+      values_.format = Format::none, values_.packed = false, values_.dtype = x.dtype;
+      values_.shape[0] = std::min(w[0], span_tokens(x.dtype));
+      values_.data = stream.scratch.take<char>(values_.bytes());
+    }
+    if (!bf16_) return;
+    Product p;
+    p.a = rows(0, x[0]), p.b = factor(w);
+    loading_ = loading_of(stream, p);
   }
 
   /// body(first token, tokens) for each span of at most `limit` tokens, in order. Workspace that it takes is
@@ -45,14 +55,15 @@ class Head {
     fold.target_logits = stream_.scratch.take<float>(count);
     fold.targets = targets;
     fold.scale = inverse * kLog2e;
-    // One launch for all tokens, or one per span where W must be rounded into workspace first.
+    // One launch for all tokens, or one per span where W must be rounded or dequantised into workspace first.
     const bool rounds = bf16_ && w_.dtype == DType::f32 && loading_ != Loading::registers;
-    each_span(rounds ? span_tokens(x_.dtype) : std::max<int64_t>(w_[0], 1), [&](int64_t first, int64_t n) {
-      fold.first_token = static_cast<int32_t>(first);
-      fold.first_part = first / Fold::kColumns * parts;
-      const Product p = logits(row, count, first, n);
-      bf16_ ? run_bf16(p, fold) : head_product_f32(stream_, p, fold);
-    });
+    each_span(rounds || is_quantized() ? span_tokens(x_.dtype) : std::max<int64_t>(w_[0], 1),
+              [&](int64_t first, int64_t n) {
+                fold.first_token = static_cast<int32_t>(first);
+                fold.first_part = first / Fold::kColumns * parts;
+                const Product p = logits(row, count, first, n);
+                bf16_ ? run_bf16(p, fold) : head_product_f32(stream_, p, fold);
+              });
     return fold;
   }
 
@@ -119,7 +130,15 @@ class Head {
   Factor rows(int64_t row, int64_t count) const {
     return {x_.as<char>() + row * x_[1] * size_of(x_.dtype), x_.dtype, count, x_[1]};
   }
+  bool is_quantized() const { return w_.format != Format::none; }
   Factor weight(int64_t first, int64_t n) const {
+    if (is_quantized()) {
+      TensorView span = values_;
+      span.shape[0] = n;
+      if (first != held_) dequantize(stream_, w_, span, first);
+      held_ = first;
+      return factor(span);
+    }
     return {w_.as<char>() + first * w_[1] * size_of(w_.dtype), w_.dtype, n, w_[1]};
   }
   Product logits(int64_t row, int64_t count, int64_t first, int64_t n) const {
@@ -138,6 +157,8 @@ class Head {
   const TensorView &x_, &w_;
   bool bf16_;
   Loading loading_ = Loading::registers;
+  TensorView values_;          // of a span of a quantised W, in workspace
+  mutable int64_t held_ = -1;  // its first token
 };
 
 /// body(row, count) for groups of `limit` rows.
