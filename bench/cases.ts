@@ -173,6 +173,7 @@ export interface RuntimeCase {
     | 'shared prompt'
     | 'ragged requests'
     | 'quantized'
+    | 'quantized file'
     | 'cluster';
   /** Steps of training, batches of ops, new tokens or requests. */
   readonly count: number;

@@ -57,13 +57,14 @@ export function limitGroups(onGpu: boolean): readonly Group[] {
 export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
   if (suite === 'generation') return generationCases();
   if (suite === 'quantized')
-    return (['Qwen2.5-0.5B', 'Qwen2.5-1.5B'] as const).map((name) => ({
-      suite,
-      name,
-      measure: 'quantized',
-      count: 5,
-      env: {},
-    }));
+    return [
+      ...(['Qwen2.5-0.5B', 'Qwen2.5-1.5B'] as const).map((name) => ({
+        ...{ suite, name, measure: 'quantized' as const, count: 5, env: {} },
+      })),
+      ...(process.env.STEPTRAIN_BENCH_GGUF
+        ? [{ suite, name: 'GGUF file', measure: 'quantized file' as const, count: 7, env: {} }]
+        : []),
+    ];
   if (suite === 'cluster')
     return [{ suite, name: 'LoRA step, 2 × 256 tokens', measure: 'cluster', count: 5, env: {} }];
   const queue = { suite: 'runtime', measure: 'queue', count: 200 } as const;

@@ -14,13 +14,13 @@ import type { FloatType } from '../cases.js';
 import { randomTensor } from './random.js';
 import { inTurn } from './stopwatch.js';
 
-/** Formats that linear weights are made into. */
+/** Formats of linear weights. With q4_1, a file's, embedding and head are in q8_0, as llama.cpp makes them. */
 export type Format = 'nf4_double' | 'int8' | 'q4_1';
 
 /**
  * Built without files; frozen weights in the layouts that loading from a directory gives.
  *
- * @param format of linear weights; absent: in `dtype`
+ * @param format of linear weights; absent: all are in `dtype`
  */
 export async function randomDecoder(
   device: Device,
@@ -41,7 +41,8 @@ export async function randomDecoder(
         if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
         const values = drawn.get(key) as Tensor;
         if (shape.length === 1) return cast(values, 'f32');
-        return format && kind === 'linear' ? quantized(values, format) : packWeight(values, dtype);
+        const own = kind === 'linear' ? format : format === 'q4_1' ? 'q8_0' : undefined;
+        return own ? quantized(values, own) : packWeight(values, dtype);
       });
       await device.synchronize();
       weights.set(name, { name, value });
@@ -56,21 +57,22 @@ export async function randomDecoder(
   return new Decoder(device, config, weights, { dtype });
 }
 
-function quantized(values: Tensor, format: Format): Tensor {
+function quantized(values: Tensor, format: Format | 'q8_0'): Tensor {
   const shape = values.shape as [number, number];
   const size = quantizedBytes(format, shape);
   const { device } = values;
-  return packQuantized(
-    format === 'q4_1' ? device.tensor(blocks(size)) : quantizeWeight(values, format, size),
-    format,
-    shape,
-  );
+  const bytes =
+    format === 'q4_1' || format === 'q8_0'
+      ? device.tensor(blocks(size, format))
+      : quantizeWeight(values, format, size);
+  return packQuantized(bytes, format, shape);
 }
 
-/** Of 20 bytes: a half of about 2^-8 as scale, one of about -2^-5 as least value, and codes. */
-function blocks(size: number): Uint8Array {
+/** q4_1, of 20 bytes: halves of about 2^-8 as scale and -2^-5 as least value, and codes; q8_0, of 34: about 2^-12, and codes. */
+function blocks(size: number, format: 'q4_1' | 'q8_0'): Uint8Array {
   const bytes = Uint8Array.from({ length: size }, (_, i) => (Math.imul(i + 1, 0x9e3779b1) >>> 16) & 255);
-  for (let at = 1; at < size; at += 20) [bytes[at], bytes[at + 2]] = [0x1c, 0xa8];
+  if (format === 'q8_0') for (let at = 1; at < size; at += 34) bytes[at] = 0x0c;
+  else for (let at = 1; at < size; at += 20) [bytes[at], bytes[at + 2]] = [0x1c, 0xa8];
   return bytes;
 }
 

@@ -1,5 +1,13 @@
-/** What a quantised base costs and gains: the same steps in bf16 and in each format, in turns within every round. */
+/**
+ * What a quantised base costs and gains: the same steps in bf16 and in each format, in turns within every round. Of a GGUF file the
+ * steps of decoding as it is kept and as it is dequantised to bf16, and llama.cpp's.
+ */
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import { Generator } from '#src/generate/generator.js';
+import type { Decoder } from '#src/models/decoder.js';
+import { ggufDirectory } from '#src/models/gguf.js';
+import { loadDecoder } from '#src/models/load.js';
 import type { Device } from '#src/runtime/device.js';
 import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B, QWEN_1_5B } from '../models.js';
@@ -38,6 +46,67 @@ export async function quantizedBases(device: Device, item: RuntimeCase): Promise
   return metrics;
 }
 
+const LLAMA = fileURLToPath(new URL('../../../../bench/peers/node-llama.mjs', import.meta.url));
+const ROWS = [1, 2, 4];
+/** Of a step of decoding: more than of random weights, as these steps are short. */
+const FILE_TOKENS = 48;
+
+/** Of the file that STEPTRAIN_BENCH_GGUF names; llama.cpp's beside it where STEPTRAIN_NODE_LLAMA is set. `item.count` rounds, as above. */
+export async function quantizedFile(device: Device, { count }: RuntimeCase): Promise<Metrics> {
+  const directory = ggufDirectory(process.env.STEPTRAIN_BENCH_GGUF as string);
+  const [kept, plain] = [
+    await loadDecoder(device, directory, { quantize: 'keep' }),
+    await loadDecoder(device, directory, { quantize: 'none' }),
+  ];
+  const ways = [
+    (rows: number) => decodeStep(kept, rows, FILE_TOKENS),
+    (rows: number) => decodeStep(plain, rows, FILE_TOKENS),
+    ...(process.env.STEPTRAIN_NODE_LLAMA
+      ? [(rows: number) => llamaStep(rows, kept.config.vocabSize, device.info().threads)]
+      : []),
+  ];
+  const metrics: Record<string, number> = {};
+  for (const rows of ROWS) {
+    const times = ways.map((): number[] => []);
+    for (let round = 0; round <= count; round++)
+      for (const [i, way] of ways.entries()) {
+        const seconds = await way(rows);
+        if (round > 0) times[i]?.push(seconds);
+      }
+    const [own, ...others] = times as [number[], ...number[][]];
+    metrics[`ms, decode of ${rows}, kept`] = 1000 * median(own);
+    for (const [i, name] of ['bf16', 'llama.cpp'].slice(0, others.length).entries()) {
+      const ratios = own.map((seconds, round) => (others[i]?.[round] as number) / seconds);
+      metrics[`times ${name}, decode of ${rows}`] = median(ratios);
+      metrics[`least of ${count}, ${name}, decode of ${rows}`] = Math.min(...ratios);
+    }
+  }
+  for (const decoder of [kept, plain]) decoder.dispose();
+  return metrics;
+}
+
+/** In a process of its own, as its threads would wait for each other by spinning. */
+function llamaStep(batch: number, vocabulary: number, threads: number): number {
+  const request = { model: process.env.STEPTRAIN_BENCH_GGUF, threads, batch, vocabulary };
+  const sizes = { prompt: PROMPT, newTokens: FILE_TOKENS };
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [LLAMA, JSON.stringify({ ...request, ...sizes })],
+    { encoding: 'utf8' },
+  );
+  if (status !== 0) throw new Error(`node-llama-cpp: ${stderr.trim().split('\n').at(-1)}`);
+  return JSON.parse(stdout.trim().split('\n').at(-1) as string).step;
+}
+
+/** Seconds of a step of decoding after PROMPT tokens. */
+async function decodeStep(decoder: Decoder, rows: number, newTokens: number): Promise<number> {
+  const generator = new Generator(decoder, { maxRows: rows, maxTokens: rows * PROMPT });
+  const { rest } = await timeGeneration(generator, newPrompts(decoder, rows, PROMPT), { newTokens });
+  generator.release();
+  generator.dispose();
+  return rest / (newTokens - 1);
+}
+
 interface Base {
   decode(rows: number): Promise<number>;
   step(): Promise<number>;
@@ -62,15 +131,7 @@ async function baseOf(
     everyToken(Array.from(randomIds(STEP_TOKENS / 2, decoder.config.vocabSize, row + 1)), row),
   );
   return {
-    async decode(rows) {
-      const generator = new Generator(decoder, { maxRows: rows, maxTokens: rows * PROMPT });
-      const { rest } = await timeGeneration(generator, newPrompts(decoder, rows, PROMPT), {
-        newTokens: NEW_TOKENS,
-      });
-      generator.release();
-      generator.dispose();
-      return rest / (NEW_TOKENS - 1);
-    },
+    decode: (rows) => decodeStep(decoder, rows, NEW_TOKENS),
     async step() {
       const began = performance.now();
       await trainee.step(items);

@@ -7,7 +7,7 @@ import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
 import { clusterStep } from './cluster.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
-import { quantizedBases } from './quantized.js';
+import { quantizedBases, quantizedFile } from './quantized.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
 import { memoryByTenths } from './tenths.js';
@@ -34,6 +34,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return raggedRequests(device, item.count);
     case 'quantized':
       return quantizedBases(device, item);
+    case 'quantized file':
+      return quantizedFile(device, item);
     case 'cluster':
       return clusterStep(item.count);
   }

@@ -5,7 +5,14 @@ import { pathToFileURL } from 'node:url';
 
 const require = createRequire(join(process.env.STEPTRAIN_NODE_LLAMA, 'package.json'));
 const { getLlama } = await import(pathToFileURL(require.resolve('node-llama-cpp')).href);
-const { model: modelPath, threads, batch, prompt, newTokens } = JSON.parse(process.argv[2]);
+const {
+  model: modelPath,
+  threads,
+  batch,
+  prompt,
+  newTokens,
+  vocabulary = 100_000,
+} = JSON.parse(process.argv[2]);
 
 const llama = await getLlama({ gpu: false, build: 'never', maxThreads: threads });
 const model = await llama.loadModel({ modelPath });
@@ -22,7 +29,7 @@ const ends = [];
 const began = performance.now();
 await Promise.all(
   Array.from({ length: batch }, async (_, row) => {
-    const ids = Array.from({ length: prompt }, (_, i) => 1 + ((row * 7919 + i * 104_729) % 100_000));
+    const ids = Array.from({ length: prompt }, (_, i) => 1 + ((row * 7919 + i * 104_729) % (vocabulary - 1)));
     let count = 0;
     for await (const _ of context.getSequence().evaluate(ids, { temperature: 0, yieldEogToken: true })) {
       ends[count] = performance.now();

@@ -23,7 +23,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 export interface LoadModelOptions {
   /** Dtype of weights and activations; accumulation is f32 either way. Default: as its run had it, else f32. */
   readonly dtype?: 'f32' | 'bf16' | undefined;
-  /** Which linear weights stay in 4 or 8 bits. Default: as its run had it, else those that are stored so. */
+  /** Which weights stay in 4 or 8 bits. Default: as its run had it, else those that are stored so. */
   readonly quantize?: Quantize | undefined;
   /** Directory of a PEFT adapter. */
   readonly adapter?: string | undefined;

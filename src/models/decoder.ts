@@ -56,7 +56,7 @@ export interface DecoderOptions {
   readonly dtype: 'f32' | 'bf16';
   /** Run each layer again in the backward instead of saving its insides. */
   readonly gradientCheckpointing?: boolean;
-  /** Which linear weights stay in 4 or 8 bits. Default none. */
+  /** Which weights stay in 4 or 8 bits. Default none. */
   readonly quantize?: Quantize | undefined;
   /** Of those that do. */
   readonly formats?: ReadonlyMap<string, ChosenFormat> | undefined;

@@ -21,7 +21,7 @@ export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
   readonly dtype?: 'f32' | 'bf16';
   readonly gradientCheckpointing?: boolean;
-  /** Which linear weights stay in 4 or 8 bits. Default `keep`: those that are stored so, as they are stored. */
+  /** Which weights stay in 4 or 8 bits. Default `keep`: those that are stored so, as they are stored. */
   readonly quantize?: Quantize | undefined;
   /**
    * Directory of an adapter that is added to the weights, in f32, before they are rounded to `dtype`. Adapters that `createAdapterOn`

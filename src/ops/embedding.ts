@@ -9,8 +9,7 @@ export function embedding(ids: Tensor, weight: Parameter, dtype: DType, first = 
   const { ops } = device;
   // Only rows in floats have views.
   const rows = (table: Tensor) => (table.dtype === 'u8' ? unpackWeight(table, dtype) : table);
-  const from = (table: Tensor) =>
-    first === 0 ? table : rows(table).slice(first, table.shape[0] as number);
+  const from = (table: Tensor) => (first === 0 ? table : rows(table).slice(first, table.shape[0] as number));
   return device.scope(() => {
     const { y } = ops.embedding({ ids, weight: from(weight.value), dtype });
     tapeFor(weight)?.record(y, { ids }, (dy, saved) => {

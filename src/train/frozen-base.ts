@@ -7,6 +7,7 @@ import { chosenFormats } from '../models/quantize.js';
 import type { Device } from '../runtime/device.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { openCheckpoint } from '../weights/checkpoint.js';
+import type { ModuleKind } from '../weights/modules.js';
 import { quantizedBytes } from '../weights/quantized/format.js';
 import { parameterCount } from './parameter-count.js';
 
@@ -32,7 +33,7 @@ export function frozenBase(
     const products = new Map<string, number>();
     const perValue = dtype === 'bf16' ? 2 : 4;
     let bytes = 0;
-    for (const { name, shape } of specs) {
+    for (const { name, shape, kind } of specs) {
       const values = shape.reduce((product, extent) => product * extent, 1);
       const chosen = formats.get(name);
       const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
@@ -40,7 +41,8 @@ export function frozenBase(
       if (!format) continue;
       counts.set(format, (counts.get(format) ?? 0) + values);
       const product = productOf(name);
-      products.set(product, (products.get(product) ?? 0) + values * perValue);
+      const workspace = productValues(kind, shape, dtype) * perValue;
+      products.set(product, (products.get(product) ?? 0) + workspace);
     }
     return {
       bytes,
@@ -51,6 +53,16 @@ export function frozenBase(
     reader?.close();
   }
 }
+
+/** Values that a product has in workspace at a time: of an embedding none, as its rows are read alone. */
+function productValues(kind: ModuleKind, [rows, features]: readonly number[], dtype: string): number {
+  const heads = kind === 'head' || kind === 'tiedEmbedding';
+  const most = kind === 'embedding' ? 0 : heads && dtype === 'bf16' ? HEAD_SPAN : Number.POSITIVE_INFINITY;
+  return Math.min(rows!, most) * features!;
+}
+
+/** Tokens of the vocabulary that the head's products take at a time in bf16 (cuda/head/spans.cuh). */
+const HEAD_SPAN = 8192;
 
 /** Weights of one name are multiplied in one op: `linear_qkv`, `linear_swiglu`. */
 const productOf = (name: string) =>

@@ -170,6 +170,37 @@ describe('models as GGUF', () => {
     expect(b?.encode(b.applyChatTemplate(chat))).toEqual(a?.encode(a.applyChatTemplate(chat)));
   });
 
+  it.each([
+    ['qwen2', 'tied', 1],
+    ['llama3', 'apart', 2],
+  ] as const)(
+    '%s, whose embedding and head are %s, is scored and continued as it is kept',
+    async (name, _, heads) => {
+      const directory = await changedModel(name, { config: (config) => ({ ...config, eos_token_id: 300 }) });
+      writeTokenizer(directory, 'qwen2');
+      const path = join(temporaryDirectory(), 'model.gguf');
+      await saveGguf(directory, path, 'Q8_0');
+      const ids = expectedOf(name).sequences.map((sequence: readonly number[]) => sequence);
+      for (const dtype of ['f32', 'bf16'] as const) {
+        const results = [];
+        for (const quantize of ['keep', 'none'] as const) {
+          const model = await loadModel(device, path, { dtype, quantize });
+          const { formats } = model.decoder.options;
+          const kept = [...(formats?.keys() ?? [])].filter((weight) => !weight.includes('layers.'));
+          expect(kept.length).toBe(quantize === 'keep' ? heads : 0);
+          const samples = await model.generate([ids[0]], {
+            maxNewTokens: 8,
+            temperature: 0,
+            ignoreEos: true,
+          });
+          results.push([await model.score(ids), samples[0]?.map(({ tokens }) => [...tokens])]);
+          model.dispose();
+        }
+        expect(results[0]).toEqual(results[1]);
+      }
+    },
+  );
+
   it('keeps the configuration in the cache for as long as the file is the same', async () => {
     const directory = await changedModel('qwen3', {});
     writeTokenizer(directory, 'gpt-2');

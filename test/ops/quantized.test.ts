@@ -60,12 +60,16 @@ describe.each(isas)('quantised weights on %s', (isa) => {
   });
 
   it.each(
-    known.flatMap((weight) => (['f32', 'bf16'] as const).map((dtype) => [weight.name, dtype, weight] as const)),
+    known.flatMap((weight) =>
+      (['f32', 'bf16'] as const).map((dtype) => [weight.name, dtype, weight] as const),
+    ),
   )('%s is an embedding and a head in %s like the weight that it stands for', async (_, dtype, weight) => {
     const [V, H] = weight.shape;
     const R = 21;
     const tokens = (count: number, seed: number) =>
-      Int32Array.from(random(count, seed), (value, i) => (i === 0 ? V - 1 : Math.floor(((value + 1) / 2) * V)));
+      Int32Array.from(random(count, seed), (value, i) =>
+        i === 0 ? V - 1 : Math.floor(((value + 1) / 2) * V),
+      );
     const results = device.scope(() => {
       const ids = device.tensor(tokens(R, 1));
       const choices = device.tensor(tokens(2 * R, 2), [R, 2]);
