@@ -172,7 +172,7 @@ describe('models as GGUF', () => {
 
   it.each([
     ['qwen2', 'tied', 1],
-    ['llama3', 'apart', 2],
+    ['qwen3', 'apart', 2],
   ] as const)(
     '%s, whose embedding and head are %s, is scored and continued as it is kept',
     async (name, _, heads) => {

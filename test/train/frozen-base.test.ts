@@ -1,14 +1,17 @@
 // What a plan counts of a quantised base, against what loading holds.
+import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readModelConfig } from '../../src/architectures/table.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
+import { baseDirectory } from '../../src/models/base.js';
 import { loadDecoder } from '../../src/models/load.js';
 import type { Quantize } from '../../src/models/quantize.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { memoryPlan } from '../../src/train/memory-plan.js';
 import { parameterCount } from '../../src/train/parameter-count.js';
 import { goldenDirectory } from '../models/golden.js';
+import { sharedPath } from '../shared.js';
 
 const stored = goldenDirectory('quantized/bitsandbytes');
 const floats = goldenDirectory('llama3');
@@ -48,6 +51,22 @@ describe('a quantised base', () => {
     expect(item.bytes / held).toBeGreaterThan(0.9);
     expect(item.bytes / held).toBeLessThan(1.1);
   });
+
+  const file = `${sharedPath('models')}/smollm2-135m-instruct.Q4_1.gguf`;
+  it.skipIf(!existsSync(file))(
+    `of a file with its head in 8 bits is planned as it is loaded${existsSync(file) ? '' : ' (skipped: ../shared/models is absent)'}`,
+    async () => {
+      const directory = baseDirectory(file);
+      const { item, held } = await planned(directory, 'keep');
+      expect(item.bytes / held).toBeGreaterThan(0.9);
+      expect(item.bytes / held).toBeLessThan(1.1);
+      expect(item.what).toMatch(/28\.3M in q8_0/);
+      const device = { info: () => ({ name: 'cuda:0' }) } as Pick<Device, 'info'>;
+      const plan = memoryPlan(device, config(directory, 'keep'), [], readModelConfig(directory));
+      // The head's products take 8,192 tokens of its 49,152 at a time.
+      expect(plan.items.find(({ role }) => role === 'workspace')?.bytes).toBe(8192 * 576 * 2);
+    },
+  );
 
   it('is told by the number of its weights, also of a small one', async () => {
     expect((await planned(stored, 'keep')).item.what).toBe(
