@@ -1,7 +1,7 @@
 /** `method: kto`: Kahneman-Tversky optimisation of answers that are desirable or not. */
 import { choice } from '../../config/fields.js';
 import { StepTrainError } from '../../native/errors.js';
-import { type KtoOptions, kto as ktoLoss } from '../../objectives/kto.js';
+import { kto as ktoLoss } from '../../objectives/kto.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
 import { spanScores } from '../../scoring/implicit/sums.js';
 import { labelledAnswers } from './answers/kinds.js';
@@ -19,7 +19,12 @@ export interface KtoSettings {
 
 /** arXiv 2402.01306; see `kto` of the objectives for the equation. */
 export function ktoObjective(settings: KtoSettings): OfflineObjective {
-  const options = ktoOptions(settings);
+  const options = {
+    beta: settings.beta,
+    lambdaD: settings.desirable_weight,
+    lambdaU: settings.undesirable_weight,
+    kind: settings.loss_type === 'kto' ? 'kto' : 'apo_zero',
+  } as const;
   return {
     needsReference: true,
     needsMismatched: settings.loss_type === 'kto',
@@ -66,15 +71,6 @@ export function ktoObjective(settings: KtoSettings): OfflineObjective {
 export function referencePoint({ policy, reference }: MismatchedSums): number {
   const sum = policy.reduce((sum, [own = 0], i) => sum + own - (reference[i]?.[0] ?? 0), 0);
   return sum / policy.length;
-}
-
-function ktoOptions(settings: KtoSettings): KtoOptions {
-  return {
-    beta: settings.beta,
-    lambdaD: settings.desirable_weight,
-    lambdaU: settings.undesirable_weight,
-    kind: settings.loss_type === 'kto' ? 'kto' : 'apo_zero',
-  };
 }
 
 export function labelOf({ label }: OfflineItem['answers'][number]): 1 | 0 {

@@ -2,11 +2,13 @@
  * The first stage: solutions of the model as it is before training. The table at the end has them beside those of the trained
  * one, and rewards may be normalised by what the sources say of them. Runs that learn from other rewards may share the stage.
  */
+
 import { objectRows } from '../../data/rows.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
 import { stepsOf } from '../../records/steps.js';
 import { rewardMoments, type WeightedSource } from '../../rewards/mixture.js';
 import type { RewardedSolution } from '../../rewards/reward.js';
+import { groupBySize } from '../../sequences/batching.js';
 import { solveHeldOut } from '../../train/solutions/evaluation.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
@@ -144,9 +146,5 @@ function rewardedProblems({ config: { reward, rollout, run }, data }: PpoRun): r
   return [...new Set(mixedBatches(groups, options).batches[0])];
 }
 
-function inChunks(part: BasePart, items: readonly number[]) {
-  return Array.from({ length: Math.ceil(items.length / CHUNK) }, (_, i) => ({
-    part,
-    items: items.slice(i * CHUNK, (i + 1) * CHUNK),
-  }));
-}
+const inChunks = (part: BasePart, items: readonly number[]) =>
+  groupBySize(items, () => 1, CHUNK).map((own) => ({ part, items: own }));

@@ -106,22 +106,17 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
     );
   if (reward.length.weight !== 0 && reward.length.to <= reward.length.from)
     yield conflict('reward.length.to', 'reward.length.to must be above reward.length.from');
-  for (const [name, key] of [
-    ['steps', 'model'],
-    ['outcome', 'model'],
-    ['function', 'module'],
-  ] as const) {
-    const source: {
-      readonly weight: number;
-      readonly model?: string | undefined;
-      readonly module?: string | undefined;
-    } = reward[name];
-    if (source.weight !== 0 && source[key] === undefined)
+  const named = {
+    steps: reward.steps.model,
+    outcome: reward.outcome.model,
+    function: reward.function.module,
+  };
+  for (const name of ['steps', 'outcome', 'function'] as const)
+    if (reward[name].weight !== 0 && named[name] === undefined)
       yield conflict(
         `reward.${name}.weight`,
-        `reward.${name} needs reward.${name}.${key}: name one, or set its weight to 0`,
+        `reward.${name} needs reward.${name}.${name === 'function' ? 'module' : 'model'}: name one, or set its weight to 0`,
       );
-  }
   if (reward.steps.until_wrong && reward.placement === 'step')
     yield conflict(
       'reward.steps.until_wrong',

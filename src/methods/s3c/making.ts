@@ -1,13 +1,14 @@
 /** The stage that makes samples of right solutions, with wrong steps of the model as it is before training. */
+
 import { type OpenTools, type OpenToolsOptions, openTools } from '../../corrections/open.js';
 import { reportLines } from '../../corrections/report.js';
-import type { SourceSolution } from '../../corrections/solution.js';
 import { samplesOf } from '../../corrections/stream.js';
 import { Tally, type TallyState } from '../../corrections/tally.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
+import { groupBySize } from '../../sequences/batching.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { OpenRun } from '../../train/method.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
@@ -27,11 +28,6 @@ const ARTEFACT = 'samples';
 
 /** Chunks between checkpoints. */
 const SAVED = 8;
-
-interface Chunk {
-  readonly part: Part;
-  readonly solutions: readonly SourceSolution[];
-}
 
 /** As a recipe with a section `corrections` says; `opened`: what it does not. */
 export function configuredTools(
@@ -60,7 +56,9 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
   const { config, roles, tokenizer, cacheBytes, run: directory } = open;
   const { corrections: settings, s3c } = config;
   if (settings === 'none') throw new RangeError('there is nothing to make');
-  const chunks = PARTS.flatMap((part) => inChunks(part, solutions[part], settings.chunk));
+  const chunks = PARTS.flatMap((part) =>
+    groupBySize(solutions[part], () => 1, settings.chunk).map((own) => ({ part, solutions: own })),
+  );
   return {
     name: MAKING,
     steps: chunks.length,
@@ -76,7 +74,7 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
         async begin() {},
         async step(index, signal, report) {
           tools.sampler.report = report;
-          const { part, solutions: chunk } = chunks[index] as Chunk;
+          const { part, solutions: chunk } = chunks[index] as (typeof chunks)[number];
           const before = tools.sampler.tokens;
           // A chunk that is stopped half-way is made, and counted, again.
           const counted = new Tally(tally.state);
@@ -127,12 +125,4 @@ export function madeSamples({ config, tokenizer, run }: S3cRun): CorrectionSampl
       'no sample came out of corrections; look at its counts above, and raise sample.n or sample.temperature',
     );
   return samples;
-}
-
-function inChunks(part: Part, solutions: readonly SourceSolution[], size: number): Chunk[] {
-  const count = Math.ceil(solutions.length / size);
-  return Array.from({ length: count }, (_, i) => ({
-    part,
-    solutions: solutions.slice(i * size, (i + 1) * size),
-  }));
 }

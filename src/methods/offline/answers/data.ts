@@ -13,7 +13,7 @@ import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
 import type { SegmentSpan } from '../../../tokenizer/segments.js';
 import type { Tokenizer } from '../../../tokenizer/tokenizer.js';
 import type { PreviewSample, RunData } from '../../../train/method.js';
-import { type ItemKind, itemsOf } from './kinds.js';
+import type { ItemKind } from './kinds.js';
 
 export interface OfflineData extends RunData {
   readonly items: Readonly<Record<Part, Dataset<OfflineItem>>>;
@@ -35,7 +35,7 @@ export async function offlineData(
   const items = {} as Record<Part, Dataset<OfflineItem>>;
   for (const part of PARTS) {
     reportUnused(part, parts[part], kind);
-    const made = itemsOf(kind, parts[part], tokens);
+    const made = kind.items(parts[part], tokens);
     reportReasoning(part, made);
     const fitting = made.filter((item) => fits(item, data.max_length));
     const left = made.length - fitting.length;
@@ -115,7 +115,7 @@ export function offlinePreview(
 ): (record: StepRecord) => Iterable<PreviewSample> {
   const tokens = answerTokenizer(tokenizer, question.template);
   return function* (record) {
-    for (const { prompt, answers } of itemsOf(kind, [record], tokens)) {
+    for (const { prompt, answers } of kind.items([record], tokens)) {
       for (const { ids: own, from, steps, label, unclosed, reopens } of answers) {
         const ids = Int32Array.from([...prompt, ...own]);
         const at = prompt.length;

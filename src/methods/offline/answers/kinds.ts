@@ -16,14 +16,6 @@ export interface ItemKind {
   unused?(record: StepRecord): string | undefined;
 }
 
-export function itemsOf(
-  kind: ItemKind,
-  records: readonly StepRecord[],
-  tokens: AnswerTokenizer,
-): OfflineItem[] {
-  return kind.items(records, tokens);
-}
-
 /** How the labels of steps are read. */
 export interface StepLabelOptions {
   /** Steps after the first wrong one: as they are labelled, unlabelled, or wrong. */
