@@ -46,7 +46,39 @@ export function clusterPredictions(): Prediction[] {
   );
 }
 
+/** LoRA on a base whose layers the GPUs of a machine hold together: a layer is gathered twice a micro-batch, beside nothing. */
+const SHARDED = { what: 'Llama-3.3-70B', layers: 80, layerBytes: 2 * 855.6e6, layerParameters: 855.6e6 };
+/** Products of bf16 a second that a training step reaches: two fifths of what the GPU's makers say. */
+const PRODUCTS = 400e12;
+
+export interface GatherPrediction {
+  /** Of all gathers of a micro-batch. */
+  readonly gather: number;
+  /** Of its forward, its second forward, and the gradients of its activations. */
+  readonly compute: number;
+}
+
+export function predictedGather(tokens: number): GatherPrediction {
+  const { layers, layerBytes, layerParameters } = SHARDED;
+  const arrives = (layerBytes * (GPUS_OF_A_MACHINE - 1)) / GPUS_OF_A_MACHINE;
+  return {
+    gather: 2 * layers * (arrives / LINKS.nvlink + LATENCY.inside),
+    compute: (3 * 2 * layers * layerParameters * tokens) / PRODUCTS,
+  };
+}
+
 export function predictionLines(): string[] {
+  return [...sumLines(), ...gatherLines()];
+}
+
+function gatherLines(): string[] {
+  return [1024, 8192].map((tokens) => {
+    const { gather, compute } = predictedGather(tokens);
+    return `predicted, 8 H100, ${SHARDED.what} with run.shard_base: layers gathered in ${gather.toFixed(2)} s of a micro-batch of ${tokens} tokens, which computes for ${compute.toFixed(2)} s`;
+  });
+}
+
+function sumLines(): string[] {
   return clusterPredictions().map(
     ({ what, gpus, gradientBytes, seconds }) =>
       `predicted, ${gpus} H100, ${what}: ${(gradientBytes / 1e6).toFixed(0)} MB of gradient summed in ${(1000 * seconds).toFixed(2)} ms`,

@@ -1,6 +1,7 @@
 /**
  * One process of a job that trains: a LoRA step of the shape of Qwen2.5-0.5B on one thread, whose batch of two sequences is two
- * shards. Prints the seconds of each step, on the clock and of the processor, which a busy machine changes less. Arguments: steps.
+ * shards. Prints the seconds of each step, on the clock and of the processor, which a busy machine changes less, and those in which it
+ * waited for the others. Arguments: steps, and sequences (default 2) where fewer are to be computed.
  */
 import type { TrainableParameters } from '#src/autograd/parameters.js';
 import { openCarrier } from '#src/cluster/carriers.js';
@@ -19,7 +20,7 @@ import { everyToken } from './step.js';
 
 const TOKENS = 256;
 
-const steps = Number(process.argv[2]);
+const [steps, sequences] = [Number(process.argv[2]), Number(process.argv[3] ?? 2)];
 const place = placeOf(process.env);
 const cluster = place && (await joinCluster({ place, greeting: {} }));
 const device = openDevice('cpu', { threads: 1 });
@@ -28,7 +29,7 @@ const adapter = newAdapter(decoder, 16);
 const parameters = adapter.trainable as TrainableParameters;
 // Under mpirun the plugin, where it is compiled.
 const carrier = cluster && (await openCarrier(cluster, { wanted: 'auto', device: 'cpu' }));
-divideBatches(device, { shards: 2, cluster, carrier });
+divideBatches(device, { shards: sequences, cluster, carrier });
 const optimizer = new AdamW(parameters, {
   beta1: 0.9,
   beta2: 0.999,
@@ -36,24 +37,26 @@ const optimizer = new AdamW(parameters, {
   weightDecay: 0,
   maxGradNorm: 1,
 });
-const items = [0, 1].map((row) =>
+const items = Array.from({ length: sequences }, (_, row) =>
   everyToken(Array.from(randomIds(TOKENS, QWEN_0_5B.vocab_size, row + 1)), row),
 );
 
 interface Taken {
   readonly clock: number;
   readonly processor: number;
+  readonly waited: number;
 }
 
 async function step(): Promise<Taken> {
   const [began, before] = [performance.now(), process.cpuUsage()];
+  const waited = cluster?.waiting.seconds ?? 0;
   await accumulate(
     items,
     {
       device,
       microBatchTokens: TOKENS,
       sizeOf: () => TOKENS,
-      normaliser: () => 2 * (TOKENS - 1),
+      normaliser: () => sequences * (TOKENS - 1),
       trains: [parameters],
     },
     (group, total) => {
@@ -65,7 +68,11 @@ async function step(): Promise<Taken> {
   const { nonFinite } = await optimizer.step(1e-4);
   if (nonFinite) throw new Error('the gradient of the benchmark step is not finite');
   const { user, system } = process.cpuUsage(before);
-  return { clock: (performance.now() - began) / 1000, processor: (user + system) / 1e6 };
+  return {
+    clock: (performance.now() - began) / 1000,
+    processor: (user + system) / 1e6,
+    waited: (cluster?.waiting.seconds ?? 0) - waited,
+  };
 }
 
 await step();

@@ -9,6 +9,7 @@ const RANK = fileURLToPath(new URL('cluster-rank.js', import.meta.url));
 interface Taken {
   readonly clock: number;
   readonly processor: number;
+  readonly waited: number;
 }
 
 /**
@@ -17,6 +18,9 @@ interface Taken {
  */
 export async function clusterStep(steps: number): Promise<Metrics> {
   const [one, two] = [await secondsOf(1, steps), await secondsOf(2, steps)];
+  // What keeps two from being twice as fast: what each process does by itself, the other core's use of the memory, the exchange.
+  const half = await secondsOf(1, steps, 1);
+  const [beside, other] = await Promise.all([secondsOf(1, steps, 1, 2), secondsOf(1, steps, 1, 3)]);
   return {
     'ms, 1 process': 1000 * one.clock,
     'ms, 2 processes': 1000 * two.clock,
@@ -24,16 +28,23 @@ export async function clusterStep(steps: number): Promise<Metrics> {
     'processor ms, 1 process': 1000 * one.processor,
     'processor ms, busier of 2': 1000 * two.processor,
     'times as fast, by processor time': one.processor / two.processor,
+    'processor ms of half the batch': 1000 * half.processor,
+    'the same while the other core does so too': 1000 * Math.max(beside.processor, other.processor),
+    'ms waited, by the one of 2 that waits least': 1000 * two.waited,
   };
 }
 
-async function secondsOf(size: number, steps: number): Promise<Taken> {
-  const port = String(33_000 + (process.pid % 1000) * 16 + size);
+/** @param number tells jobs at the same time apart */
+async function secondsOf(size: number, steps: number, sequences = 2, number = size): Promise<Taken> {
+  const port = String(33_000 + (process.pid % 1000) * 16 + number);
   const children = Array.from({ length: size }, (_, rank) => {
     const own = { RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: size, LOCAL_WORLD_SIZE: size };
     const texts = Object.fromEntries(Object.entries(own).map(([name, value]) => [name, String(value)]));
     const env = { ...process.env, ...texts, MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
-    return spawn(process.execPath, [RANK, String(steps)], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    return spawn(process.execPath, [RANK, String(steps), String(sequences)], {
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
   });
   const words = await Promise.all(
     children.map(
@@ -54,8 +65,13 @@ async function secondsOf(size: number, steps: number): Promise<Taken> {
     return {
       clock: median(all.map(({ clock }) => clock)),
       processor: median(all.map(({ processor }) => processor)),
+      waited: median(all.map(({ waited }) => waited)),
     };
   });
   const most = (what: keyof Taken) => Math.max(...ranks.map((each) => each[what]));
-  return { clock: most('clock'), processor: most('processor') };
+  return {
+    clock: most('clock'),
+    processor: most('processor'),
+    waited: Math.min(...ranks.map(({ waited }) => waited)),
+  };
 }

@@ -48,6 +48,7 @@ export function tapeFor(...inputs: readonly (Tensor | Parameter | undefined)[]):
 
 export class Tape {
   private entries: Entry[] = [];
+  private readonly held: Disposable[] = [];
   private readonly tracked = new Set<Tensor>();
   private readonly arrived = new Map<Tensor, { gradient: Tensor; exclusive: boolean }>();
 
@@ -71,6 +72,11 @@ export class Tape {
 
   tracks(tensor: Tensor | undefined): boolean {
     return tensor !== undefined && this.tracked.has(tensor);
+  }
+
+  /** What recorded backwards read beside what they save: disposed of once they have run. */
+  hold(thing: Disposable): void {
+    this.held.push(thing);
   }
 
   /**
@@ -155,6 +161,7 @@ export class Tape {
       drop(entry.saved);
     }
     this.tracked.clear();
+    this.letGo();
   }
 
   /** The gradient that arrived for a watched tensor; the caller owns it. */
@@ -171,6 +178,11 @@ export class Tape {
     for (const { gradient } of this.arrived.values()) gradient.dispose();
     this.arrived.clear();
     this.tracked.clear();
+    this.letGo();
+  }
+
+  private letGo(): void {
+    for (const thing of this.held.splice(0)) thing.dispose();
   }
 
   private add(tensor: Tensor, gradient: Tensor): void {

@@ -4,6 +4,7 @@ export const CHANGEABLE = [
   'run.threads',
   'run.collectives',
   'run.zero',
+  'run.shard_base',
   'run.logging_steps',
   'run.max_skipped_steps',
   'run.report_to',

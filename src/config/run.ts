@@ -50,6 +50,10 @@ export const run = section({
       'Stage of ZeRO, for the processes of a job: with 1 each holds the optimizer moments of its share of the trained parameters ' +
         'alone, 8 bytes a parameter divided by their number, and gets the rest of each update from the others. The bits are the same.',
     ),
+  shard_base: flag(false).describe(
+    'With LoRA, for the processes of a job on one machine that MPI or NCCL connects: each holds its share of the base’s layers alone, and ' +
+      'a layer is gathered when it runs. Needs `run.gradient_checkpointing`, and a method that does not sample. The bits are the same.',
+  ),
   max_skipped_steps: count(5).describe(
     'A step whose loss or gradient is NaN or infinite is skipped; this many in a row stop the run.',
   ),

@@ -22,6 +22,7 @@ import type { AdapterStack } from './adapter-stack.js';
 import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
 import type { MergedAdapter } from './merged-adapter.js';
 import type { ChosenFormat, Quantize } from './quantize.js';
+import type { ShardedLayers } from './sharded-layers.js';
 
 /** A head with C outputs for each row that it reads: C = 1 is a value or a reward, C > 1 are the logits of classes. */
 export interface LinearHead {
@@ -62,6 +63,8 @@ export interface DecoderOptions {
   readonly formats?: ReadonlyMap<string, ChosenFormat> | undefined;
   /** The adapter that was added to the weights when they were loaded. */
   readonly merged?: MergedAdapter | undefined;
+  /** The weights that this process holds with others; the decoder owns them. With `gradientCheckpointing`. */
+  readonly layers?: ShardedLayers | undefined;
 }
 
 /** The loss of a conversion of weights. */
@@ -112,7 +115,10 @@ export class Decoder {
       this.forwardOf(own, role, (q, k, v, options) => attend(own, q, k, v, options));
     return this.throughLayers(forwardOf(batch), (stream, layer) => {
       const run = (inputs: Stream, own: RaggedBatch) =>
-        device.scope(() => architecture.layer(forwardOf(own), config, layer, inputs), `layer ${layer}`);
+        device.scope(
+          () => this.whileWhole(layer, () => architecture.layer(forwardOf(own), config, layer, inputs)),
+          `layer ${layer}`,
+        );
       return this.options.gradientCheckpointing
         ? checkpoint(stream, run, () => aliasBatch(batch))
         : run(stream, batch);
@@ -121,7 +127,10 @@ export class Decoder {
 
   /** As `forward`, with attention computed by the caller, such as over a cache of keys and values. Not differentiable. */
   forwardAttending(tokens: TokenBatch, role: Role | StackedRole, attend: Forward['attend']): Tensor {
-    const { architecture, config, device } = this;
+    const { architecture, config, device, options } = this;
+    // How many tokens a process samples depends on its samples, and all would have to gather alike.
+    if (options.layers)
+      throw invalid('a base that processes hold together cannot sample: set run.shard_base: false');
     const forward = this.forwardOf(tokens, role, attend, !('stack' in role));
     return this.throughLayers(forward, (stream, layer) =>
       device.scope(() => architecture.layer(forward, config, layer, stream), `layer ${layer}`),
@@ -135,6 +144,11 @@ export class Decoder {
       return linear(y, weight, beside);
     };
     return this.device.scope(() => classifierOf(this.config).pool?.(x, project) ?? x);
+  }
+
+  private whileWhole<Result>(layer: number, run: () => Result): Result {
+    const { layers } = this.options;
+    return layers ? layers.during(layer, run) : run();
   }
 
   private throughLayers(forward: Forward, run: (stream: Stream, layer: number) => Stream): Tensor {
@@ -201,7 +215,7 @@ export class Decoder {
 
   /** A weight of the role: its own copy (`modules_to_save`) or the base's. */
   weight(name: string, role: Role = {}): Parameter {
-    const found = role.adapter?.saved(name) ?? this.weights.get(name);
+    const found = role.adapter?.saved(name) ?? this.weights.get(name) ?? this.options.layers?.get(name);
     if (!found) throw invalid(`the model has no weight named '${name}'`);
     return found;
   }
@@ -246,6 +260,7 @@ export class Decoder {
 
   dispose(): void {
     for (const { value } of this.weights.values()) value.dispose();
+    this.options.layers?.dispose();
     this.disposeConstants();
   }
 }

@@ -3,6 +3,7 @@ import type { ModelConfig } from '../architectures/config.js';
 import { matchOptions, modelWeights, readModelConfig } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { StepTrainError } from '../native/errors.js';
 import { packQuantized, packWeight, quantizeWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
@@ -16,6 +17,7 @@ import { withTrunkNames } from '../weights/trunk.js';
 import { Decoder, type Rounding } from './decoder.js';
 import { addPair, type MergedAdapter, readMergedAdapter } from './merged-adapter.js';
 import { type ChosenFormat, chosenFormats, type Quantize } from './quantize.js';
+import { type LayerHolders, ShardedLayers } from './sharded-layers.js';
 
 export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
@@ -28,6 +30,8 @@ export interface LoadOptions {
    * makes on the decoder are saved as one with it, for the base without it.
    */
   readonly merged?: string | undefined;
+  /** The processes that hold the matrices of the layers together, which asks for `gradientCheckpointing`. */
+  readonly holders?: LayerHolders | undefined;
   /** Aborted: what is loaded so far is freed, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -53,7 +57,7 @@ export function openDecoderWeights(directory: string, config: ModelConfig): Chec
 export async function loadDecoder(
   device: Device,
   directory: string,
-  { signal, merged: under, ...options }: LoadOptions = {},
+  { signal, merged: under, holders, ...options }: LoadOptions = {},
 ): Promise<Decoder> {
   signal?.throwIfAborted();
   const config = readModelConfig(directory);
@@ -63,26 +67,30 @@ export async function loadDecoder(
   const weights = new Map<string, Parameter>();
   let chosen: ReadonlyMap<string, ChosenFormat> | undefined;
   let rounding: Rounding | undefined;
+  let layers: ShardedLayers | undefined;
   try {
     const specs = modelWeights(config);
     const formats = chosenFormats(specs, reader, quantize);
+    if (holders) {
+      refuseUndivided(options, formats);
+      layers = new ShardedLayers(device, dtype, specs, holders);
+    }
     // What is added to a weight is not in the levels of its format.
     for (const name of merged?.pairs.keys() ?? []) formats.delete(name);
     if (formats.size > 0) chosen = formats;
     for (const spec of specs) {
       signal?.throwIfAborted();
       const format = formats.get(spec.name);
-      weights.set(
-        spec.name,
-        format
-          ? await quantized(device, reader, spec, format)
-          : await frozen(device, reader, spec, dtype, merged),
-      );
+      const weight = format
+        ? await quantized(device, reader, spec, format)
+        : await frozen(device, reader, spec, { dtype, merged, layers });
+      if (weight) weights.set(spec.name, weight);
       if (!format && isHalved(reader, spec, dtype))
         rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
   } catch (error) {
     for (const { value } of weights.values()) value.dispose();
+    layers?.dispose();
     throw error;
   } finally {
     reader.close();
@@ -91,9 +99,21 @@ export async function loadDecoder(
     device,
     config,
     weights,
-    { ...options, dtype, quantize, formats: chosen, merged },
+    { ...options, dtype, quantize, formats: chosen, merged, layers },
     rounding,
   );
+}
+
+function refuseUndivided(
+  { gradientCheckpointing }: LoadOptions,
+  formats: ReadonlyMap<string, ChosenFormat>,
+): void {
+  const lacking = !gradientCheckpointing
+    ? 'run.gradient_checkpointing: true, without which the backward would keep every layer whole'
+    : formats.size > 0
+      ? 'weights in f32 or bf16, and some of this base are quantised: set model.quantize: none'
+      : undefined;
+  if (lacking) throw new StepTrainError('E_CONFIG', `a base that processes hold together needs ${lacking}`);
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
@@ -169,25 +189,38 @@ export function trainableDecoder(
   return { decoder: new Decoder(device, config, weights, { dtype: 'bf16', ...options }), parameters };
 }
 
-/** One frozen weight in the layout that the kernels read. Waits, so that uploads do not pile up in the queue. */
+/**
+ * One frozen weight in the layout that the kernels read; where processes hold it together, row-major into the part of this one, and
+ * undefined. Waits, so that uploads do not pile up in the queue.
+ */
 async function frozen(
   device: Device,
   reader: CheckpointReader,
   spec: WeightSpec,
-  dtype: DType,
-  merged: MergedAdapter | undefined,
-): Promise<Parameter> {
+  { dtype, merged, layers }: FrozenOptions,
+): Promise<Parameter | undefined> {
   const value = device.scope(() => {
     const stored = spec.offset
       ? device.tensor(withOffset(readStoredF32(reader, spec.name), spec), spec.shape)
       : uploadStored(device, reader, spec);
-    if (!merged?.pairs.has(spec.name)) return device.keep(layout(stored, spec, dtype));
-    const exact = castTo(stored, 'f32');
-    addMerged(exact, spec.name, merged);
-    return device.keep(layout(exact, spec, dtype));
+    const isMerged = merged?.pairs.has(spec.name);
+    const exact = isMerged ? castTo(stored, 'f32') : stored;
+    if (merged) addMerged(exact, spec.name, merged);
+    if (!layers?.has(spec.name)) return device.keep(layout(exact, spec, dtype));
+    const own = castTo(exact, dtype);
+    layers.store(spec.name, own);
+    // It may be an alias, which is no scope's.
+    own.dispose();
+    return undefined;
   });
   await device.synchronize();
-  return { name: spec.name, value };
+  return value && { name: spec.name, value };
+}
+
+interface FrozenOptions {
+  readonly dtype: DType;
+  readonly merged: MergedAdapter | undefined;
+  readonly layers: ShardedLayers | undefined;
 }
 
 /** A frozen weight in 4 or 8 bits, stored so or made of what is stored. Waits likewise. */

@@ -6,6 +6,8 @@ export interface Processes {
   readonly cluster: Cluster;
   /** All call it at the same point: the run's signal is aborted afterwards, in all, if one of them was asked to stop. */
   settle(): Promise<void>;
+  /** Forwards exchange weights: every process does as many, in the same order. */
+  readonly lockstep?: boolean;
   /** Counts tokens that this process has trained on or sampled. */
   add(tokens: number): void;
 }

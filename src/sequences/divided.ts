@@ -37,7 +37,7 @@ export async function overGroups<Item, Found>(
     }
     return all;
   }
-  const { cluster, settle } = processes;
+  const { cluster, settle, lockstep } = processes;
   const { rank, size } = cluster;
   for (let first = 0; first < groups.length; first += AT_ONCE * size) {
     if (signal) await settle();
@@ -45,6 +45,9 @@ export async function overGroups<Item, Found>(
     const round = groups.slice(first, first + AT_ONCE * size);
     const own: Found[] = [];
     for (let i = rank; i < round.length; i += size) own.push(await compute(round[i] as readonly Item[]));
+    // Those without a group in the last turn compute one that another has, and drop it.
+    const turns = lockstep ? Math.ceil(round.length / size) : 0;
+    for (let turn = own.length; turn < turns; turn++) await compute(round[0] as readonly Item[]);
     const found = await exchange(cluster, own);
     round.forEach((_, i) => void take(found[i % size]?.[Math.floor(i / size)] as Found));
   }

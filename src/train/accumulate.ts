@@ -10,7 +10,7 @@ import { processesOf } from '../runtime/processes.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
-import { dataParallel, overShards } from './data-parallel.js';
+import { dataParallel, overShards, turnsOf } from './data-parallel.js';
 
 /** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
 export interface LossTerm<Name extends string = string> {
@@ -114,7 +114,19 @@ export async function accumulate<
     return read;
   };
   const parallel = dataParallel(device);
-  if (parallel) return overShards(items, trains, parallel, run);
+  if (parallel) {
+    const fill = processesOf(device)?.lockstep
+      ? async () => {
+          // Whatever it gives is dropped.
+          const first = items.slice(0, 1);
+          const turns = turnsOf(items, parallel, (own) => cut(own).length);
+          const { rank = 0 } = parallel.cluster ?? {};
+          const missing = Math.max(...turns) - (turns[rank] as number);
+          for (let turn = 0; turn < missing; turn++) await runGroup(first);
+        }
+      : undefined;
+    return overShards(items, trains, parallel, run, fill);
+  }
   for (const parameters of trains) parameters.zeroGrads();
   return run(items);
 }

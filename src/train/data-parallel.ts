@@ -7,6 +7,7 @@ import type { Carrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
 import { exchange } from '../cluster/exchange.js';
 import { itemsOf, shardsOf } from '../cluster/shards.js';
+import type { LayerHolders } from '../models/sharded-layers.js';
 import type { Device } from '../runtime/device.js';
 import { gradientSum } from './gradient-sum.js';
 
@@ -20,6 +21,8 @@ export interface DataParallel {
   readonly carrier?: Carrier | undefined;
   /** `run.zero` */
   readonly zero?: 0 | 1 | undefined;
+  /** `run.shard_base`: the processes that hold the layers of the base together. */
+  readonly holders?: LayerHolders | undefined;
 }
 
 const parallels = new WeakMap<Device, DataParallel>();
@@ -42,6 +45,7 @@ interface OfGroup<Item> {
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
  * @param compute adds the gradients of a shard's items to zeroed buffers
+ * @param fill is called when all shards of this process are computed; it may leave anything in the buffers
  * @returns what all shards of all processes gave, in order; of others what a structured clone holds
  */
 export async function overShards<Item, Found extends OfGroup<Item>>(
@@ -49,6 +53,7 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   trains: readonly TrainedParameters[],
   { shards, cluster, carrier }: DataParallel,
   compute: (items: readonly Item[]) => Promise<readonly Found[]>,
+  fill: () => Promise<void> = async () => {},
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
   const sums = trains.map((parameters) => gradientSum(parameters, shards, cluster, carrier));
@@ -58,6 +63,7 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
     found.push(...(await compute(itemsOf(items, shard, shards))));
     for (const sum of sums) await sum.add(shard);
   }
+  await fill();
   for (const sum of sums) await sum.finish();
   if (!cluster) return found;
   const places = new Map(items.map((item, i) => [item, i]));
@@ -71,4 +77,19 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
     numbered.map(({ term, at }) => ({ at, term: { ...term, group: [] } })),
   );
   return all.flat().map(({ at, term }) => ({ ...term, group: at.map((i) => items[i] as Item) }));
+}
+
+/** By rank how many micro-batches a process computes of an optimizer batch. @param count of those of a shard's items */
+export function turnsOf<Item>(
+  items: readonly Item[],
+  { shards, cluster }: DataParallel,
+  count: (items: readonly Item[]) => number,
+): number[] {
+  const size = cluster?.size ?? 1;
+  return Array.from({ length: size }, (_, rank) => {
+    const { begin, end } = shardsOf(shards, rank, size);
+    let turns = 0;
+    for (let shard = begin; shard < end; shard++) turns += count(itemsOf(items, shard, shards));
+    return turns;
+  });
 }

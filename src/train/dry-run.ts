@@ -132,6 +132,8 @@ export async function describeRun<Config extends FrameConfig>(
     const refusal = refusals.at(-1);
     if (processes > 1 && config.run.zero === 0 && plan.items.some(({ what }) => what.includes('AdamW')))
       lines.push(`  run.zero: 1 would divide the AdamW moments by ${processes}`);
+    if (processes > 1 && refusal && !config.run.shard_base && 'lora' in config && config.lora !== 'none')
+      lines.push(`  run.shard_base: true would divide the layers of the base by ${processes}`);
     if (refusal) lines.push(`it does not fit${planFor === undefined ? ' here' : ''}: ${refusal}`);
     else
       lines.push(

@@ -4,6 +4,7 @@ import { modelWeights } from '../architectures/table.js';
 import type { FrameConfig } from '../config/schema.js';
 import { baseDirectory } from '../models/base.js';
 import { chosenFormats } from '../models/quantize.js';
+import { layerPlaces, partOf } from '../models/sharded-layers.js';
 import type { Device } from '../runtime/device.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { openCheckpoint } from '../weights/checkpoint.js';
@@ -17,6 +18,8 @@ export interface FrozenBase {
   readonly quantized: string;
   /** That products take for the dequantised weights of one of them, on a GPU; 0 on the CPU. */
   readonly workspace: number;
+  /** Processes that hold the layers together. */
+  readonly holders: number;
 }
 
 /** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
@@ -24,6 +27,7 @@ export function frozenBase(
   { base, dtype, quantize }: Pick<FrameConfig['model'], 'base' | 'dtype' | 'quantize'>,
   decoder: ModelConfig,
   device: Pick<Device, 'info'>,
+  holders = 1,
 ): FrozenBase {
   const specs = modelWeights(decoder);
   const reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
@@ -44,7 +48,13 @@ export function frozenBase(
       const workspace = productValues(kind, shape, dtype) * perValue;
       products.set(product, (products.get(product) ?? 0) + workspace);
     }
+    if (holders > 1 && counts.size === 0) {
+      const { sizes } = layerPlaces(specs);
+      for (const elements of sizes) bytes -= perValue * (elements - partOf(elements, holders));
+      bytes += perValue * holders * partOf(Math.max(...sizes), holders);
+    }
     return {
+      holders,
       bytes,
       quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
       workspace: device.info().name === 'cpu' ? 0 : Math.max(0, ...products.values()),

@@ -71,7 +71,7 @@ export function memoryPlan(
 ): MemoryPlan {
   let workspace = 0;
   const frozen = () => {
-    const base = frozenBase(model, decoder, device);
+    const base = frozenBase(model, decoder, device, run.shard_base ? processes : 1);
     workspace = base.workspace;
     return base;
   };
@@ -149,10 +149,14 @@ function baseItem(
   role: string,
   weights: number,
   { dtype }: FrameConfig['model'],
-  { bytes, quantized }: FrozenBase,
+  { bytes, quantized, holders }: FrozenBase,
 ): MemoryItem {
   const held = quantized === '' ? dtype : `${quantized}, the rest ${dtype}`;
-  return { role, what: `${parameterCount(weights)} frozen parameters, ${held}, shared by all roles`, bytes };
+  return {
+    role,
+    what: `${parameterCount(weights)} frozen parameters, ${held}, shared by all roles${holders > 1 ? `; of each layer 1/${holders}, and one layer whole` : ''}`,
+    bytes,
+  };
 }
 
 function adapterSize(decoder: ModelConfig, lora: LoraSection): number {

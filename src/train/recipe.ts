@@ -15,7 +15,7 @@ import { type Agreement, agreeing } from './agreement.js';
 import { type RankMeter, rankMeter } from './by-rank.js';
 import { type RunState, readRunState } from './checkpoint.js';
 import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './cluster-device.js';
-import { divideBatches } from './data-parallel.js';
+import { dataParallel, divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { besideOthers, withOthers } from './memory-beside.js';
@@ -26,6 +26,7 @@ import { emptyParts, reportData } from './notes.js';
 import { planLine } from './plan-line.js';
 import type { RunResult } from './result.js';
 import { withRows } from './sampling-plan.js';
+import { holdersOf, refuseSampling, refuseWhole } from './shared-base.js';
 import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
 
@@ -52,10 +53,17 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     await sameKernels(device, cluster);
     const { collectives: wanted, shards, zero } = config.run;
     const carrier = cluster && (await openCarrier(cluster, { wanted, device: device.info().name }));
-    divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, zero });
+    const holders = holdersOf(config, cluster, carrier);
+    divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, zero, holders });
     const agreement = agreeing(cluster, time);
     const ranks = cluster && rankMeter(cluster);
-    if (cluster && ranks) shareWork(device, { cluster, settle: agreement.settle, add: ranks.add });
+    if (cluster && ranks)
+      shareWork(device, {
+        cluster,
+        settle: agreement.settle,
+        add: ranks.add,
+        lockstep: config.run.shard_base,
+      });
     const result = await runOn(device, options, agreement, ranks).catch((error) => {
       // Nothing may wait in it while the device is disposed of.
       carrier?.cancel();
@@ -87,10 +95,13 @@ async function runOn<Config extends FrameConfig>(
     if (!data) return { status: 'interrupted', step: 0 };
     reportData(data, { resumed: begun !== undefined });
     const context = { config, device, tokenizer, run };
+    const { holders } = dataParallel(device) ?? {};
+    refuseSampling(holders, method.sampling?.(config, tokenizer) !== undefined);
     roles = await method.roles(context).catch((error: unknown) => {
       throw withOthers(error, device, config.run.memory_fraction);
     });
     const { decoder, held, parameters } = roles;
+    refuseWhole(holders, decoder);
     const { formats } = decoder.options;
     if (formats) console.error(quantizedSummary(formats));
     const plan = memoryPlan(device, config, method.memory(config, device), decoder.config, {

@@ -20,6 +20,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { AdapterHead } from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import type { RoleParameters } from './checkpoint.js';
+import { dataParallel } from './data-parallel.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
 import { loraConfig } from './lora-config.js';
 import { saveModel } from './save-model.js';
@@ -66,6 +67,7 @@ export function configuredTrainee(
 export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {
   const { model, lora, gradientCheckpointing, head, seed } = options;
   const { start, merged } = adapterUse(model);
+  const { holders } = dataParallel(device) ?? {};
   const load = { dtype: model.dtype, quantize: model.quantize, gradientCheckpointing, merged };
   const { held, mark } = heldMemory(device);
   const under = (trunk: ModelConfig) => (head ? withHead(trunk, head) : trunk);
@@ -101,7 +103,7 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
       'lora needs a trained base, and model.base.init starts from random weights; set lora: none or name a base',
     );
   }
-  const decoder = await loadDecoder(device, directory, load);
+  const decoder = await loadDecoder(device, directory, { ...load, holders });
   mark('base');
   try {
     const ending = under(decoder.config);

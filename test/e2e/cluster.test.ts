@@ -83,6 +83,9 @@ const SFT = [
   'sft.load_best_model_at_end=false',
 ];
 
+/** The layers of the base are divided among the processes, of which some have fewer micro-batches. */
+const SHARED_BASE = ['run.shard_base=true', 'run.gradient_checkpointing=true'];
+
 const moments = (run: string, step: number) =>
   tensors(join(run, 'checkpoints', `step-${step}`, 'optimizer.safetensors'));
 const trained = (run: string) => {
@@ -200,12 +203,14 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
   test.skipIf(!existsSync(MPI_PLUGIN) || spawnSync('mpirun', ['--version']).status !== 0).each([
     ['sft', 2, []],
     ['zero', 3, ['run.zero=1']],
+    ['sft', 3, SHARED_BASE],
+    ['dpo', 2, SHARED_BASE],
   ] as const)(
-    '%s has the same bits where MPI carries its gradients in %i processes (needs Open MPI and steptrain build --mpi)',
+    '%s has the same bits where MPI carries its gradients in %i processes, %j (needs Open MPI and steptrain build --mpi)',
     (name, size, more) => {
       const recipe = recipes.get(name) as string;
       const runs = [1, size].map((processes) => {
-        const run = join(folder, `mpi-${name}-${processes}`);
+        const run = join(folder, `mpi-${name}-${processes}-${more.length}`);
         const sets = set('run.shards=4', ...(processes > 1 ? ['run.collectives=mpi', ...more] : []));
         const args = [MAIN, 'run', recipe, '--output', run, ...sets];
         const mpi = ['--allow-run-as-root', '--oversubscribe', '-n', String(processes), process.execPath];

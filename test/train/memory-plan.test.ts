@@ -1,5 +1,6 @@
 // The memory plan against the allocator's count.
 import { afterAll, describe, expect, test } from 'vitest';
+import { parseModelConfig } from '../../src/architectures/table.js';
 import { inMemory } from '../../src/data/dataset.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
@@ -258,4 +259,36 @@ describe('a second run on a GPU', () => {
     );
     expect(planLine(plan, gpu(0), { ...told, cacheBytes: undefined })).toMatch(/sft 8192 tokens$/);
   });
+});
+
+test('LoRA on 70B parameters fits on 8 GPUs of 80 GiB once they hold its layers together', () => {
+  const published = {
+    model_type: 'llama',
+    hidden_size: 8192,
+    intermediate_size: 28_672,
+    num_hidden_layers: 80,
+    num_attention_heads: 64,
+    num_key_value_heads: 8,
+    head_dim: 128,
+    vocab_size: 128_256,
+    max_position_embeddings: 8192,
+    tie_word_embeddings: false,
+  };
+  const shape = parseModelConfig(published, 'config.json');
+  const roles = [{ role: 'policy', held: 'trained' }] as const;
+  const planned = (run: object) => {
+    const merged = config({ model: { dtype: 'bf16' }, run: { gradient_checkpointing: true, ...run } });
+    return memoryPlan(device, merged, roles, shape, { processes: 8 });
+  };
+  const [whole, shared] = [planned({}), planned({ shard_base: true })];
+  const gib = 2 ** 30;
+  const usable = usableMemory({ total: 80 * gib, free: 80 * gib }, 0.9);
+  const section = { micro_batch_tokens: 'auto', tokens_per_step: 1 << 20 } as never;
+  expect(() => fitMicroBatch(whole, usable, 4096, section)).toThrow(/GiB are missing/);
+  expect(fitMicroBatch(shared, usable, 4096, section)).toBeGreaterThanOrEqual(4096);
+  // 70.55 B of bf16 are 131 GiB: 2.1 B in embedding and head are whole, the rest an eighth, and a layer of 1.6 GiB.
+  const [base] = shared.items as [(typeof shared.items)[number]];
+  expect(base.what).toMatch(/of each layer 1\/8, and one layer whole/);
+  expect(base.bytes / gib).toBeGreaterThan(3.9 + 127.5 / 8 + 1.5);
+  expect(base.bytes / gib).toBeLessThan(3.9 + 127.5 / 8 + 1.8);
 });

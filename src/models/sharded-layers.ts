@@ -1,0 +1,125 @@
+/**
+ * Frozen weights of layers of which each process of a machine holds a part, as FSDP and ZeRO stage 3 have it (arXiv 1910.02054):
+ * a layer is whole while it runs, and no longer. What is gathered are the bytes that one process would hold, so the bits are the same.
+ */
+import type { Parameter } from '../autograd/parameters.js';
+import { openTape } from '../autograd/tape.js';
+import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+import type { WeightSpec } from '../weights/modules.js';
+
+/** The processes that hold the layers together. All of them run the same layers in the same order. */
+export interface LayerHolders {
+  /** What `all_gather` takes. */
+  readonly communicator: number;
+  readonly rank: number;
+  readonly size: number;
+}
+
+/** Weights and parts begin at multiples of so many elements, where vectors do. */
+const ALIGNED = 64;
+
+interface Place {
+  readonly layer: number;
+  readonly offset: number;
+  readonly shape: readonly number[];
+}
+
+/** The layer of a weight that is divided: a matrix of a linear module within one. */
+export function layerOf({ name, shape, kind }: WeightSpec): number | undefined {
+  const [, layer] = /\.layers?\.(\d+)\./.exec(name) ?? [];
+  return layer !== undefined && kind === 'linear' && shape.length === 2 ? Number(layer) : undefined;
+}
+
+/** Elements of each layer, with what aligns them, and where its weights lie. */
+export function layerPlaces(specs: readonly WeightSpec[]): {
+  readonly sizes: readonly number[];
+  readonly places: ReadonlyMap<string, Place>;
+} {
+  const sizes: number[] = [];
+  const places = new Map<string, Place>();
+  for (const spec of specs) {
+    const layer = layerOf(spec);
+    if (layer === undefined) continue;
+    const offset = sizes[layer] ?? 0;
+    places.set(spec.name, { layer, offset, shape: spec.shape });
+    sizes[layer] = offset + aligned(product(spec.shape));
+  }
+  return { sizes, places };
+}
+
+/** Elements of a layer that each of `size` processes holds. */
+export const partOf = (elements: number, size: number) => aligned(Math.ceil(elements / size));
+
+export class ShardedLayers {
+  private readonly places: ReadonlyMap<string, Place>;
+  /** By layer the part of this process. */
+  private readonly parts: readonly Tensor[];
+  /** Of the layer that runs. */
+  private readonly whole = new Map<string, Parameter>();
+
+  /** @param dtype in which the weights are held */
+  constructor(
+    private readonly device: Device,
+    dtype: 'f32' | 'bf16',
+    specs: readonly WeightSpec[],
+    private readonly holders: LayerHolders,
+  ) {
+    const { sizes, places } = layerPlaces(specs);
+    this.places = places;
+    this.parts = sizes.map((elements) => device.keep(device.zeros([partOf(elements, holders.size)], dtype)));
+  }
+
+  has(name: string): boolean {
+    return this.places.has(name);
+  }
+
+  /** Takes this process's part of a weight, row-major and of the dtype that is held. */
+  store(name: string, value: Tensor): void {
+    const { layer, offset, shape } = this.places.get(name) as Place;
+    const part = this.parts[layer] as Tensor;
+    const first = this.holders.rank * part.size;
+    const begin = Math.max(offset, first);
+    const end = Math.min(offset + product(shape), first + part.size);
+    if (begin >= end) return;
+    const [from, into] = [value.view(begin - offset, [end - begin]), part.view(begin - first, [end - begin])];
+    this.device.ops.copy({ x: from, y: into });
+    from.dispose();
+    into.dispose();
+  }
+
+  /** A weight of the layer that runs. */
+  get(name: string): Parameter | undefined {
+    return this.whole.get(name);
+  }
+
+  /** Runs a layer while its weights are whole. A tape that records it keeps them so until its backward has run. */
+  during<Result>(layer: number, run: () => Result): Result {
+    const { device, holders, places, whole } = this;
+    const part = this.parts[layer] as Tensor;
+    const all = device.keep(device.empty([holders.size, part.size], part.dtype));
+    device.ops.all_gather({ x: part, y: all, communicator: holders.communicator });
+    for (const [name, place] of places)
+      if (place.layer === layer)
+        whole.set(name, { name, value: device.keep(all.view(place.offset, place.shape)) });
+    const held = [all, ...[...whole.values()].map(({ value }) => value)];
+    const letGo = () => {
+      for (const tensor of held) tensor.dispose();
+    };
+    try {
+      return run();
+    } finally {
+      whole.clear();
+      const tape = openTape();
+      if (tape) tape.hold({ dispose: letGo });
+      else letGo();
+    }
+  }
+
+  dispose(): void {
+    for (const part of this.parts) part.dispose();
+  }
+}
+
+const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALIGNED;
+const product = (shape: readonly number[]) => shape.reduce((total, extent) => total * extent, 1);

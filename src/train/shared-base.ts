@@ -1,0 +1,40 @@
+/** `run.shard_base`: who holds the layers of a base together, and which runs cannot. */
+import type { Carrier } from '../cluster/carriers.js';
+import type { Cluster } from '../cluster/cluster.js';
+import type { FrameConfig } from '../config/schema.js';
+import type { Decoder } from '../models/decoder.js';
+import type { LayerHolders } from '../models/sharded-layers.js';
+import { StepTrainError } from '../native/errors.js';
+
+/**
+ * The processes of the job; undefined where each has all.
+ *
+ * @throws StepTrainError E_CONFIG where they are on several machines, or only sockets connect them
+ */
+export function holdersOf(
+  { run }: FrameConfig,
+  cluster: Cluster | undefined,
+  carrier: Carrier | undefined,
+): LayerHolders | undefined {
+  if (!run.shard_base || !cluster) return undefined;
+  const { rank, size, place } = cluster;
+  if (place.localSize !== size)
+    refuse(`all processes on one machine, and ${place.localSize} of ${size} are on this one`);
+  if (!carrier) refuse('run.collectives: mpi or nccl, which move bytes between two ops');
+  return { communicator: carrier.communicator, rank, size };
+}
+
+/** @throws StepTrainError E_CONFIG for a method that samples: every process would have to sample as many tokens */
+export function refuseSampling(holders: LayerHolders | undefined, samples: boolean): void {
+  if (holders && samples) refuse('a method that does not sample');
+}
+
+/** @throws StepTrainError E_CONFIG where the method has loaded its base whole */
+export function refuseWhole(holders: LayerHolders | undefined, decoder: Decoder): void {
+  if (holders && !decoder.options.layers)
+    refuse('a run with LoRA, by a method that trains one role on its base');
+}
+
+function refuse(needed: string): never {
+  throw new StepTrainError('E_CONFIG', `run.shard_base needs ${needed}; set it to false`);
+}
