@@ -55,7 +55,10 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
     try {
       const fitting = await fetchRest(job, partial, before > file.size ? 0 : before);
       // The part here was emptied; a hub that wants that twice would have it for ever.
-      if (!fitting && ++again > 1) throw noRange(request, file);
+      if (!fitting && ++again > 1)
+        throw badContent(
+          `the hub sends ${file.path} of the ${request.what} in parts and refuses to continue them; try again later`,
+        );
     } catch (error) {
       if (!(error instanceof HubError) || error.kind !== 'network') throw error;
       const now = await sizeOf(partial);
@@ -92,7 +95,10 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
       for await (const chunk of response.body ?? []) {
         timer.refresh();
         const bytes = chunk as Uint8Array;
-        if (at + bytes.length > file.size) throw tooLong(request, file);
+        if (at + bytes.length > file.size)
+          throw badContent(
+            `${file.path} of the ${request.what} is longer than the ${file.size} bytes that the hub announced; try again`,
+          );
         await writing(partial, () => out.write(bytes, 0, bytes.length, at));
         at += bytes.length;
         job.onProgress(at);
@@ -118,18 +124,6 @@ function checkRange({ headers }: Response, offset: number, file: RepositoryFile,
   throw badContent(
     `the hub answers for ${file.path} of the ${request.what} with the range ${JSON.stringify(range)}; ` +
       `expected bytes ${offset} to the end of ${file.size}`,
-  );
-}
-
-function noRange(request: HubRequest, file: RepositoryFile): HubError {
-  return badContent(
-    `the hub sends ${file.path} of the ${request.what} in parts and refuses to continue them; try again later`,
-  );
-}
-
-function tooLong(request: HubRequest, file: RepositoryFile): HubError {
-  return badContent(
-    `${file.path} of the ${request.what} is longer than the ${file.size} bytes that the hub announced; try again`,
   );
 }
 

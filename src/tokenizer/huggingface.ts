@@ -75,9 +75,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
     const { ids, tokens } = library.encode(text, { add_special_tokens: false });
     const unknown = ids.indexOf(undefined as unknown as number);
     if (unknown >= 0) {
-      throw badTokenizer(
+      throw this.refused(
         `the vocabulary has no token for ${JSON.stringify(tokens[unknown])} and no unknown-word token`,
-        { file: this.file },
       );
     }
     if (continuation || !addSpecialTokens) return ids;
@@ -89,11 +88,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
     // The library cannot decode an empty list, and writes "undefined" for an unknown id.
     if (list.length === 0) return '';
     for (const id of list) {
-      if (this.library.id_to_token(id) === undefined) {
-        throw badTokenizer(`the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
-          file: this.file,
-        });
-      }
+      if (this.library.id_to_token(id) === undefined)
+        throw this.refused(`the id ${id} is not in the vocabulary of ${this.vocabSize}`);
     }
     return this.library.decode(list, {
       skip_special_tokens: skipSpecialTokens,
