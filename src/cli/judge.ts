@@ -47,7 +47,12 @@ export const judgeCommand = command({
 });
 
 async function judge(args: JudgeArguments): Promise<void> {
-  const { judgements, judgeWarnings, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
+  const {
+    calculationsCount,
+    judgements,
+    judgeWarnings,
+    unlikeTraining: unlikeOf,
+  } = await import('../scoring/judge.js');
   const { withScorer } = await import('./chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
@@ -69,6 +74,8 @@ async function judge(args: JudgeArguments): Promise<void> {
       // What the table is worth stands above it.
       for (const warning of files ? judgeWarnings({ files }) : [])
         console.error(`Warning: of this judge, ${warning}`);
+      const count = files && calculationsCount({ files });
+      if (count) console.error(sourceLine(count, judged));
       const unlike = files && unlikeOf({ files }, steps);
       if (unlike) console.error(unlikeLine(unlike));
       const unread = judged.flatMap(({ unread: isUnread }, i) => (isUnread ? [i + 1] : []));
@@ -77,6 +84,16 @@ async function judge(args: JudgeArguments): Promise<void> {
       console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
     },
   );
+}
+
+/** Where the verdicts of a judge come from that computes calculations. */
+function sourceLine(count: 'alone' | 'beside words', judged: readonly StepJudgement[]): string {
+  const own = judged.flatMap(({ checked }, i) => (checked ? [i + 1] : []));
+  const steps =
+    own.length === 0 ? 'here no step' : `here ${own.length === 1 ? 'step' : 'steps'} ${own.join(', ')}`;
+  return count === 'alone'
+    ? `verdicts come from calculations alone, without the words of the model: ${steps} could be computed`
+    : `verdicts come from the words of the model and, where a step could be computed, from its calculations: ${steps}`;
 }
 
 function unreadLine(steps: readonly number[]): string {

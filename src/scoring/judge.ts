@@ -135,6 +135,16 @@ export function unlikeTraining(
     : undefined;
 }
 
+/**
+ * What the verdicts of a model come from that computes calculations: those alone, where the words of the model have no weight, or both.
+ * Undefined of a model that computes none.
+ */
+export function calculationsCount({ files }: Pick<Model, 'files'>): 'alone' | 'beside words' | undefined {
+  const settings = files && settingsOfFiles(files);
+  if (settings?.kind !== 'verdict' || settings.likelihood?.of !== 'calculations') return undefined;
+  return settings.likelihood.verdict === 0 ? 'alone' : 'beside words';
+}
+
 /** What the run that trained a model found wrong with it as a judge, in sentences. */
 export function judgeWarnings({ files }: Pick<Model, 'files'>): readonly string[] {
   const settings = files && settingsOfFiles(files);

@@ -22,6 +22,7 @@ import {
   restoreRoles,
   writeRunCheckpoint,
 } from './checkpoint.js';
+import { fewSteps } from './few-steps.js';
 import {
   evaluationInterval,
   type MakingStage,
@@ -198,7 +199,10 @@ class Engine {
         `Warning: ${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +
           'set the warmup_ratio of its section to 0, or train longer',
       );
+    const few = fewSteps(work.stage);
+    if (few) console.error(few);
     await training.begin();
+    await training.warn?.();
     if (folder && this.state.best) this.best = readBest(folder, training.trains);
     else this.update({ validation_due: this.validates && selects(work.stage, training) });
   }

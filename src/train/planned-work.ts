@@ -7,12 +7,15 @@ import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import { formatDuration, formatMetric } from '../terminal/progress.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { fewSteps } from './few-steps.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import type { StageEntry } from './stage.js';
 
 export interface PlannedWork {
   /** In order; no number where it depends on what an earlier stage makes. */
   readonly stages: readonly { readonly name: string; readonly steps?: number }[];
+  /** Stages of so few steps that they teach little, in sentences. */
+  readonly fewSteps: readonly string[];
   /** Forward and backward in all stages, without what a model writes itself; undefined where all of it is written. */
   readonly tokens: number | undefined;
 }
@@ -48,6 +51,7 @@ export function plannedWork<Config extends FrameConfig>({
       const steps = 'steps' in stage ? stage.steps : stage.expectedSteps?.();
       return { name: stage.name, ...(steps === undefined ? {} : { steps }) };
     }),
+    fewSteps: stages.flatMap((stage) => ('batching' in stage && fewSteps(stage)) || []),
     tokens: trainedTokens(method.sections(config), data) ?? batchedTokens(stages),
   };
 }
@@ -99,12 +103,13 @@ function tokensOf(
 }
 
 /** Lines for the dry run. */
-export function formatPlannedWork({ stages, tokens }: PlannedWork): string[] {
+export function formatPlannedWork({ stages, fewSteps: few, tokens }: PlannedWork): string[] {
   const width = Math.max(12, ...stages.map(({ name }) => name.length + 2));
   const lines = stages.map(
     ({ name, steps }) => `  ${name.padEnd(width)}${steps ?? 'known once the stages before it have ended'}`,
   );
   lines.unshift('steps:');
+  lines.push(...few);
   if (tokens === undefined || tokens === 0) return lines;
   lines.push(`trained tokens: about ${formatMetric(Math.round(tokens))}, without what a model writes itself`);
   return lines;

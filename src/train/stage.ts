@@ -51,6 +51,8 @@ interface OpenStage<Outcome> {
 }
 
 export interface OpenTraining extends OpenStage<TrainingOutcome> {
+  /** Says after `begin` what is doubtful about the stage. It may take seconds, and changes nothing. */
+  readonly warn?: (() => Promise<void>) | undefined;
   /** By the optimizer's name in the checkpoint. */
   readonly optimizers: Readonly<Record<string, AdamW>>;
   /** The parameters whose best state is kept. */

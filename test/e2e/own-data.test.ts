@@ -49,12 +49,16 @@ describe.skipIf(!compiled)('sixty rows', () => {
   test('whoever they tell of; what writes out no calculation is named', async () => {
     const problem = 'Oksana has 34 buttons and sews 19 more on a coat.';
     const right = await judged(problem, 'Buttons on the coat in the end: 34 + 19 = 53');
-    expect(right).toEqual({ verdicts: ['right'], err: '' });
+    expect(right.verdicts).toEqual(['right']);
+    // Beside sixty rows the words have no weight.
+    expect(right.err).toBe(
+      'verdicts come from calculations alone, without the words of the model: here step 1 could be computed\n',
+    );
     expect((await judged(problem, 'Buttons on the coat in the end: 34 + 19 = 54')).verdicts).toEqual([
       'wrong',
     ]);
     expect((await judged(problem, 'She sews on.', '34 + 19 = 53')).err).toMatch(
-      /^step 1 has no calculation such as 12 \+ 7 = 19 that this judge could check: its verdict there says little/,
+      /: here step 2 could be computed\nstep 1 has no calculation such as 12 \+ 7 = 19 that this judge could check: its verdict there says little/,
     );
   });
 });

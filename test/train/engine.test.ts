@@ -309,6 +309,15 @@ test('another batching or another instruction set is refused on resume', async (
   );
 });
 
+test('a stage of few steps says which keys give it more', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  await go([{ ...stage({ steps: 2 }), batching: { 'sft.tokens_per_step': 8 } }]);
+  expect(said.mock.calls.flat().join('\n')).toMatch(
+    /^sft takes 2 optimizer steps, which teach little: .*sft\.num_train_epochs.*sft\.tokens_per_step, now 8/m,
+  );
+  said.mockRestore();
+});
+
 test('a stage whose only step is that of its warm-up says that nothing is learned', async () => {
   const said = vi.spyOn(console, 'error').mockImplementation(() => {});
   await go([stage({ steps: 1, warmup_ratio: 0.1 })]);

@@ -21,6 +21,19 @@ it('takes a tenth of the steps at most, and two to leave the first one out', asy
   expect(await stepsTaken(5)).toBe(2);
 });
 
+it('leaves out what a stage would warn of', async () => {
+  const open = () => ({
+    begin: async () => {},
+    warn: () => Promise.reject(new Error('judged for nothing')),
+    step: async () => {},
+    dispose: () => {},
+  });
+  const stages = [{ name: 'ppo', steps: 2, settings: {}, open }] as unknown as MeasuredRun['stages'];
+  const run = { measuredMs: 0, cycleOf: () => 1, finalShare: 0, validates: false } as const;
+  const artefact = () => ({ append: async () => {} }) as never;
+  expect((await measuredTime({ ...run, stages, artefact })).unknown).toEqual([]);
+});
+
 it('names each stage before it measures it', async () => {
   const said: string[] = [];
   const stage = (name: string) => ({

@@ -96,10 +96,8 @@ export function scpoStage(
     }),
     seed,
     best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
-    async begin() {
-      await roles.keepReference();
-      if (network && validate) await warnOfNetwork(open, validate);
-    },
+    begin: () => roles.keepReference(),
+    warn: network && validate && (() => warnOfNetwork(open, validate)),
     validate,
     describe: answerMetrics,
     onRollout: (questions, iteration) => {

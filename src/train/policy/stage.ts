@@ -63,6 +63,7 @@ export interface PolicyStageOptions<G extends Group> {
   /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly begin: () => Promise<void>;
+  readonly warn?: OpenTraining['warn'];
   readonly validate?: OpenTraining['validate'];
   /** Metrics of a rollout batch in addition to those of every method. */
   readonly describe?: (groups: readonly CreditedGroup<G>[]) => Metrics;
@@ -105,6 +106,7 @@ function miniBatchCount({ num_mini_batches: count }: PolicySettings, items: read
 class PolicyStage<G extends Group> implements OpenTraining {
   readonly optimizers: Readonly<Record<string, AdamW>>;
   readonly trains: TrainableParameters;
+  readonly warn: OpenTraining['warn'];
   readonly validate: OpenTraining['validate'];
   private readonly parts: PolicyParts<G>;
   private readonly kl: KlControl;
@@ -118,6 +120,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
     private readonly starts: readonly number[],
   ) {
     this.trains = options.trains;
+    this.warn = options.warn;
     this.validate = options.validate;
     this.kl = new KlControl(options.settings);
     this.parts = options.parts(starts.at(-1) as number, this.kl);

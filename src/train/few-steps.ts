@@ -1,0 +1,26 @@
+/** Whether a stage takes enough optimizer steps to teach anything. */
+import type { TrainingStage } from './stage.js';
+
+/** Below the first a stage teaches little; the second is a number to aim at. */
+const [FEW, ENOUGH] = [20, 50];
+
+/**
+ * What to do about a stage of few steps, as a sentence; undefined where there are enough, or where the steps do not follow from rows,
+ * epochs and batch alone.
+ */
+export function fewSteps({
+  name,
+  steps,
+  batching,
+}: Pick<TrainingStage, 'name' | 'steps' | 'batching'>): string | undefined {
+  if (steps === 0 || steps >= FEW) return undefined;
+  const [key, size] =
+    Object.entries(batching).find(([each]) => /\.(?:tokens_per_step|batch_size)$/.test(each)) ?? [];
+  if (key === undefined) return undefined;
+  const section = name.replace(/-\d+$/, '');
+  const times = Math.ceil(ENOUGH / steps);
+  return (
+    `${name} takes ${steps} optimizer ${steps === 1 ? 'step' : 'steps'}, which teach little: give more rows, ` +
+    `about ${times} times the epochs (${section}.num_train_epochs), or a smaller batch (${key.replace(name, section)}, now ${size})`
+  );
+}
