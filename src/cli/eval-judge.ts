@@ -3,7 +3,7 @@ import { SOURCE_NAMES } from '../data/sources/source.js';
 import { type ArgumentsOf, command, flag, number, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { printReport } from './eval-output.js';
-import { checkWhole } from './usage.js';
+import { checkReportFile, checkWhole } from './usage.js';
 
 type JudgeEvaluationArguments = ArgumentsOf<typeof options>;
 
@@ -76,7 +76,7 @@ const LEAST = {
 } as const;
 
 async function evaluateJudge(args: JudgeEvaluationArguments): Promise<void> {
-  await check(args);
+  check(args);
   const { resolveData } = await import('../run/paths.js');
   const { loadRecords } = await import('../data/load.js');
   const { llmJudge } = await import('../scoring/server/llm.js');
@@ -126,7 +126,7 @@ async function evaluateJudge(args: JudgeEvaluationArguments): Promise<void> {
   }
 }
 
-async function check(args: JudgeEvaluationArguments): Promise<void> {
+function check(args: JudgeEvaluationArguments): void {
   if (!/^https?:\/\//.test(args.url) || !URL.canParse(args.url))
     throw new UsageError(
       `--url expects the address of a server, such as http://127.0.0.1:8000/v1, found ${args.url}`,
@@ -135,7 +135,5 @@ async function check(args: JudgeEvaluationArguments): Promise<void> {
   for (const name of ['temperature', 'cost-budget', 'price-input', 'price-output'] as const)
     if (!(args[name] >= 0))
       throw new UsageError(`--${name} expects a number of at least 0, found ${args[name]}`);
-  const { existsSync } = await import('node:fs');
-  if (args.output !== undefined && (!args.output.endsWith('.json') || existsSync(args.output)))
-    throw new UsageError(`--output expects a new file name that ends in .json, found ${args.output}`);
+  checkReportFile(args.output);
 }

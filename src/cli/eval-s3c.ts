@@ -3,7 +3,7 @@ import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from '
 import { UsageError } from './error.js';
 import { printReport } from './eval-output.js';
 import { MAX_ROWS, QUANTIZED } from './model-options.js';
-import { checkWhole } from './usage.js';
+import { checkReportFile, checkWhole } from './usage.js';
 
 type S3cArguments = ArgumentsOf<typeof options>;
 
@@ -63,10 +63,8 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   checkWhole(args, { samples: 0, 'max-new-tokens': 1, 'max-rows': 1, 'max-problems': 1 });
   if (!(args.temperature > 0))
     throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
-  const { existsSync } = await import('node:fs');
+  checkReportFile(args.output);
   const { join } = await import('node:path');
-  if (args.output !== undefined && (!args.output.endsWith('.json') || existsSync(args.output)))
-    throw new UsageError(`--output expects a new file name that ends in .json, found ${args.output}`);
   const { parseRunConfig } = await import('../methods/config.js');
   const { readRunConfig } = await import('../run/directory.js');
   const { requireS3c } = await import('../methods/s3c/config.js');

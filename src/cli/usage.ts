@@ -148,6 +148,12 @@ export function checkWhole(args: object, least: Readonly<Record<string, number>>
   }
 }
 
+/** @throws UsageError for the file of a report that is not new, or no .json */
+export function checkReportFile(output: string | undefined): void {
+  if (output !== undefined && (!output.endsWith('.json') || fileKind(output) !== undefined))
+    throw new UsageError(`--output expects a new file name that ends in .json, found ${output}`);
+}
+
 export function checkPort(port: number): void {
   if (!Number.isInteger(port) || port < 0 || port > 65535)
     throw new UsageError(`--port expects a whole number from 0 to 65535, found ${port}`);

@@ -6,12 +6,11 @@ import { type Model, openSaved } from '../api/model.js';
 import { inMemory } from '../data/dataset.js';
 import type { SeenSteps } from '../data/overlap.js';
 import { verdictTokenizer } from '../data/verdict.js';
-import { makeDirectories } from '../files/directory.js';
-import { systemReason } from '../files/error.js';
 import { writeJson } from '../files/json-file.js';
 import { readCard } from '../models/card.js';
 import { DisposedError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
+import { makeResultsDirectory } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { resolveJudge } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
@@ -206,11 +205,7 @@ export async function makeOutputDirectory(directory: string): Promise<void> {
   const taken = ['eval.json', VERDICT_DUMP].find((name) => existsSync(join(directory, name)));
   if (taken !== undefined)
     throw new RunError(`${directory} already holds ${taken}; choose another directory for --output`);
-  try {
-    await makeDirectories(directory);
-  } catch (error) {
-    throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
-  }
+  await makeResultsDirectory(directory);
 }
 
 interface JudgedRecords {

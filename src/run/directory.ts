@@ -129,6 +129,13 @@ export function refuseRun(path: string): void {
     throw new RunError(`${path} is the directory of a run; choose another one for results`);
 }
 
+/** Makes the directory of a command's results. @throws RunError where the system refuses */
+export async function makeResultsDirectory(path: string): Promise<void> {
+  await makeDirectories(path).catch((cause: unknown) => {
+    throw new RunError(`cannot make the directory ${path}: ${systemReason(cause)}`, { cause });
+  });
+}
+
 /** The text of the run's config.yaml. */
 export async function readRunConfig(path: string): Promise<string> {
   try {

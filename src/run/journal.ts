@@ -2,12 +2,10 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeDirectories } from '../files/directory.js';
-import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
 import type { JsonObject } from '../weights/json.js';
-import { refuseRun } from './directory.js';
+import { makeResultsDirectory, refuseRun } from './directory.js';
 import { RunError } from './error.js';
 import { type LogFile, openLogFile } from './log-file.js';
 
@@ -30,11 +28,7 @@ export interface Journal extends Pick<LogFile, 'path' | 'append'> {
  */
 export async function openJournal(directory: string, name: string, settings: JsonObject): Promise<Journal> {
   refuseRun(directory);
-  try {
-    await makeDirectories(directory);
-  } catch (error) {
-    throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
-  }
+  await makeResultsDirectory(directory);
   const unlock = await lockDirectory(directory);
   try {
     const path = join(directory, name);
