@@ -1,7 +1,7 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { dataParallel } from './data-parallel.js';
+import { dataParallel, slicedBuffers } from './data-parallel.js';
 import { cutSegments, type Slice, sliceOf } from './slices.js';
 
 export interface AdamWOptions {
@@ -70,6 +70,7 @@ export class AdamW {
     this.device = device;
     const { zero = 0, cluster, carrier } = dataParallel(device) ?? {};
     this.slice = sliceOf(size, zero > 0 ? cluster : undefined, carrier);
+    if (this.slice.norm) slicedBuffers.add(parameters);
     const { begin, end } = this.slice;
     const segments = cutSegments(parameters.offsets, begin, end).map(({ index, length }) => ({
       name: (list[index] as (typeof list)[number]).name,
@@ -96,7 +97,7 @@ export class AdamW {
       await slice.share?.(parameters.values);
       this.steps++;
       parameters.changed();
-    }
+    } else await slice.share?.(parameters.grads); // so that all find what is not finite
     return step;
   }
 
@@ -166,6 +167,7 @@ export class AdamW {
   }
 
   dispose(): void {
+    slicedBuffers.delete(this.parameters);
     for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay, this.rates])
       tensor?.dispose();
   }

@@ -27,6 +27,9 @@ export interface DataParallel {
 
 const parallels = new WeakMap<Device, DataParallel>();
 
+/** Whole buffers of which each process updates a slice: it needs the sum of no more. */
+export const slicedBuffers = new WeakSet<TrainedParameters>();
+
 /** From here on, optimizer batches on `device` are divided. */
 export function divideBatches(device: Device, parallel: DataParallel): void {
   if (parallel.shards > 1 || parallel.cluster) parallels.set(device, parallel);
@@ -56,7 +59,9 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   fill: () => Promise<void> = async () => {},
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
-  const sums = trains.map((parameters) => gradientSum(parameters, shards, cluster, carrier));
+  const sums = trains.map((parameters) =>
+    gradientSum(parameters, shards, cluster, carrier, slicedBuffers.has(parameters)),
+  );
   const found: Found[] = [];
   for (let shard = begin; shard < end; shard++) {
     for (const parameters of trains) parameters.zeroGrads();

@@ -8,6 +8,7 @@ import type { Cluster } from '../cluster/cluster.js';
 import { addFloats, addTree, joinNeighbours, runsOf, type SumOf } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { sliceLength } from './slices.js';
 
 /** Of one flat buffer of gradients. */
 export interface GradientSum {
@@ -17,14 +18,16 @@ export interface GradientSum {
   finish(): Promise<void>;
 }
 
+/** @param isSliced whether a carrier need bring each process the slice alone that its optimizer updates */
 export function gradientSum(
   parameters: TrainedParameters,
   shards: number,
   cluster: Cluster | undefined,
   carrier: Carrier | undefined,
+  isSliced = false,
 ): GradientSum {
   return cluster && carrier
-    ? new CarriedSum(parameters, shards, cluster, carrier)
+    ? new CarriedSum(parameters, shards, cluster, carrier, isSliced)
     : new HostSum(parameters, cluster);
 }
 
@@ -51,7 +54,8 @@ class HostSum implements GradientSum {
 const ALIGNED = 64;
 
 /**
- * A reduce-scatter and an all-gather: every process gets the slice of its number from all, adds it, and all get all slices. The
+ * A reduce-scatter and, unless the optimizer updates that slice alone, an all-gather: every process gets the slice of its number from
+ * all, adds it, and all get all slices. The
  * bytes of a ring, and an order that no carrier decides.
  */
 class CarriedSum implements GradientSum {
@@ -65,9 +69,12 @@ class CarriedSum implements GradientSum {
     private readonly shards: number,
     private readonly cluster: Pick<Cluster, 'rank' | 'size' | 'waiting'>,
     private readonly carrier: Carrier,
+    private readonly isSliced: boolean,
   ) {
     this.device = parameters.device;
-    this.slice = Math.ceil(parameters.size / cluster.size / ALIGNED) * ALIGNED;
+    this.slice = isSliced
+      ? sliceLength(parameters.size, cluster.size)
+      : Math.ceil(parameters.size / cluster.size / ALIGNED) * ALIGNED;
   }
 
   async add(shard: number): Promise<void> {
@@ -96,6 +103,13 @@ class CarriedSum implements GradientSum {
       });
       const order = device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]);
       const { y: sum } = device.ops.sum_slices({ x: arrived, pairs: order, root });
+      if (this.isSliced) {
+        const begin = Math.min(parameters.size, cluster.rank * slice);
+        const length = Math.min(slice, parameters.size - begin);
+        if (length > 0)
+          device.ops.copy({ x: sum.view(0, [length]), y: parameters.grads.view(begin, [length]) });
+        return;
+      }
       const all = device.empty([size, slice]);
       device.ops.all_gather({ x: sum, y: all, communicator });
       device.ops.copy({ x: all.view(0, [parameters.size]), y: parameters.grads });

@@ -11,7 +11,7 @@ const CHUNK = 32_768;
 export interface Slice {
   readonly begin: number;
   readonly end: number;
-  /** Of a gradient whose sum all processes have. */
+  /** Of a gradient whose sum this process has in its slice. */
   norm?(grads: Tensor): Promise<number>;
   /** Of what each process has of its slice: on rank 0 all of it, and undefined elsewhere. */
   collect?(own: Float32Array): Promise<Float32Array | undefined>;
@@ -19,11 +19,14 @@ export interface Slice {
   share?(values: Tensor): Promise<void>;
 }
 
+/** Elements of each slice but the last. */
+export const sliceLength = (size: number, processes: number) => Math.ceil(size / processes / CHUNK) * CHUNK;
+
 /** @param cluster absent: all of it */
 export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Carrier | undefined): Slice {
   if (!cluster) return { begin: 0, end: size };
   const { rank, size: processes } = cluster;
-  const length = Math.ceil(size / processes / CHUNK) * CHUNK;
+  const length = sliceLength(size, processes);
   const [begin, end] = [Math.min(size, rank * length), Math.min(size, (rank + 1) * length)];
   return {
     begin,

@@ -12,6 +12,7 @@ import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
+import { sliceLength } from '../../src/train/slices.js';
 
 const hasCompiler = spawnSync('g++', ['--version']).status === 0;
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-nccl-'));
@@ -84,6 +85,35 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
     expect(own.filter((line) => /Group(Start|End)/.test(line))).toHaveLength(6);
     await Promise.all(all.map(({ communicator }) => addon().closeCarrier(communicator)));
     expect(calls().filter((line) => line.includes('ncclCommDestroy'))).toHaveLength(3);
+  });
+
+  it('the gradient of a buffer that is updated by slices is whole in the slice of each rank, and costs one collective', async () => {
+    const [length, size] = [3 * 32_768 + 5, 3];
+    const values = (shard: number) => Float32Array.from({ length }, (_, i) => Math.sin(shard * 97 + i));
+    const expected = addTree(
+      Array.from({ length: size }, (_, first) => ({ first, count: 1, values: values(first) })),
+      addFloats,
+    );
+    const all = await ranks(size);
+    const found = await Promise.all(
+      all.map(async ({ device, communicator }, rank) => {
+        const parameters = new TrainableParameters(device, [
+          { name: 'w', shape: [length], init: new Float32Array(length) },
+        ]);
+        const cluster = { rank, size, waiting: new Waiting() } as Cluster;
+        const sum = gradientSum(parameters, size, cluster, { communicator } as Carrier, true);
+        parameters.grads.write(values(rank));
+        await sum.add(rank);
+        await sum.finish();
+        const grads = await parameters.grads.readFloats();
+        parameters.dispose();
+        const each = sliceLength(length, size);
+        return [...grads.subarray(rank * each, (rank + 1) * each)];
+      }),
+    );
+    expect(found.flat()).toEqual([...expected]);
+    expect(calls().some((line) => line.includes('ncclAllGather'))).toBe(false);
+    await Promise.all(all.map(({ communicator }) => addon().closeCarrier(communicator)));
   });
 
   it.each([
