@@ -41,9 +41,11 @@ export function openTape(): Tape | undefined {
 
 /** The open tape where one of `inputs` has a gradient to get: a tensor that depends on something trainable, or a parameter. */
 export function tapeFor(...inputs: readonly (Tensor | Parameter | undefined)[]): Tape | undefined {
-  const learns = (input: Tensor | Parameter | undefined) =>
-    input instanceof Tensor ? current?.tracks(input) : input?.grad !== undefined;
-  return inputs.some(learns) ? current : undefined;
+  if (!current) return undefined;
+  for (const input of inputs) {
+    if (input instanceof Tensor ? current.tracks(input) : input?.grad) return current;
+  }
+  return undefined;
 }
 
 export class Tape {
