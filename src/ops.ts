@@ -59,13 +59,20 @@ export {
   scalarOutputs,
   type TrainableHead,
 } from './models/heads.js';
-export { type FurtherHeads, type LoadOptions, loadDecoder, loadTrainableDecoder } from './models/load.js';
+export {
+  type FurtherHeads,
+  type LoadOptions,
+  loadDecoder,
+  loadTrainableDecoder,
+  type OtherHead,
+} from './models/load.js';
 export type { MergeReport } from './models/merge.js';
 export type { MergedAdapter, SavedForm } from './models/merged-adapter.js';
 export type { ChosenFormat } from './models/quantize.js';
 export { type SaveOptions, saveDecoder } from './models/save.js';
 export { type GgufType, saveGguf } from './models/save-gguf.js';
 export type { ModelFiles } from './models/saved.js';
+export type { LayerHolders, ShardedLayers } from './models/sharded-layers.js';
 export type { DeviceInfo, DeviceStats } from './native/addon.js';
 export { DisposedError } from './native/errors.js';
 export { type BinaryItems, binaryCrossEntropy } from './objectives/binary.js';
@@ -161,5 +168,5 @@ export type { FloatDtype } from './weights/dtype.js';
 export type { QuantizedName } from './weights/gguf/quantize.js';
 export type { JsonObject, JsonValue } from './weights/json.js';
 export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';
-export type { Initializer, ModuleKind } from './weights/modules.js';
+export type { Initializer, ModuleKind, WeightSpec } from './weights/modules.js';
 export type { MadeFormat, QuantizedFormat } from './weights/quantized/format.js';

@@ -16,8 +16,14 @@ import { type MetricValue, metricValues } from './solving/metrics.js';
 import { plainTable } from './table.js';
 
 /** What says how far verdicts agree with known labels. */
-const METRICS = ['accuracy', 'balanced_accuracy', 'f1_macro', 'acc_pos', 'acc_neg'] as const;
-export type AgreementMetric = (typeof METRICS)[number];
+export type AgreementMetric = 'accuracy' | 'balanced_accuracy' | 'f1_macro' | 'acc_pos' | 'acc_neg';
+const METRICS: readonly AgreementMetric[] = [
+  'accuracy',
+  'balanced_accuracy',
+  'f1_macro',
+  'acc_pos',
+  'acc_neg',
+];
 
 /** Shares as fractions, with central 95 % of the bootstrap over problems where there are two or more. */
 export interface JudgeAgreement {
