@@ -9,7 +9,6 @@ import { modelWeights, parseModelConfig } from '../dist/architectures/table.js';
 import { writeCheckpoint } from '../dist/weights/checkpoint-writer.js';
 
 const BASE = fileURLToPath(new URL('../assets/arithmetic-base', import.meta.url));
-const CHUNK = 1 << 21;
 
 const qwen2 = (shape) => ({
   architectures: ['Qwen2ForCausalLM'],
@@ -69,19 +68,17 @@ function normalTable(deviation) {
   return table;
 }
 
-async function* normals(count, table, seed) {
+function normals(count, table, seed) {
   let state = (seed * 0x9e3779b9 + 0x85ebca6b) >>> 0 || 1;
-  for (let done = 0; done < count; done += CHUNK) {
-    const values = new Uint16Array(Math.min(CHUNK, count - done));
-    for (let i = 0; i < values.length; i += 2) {
-      state ^= state << 13;
-      state ^= state >>> 17;
-      state ^= state << 5;
-      values[i] = table[state & 0xffff];
-      values[i + 1] = table[state >>> 16];
-    }
-    yield new Uint8Array(values.buffer);
+  const values = new Uint16Array(count);
+  for (let i = 0; i < count; i += 2) {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    values[i] = table[state & 0xffff];
+    values[i + 1] = table[state >>> 16];
   }
+  return new Uint8Array(values.buffer);
 }
 
 export async function writeRandomModel(shape, directory) {
