@@ -1,18 +1,16 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
 import { countParameters, readModelConfig } from '../architectures/table.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
-import { PARTS } from '../data/split.js';
 import { DataError } from '../files/data-error.js';
 import { baseDirectory } from '../models/base.js';
 import { openDecoderWeights } from '../models/load.js';
 import { StepTrainError } from '../native/errors.js';
-import type { StepRecord } from '../records/record.js';
-import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { openDevice } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
 import { checkAdapter } from './adapter-start.js';
+import { type CountedData, countData, formatCounts } from './counted-data.js';
 import { formatMeasuredTime, measuredRun } from './measured-time.js';
 import { besideOthers } from './memory-beside.js';
 import {
@@ -23,7 +21,7 @@ import {
   memoryPlan,
   settleCache,
 } from './memory-plan.js';
-import type { Method, RunData } from './method.js';
+import type { Method } from './method.js';
 import { modelShape, withReadableLength } from './model-shape.js';
 import { emptyParts } from './notes.js';
 import {
@@ -38,9 +36,6 @@ import { type PlannedSampling, withRows } from './sampling-plan.js';
 
 /** Milliseconds of steps that are measured of each stage, where nothing else is said. */
 const MEASURED_MS = 1000;
-
-/** Training solutions that are tokenised to count steps: of so many it takes minutes. */
-const MOST_COUNTED = 100_000;
 
 /** Parameters of a base that is loaded to measure time, and operations that one step may take: some seconds on a laptop. */
 const [MOST_PARAMETERS, MOST_OPERATIONS] = [1e9, 5e11];
@@ -78,16 +73,18 @@ export async function describeRun<Config extends FrameConfig>(
 ): Promise<RunDescription> {
   await refuseUnusable(method, given, weights);
   const config = await withReadableLength(given);
-  const { parts } = await configuredRecords(config.data, { problems: !('prompt' in config) });
-  const lines = ['data:'];
-  for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
-  if (parts.train.length > 0)
-    lines.push(...emptyParts({ validation: parts.validation.length, test: parts.test.length }));
   const { threads, device: wanted } = config.run;
   const own = planFor === undefined && threads > 0 ? { threads } : {};
   const memoryFraction = config.run.memory_fraction;
   const device = openDevice(chosenDevice(wanted), { ...own, memoryFraction });
+  let counted: CountedData | undefined;
   try {
+    counted = await countData(method, config);
+    const { counts, tokenised, failure: uncounted } = counted;
+    const { train, validation, test } = counts;
+    const lines = ['data:', ...formatCounts(counts)];
+    if (train.solutions > 0)
+      lines.push(...emptyParts({ validation: validation.solutions, test: test.solutions }));
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
@@ -140,26 +137,28 @@ export async function describeRun<Config extends FrameConfig>(
         `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
       );
     const failing = refusal === undefined ? {} : { failure: refusal };
-    if (parts.train.length > MOST_COUNTED) {
+    if (tokenised) {
+      const work = { method, config, shape, device, cacheBytes, ...tokenised };
       lines.push(
-        `steps: not counted of more than ${MOST_COUNTED} solutions; the run tells them once it has tokenised them`,
+        ...(await describeWork({
+          ...work,
+          microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
+          timed: planFor === undefined && refusal === undefined,
+          // A new model has no weights to look for.
+          measured: measure && (weights || typeof config.model.base !== 'string'),
+          measuredMs,
+        })),
       );
-      return { lines, ...failing };
-    }
-    const work = await describeWork(method, config, {
-      shape,
-      device,
-      microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
-      cacheBytes,
-      timed: planFor === undefined && refusal === undefined,
-      // A new model has no weights to look for.
-      measured: measure && (weights || typeof config.model.base !== 'string'),
-      measuredMs,
-    });
+    } else
+      lines.push(
+        uncounted ??
+          `steps: not counted of ${train.solutions} solutions; the run tells them once it has tokenised them`,
+      );
     // A plan for another machine is printed also where the tokenizer is not.
-    const lacking = planFor === undefined && work.failure !== undefined ? { failure: work.failure } : {};
-    return { lines: [...lines, ...work.lines], ...lacking, ...failing };
+    const lacking = planFor === undefined && uncounted !== undefined ? { failure: uncounted } : {};
+    return { lines, ...lacking, ...failing };
   } finally {
+    counted?.tokenised?.data.close();
     device.dispose();
   }
 }
@@ -184,8 +183,8 @@ async function refuseUnusable<Config extends FrameConfig>(
   }
 }
 
-interface WorkOptions<Config extends FrameConfig>
-  extends Pick<PlannedRun<Config>, 'shape' | 'device' | 'microBatchTokens'> {
+interface WorkOptions<Config extends FrameConfig> extends PlannedRun<Config> {
+  readonly method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>;
   readonly cacheBytes: number | undefined;
   readonly timed: boolean;
   /** Loads reward models, where a few steps may be taken to measure time. */
@@ -193,44 +192,28 @@ interface WorkOptions<Config extends FrameConfig>
   readonly measuredMs: number;
 }
 
-/** Steps and, of a run on this machine, time. Reads and tokenises the data. */
-async function describeWork<Config extends FrameConfig>(
-  method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
-  config: Config,
-  { timed, measured, measuredMs, cacheBytes, ...planned }: WorkOptions<Config>,
-): Promise<RunDescription> {
-  let data: RunData | undefined;
-  try {
-    const tokenizer = await configuredTokenizer(config.model);
-    console.error('reading and tokenising the data, to count steps');
-    data = await method.data(config, tokenizer, new AbortController().signal);
-    if (data === undefined) return { lines: [] };
-    const work = plannedWork({ method, config, tokenizer, data, ...planned });
-    const lines = [...(data.summary.notes ?? []), ...formatPlannedWork(work)];
-    if (!timed) return { lines };
-    const lora = 'lora' in config && config.lora !== 'none';
-    const operations = trainingOperations(work, { lora, shape: planned.shape });
-    const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
-    const isSmall = operations === undefined || operations < MOST_OPERATIONS * steps;
-    if (measured && isSmall && countParameters(planned.shape) <= MOST_PARAMETERS) {
-      console.error('taking a few steps, to measure their time');
-      const { device } = planned;
-      const open = { ...planned, config, device, tokenizer, data, cacheBytes };
-      const time = await measuredRun(method, open, {
-        measuredMs,
-        onStage: (name) => console.error(`  ${name}`),
-      });
-      lines.push(formatMeasuredTime(time));
-    } else if (operations !== undefined)
-      lines.push(formatLeastTime(operations, await productRate(planned.device, config.model.dtype)));
-    return { lines };
-  } catch (error) {
-    if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
-    const failure = `steps are not known: ${error.message}`;
-    return { lines: [failure], failure };
-  } finally {
-    data?.close();
-  }
+/** Steps and, of a run on this machine, time. */
+async function describeWork<Config extends FrameConfig>({
+  timed,
+  measured,
+  measuredMs,
+  ...planned
+}: WorkOptions<Config>): Promise<readonly string[]> {
+  const { method, config, data, device, shape } = planned;
+  const work = plannedWork(planned);
+  const lines = [...(data.summary.notes ?? []), ...formatPlannedWork(work)];
+  if (!timed) return lines;
+  const lora = 'lora' in config && config.lora !== 'none';
+  const operations = trainingOperations(work, { lora, shape });
+  const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
+  const isSmall = operations === undefined || operations < MOST_OPERATIONS * steps;
+  if (measured && isSmall && countParameters(shape) <= MOST_PARAMETERS) {
+    console.error('taking a few steps, to measure their time');
+    const onStage = (name: string) => console.error(`  ${name}`);
+    lines.push(formatMeasuredTime(await measuredRun(method, planned, { measuredMs, onStage })));
+  } else if (operations !== undefined)
+    lines.push(formatLeastTime(operations, await productRate(device, config.model.dtype)));
+  return lines;
 }
 
 /** Depends on the tokenizer, which may not be here: a plan needs no more than the model's config.json. */
@@ -245,11 +228,4 @@ async function plannedSampling<Config extends FrameConfig>(
     if (error instanceof DataError && error.kind === 'tokenizer') return { unknown: error.message };
     throw error;
   }
-}
-
-function countSteps(records: readonly StepRecord[]): string {
-  const labels = records.flatMap(({ steps }) => steps.map(({ label }) => label));
-  const of = (wanted: 1 | 0 | null) => labels.filter((label) => label === wanted).length;
-  const unlabelled = of(null) > 0 ? `, ${of(null)} without a label` : '';
-  return `${records.length} solutions, ${of(1)} correct and ${of(0)} wrong steps${unlabelled}`;
 }

@@ -1,0 +1,69 @@
+/** The data of a run that is only planned: how much there is, and, of no too large a file, its tokens. */
+import type { FrameConfig } from '../config/schema.js';
+import { isGenerated } from '../data/generated.js';
+import { PARTS, type Part } from '../data/split.js';
+import { type DataStatistics, StatisticsCounter } from '../data/statistics.js';
+import { DataError } from '../files/data-error.js';
+import type { StepRecord } from '../records/record.js';
+import { configuredRecords } from '../run/parts.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { Method, RunData } from './method.js';
+
+/** Training solutions that are tokenised to count steps: of so many it takes minutes. */
+const MOST_TOKENISED = 100_000;
+
+type Counts = Pick<DataStatistics, 'solutions' | 'positive' | 'negative' | 'unlabelled'>;
+
+export interface CountedData {
+  readonly counts: Readonly<Record<Part, Counts>>;
+  /** Absent where there are too many solutions, or no tokenizer; whoever asked closes it. */
+  readonly tokenised?: { readonly data: RunData; readonly tokenizer: Tokenizer };
+  /** Why there are no tokens, where the run itself would fail for that. */
+  readonly failure?: string;
+}
+
+/**
+ * The counts of the parts. Rows of files are counted before they are tokenised, which of many takes minutes; generated
+ * problems only as they are tokenised, since making them takes longer than the rest.
+ */
+export async function countData<Config extends FrameConfig>(
+  method: Pick<Method<Config>, 'data'>,
+  config: Config,
+): Promise<CountedData> {
+  const records = async () => {
+    const { parts } = await configuredRecords(config.data, { problems: !('prompt' in config) });
+    const { train, validation, test } = parts;
+    return { train: countSteps(train), validation: countSteps(validation), test: countSteps(test) };
+  };
+  const { source } = config.data;
+  const few = isGenerated(source) && config.data[source].samples <= MOST_TOKENISED;
+  const read = few ? undefined : await records();
+  if (read && read.train.solutions > MOST_TOKENISED) return { counts: read };
+  try {
+    const tokenizer = await configuredTokenizer(config.model);
+    console.error('reading and tokenising the data, to count steps');
+    const data = await method.data(config, tokenizer, new AbortController().signal);
+    if (!data) return { counts: read ?? (await records()) };
+    return { counts: data.summary.parts, tokenised: { data, tokenizer } };
+  } catch (error) {
+    if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
+    return { counts: read ?? (await records()), failure: `steps are not known: ${error.message}` };
+  }
+}
+
+/** Lines of a plan: the solutions of each part, and their steps by label. */
+export function formatCounts(counts: CountedData['counts']): readonly string[] {
+  return PARTS.map((part) => {
+    const { solutions, positive, negative, unlabelled } = counts[part];
+    const without = unlabelled > 0 ? `, ${unlabelled} without a label` : '';
+    return `  ${part.padEnd(12)}${solutions} solutions, ${positive} correct and ${negative} wrong steps${without}`;
+  });
+}
+
+function countSteps(records: readonly StepRecord[]): Counts {
+  const counter = new StatisticsCounter();
+  for (const { steps, context_steps } of records)
+    counter.add({ problem: 0, labels: steps.map(({ label }) => label), context_steps });
+  return counter.result();
+}
