@@ -53,6 +53,8 @@ export class Tape {
   private readonly held: Disposable[] = [];
   private readonly tracked = new Set<Tensor>();
   private readonly arrived = new Map<Tensor, { gradient: Tensor; exclusive: boolean }>();
+  /** By layer of a model the entries before the first that reads its parameters. */
+  private readonly layers = new Map<number, number>();
 
   constructor(readonly device: Device) {}
 
@@ -74,6 +76,11 @@ export class Tape {
 
   tracks(tensor: Tensor | undefined): boolean {
     return tensor !== undefined && this.tracked.has(tensor);
+  }
+
+  /** From here on parameters of a layer may be read, and by nothing before. */
+  enterLayer(layer: number): void {
+    if (!this.layers.has(layer)) this.layers.set(layer, this.entries.length);
   }
 
   /** What recorded backwards read beside what they save: disposed of once they have run. */
@@ -142,8 +149,14 @@ export class Tape {
   /**
    * Carries gradients back from `seeds`: a loss with its weight in the total, or any tensor with the gradient of
    * its own shape. Parameter gradients are added into their buffers. The tape is empty afterwards.
+   *
+   * @param passed is called from the last layer to the first, once all is queued that adds to the gradients of that layer or
+   * of a later one
    */
-  backward(seeds: readonly (readonly [Tensor, number | Tensor])[]): void {
+  backward(
+    seeds: readonly (readonly [Tensor, number | Tensor])[],
+    passed: (layer: number) => void = () => {},
+  ): void {
     const weights = new Map<Tensor, number>();
     for (const [tensor, seed] of seeds) {
       if (!this.tracked.has(tensor)) {
@@ -157,10 +170,13 @@ export class Tape {
     }
     const entries = this.entries;
     this.entries = [];
+    const layers = [...this.layers];
+    this.layers.clear();
     for (let i = entries.length - 1; i >= 0; i--) {
       const entry = entries[i] as Entry;
       this.device.scope(() => entry.run(weights));
       drop(entry.saved);
+      while ((layers.at(-1)?.[1] ?? -1) >= i) passed((layers.pop() as [number, number])[0]);
     }
     this.tracked.clear();
     this.letGo();

@@ -22,11 +22,12 @@ export interface Cluster {
   collect(bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined>;
   /**
    * The sum of all shards of all processes, f32, as a binary tree over the shards' numbers: it depends neither on the number
-   * of processes nor on which process has which shard.
+   * of processes nor on which process has which shard. Several may be under way, in the order of their calls; what they take is
+   * not counted as waiting.
    *
-   * @param shards of this process: sums over aligned runs of shards, of `length` elements each
+   * @param shards of this process: sums over aligned runs of shards, of `length` elements each, whose memory is given away
    */
-  sum(shards: readonly ShardSum[], length: number): Promise<Float32Array>;
+  sum(shards: Promise<readonly ShardSum[]>, length: number): Promise<Float32Array>;
   /** Tells the others why this process ends; resolves once they could hear it. */
   fail(reason: string): Promise<void>;
   /** All processes call it at their end, which none then takes for a loss. */
@@ -47,6 +48,9 @@ export async function joinCluster(options: ClusterOptions): Promise<Cluster> {
   await cluster.ready;
   return cluster;
 }
+
+/** Bytes as they travel: one after the other. */
+type Pieces = readonly Uint8Array[];
 
 interface Expected {
   readonly parts: Map<number, Uint8Array[]>;
@@ -101,14 +105,23 @@ class StarCluster implements Cluster {
     return this.waiting.during(this.toRoot(this.next(), bytes));
   }
 
-  async sum(shards: readonly ShardSum[], length: number): Promise<Float32Array> {
-    const wrong = shards.find(({ values }) => values.length !== length);
+  async sum(shards: Promise<readonly ShardSum[]>, length: number): Promise<Float32Array> {
+    const number = this.next();
+    const own = await shards;
+    const wrong = own.find(({ values }) => values.length !== length);
     if (wrong)
       throw new StepTrainError(
         'E_SHAPE',
         `a shard has ${wrong.values.length} elements, and the sum ${length}`,
       );
-    return this.waiting.during(this.summed(this.next(), shards, length));
+    if (this.rank > 0) {
+      this.give(0, number, writeShards(own));
+      return floatsOf(joined((await this.receive(number + 1, [0]))[0] as Pieces));
+    }
+    const others = await this.receive(number, this.others);
+    const sum = addTree([...own, ...others.flatMap(readShards)], addFloats);
+    for (const other of this.others) this.send(other, number + 1, bytesOf(sum));
+    return sum;
   }
 
   async fail(reason: string): Promise<void> {
@@ -130,13 +143,9 @@ class StarCluster implements Cluster {
     return splitParts(joined, this.size);
   }
 
-  private async summed(number: number, shards: readonly ShardSum[], length: number): Promise<Float32Array> {
-    const body = this.rank === 0 ? new Uint8Array() : writeShards(shards, length);
-    const parts = await this.toRoot(number, body, true);
-    const others = parts?.slice(1).flatMap((part) => readShards(part, length));
-    const all = others && [...shards, ...others];
-    const summed = await this.fromRoot(number + 1, all && bytesOf(addTree(all, addFloats)));
-    return new Float32Array(summed.buffer, summed.byteOffset, length);
+  /** Of rank 0. */
+  private get others(): readonly number[] {
+    return Array.from({ length: this.size - 1 }, (_, i) => i + 1);
   }
 
   /** Of the way to rank 0; the way back has the number after it. Calls that overlap keep their order. */
@@ -146,50 +155,44 @@ class StarCluster implements Cluster {
   }
 
   /** On rank 0 everybody's bytes by rank, elsewhere undefined. */
-  private async toRoot(
-    number: number,
-    bytes: Uint8Array,
-    given = false,
-  ): Promise<readonly Uint8Array[] | undefined> {
+  private async toRoot(number: number, bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined> {
     if (this.rank > 0) {
-      this.send(0, number, bytes, given);
+      this.send(0, number, bytes);
       return undefined;
     }
-    const others = Array.from({ length: this.size - 1 }, (_, i) => i + 1);
-    const parts = await this.receive(number, others);
-    return [bytes, ...parts];
+    return [bytes, ...(await this.receive(number, this.others)).map(joined)];
   }
 
   /** Rank 0's bytes. */
   private async fromRoot(number: number, bytes: Uint8Array | undefined): Promise<Uint8Array> {
-    if (this.rank > 0) return (await this.receive(number, [0]))[0] as Uint8Array;
+    if (this.rank > 0) return joined((await this.receive(number, [0]))[0] as Pieces);
     const own = bytes as Uint8Array;
-    for (let other = 1; other < this.size; other++) this.send(other, number, own);
+    for (const other of this.others) this.send(other, number, own);
     return own;
   }
 
-  /** In pieces; the first says how many bytes there are. @param given whether nobody else uses their memory, all of which is theirs */
-  private send(to: number, number: number, bytes: Uint8Array, given = false): void {
-    const head = new Uint8Array(8);
-    new DataView(head.buffer).setFloat64(0, bytes.length);
-    this.link.send(to, number, head);
+  private send(to: number, number: number, bytes: Uint8Array): void {
+    const pieces: Uint8Array[] = [];
+    // A copy with memory of its own: that of a short Buffer is shared, and must not go to another thread.
     for (let at = 0; at < bytes.length; at += MAX_BYTES)
-      // A copy with memory of its own: that of a short Buffer is shared, and must not go to another thread.
-      this.link.send(
-        to,
-        number,
-        given && bytes.length <= MAX_BYTES ? bytes : new Uint8Array(bytes.subarray(at, at + MAX_BYTES)),
-      );
+      pieces.push(new Uint8Array(bytes.subarray(at, at + MAX_BYTES)));
+    this.give(to, number, pieces);
   }
 
-  private receive(number: number, from: readonly number[]): Promise<readonly Uint8Array[]> {
-    const arrived = new Promise<readonly Uint8Array[]>((resolve) => {
+  /** Behind a head that says how many bytes there are. @param pieces with memory of their own, which goes to another thread */
+  private give(to: number, number: number, pieces: Pieces): void {
+    const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+    for (const piece of [bytesOf(Float64Array.of(bytes)), ...pieces]) this.link.send(to, number, piece);
+  }
+
+  private receive(number: number, from: readonly number[]): Promise<readonly Pieces[]> {
+    const arrived = new Promise<readonly Pieces[]>((resolve) => {
       const expected = this.expected(number);
       const check = () => {
-        const whole = from.map((rank) => wholeOf(expected.parts.get(rank)));
+        const whole = from.map((rank) => arrivedOf(expected.parts.get(rank)));
         if (!whole.every((part) => part !== undefined)) return;
         this.pending.delete(number);
-        resolve(whole as Uint8Array[]);
+        resolve(whole as Pieces[]);
       };
       this.pending.set(number, { parts: expected.parts, check });
       check();
@@ -249,15 +252,17 @@ function openInThread(options: LinkOptions, tell: (event: LinkEvent) => void): L
   };
 }
 
-/** The pieces as one, once all are there. */
-function wholeOf(parts: readonly Uint8Array[] | undefined): Uint8Array | undefined {
+/** The pieces behind a head, once all are there. */
+function arrivedOf(parts: Pieces | undefined): Pieces | undefined {
   if (!parts) return undefined;
   const [head, ...pieces] = parts as [Uint8Array, ...Uint8Array[]];
-  const length = new DataView(head.buffer, head.byteOffset).getFloat64(0);
   const arrived = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (arrived < length) return undefined;
+  return arrived < new DataView(head.buffer, head.byteOffset).getFloat64(0, true) ? undefined : pieces;
+}
+
+function joined(pieces: Pieces): Uint8Array {
   if (pieces.length === 1) return pieces[0] as Uint8Array;
-  const whole = new Uint8Array(length);
+  const whole = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const piece of pieces) {
     whole.set(piece, at);
@@ -287,27 +292,22 @@ function splitParts(joined: Uint8Array, size: number): readonly Uint8Array[] {
   });
 }
 
-function writeShards(shards: readonly ShardSum[], length: number): Uint8Array {
-  const head = Uint32Array.from([shards.length, ...shards.flatMap(({ first, count }) => [first, count])]);
-  const body = new Uint8Array(head.byteLength + shards.length * length * 4);
-  body.set(new Uint8Array(head.buffer));
-  for (const [i, { values }] of shards.entries()) body.set(bytesOf(values), head.byteLength + i * length * 4);
-  return body;
+/** Which runs they are, and a piece for each. */
+function writeShards(shards: readonly ShardSum[]): Pieces {
+  const runs = Float64Array.from(shards.flatMap(({ first, count }) => [first, count]));
+  return [runs, ...shards.map(({ values }) => values)].map(bytesOf);
 }
 
-/** Windows on the body, whose memory is its own. */
-function readShards(body: Uint8Array, length: number): ShardSum[] {
-  const view = new DataView(body.buffer, body.byteOffset);
-  const count = view.getUint32(0, true);
-  return Array.from({ length: count }, (_, i) => {
-    const at = 4 + count * 8 + i * length * 4;
-    return {
-      first: view.getUint32(4 + i * 8, true),
-      count: view.getUint32(8 + i * 8, true),
-      values: new Float32Array(body.buffer, body.byteOffset + at, length),
-    };
-  });
+function readShards([runs, ...values]: Pieces): ShardSum[] {
+  const numbers = runs ? new Float64Array(runs.buffer, runs.byteOffset, runs.length / 8) : [];
+  return values.map((bytes, i) => ({
+    first: numbers[2 * i] as number,
+    count: numbers[2 * i + 1] as number,
+    values: floatsOf(bytes),
+  }));
 }
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array | Float64Array) =>
   new Uint8Array(buffer, byteOffset, byteLength);
+const floatsOf = ({ buffer, byteOffset, byteLength }: Uint8Array) =>
+  new Float32Array(buffer, byteOffset, byteLength / 4);

@@ -7,7 +7,7 @@ import type { ModelConfig } from '../architectures/config.js';
 import { className } from '../architectures/heads.js';
 import { architectureOf, classifierOf } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
-import { checkpoint } from '../autograd/tape.js';
+import { checkpoint, openTape } from '../autograd/tape.js';
 import { invalid } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
@@ -114,6 +114,7 @@ export class Decoder {
     const forwardOf = (own: RaggedBatch) =>
       this.forwardOf(own, role, (q, k, v, options) => attend(own, q, k, v, options));
     return this.throughLayers(forwardOf(batch), (stream, layer) => {
+      openTape()?.enterLayer(layer);
       const run = (inputs: Stream, own: RaggedBatch) =>
         device.scope(
           () => this.whileWhole(layer, () => architecture.layer(forwardOf(own), config, layer, inputs)),

@@ -25,10 +25,15 @@ interface Place {
   readonly shape: readonly number[];
 }
 
+/** Of a weight, or of what an adapter adds to it; undefined outside of layers. */
+export function layerNumber(name: string): number | undefined {
+  const [, layer] = /\.layers?\.(\d+)\./.exec(name) ?? [];
+  return layer === undefined ? undefined : Number(layer);
+}
+
 /** The layer of a weight that is divided: a matrix of a linear module within one. */
 export function layerOf({ name, shape, kind }: WeightSpec): number | undefined {
-  const [, layer] = /\.layers?\.(\d+)\./.exec(name) ?? [];
-  return layer !== undefined && kind === 'linear' && shape.length === 2 ? Number(layer) : undefined;
+  return kind === 'linear' && shape.length === 2 ? layerNumber(name) : undefined;
 }
 
 /** Elements of each layer, with what aligns them, and where its weights lie. */

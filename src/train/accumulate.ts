@@ -81,7 +81,7 @@ export async function accumulate<
 ): Promise<ReadTerm<Item, Name, Term, Told>[]> {
   const { device, sizeOf, microBatchTokens, trains, scope } = options;
   const total = options.normaliser(items);
-  const runGroup = async (group: readonly Item[]) => {
+  const runGroup = async (group: readonly Item[], passed?: (layer: number) => void) => {
     const read: Omit<ReadTerm<Item, Name, Term, Told>, 'group'>[] = [];
     const tape = trains && new Tape(device);
     const terms = device.scope(() => {
@@ -89,7 +89,10 @@ export async function accumulate<
       const forward = () => loss(group, total, before);
       return tape ? tape.run(forward) : forward();
     }, scope);
-    tape?.backward(terms.map(({ loss, weight = 1 }) => [loss, weight]));
+    tape?.backward(
+      terms.map(({ loss, weight = 1 }) => [loss, weight]),
+      passed,
+    );
     tape?.dispose();
     for (const term of terms) {
       const found = await readTerm<Name>(term);
@@ -101,15 +104,18 @@ export async function accumulate<
   const cut = (own: readonly Item[]) => groupBySize(own, sizeOf, microBatchTokens);
   if (!trains) {
     const groups = cut(items);
-    const read = (await overGroups(device, groups, runGroup)) ?? [];
+    const read = (await overGroups(device, groups, (group) => runGroup(group))) ?? [];
     return read.flatMap((terms, i) =>
       terms.map((term) => ({ group: groups[i] as readonly Item[], ...term })),
     );
   }
-  const run = async (own: readonly Item[]) => {
+  const run = async (own: readonly Item[], passed?: (layer: number) => void) => {
     const read: ReadTerm<Item, Name, Term, Told>[] = [];
+    const groups = cut(own);
     // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
-    for (const group of cut(own)) for (const term of await runGroup(group)) read.push({ group, ...term });
+    for (const [i, group] of groups.entries())
+      for (const term of await runGroup(group, i === groups.length - 1 ? passed : undefined))
+        read.push({ group, ...term });
     processesOf(device)?.add(own.reduce((sum, item) => sum + sizeOf(item), 0));
     return read;
   };

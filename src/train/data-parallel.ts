@@ -47,7 +47,7 @@ interface OfGroup<Item> {
 /**
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
- * @param compute adds the gradients of a shard's items to zeroed buffers
+ * @param compute adds the gradients of a shard's items to zeroed buffers; says when its last backward is through a layer
  * @param fill is called when all shards of this process are computed; it may leave anything in the buffers
  * @returns what all shards of all processes gave, in order; of others what a structured clone holds
  */
@@ -55,7 +55,7 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
   trains: readonly TrainedParameters[],
   { shards, cluster, carrier }: DataParallel,
-  compute: (items: readonly Item[]) => Promise<readonly Found[]>,
+  compute: (items: readonly Item[], passed: (layer: number) => void) => Promise<readonly Found[]>,
   fill: () => Promise<void> = async () => {},
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
@@ -65,7 +65,10 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   const found: Found[] = [];
   for (let shard = begin; shard < end; shard++) {
     for (const parameters of trains) parameters.zeroGrads();
-    found.push(...(await compute(itemsOf(items, shard, shards))));
+    const passed = (layer: number) => {
+      for (const sum of sums) sum.passed(shard, layer);
+    };
+    found.push(...(await compute(itemsOf(items, shard, shards), passed)));
     for (const sum of sums) await sum.add(shard);
   }
   await fill();

@@ -5,13 +5,24 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Carrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
-import { addFloats, addTree, joinNeighbours, runsOf, type SumOf } from '../cluster/shards.js';
+import {
+  addFloats,
+  addTree,
+  joinNeighbours,
+  runsOf,
+  type ShardSum,
+  type SumOf,
+  shardsOf,
+} from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { type Bucket, bucketsOf } from './buckets.js';
 import { sliceLength } from './slices.js';
 
 /** Of one flat buffer of gradients. */
 export interface GradientSum {
+  /** What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run. */
+  passed(shard: number, layer: number): void;
   /** Takes what the buffer holds as the gradient of a shard. */
   add(shard: number): Promise<void>;
   /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
@@ -26,18 +37,19 @@ export function gradientSum(
   carrier: Carrier | undefined,
   isSliced = false,
 ): GradientSum {
-  return cluster && carrier
+  if (!cluster) return new OwnSum(parameters);
+  return carrier
     ? new CarriedSum(parameters, shards, cluster, carrier, isSliced)
-    : new HostSum(parameters, cluster);
+    : new HostSum(parameters, shards, cluster);
 }
 
-class HostSum implements GradientSum {
-  private sums: SumOf<Float32Array>[] = [];
+/** Of one process, which computes all shards. */
+class OwnSum implements GradientSum {
+  private sums: ShardSum[] = [];
 
-  constructor(
-    private readonly parameters: TrainedParameters,
-    private readonly cluster: Cluster | undefined,
-  ) {}
+  constructor(private readonly parameters: TrainedParameters) {}
+
+  passed(): void {}
 
   async add(shard: number): Promise<void> {
     const values = await this.parameters.grads.readFloats();
@@ -45,8 +57,78 @@ class HostSum implements GradientSum {
   }
 
   async finish(): Promise<void> {
-    const { grads, size } = this.parameters;
-    grads.write(this.cluster ? await this.cluster.sum(this.sums, size) : addTree(this.sums, addFloats));
+    this.parameters.grads.write(addTree(this.sums, addFloats));
+  }
+}
+
+interface Part extends Bucket {
+  readonly give: (shards: Promise<readonly ShardSum[]>) => void;
+  readonly sum: Promise<Float32Array>;
+}
+
+/** Through the sockets of the job, a bucket after the other, as the last backward of this process completes them. */
+class HostSum implements GradientSum {
+  /** Of the shards before the last one. */
+  private earlier: ShardSum[] = [];
+  private readonly last: number;
+  private readonly parts: readonly Part[];
+  private given = 0;
+
+  constructor(
+    private readonly parameters: TrainedParameters,
+    shards: number,
+    private readonly cluster: Cluster,
+  ) {
+    this.last = shardsOf(shards, cluster.rank, cluster.size).end - 1;
+    // All are asked for before any other exchange: processes call them in the same order, whenever they have their parts.
+    this.parts = bucketsOf(parameters).map((bucket) => {
+      let give: Part['give'] = () => {};
+      const own = new Promise<readonly ShardSum[]>((resolve) => {
+        give = resolve;
+      });
+      const sum = cluster.sum(own, bucket.end - bucket.begin);
+      sum.catch(() => {}); // finish() hears of it
+      return { ...bucket, give, sum };
+    });
+  }
+
+  passed(shard: number, layer: number): void {
+    if (shard === this.last) this.giveDownTo(layer);
+  }
+
+  async add(shard: number): Promise<void> {
+    if (shard === this.last) return this.giveDownTo(-1);
+    const values = await this.parameters.grads.readFloats();
+    this.earlier = joinNeighbours([...this.earlier, { first: shard, count: 1, values }], addFloats);
+  }
+
+  async finish(): Promise<void> {
+    const { parts, parameters, cluster } = this;
+    // Of a process without a shard.
+    for (; this.given < parts.length; this.given++) parts[this.given]?.give(Promise.resolve([]));
+    await cluster.waiting.during(Promise.all(parts.map(({ sum }) => sum)));
+    for (const { begin, end, sum } of parts) {
+      const window = parameters.grads.view(begin, [end - begin]);
+      window.write(await sum);
+      window.dispose();
+    }
+  }
+
+  private giveDownTo(layer: number): void {
+    for (; (this.parts[this.given]?.layer ?? -2) >= layer; this.given++) {
+      const part = this.parts[this.given] as Part;
+      part.give(this.shardsOfPart(part));
+    }
+  }
+
+  private async shardsOfPart({ begin, end }: Bucket): Promise<readonly ShardSum[]> {
+    const window = this.parameters.grads.view(begin, [end - begin]);
+    const read = window.readFloats();
+    window.dispose();
+    const values = await read;
+    // Copies, since what is given to a sum is given away.
+    const earlier = this.earlier.map((sum) => ({ ...sum, values: sum.values.slice(begin, end) }));
+    return joinNeighbours([...earlier, { first: this.last, count: 1, values }], addFloats);
   }
 }
 
@@ -76,6 +158,8 @@ class CarriedSum implements GradientSum {
       ? sliceLength(parameters.size, cluster.size)
       : Math.ceil(parameters.size / cluster.size / ALIGNED) * ALIGNED;
   }
+
+  passed(): void {}
 
   async add(shard: number): Promise<void> {
     const { device, parameters } = this;

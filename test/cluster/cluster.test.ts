@@ -88,7 +88,7 @@ describe('processes of a job', () => {
             count: 1,
             values: values(begin + i),
           }));
-          return cluster.sum(joinNeighbours(own, addFloats), 50);
+          return cluster.sum(Promise.resolve(joinNeighbours(own, addFloats)), 50);
         }),
       );
       for (const each of found) expect(each).toEqual(found[0]);
