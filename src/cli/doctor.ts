@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
-import { availableParallelism, cpus, freemem, release, totalmem } from 'node:os';
+import { availableParallelism, freemem, release, totalmem } from 'node:os';
 import { StepTrainError } from '../native/errors.js';
 import { packageVersion } from '../native/version.js';
 import { command } from './command.js';
+import { processorName } from './processor.js';
 
 type Row = readonly [name: string, value: string];
 
@@ -46,7 +47,7 @@ async function systemRows(): Promise<Row[]> {
     ['steptrain', packageVersion()],
     ['node', `${node} on ${platform}-${arch}`],
     ['system', `${release()}, ${glibc ? `glibc ${glibc}` : 'no glibc'}`],
-    ['processor', `${cpus()[0]?.model.trim() ?? 'unknown'}, ${availableParallelism()} usable cores`],
+    ['processor', `${processorName()}, ${availableParallelism()} usable cores`],
     ['memory', memory()],
     ...(await cacheRows()),
     ...settings(),

@@ -1,0 +1,47 @@
+// The processor's name. Linux gives the name of x86's alone; of ARM's the numbers of maker and part (its Main ID Register).
+import { readFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+
+/** Of implementer 0x41, ARM itself; what others make has their number and part. */
+const PARTS: Readonly<Record<string, string>> = {
+  '0xd08': 'Cortex-A72',
+  '0xd0b': 'Cortex-A76',
+  '0xd0c': 'Neoverse N1',
+  '0xd40': 'Neoverse V1',
+  '0xd49': 'Neoverse N2',
+  '0xd4f': 'Neoverse V2',
+  '0xd83': 'Neoverse V3',
+  '0xd85': 'Cortex-X925',
+  '0xd87': 'Cortex-A725',
+  '0xd8e': 'Neoverse N3',
+};
+
+/** The different kinds of cores, of which a machine may have two. */
+export function processorName(
+  arch: string = process.arch,
+  cpuinfo = readCpuinfo(),
+  model = cpus()[0]?.model.trim(),
+): string {
+  if (arch !== 'arm64') return model || 'unknown';
+  const emulating = /^vendor_id/m.test(cpuinfo) && /^model name\s*: *(.*)$/m.exec(cpuinfo)?.[1]?.trim();
+  if (emulating) return `unknown, emulated on ${emulating}`;
+  const implementers = values(cpuinfo, 'CPU implementer');
+  const names = values(cpuinfo, 'CPU part').map((part, core) => {
+    const implementer = implementers[core] ?? '0x41';
+    const known = implementer === '0x41' ? PARTS[part] : undefined;
+    return known ?? `ARM implementer ${implementer}, part ${part}`;
+  });
+  return [...new Set(names)].join(' and ') || model || 'unknown';
+}
+
+/** Of a key in /proc/cpuinfo, core by core. */
+const values = (cpuinfo: string, key: string): string[] =>
+  [...cpuinfo.matchAll(new RegExp(`^${key}\\s*: *(\\S+)`, 'gm'))].map(([, value]) => value as string);
+
+function readCpuinfo(): string {
+  try {
+    return readFileSync('/proc/cpuinfo', 'utf8');
+  } catch {
+    return '';
+  }
+}
