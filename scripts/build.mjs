@@ -2,7 +2,7 @@
 //   --all             the addon for every machine: all instruction sets and, where there is nvcc, CUDA. Else it is for this
 //                     machine: its instruction sets, and CUDA where there is a GPU
 //   --no-addon, --no-typescript
-//   --arch=arm64      the addon for that processor, into build/arm64, by a compiler for it; nothing else
+//   --arch=arm64      the addon for that processor, into build/arm64, by a compiler for it; nothing else. CUDA only with --all
 //   --look            does not compile the addon, but says where it is not of these sources: npx must not wait for minutes
 //   --mpi             also the MPI plugin, with the mpicxx of this machine; --mpi-if-any: where there is one
 //   --bench           also the benchmarks and examples
@@ -53,18 +53,31 @@ function addonHash() {
   return contentHash(root, sources(root, files, ['.cc', '.h', '.cu', '.cuh', '.cmake']));
 }
 
+const stampOf = (hash, { isas, cuda }) => ({
+  sources: hash,
+  isas,
+  architectures: cuda?.architectures.split(';') ?? [],
+  strict,
+});
+
 /** For a processor that this machine is not. */
 async function buildCross(arch) {
-  const { definitions } = crossCompiler(arch);
-  const [name, folder, hash, plan] = [`addon-${arch}`, `build/${arch}`, addonHash(), crossPlan(arch)];
+  const [name, folder, hash, plan] = [
+    `addon-${arch}`,
+    `build/${arch}`,
+    addonHash(),
+    crossPlan(arch, flags.has('--all')),
+  ];
+  const { definitions } = crossCompiler(arch, plan.cuda);
   const isFresh = () => {
     const stamp = readStamp(root, name);
-    return stamp?.sources === hash && existsSync(join(root, folder, 'Release/steptrain.node'));
+    const isThere = existsSync(join(root, folder, 'Release/steptrain.node'));
+    return stamp?.sources === hash && isThere && holds(stamp, plan, strict);
   };
   await unlessFresh(isFresh, async () => {
     removeStamp(root, name);
     await compileAddon(root, plan, { strict, verbose, force, folder, cross: definitions });
-    writeStamp(root, name, { sources: hash, isas: plan.isas });
+    writeStamp(root, name, stampOf(hash, plan));
   });
 }
 
@@ -85,8 +98,7 @@ async function buildAddon() {
     removeStamp(root, 'addon');
     if (!addonLoads()) rmSync(ADDON, { force: true });
     await compileAddon(root, plan, { strict, verbose, force });
-    const architectures = plan.cuda?.architectures.split(';') ?? [];
-    writeStamp(root, 'addon', { sources: hash, isas: plan.isas, architectures, strict });
+    writeStamp(root, 'addon', stampOf(hash, plan));
   });
 }
 

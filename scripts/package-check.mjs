@@ -1,4 +1,4 @@
-// The package as a user meets it: packed, installed into an empty folder without a compiler, and used.
+// The package, with that of the platform, as a user meets it: packed, installed into an empty folder without a compiler, and used.
 //   node scripts/package-check.mjs [--build] [--git]
 // --build also compiles the addon from the installed package, which takes minutes; --git installs this commit as a git dependency
 // where there is no compiler.
@@ -16,10 +16,11 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onPath } from './build/machine.mjs';
+import { folderOf } from './build/platforms.mjs';
 
-/** Above that the addons become packages of their own, one a platform (optionalDependencies). */
+/** Of each package. */
 const MOST_BYTES = 25e6;
-const ADDON = `prebuilds/${process.platform}-${process.arch}/steptrain.node`;
+const ADDON = `@steptrain/linux-${process.arch}/steptrain.node`;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-package-'));
@@ -46,24 +47,29 @@ run(process.execPath, ['scripts/prebuild.mjs'], { cwd: root });
 const manifest = (...args) => run(process.execPath, ['scripts/packed-manifest.mjs', ...args], { cwd: root });
 manifest();
 process.on('exit', () => manifest('--restore'));
-const packed = run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], {
-  cwd: root,
+/** Of the package in a folder: its tarball and the files in it. */
+function pack(from) {
+  const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
+  const packed = run('npm', args, { cwd: from });
+  const [{ filename, size, unpackedSize, files }] = JSON.parse(
+    packed.slice(packed.indexOf('[\n'), packed.lastIndexOf(']') + 1),
+  );
+  const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+  say(`${filename}: ${megabytes(size)}, ${megabytes(unpackedSize)} unpacked, ${files.length} files`);
+  if (size > MOST_BYTES) fail(`it is larger than ${megabytes(MOST_BYTES)}`);
+  return { tarball: join(folder, filename), names: new Set(files.map(({ path }) => path)) };
+}
+
+const { tarball, names } = pack(root);
+const processors = [process.arch];
+if (process.arch === 'x64' && onPath('aarch64-linux-gnu-g++')) processors.push('arm64');
+const [addonTarball] = processors.map((arch) => {
+  const { tarball, names } = pack(folderOf(root, arch));
+  if (!names.has('steptrain.node')) fail('it has no addon');
+  return tarball;
 });
-const [{ filename, size, unpackedSize, files }] = JSON.parse(
-  packed.slice(packed.indexOf('[\n'), packed.lastIndexOf(']') + 1),
-);
-const tarball = join(folder, filename);
-const names = new Set(files.map(({ path }) => path));
-say(
-  `${filename}: ${(size / 1e6).toFixed(1)} MB, ${(unpackedSize / 1e6).toFixed(1)} MB unpacked, ${files.length} files`,
-);
-const addons = [ADDON];
-if (process.arch === 'x64' && onPath('aarch64-linux-gnu-g++'))
-  addons.push('prebuilds/linux-arm64/steptrain.node');
-for (const addon of addons) if (!names.has(addon)) fail(`${addon} is not in it`);
-if (size > MOST_BYTES) fail(`it is larger than ${MOST_BYTES / 1e6} MB`);
 if (!names.has('recipes/recipe.schema.json')) fail('the schema that its recipes name is not in it');
-const strays = [...names].filter((name) => /^(test|build|bench|runs|node_modules|\.)/.test(name));
+const strays = [...names].filter((name) => /^(test|build|prebuilds|bench|runs|node_modules|\.)/.test(name));
 if (strays.length > 0) fail(`${strays.join(', ')} should not be in it`);
 const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const atInstall = ['preinstall', 'install', 'postinstall', 'prepare'].filter((name) => name in scripts);
@@ -94,7 +100,8 @@ for (const compiler of ['g++', 'cc', 'cmake', 'make', 'python3'])
   if (spawnSync('sh', ['-c', `command -v ${compiler}`], inApp).status === 0)
     fail(`${compiler} is still on the PATH`);
 writeFileSync(join(app, 'package.json'), '{ "private": true, "type": "module" }\n');
-const installed = run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', tarball], inApp);
+const quiet = ['--no-audit', '--no-fund', '--prefer-offline'];
+const installed = run('npm', ['install', ...quiet, tarball, addonTarball], inApp);
 if (/npm warn/.test(installed)) fail(`npm warns where it is installed:\n${installed}`);
 const lock = JSON.parse(readFileSync(join(app, 'package-lock.json'), 'utf8'));
 const scripted = Object.entries(lock.packages).filter(([, { hasInstallScript }]) => hasInstallScript);
@@ -171,7 +178,7 @@ if (process.argv.includes('--git')) {
   mkdirSync(from);
   writeFileSync(join(from, 'package.json'), '{ "private": true }\n');
   const inGit = { cwd: from, env };
-  run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', `git+file://${root}`], inGit);
+  run('npm', ['install', ...quiet, `git+file://${root}`], inGit);
   const said = run('npx', ['--no-install', 'steptrain', 'doctor'], { ...inGit, status: 1 });
   if (!/npx steptrain build/.test(said)) fail(`without an addon steptrain doctor said:\n${said}`);
   say('a git dependency is installed without a compiler, and says how to compile the addon');

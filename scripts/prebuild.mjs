@@ -1,4 +1,5 @@
-// Makes prebuilds/linux-x64/steptrain.node and its like for arm64, which the package carries, and checks what they ask of a system.
+// Makes prebuilds/linux-x64/steptrain.node and its like for arm64, each in a package of its own, and checks what they ask of a system
+// and for which GPUs they hold code.
 //   node scripts/prebuild.mjs                 compile for every machine, then prebuildify
 //   node scripts/prebuild.mjs --as-built      prebuildify what was compiled for this one, and for no other processor
 //   node scripts/prebuild.mjs --check FILE    only check that file
@@ -7,7 +8,10 @@ import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gpuCode } from './build/cubins.mjs';
+import { readStamp } from './build/fresh.mjs';
 import { crossCompiler } from './build/machine.mjs';
+import { folderOf, writePlatformPackage } from './build/platforms.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const require = createRequire(import.meta.url);
@@ -40,6 +44,20 @@ function check(path) {
   process.exit(1);
 }
 
+/** Capabilities such as `9.0` for which `path` holds machine code; ends where it lacks one that it was compiled for. */
+function checkedGpus(path, arch) {
+  const stamp = readStamp(root, arch === process.arch ? 'addon' : `addon-${arch}`);
+  const wanted = (stamp?.architectures ?? []).map((each) => Number.parseInt(each, 10));
+  const { cubins, ptx } = gpuCode(path);
+  const missing = wanted.filter((each) => !cubins.includes(each));
+  if (missing.length > 0 || (wanted.length > 0 && ptx.length === 0)) {
+    const lacks = missing.map((each) => `sm_${each}`).join(', ') || 'PTX';
+    console.error(`steptrain: ${path} was compiled for ${wanted.join(', ')} and lacks ${lacks}`);
+    process.exit(1);
+  }
+  return cubins.map((each) => (each / 10).toFixed(1));
+}
+
 function prebuild(asBuilt, arch = process.arch, more = []) {
   const staging = join(root, 'build/prebuild');
   rmSync(staging, { recursive: true, force: true });
@@ -64,9 +82,13 @@ function prebuild(asBuilt, arch = process.arch, more = []) {
     env: { ...process.env, ...(asBuilt ? { STEPTRAIN_AS_BUILT: '1' } : {}) },
   });
   if (status !== 0) process.exit(1);
-  const made = join(root, `prebuilds/${process.platform}-${arch}/steptrain.node`);
+  const made = join(folderOf(root, arch), 'steptrain.node');
   check(made);
-  console.error(`steptrain: ${made}, ${(statSync(made).size / 1e6).toFixed(1)} MB`);
+  const found = checkedGpus(made, arch);
+  const gpus =
+    found.length > 0 ? `with CUDA for compute capability ${found.join(', ')}` : 'for the CPU alone';
+  writePlatformPackage(root, arch, gpus);
+  console.error(`steptrain: ${made}, ${(statSync(made).size / 1e6).toFixed(1)} MB, ${gpus}`);
 }
 
 /** Says so where there is no compiler for it. */

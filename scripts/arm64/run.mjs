@@ -1,10 +1,11 @@
 // The addon for arm64 under qemu's emulation of a processor: op tests and golden models on every instruction set of ARM, then a
-// training, the same on one thread and on two, a judge, and doctor on a processor without bf16, by the program itself. vitest's own process stays on this machine; its
-// workers are emulated.
+// training, the same on one thread and on two, a judge, and doctor on a processor without bf16, by the program itself. vitest's own
+// process stays on this machine; its workers are emulated.
 //   npm run test:arm64                        all of it; needs g++-aarch64-linux-gnu and qemu-user
 //   npm run test:arm64 -- test/ops/gemm …     those tests alone; arguments go on to vitest
-//   npm run test:arm64 -- --system [FILE]     instead, the packed package (FILE, or what npm pack makes) in a system of arm64 without
-//                                             a compiler: installed, tested by doctor, trained, judged and generated with (system.mjs)
+//   npm run test:arm64 -- --system [FILES]    instead, the packages (FILES, or what npm pack makes: steptrain and its addon for arm64)
+//                                             in a system of arm64 without a compiler: installed, tested by doctor, trained,
+//                                             judged and generated with (system.mjs)
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,7 +27,7 @@ function emulated(node, processor) {
 
 needEmulator();
 if (process.argv[2] === '--system') {
-  await checkSystem(process.argv[3]);
+  await checkSystem(process.argv.slice(3));
   process.exit(0);
 }
 run(process.execPath, ['scripts/build.mjs', '--no-addon']);

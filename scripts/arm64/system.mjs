@@ -1,4 +1,4 @@
-// The package in a system of arm64 that has no compiler: the files of Debian's packages for arm64 and Node in a folder that qemu's
+// The packages in a system of arm64 that has no compiler: the files of Debian's packages for arm64 and Node in a folder that qemu's
 // user emulation takes for the root of what it looks up (-L). Whatever runs is emulated: npm, which installs, and the program.
 // There is no kernel of arm64, nothing is emulated that a program starts (npm starts nothing, since no package has scripts), and
 // `npx steptrain` is written as what it would start.
@@ -43,16 +43,20 @@ function fillSystem(system, folder) {
     run('dpkg-deb', ['-x', join(apt, 'files', file), system]);
 }
 
-/** `tarball`: a file of npm pack; without one it is made, for every processor. */
-export async function checkSystem(tarball) {
+/** `tarballs`: two of npm pack, steptrain's and that of arm64; without them they are made. */
+export async function checkSystem(tarballs) {
   for (const tool of ['apt-get', 'dpkg-deb'])
     if (!onPath(tool)) fail(`the system of arm64 is made of Debian's packages, which needs ${tool}`);
   const folder = mkdtempSync(join(tmpdir(), 'steptrain-arm64-system-'));
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
-  if (tarball === undefined) run('npm', ['pack', '--pack-destination', folder]);
-  const file = tarball ?? readdirSync(folder).find((name) => name.endsWith('.tgz'));
-  const packed = tarball === undefined ? join(folder, file) : resolve(root, file);
-  if (!existsSync(packed)) fail(`there is no ${packed}`);
+  if (tarballs.length === 0) run('npm', ['pack', '--pack-destination', folder]);
+  const made = readdirSync(folder).filter((name) => /^steptrain-(linux-arm64-)?\d.*\.tgz$/.test(name));
+  const packed =
+    tarballs.length === 0
+      ? made.map((name) => join(folder, name))
+      : tarballs.map((name) => resolve(root, name));
+  if (packed.length !== 2) fail("it needs two packages, steptrain's and that of its addon for arm64");
+  for (const path of packed) if (!existsSync(path)) fail(`there is no ${path}`);
 
   const system = join(folder, 'root');
   for (const part of ['usr/bin', 'root', 'tmp']) mkdirSync(join(system, part), { recursive: true });
@@ -88,13 +92,22 @@ export async function checkSystem(tarball) {
   const began = performance.now();
   const minutes = () => `${((performance.now() - began) / 60_000).toFixed(1)} min`;
   const globals = spawnSync('npm', ['root', '-g'], { encoding: 'utf8' }).stdout.trim();
-  node(join(globals, 'npm/bin/npm-cli.js'), 'install', '--no-audit', '--no-fund', '--prefer-offline', packed);
+  node(
+    join(globals, 'npm/bin/npm-cli.js'),
+    'install',
+    '--no-audit',
+    '--no-fund',
+    '--prefer-offline',
+    ...packed,
+  );
   say(`installed without a compiler, ${minutes()}`);
 
   const steptrain = (...args) => node('node_modules/.bin/steptrain', ...args);
   const doctor = steptrain('doctor');
-  if (!doctor.includes('prebuilds/linux-arm64/steptrain.node')) fail('another addon was loaded');
+  if (!doctor.includes('@steptrain/linux-arm64/steptrain.node')) fail('another addon was loaded');
   if (!/^self-test +\w+ passed/m.test(doctor)) fail('no self-test has passed');
+  if (/^cuda +not in this build/m.test(doctor)) say('the addon has no CUDA kernels');
+  else if (!/^cuda +built in, but /m.test(doctor)) fail('doctor finds a GPU, and none is emulated');
   say(`doctor is content, ${minutes()}`);
   const trained = steptrain(
     'run',

@@ -12,6 +12,10 @@ const ISAS = {
 const TESTED = '80;90a';
 /** So that no driver compiles at first use: sm_80's code also runs on 8.6 and 8.7, sm_100's on 10.3, sm_120's on 12.1. */
 const EVERY = ['80', '89', '90a', '100', '120'];
+/** Of GPUs beside ARM processors: GH200; GB200 and GB300; DGX Spark. Any other is compiled for by its driver. */
+const EVERY_ARM64 = ['90a', '100', '120'];
+/** Debian's compiler for arm64. */
+const GNU_ARM64 = 'aarch64-linux-gnu';
 
 export function onPath(command, before = [], after = []) {
   const folders = [...before, ...(process.env.PATH ?? '').split(delimiter), ...after];
@@ -63,10 +67,10 @@ function knownTo(nvcc) {
   return [...(stdout ?? '').matchAll(/\bsm_(\d+)\b/g)].map(([, code]) => Number(code)).sort((a, b) => a - b);
 }
 
-/** Those of EVERY that this nvcc compiles for; before 12.8 it does not know the newest. */
-function everyArchitecture(nvcc) {
+/** Those of `every` that this nvcc compiles for; before 12.8 it does not know the newest. */
+function knownOf(every, nvcc) {
   const known = knownTo(nvcc);
-  const found = EVERY.filter((each) => known.includes(numberOf(each)));
+  const found = every.filter((each) => known.includes(numberOf(each)));
   return found.length > 0 ? found.join(';') : TESTED;
 }
 
@@ -86,27 +90,68 @@ function compilable(own, nvcc) {
   return [...new Set(own.map(of))].join(';');
 }
 
+/** A folder with CUDA's libraries for servers of ARM (sbsa), which a toolkit for cross compilation has. */
+const SBSA = '/usr/local/cuda/targets/sbsa-linux';
+
 /**
- * What compiles for another processor, into a folder of its own: CMake's settings, and the tool that strips. Throws an Error of
- * one sentence where it is not here.
+ * CMake's settings for CUDA on arm64, of nvcc for this machine and of the runtime library for that one. `libraries` comes before
+ * nvcc's own folder, whose headers are those of every processor.
  */
-export function crossCompiler(arch) {
+export function crossCuda({ nvcc, libraries }) {
+  const { stderr } = spawnSync(nvcc, ['--dryrun', '-x', 'cu', '/dev/null'], { encoding: 'utf8' });
+  const toolkit = /^#\$ TOP=(.*)$/m.exec(stderr ?? '')?.[1];
+  if (!toolkit) throw new Error(`${nvcc} does not say where its headers are`);
+  const include = join(toolkit, 'include');
+  const runtime = join(libraries, 'libcudart_static.a');
+  return [
+    `CMAKE_CUDA_HOST_COMPILER=${GNU_ARM64}-g++`,
+    `CMAKE_CUDA_FLAGS=-I${include} -isystem ${join(include, 'cccl')} -L${libraries}`,
+    // CMake looks for libraries of the machine that compiles.
+    'CMAKE_CUDA_RUNTIME_LIBRARY=None',
+    `CUDA_CUDART=${runtime}`,
+    `CUDA_cudart_static_LIBRARY=${runtime}`,
+    'CUDA_rt_LIBRARY=rt',
+  ];
+}
+
+/**
+ * What compiles for another processor, into a folder of its own: CMake's settings, and the tool that strips. `cuda` is that of its
+ * plan. Throws an Error of one sentence where it is not here.
+ */
+export function crossCompiler(arch, cuda) {
   if (arch !== 'arm64') throw new Error(`--arch is arm64, on a machine that is not, found ${arch}`);
-  const tools = 'aarch64-linux-gnu';
-  if (!onPath(`${tools}-g++`))
-    throw new Error(`compiling for arm64 needs ${tools}-g++: apt-get install g++-${tools}`);
+  if (!onPath(`${GNU_ARM64}-g++`))
+    throw new Error(`compiling for arm64 needs ${GNU_ARM64}-g++: apt-get install g++-${GNU_ARM64}`);
   return {
-    strip: `${tools}-strip`,
+    strip: `${GNU_ARM64}-strip`,
     definitions: [
       'CMAKE_SYSTEM_NAME=Linux',
       'CMAKE_SYSTEM_PROCESSOR=aarch64',
-      `CMAKE_CXX_COMPILER=${tools}-g++`,
+      `CMAKE_CXX_COMPILER=${GNU_ARM64}-g++`,
+      ...(cuda ? crossCuda(cuda) : []),
     ],
   };
 }
 
-/** Every instruction set of that processor. CUDA's libraries for it are rarely where its compiler is, so it is left out. */
-export const crossPlan = (arch) => ({ isas: ISAS[arch] });
+/**
+ * What to compile for that processor: every instruction set, and with `all` CUDA for the GPUs beside it, where there are nvcc and
+ * its runtime library: in the folder that STEPTRAIN_SBSA_CUDA names, else where a toolkit has it. `cuda` also has `libraries`.
+ */
+export function crossPlan(arch, all = false, { env = process.env, nvcc = findNvcc, sbsa = SBSA } = {}) {
+  const isas = ISAS[arch];
+  if (env.STEPTRAIN_CUDA === '0' || !(all || env.STEPTRAIN_CUDA === '1')) return { isas };
+  const compiler = nvcc();
+  if (!compiler) return { isas, why: 'no nvcc' };
+  const named = env.STEPTRAIN_SBSA_CUDA;
+  const libraries = join(named ?? sbsa, 'lib');
+  if (!existsSync(join(libraries, 'libcudart_static.a'))) {
+    const missing = `${join(libraries, 'libcudart_static.a')} is not there`;
+    if (named !== undefined) throw new Error(`STEPTRAIN_SBSA_CUDA is ${named}, and ${missing}`);
+    return { isas, why: `${missing}; STEPTRAIN_SBSA_CUDA names the folder above lib` };
+  }
+  const architectures = env.STEPTRAIN_CUDA_ARCHS ?? knownOf(EVERY_ARM64, compiler);
+  return { isas, cuda: { nvcc: compiler, architectures, libraries } };
+}
 
 /**
  * What to compile: `isas`, `cuda` (`nvcc` and `architectures`, or undefined) and `why` CUDA is left out where that may surprise.
@@ -123,7 +168,7 @@ export function addonPlan(all, { env = process.env, nvcc = findNvcc, gpus = gpuA
   if (!compiler) return { isas, why: own.length > 0 ? 'a GPU, but no nvcc' : undefined };
   const architectures =
     env.STEPTRAIN_CUDA_ARCHS ??
-    (all ? everyArchitecture(compiler) : own.length > 0 ? compilable(own, compiler) : TESTED);
+    (all ? knownOf(EVERY, compiler) : own.length > 0 ? compilable(own, compiler) : TESTED);
   if (all || cuda === '1' || env.STEPTRAIN_CUDA_ARCHS || own.length > 0)
     return { isas, cuda: { nvcc: compiler, architectures } };
   return { isas, why: 'no GPU found; STEPTRAIN_CUDA=1 adds it' };

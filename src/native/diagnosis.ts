@@ -56,11 +56,13 @@ function advice(failures: readonly FailedLoad[], { platform, arch, glibc }: Plat
     return ['its file system is mounted noexec; install the package elsewhere'];
   if (/invalid ELF header|file too short|wrong ELF class/.test(reasons))
     return [`the file is damaged: npm install steptrain --force, or ${compile}`];
+  const [, name] = /^(@steptrain\/\S+) is \S+, and steptrain /m.exec(reasons) ?? [];
+  if (name) return [`install ${name} of the version that steptrain has, or ${compile}`];
   if (reasons !== '') return [compile];
   const prebuilt = (arch === 'x64' || arch === 'arm64') && glibc !== undefined;
   return [
     prebuilt
-      ? `in a clone: npm run build; in an installed package the file is missing: npm install steptrain --force, or ${compile}`
-      : `the package carries binaries for Linux on x64 and arm64 with glibc alone; ${compile}`,
+      ? `in a clone: npm run build; else its package is missing: npm install it beside steptrain (steptrain-linux-${arch}-VERSION.tgz, or @steptrain/linux-${arch} where that is in your registry), or ${compile}`
+      : `there are binaries for Linux on x64 and arm64 with glibc alone; ${compile}`,
   ];
 }

@@ -1,10 +1,11 @@
 /** Finds and loads the compiled addon; where nothing loads, says what was tried and what to do. */
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { diagnosis, type FailedLoad, type Platform } from './diagnosis.js';
 import { StepTrainError } from './errors.js';
+import { packageVersion } from './version.js';
 
 export interface LoadedAddon {
   readonly path: string;
@@ -23,14 +24,36 @@ export function thisPlatform(): Platform {
   return { platform, arch, node: versions.node, glibc: header.glibcVersionRuntime };
 }
 
-/** The addon that was compiled here comes before the one that the package carries; STEPTRAIN_ADDON names another. */
+/**
+ * The addon that was compiled here comes before that of `npm pack` in a clone or of a git dependency, and that before the one of the
+ * platform's package; STEPTRAIN_ADDON names another.
+ */
 export function addonPaths(root: string, { platform, arch }: Pick<Platform, 'platform' | 'arch'>): string[] {
   const named = process.env.STEPTRAIN_ADDON;
   if (named) return [named];
   return [
     join(root, 'build', 'Release', 'steptrain.node'),
     join(root, 'prebuilds', `${platform}-${arch}`, 'steptrain.node'),
+    platformAddon(root, `@steptrain/${platform}-${arch}`),
   ];
+}
+
+/** Where npm installed that package; a path that is not there if it did not. */
+function platformAddon(root: string, name: string): string {
+  try {
+    return createRequire(join(root, 'package.json')).resolve(`${name}/steptrain.node`);
+  } catch {
+    return join(root, 'node_modules', name, 'steptrain.node');
+  }
+}
+
+/** Of a package of another version, which npm takes where it was named and the right one was not found. */
+function checkVersion(path: string): void {
+  const manifest = join(dirname(path), 'package.json');
+  if (!existsSync(manifest)) return;
+  const { name, version } = JSON.parse(readFileSync(manifest, 'utf8')) as Record<string, string>;
+  if (name?.startsWith('@steptrain/') && version !== packageVersion())
+    throw new Error(`${name} is ${version}, and steptrain ${packageVersion()}`);
 }
 
 /** @throws StepTrainError E_ADDON with every path, its failure, and the commands that mend it */
@@ -45,6 +68,7 @@ export function loadAddon(root = PACKAGE): LoadedAddon {
       continue;
     }
     try {
+      checkVersion(path);
       return { path: realpathSync(path), native: require(realpathSync(path)), failures };
     } catch (error) {
       cause = error;

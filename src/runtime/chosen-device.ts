@@ -26,7 +26,7 @@ export function chosenDevice(name: string, gpus: Gpus = addon(), hasGpu: () => b
   return 'cpu';
 }
 
-/** A GPU where the addon was compiled without CUDA, as the packages for the CPU alone and for arm64 are. */
+/** A GPU where the addon was compiled without CUDA, as where there was no nvcc. */
 export function refuseWithoutCuda(name: string, gpus: Pick<NativeAddon, 'cudaDevices'> = addon()): void {
   if (!/^cuda(?::|$)/.test(name) || gpus.cudaDevices() !== undefined) return;
   const hint =

@@ -1,10 +1,19 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { diagnosis, PREBUILT } from '../../src/native/diagnosis.js';
 import { addonPaths, loadAddon, thisPlatform } from '../../src/native/loader.js';
+import { packageVersion } from '../../src/native/version.js';
 
 const BUILT = resolve('build/Release/steptrain.node');
 
@@ -21,7 +30,29 @@ const place = (path: string, content: string | undefined) => {
   else writeFileSync(file, content);
 };
 
+/** As npm lays out the package of this platform, beside `root` in the same node_modules or inside it. */
+const install = (version: string) => {
+  const name = `@steptrain/linux-${process.arch}`;
+  const folder = join(root, 'node_modules', name);
+  mkdirSync(folder, { recursive: true });
+  // What is loaded is not written to.
+  if (!existsSync(join(folder, 'steptrain.node'))) copyFileSync(BUILT, join(folder, 'steptrain.node'));
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name, version }));
+  return join(folder, 'steptrain.node');
+};
+
 describe('the loader', () => {
+  it('takes the package of the platform where nothing else is, of the same version alone', () => {
+    const path = install(packageVersion());
+    expect(loadAddon(root).path).toBe(path);
+    mkdirSync(join(root, 'node_modules/steptrain'));
+    expect(loadAddon(join(root, 'node_modules/steptrain')).path).toBe(path);
+    install('0.0.1');
+    expect(() => loadAddon(root)).toThrow(
+      /linux-\w+ is 0\.0\.1, and steptrain [\d.]+\n.*install @steptrain\/linux-\w+ of the version that steptrain has/,
+    );
+  });
+
   it('takes what was compiled here before what the package carries', () => {
     const [built, prebuilt] = addonPaths(root, thisPlatform());
     expect(built).toBe(join(root, 'build/Release/steptrain.node'));
@@ -43,7 +74,7 @@ describe('the loader', () => {
 
   it('names every path and the commands where none loads', () => {
     expect(() => loadAddon(root)).toThrow(
-      /build\/Release\/steptrain\.node: no such file\n.*prebuilds.*: no such file\n.*npm run build/,
+      /build\/Release\/steptrain\.node: no such file\n.*prebuilds.*: no such file\n.*@steptrain.*: no such file\n.*npm run build/,
     );
     place(`prebuilds/linux-${process.arch}`, 'x'.repeat(100));
     expect(() => loadAddon(root)).toThrow(
@@ -83,11 +114,11 @@ describe('the diagnosis', () => {
     ],
     [
       { ...LINUX, arch: 'riscv64' },
-      'the package carries binaries for Linux on x64 and arm64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
+      'there are binaries for Linux on x64 and arm64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
     ],
     [
       { ...LINUX, glibc: undefined },
-      'the package carries binaries for Linux on x64 and arm64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
+      'there are binaries for Linux on x64 and arm64 with glibc alone; compile it here: npx steptrain build (needs g++ 12 or newer, make and CMake 3.22 or newer)',
     ],
   ])('of a platform without a binary is one sentence', (platform, sentence) => {
     expect(

@@ -27,7 +27,7 @@ it.each([
     expect(error.mock.calls[0]?.[0]).toBe(`running on the CPU, since no GPU can be used: ${OLD}`);
 });
 
-it('auto says that there is a GPU where the addon has no CUDA, as the one of arm64', () => {
+it('auto says that there is a GPU where the addon has no CUDA, as one for the CPU alone', () => {
   const error = vi.spyOn(console, 'error').mockImplementation(() => {});
   expect(chosenDevice('auto', gpus(undefined, undefined), () => true)).toBe('cpu');
   expect(error.mock.calls).toEqual([

@@ -1,11 +1,11 @@
 // For which instruction sets and GPUs the addon is compiled.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
-const { addonPlan, crossCompiler, crossPlan, gpuArchitectures, machineIsas } = await import(
+const { addonPlan, crossCompiler, crossCuda, crossPlan, gpuArchitectures, machineIsas } = await import(
   new URL('../../../scripts/build/machine.mjs', import.meta.url).href
 );
 
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -40,6 +40,53 @@ it('is compiled for another processor by a compiler for that, or says what is mi
   } finally {
     process.env.PATH = path;
   }
+});
+
+describe('CUDA for arm64', () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'steptrain-sbsa-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+  const isas = ['portable', 'neon', 'neonbf16'];
+  /** With a folder that has the library, and an nvcc that compiles for everything. */
+  const cross = (env: object, { all = true, toolkit = '/nowhere' } = {}) => {
+    mkdirSync(join(folder, 'lib'), { recursive: true });
+    writeFileSync(join(folder, 'lib/libcudart_static.a'), '');
+    const nvcc = join(folder, 'nvcc');
+    const targets = 'sm_80 sm_89 sm_90 sm_100 sm_103 sm_110 sm_120 sm_121';
+    writeFileSync(
+      nvcc,
+      `#!/bin/sh\n[ "$1" = --dryrun ] && echo '#$ TOP=/cuda' >&2 || printf '%s\\n' ${targets}\n`,
+    );
+    chmodSync(nvcc, 0o755);
+    return { nvcc, plan: crossPlan('arm64', all, { env, nvcc: () => nvcc, sbsa: toolkit }) };
+  };
+
+  it('is compiled for the GPUs beside ARM where the runtime library is', () => {
+    const { nvcc, plan } = cross({ STEPTRAIN_SBSA_CUDA: folder });
+    const libraries = join(folder, 'lib');
+    expect(plan.cuda).toEqual({ nvcc, architectures: '90a;100;120', libraries });
+    expect(cross({}, { toolkit: folder }).plan).toEqual(plan);
+    expect(cross({ STEPTRAIN_CUDA_ARCHS: '80' }, { toolkit: folder }).plan.cuda.architectures).toBe('80');
+    expect(crossCuda(plan.cuda)).toContain(`CUDA_cudart_static_LIBRARY=${libraries}/libcudart_static.a`);
+    expect(crossCuda(plan.cuda)).toContain(
+      `CMAKE_CUDA_FLAGS=-I/cuda/include -isystem /cuda/include/cccl -L${libraries}`,
+    );
+  });
+
+  it('is left out, and the reason said, where it is not', () => {
+    const why = /^\/nowhere\/lib\/libcudart_static\.a is not there; STEPTRAIN_SBSA_CUDA names the folder/;
+    expect(cross({}).plan).toEqual({ isas, why: expect.stringMatching(why) });
+    expect(() => cross({ STEPTRAIN_SBSA_CUDA: '/elsewhere' })).toThrow(
+      'STEPTRAIN_SBSA_CUDA is /elsewhere, and /elsewhere/lib/libcudart_static.a is not there',
+    );
+  });
+
+  it('is left out where nobody asks for it', () => {
+    expect(cross({ STEPTRAIN_SBSA_CUDA: folder }, { all: false }).plan).toEqual({ isas });
+    expect(cross({ STEPTRAIN_SBSA_CUDA: folder, STEPTRAIN_CUDA: '0' }).plan).toEqual({ isas });
+  });
 });
 
 describe('CUDA', () => {
