@@ -1,5 +1,5 @@
 /** Parameters, and the flat buffers in which those of an optimizer live. */
-import { StepTrainError } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 
@@ -53,7 +53,7 @@ export class ParameterBuffer {
     });
     this.byName = new Map(this.list.map((parameter) => [parameter.name, parameter]));
     if (this.byName.size !== specs.length) {
-      throw new StepTrainError('E_RANGE', 'two parameters have the same name');
+      throw invalid('two parameters have the same name');
     }
   }
 
@@ -128,7 +128,7 @@ export class TrainableParameters extends ParameterBuffer implements TrainedParam
     const list = this.list.filter(({ name }) => isChosen(name));
     const first = this.list.indexOf(list[0] as Parameter);
     if (list.length === 0 || list.some((parameter, i) => this.list[first + i] !== parameter))
-      throw new StepTrainError('E_RANGE', 'the parameters of a part do not lie side by side');
+      throw invalid('the parameters of a part do not lie side by side');
     const begin = this.offsets[first] as number;
     const offsets = this.offsets.slice(first, first + list.length + 1).map((offset) => offset - begin);
     const size = offsets.at(-1) as number;

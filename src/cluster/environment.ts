@@ -1,6 +1,6 @@
 /** Which process of how many this one is, by the variables that launchers set: torchrun, PyTorchJob, srun, mpirun. */
 import { createHash } from 'node:crypto';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -113,8 +113,7 @@ function byMpi(
   const host =
     environment.MASTER_ADDR ?? slurmHost(environment) ?? (localSize === size ? '127.0.0.1' : undefined);
   if (host === undefined)
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `rank ${rank} of ${size} (mpi): the processes are on several machines, and nothing says on which rank 0 is; ` +
         'name its host: mpirun -x MASTER_ADDR=HOST …',
     );
@@ -134,8 +133,7 @@ function fromSlurm(environment: Environment): Place | undefined {
   const tasks = environment.SLURM_STEP_TASKS_PER_NODE ?? environment.SLURM_TASKS_PER_NODE ?? String(size);
   const host = environment.MASTER_ADDR ?? slurmHost(environment);
   if (host === undefined)
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `rank ${rank} of ${size} (slurm): SLURM_STEP_NODELIST is missing; set MASTER_ADDR to the host of rank 0`,
     );
   const job = `${id}.${step}/${restart}`;
@@ -187,8 +185,7 @@ function among(environment: Environment, launcher: string, rankName: string, siz
     whole(environment, launcher, sizeName),
   ] as const;
   if (rank >= size)
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `${rankName} is ${rank}, and ${sizeName} is ${size} (${launcher}): unset both, or start with the launcher`,
     );
   return [rank, size] as const;
@@ -197,18 +194,14 @@ function among(environment: Environment, launcher: string, rankName: string, siz
 function whole(environment: Environment, launcher: string, name: string): number {
   const text = needed(environment, launcher, name);
   if (!/^\d{1,9}$/.test(text))
-    throw new StepTrainError(
-      'E_RANGE',
-      `${name} is ${JSON.stringify(text)} (${launcher}), expected a whole number`,
-    );
+    throw invalid(`${name} is ${JSON.stringify(text)} (${launcher}), expected a whole number`);
   return Number(text);
 }
 
 function needed(environment: Environment, launcher: string, name: string): string {
   const text = environment[name];
   if (text === undefined || text === '')
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `${name} is not set, and the other variables of ${launcher} are; start with the launcher, or set it`,
     );
   return text;

@@ -2,7 +2,7 @@
  * An optimizer batch in shards, and the sum of what they give as a binary tree over their numbers: shard 2i with 2i + 1, then
  * pairs of pairs. Whoever computes them, and in how many processes, the sum has the same bits.
  */
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 
 /** Shards `first` … `first + count − 1`, an aligned run: `count` is a power of two that divides `first`. */
 export interface ShardRun {
@@ -63,8 +63,7 @@ export function addTree<Values>(
       first !== (i === 0 ? 0 : (runs[i - 1] as ShardRun).first + (runs[i - 1] as ShardRun).count),
   );
   if (gap >= 0 || runs.length === 0)
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `the shards of a sum are not whole: ${runs.map(({ first, count }) => `${first}+${count}`).join(', ')}`,
     );
   // What is left falls in size from left to right: the tree's right edge.

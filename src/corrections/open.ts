@@ -4,7 +4,7 @@ import type { Cluster } from '../cluster/cluster.js';
 import { foundOnce } from '../cluster/exchange.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
 import { concurrencyOf, rowsOf } from '../config/sampling.js';
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import { Generator } from '../generate/generator.js';
 import { generatorSource, type SampleSource } from '../generate/sample-source.js';
 import type { Decoder } from '../models/decoder.js';
@@ -80,8 +80,7 @@ function chosenSource(
     closing.push(() => source.close());
     return askedOnce(source, clusterOf(decoder));
   }
-  if (!decoder)
-    throw new DataError('option', 'there is no model to sample from; name one, or corrections.server');
+  if (!decoder) throw badOption('there is no model to sample from; name one, or corrections.server');
   const maxRows = rowsOf(max_rows);
   const generator = new Generator(decoder, {
     ...(maxRows === undefined ? {} : { maxRows }),
@@ -107,17 +106,11 @@ function chosenTeacher(
   const kind =
     annotate.teacher === 'auto' ? (url ? 'remote' : isGenerated ? 'oracle' : 'plain') : annotate.teacher;
   if (kind === 'oracle' && !isGenerated)
-    throw new DataError(
-      'option',
-      'corrections.annotate.teacher "oracle" knows generated word problems alone',
-    );
+    throw badOption('corrections.annotate.teacher "oracle" knows generated word problems alone');
   if (kind === 'oracle') return oracleTeacher();
   if (kind === 'plain') return plainTeacher();
   if (url === undefined || model === undefined)
-    throw new DataError(
-      'option',
-      'a remote teacher needs corrections.annotate.url and corrections.annotate.model',
-    );
+    throw badOption('a remote teacher needs corrections.annotate.url and corrections.annotate.model');
   const teacher = remoteTeacher({ url, model, keyEnv, temperature, maxTokens, concurrency, tries });
   closing.push(() => teacher.close());
   return {

@@ -1,6 +1,6 @@
 /** Objectives over n pairs of a chosen and a rejected answer (or step). */
 import { openTape } from '../autograd/tape.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Objective } from './statistics.js';
 
@@ -57,10 +57,10 @@ export function dpo(
   { beta, labelSmoothing, margin, kind }: DpoOptions = {},
 ): Objective<(typeof SCORES)[number]> {
   if (!refChosen !== !refRejected) {
-    throw new StepTrainError('E_RANGE', 'dpo: refChosen and refRejected come together or not at all');
+    throw invalid('dpo: refChosen and refRejected come together or not at all');
   }
   if (beta !== undefined && !(beta > 0)) {
-    throw new StepTrainError('E_RANGE', `dpo: expected beta above 0, found ${beta}`);
+    throw invalid(`dpo: expected beta above 0, found ${beta}`);
   }
   const made = chosen.device.ops.dpo({
     chosen,

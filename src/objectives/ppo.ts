@@ -1,5 +1,5 @@
 import { openTape } from '../autograd/tape.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Objective } from './statistics.js';
 
@@ -110,5 +110,5 @@ export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoS
 }
 
 function demand(option: string, active: boolean, input: string, given: Tensor | undefined): void {
-  if (active && !given) throw new StepTrainError('E_RANGE', `ppo: ${option} needs ${input}, found none`);
+  if (active && !given) throw invalid(`ppo: ${option} needs ${input}, found none`);
 }

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 
 const BUILT = fileURLToPath(new URL('../../dist/report/', import.meta.url));
 
@@ -12,10 +12,7 @@ const BUILT = fileURLToPath(new URL('../../dist/report/', import.meta.url));
 function asset(name: string): string {
   const path = join(BUILT, name);
   if (!existsSync(path))
-    throw new StepTrainError(
-      'E_RANGE',
-      `${path} is missing; install the package again, or in a clone: npm run build`,
-    );
+    throw invalid(`${path} is missing; install the package again, or in a clone: npm run build`);
   return readFileSync(path, 'utf8');
 }
 

@@ -2,7 +2,7 @@
 
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { DataError } from '../files/data-error.js';
+import { badFile } from '../files/data-error.js';
 import { StepTrainError } from '../native/errors.js';
 import type { RewardedSolution, SolutionReward, SourceReward } from './reward.js';
 
@@ -26,11 +26,10 @@ export interface FunctionRewardOptions {
 export async function loadRewardFunction(path: string): Promise<RewardFunction> {
   const file = resolve(path);
   const loaded = (await import(pathToFileURL(file).href).catch((error: unknown) => {
-    throw new DataError('file', `the reward module cannot be loaded: ${(error as Error).message}`, { file });
+    throw badFile(`the reward module cannot be loaded: ${(error as Error).message}`, { file });
   })) as { readonly default?: unknown };
   if (typeof loaded.default === 'function') return loaded.default as RewardFunction;
-  throw new DataError(
-    'file',
+  throw badFile(
     'the reward module has no default export that is a function; write: export default (solutions) => solutions.map(…)',
     { file },
   );

@@ -1,5 +1,5 @@
 /** Rewards of several sources as one, by solution and by step. */
-import { StepTrainError } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { RewardedSolution, SolutionReward, SourceReward } from './reward.js';
 
@@ -161,8 +161,7 @@ function refuseOdd(
   solutions: readonly RewardedSolution[],
 ): void {
   if (given.length !== solutions.length)
-    throw new StepTrainError(
-      'E_RANGE',
+    throw invalid(
       `reward ${name}: expected ${solutions.length} rewards, one for each solution, found ${given.length}`,
     );
   given.forEach(({ value, steps = [] }, i) => {

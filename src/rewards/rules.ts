@@ -1,7 +1,7 @@
 /** Rewards that are computed from the text: a right answer, a form, a length. */
 import { extractAnswer } from '../answers/extract.js';
 import { type GradeOptions, grade } from '../answers/grade.js';
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import type { RewardedSolution, SolutionReward } from './reward.js';
 
 /** 1 where the final answer is that of the problem, else 0, as of a solution that was cut off; see `grade`. */
@@ -39,10 +39,7 @@ function compiled(pattern: string): RegExp {
   try {
     return new RegExp(pattern, 'su');
   } catch (error) {
-    throw new DataError(
-      'option',
-      `reward.format.pattern is no regular expression: ${(error as Error).message}`,
-    );
+    throw badOption(`reward.format.pattern is no regular expression: ${(error as Error).message}`);
   }
 }
 

@@ -8,7 +8,7 @@ import type { WordProblem } from '../data/problems/problem.js';
 import { wordProblemRecords } from '../data/problems/records.js';
 import { copyRank, PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
 import { copiesOf, describeTraining, trainingFiles } from '../data/training-files.js';
-import { DataError } from '../files/data-error.js';
+import { badFile, badOption, type DataError } from '../files/data-error.js';
 import { type StepRecord, verdictSamples } from '../records/record.js';
 
 /** The records of each part, and the reports of reading them. */
@@ -102,7 +102,7 @@ export async function configuredRecords(
 }
 
 export function nothingToTrainOn(data: DataConfig): DataError {
-  return new DataError('file', `${describeTraining(data)} gives no solution for training`);
+  return badFile(`${describeTraining(data)} gives no solution for training`);
 }
 
 function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {
@@ -155,8 +155,7 @@ function generatedGroup(
   if (by === undefined) return {};
   if (source === 'word_problems' && (by === 'level' || by === 'template'))
     return { group: problem === undefined ? 'drill' : `${by} ${problem[by]}` };
-  throw new DataError(
-    'option',
+  throw badOption(
     source === 'word_problems'
       ? `generated word problems are grouped by level or template, found ${JSON.stringify(by)}`
       : `data.source ${JSON.stringify(source)} has no column to group by`,

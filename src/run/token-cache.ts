@@ -13,7 +13,7 @@ import { trainingFiles } from '../data/training-files.js';
 import type { VerdictTemplate } from '../data/verdict.js';
 import { cacheDirectory } from '../files/cache.js';
 import { contentHash } from '../files/content-hash.js';
-import { DataError } from '../files/data-error.js';
+import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import { unfinished } from '../files/unfinished.js';
 import { tokenizerDirectory } from '../models/base.js';
@@ -54,7 +54,7 @@ export async function cachedTokenStore(
     // Open files stay readable after their folder is moved or deleted.
     const made = await TokenStore.open(place.path);
     if (made === undefined) {
-      throw new DataError('file', 'what was just written cannot be read back; check the disk', {
+      throw badFile('what was just written cannot be read back; check the disk', {
         file: place.path,
       });
     }

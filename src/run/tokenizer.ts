@@ -1,5 +1,5 @@
 import type { ModelConfig } from '../config/schema.js';
-import { DataError } from '../files/data-error.js';
+import { badTokenizer } from '../files/data-error.js';
 import { baseDirectory, tokenizerDirectory } from '../models/base.js';
 import { byteTokenizer } from '../tokenizer/byte.js';
 import { loadTokenizer } from '../tokenizer/load.js';
@@ -10,8 +10,7 @@ export async function configuredTokenizer(
   model: Pick<ModelConfig, 'base' | 'tokenizer'>,
 ): Promise<Tokenizer> {
   if (model.tokenizer !== 'base') return namedTokenizer(tokenizerDirectory(model.tokenizer));
-  if (typeof model.base !== 'string')
-    throw new DataError('tokenizer', 'a freshly initialised model has no tokenizer');
+  if (typeof model.base !== 'string') throw badTokenizer('a freshly initialised model has no tokenizer');
   return loadTokenizer(baseDirectory(model.base));
 }
 

@@ -1,6 +1,6 @@
 /** How a device is opened: its options, checked, with what the environment says. */
 import { availableParallelism } from 'node:os';
-import { checkOptions, StepTrainError } from '../native/errors.js';
+import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { MEMORY_FRACTION } from './memory.js';
 
@@ -60,4 +60,4 @@ function positiveInteger(variable: string): number | undefined {
   return value;
 }
 
-const refusal = (rule: string, found: unknown) => new StepTrainError('E_RANGE', `${rule} ${shown(found)}`);
+const refusal = (rule: string, found: unknown) => invalid(`${rule} ${shown(found)}`);

@@ -1,6 +1,6 @@
 import { totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
-import { DisposedError, StepTrainError } from '../native/errors.js';
+import { DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { unwatch, watch } from './abandoned.js';
 import { refuseWithoutCuda } from './chosen-device.js';
@@ -325,10 +325,7 @@ export class Tensor {
   slice(begin: number, end: number): Tensor {
     const [rows = 0, ...rest] = this.shape;
     if (!(Number.isInteger(begin) && Number.isInteger(end) && 0 <= begin && begin <= end && end <= rows)) {
-      throw new StepTrainError(
-        'E_RANGE',
-        `slice ${shown(begin)}..${shown(end)} lies outside the ${rows} rows of the tensor`,
-      );
+      throw invalid(`slice ${shown(begin)}..${shown(end)} lies outside the ${rows} rows of the tensor`);
     }
     const stride = rest.reduce((product, extent) => product * extent, 1);
     return this.view(begin * stride, [end - begin, ...rest]);

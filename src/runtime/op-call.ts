@@ -1,6 +1,6 @@
 /** Ops by name: for each signature of core/ops.cc a function that fills the command array and names what came back. */
 import { addon, COMMAND, type OpScalar, type OpSignature } from '../native/addon.js';
-import { StepTrainError } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import { clipped, shown } from '../native/shown.js';
 import { DTYPES, type DType } from './dtype.js';
 import type { OpsOf } from './op-types.js';
@@ -110,17 +110,14 @@ function refuseArgument(op: OpSignature, name: string, given: unknown, isTensor:
   const scalar = op.scalars.find((known) => known.name === name);
   const tensor = [...op.inputs, ...op.outputs].find((known) => known.name === name);
   if (!scalar && !tensor) {
-    throw new StepTrainError('E_RANGE', `${op.name} has no argument '${clipped(name)}': ${op.text}`);
+    throw invalid(`${op.name} has no argument '${clipped(name)}': ${op.text}`);
   }
   if (isTensor && tensor) {
     const foreign = `${op.name}: '${name}' is a tensor of another device: copy it over first`;
     throw new StepTrainError('E_HANDLE', foreign);
   }
-  if (given === undefined) throw new StepTrainError('E_RANGE', `${op.name}: ${name} is required: ${op.text}`);
-  throw new StepTrainError(
-    'E_RANGE',
-    `${op.name}: ${name} must be ${expected(scalar)}, found ${shown(given)}`,
-  );
+  if (given === undefined) throw invalid(`${op.name}: ${name} is required: ${op.text}`);
+  throw invalid(`${op.name}: ${name} must be ${expected(scalar)}, found ${shown(given)}`);
 }
 
 function expected(scalar: OpScalar | undefined): string {

@@ -1,6 +1,6 @@
 // A classification model with one score, or with a class for wrong and one for right solutions, as a scorer of outcomes.
 import type { Model } from '../api/model.js';
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { readable } from './readable.js';
 import { outcomeScores, type Scorer, type Solution, scorer, textOf } from './scorer.js';
@@ -33,8 +33,7 @@ export function classifierScorer(
       classes.forEach(({ logits, logprobs }, at) => {
         const [own] = logits;
         if (logits.length !== 1 || own === undefined || own.length > 2)
-          throw new DataError(
-            'option',
+          throw badOption(
             `${name}: expected one or two outputs for a whole solution, found ${own?.length ?? 0} for each of ${logits.length} tokens`,
           );
         const score = own.length === 1 ? (own[0] as number) : Math.exp(logprobs[0]?.[1] as number);

@@ -2,7 +2,7 @@
 import { dataFiles } from '../data/files.js';
 import { loadRecords } from '../data/load.js';
 import { objectRows } from '../data/rows.js';
-import { DataError } from '../files/data-error.js';
+import { badFile, DataError } from '../files/data-error.js';
 import { normalizeProblem, type StepLabel } from '../records/record.js';
 import { type Scorer, scorer } from './scorer.js';
 
@@ -12,7 +12,7 @@ export async function fileScorer(file: string, column?: string): Promise<Scorer>
   for (const path of await dataFiles(file))
     for await (const { row } of objectRows(path))
       return 'sample' in row && !('steps' in row) ? scoreFile(file, 'score') : labelFile(file);
-  throw new DataError('file', 'there are no rows in it', { file });
+  throw badFile('there are no rows in it', { file });
 }
 
 /**
@@ -51,7 +51,7 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
         const which = place
           ? `sample ${place.sample} of problem ${place.problem}`
           : 'a solution without a number';
-        throw new DataError('file', `there is no score of ${which}`, { file });
+        throw badFile(`there is no score of ${which}`, { file });
       }),
   });
 }

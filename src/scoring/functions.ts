@@ -1,5 +1,5 @@
 /** A function of one's own as a scorer. */
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import { outcomeScores, type Scorer, type Solution, scorer } from './scorer.js';
 
 /** By solution a number for all of it, or a list with one for each step; null: it says nothing of that step. */
@@ -24,21 +24,16 @@ export function functionScorer(
     async score(solutions, { signal } = {}) {
       const found = await given(solutions, { signal });
       if (found.length !== solutions.length)
-        throw new DataError(
-          'option',
-          `${name} gave ${found.length} scores for ${solutions.length} solutions`,
-        );
+        throw badOption(`${name} gave ${found.length} scores for ${solutions.length} solutions`);
       return found.map((own, i) => {
         const { steps } = solutions[i] as Solution;
         if (typeof own !== 'number' && own.length !== steps.length)
-          throw new DataError(
-            'option',
+          throw badOption(
             `${name} gave ${own.length} scores for the ${steps.length} steps of solution ${i + 1}; expected one for each`,
           );
         if (typeof own !== 'number') return { scores: own };
         if (how.unit !== 'step') return outcomeScores({ steps }, own);
-        throw new DataError(
-          'option',
+        throw badOption(
           `${name} gave one number for solution ${i + 1}; a scorer of steps gives a list with one for each step`,
         );
       });

@@ -1,7 +1,7 @@
 /** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
 import { calculationsIn } from '../data/equations/calculations.js';
-import { DisposedError, StepTrainError } from '../native/errors.js';
+import { DisposedError, invalid } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
 import { probabilityOf, type Scorer, type Solution, type SolutionScores, verdictsIn } from './scorer.js';
@@ -158,8 +158,5 @@ function checkSolutions(solutions: readonly Solution[]): void {
       !Array.isArray(steps) ||
       steps.some((step) => typeof step !== 'string')
     )
-      throw new StepTrainError(
-        'E_RANGE',
-        'judgeSteps: expected a problem as text and a list of steps as texts',
-      );
+      throw invalid('judgeSteps: expected a problem as text and a list of steps as texts');
 }

@@ -2,7 +2,7 @@
 import type { Problem } from '../data/benchmarks/problem.js';
 import { judgeSolution } from '../data/problems/oracle.js';
 import type { WordProblem } from '../data/problems/problem.js';
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import { scorer } from './scorer.js';
 
 /** 1 for each right step and 0 for each wrong one of word problems that hold their plan (`Problem.generated`). */
@@ -24,8 +24,7 @@ export const oracleScorer = scorer({
  */
 export function generatedProblem({ generated }: Pick<Problem, 'generated'>, index: number): WordProblem {
   if (generated) return generated;
-  throw new DataError(
-    'option',
+  throw badOption(
     `the oracle judges generated problems alone, and problem ${index + 1} has no plan; make them with: steptrain data problems`,
   );
 }

@@ -2,7 +2,7 @@
  * Takes a run through its stages: logging, evaluation, best parameters, checkpoints,
  * non-finite steps, and a stop that loses nothing.
  */
-import { StepTrainError } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import { sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
@@ -423,7 +423,7 @@ class Engine {
 function refuseTwice(what: string, names: readonly string[]): void {
   const twice = names.find((name, i) => names.indexOf(name) < i);
   if (twice !== undefined) {
-    throw new StepTrainError('E_RANGE', `two stages of a run share the ${what} name ${twice}; number them`);
+    throw invalid(`two stages of a run share the ${what} name ${twice}; number them`);
   }
 }
 

@@ -24,7 +24,7 @@ import {
   verdictTokenizer,
 } from '../data/verdict.js';
 import { withholdLabels } from '../data/withheld.js';
-import { DataError } from '../files/data-error.js';
+import { badOption } from '../files/data-error.js';
 import { type StepLabel, type StepRecord, verdictSamples } from '../records/record.js';
 import { nothingToTrainOn, recordRanks } from '../run/parts.js';
 import { cachedTokenStore } from '../run/token-cache.js';
@@ -304,8 +304,7 @@ function reasonWarnings(train: readonly ChosenSolution[], store: TokenStore): st
     });
   }
   if (without === labelled) {
-    throw new DataError(
-      'option',
+    throw badOption(
       'prompt.response_format is "rationale_then_verdict", and no labelled training step has a reason to learn (`rationale` of ' +
         'a step in data.source "record"; generated word problems have it); use "verdict"',
     );

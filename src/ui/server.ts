@@ -1,7 +1,7 @@
 /** A server on this machine alone: pages of the runs in a folder, what is new in them as events, stop and resume of its own. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { StepTrainError } from '../native/errors.js';
+import { invalid } from '../native/errors.js';
 import { type PageOptions, page } from '../report/page.js';
 import { listenReason } from '../serve/listen-reason.js';
 import { refusal } from './access.js';
@@ -57,7 +57,7 @@ class Ui {
   async listen(port: number): Promise<RunningUi> {
     await new Promise<void>((resolve, reject) => {
       this.server.once('error', (error) =>
-        reject(new StepTrainError('E_RANGE', `ui: cannot listen on ${HOST}:${port}: ${listenReason(error)}`)),
+        reject(invalid(`ui: cannot listen on ${HOST}:${port}: ${listenReason(error)}`)),
       );
       this.server.listen(port, HOST, resolve);
     });

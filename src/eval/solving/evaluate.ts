@@ -6,7 +6,7 @@ import { grade } from '../../answers/grade.js';
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
 import { RunError } from '../../run/error.js';
@@ -86,8 +86,8 @@ export async function evaluateSolving(
 ): Promise<SolvingResult> {
   const { n = 1, maxRows, output, signal, onProgress } = options;
   if (!(Number.isSafeInteger(n) && n > 0))
-    throw new DataError('option', `n: expected a whole number of at least 1, found ${n}`);
-  if (problems.length === 0) throw new DataError('option', 'there is no problem to solve');
+    throw badOption(`n: expected a whole number of at least 1, found ${n}`);
+  if (problems.length === 0) throw badOption('there is no problem to solve');
   refuseKs(options.ks, n);
   const search = options.search && searchSettings(options.search, problems);
   const prompt = solvingPrompt(tokenizer, {
@@ -181,11 +181,8 @@ function searchSettings(
   };
   for (const name of ['beams', 'expansions', 'rounds'] as const)
     if (!(Number.isSafeInteger(settings[name]) && settings[name] > 0))
-      throw new DataError(
-        'option',
-        `${name}: expected a whole number of at least 1, found ${settings[name]}`,
-      );
-  if (settings.separator === '') throw new DataError('option', 'separator: expected a text that ends a step');
+      throw badOption(`${name}: expected a whole number of at least 1, found ${settings[name]}`);
+  if (settings.separator === '') throw badOption('separator: expected a text that ends a step');
   return settings;
 }
 
@@ -205,10 +202,9 @@ async function searchedProblems(
       readonly onSearched: (done: number) => void;
     },
 ): Promise<GradedSearch[]> {
-  if (!scorer) throw new DataError('option', 'a search goes by the scores of a reward model; name one');
+  if (!scorer) throw badOption('a search goes by the scores of a reward model; name one');
   if (options.temperature === 0 && options.expansions > 1)
-    throw new DataError(
-      'option',
+    throw badOption(
       `at temperature 0 all ${options.expansions} continuations of a beam are the same; search warmer`,
     );
   let done = 0;
@@ -277,10 +273,7 @@ function refuseOtherPrompt(
 function refuseKs(ks: readonly number[] | undefined, n: number): void {
   const wrong = ks?.find((k) => !(Number.isSafeInteger(k) && k >= 1 && k <= n));
   if (wrong !== undefined)
-    throw new DataError(
-      'option',
-      `ks: expected whole numbers from 1 to ${n}, the number of samples, found ${wrong}`,
-    );
+    throw badOption(`ks: expected whole numbers from 1 to ${n}, the number of samples, found ${wrong}`);
 }
 
 function reportOf(

@@ -1,7 +1,7 @@
 // What else may be said of samples than whether their answers are right: scores by a reward model, and verdicts on steps.
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import { stepsOf } from '../../records/steps.js';
 import { numbersOf, type Scorer, type Solution, sampled, verdictsOf } from '../../scoring/scorer.js';
 import { AGGREGATIONS, type Aggregation, aggregated, untilWrong } from './aggregation.js';
@@ -62,7 +62,7 @@ export async function judgedSamples(
       const answers = await ask(part);
       signal?.throwIfAborted();
       if (answers?.length !== part.length)
-        throw new DataError('option', `${answers?.length ?? 0} ${phase} came for ${part.length} solutions`);
+        throw badOption(`${answers?.length ?? 0} ${phase} came for ${part.length} solutions`);
       found.push(...answers);
       onProgress(found.length, phase, of.length);
     }
@@ -73,7 +73,7 @@ export async function judgedSamples(
   const scores = found?.map((own) => numbersOf(scorer as Scorer, own));
   const wrong = scores?.flat().find((score) => !Number.isFinite(score));
   if (wrong !== undefined)
-    throw new DataError('option', `${scorer?.name} gave ${wrong} as a score; expected finite numbers`);
+    throw badOption(`${scorer?.name} gave ${wrong} as a score; expected finite numbers`);
   const read = scores?.map((all) => (cut ? untilWrong(all) : all)) ?? [];
   const learned = curves ? learnedAggregation(samples, read) : [];
   const scoresOf = (i: number) => {

@@ -1,7 +1,7 @@
 // All that a sample depends on, beside its problem and its number.
 import { createHash } from 'node:crypto';
 import type { Model, SequenceScore } from '../../api/model.js';
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import type { SamplingOptions } from '../../generate/options.js';
 import type { SolvingPrompt, SolvingPromptOptions } from '../../generate/solving-prompt.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -30,10 +30,7 @@ export function samplingOf(
 ): Sampling {
   const { n = 1, temperature = n === 1 ? 0 : 1 } = options;
   if (temperature === 0 && n > 1)
-    throw new DataError(
-      'option',
-      `at temperature 0 all ${n} samples of a problem are the same; ask for one, or warmer`,
-    );
+    throw badOption(`at temperature 0 all ${n} samples of a problem are the same; ask for one, or warmer`);
   return {
     maxNewTokens: options.maxNewTokens ?? MAX_NEW_TOKENS,
     temperature,

@@ -8,7 +8,7 @@ import { lengthClassifier } from '../../eval/length-classifier.js';
 import type { VerdictMetrics } from '../../eval/metrics.js';
 import type { EvalReport } from '../../eval/report.js';
 import { bestThreshold, thresholdReader } from '../../eval/thresholds.js';
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import type { ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, scoreItems } from '../../scoring/reward-model/network.js';
@@ -68,8 +68,7 @@ export async function rewardValidation(
   const { type } = open.config.reward_model;
   const judgedBy = type === 'orm' ? judged.outcome : judged.step;
   if (judgedBy.length === 0)
-    throw new DataError(
-      'option',
+    throw badOption(
       `no ${type === 'orm' ? 'solution' : 'step'} of the validation part can be judged, so nothing could be selected by it; ` +
         `raise data.max_length (now ${open.config.data.max_length}), or check that its steps have labels`,
     );

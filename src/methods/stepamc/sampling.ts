@@ -9,7 +9,7 @@ import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
-import { StepTrainError } from '../../native/errors.js';
+import { invalid, type StepTrainError } from '../../native/errors.js';
 import { headLogits } from '../../ops/head.js';
 import { gatherRows } from '../../ops/memory.js';
 import { type Counter, keyOfSeed, philox4x32 } from '../../random/philox.js';
@@ -182,8 +182,5 @@ function drawn({ seed }: Pick<AnswerSampling, 'seed'>, counter: Counter): readon
 }
 
 function noToken(): StepTrainError {
-  return new StepTrainError(
-    'E_RANGE',
-    "rollout: a logit of the policy's answer is NaN or infinite, so there is no token to draw",
-  );
+  return invalid("rollout: a logit of the policy's answer is NaN or infinite, so there is no token to draw");
 }

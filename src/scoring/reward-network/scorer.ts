@@ -2,7 +2,7 @@
 import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
 import { roleHead } from '../../models/heads.js';
-import { StepTrainError } from '../../native/errors.js';
+import { invalid } from '../../native/errors.js';
 import { verdictSequence } from '../../sequences/sequence.js';
 import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
@@ -32,7 +32,7 @@ export function rewardScorer(
 ): Scorer {
   const verdicts = verdictTokenizer(prompt, tokenizer);
   const rewardHead = roleHead(decoder, reward);
-  if (!rewardHead) throw new StepTrainError('E_RANGE', 'reward network: the model has no score head');
+  if (!rewardHead) throw invalid('reward network: the model has no score head');
   return scorer({
     name,
     scale: mode === 'label' ? 'log_odds' : 'reward',

@@ -1,7 +1,7 @@
 /** A language model behind an OpenAI-compatible server as a judge of steps. */
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { DataError } from '../../files/data-error.js';
+import { badOption, DataError } from '../../files/data-error.js';
 import { replyOf } from '../../remote/chat.js';
 import { endpointOf, received } from '../../remote/http-request.js';
 import { retrying } from '../../remote/retry.js';
@@ -81,8 +81,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
           ? `${cost().toFixed(2)} of ${costBudget}`
           : undefined;
     if (spent === undefined) return;
-    throw new DataError(
-      'option',
+    throw badOption(
       `the budget of the judge is spent (${spent}) after ${count.requests} requests; raise it and resume: what was answered is not ` +
         'asked again where judge.cache names a file',
     );
@@ -104,8 +103,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       // A request is never of no token.
       if (promptTokens > 0) spending.add(promptTokens, completionTokens);
       else if (tokenBudget > 0 || costBudget > 0)
-        throw new DataError(
-          'option',
+        throw badOption(
           `${host} does not say how many tokens a request took (usage), so no budget of the judge can be kept; set ` +
             'judge.token_budget and judge.cost_budget to 0, or use a server that counts',
         );

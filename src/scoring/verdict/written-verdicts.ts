@@ -6,7 +6,7 @@ import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
-import { StepTrainError } from '../../native/errors.js';
+import { invalid } from '../../native/errors.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
@@ -89,10 +89,7 @@ export async function writeVerdicts(
 
 function wholeSample(sample: Sample | undefined): Sample {
   if (sample && sample.finishReason !== 'error') return sample;
-  throw new StepTrainError(
-    'E_RANGE',
-    'a logit of a verdict or its reason is NaN or infinite, so there is no token to draw',
-  );
+  throw invalid('a logit of a verdict or its reason is NaN or infinite, so there is no token to draw');
 }
 
 export interface WrittenJudgeOptions {

@@ -1,5 +1,5 @@
 /** Which problems each rollout batch has: all of them in turn, or groups of them by weight. */
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
 import { type BatchSchedule, epochOrder, scheduleBatches } from '../../sequences/batching.js';
 
@@ -40,8 +40,7 @@ export function mixedBatches(
   const known = [...new Set(items.map((i) => groups[i]?.group ?? '(none)'))].sort();
   const unknown = named.find(([name]) => !known.includes(name));
   if (unknown)
-    throw new DataError(
-      'option',
+    throw badOption(
       `rollout.mix names the group ${JSON.stringify(unknown[0])}, which no training problem belongs to; there are ${known.join(', ')}`,
     );
   const sets = named

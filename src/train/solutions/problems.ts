@@ -8,7 +8,7 @@ import type { LoadReport } from '../../data/load.js';
 import { wordProblemRecords } from '../../data/problems/records.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { describeTraining } from '../../data/training-files.js';
-import { DataError } from '../../files/data-error.js';
+import { badFile } from '../../files/data-error.js';
 import { normalizeProblem } from '../../records/record.js';
 import { dividedRecords } from '../../run/parts.js';
 
@@ -76,8 +76,7 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
     for (const part of PARTS) parts[part] = parts[part].map(({ group: _, ...problem }) => problem);
   parts.train = [...limited(parts.train, data.max_samples, data, problemRank)];
   if (parts.train.length === 0)
-    throw new DataError(
-      'file',
+    throw badFile(
       `${describeTraining(data)} gives no training problem with an answer; expected rows with a problem and its ` +
         'answer, such as those of GSM8K or MATH',
     );

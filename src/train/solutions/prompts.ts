@@ -1,6 +1,6 @@
 /** Problems as the tokens that a model is given to solve them, and the tokens that end its solution. */
 
-import { DataError } from '../../files/data-error.js';
+import { badOption } from '../../files/data-error.js';
 import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Decoder } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -42,8 +42,7 @@ export function solutionPrompts(
     return ids.length + maxNewTokens <= maxLength ? { id, ids } : undefined;
   });
   if (problems.length > 0 && prompts.every((fits) => fits === undefined))
-    throw new DataError(
-      'option',
+    throw badOption(
       `no problem leaves room for ${maxNewTokens} tokens of a solution within data.max_length ${maxLength}: raise ` +
         'data.max_length, or lower max_new_tokens',
     );

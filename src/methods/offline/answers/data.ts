@@ -5,7 +5,7 @@ import { problemKey } from '../../../data/overlap.js';
 import { PARTS, type Part } from '../../../data/split.js';
 import { summarizeTrainingData } from '../../../data/summary.js';
 import { describeTraining } from '../../../data/training-files.js';
-import { DataError } from '../../../files/data-error.js';
+import { badFile } from '../../../files/data-error.js';
 import type { StepRecord } from '../../../records/record.js';
 import { configuredRecords } from '../../../run/parts.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
@@ -46,10 +46,7 @@ export async function offlineData(
     items[part] = inMemory(fitting);
   }
   if (items.train.length === 0) {
-    throw new DataError(
-      'file',
-      `${describeTraining(data)} gives no ${kind.noun} to train on: ${kind.expected}`,
-    );
+    throw badFile(`${describeTraining(data)} gives no ${kind.noun} to train on: ${kind.expected}`);
   }
   return {
     items,

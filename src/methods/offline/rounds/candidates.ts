@@ -2,7 +2,7 @@
 
 import { judgeText } from '../../../data/problems/oracle.js';
 import { objectRows } from '../../../data/rows.js';
-import { DataError } from '../../../files/data-error.js';
+import { badOption } from '../../../files/data-error.js';
 import type { Step, StepRecord } from '../../../records/record.js';
 import { stepPieces } from '../../../records/steps.js';
 import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
@@ -105,7 +105,7 @@ export function labelledRecord(
 ): StepRecord {
   const pieces = stepPieces(text);
   if (pieces.length !== labels.length)
-    throw new DataError('option', `the judge gave ${labels.length} labels for ${pieces.length} steps`);
+    throw badOption(`the judge gave ${labels.length} labels for ${pieces.length} steps`);
   return {
     problem: problem.problem,
     ...(problem.solution === undefined ? {} : { gold_solution: problem.solution }),

@@ -4,7 +4,7 @@ import { adapterUse } from '../../../config/adapter.js';
 import type { Dataset } from '../../../data/dataset.js';
 import { inMemory } from '../../../data/dataset.js';
 import { objectRows } from '../../../data/rows.js';
-import { DataError } from '../../../files/data-error.js';
+import { badFile, type DataError } from '../../../files/data-error.js';
 import { loadAdapter } from '../../../models/adapter.js';
 import { baseDirectory } from '../../../models/base.js';
 import { loadDecoder } from '../../../models/load.js';
@@ -69,8 +69,7 @@ export function nothingToLearn(
   const cut = candidates.filter(({ finish_reason }) => finish_reason === 'length').length;
   const all = candidates.length;
   const limit = `cut off at sampling.max_new_tokens ${max_new_tokens}`;
-  return new DataError(
-    'file',
+  return badFile(
     all > 0 && cut === all
       ? `round ${round} has nothing to learn from: all ${all} candidates were ${limit}; raise it`
       : `round ${round} has no ${what} to learn from: of ${all} candidates ${cut} were ${limit}; see ${where}, and left_… in metrics.jsonl`,
