@@ -13,17 +13,22 @@ import { SGLANG } from './sglang.js';
 export const PROTOCOLS = { steptrain: STEPTRAIN, vllm: VLLM, sglang: SGLANG } as const;
 
 export interface RemoteServerOptions {
-  /** Without /v1: `http://127.0.0.1:8000`. */
-  readonly url: string;
   readonly server: keyof typeof PROTOCOLS;
+  /** The name under which the server has the base model; SGLang needs none. */
   readonly model?: string;
+  /** Environment variable with the server's key. Default `STEPTRAIN_API_KEY`; none is sent where it is not set. */
   readonly keyEnv?: string;
+  /** Requests at a time, to each server. Default 64. */
   readonly concurrency?: number;
+  /** Seconds until there is a connection (default 10), and between bytes (default 300: requests may wait for their turn). */
   readonly connectSeconds?: number;
   readonly idleSeconds?: number;
+  /** Tries of a request in all. Default 8. */
   readonly attempts?: number;
+  /** Seconds before the second try (default 0.5), twice as long before each further one, at most `maxBackoffSeconds` (default 30). */
   readonly backoffSeconds?: number;
   readonly maxBackoffSeconds?: number;
+  /** Seconds in which answers of a busy server that say when to come back are not counted as tries. Default 1800. */
   readonly busySeconds?: number;
 }
 
@@ -31,7 +36,6 @@ export interface RemoteServerOptions {
 export type ServerSampling = SourceOptions & { readonly adapter?: string | undefined };
 
 export class RemoteServer {
-  readonly url: string;
   private readonly concurrency: number;
   private readonly protocol: Protocol;
   private readonly endpoint: Endpoint;
@@ -39,8 +43,12 @@ export class RemoteServer {
   private readonly base: string;
   private longest: Promise<number | undefined> | undefined;
 
-  constructor(options: RemoteServerOptions) {
-    const { url, server, model = '', keyEnv = 'STEPTRAIN_API_KEY' } = options;
+  /** @param url without /v1: `http://127.0.0.1:8000` */
+  constructor(
+    readonly url: string,
+    options: RemoteServerOptions,
+  ) {
+    const { server, model = '', keyEnv = 'STEPTRAIN_API_KEY' } = options;
     const { concurrency = 64, connectSeconds = 10, idleSeconds = 300, attempts = 8 } = options;
     const { backoffSeconds = 0.5, maxBackoffSeconds = 30, busySeconds = 1800 } = options;
     if (!Object.hasOwn(PROTOCOLS, server)) refuse('server', Object.keys(PROTOCOLS).join(', '), server);
@@ -66,7 +74,6 @@ export class RemoteServer {
     };
     this.concurrency = concurrency;
     this.base = model;
-    this.url = url;
   }
 
   /** Prompts at a time that keep it busy, of which `n` samples are drawn each. */

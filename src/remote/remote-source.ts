@@ -6,31 +6,14 @@ import type { SampleSource, SourceOptions, SourceSample } from '../generate/samp
 import type { Adapter } from '../models/adapter.js';
 import { invalid } from '../native/errors.js';
 import { RemoteError } from './errors.js';
-import { type PROTOCOLS, RemoteServer } from './remote-server.js';
+import { RemoteServer, type RemoteServerOptions } from './remote-server.js';
 import { spread } from './spread.js';
 
-export interface RemoteSourceOptions {
+export interface RemoteSourceOptions extends RemoteServerOptions {
   /** Without /v1: `http://127.0.0.1:8000`. Several have the same base, and share the prompts. */
   readonly url: string | readonly string[];
-  readonly server: keyof typeof PROTOCOLS;
-  /** The name under which the server has the base model; SGLang needs none. */
-  readonly model?: string;
-  /** Environment variable with the server's key. Default `STEPTRAIN_API_KEY`; none is sent where it is not set. */
-  readonly keyEnv?: string;
   /** Where published adapters are written, and the same folder as the server sees it. Without it nothing can be published. */
   readonly adapters?: { readonly directory: string; readonly seenAs?: string };
-  /** Requests at a time, to each server. Default 64. */
-  readonly concurrency?: number;
-  /** Seconds until there is a connection (default 10), and between bytes (default 300: requests may wait for their turn). */
-  readonly connectSeconds?: number;
-  readonly idleSeconds?: number;
-  /** Tries of a request in all. Default 8. */
-  readonly attempts?: number;
-  /** Seconds before the second try (default 0.5), twice as long before each further one, at most `maxBackoffSeconds` (default 30). */
-  readonly backoffSeconds?: number;
-  readonly maxBackoffSeconds?: number;
-  /** Seconds in which answers of a busy server that say when to come back are not counted as tries. Default 1800. */
-  readonly busySeconds?: number;
   /** Hears that one of several servers is left out, or is back. Default: standard error. */
   readonly tell?: (sentence: string) => void;
 }
@@ -52,7 +35,7 @@ export function remoteSource({ url, ...options }: RemoteSourceOptions): SampleSo
   const twice = urls.find((each, i) => urls.indexOf(each) < i);
   if (twice !== undefined) throw invalid(`remoteSource: url: ${twice} is given twice; name each server once`);
   return new RemoteSource(
-    urls.map((each) => new RemoteServer({ url: each, ...options })),
+    urls.map((each) => new RemoteServer(each, options)),
     options,
   );
 }
