@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { StepTrainError } from '../native/errors.js';
+import { joined } from '../native/joined.js';
 import type { Place } from './environment.js';
 import { MAX_BYTES } from './frames.js';
 import { type Link, type LinkEvent, type LinkOptions, openLink } from './link.js';
@@ -116,7 +117,7 @@ class StarCluster implements Cluster {
       );
     if (this.rank > 0) {
       this.give(0, number, writeShards(own));
-      return floatsOf(joined((await this.receive(number + 1, [0]))[0] as Pieces));
+      return floatsOf(asOne((await this.receive(number + 1, [0]))[0] as Pieces));
     }
     const others = await this.receive(number, this.others);
     const sum = addTree([...own, ...others.flatMap(readShards)], addFloats);
@@ -160,12 +161,12 @@ class StarCluster implements Cluster {
       this.send(0, number, bytes);
       return undefined;
     }
-    return [bytes, ...(await this.receive(number, this.others)).map(joined)];
+    return [bytes, ...(await this.receive(number, this.others)).map(asOne)];
   }
 
   /** Rank 0's bytes. */
   private async fromRoot(number: number, bytes: Uint8Array | undefined): Promise<Uint8Array> {
-    if (this.rank > 0) return joined((await this.receive(number, [0]))[0] as Pieces);
+    if (this.rank > 0) return asOne((await this.receive(number, [0]))[0] as Pieces);
     const own = bytes as Uint8Array;
     for (const other of this.others) this.send(other, number, own);
     return own;
@@ -260,35 +261,19 @@ function arrivedOf(parts: Pieces | undefined): Pieces | undefined {
   return arrived < new DataView(head.buffer, head.byteOffset).getFloat64(0, true) ? undefined : pieces;
 }
 
-function joined(pieces: Pieces): Uint8Array {
-  if (pieces.length === 1) return pieces[0] as Uint8Array;
-  const whole = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    whole.set(piece, at);
-    at += piece.length;
-  }
-  return whole;
-}
+const asOne = (pieces: Pieces) => (pieces.length === 1 ? (pieces[0] as Uint8Array) : joined(pieces));
 
 function joinParts(parts: readonly Uint8Array[]): Uint8Array {
   const lengths = Float64Array.from(parts, ({ length }) => length);
-  const joined = new Uint8Array(lengths.byteLength + parts.reduce((sum, { length }) => sum + length, 0));
-  joined.set(bytesOf(lengths));
-  let at = lengths.byteLength;
-  for (const part of parts) {
-    joined.set(part, at);
-    at += part.length;
-  }
-  return joined;
+  return joined([bytesOf(lengths), ...parts]);
 }
 
-function splitParts(joined: Uint8Array, size: number): readonly Uint8Array[] {
-  const lengths = new Float64Array(joined.slice(0, size * 8).buffer);
+function splitParts(whole: Uint8Array, size: number): readonly Uint8Array[] {
+  const lengths = new Float64Array(whole.slice(0, size * 8).buffer);
   let at = size * 8;
   return Array.from(lengths, (length) => {
     at += length;
-    return joined.slice(at - length, at);
+    return whole.slice(at - length, at);
   });
 }
 

@@ -1,5 +1,6 @@
 // Finds test problems and steps that are also in the training data: their scores say little.
 import { createHash } from 'node:crypto';
+import { textHash } from '../random/text-hash.js';
 import { normalizeProblem } from '../records/record.js';
 
 /** Fingerprint of a problem. */
@@ -117,13 +118,4 @@ function resemblance(a: Uint32Array, b: Uint32Array): number {
 
 function hash48(text: string): number {
   return createHash('sha256').update(text).digest().readUIntBE(0, 6);
-}
-
-/** FNV-1a over UTF-16 code units, with a final mix so that the smallest hashes are a uniform sample. */
-function textHash(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return (hash ^ (hash >>> 16)) >>> 0;
 }

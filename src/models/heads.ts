@@ -72,6 +72,17 @@ export function scalarOutputs(hidden: Tensor, head: LinearHead, rows?: Tensor): 
   });
 }
 
+/** Writes parameters to a safetensors file, f32. */
+export async function writeParameters(path: string, parameters: readonly Parameter[]): Promise<void> {
+  const sources = parameters.map(({ name, value }) => ({
+    name,
+    shape: value.shape,
+    dtype: 'F32' as const,
+    data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
+  }));
+  await writeSafetensors(path, sources, { format: 'pt' });
+}
+
 /** A head that is trained. */
 export class TrainableHead implements LinearHead {
   readonly weight: Parameter;
@@ -87,13 +98,7 @@ export class TrainableHead implements LinearHead {
 
   /** Writes `score.weight` and `score.bias` to a safetensors file, f32. */
   async save(path: string): Promise<void> {
-    const sources = this.parameters.list.map(({ name, value }) => ({
-      name,
-      shape: value.shape,
-      dtype: 'F32' as const,
-      data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
-    }));
-    await writeSafetensors(path, sources, { format: 'pt' });
+    await writeParameters(path, this.parameters.list);
   }
 
   dispose(): void {

@@ -2,9 +2,8 @@
 import type { ModelConfig } from '../architectures/config.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import type { LinearHead } from '../models/decoder.js';
+import { writeParameters } from '../models/heads.js';
 import { draw } from '../models/initial-values.js';
-import { fromF32 } from '../weights/convert.js';
-import { writeSafetensors } from '../weights/safetensors-writer.js';
 
 /** Prefix in a parameter's name that marks the head. */
 export const VALUE_HEAD = 'value_head.';
@@ -36,13 +35,6 @@ export async function saveValueHead(
   { list }: TrainableParameters,
   fileOf: (name: string) => string,
 ): Promise<void> {
-  const sources = list
-    .filter(({ name }) => name.startsWith(VALUE_HEAD))
-    .map(({ name, value }) => ({
-      name,
-      shape: value.shape,
-      dtype: 'F32' as const,
-      data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
-    }));
-  await writeSafetensors(fileOf('value_head.safetensors'), sources, { format: 'pt' });
+  const head = list.filter(({ name }) => name.startsWith(VALUE_HEAD));
+  await writeParameters(fileOf('value_head.safetensors'), head);
 }

@@ -1,4 +1,5 @@
 /** The arithmetic of single steps, and which of it training may see. */
+import { textHash } from '../../random/text-hash.js';
 import type { Part } from '../split.js';
 
 /** `mod` gives the rest of a division. */
@@ -59,15 +60,6 @@ export function isFactOf(part: Part, fact: Fact): boolean {
 }
 
 function heldOut(key: string, outOf: number): Part {
-  const bucket = hash(key) % outOf;
+  const bucket = textHash(key) % outOf;
   return bucket === 0 ? 'test' : bucket === 1 ? 'validation' : 'train';
-}
-
-/** FNV-1a with a final mix: a remainder of the bare hash of short keys is not uniform. */
-function hash(key: string): number {
-  let value = 0x811c9dc5;
-  for (let i = 0; i < key.length; i++) value = Math.imul(value ^ key.charCodeAt(i), 0x01000193);
-  value = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
-  value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
-  return (value ^ (value >>> 16)) >>> 0;
 }

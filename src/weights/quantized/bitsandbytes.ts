@@ -1,11 +1,11 @@
 /** Weights as bitsandbytes saves them in 4 bits: `X.weight` and, beside it, scales and a state in JSON. */
+import { joined } from '../../native/joined.js';
 import { show, WeightsError } from '../error.js';
 import { Fields } from '../fields.js';
 import { decodeUtf8, isJsonObject, parseJson } from '../json.js';
 import type { CheckpointReader } from '../reader.js';
 import {
   finite,
-  joined,
   NESTED_BLOCK,
   NESTED_LEVELS,
   NF4_LEVELS,

@@ -171,17 +171,6 @@ const E4M3 = Float32Array.from({ length: 256 }, (_, code) => {
   return code >> 7 ? -magnitude : magnitude;
 });
 
-/** The bytes of several arrays, one after another. */
-export function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const out = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
-}
-
 /** @throws WeightsError for scales of which one is no finite number */
 export function finite<Scales extends Float32Array>(scales: Scales, where: string, name: string): Scales {
   const found = scales.find((scale) => !Number.isFinite(scale));

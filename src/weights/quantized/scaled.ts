@@ -4,12 +4,13 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { joined } from '../../native/joined.js';
 import { toF32 } from '../convert.js';
 import { isFloatDtype } from '../dtype.js';
 import { show, WeightsError } from '../error.js';
 import { isJsonObject, type JsonValue, readJsonObject } from '../json.js';
 import type { CheckpointReader } from '../reader.js';
-import { finite, joined, type QuantizedWeight, SQUARE, type StoredParts } from './format.js';
+import { finite, type QuantizedWeight, SQUARE, type StoredParts } from './format.js';
 
 /** Of activations, which are computed in the dtype of the model. */
 const OF_ACTIVATIONS = ['input_scale', 'input_scale_ub', 'input_zero_point'];
