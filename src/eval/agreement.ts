@@ -1,8 +1,8 @@
 /** How well a judge of steps agrees with known labels: what its labels are worth before anything learns from them. */
+import { grouped } from '../native/grouped.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { type Scorer, type Solution, sampled, verdictsOf } from '../scoring/scorer.js';
 import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
-import { grouped } from './grouped.js';
 import { confusionMetrics, countConfusion } from './metrics.js';
 import { percent } from './percent.js';
 import {

@@ -1,8 +1,8 @@
 // Confidence intervals of metrics by the bootstrap (Efron 1979) over whole problems, since verdicts on the steps of one
 // problem are correlated. Each resample has its own Philox stream, so the same seed gives the same metrics everywhere.
+import { grouped } from '../native/grouped.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { JudgedStep } from '../scoring/verdict/judged.js';
-import { grouped } from './grouped.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
 import { unseenShare } from './wilson.js';

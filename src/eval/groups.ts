@@ -1,7 +1,7 @@
 /** Metrics broken down by a column of the data. */
+import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import { grouped } from './grouped.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 

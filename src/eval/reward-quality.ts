@@ -1,8 +1,8 @@
 /** How far a reward model may be trusted: whether it ranks right steps above wrong ones where nothing else tells them apart. */
 import { z } from 'zod';
+import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';
 import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './bootstrap.js';
-import { grouped } from './grouped.js';
 import { rocAuc } from './metrics.js';
 import { percent } from './percent.js';
 

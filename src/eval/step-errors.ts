@@ -1,8 +1,8 @@
 /** How well each kind of error is told, where the data say what is wrong with a step. */
 import type { SeenSteps } from '../data/overlap.js';
+import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import { grouped } from './grouped.js';
 import { aucOf, ratio } from './metrics.js';
 import { percent } from './percent.js';
 

@@ -1,6 +1,7 @@
 /** An adapter that is merged into the weights of a decoder, under the adapters that are trained there; and both as one. */
 import type { ModelConfig } from '../architectures/config.js';
 import { classifierOf, modelModules } from '../architectures/table.js';
+import { grouped } from '../native/grouped.js';
 import { linear } from '../ops/gemm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { adapterTensors, openAdapter, readAdapterHead } from '../weights/adapter.js';
@@ -99,12 +100,14 @@ export function concatenated(
   modules: readonly ModuleSpec[],
 ): SavedForm {
   const whole = new Set(second.plan.saved.map(({ module }) => module));
-  const parts = new Map<string, Part[]>();
-  const add = (pair: LoraModule, read: Part['read']) => {
-    if (!whole.has(pair.module)) parts.set(pair.module, [...(parts.get(pair.module) ?? []), { pair, read }]);
-  };
-  for (const pair of first.pairs.values()) add(pair, async (name) => first.values.get(name) as Values);
-  for (const pair of second.plan.modules) add(pair, (name, own) => own(name));
+  const ofFirst: Part['read'] = async (name) => first.values.get(name) as Values;
+  const parts = grouped(
+    [
+      ...Array.from(first.pairs.values(), (pair): Part => ({ pair, read: ofFirst })),
+      ...second.plan.modules.map((pair): Part => ({ pair, read: (name, own) => own(name) })),
+    ],
+    ({ pair: { module } }) => (whole.has(module) ? undefined : module),
+  );
   const ranks = new Map([...parts].map(([module, each]) => [module, sum(each.map(({ pair }) => pair.r))]));
   const config = withRanks(
     second.config,

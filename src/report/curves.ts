@@ -1,4 +1,5 @@
 /** Which metrics share a plot, what it is called, and what it says. */
+import { grouped } from '../native/grouped.js';
 import { decimate, type Points } from './decimate.js';
 import { type Column, type MetricLog, type Phase, VALIDATION } from './metric-log.js';
 
@@ -203,12 +204,9 @@ export interface PhaseGroup {
 
 /** The plots of a log, by phase in the order of the run. */
 export function curves(log: MetricLog): PhaseGroup[] {
-  const groups = new Map<string, Phase[]>();
-  for (const phase of log.phases) {
-    if (phase.name === 'test') continue;
-    const stem = phase.name.replace(/[-_ ]?\d+$/, '') || phase.name;
-    groups.set(stem, [...(groups.get(stem) ?? []), phase]);
-  }
+  const groups = grouped(log.phases, ({ name }) =>
+    name === 'test' ? undefined : name.replace(/[-_ ]?\d+$/, '') || name,
+  );
   return [...groups].map(([name, phases]) => ({ name, phases, plots: plotsOf(name, phases) }));
 }
 

@@ -1,6 +1,6 @@
 /** verdicts.jsonl as solutions: the judged steps of each, with label, probability and verdict. */
 import { readVerdictDump, type VerdictRow } from '../eval/dump.js';
-import { grouped } from '../eval/grouped.js';
+import { grouped } from '../native/grouped.js';
 
 export interface JudgedSolution {
   readonly problem: string;

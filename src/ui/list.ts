@@ -1,5 +1,6 @@
 /** The list of runs: state and progress, result, a curve, time; grouped by the folder that they share, as those of a sweep. */
 import { dirname } from 'node:path';
+import { grouped } from '../native/grouped.js';
 import type { CollectedRun } from '../report/collect.js';
 import { decimate } from '../report/decimate.js';
 import { duration, number, percent } from '../report/format.js';
@@ -29,11 +30,7 @@ const COLUMNS: readonly (readonly [title: string, key: string, isNumber: boolean
 /** Runs that stand alone first, newest first; then a table for each folder with several. */
 export function runList(runs: readonly ListedRun[], now = Date.now()): Html {
   const newest = [...runs].sort((a, b) => b.run.changed - a.run.changed);
-  const folders = new Map<string, ListedRun[]>();
-  for (const each of newest) {
-    const folder = dirname(each.name);
-    folders.set(folder, [...(folders.get(folder) ?? []), each]);
-  }
+  const folders = grouped(newest, ({ name }) => dirname(name));
   const isGroup = (folder: string, own: readonly ListedRun[]) => folder !== '.' && own.length > 1;
   const alone = newest.filter(({ name }) => {
     const folder = dirname(name);

@@ -2,19 +2,11 @@
 import { probability } from '../../scoring/verdict/judged.js';
 import type { ConstraintConfig } from './config.js';
 
-/** Factors of a total loss: policy·L_policy + value·L_value + constraint·L_constraint. */
-export interface LossWeights {
-  readonly policy: number;
-  readonly value: number;
-  readonly constraint: number;
-}
-
 /** Losses of one optimizer step; `value` already has its coefficient. */
-export interface StepLosses {
-  readonly policy: number;
-  readonly value: number;
-  readonly constraint: number;
-}
+export type StepLosses = Readonly<Record<'policy' | 'value' | 'constraint', number>>;
+
+/** Factors of a total loss: policy·L_policy + value·L_value + constraint·L_constraint. */
+export type LossWeights = StepLosses;
 
 interface AlphaState {
   /** The learned parameter behind α: a logit, or the log of the constraint's variance. */

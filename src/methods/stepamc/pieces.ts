@@ -1,6 +1,7 @@
 /** The sequences of a mini-batch of questions: each solution with the answers of its questions, and both words after each. */
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
+import { grouped } from '../../native/grouped.js';
 import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../../sequences/sequence.js';
 import type { Piece } from '../../train/policy/objective.js';
 import { answeredSequence } from './questions.js';
@@ -25,10 +26,7 @@ export function questionPieces(
     readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>;
   },
 ): QuestionPiece[] {
-  const byItem = new Map<number, CreditedQuestion[]>();
-  for (const question of questions)
-    byItem.set(question.item, [...(byItem.get(question.item) ?? []), question]);
-  return [...byItem].map(([item, own]) => {
+  return [...grouped(questions, ({ item }) => item)].map(([item, own]) => {
     const places = own.map(({ place, answers }) => {
       const reason = answers[0]?.tokens.slice(0, answers[0].reason ?? 0) ?? [];
       const words = [template.positiveIds, template.negativeIds].map((word) => [...reason, ...word]);

@@ -6,6 +6,7 @@
 import { type Dataset, dataset, inMemory } from '../../data/dataset.js';
 import { selectionOf } from '../../data/rare-class.js';
 import { StepTrainError } from '../../native/errors.js';
+import { grouped } from '../../native/grouped.js';
 import type { StepLabel } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { rewardSequence, scoreVerdicts } from '../../scoring/reward-network/scores.js';
@@ -116,8 +117,7 @@ export function pseudoLabelled(
   made: readonly PseudoLabel[],
   { labels, tokenizer, sft }: PseudoLabelled,
 ): Dataset<VerdictSequence> {
-  const byItem = new Map<number, PseudoLabel[]>();
-  for (const row of made) byItem.set(row.item, [...(byItem.get(row.item) ?? []), row]);
+  const byItem = grouped(made, ({ item }) => item);
   const positive = labels.positive + made.filter(({ label }) => label === 1).length;
   const n = labels.n + made.length;
   const learned = learnedVerdicts(sft, { n, positive, negative: n - positive });

@@ -3,6 +3,7 @@ import { contributions, metricValues } from '../../eval/solving/metrics.js';
 import type { SolvedGroups } from '../../eval/solving/run-report.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
 import { stepContributions } from '../../eval/solving/step-metrics.js';
+import { grouped } from '../../native/grouped.js';
 import { stepsOf } from '../../records/steps.js';
 import { oracleScorer } from '../../scoring/oracle.js';
 import { sampled, verdictsOf } from '../../scoring/scorer.js';
@@ -77,15 +78,14 @@ export function solvedByGroup(
   problems: readonly RunProblem[],
   samples: readonly (readonly GradedSample[])[],
 ): SolvedGroups {
-  const groups = new Map<string, (readonly GradedSample[])[]>();
-  problems.forEach(({ group }, i) => {
-    if (group === undefined) return;
-    groups.set(group, [...(groups.get(group) ?? []), samples[i] ?? []]);
-  });
+  const groups = grouped(problems.keys(), (i) => problems[i]?.group);
   const named = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
   const valuesOf = (of: readonly (readonly GradedSample[])[]) =>
     metricValues(new Map([...contributions(of), ...stepContributions(of)]));
-  return Object.fromEntries([['all', valuesOf(samples)], ...named.map(([name, of]) => [name, valuesOf(of)])]);
+  return Object.fromEntries([
+    ['all', valuesOf(samples)],
+    ...named.map(([name, of]) => [name, valuesOf(of.map((i) => samples[i] ?? []))]),
+  ]);
 }
 
 /** Share of problems whose sample is right. */

@@ -7,6 +7,7 @@ import {
 } from '../../../eval/solving/metrics.js';
 import type { GradedSample } from '../../../eval/solving/sample.js';
 import { stepContributions, sumsOf } from '../../../eval/solving/step-metrics.js';
+import { grouped } from '../../../native/grouped.js';
 import { stepsOf } from '../../../records/steps.js';
 import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
 import type { AskedPart } from '../../../train/solutions/asked.js';
@@ -101,9 +102,7 @@ function gradedRow(
  * - `duplicate_steps`, `trivial_steps`: steps that stand in their solution already, or compute nothing
  */
 export function evaluationMetrics(rows: readonly EvaluatedRow[]): Record<string, MetricValue> {
-  const byProblem = new Map<number, EvaluatedRow[]>();
-  for (const row of rows) byProblem.set(row.problem, [...(byProblem.get(row.problem) ?? []), row]);
-  const all = [...byProblem.values()];
+  const all = [...grouped(rows, ({ problem }) => problem).values()];
   const greedy = all.map((samples) => samples.filter(({ sample }) => sample === 0));
   const sampled = all.map((samples) => samples.filter(({ sample }) => sample > 0));
   const k = sampled[0]?.length ?? 0;

@@ -1,4 +1,5 @@
 /** The second stage of a round: outcomes by the answers, steps by the judge, as records that any run can read. */
+import { grouped } from '../../../native/grouped.js';
 import { PhiloxStream } from '../../../random/philox.js';
 import type { StepLabel } from '../../../records/record.js';
 import { stepsOf } from '../../../records/steps.js';
@@ -37,17 +38,14 @@ export interface LabelStageOptions {
 export function labelStage(options: LabelStageOptions): MakingStage {
   const { name, source, problems, judge, outcome, flip, selection, settings } = options;
   const verdicts = judge && verdictsOf(judge);
-  const byProblem = new Map<number, Candidate[]>();
-  for (const row of options.rows) {
-    const candidates = byProblem.get(row.problem) ?? [];
-    byProblem.set(row.problem, candidates);
-    candidates.push({ ...row, right: isRight(problems[row.problem] as RunProblem, row) });
-  }
+  const candidates = options.rows.map(
+    (row): Candidate => ({ ...row, right: isRight(problems[row.problem] as RunProblem, row) }),
+  );
   return chunkedStage({
     name,
     settings,
     note: cutOffNote(options.rows, options.maxNewTokens),
-    items: [...byProblem.values()],
+    items: [...grouped(candidates, ({ problem }) => problem).values()],
     async step(chunk, index, signal) {
       const clean = outcome === 'clean';
       const selected = chunk.map((candidates) =>

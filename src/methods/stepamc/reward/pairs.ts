@@ -1,5 +1,6 @@
 /** What the reward network compares: two verdicts on one step, or two steps of one problem. */
 import type { Dataset } from '../../../data/dataset.js';
+import { grouped } from '../../../native/grouped.js';
 import { normalizeProblem } from '../../../records/record.js';
 import type { PairMode, RewardSequence } from '../../../scoring/reward-network/scores.js';
 import type { VerdictSequence } from '../../../sequences/sequence.js';
@@ -33,11 +34,7 @@ export function rewardUnits(
   if (mode === 'label') {
     return rewards.map((reward, i) => unit([reward], labelPairs(sequences.get(i), reward)));
   }
-  const groups = new Map<string, number[]>();
-  problems.forEach((problem, i) => {
-    const key = normalizeProblem(problem);
-    groups.set(key, [...(groups.get(key) ?? []), i]);
-  });
+  const groups = grouped(problems.keys(), (i) => normalizeProblem(problems[i] as string));
   return [...groups.values()].map((members) => {
     const own = members.map((i) => rewards[i] as RewardSequence);
     const pairs = stepPairs(
