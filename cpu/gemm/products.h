@@ -25,15 +25,15 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
   const int threads = stream.pool.threads();
   const Rows<T> rows(stream.scratch, x);
   int64_t buffer_size = 0, panels = 0;
-  bool pairs = false, in_place = true;
+  bool pairs = false, fills = false;
   for (const auto& [weight, bias, y, residual] : outputs) {
     buffer_size = std::max(buffer_size, weight.buffer_size());
     panels += weight.panels();
     pairs = pairs || weight.has_pair();
-    in_place = in_place && weight.in_place();
+    fills = fills || weight.fills();
   }
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
-  const Grid<T> grid(x[0], panels, x[1], threads, !in_place);
+  const Grid<T> grid(x[0], panels, x[1], threads, fills);
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);

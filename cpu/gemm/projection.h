@@ -26,6 +26,8 @@ class Projection {
 
   bool has_pair() const { return lora_.has_value(); }
   bool in_place() const { return weight_.in_place(); }
+  /// Whether panel() fills a buffer with it.
+  bool fills() const { return weight_size() > 0; }
   int64_t panels() const { return weight_.count(); }
   int64_t columns(int64_t panel) const { return weight_.columns(panel); }
   /// Elements that panel() may fill.

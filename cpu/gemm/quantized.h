@@ -187,6 +187,60 @@ inline vf load_bytes(const uint8_t* p) {
 #endif
 }
 
+// ---- pairs of features -----------------------------------------------------------------------------------------------
+
+/// Two neighbouring features of kLanes outputs in T, made of two vectors in which both of an output are neighbours.
+template <typename T>
+struct Pair;
+
+template <>
+struct Pair<float> {
+  vf even, odd;
+
+  Pair(vf first, vf second) {
+    typedef float vector __attribute__((vector_size(4 * kLanes)));
+    vu lanes;
+    for (int i = 0; i < kLanes; i++) lanes[i] = static_cast<uint32_t>(2 * i);
+    const auto low = (vector)(first), high = (vector)(second);
+    even = (vf)(__builtin_shuffle(low, high, lanes));
+    odd = (vf)(__builtin_shuffle(low, high, lanes + 1));
+  }
+  /// Into the lower or the upper half of the outputs of a panel.
+  void store(float* panel, int half) const {
+    cpu::STEPTRAIN_ISA::store(panel + half * kLanes, even);
+    cpu::STEPTRAIN_ISA::store(panel + kPanel + half * kLanes, odd);
+  }
+  vf add(vf sum, const float* x) const { return fma(set1(x[1]), odd, fma(set1(x[0]), even, sum)); }
+};
+
+#if defined(__AVX512BF16__)
+template <>
+struct Pair<bf16> {
+  __m512bh units;
+
+  Pair(vf first, vf second) : units(_mm512_cvtne2ps_pbh(second, first)) {}
+  void store(bf16* panel, int half) const {
+    _mm512_storeu_si512(panel + half * 2 * kLanes, reinterpret_cast<__m512i>(units));
+  }
+  vf add(vf sum, const bf16* x) const {
+    int32_t pair;
+    std::memcpy(&pair, x, 4);
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)), units);
+  }
+};
+#else
+template <>
+struct Pair<bf16> {
+  vf first, second;
+
+  Pair(vf first, vf second) : first(first), second(second) {}
+  void store(bf16* panel, int half) const {
+    cpu::STEPTRAIN_ISA::store(panel + half * 2 * kLanes, first);
+    cpu::STEPTRAIN_ISA::store(panel + (2 * half + 1) * kLanes, second);
+  }
+};
+#endif
+
 template <Format kFormat>
 struct Quantized {
   static constexpr int kBits = bits_of(kFormat);
@@ -208,38 +262,49 @@ struct Quantized {
   template <typename T, typename Place>
   requires std::is_invocable_r_v<T*, Place, int64_t>
   void decode(int64_t panel, int64_t first, int64_t last, const Place& place) const {
+    T* out = nullptr;
+    each_pair(
+        panel, first, last, [&](int64_t k, const vf(&elements)[4]) __attribute__((always_inline)) {
+          const int64_t at = (k - first) % kRun;
+          if (at == 0) out = place(k);
+          for (int half = 0; half < 2; half++)
+            Pair<T>(elements[2 * half], elements[2 * half + 1]).store(out + at * kPanel, half);
+        });
+  }
+
+  /// body(k, elements) for the pairs of features k, k + 1 of [first, last) in ascending order: vectors in which both of an output
+  /// are neighbours.
+  template <typename Body>
+  inline __attribute__((always_inline)) void each_pair(int64_t panel, int64_t first, int64_t last,
+                                                       const Body& body) const {
     const auto value = values();
     const uint8_t* codes = parts_.codes + panel * parts_.panel_codes + first * kPanel * kBits / 8;
     for (int64_t at = first; at < last;) {
-      const int64_t block_end = std::min(last, (at / block_ + 1) * block_);
+      const int64_t end = std::min(last, (at / block_ + 1) * block_);
       const BlockScales scales = scales_of(panel, at / block_);
-      while (at < block_end) {
-        T* out = place(at);
-        const int64_t end = std::min(block_end, at + kRun);
-        for (; at < end; at += kSteps, codes += 4 * kLanes, out += kSteps * kPanel) {
-          // Codes come from memory, and as few at a time as the processor does not read ahead of itself; of the panels after
-          // this one, too.
-          __builtin_prefetch(codes + 4096, 0, 3);
-          const vu word = load_units(codes);
+      for (; at < end; at += kSteps, codes += 4 * kLanes) {
+        // Codes come from memory, and as few at a time as the processor does not read ahead of itself; of the panels after
+        // this one, too.
+        __builtin_prefetch(codes + 4096, 0, 3);
+        const vu word = load_units(codes);
 #pragma GCC unroll 2
-          for (int pair = 0; pair < kSteps / 2; pair++) {
-            vf elements[4];
+        for (int pair = 0; pair < kSteps / 2; pair++) {
+          vf elements[4];
 #pragma GCC unroll 4
-            for (int v = 0; v < 4; v++) {
-              if constexpr (kBits == 4) {
-                elements[v] = value(word >> (4 * (4 * pair + v)));
-              } else {
-                elements[v] = value(codes + v * kLanes);
-              }
-              if constexpr (kLeast) {
-                // With the bits of two operations: the product, of a half with up to six bits and a code, has 21 at most.
-                elements[v] = fma(elements[v], scales.scale[v], scales.least[v]);
-              } else {
-                elements[v] *= scales.scale[v];
-              }
+          for (int v = 0; v < 4; v++) {
+            if constexpr (kBits == 4) {
+              elements[v] = value(word >> (4 * (4 * pair + v)));
+            } else {
+              elements[v] = value(codes + v * kLanes);
             }
-            put(elements, out + 2 * pair * kPanel);
+            if constexpr (kLeast) {
+              // With the bits of two operations: the product, of a half with up to six bits and a code, has 21 at most.
+              elements[v] = fma(elements[v], scales.scale[v], scales.least[v]);
+            } else {
+              elements[v] *= scales.scale[v];
+            }
           }
+          body(at + 2 * pair, elements);
         }
       }
     }
@@ -259,27 +324,6 @@ struct Quantized {
       return Signed{};
     } else {
       return E4m3{};
-    }
-  }
-
-  static void put(const vf (&elements)[4], bf16* out) {
-#if defined(__AVX512BF16__)
-    for (int v = 0; v < 4; v += 2) {
-      const auto both = _mm512_cvtne2ps_pbh(elements[v + 1], elements[v]);
-      _mm512_storeu_si512(out + v * kLanes, reinterpret_cast<__m512i>(both));
-    }
-#else
-    for (int v = 0; v < 4; v++) store(out + v * kLanes, elements[v]);
-#endif
-  }
-  static void put(const vf (&elements)[4], float* out) {
-    typedef float vector __attribute__((vector_size(4 * kLanes)));
-    vu even;
-    for (int i = 0; i < kLanes; i++) even[i] = static_cast<uint32_t>(2 * i);
-    for (int half = 0; half < 2; half++) {
-      const auto low = (vector)(elements[2 * half]), high = (vector)(elements[2 * half + 1]);
-      store(out + half * kLanes, (vf)(__builtin_shuffle(low, high, even)));
-      store(out + kPanel + half * kLanes, (vf)(__builtin_shuffle(low, high, even + 1)));
     }
   }
 
@@ -328,13 +372,20 @@ struct Quantized {
     // Padding has no block of its own.
     const int64_t last = n_ * row - 1;
 #if defined(__AVX512F__)
-    const vs lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const vs at = lanes * static_cast<int32_t>(row) + static_cast<int32_t>(first);
-    const __m512i block_of =
-        _mm512_min_epi32(reinterpret_cast<__m512i>(at), _mm512_set1_epi32(static_cast<int32_t>(last)));
     const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
     const vf level = _mm512_i32gather_ps(code, levels, 4);
-    const vf scale = _mm512_i32gather_ps(_mm512_srli_epi32(block_of, 8), scales, 4);
+    const int64_t least = std::min(first, last) / kNestedBlock, most = last / kNestedBlock;
+    const vs lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const vs from_least =
+        lanes * static_cast<int32_t>(row) + static_cast<int32_t>(first - least * kNestedBlock);
+    __m512i at = _mm512_srli_epi32(reinterpret_cast<__m512i>(from_least), 8);
+    at = _mm512_min_epi32(at, _mm512_set1_epi32(static_cast<int32_t>(most - least)));
+    // Of up to 16,384 features neighbours; a gather takes much longer.
+    const vf scale =
+        row <= kNestedBlock
+            ? _mm512_permutexvar_ps(
+                  at, load(scales + least, static_cast<int>(std::min<int64_t>(kLanes, most - least + 1))))
+            : _mm512_i32gather_ps(at, scales + least, 4);
     return level * scale + set1(levels[kNestedLevels]);
 #else
     float level[kLanes], scale[kLanes];

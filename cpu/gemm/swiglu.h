@@ -16,7 +16,7 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
   const Rows<T> rows(stream.scratch, x);
   const int64_t buffer_size = gates.buffer_size() + ups.buffer_size();
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
-  const Grid<T> grid(x[0], gates.panels(), x[1], threads, !gates.in_place() || !ups.in_place());
+  const Grid<T> grid(x[0], gates.panels(), x[1], threads, gates.fills() || ups.fills());
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpu/gemm/decoded.h"
 #include "cpu/gemm/panel.h"
 #include "cpu/gemm/quantized.h"
 #include "cpu/gemm/tile_amx.h"
@@ -44,29 +45,25 @@ class Panels {
     if (w_.dtype == DType::bf16) return from_packed<bf16>(panel, buffer);
     from_packed<float>(panel, buffer);
   }
-  /// Whether multiply_decoded() takes so many rows: a quantised weight, and AMX, whose products need other parts of the
-  /// processor than dequantising.
+  /// Whether multiply_decoded() takes so many rows: of a quantised weight. What the head rounds to bf16 and multiplies as floats
+  /// is no such product.
   bool decodes(int64_t rows) const {
-#if defined(__AMX_BF16__)
-    return sizeof(T) == 2 && quantized() && rows <= amx_tile::kTile && depth() % amx_tile::kDepth == 0;
-#else
-    (void)rows;
-    return false;
-#endif
+    return quantized() && rows <= kTileRows<T> && !(sizeof(T) == 4 && w_.dtype == DType::bf16);
   }
   /// c[rows][kTileStride] = x[rows, depth]·panelᵀ, without the panel in memory; the bits are those of a filled one.
   void multiply_decoded(int rows, const T* x, int64_t stride, int64_t panel, float* c) const {
+    by_format(w_, [&](const auto& quantized) {
 #if defined(__AMX_BF16__)
-    if constexpr (sizeof(T) == 2) {
-      by_format(w_, [&](const auto& quantized) {
-        amx_tile::multiply_decoded(rows, x, stride, depth(), c, [&](const auto& place) {
-          quantized.template decode<bf16>(panel, 0, depth(), place);
-        });
-      });
-    }
-#else
-    (void)rows, (void)x, (void)stride, (void)panel, (void)c;
+      // Its products need other parts of the processor than dequantising.
+      if constexpr (sizeof(T) == 2) {
+        if (rows <= amx_tile::kTile && depth() % amx_tile::kDepth == 0)
+          return amx_tile::multiply_decoded(rows, x, stride, depth(), c, [&](const auto& place) {
+            quantized.template decode<bf16>(panel, 0, depth(), place);
+          });
+      }
 #endif
+      cpu::STEPTRAIN_ISA::multiply_decoded<T>(quantized, rows, x, stride, panel, depth(), c);
+    });
   }
   /// Steps [first, last) of the sum, from a row-major matrix; `first` is even.
   void fill(int64_t panel, int64_t first, int64_t last, T* buffer) const {

@@ -31,7 +31,8 @@ describe.each(isas)('quantised weights on %s', (isa) => {
     it.each(['f32', 'bf16'] as const)(
       'is multiplied in %s like the weight that it stands for',
       async (dtype) => {
-        for (const T of [1, 4, 33]) {
+        // By register, by part of a panel, by panel.
+        for (const T of [1, 2, 3, 4, 6, 33]) {
           const results = device.scope(() => {
             const x = device.tensor(random(T * K, T), [T, K], dtype);
             const dy = device.tensor(random(T * N, T + 1), [T, N], dtype);
@@ -85,7 +86,7 @@ describe.each(isas)('quantised weights on %s', (isa) => {
         const { logprobs: __, expectation, ...saved } = floats;
         return [
           ops.embedding({ ids, weight: w, dtype }).y,
-          ...[1, 4].map((rows) => ops.head_logits({ x: x.slice(0, rows), w, temperature }).logits),
+          ...[1, 4, 6].map((rows) => ops.head_logits({ x: x.slice(0, rows), w, temperature }).logits),
           ...logitsInParts(w, x, temperature),
           ops.head_select({ x, w, tokens: choices, temperature }).logits,
           ops.head_select_backward({ dlogits, x, w, tokens: choices, temperature }).dx,
