@@ -70,6 +70,8 @@ export interface MatchOptions {
   readonly tied?: Readonly<Record<string, string>>;
 }
 
+type MatchedReader = Pick<CheckpointReader, 'directory' | 'tensors' | 'read' | 'part'>;
+
 /**
  * Opens the weights of a model directory.
  *
@@ -105,7 +107,7 @@ function openFiles(directory: string): CheckpointReader {
  * @throws WeightsError that lists the missing and the unexpected names, the wrong shape or dtype, or a tied copy that differs
  */
 export function matchWeights(
-  checkpoint: Pick<CheckpointReader, 'directory' | 'tensors' | 'read'>,
+  checkpoint: MatchedReader,
   expected: readonly ExpectedWeight[],
   { ignore = () => false, tied = {} }: MatchOptions = {},
 ): readonly FoundWeight[] {
@@ -221,17 +223,25 @@ function sameShape(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((extent, i) => extent === b[i]);
 }
 
-function requireSameBytes(
-  { directory, tensors, read }: Pick<CheckpointReader, 'directory' | 'tensors' | 'read'>,
-  alias: string,
-  name: string,
-): void {
-  const [a, b] = [tensors.get(alias)!, tensors.get(name)!];
-  if (a.dtype === b.dtype && sameShape(a.shape, b.shape) && Buffer.compare(read(alias), read(name)) === 0)
-    return;
+/** Of two tied weights at a time: an embedding may be as large as the memory that is left. */
+const COMPARED_BYTES = 64 * 2 ** 20;
+
+function requireSameBytes(checkpoint: MatchedReader, alias: string, name: string): void {
+  const [a, b] = [checkpoint.tensors.get(alias)!, checkpoint.tensors.get(name)!];
+  if (a.dtype === b.dtype && sameShape(a.shape, b.shape) && sameBytes(checkpoint, alias, name)) return;
   throw new WeightsError(
-    `${directory}: the configuration ties '${alias}' to '${name}', but the two differ; set tie_word_embeddings to false in config.json`,
+    `${checkpoint.directory}: the configuration ties '${alias}' to '${name}', but the two differ; set tie_word_embeddings to false in config.json`,
   );
+}
+
+function sameBytes(checkpoint: MatchedReader, alias: string, name: string): boolean {
+  if (!checkpoint.part) return Buffer.compare(checkpoint.read(alias), checkpoint.read(name)) === 0;
+  const { begin, end } = checkpoint.tensors.get(name)!;
+  for (let from = 0; from < end - begin; from += COMPARED_BYTES) {
+    const to = Math.min(end - begin, from + COMPARED_BYTES);
+    if (Buffer.compare(checkpoint.part(alias, from, to), checkpoint.part(name, from, to)) !== 0) return false;
+  }
+  return true;
 }
 
 /** The tensors of all its files. */
@@ -239,14 +249,18 @@ function together(directory: string, shards: readonly WeightsFile[]): Checkpoint
   const fileOf = new Map(
     shards.flatMap((shard) => [...shard.tensors.keys()].map((name) => [name, shard] as const)),
   );
+  const holding = (name: string): WeightsFile => {
+    const file = fileOf.get(name);
+    if (file === undefined) throw new WeightsError(`${directory}: there is no weight ${show(name)}`);
+    return file;
+  };
+  const part = (name: string, from: number, to: number) =>
+    holding(name).part?.(name, from, to) ?? holding(name).read(name).subarray(from, to);
   return {
     directory,
     tensors: new Map(shards.flatMap(({ tensors }) => [...tensors])),
-    read(name) {
-      const file = fileOf.get(name);
-      if (file === undefined) throw new WeightsError(`${directory}: there is no weight ${show(name)}`);
-      return file.read(name);
-    },
+    read: (name) => holding(name).read(name),
+    part,
     close() {
       for (const shard of shards) shard.close();
     },

@@ -31,6 +31,14 @@ export abstract class OpenWeights implements WeightsFile {
     return bytes;
   }
 
+  part(name: string, from: number, to: number): Uint8Array {
+    const place = this.placeOf(name);
+    if (place === undefined) return this.read(name).subarray(from, to);
+    const bytes = new Uint8Array(to - from);
+    this.fill(bytes, place + from);
+    return bytes;
+  }
+
   close(): void {
     if (this.#descriptor === undefined) return;
     closeSync(this.#descriptor);

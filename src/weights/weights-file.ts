@@ -15,5 +15,7 @@ export interface WeightsFile {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   /** The little-endian bytes of one tensor in an array of its own (aligned for every element type). */
   read(name: string): Uint8Array<ArrayBuffer>;
+  /** Bytes `from` (inclusive) to `to` (exclusive) of what {@link read} gives, without the others where they are stored like that. */
+  part?(name: string, from: number, to: number): Uint8Array;
   close(): void;
 }

@@ -1,7 +1,10 @@
 import { afterAll, describe, expect, it } from 'vitest';
+import { embedding } from '../../src/ops/embedding.js';
+import { packQuantized, unpackWeight } from '../../src/ops/gemm.js';
 import { isas, onGpu, openTest } from './devices.js';
 import { random } from './numbers.js';
 import { stored } from './precision.js';
+import { blockWeights } from './quantized-weights.js';
 
 describe.each(isas)('embedding on %s', (isa) => {
   const device = openTest(isa, { threads: 2 });
@@ -27,6 +30,17 @@ describe.each(isas)('embedding on %s', (isa) => {
       (_, i) => table[ids[Math.floor(i / H)]! * H + (i % H)],
     );
     expect(Array.from(await y.read())).toEqual(expected);
+  });
+
+  it.each(['f32', 'bf16'] as const)('gathers from a row on of a quantised table in %s', async (dtype) => {
+    const { bytes, format, shape } = blockWeights([70, 256])[0]!;
+    const table = packQuantized(device.tensor(bytes), format, shape);
+    const ids = device.tensor(Int32Array.of(67, 0, 5));
+    const [found, wanted] = [table, unpackWeight(table, 'f32')].map((value) =>
+      embedding(ids, { name: 'positions', value }, dtype, 2).read(),
+    );
+    expect(await found).toEqual(await wanted);
+    expect(await found).toHaveLength(3 * 256);
   });
 
   it.each([

@@ -290,4 +290,32 @@ describe('matchWeights', () => {
       different.close();
     }
   });
+
+  it('compares large tied weights by parts, to the last byte', () => {
+    const bytes = 130 * 2 ** 20;
+    const entry = { dtype: 'F32', shape: [bytes / 4], begin: 0, end: bytes } as const;
+    const largest = { part: 0 };
+    const match = (last: number) =>
+      matchWeights(
+        {
+          directory: 'large',
+          tensors: new Map([
+            ['embed', entry],
+            ['head', entry],
+          ]),
+          read: () => expect.fail('a whole weight was read'),
+          part(name, from, to) {
+            largest.part = Math.max(largest.part, to - from);
+            const part = new Uint8Array(to - from);
+            if (name === 'head' && to === bytes) part[to - from - 1] = last;
+            return part;
+          },
+        },
+        [{ name: 'embed', shape: entry.shape }],
+        { tied: { head: 'embed' } },
+      );
+    expect(match(0)).toHaveLength(1);
+    expect(() => match(1)).toThrow("ties 'head' to 'embed', but the two differ");
+    expect(largest.part).toBe(64 * 2 ** 20);
+  });
 });
