@@ -254,6 +254,13 @@ export function withinProblems({ within_problem: { auc = 0.5, interval } }: Rewa
   return `AUC within a problem ${percent(auc)}${between}`;
 }
 
+/** What a score owes to the place of a step alone, where it is not shown to know more; undefined where it is. */
+export function placeSentence(of: RewardQuality): string | undefined {
+  const { within_problem: own, place_alone: place } = of;
+  if (place.auc === undefined || own.interval === undefined || own.interval[0] > place.auc) return undefined;
+  return `it is not shown to know more than how early a step stands, which alone has an AUC of ${percent(place.auc)} and chooses no better solutions; several solutions of each problem would tell`;
+}
+
 /** Rows of a table; the first has the titles. */
 export function qualityRows(of: RewardQuality): string[][] {
   const row = (title: string, { pairs, auc, interval }: Ranking) => [
@@ -273,6 +280,7 @@ export function qualityRows(of: RewardQuality): string[][] {
 
 export function qualitySentences(of: RewardQuality): string[] {
   const { first_error: first, correlation, ties, cost, unit } = of;
+  const place = placeSentence(of);
   const signed = (value: number | undefined) => (value === undefined ? 'none' : value.toFixed(2));
   return [
     `${of.scored} ${unit} of ${of.problems} problems, ${of.wrong} wrong${of.unscored > 0 ? `; ${of.unscored} without a score` : ''}`,
@@ -282,6 +290,7 @@ export function qualitySentences(of: RewardQuality): string[] {
         ]
       : []),
     `rank correlation of the score: with length ${signed(correlation.length)}, with the place ${signed(correlation.place)}`,
+    ...(place === undefined ? [] : [place]),
     ...(ties === undefined ? [] : [`ties within a problem: ${percent(ties)} % of the pairs`]),
     `cost: ${cost.ms_per_solution.toFixed(1)} ms a solution, ${cost.tokens} tokens in ${cost.seconds.toFixed(1)} s`,
   ];

@@ -5,6 +5,7 @@ import { percent } from '../eval/percent.js';
 import {
   LEAST_AUC,
   parseRewardQuality,
+  placeSentence,
   type RewardQuality,
   standingOf,
   withinProblems,
@@ -54,7 +55,10 @@ export async function checkRewardModel(
   }
   if (quality.weights !== hash) return `${path} is of other weights than those of ${name}; ${measure}`;
   const standing = standingOf(quality);
-  if (standing === 'strong') return undefined;
+  if (standing === 'strong') {
+    const place = placeSentence(quality);
+    return place && `the reward model ${name}: ${place}`;
+  }
   if (standing === 'unknown')
     return `${path} has no problem with right and wrong ${quality.unit}, so how ${name} ranks within a problem is not known; ${measure}`;
   const found = `the reward model ${name} is weak: ${withinProblems(quality)} on ${quality.problems} problems is not above ${percent(LEAST_AUC)}`;

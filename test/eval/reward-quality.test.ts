@@ -58,6 +58,9 @@ describe('the quality of a reward model', () => {
     const of = rewardQuality(late, options);
     expect([of.within_problem.auc, of.place_alone.auc]).toEqual([1, 1]);
     expect(of.correlation.place).toBeCloseTo(-1, 12);
+    expect(qualitySentences(of).join()).toContain('how early a step stands, which alone has an AUC of 100');
+    const apart = Array.from({ length: 30 }, (_, i) => solution(`p${i}`, [0, 1], [0.1, 0.9]));
+    expect(qualitySentences(rewardQuality(apart, options)).join()).not.toContain('how early');
   });
 
   it('is strong only with its interval above 0.55, and unknown without pairs', () => {

@@ -8,17 +8,22 @@ import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const ADAPTER = new URL('../../assets/word-problems-judge', import.meta.url).pathname;
 
-async function adapterWith(lead: number, weights?: string) {
+async function adapterWith(
+  lead: number,
+  { weights, ordered = false }: { weights?: string; ordered?: boolean } = {},
+) {
   const folder = join(temporaryDirectory(), 'adapter');
   cpSync(ADAPTER, folder, { recursive: true });
   const { hash } = await rewardWeights(folder);
-  const scored = Array.from({ length: 40 }, (_, i) => ({
-    record: {
-      problem: `p${i}`,
-      steps: ([1, 0] as const).map((label) => ({ text: 'a', label, kind: 'normal' as const })),
-    },
-    scores: [(i % 2) + lead, 0.5],
-  }));
+  const scored = Array.from({ length: 40 }, (_, i) => {
+    // In every other pair the wrong step comes first, so that its place says nothing.
+    const inOrder = <T>(pair: readonly [T, T]) => (ordered || i % 4 < 2 ? pair : [pair[1], pair[0]]);
+    const step = (label: 0 | 1) => ({ text: 'a', label, kind: 'normal' as const });
+    return {
+      record: { problem: `p${i}`, steps: inOrder([step(1), step(0)]) },
+      scores: inOrder([(i % 2) + lead, 0.5]),
+    };
+  });
   const options = { scorer: 'verdict', data: [], unit: 'steps', seconds: 1, tokens: 1 } as const;
   const quality = rewardQuality(scored, { ...options, weights: weights ?? hash });
   writeFileSync(join(folder, REWARD_QUALITY), JSON.stringify(quality));
@@ -34,13 +39,20 @@ it('lets a strong one pass in silence, and refuses a weak one unless it is accep
   expect(await checkRewardModel(weak, { accept: true })).toContain('is weak');
 });
 
+it('warns of a strong one that is not shown to know more than the place of a step', async () => {
+  const known = await checkRewardModel(await adapterWith(1, { ordered: true }));
+  expect(known).toMatch(/not shown to know more than how early a step stands, which alone has an AUC of 100/);
+});
+
 it('says what is not known, and learns nevertheless', async () => {
   const unknown = join(temporaryDirectory(), 'adapter');
   cpSync(ADAPTER, unknown, { recursive: true });
   expect(await checkRewardModel(unknown)).toMatch(
     /is not known; measure it with: steptrain eval reward-model/,
   );
-  expect(await checkRewardModel(await adapterWith(0, 'of another'))).toContain('is of other weights');
+  expect(await checkRewardModel(await adapterWith(0, { weights: 'of another' }))).toContain(
+    'is of other weights',
+  );
 });
 
 it('refuses a file that is another', async () => {

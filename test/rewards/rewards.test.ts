@@ -66,7 +66,9 @@ describe('scores of steps', () => {
     for (const [how, name] of Object.entries(names))
       expect(aggregated(p, how as keyof typeof names), how).toBeCloseTo(golden[name]![0]!, 8);
     const soft = aggregated(p, 'soft_min')!;
-    expect(soft).toBeCloseTo(-Math.log(p.reduce((sum, x) => sum + Math.exp(-10 * x), 0)) / 10, 10);
+    expect(soft).toBeCloseTo(-Math.log(p.reduce((sum, x) => sum + Math.exp(-10 * x), 0) / p.length) / 10, 10);
+    // Steps that all score alike say the same of a short and of a long solution.
+    expect(aggregated([0.7, 0.7, 0.7], 'soft_min')).toBeCloseTo(0.7, 12);
     expect(AGGREGATIONS.every((how) => aggregated([], how) === null)).toBe(true);
   });
 

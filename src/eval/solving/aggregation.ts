@@ -32,7 +32,7 @@ export function refuseProduct(
   );
 }
 
-/** How sharp `soft_min` is: −log Σ exp(−b·p) / b. */
+/** How sharp `soft_min` is: −log(mean of exp(−b·p)) / b. A sum in place of the mean would prefer short solutions. */
 const SHARPNESS = 10;
 
 /** One score from those of the steps; null where there is none. */
@@ -54,7 +54,7 @@ export function aggregated(scores: readonly number[], how: Aggregation): number 
     case 'soft_min': {
       const least = scores.reduce((found, score) => Math.min(found, score));
       const sum = scores.reduce((total, score) => total + Math.exp(-SHARPNESS * (score - least)), 0);
-      return least - Math.log(sum) / SHARPNESS;
+      return least - Math.log(sum / scores.length) / SHARPNESS;
     }
   }
 }

@@ -1,0 +1,130 @@
+// Solutions of real problems by real models, for the evidence on rewards (docs/evidence/noisy-reward.md).
+//   node scripts/real-solutions.mjs svamp test.jsonl problems.jsonl N     N problems by hash, worked out from their equations
+//   node scripts/real-solutions.mjs gsm8k example_model_solutions.jsonl.gz solutions.jsonl    of GSM8K's four models, a row each
+//   node scripts/real-solutions.mjs few labels.jsonl few.jsonl N          the solutions of N problems by hash, without the answer's line
+//   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
+//   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
+import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { extractAnswer } from '../dist/answers/extract.js';
+import { loadProblems } from '../dist/data/benchmarks/load.js';
+import { loadModel, openDevice } from '../dist/index.js';
+
+const textOf = (path) => {
+  const bytes = readFileSync(path);
+  return (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+};
+const rowsOf = (path) =>
+  textOf(path)
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+const write = (path, rows) => writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+const hash = (text) => createHash('sha256').update(text).digest('hex');
+
+/** `( ( 8.0 - 3.0 ) * 2.0 )` as lines, each with one operation. */
+function workedOut(equation) {
+  const lines = [];
+  const innermost = /\(\s*(-?[\d.]+)\s*([-+*/])\s*(-?[\d.]+)\s*\)/;
+  const by = { '+': (a, b) => a + b, '-': (a, b) => a - b, '*': (a, b) => a * b, '/': (a, b) => a / b };
+  for (let text = equation, found = innermost.exec(text); found; found = innermost.exec(text)) {
+    const [left, right] = [Number(found[1]), Number(found[3])];
+    const result = by[found[2]](left, right);
+    lines.push(`${left} ${found[2]} ${right} = ${result}`);
+    text = text.replace(found[0], String(result));
+  }
+  return lines.join('\n');
+}
+
+async function svamp(from, to, count) {
+  const rows = new Map(rowsOf(from).map((row) => [row.ID, row]));
+  const { problems } = await loadProblems(from);
+  const keyOf = ({ Body, Question }) => hash(Body + Question);
+  const chosen = problems
+    .map((problem) => ({ ...problem, key: keyOf(rows.get(problem.id)) }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .slice(0, Number(count));
+  write(
+    to,
+    chosen.map(({ problem, answer, id }) => ({
+      question: problem,
+      answer: `${workedOut(rows.get(id).Equation)}\n#### ${Number(answer)}`,
+    })),
+  );
+}
+
+function gsm8k(from, to) {
+  const models = ['6b_finetuning', '6b_verification', '175b_finetuning', '175b_verification'];
+  const marked = (text) => text.replace(/\nA: /, '\n#### ');
+  write(
+    to,
+    rowsOf(from).flatMap((row) =>
+      models.map((model) => ({
+        problem: row.question,
+        answer: row.ground_truth.split('\nA: ')[1],
+        solution: marked(row[model].solution),
+        model,
+      })),
+    ),
+  );
+}
+
+const answerOf = (steps) => extractAnswer(steps.map(({ text }) => text).join('\n'))?.answer ?? null;
+
+/** A judge of steps was trained on none that only states the answer. The answer stays, for votes. */
+function few(from, to, count) {
+  const rows = rowsOf(from);
+  const problems = [...new Set(rows.map(({ problem }) => problem))].sort((a, b) =>
+    hash(a) < hash(b) ? -1 : 1,
+  );
+  const chosen = new Set(problems.slice(0, Number(count)));
+  const isAnswer = ({ text }) => text.startsWith('####');
+  write(
+    to,
+    rows
+      .filter(({ problem, steps }) => chosen.has(problem) && !steps.every(isAnswer))
+      .map((row) => ({
+        ...row,
+        steps: row.steps.filter((step) => !isAnswer(step)),
+        answered: answerOf(row.steps),
+      })),
+  );
+}
+
+function processbench(from, to, count) {
+  const rows = JSON.parse(textOf(from)).sort((a, b) => (hash(a.id) < hash(b.id) ? -1 : 1));
+  writeFileSync(to, JSON.stringify(rows.slice(0, Number(count))));
+}
+
+/** Of each step the geometric mean of its tokens' probabilities (`scores`) and the least of them (`least`). */
+async function likelihood(from, name, to) {
+  const device = openDevice('cpu');
+  const model = await loadModel(device, name, { dtype: 'bf16', quantize: 'none' });
+  const tokenizer = await model.tokenizer();
+  const found = [];
+  for (const { problem, steps } of rowsOf(from)) {
+    const pieces = [`${problem}\n`, ...steps.map(({ text }) => `${text}\n`)].map((text) =>
+      tokenizer.encode(text),
+    );
+    const [{ logprobs }] = await model.score([pieces.flatMap((ids) => [...ids])]);
+    let at = pieces[0].length - 1;
+    const own = pieces.slice(1).map(({ length }) => {
+      const part = [...logprobs.subarray(at, at + length)];
+      at += length;
+      return part;
+    });
+    const geometric = own.map((part) =>
+      Math.exp(part.reduce((total, value) => total + value, 0) / part.length),
+    );
+    found.push({ scores: geometric, least: own.map((part) => Math.exp(Math.min(...part))) });
+  }
+  write(to, found);
+  model.dispose();
+  device.dispose();
+}
+
+const [command, ...given] = process.argv.slice(2);
+const commands = { svamp, gsm8k, few, processbench, likelihood };
+if (!commands[command]) throw new Error('expected svamp, gsm8k, few, processbench or likelihood');
+await commands[command](...given);
