@@ -2,6 +2,7 @@
 //   node scripts/real-solutions.mjs svamp test.jsonl problems.jsonl N     N problems by hash, worked out from their equations
 //   node scripts/real-solutions.mjs gsm8k example_model_solutions.jsonl.gz solutions.jsonl    of GSM8K's four models, a row each
 //   node scripts/real-solutions.mjs few labels.jsonl few.jsonl N          the solutions of N problems by hash, without the answer's line
+//   node scripts/real-solutions.mjs place labels.jsonl scores.jsonl       a judge that knows the place of a step alone
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
@@ -9,6 +10,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { extractAnswer } from '../dist/answers/extract.js';
 import { loadProblems } from '../dist/data/benchmarks/load.js';
+import { loadRecords } from '../dist/data/load.js';
+import { rocAuc } from '../dist/eval/metrics.js';
 import { loadModel, openDevice } from '../dist/index.js';
 
 const textOf = (path) => {
@@ -92,6 +95,12 @@ function few(from, to, count) {
   );
 }
 
+const place = (from, to) =>
+  write(
+    to,
+    rowsOf(from).map(({ steps }) => ({ scores: steps.map((_, i) => 1 - i / 100) })),
+  );
+
 function processbench(from, to, count) {
   const rows = JSON.parse(textOf(from)).sort((a, b) => (hash(a.id) < hash(b.id) ? -1 : 1));
   writeFileSync(to, JSON.stringify(rows.slice(0, Number(count))));
@@ -103,7 +112,9 @@ async function likelihood(from, name, to) {
   const model = await loadModel(device, name, { dtype: 'bf16', quantize: 'none' });
   const tokenizer = await model.tokenizer();
   const found = [];
-  for (const { problem, steps } of rowsOf(from)) {
+  const all = [];
+  const rows = from.endsWith('.jsonl') ? rowsOf(from) : loadRecords(from).records;
+  for await (const { problem, steps } of rows) {
     const pieces = [`${problem}\n`, ...steps.map(({ text }) => `${text}\n`)].map((text) =>
       tokenizer.encode(text),
     );
@@ -114,17 +125,27 @@ async function likelihood(from, name, to) {
       at += length;
       return part;
     });
+    all.push(...steps.map(({ label }) => label));
     const geometric = own.map((part) =>
       Math.exp(part.reduce((total, value) => total + value, 0) / part.length),
     );
     found.push({ scores: geometric, least: own.map((part) => Math.exp(Math.min(...part))) });
   }
   write(to, found);
+  for (const column of ['scores', 'least']) {
+    const labelled = found.flatMap((row) => row[column]).map((score, i) => ({ score, label: all[i] }));
+    const known = labelled.filter(({ label }) => label !== null);
+    const auc = rocAuc(
+      known.map(({ score }) => score),
+      known.map(({ label }) => label),
+    );
+    console.log(`${column}: AUC ${auc.toFixed(3)} over ${known.length} labelled steps`);
+  }
   model.dispose();
   device.dispose();
 }
 
 const [command, ...given] = process.argv.slice(2);
-const commands = { svamp, gsm8k, few, processbench, likelihood };
-if (!commands[command]) throw new Error('expected svamp, gsm8k, few, processbench or likelihood');
+const commands = { svamp, gsm8k, few, place, processbench, likelihood };
+if (!commands[command]) throw new Error('expected svamp, gsm8k, few, place, processbench or likelihood');
 await commands[command](...given);
