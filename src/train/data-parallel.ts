@@ -48,7 +48,7 @@ interface OfGroup<Item> {
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
  * @param compute adds the gradients of a shard's items to zeroed buffers; says when its last backward is through a layer
- * @param fill is called when all shards of this process are computed; it may leave anything in the buffers
+ * @param fill is called before; it may leave anything in the buffers
  * @returns what all shards of all processes gave, in order; of others what a structured clone holds
  */
 export async function overShards<Item, Found extends OfGroup<Item>>(
@@ -62,6 +62,7 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   const sums = trains.map((parameters) =>
     gradientSum(parameters, shards, cluster, carrier, slicedBuffers.has(parameters)),
   );
+  await fill();
   const found: Found[] = [];
   for (let shard = begin; shard < end; shard++) {
     for (const parameters of trains) parameters.zeroGrads();
@@ -71,7 +72,6 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
     found.push(...(await compute(itemsOf(items, shard, shards), passed)));
     for (const sum of sums) await sum.add(shard);
   }
-  await fill();
   for (const sum of sums) await sum.finish();
   if (!cluster) return found;
   const places = new Map(items.map((item, i) => [item, i]));

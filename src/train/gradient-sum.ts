@@ -29,17 +29,21 @@ export interface GradientSum {
   finish(): Promise<void>;
 }
 
-/** @param isSliced whether a carrier need bring each process the slice alone that its optimizer updates */
+/**
+ * @param isSliced whether a carrier need bring each process the slice alone that its optimizer updates
+ * @param inFlight elements that a carrier moves at a time
+ */
 export function gradientSum(
   parameters: TrainedParameters,
   shards: number,
   cluster: Cluster | undefined,
   carrier: Carrier | undefined,
   isSliced = false,
+  inFlight = IN_FLIGHT,
 ): GradientSum {
   if (!cluster) return new OwnSum(parameters);
   return carrier
-    ? new CarriedSum(parameters, shards, cluster, carrier, isSliced)
+    ? new CarriedSum(parameters, shards, cluster, carrier, isSliced, inFlight)
     : new HostSum(parameters, shards, cluster);
 }
 
@@ -135,12 +139,15 @@ class HostSum implements GradientSum {
 /** Elements of a slice are a multiple of it, so that all begin where vectors do. */
 const ALIGNED = 64;
 
+/** Elements that the processes exchange at a time: a process holds no more than twice as many beside its gradients. */
+export const IN_FLIGHT = 1 << 24;
+
 /**
- * A reduce-scatter and, unless the optimizer updates that slice alone, an all-gather: every process gets the slice of its number from
- * all, adds it, and all get all slices. The
- * bytes of a ring, and an order that no carrier decides.
+ * A reduce-scatter and, unless the optimizer updates that slice alone, an all-gather, piece by piece: every process gets the slice of
+ * its number from all, adds it, and all get all slices. The bytes of a ring, and an order that no carrier decides.
  */
 class CarriedSum implements GradientSum {
+  /** The last shard's is what the parameters' own buffer holds. */
   private sums: SumOf<Tensor>[] = [];
   private readonly device: Device;
   /** Elements of a slice. */
@@ -152,62 +159,90 @@ class CarriedSum implements GradientSum {
     private readonly cluster: Pick<Cluster, 'rank' | 'size' | 'waiting'>,
     private readonly carrier: Carrier,
     private readonly isSliced: boolean,
+    private readonly inFlight: number,
   ) {
     this.device = parameters.device;
     this.slice = isSliced
       ? sliceLength(parameters.size, cluster.size)
-      : Math.ceil(parameters.size / cluster.size / ALIGNED) * ALIGNED;
+      : aligned(parameters.size / cluster.size);
   }
 
   passed(): void {}
 
   async add(shard: number): Promise<void> {
-    const { device, parameters } = this;
-    const values = this.row();
-    device.scope(() => void device.ops.copy({ x: parameters.grads, y: values.view(0, [parameters.size]) }));
+    const { device, parameters, shards, cluster } = this;
+    const { grads } = parameters;
+    const isLast = shard === shardsOf(shards, cluster.rank, cluster.size).end - 1;
+    const values = isLast ? grads : device.keep(device.ops.copy({ x: grads }).y);
     this.sums = joinNeighbours([...this.sums, { first: shard, count: 1, values }], (left, right) => {
       device.ops.add({ x: left, y: right, z: left });
-      right.dispose();
+      if (right !== grads) right.dispose();
       return left;
     });
   }
 
   async finish(): Promise<void> {
-    const { device, parameters, cluster, slice, carrier } = this;
-    const { size } = cluster;
-    const { communicator } = carrier;
-    const { pairs, root, rows } = additions(this.shards, size);
-    const own = this.sums.map(({ values }) => values);
-    while (own.length < rows) own.push(this.row());
-    device.scope(() => {
-      const arrived = device.empty([rows * size, slice]);
-      own.forEach((x, i) => {
-        const y = arrived.view(i * size * slice, [size, slice]);
-        device.ops.all_to_all({ x: x.view(0, [size, slice]), y, communicator });
-      });
-      const order = device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]);
-      const { y: sum } = device.ops.sum_slices({ x: arrived, pairs: order, root });
-      if (this.isSliced) {
-        const begin = Math.min(parameters.size, cluster.rank * slice);
-        const length = Math.min(slice, parameters.size - begin);
-        if (length > 0)
-          device.ops.copy({ x: sum.view(0, [length]), y: parameters.grads.view(begin, [length]) });
-        return;
-      }
-      const all = device.empty([size, slice]);
-      device.ops.all_gather({ x: sum, y: all, communicator });
-      device.ops.copy({ x: all.view(0, [parameters.size]), y: parameters.grads });
-    }, 'gradients of all processes');
-    for (const row of own) row.dispose();
+    const { device, shards, cluster, slice, inFlight } = this;
+    const { pairs, root, rows } = additions(shards, cluster.size);
+    const order = device.keep(device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]));
+    const most = Math.max(ALIGNED, aligned(inFlight / cluster.size / rows));
+    for (let at = 0; at < slice; at += most) {
+      const length = Math.min(most, slice - at);
+      device.scope(() => this.sumPiece(at, length, { order, root, rows }), 'gradients of all processes');
+    }
+    order.dispose();
+    for (const { values } of this.sums) if (values !== this.parameters.grads) values.dispose();
     this.sums = [];
     await cluster.waiting.during(device.synchronize());
   }
 
-  /** As many elements as all slices, zeros beyond the parameters. */
-  private row(): Tensor {
-    return this.device.keep(this.device.zeros([this.cluster.size * this.slice]));
+  /** `length` elements from `at` on of every slice: positions that no other piece reads or writes. */
+  private sumPiece(
+    at: number,
+    length: number,
+    { order, root, rows }: { readonly order: Tensor; readonly root: number; readonly rows: number },
+  ): void {
+    const { device, parameters, cluster, carrier, sums } = this;
+    const { rank, size } = cluster;
+    const { communicator } = carrier;
+    const arrived = device.empty([rows * size, length]);
+    const given = device.empty([size, length]);
+    for (let row = 0; row < rows; row++) {
+      const own = sums[row]?.values;
+      if (own) this.eachSlice(at, length, (of, piece) => device.ops.copy({ x: of(own), y: piece(given) }));
+      const y = arrived.view(row * size * length, [size, length]);
+      device.ops.all_to_all({ x: given, y, communicator });
+    }
+    const { y: sum } = device.ops.sum_slices({ x: arrived, pairs: order, root });
+    if (!this.isSliced) device.ops.all_gather({ x: sum, y: given, communicator });
+    this.eachSlice(at, length, (of, piece, other) => {
+      if (!this.isSliced) device.ops.copy({ x: piece(given), y: of(parameters.grads) });
+      else if (other === rank)
+        device.ops.copy({ x: sum.view(0, of(parameters.grads).shape), y: of(parameters.grads) });
+    });
+  }
+
+  /** Calls for each process with what finds the piece in a flat buffer, and in rows by process; the last slices may end earlier. */
+  private eachSlice(
+    at: number,
+    length: number,
+    work: (of: (flat: Tensor) => Tensor, piece: (rows: Tensor) => Tensor, rank: number) => void,
+  ): void {
+    const { parameters, cluster, slice } = this;
+    for (let rank = 0; rank < cluster.size; rank++) {
+      const begin = rank * slice + at;
+      const count = Math.min(length, parameters.size - begin);
+      if (count <= 0) return;
+      work(
+        (flat) => flat.view(begin, [count]),
+        (rows) => rows.view(rank * length, [count]),
+        rank,
+      );
+    }
   }
 }
+
+const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALIGNED;
 
 /**
  * The additions of the tree over what all processes have left, in their order: `rows` runs of each process, that of number i of rank

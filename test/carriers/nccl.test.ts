@@ -117,42 +117,79 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
   });
 
   it.each([
-    [2, 2],
-    [4, 2],
-    [6, 4],
-    [5, 3],
-    [1, 2],
-  ])('the gradient of %i shards over %i ranks has the bits of their tree', async (shards, size) => {
-    const length = 1000;
-    const values = (shard: number) =>
-      Float32Array.from({ length }, (_, i) => Math.sin(shard * 97 + i) * 10 ** ((shard + i) % 6));
-    const expected = addTree(
-      Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: values(first) })),
-      addFloats,
-    );
+    [2, 2, 1000],
+    [4, 2, 1000],
+    [6, 4, 1 << 20],
+    [5, 3, 200],
+    [1, 2, 1000],
+  ])(
+    'the gradient of %i shards over %i ranks has the bits of their tree, in pieces of %i',
+    async (shards, size, inFlight) => {
+      const length = 1000;
+      const values = (shard: number) =>
+        Float32Array.from({ length }, (_, i) => Math.sin(shard * 97 + i) * 10 ** ((shard + i) % 6));
+      const expected = addTree(
+        Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: values(first) })),
+        addFloats,
+      );
+      const all = await ranks(size);
+      const found = await Promise.all(
+        all.map(async ({ device, communicator }, rank) => {
+          const parameters = new TrainableParameters(device, [
+            { name: 'w', shape: [length], init: new Float32Array(length) },
+          ]);
+          const carrier = { communicator } as Carrier;
+          const sum = gradientSum(
+            parameters,
+            shards,
+            { rank, size, waiting: new Waiting() } as Cluster,
+            carrier,
+            false,
+            inFlight,
+          );
+          const { begin, end } = shardsOf(shards, rank, size);
+          for (let shard = begin; shard < end; shard++) {
+            parameters.grads.write(values(shard));
+            await sum.add(shard);
+          }
+          await sum.finish();
+          return parameters.grads.readFloats();
+        }),
+      );
+      for (const each of found) expect(each).toEqual(expected);
+    },
+  );
+
+  it.each([
+    ['the slice of each rank', true],
+    ['all of it', false],
+  ])('a sum of gradients for %s takes little beside them', async (_, isSliced) => {
+    const [length, size, inFlight] = [1 << 21, 2, 1 << 17];
     const all = await ranks(size);
-    const found = await Promise.all(
+    const beside = await Promise.all(
       all.map(async ({ device, communicator }, rank) => {
         const parameters = new TrainableParameters(device, [
           { name: 'w', shape: [length], init: new Float32Array(length) },
         ]);
-        const carrier = { communicator } as Carrier;
-        const sum = gradientSum(
-          parameters,
-          shards,
-          { rank, size, waiting: new Waiting() } as Cluster,
-          carrier,
-        );
-        const { begin, end } = shardsOf(shards, rank, size);
-        for (let shard = begin; shard < end; shard++) {
-          parameters.grads.write(values(shard));
-          await sum.add(shard);
-        }
+        const cluster = { rank, size, waiting: new Waiting() } as Cluster;
+        const sum = gradientSum(parameters, size, cluster, { communicator } as Carrier, isSliced, inFlight);
+        await device.synchronize();
+        device.resetPeak();
+        const before = device.stats().liveBytes;
+        await sum.add(rank);
         await sum.finish();
-        return parameters.grads.readFloats();
+        const { peakBytes, liveBytes } = device.stats();
+        parameters.dispose();
+        return [peakBytes - before, liveBytes - before];
       }),
     );
-    for (const each of found) expect(each).toEqual(expected);
+    for (const [peak, live] of beside) {
+      expect(live).toBe(0);
+      // What is sent and what arrives, their sum, and the order; 8 MiB of gradients lie beside.
+      expect(peak).toBeGreaterThan(2 * 4 * inFlight);
+      expect(peak).toBeLessThanOrEqual(3 * 4 * inFlight);
+    }
+    await Promise.all(all.map(({ communicator }) => addon().closeCarrier(communicator)));
   });
 
   it('says which function failed, and why, and poisons the queue with it', async () => {
