@@ -44,6 +44,8 @@ export interface SourceSample {
   readonly finishReason: Exclude<FinishReason, 'abort'>;
   /** What ended it, where the reason is `stop` and the source knows: a token or a text. */
   readonly stop?: number | string;
+  /** Which of several servers drew it, counted from 1. */
+  readonly server?: number;
 }
 
 export interface SampleSource {

@@ -84,6 +84,7 @@ class RemoteSource implements SampleSource {
       },
       async (server, index, stop) => {
         const own = samples[index] as SourceSample[];
+        const number = 1 + this.servers.indexOf(server);
         await server.sample([prompts[index] as readonly number[]], {
           ...options,
           adapter,
@@ -91,7 +92,8 @@ class RemoteSource implements SampleSource {
           signal: stop,
           // What a server drew before it was lost is not drawn again.
           skip: (_, sample) => own[sample] !== undefined || skip?.(index, sample) === true,
-          onSample(_, sample, ended) {
+          onSample(_, sample, drawn) {
+            const ended = { ...drawn, server: number };
             own[sample] = ended;
             onSample?.(index, sample, ended);
           },

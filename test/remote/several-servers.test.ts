@@ -70,6 +70,9 @@ it('draw what the generator in process draws, and all of them do', async () => {
   expect(heard.length).toBe(18);
   expect(new Set(heard).size).toBe(18);
   for (const { asked } of proxies) expect(asked.filter(asks).length).toBeGreaterThan(1);
+  const prompts1 = samples?.filter(([first]) => first?.server === 1).length;
+  const prompts2 = samples?.filter((list) => list.every(({ server }) => server === 2)).length;
+  expect([prompts1, prompts2]).toEqual(proxies.map(({ asked }) => asked.filter(asks).length));
   expect(told).toEqual([]);
 });
 

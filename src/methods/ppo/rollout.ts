@@ -111,12 +111,13 @@ async function scored(
   let next = 0;
   return items.map((item, i) => ({
     item,
-    answers: (samples[i] ?? []).map(({ tokens, logprobs, text, finishReason }) => ({
+    answers: (samples[i] ?? []).map(({ tokens, logprobs, text, finishReason, server }) => ({
       ...(answers[next++] as (typeof answers)[number]),
       tokens,
       samplerLogprobs: logprobs,
       text,
       truncated: finishReason === 'length',
+      ...(server === undefined ? {} : { server }),
     })),
   }));
 }

@@ -1,7 +1,7 @@
 /** The metrics logged for every rollout batch. */
 import { ratio } from '../../eval/metrics.js';
 import type { Metrics } from '../stage.js';
-import type { CreditedGroup, Group } from './records.js';
+import type { Answer, CreditedGroup, Group } from './records.js';
 
 /** Rewards, how well the values predicted the returns, and {@link samplerDifference}. */
 export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics {
@@ -23,15 +23,27 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
   };
 }
 
-/** How far sampler and training forward differ, in nats; empty where nothing was sampled or scored. */
+/** How far sampler and training forward differ, in nats, also of each server; empty where nothing was sampled or scored. */
 export function samplerDifference(groups: readonly Group[]): Metrics {
-  const differences = groups
-    .flatMap(({ answers }) => answers)
-    .filter(({ oldLogprobs }) => oldLogprobs.length > 0)
-    .flatMap(({ samplerLogprobs, oldLogprobs }) =>
-      samplerLogprobs.map((logprob, t) => Math.abs(logprob - (oldLogprobs[t] as number))),
-    );
-  return differences.length > 0 ? { sampler_difference: mean(differences) } : {};
+  const scored = groups.flatMap(({ answers }) => answers).filter(({ oldLogprobs }) => oldLogprobs.length > 0);
+  const servers = scored.flatMap(({ server }) => (server === undefined ? [] : [server]));
+  const numbers = [...new Set(servers)].sort((a, b) => a - b);
+  return Object.assign(
+    difference('sampler_difference', scored),
+    ...numbers.map((number) =>
+      difference(
+        `sampler_difference_server_${number}`,
+        scored.filter(({ server }) => server === number),
+      ),
+    ),
+  );
+}
+
+function difference(name: string, answers: readonly Answer[]): Metrics {
+  const differences = answers.flatMap(({ samplerLogprobs, oldLogprobs }) =>
+    samplerLogprobs.map((logprob, t) => Math.abs(logprob - (oldLogprobs[t] as number))),
+  );
+  return differences.length > 0 ? { [name]: mean(differences) } : {};
 }
 
 /** 1 − Var(returns − values) / Var(returns); 0 if all returns are equal. */

@@ -21,6 +21,8 @@ export interface Answer {
   readonly values: readonly number[];
   /** Log-probs of the sampler at the same temperature: `oldLogprobs` up to rounding. Empty if nothing was sampled. */
   readonly samplerLogprobs: readonly number[];
+  /** Which of several servers sampled it, counted from 1. */
+  readonly server?: number;
 }
 
 /** The answers to one question. */

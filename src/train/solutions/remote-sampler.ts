@@ -55,7 +55,7 @@ export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
 }
 
 function solutionOf(
-  { tokens, logprobs, finishReason }: SourceSample,
+  { tokens, logprobs, finishReason, server }: SourceSample,
   { tokenizer, sampling }: RemoteSamplerOptions,
 ): SampledSolution {
   if (finishReason !== 'stop' && finishReason !== 'length')
@@ -69,5 +69,6 @@ function solutionOf(
     logprobs: Array.from(logprobs),
     text: detokenize(tokenizer, tokens, { stop: sampling.stop }),
     finishReason,
+    ...(server === undefined ? {} : { server }),
   };
 }

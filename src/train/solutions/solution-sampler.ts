@@ -12,6 +12,8 @@ export interface SampledSolution {
   readonly text: string;
   /** `stop`: it ended by itself; `length`: it was cut off at the most tokens, its own or the model's. */
   readonly finishReason: 'stop' | 'length';
+  /** Which of several servers drew it, counted from 1. */
+  readonly server?: number;
 }
 
 export interface SamplingRound {

@@ -1,0 +1,24 @@
+// What is logged of a rollout batch.
+import { expect, it } from 'vitest';
+import { samplerDifference } from '../../src/train/policy/metrics.js';
+
+const answer = (oldLogprobs: number[], samplerLogprobs: number[], server?: number) => ({
+  ...{ tokens: [], refLogprobs: [], values: [], oldLogprobs, samplerLogprobs },
+  ...(server === undefined ? {} : { server }),
+});
+
+it('tells how far sampler and training forward differ, over all tokens and those of each server', () => {
+  const groups = [
+    { item: 0, answers: [answer([-1, -2], [-1, -2.5], 1), answer([-1], [-3], 3)] },
+    { item: 1, answers: [answer([-4], [-3.75], 1), answer([], [-1], 2)] },
+  ];
+  expect(samplerDifference(groups)).toEqual({
+    sampler_difference: 2.75 / 4,
+    sampler_difference_server_1: 0.75 / 3,
+    sampler_difference_server_3: 2,
+  });
+  expect(samplerDifference([{ item: 0, answers: [answer([-1], [-1.5])] }])).toEqual({
+    sampler_difference: 0.5,
+  });
+  expect(samplerDifference([{ item: 0, answers: [answer([], [-1], 1)] }])).toEqual({});
+});
