@@ -9,6 +9,12 @@ import { type Link, type LinkEvent, type LinkOptions, openLink } from './link.js
 import { addFloats, addTree, type ShardSum } from './shards.js';
 import { Waiting } from './waiting.js';
 
+/** Elements `begin` … `end − 1` of something. */
+export interface Part {
+  readonly begin: number;
+  readonly end: number;
+}
+
 export interface Cluster {
   readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize' | 'mpi'>;
   readonly rank: number;
@@ -27,8 +33,10 @@ export interface Cluster {
    * not counted as waiting.
    *
    * @param shards of this process: sums over aligned runs of shards, of `length` elements each, whose memory is given away
+   * @param parts by rank the elements that a process needs, the same in all calls; absent: all of them
+   * @returns the part of this process
    */
-  sum(shards: Promise<readonly ShardSum[]>, length: number): Promise<Float32Array>;
+  sum(shards: Promise<readonly ShardSum[]>, length: number, parts?: readonly Part[]): Promise<Float32Array>;
   /** Tells the others why this process ends; resolves once they could hear it. */
   fail(reason: string): Promise<void>;
   /** All processes call it at their end, which none then takes for a loss. */
@@ -106,7 +114,11 @@ class StarCluster implements Cluster {
     return this.waiting.during(this.toRoot(this.next(), bytes));
   }
 
-  async sum(shards: Promise<readonly ShardSum[]>, length: number): Promise<Float32Array> {
+  async sum(
+    shards: Promise<readonly ShardSum[]>,
+    length: number,
+    parts?: readonly Part[],
+  ): Promise<Float32Array> {
     const number = this.next();
     const own = await shards;
     const wrong = own.find(({ values }) => values.length !== length);
@@ -121,8 +133,9 @@ class StarCluster implements Cluster {
     }
     const others = await this.receive(number, this.others);
     const sum = addTree([...own, ...others.flatMap(readShards)], addFloats);
-    for (const other of this.others) this.send(other, number + 1, bytesOf(sum));
-    return sum;
+    const partOf = (rank: number) => sum.subarray(parts?.[rank]?.begin, parts?.[rank]?.end);
+    for (const other of this.others) this.send(other, number + 1, bytesOf(partOf(other)));
+    return partOf(0);
   }
 
   async fail(reason: string): Promise<void> {

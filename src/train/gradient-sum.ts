@@ -4,7 +4,7 @@
  */
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Carrier } from '../cluster/carriers.js';
-import type { Cluster } from '../cluster/cluster.js';
+import type { Cluster, Part } from '../cluster/cluster.js';
 import {
   addFloats,
   addTree,
@@ -30,7 +30,7 @@ export interface GradientSum {
 }
 
 /**
- * @param isSliced whether a carrier need bring each process the slice alone that its optimizer updates
+ * @param isSliced whether each process needs the slice alone that its optimizer updates
  * @param inFlight elements that a carrier moves at a time
  */
 export function gradientSum(
@@ -44,7 +44,7 @@ export function gradientSum(
   if (!cluster) return new OwnSum(parameters);
   return carrier
     ? new CarriedSum(parameters, shards, cluster, carrier, isSliced, inFlight)
-    : new HostSum(parameters, shards, cluster);
+    : new HostSum(parameters, shards, cluster, isSliced);
 }
 
 /** Of one process, which computes all shards. */
@@ -65,9 +65,11 @@ class OwnSum implements GradientSum {
   }
 }
 
-interface Part extends Bucket {
+interface Summed extends Bucket {
   readonly give: (shards: Promise<readonly ShardSum[]>) => void;
   readonly sum: Promise<Float32Array>;
+  /** Where it lies in the buffer. */
+  readonly first: number;
 }
 
 /** Through the sockets of the job, a bucket after the other, as the last backward of this process completes them. */
@@ -75,24 +77,26 @@ class HostSum implements GradientSum {
   /** Of the shards before the last one. */
   private earlier: ShardSum[] = [];
   private readonly last: number;
-  private readonly parts: readonly Part[];
+  private readonly buckets: readonly Summed[];
   private given = 0;
 
   constructor(
     private readonly parameters: TrainedParameters,
     shards: number,
     private readonly cluster: Cluster,
+    isSliced: boolean,
   ) {
     this.last = shardsOf(shards, cluster.rank, cluster.size).end - 1;
     // All are asked for before any other exchange: processes call them in the same order, whenever they have their parts.
-    this.parts = bucketsOf(parameters).map((bucket) => {
-      let give: Part['give'] = () => {};
+    this.buckets = bucketsOf(parameters).map((bucket) => {
+      let give: Summed['give'] = () => {};
       const own = new Promise<readonly ShardSum[]>((resolve) => {
         give = resolve;
       });
-      const sum = cluster.sum(own, bucket.end - bucket.begin);
+      const parts = isSliced ? slicesIn(bucket, parameters.size, cluster.size) : undefined;
+      const sum = cluster.sum(own, bucket.end - bucket.begin, parts);
       sum.catch(() => {}); // finish() hears of it
-      return { ...bucket, give, sum };
+      return { ...bucket, give, sum, first: bucket.begin + (parts?.[cluster.rank]?.begin ?? 0) };
     });
   }
 
@@ -107,25 +111,26 @@ class HostSum implements GradientSum {
   }
 
   async finish(): Promise<void> {
-    const { parts, parameters, cluster } = this;
+    const { buckets, parameters, cluster } = this;
     // Of a process without a shard.
-    for (; this.given < parts.length; this.given++) parts[this.given]?.give(Promise.resolve([]));
-    await cluster.waiting.during(Promise.all(parts.map(({ sum }) => sum)));
-    for (const { begin, end, sum } of parts) {
-      const window = parameters.grads.view(begin, [end - begin]);
-      window.write(await sum);
+    for (; this.given < buckets.length; this.given++) buckets[this.given]?.give(Promise.resolve([]));
+    const sums = await cluster.waiting.during(Promise.all(buckets.map(({ sum }) => sum)));
+    for (const [i, sum] of sums.entries()) {
+      if (sum.length === 0) continue;
+      const window = parameters.grads.view((buckets[i] as Summed).first, [sum.length]);
+      window.write(sum);
       window.dispose();
     }
   }
 
   private giveDownTo(layer: number): void {
-    for (; (this.parts[this.given]?.layer ?? -2) >= layer; this.given++) {
-      const part = this.parts[this.given] as Part;
-      part.give(this.shardsOfPart(part));
+    for (; (this.buckets[this.given]?.layer ?? -2) >= layer; this.given++) {
+      const bucket = this.buckets[this.given] as Summed;
+      bucket.give(this.shardsOfBucket(bucket));
     }
   }
 
-  private async shardsOfPart({ begin, end }: Bucket): Promise<readonly ShardSum[]> {
+  private async shardsOfBucket({ begin, end }: Bucket): Promise<readonly ShardSum[]> {
     const window = this.parameters.grads.view(begin, [end - begin]);
     const read = window.readFloats();
     window.dispose();
@@ -134,6 +139,16 @@ class HostSum implements GradientSum {
     const earlier = this.earlier.map((sum) => ({ ...sum, values: sum.values.slice(begin, end) }));
     return joinNeighbours([...earlier, { first: this.last, count: 1, values }], addFloats);
   }
+}
+
+/** By rank what lies in the bucket of the slice that the process updates. */
+function slicesIn({ begin, end }: Bucket, size: number, processes: number): Part[] {
+  const slice = sliceLength(size, processes);
+  const inside = (at: number) => Math.max(0, Math.min(end, at) - begin);
+  return Array.from({ length: processes }, (_, rank) => ({
+    begin: inside(rank * slice),
+    end: inside((rank + 1) * slice),
+  }));
 }
 
 /** Elements of a slice are a multiple of it, so that all begin where vectors do. */

@@ -12,6 +12,7 @@ import { nll } from '../../src/objectives/nll.js';
 import { scoreRows } from '../../src/sequences/forward.js';
 import { bucketsOf } from '../../src/train/buckets.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
+import { sliceLength } from '../../src/train/slices.js';
 import { expectedOf, goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 
@@ -129,42 +130,54 @@ describe('the sum of gradients through sockets', () => {
     [6, 4],
     [5, 3],
     [1, 2],
-  ])('of %i shards over %i processes has the bits of their tree', async (shards, size) => {
-    const port = 22_000 + (process.pid % 500) * 20 + shards;
-    const expected = addTree(
-      Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: gradient(first) })),
-      addFloats,
-    );
-    const clusters = await Promise.all(
-      Array.from({ length: size }, (_, rank) =>
-        joinCluster({
-          place: {
-            ...{ rank, size, localRank: rank, localSize: size, mpi: false },
-            ...{ job: `sum-${port}`, host: '127.0.0.1', ports: [port] },
-          },
-          greeting: {},
+    [3, 3, true],
+    [4, 2, true],
+    [1, 2, true],
+  ])(
+    'of %i shards over %i processes has the bits of their tree; in slices alone: %s',
+    async (shards, size, isSliced = false) => {
+      const port = 22_000 + (process.pid % 500) * 20 + shards + (isSliced ? 10 : 0);
+      const expected = addTree(
+        Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: gradient(first) })),
+        addFloats,
+      );
+      const clusters = await Promise.all(
+        Array.from({ length: size }, (_, rank) =>
+          joinCluster({
+            place: {
+              ...{ rank, size, localRank: rank, localSize: size, mpi: false },
+              ...{ job: `sum-${port}`, host: '127.0.0.1', ports: [port] },
+            },
+            greeting: {},
+          }),
+        ),
+      );
+      const found = await Promise.all(
+        clusters.map(async (cluster) => {
+          const parameters = fresh();
+          const sum = gradientSum(parameters, shards, cluster, undefined, isSliced);
+          const { begin, end } = shardsOf(shards, cluster.rank, size);
+          for (let shard = begin; shard < end; shard++) {
+            parameters.grads.write(gradient(shard));
+            for (const layer of [2, 1, 0]) sum.passed(shard, layer);
+            await sum.add(shard);
+          }
+          await sum.finish();
+          const grads = await parameters.grads.readFloats();
+          parameters.dispose();
+          return grads;
         }),
-      ),
-    );
-    const found = await Promise.all(
-      clusters.map(async (cluster) => {
-        const parameters = fresh();
-        const sum = gradientSum(parameters, shards, cluster, undefined);
-        const { begin, end } = shardsOf(shards, cluster.rank, size);
-        for (let shard = begin; shard < end; shard++) {
-          parameters.grads.write(gradient(shard));
-          for (const layer of [2, 1, 0]) sum.passed(shard, layer);
-          await sum.add(shard);
-        }
-        await sum.finish();
-        const grads = await parameters.grads.readFloats();
-        parameters.dispose();
-        return grads;
-      }),
-    );
-    for (const each of found) expect(each).toEqual(expected);
-    await Promise.all(clusters.map((cluster) => cluster.close()));
-  });
+      );
+      const length = isSliced ? sliceLength(LENGTH, size) : LENGTH;
+      found.forEach((each, rank) => {
+        const first = isSliced ? rank * length : 0;
+        expect(each.subarray(first, first + length)).toEqual(expected.subarray(first, first + length));
+        // The others' slices have not come.
+        if (isSliced && shards > 1) expect(each).not.toEqual(expected);
+      });
+      await Promise.all(clusters.map((cluster) => cluster.close()));
+    },
+  );
 
   it('begins with what is complete, of the last shard alone', async () => {
     const given: { readonly length: number; readonly first: number }[] = [];
