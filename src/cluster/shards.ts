@@ -77,6 +77,20 @@ export function runsOf(shards: number, rank: number, size: number): readonly Sha
   return joinNeighbours(own, () => 0);
 }
 
+/** How many sums over its earlier shards a process holds at most beside the gradient of the shard that it computes. */
+export function sumsHeld(shards: number, size: number): number {
+  let most = 0;
+  for (let rank = 0; rank < size; rank++) {
+    const { begin, end } = shardsOf(shards, rank, size);
+    let held: SumOf<number>[] = [];
+    for (let first = begin; first < end - 1; first++) {
+      most = Math.max(most, held.length + 1);
+      held = joinNeighbours([...held, { first, count: 1, values: 0 }], () => 0);
+    }
+  }
+  return most;
+}
+
 /** Into the left one. */
 export function addFloats(into: Float32Array, other: Float32Array): Float32Array {
   for (let i = 0; i < into.length; i++) into[i] = (into[i] as number) + (other[i] as number);

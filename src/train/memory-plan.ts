@@ -1,6 +1,7 @@
 /** The memory a run will need, by role, computed from the shapes alone; and how many tokens fit in the rest. */
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
+import { sumsHeld } from '../cluster/shards.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
@@ -34,6 +35,8 @@ export interface MemoryPlan {
 /** f32 value and gradient, and two moments of AdamW. */
 const TRAINED_BYTES = 8;
 const MOMENT_BYTES = 8;
+/** Of gradients of shards, f32. */
+const SUM_BYTES = 4;
 const FROZEN_BYTES = 4;
 
 /** A model of another shape that is only read. */
@@ -76,6 +79,7 @@ export function memoryPlan(
     return base;
   };
   const holders = run.zero > 0 ? processes : 1;
+  const sums = processes > 1 && run.shards > processes ? sumsHeld(run.shards, processes) : 0;
   const weights = countParameters(decoder);
   const bytes = model.dtype === 'bf16' ? 2 : 4;
   const lora = section === 'none' ? undefined : section;
@@ -100,8 +104,12 @@ export function memoryPlan(
       held === 'trained'
         ? {
             role,
-            what: `${parameterCount(size)} parameters with gradients and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32`,
-            bytes: size * (TRAINED_BYTES + MOMENT_BYTES / holders),
+            what:
+              `${parameterCount(size)} parameters with gradients and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32` +
+              (sums > 0
+                ? `; ${sums === 1 ? 'a sum' : `${sums} sums`} over earlier of ${run.shards} run.shards`
+                : ''),
+            bytes: size * (TRAINED_BYTES + MOMENT_BYTES / holders + SUM_BYTES * sums),
           }
         : {
             role,

@@ -2,8 +2,9 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { Tape } from '../../src/autograd/tape.js';
+import type { Carrier } from '../../src/cluster/carriers.js';
 import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
-import { addFloats, addTree, type ShardSum, shardsOf } from '../../src/cluster/shards.js';
+import { addFloats, addTree, type ShardSum, shardsOf, sumsHeld } from '../../src/cluster/shards.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 import { loadAdapter } from '../../src/models/adapter.js';
 import { loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
@@ -122,6 +123,35 @@ const gradient = (shard: number) =>
     { length: LENGTH },
     (_, i) => Math.sin(shard * 97 + (i % 1013)) * 10 ** ((shard + i) % 6),
   );
+
+it.each([
+  [2, 2],
+  [4, 2],
+  [7, 2],
+  [16, 2],
+])(
+  'of %i shards %i processes hold as many sums over earlier ones as the memory plan counts',
+  async (shards, size) => {
+    const held: number[] = [];
+    for (let rank = 0; rank < size; rank++) {
+      const own = openTest();
+      const parameters = new TrainableParameters(own, [
+        { name: 'w', shape: [LENGTH], init: new Float32Array(LENGTH) },
+      ]);
+      const cluster = { rank, size, waiting: new Waiting() } as Cluster;
+      const sum = gradientSum(parameters, shards, cluster, { communicator: 0 } as Carrier);
+      await own.synchronize();
+      own.resetPeak();
+      const before = own.stats().liveBytes;
+      const { begin, end } = shardsOf(shards, rank, size);
+      for (let shard = begin; shard < end; shard++) await sum.add(shard);
+      await own.synchronize();
+      held.push(Math.round((own.stats().peakBytes - before) / (4 * LENGTH)));
+      own.dispose();
+    }
+    expect(Math.max(...held)).toBe(sumsHeld(shards, size));
+  },
+);
 
 describe('the sum of gradients through sockets', () => {
   it.each([

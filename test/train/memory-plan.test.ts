@@ -281,6 +281,10 @@ test('LoRA on 70B parameters fits on 8 GPUs of 80 GiB once they hold its layers 
     return memoryPlan(device, merged, roles, shape, { processes: 8 });
   };
   const [whole, shared] = [planned({}), planned({ shard_base: true })];
+  // Of four shards each the sum over two, and the third.
+  const sharded = planned({ shards: 32 });
+  expect(sharded.items.at(1)?.what).toMatch(/f32; 2 sums over earlier of 32 run\.shards$/);
+  expect(sharded.fixedBytes - whole.fixedBytes).toBe((whole.items.at(1)!.bytes / 16) * 2 * 4);
   const gib = 2 ** 30;
   const usable = usableMemory({ total: 80 * gib, free: 80 * gib }, 0.9);
   const section = { micro_batch_tokens: 'auto', tokens_per_step: 1 << 20 } as never;
