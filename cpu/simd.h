@@ -367,6 +367,21 @@ inline void transpose(vf (&rows)[kLanes]) {
     rows[i + 4] = _mm512_shuffle_f32x4(c, d, 0x88);
     rows[i + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
   }
+#elif defined(__AVX2__)
+  vf t[8];
+  for (int i = 0; i < 8; i += 4) {
+    const vf a = _mm256_unpacklo_ps(rows[i], rows[i + 1]), b = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+    const vf c = _mm256_unpacklo_ps(rows[i + 2], rows[i + 3]),
+             d = _mm256_unpackhi_ps(rows[i + 2], rows[i + 3]);
+    t[i] = _mm256_shuffle_ps(a, c, 0x44);
+    t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+    t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+    t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
+  for (int i = 0; i < 4; i++) {
+    rows[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+    rows[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+  }
 #elif defined(STEPTRAIN_NEON)
   const auto pairs = [](vf a, vf b) { return vreinterpretq_f64_f32(vtrn1q_f32(a, b)); };
   const auto others = [](vf a, vf b) { return vreinterpretq_f64_f32(vtrn2q_f32(a, b)); };

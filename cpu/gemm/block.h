@@ -8,13 +8,23 @@
 
 #include <algorithm>
 
+#include "cpu/gemm/panel.h"
 #include "cpu/gemm/tile.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// Whether rows may be copied into tile order.
+/// Whether products of bf16 are made by multiply-adds of f32, of what is widened first.
+#if defined(__AVX512BF16__) || defined(STEPTRAIN_NEON)
 template <typename T>
-constexpr bool kOrders = false;
+constexpr bool kWidens = false;
+#else
+template <typename T>
+constexpr bool kWidens = sizeof(T) == 2;
+#endif
+
+/// Whether rows may be copied first, into tile order or to f32.
+template <typename T>
+constexpr bool kOrders = kWidens<T>;
 #if defined(__AMX_BF16__)
 template <>
 constexpr bool kOrders<bf16> = true;
@@ -25,7 +35,7 @@ constexpr bool kOrders<bf16> = true;
 template <typename T>
 int tile_height(int64_t rows) {
   const int64_t tiles = (rows + kTileRows<T> - 1) / kTileRows<T>;
-  if (kOrders<T> && tiles > 1) return kTileRows<T>;
+  if (kOrders<T> && !kWidens<T> && tiles > 1) return kTileRows<T>;
   return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
 }
 
@@ -33,11 +43,46 @@ int tile_height(int64_t rows) {
 template <typename T>
 constexpr int64_t kBlockRows = 10 * kTileRows<T>;
 
+/// Elements from one row of a copy to the next: whole vectors, and never a multiple of 2 KiB, at which the
+/// rows of a tile would fall into the same few sets of the L1 cache.
+template <typename T>
+int64_t row_stride(int64_t depth) {
+  constexpr int64_t line = 64 / sizeof(T);
+  const int64_t stride = (depth + line - 1) / line * line;
+  return stride % (32 * line) == 0 ? stride + line : stride;
+}
+
+/// body(j) for the whole vectors of n neighbouring elements, then body(j, rest) for the remaining ones: loads
+/// and stores of simd.h take `rest` as their last argument.
+template <typename Body>
+void each_vector(int64_t n, const Body& body) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) body(j);
+  if (j < n) body(j, static_cast<int>(n - j));
+}
+
 /// Rows of the left side from one on, which begins a tile.
 template <typename T>
 struct Left {
   const T* data;
   int64_t stride;
+};
+template <typename T>
+requires kWidens<T>
+struct Left<T> {
+  const T* data;
+  int64_t stride;
+  const float* wide = nullptr;  // if not null, the same rows, `stride` apart
+
+  static int64_t ordered_size(int64_t rows, int64_t k) { return 2 * rows * row_stride<float>(k); }
+  static Left ordered(const T* x, int64_t k, int64_t t) {
+    const int64_t stride = row_stride<float>(k);
+    return {nullptr, stride, reinterpret_cast<const float*>(x) + t * stride};
+  }
+  static void order_row(const T* from, int64_t k, T* x, int64_t t) {
+    float* const to = reinterpret_cast<float*>(x) + t * row_stride<float>(k);
+    each_vector(k, [&](int64_t i, auto... n) { store(to + i, load(from + i, n...), n...); });
+  }
 };
 #if defined(__AMX_BF16__)
 template <>
@@ -53,12 +98,56 @@ struct Left<bf16> : amx_tile::Rows {
 };
 #endif
 
+/// k steps of a panel of bf16 as one of f32; an odd k is followed by a step of zeros.
+inline void widen_panel(const bf16* panel, int64_t k, float* out) {
+  for (int64_t i = 0; i < k; i += 2) {
+#pragma GCC unroll 2
+    for (int64_t n = 0; n < kPanel; n += kLanes) {
+      const vu pairs = load_units(panel + i * kPanel + 2 * n);
+      store_units(out + i * kPanel + n, pairs << 16);
+      store_units(out + (i + 1) * kPanel + n, pairs & 0xffff0000u);
+    }
+  }
+}
+
+/// gemm_block of rows that were widened: K goes in parts, each of which is widened into the L1 cache for all tiles. A tile of
+/// bf16 would widen the panel for its few rows alone, and elements of x for every panel anew. Factors and the order of
+/// sums are the same, and so are the bits.
+template <typename T>
+void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, int64_t k, float* c,
+                   const T* end, bool accumulate) {
+  constexpr int64_t depth = 128;
+  alignas(64) float part[depth * kPanel];
+  for (int64_t first = 0; first < k; first += depth) {
+    const int64_t count = std::min(depth, k - first);
+    const T* const from = panel + first * kPanel;
+    const T* const next = from + depth * kPanel;
+    widen_panel(from, count, part);
+    for (int64_t r = 0; r < rows; r += height) {
+      const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
+      const float* const left = x.wide + r * x.stride + first;
+      float* const sums = c + r * kTileStride;
+      const bool continues = accumulate || first > 0;
+      if (r == 0 && end && next < end) {
+        // The first tile asks for the next part and the one after, which the next asks for again: it is there.
+        const intptr_t ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(part);
+        gemm_tile<float, 2, true>(n, left, x.stride, part, count, sums, continues,
+                                  ahead / intptr_t{sizeof(float)});
+      } else {
+        gemm_tile<float>(n, left, x.stride, part, count, sums, continues);
+      }
+    }
+  }
+}
+
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels
 /// end that the caller reads one after another, this one first, if they come from memory.
 template <typename T>
 void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
                 bool accumulate = false) {
   const int height = tile_height<T>(rows);
+  if constexpr (kWidens<T>)
+    if (x.wide) return widened_block(rows, height, x, panel, k, c, end, accumulate);
 #if defined(__AMX_BF16__)
   if constexpr (sizeof(T) == 2)
     return amx_tile::block(rows, height, x, panel, k, c, end, accumulate);

@@ -61,6 +61,8 @@ void transpose_panel(const S* w, int64_t outputs, int64_t features, int64_t firs
     for (int64_t k = first; k < first + kPanel; k += kLanes * group) {
       vu block[kLanes];
       for (int64_t i = 0; i < kLanes; i++) {
+        // Of a panel of W this reads 1 KiB, too little for the processor to read ahead by itself.
+        __builtin_prefetch(from + 2 * panel_stride<S>(features) + (k + i * group) * kPanel, 0, 3);
         block[i] =
             k + i * group < features ? packed_units<T>(from, k / group + i, n % kPanel, features) : vu{};
       }

@@ -15,24 +15,6 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 /// Rows of x that should stay in the L2 cache while panels pass.
 constexpr int64_t kResidentBytes = int64_t{1} << 20;
 
-/// Elements from one row of a copy to the next: whole vectors, and never a multiple of 2 KiB, at which the
-/// rows of a tile would fall into the same few sets of the L1 cache.
-template <typename T>
-int64_t row_stride(int64_t depth) {
-  constexpr int64_t line = 64 / sizeof(T);
-  const int64_t stride = (depth + line - 1) / line * line;
-  return stride % (32 * line) == 0 ? stride + line : stride;
-}
-
-/// body(j) for the whole vectors of n neighbouring elements, then body(j, rest) for the remaining ones: loads
-/// and stores of simd.h take `rest` as their last argument.
-template <typename Body>
-void each_vector(int64_t n, const Body& body) {
-  int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) body(j);
-  if (j < n) body(j, static_cast<int>(n - j));
-}
-
 /// Rows of x[rows, depth] as T.
 template <typename T>
 class Rows {
@@ -74,8 +56,10 @@ class Rows {
   }
 
  private:
-  /// Several tiles, read again from the L2 cache for every panel. Of more rows the copy costs what it saves.
+  /// Several tiles, read again from the L2 cache for every panel. Of more rows the copy costs what it saves, and of few what
+  /// widening does.
   static bool pays_to_order(const TensorView& x) {
+    if (kWidens<T>) return x[0] > std::max(kTileRows<T>, 7);
     return x[0] > kTileRows<T> && x[0] <= kBlockRows<T> && x.numel() * int64_t{sizeof(T)} <= kResidentBytes;
   }
   static bool aliases(const TensorView& x) { return x[0] > 4 && x[1] * size_of(x.dtype) % 4096 == 0; }
