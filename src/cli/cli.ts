@@ -7,7 +7,7 @@ import { configCommand } from './config.js';
 import { dataCommand } from './data.js';
 import { doctorCommand } from './doctor.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';
-import { evalCommand } from './eval.js';
+import { EVAL_COMMANDS, evalCommand } from './eval.js';
 import { exportCommand } from './export.js';
 import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
@@ -95,10 +95,13 @@ export function commandLine(
 function reached(parser: unknown) {
   const line = parser as YargsInside;
   const inner = line.getInternalMethods();
+  const words = inner.getContext().commands;
   return {
     options: Object.keys(line.getOptions().key).filter((name) => name.length > 1),
-    words: inner.getContext().commands,
-    commands: inner.getCommandInstance().getCommands(),
+    words,
+    // Without a known word `eval` is a command of its own, behind which yargs knows none.
+    commands:
+      words.length === 1 && words[0] === 'eval' ? EVAL_COMMANDS : inner.getCommandInstance().getCommands(),
   };
 }
 

@@ -12,7 +12,7 @@ import { s3cEvaluationCommand } from './eval-s3c.js';
 import { solveCommand } from './eval-solve.js';
 import { noSuchCommand } from './usage.js';
 
-const COMMANDS = ['show', 'correction', 'solve', 's3c', 'judge', 'reward-model', 'compare'];
+export const EVAL_COMMANDS = ['show', 'correction', 'solve', 's3c', 'judge', 'reward-model', 'compare'];
 
 const showCommand = command({
   command: ['show [run]', '$0'],
@@ -38,7 +38,7 @@ const showCommand = command({
     // Without `show` it may have been meant for a command.
     if (words[1] === undefined && /^[a-z0-9-]+$/.test(run) && !existsSync(run))
       throw new UsageError(
-        `there is no directory ${run}, and ${noSuchCommand(run, { words: ['eval'], commands: COMMANDS })}`,
+        `there is no directory ${run}, and ${noSuchCommand(run, { words: ['eval'], commands: EVAL_COMMANDS })}`,
       );
     const { REPORT, readSolvingReport } = await import('../eval/solving/report-file.js');
     const { formatSolvingTable } = await import('../eval/solving/report.js');

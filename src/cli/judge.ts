@@ -5,9 +5,13 @@ import { type ArgumentsOf, argument, command, flag, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { QUANTIZED } from './model-options.js';
 
-/** What – stands for in the table. */
-const NO_VERDICT =
-  '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads (and writes out no calculation, where the judge computes those) or judged at the end alone';
+/** What stands in the table for no verdict, by whether the judge goes by calculations alone. */
+const NO_VERDICT = {
+  words:
+    '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone',
+  calculations:
+    'not checked: the step writes out no calculation that can be read, so its probability is that of any such step',
+};
 
 type JudgeArguments = ArgumentsOf<typeof options>;
 
@@ -76,12 +80,18 @@ async function judge(args: JudgeArguments): Promise<void> {
         console.error(`Warning: of this judge, ${warning}`);
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, judged));
-      const unlike = files && unlikeOf({ files }, steps);
+      const unlike = files && count !== 'alone' && unlikeOf({ files }, steps);
       if (unlike) console.error(unlikeLine(unlike));
       const unread = judged.flatMap(({ unread: isUnread }, i) => (isUnread ? [i + 1] : []));
       if (unread.length > 0) console.error(unreadLine(unread));
-      if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
-      console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
+      const alone = scorer.byCalculations ?? false;
+      if (!args.json && judged.some(({ verdict }) => verdict === null))
+        console.error(NO_VERDICT[alone ? 'calculations' : 'words']);
+      console.log(
+        args.json
+          ? JSON.stringify({ problem, steps: judged }, null, 2)
+          : table(judged, alone ? 'not checked' : '–'),
+      );
     },
   );
 }
@@ -174,10 +184,12 @@ function fromJson(content: string, name: string) {
     row = JSON.parse(content);
   } catch (error) {
     throw new UsageError(
-      `${name} is not JSON: ${(error as Error).message}; one solution with problem and steps is expected`,
+      /^\s*\{.*\}\s*\n\s*\{/.test(content)
+        ? `${name} holds several rows, and judge takes one solution; for a file of them: steptrain score ${name} --model …`
+        : `${name} is not JSON: ${(error as Error).message}; one solution with problem and steps is expected`,
     );
   }
-  const { problem, steps } = row as { problem?: unknown; steps?: unknown };
+  const { question, problem = question, steps } = row as Readonly<Record<string, unknown>>;
   const texts = Array.isArray(steps)
     ? steps.map((step) =>
         typeof step === 'object' && step !== null ? (step as { text?: unknown }).text : step,
@@ -188,13 +200,13 @@ function fromJson(content: string, name: string) {
   throw new UsageError(`${name} holds no solution: expected {"problem": "…", "steps": ["…", …]}`);
 }
 
-function table(judged: readonly StepJudgement[]): string {
+function table(judged: readonly StepJudgement[], none: string): string {
   const isReward = judged.some(({ score, probability }) => score !== probability);
   const rows = judged.map(({ step, probability, score, verdict }, i) => [
     String(i + 1),
     probability === null ? '–' : probability.toFixed(3),
     ...(isReward ? [score === null ? '–' : score.toFixed(2)] : []),
-    verdict ?? '–',
+    verdict ?? none,
     step.replaceAll(/\s*\n\s*/g, ' ⏎ '),
   ]);
   const heads = ['step', 'p(right)', ...(isReward ? ['reward'] : []), 'verdict', 'text'];

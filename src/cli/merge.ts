@@ -84,12 +84,14 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   const directory = baseDirectory(resolved.base);
   if (!asGguf)
     return writeMerged(directory, given as string, out, dtype as 'f32' | 'bf16' | 'f16' | undefined);
-  const { saveGguf } = await import('../models/save-gguf.js');
+  const { ggufKeys, saveGguf } = await import('../models/save-gguf.js');
   const type = (dtype ?? 'bf16').toUpperCase() as GgufType;
   if (existsSync(out)) throw new UsageError(`${out} is there already; name another file or remove it`);
   if (given === undefined) {
     await saveGguf(directory, out, type);
   } else {
+    // Refused before the work: shape and tokenizer of the base are those of the merged model.
+    await ggufKeys(directory);
     // In f32, so that weights are rounded once.
     const between = await mkdtemp(`${resolve(out)}.merged-`);
     try {

@@ -38,7 +38,7 @@ export function usageSentence(message: string, args: readonly string[], known: K
   const text = message.replaceAll(/\s+/g, ' ').trim();
   if (known.words.length > 0 && known.commands.length > 0 && text.startsWith('Unknown argument')) {
     const word = wordAfter(known.words, args);
-    if (word !== undefined) return noSuchCommand(word, known);
+    if (word !== undefined && !known.commands.includes(word)) return noSuchCommand(word, known);
   }
   const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];
   const command = args.find((arg) => !arg.startsWith('-'));
@@ -97,9 +97,12 @@ function unknownSentence(
     const isOption = args.some(
       (arg) => arg === `--${name}` || arg.startsWith(`--${name}=`) || arg === `-${name}`,
     );
-    if (!isOption) return `there is no argument ${name} here`;
+    const readsRecipe = known.includes('set');
+    if (!isOption)
+      return `there is no argument ${name} here${readsRecipe ? '; data are named by --set data.train=FILE' : ''}`;
     const nearest = nearestName(name, known);
-    return `there is no option --${name}${nearest === undefined ? '' : `; did you mean --${nearest}?`}`;
+    const hint = readsRecipe ? `; keys of the recipe are given by --set, as in --set data.train=FILE` : '';
+    return `there is no option --${name}${nearest === undefined ? hint : `; did you mean --${nearest}?`}`;
   });
   return sentences.join('; ');
 }

@@ -53,6 +53,10 @@ export function configReader<Config extends FrameConfig>(
 ): ConfigReader<Config> {
   const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [], unknown }) => {
     const typed = spellOutOverrides(methods, settings.map(parseOverride));
+    for (const { path, text, origin } of typed) {
+      const last = typed.findLast((other) => other.path.join('.') === path.join('.'));
+      if (last && last.text !== text) sayOnce(`${origin}: given twice; ${last.text} counts, the last one`);
+    }
     const recipe = withBases(
       parseRecipe(content, name),
       (value, at) => spellOutMethod(methods, value, at),

@@ -42,7 +42,8 @@ export function likelihoodNote({ likelihood }: Pick<Judged, 'likelihood'>): stri
   const signed = (value: number) => `${value < 0 ? '−' : '+'} ${Math.abs(value).toFixed(2)}`;
   const ofEvidence =
     of === 'calculations'
-      ? ` ${signed(-least)} where a calculation of the step is wrong ${signed(-before)} where one before it is`
+      ? ` ${signed(-least)} where a calculation of the step is wrong` +
+        (before === 0 ? '' : ` ${signed(-before)} where one before it is`)
       : ` ${signed(least)} × least log-probability of a token up to the end of the step, under the base without its adapter ` +
         `${signed(before)} × the same up to its start`;
   return [

@@ -225,7 +225,7 @@ function notes(report: EvalReport): string[] {
   if (metrics.invalid) lines.push(`verdicts that could not be read: ${metrics.invalid}`);
   if (intervals)
     lines.push(
-      `intervals: ${intervals.resamples} bootstrap samples of ${intervals.problems} problems (seed ${intervals.seed})`,
+      `intervals: ${intervals.resamples} bootstrap samples of ${intervals.problems} problems (seed ${intervals.seed}); of shares of 0 and 1 Wilson's`,
     );
   if (calibration)
     lines.push(
@@ -251,7 +251,7 @@ function notes(report: EvalReport): string[] {
     lines.push(
       `thresholds chosen on validation steps: ${f1_macro.threshold.toFixed(3)} for F1 macro (gives ` +
         `${percent(f1_macro.metrics.f1_macro)} here), ${balanced_accuracy.threshold.toFixed(3)} for balanced accuracy ` +
-        `(gives ${percent(balanced_accuracy.metrics.balanced_accuracy)})`,
+        `(gives ${percent(balanced_accuracy.metrics.balanced_accuracy)}); the verdicts here take ${(report.threshold ?? 0.5).toFixed(3)}`,
     );
   }
   if (processbench) {

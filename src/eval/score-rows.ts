@@ -15,8 +15,8 @@ export interface ScoreRowsOptions {
 const BATCH = 64;
 
 /**
- * By solution a row for a file: its columns, `scores` by step (null where the scorer cannot read a step), and a column
- * `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
+ * By solution a row for a file: its columns, `scores` by step (null where the scorer cannot read a step), of a judge by calculations
+ * `checked` by step, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,
@@ -42,6 +42,7 @@ export async function* scoredRows(
         ...columns,
         ...('samples' in row ? { steps: solution.steps } : {}),
         scores: own.scores,
+        ...(own.checked ? { checked: own.checked } : {}),
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),
       };
     }

@@ -36,20 +36,7 @@ const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2
  * @throws StepTrainError for an architecture, head or tokenizer that GGUF files do not have; FileError for a failed write
  */
 export async function saveGguf(directory: string, path: string, type: GgufType): Promise<void> {
-  const config = readModelConfig(directory) as LlamaConfig | GemmaConfig;
-  const { modelType, head } = config;
-  const architecture = ARCHITECTURES[modelType];
-  if (architecture === undefined || head.kind !== 'causal')
-    throw unsupported(
-      `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
-    );
-  const windowed = config.slidingWindow.map((window) => window !== undefined);
-  if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
-    throw unsupported(
-      `${directory} has windows in other layers than five of six, which llama.cpp takes for granted`,
-    );
-  if (modelType !== 'gemma3_text' && windowed.includes(true))
-    throw unsupported(`${directory} attends within windows, which is not written as GGUF`);
+  const { config, architecture, shape: shapeKeys, tokens } = await ggufKeys(directory);
   const weights = openDecoderWeights(directory, config);
   try {
     const tensors = modelWeights(config).map(({ name, shape }) => {
@@ -81,13 +68,38 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
       ['general.type', { text: 'model' }],
       ['general.file_type', { u32: FILE_TYPES[type] }],
       ['general.quantization_version', { u32: 2 }],
-      ...shapeOf(config, architecture),
-      ...ggufTokens(await readTokenizerFiles(directory), config.vocabSize),
+      ...shapeKeys,
+      ...tokens,
     ]);
     await writeGguf(path, metadata, tensors);
   } finally {
     weights.close();
   }
+}
+
+/**
+ * What a file says beside its weights: of the shape and of the tokenizer. A model of these files may be written.
+ *
+ * @throws StepTrainError as {@link saveGguf}
+ */
+export async function ggufKeys(directory: string) {
+  const config = readModelConfig(directory) as LlamaConfig | GemmaConfig;
+  const { modelType, head } = config;
+  const architecture = ARCHITECTURES[modelType];
+  if (architecture === undefined || head.kind !== 'causal')
+    throw unsupported(
+      `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
+    );
+  const windowed = config.slidingWindow.map((window) => window !== undefined);
+  if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
+    throw unsupported(
+      `${directory} has windows in other layers than five of six, which llama.cpp takes for granted`,
+    );
+  if (modelType !== 'gemma3_text' && windowed.includes(true))
+    throw unsupported(`${directory} attends within windows, which is not written as GGUF`);
+  const shape = shapeOf(config, architecture);
+  const tokens = ggufTokens(await readTokenizerFiles(directory), config.vocabSize);
+  return { config, architecture, shape, tokens };
 }
 
 function shapeOf(config: LlamaConfig | GemmaConfig, architecture: string): [string, Typed][] {

@@ -1,5 +1,5 @@
 // The paths that a configuration names, found here or fetched from the hub.
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
@@ -130,6 +130,12 @@ export function resolveData(
   return found(['data', part], path, cwd, locate, (id) => resolveHubData(id, part, hub));
 }
 
+/** What in `folder` is nearly called so. */
+function besidesIn(folder: string, path: string): string {
+  const nearest = nearestName(basename(path), readdirSync(folder));
+  return nearest === undefined ? '' : `did you mean ${join(dirname(path), nearest)}? Otherwise, `;
+}
+
 /** The path, absolute, or what `fetch` makes of a hub id. */
 async function found(
   key: readonly (string | number)[],
@@ -150,7 +156,7 @@ async function found(
   const owner = id.repo.split('/', 1)[0] as string;
   if (path === id.repo && existsSync(resolve(cwd, owner))) {
     throw new ConfigError(
-      `${locate(key)}: ${here}; as ${owner} is a folder here, write ${path}@main if you mean the hub`,
+      `${locate(key)}: ${here}; ${besidesIn(resolve(cwd, owner), path)}as ${owner} is a folder here, write ${path}@main if you mean the hub`,
     );
   }
   return fetch(id).catch((error: unknown) => {

@@ -23,7 +23,10 @@ export interface StepJudgement {
   readonly probability: number | null;
   /** What the model gives: the probability, or the reward of a reward network (of any size; more is better). */
   readonly score: number | null;
-  /** null: not judged, or the model would write neither word. */
+  /**
+   * null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
+   * that its probability is that of any such step.
+   */
   readonly verdict: 'right' | 'wrong' | null;
   /**
    * Whether a calculation that the step writes out, such as `12 + 7 = 19`, was computed for its verdict. false: it writes out none that
@@ -93,9 +96,10 @@ export async function judgements(
       const score = own.scores[s] ?? null;
       const probability = score === null ? null : probabilityOf(scorer, score);
       const isRight = verdicts[s] ?? null;
-      // The zero of what is no probability is arbitrary.
-      const verdict = probability === null || isRight === null ? null : isRight === 1 ? 'right' : 'wrong';
       const checked = own.checked?.[s] ?? false;
+      const isUnknown = isRight === null || (scorer.byCalculations && !checked);
+      // The zero of what is no probability is arbitrary.
+      const verdict = probability === null || isUnknown ? null : isRight === 1 ? 'right' : 'wrong';
       return { step, probability, score, verdict, checked, ...(own.unread?.[s] ? { unread: true } : {}) };
     });
   });

@@ -44,6 +44,8 @@ export interface Scorer {
   readonly scale: 'probability' | 'log_odds' | 'reward';
   /** From which score on a step is right. */
   readonly threshold: number;
+  /** It goes by calculations alone: all steps that write out none have one score, which says nothing of a single one. */
+  readonly byCalculations?: boolean;
   /** By solution; undefined if the signal stopped it. A score depends on its own solution alone. */
   score(
     solutions: readonly Solution[],

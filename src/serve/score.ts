@@ -52,7 +52,7 @@ export async function score(
       object: 'list',
       model: name,
       scale: scorer.scale,
-      data: scored.map(({ scores }, index) => ({ index, object: 'score', scores })),
+      data: scored.map(({ scores, checked }, index) => ({ index, object: 'score', scores, checked })),
       usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens },
     }),
     engine.limits.stallSeconds,
@@ -73,7 +73,7 @@ function givenSolutions(engine: Engine, fields: RequestFields): readonly Solutio
 }
 
 function givenSolution(engine: Engine, fields: RequestFields): Solution {
-  const problem = fields.requiredText('problem');
+  const problem = fields.text('problem') ?? fields.text('question') ?? fields.requiredText('problem');
   const steps = fields.list('steps', isText, 'texts', MAX_STEPS) ?? [];
   if (steps.length === 0) fields.fail('steps', 'a list of at least one text');
   engine.checkLength(problem + steps.join('\n'));

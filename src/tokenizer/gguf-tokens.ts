@@ -23,9 +23,12 @@ export function ggufTokens(files: TokenizerFiles, rows: number): Map<string, Typ
     ignore_merges?: boolean;
   };
   const refuse = (what: string): never => {
-    throw badTokenizer(`${what}, for which llama.cpp has no kind; it cannot be written as GGUF`, {
-      file: `${directory}/tokenizer.json`,
-    });
+    throw badTokenizer(
+      `${what}, for which llama.cpp has no kind; it cannot be written as GGUF, only as a directory`,
+      {
+        file: `${directory}/tokenizer.json`,
+      },
+    );
   };
   const decoder = tokenizer.decoder as { type?: string } | null;
   if (type !== 'BPE' || decoder?.type !== 'ByteLevel' || !Array.isArray(merges))

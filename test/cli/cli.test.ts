@@ -98,9 +98,19 @@ describe('the command line', () => {
       'there is no gone; name the directory of a finished run, or an --output of eval correction or solve',
     ],
     [['inspect', 'run', 'x', '--bogus'], 'there is no option --bogus'],
-    [['run', '--bogus'], 'there is no option --bogus'],
+    [
+      ['run', '--bogus'],
+      'there is no option --bogus; keys of the recipe are given by --set, as in --set data.train=FILE',
+    ],
     [['run', '--resme', 'x'], 'there is no option --resme; did you mean --resume?'],
-    [['run', 'quickstart', 'more'], 'there is no argument more here'],
+    [
+      ['run', 'quickstart', 'more'],
+      'there is no argument more here; data are named by --set data.train=FILE',
+    ],
+    [
+      ['eval', 'corection', 'runs/x'],
+      'eval has no command corection; did you mean correction? Known are show, correction, solve, s3c, judge, reward-model and compare',
+    ],
     [['run', '--set'], '--set needs a value'],
     [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
     [['data'], 'name stats, preview, convert, problems, plant, s3c or rationales'],

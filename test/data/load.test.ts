@@ -124,10 +124,13 @@ describe('loadRecords', () => {
   it('stops at a bad row with its file and line, what was found and what to do', async () => {
     const cases: [string, RegExp][] = [
       ['{"prompt": "P", "completions": ["a"]', /the row is not JSON \(.*\)/],
-      ['{"prompt": "P", "completions": ["a"], "labels": [1, 0]}', /there are 1 completions but 2 labels/],
+      [
+        '{"prompt": "P", "completions": ["a"], "labels": [1, 0]}',
+        /labels: 2, completions: 1; expected a label for each/,
+      ],
       [
         '{"prompt": "P", "completions": ["a"], "labels": ["yes"]}',
-        /label 1 is the text "yes"; expected true, false, 1, 0 or null/,
+        /the label of completion 1 is the text "yes"; expected true, false, 1, 0 or null/,
       ],
       ['{"prompt": "P", "completions": [" "], "labels": [1]}', /completion 1 is empty; expected text/],
       [

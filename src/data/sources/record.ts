@@ -1,3 +1,4 @@
+import { editDistance } from '../../config/nearest.js';
 import { defined } from '../../native/defined.js';
 import { STEP_KINDS, type Step, type StepKind, type StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
@@ -16,6 +17,7 @@ import type { Source } from './source.js';
 
 const RECORD_KEYS = [
   'problem',
+  'question',
   'prompt',
   'tools',
   'chat_template_kwargs',
@@ -31,23 +33,26 @@ const RECORD_KEYS = [
 ];
 const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'message', 'kind'];
 
-/** A `StepRecord` as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
+/**
+ * A `StepRecord` as a row, whose problem may be called question. Of other columns those that are nearly a known key are refused, and so
+ * is every unknown key of a step, since a misspelt one would silently change the data.
+ */
 export const record: Source<object> = {
   name: 'record',
-  columns: 'problem, steps (objects with text and label)',
+  columns: 'problem or question, steps (objects with text and label)',
   matches: (row) =>
-    typeof row.problem === 'string' &&
+    typeof (row.problem ?? row.question) === 'string' &&
     Array.isArray(row.steps) &&
     row.steps.every((step: unknown) => isRow(step)),
   convert(row, _options, log) {
-    knownKeys(row, RECORD_KEYS, 'the row');
+    refuseMisspelt(row);
     const steps = stepsOf(row, 'steps');
     const contextSteps = contextOf(row.context_steps, steps.length);
     for (const step of steps.slice(contextSteps)) if (step.label === null) log.unlabelled('null_label');
     const { prompt } = row;
     return [
       defined<StepRecord>({
-        problem: textColumn(row, 'problem'),
+        problem: textColumn(row, row.problem === undefined ? 'question' : 'problem'),
         prompt: prompt === undefined ? undefined : promptOf(prompt),
         ...templateInputs(row, { prompt }),
         gold_solution: optionalText(row, 'gold_solution'),
@@ -104,6 +109,16 @@ function contextOf(value: unknown, count: number): number {
   if (value === undefined || value === null) return 0;
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= count) return value;
   throw misfit("'context_steps' is", value, `0 to ${count}`, 'bad_context');
+}
+
+function refuseMisspelt(row: Row): void {
+  for (const key of Object.keys(row)) {
+    if (RECORD_KEYS.includes(key)) continue;
+    const limit = key.length < 5 ? 1 : 2;
+    const meant = RECORD_KEYS.find((known) => editDistance(key.toLowerCase(), known) <= limit);
+    if (meant !== undefined)
+      throw new BadRow('unknown_key', `the row has the unknown key '${key}'; did you mean '${meant}'?`);
+  }
 }
 
 function knownKeys(row: Row, known: readonly string[], where: string): void {

@@ -22,11 +22,18 @@ export const stepwise: Source<Pick<ReadingOptions, 'label_threshold'>> = {
     const texts = listColumn(row, column);
     const labels = listColumn(row, 'labels');
     if (texts.length !== labels.length) {
-      throw new BadRow('length_mismatch', `there are ${texts.length} ${column} but ${labels.length} labels`);
+      throw new BadRow(
+        'length_mismatch',
+        `labels: ${labels.length}, ${column}: ${texts.length}; expected a label for each`,
+      );
     }
     if (texts.length === 0) throw new BadRow('no_steps', `column '${column}' is an empty list`);
     const steps = texts.map((text, i): Step => {
-      const { label, ...score } = stepLabel(labels[i], `label ${i + 1}`, label_threshold);
+      const { label, ...score } = stepLabel(
+        labels[i],
+        `the label of ${STEPS[column]} ${i + 1}`,
+        label_threshold,
+      );
       if (label === null) log.unlabelled('null_label');
       return { text: checkedText(text, `${STEPS[column]} ${i + 1}`), label, ...score, kind: 'normal' };
     });

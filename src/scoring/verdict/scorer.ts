@@ -40,6 +40,7 @@ export function verdictScorer(
   return scorer({
     name,
     threshold: threshold === 'greedy' ? 0.5 : threshold,
+    byCalculations: likelihood?.of === 'calculations' && likelihood.verdict === 0,
     async score(solutions, { signal } = {}) {
       const places = solutions.flatMap(({ problem, steps }, i) => {
         if (steps.length === 0) return [];

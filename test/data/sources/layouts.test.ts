@@ -112,12 +112,14 @@ describe('stepwise: texts and a mark for each', () => {
       expect(records[0]?.steps.map(({ score }) => score)).toEqual(scores);
     }
     const bad = fileWith('rows.jsonl', JSON.stringify({ ...row, labels: [0.75, 0, 0.5, 2] }));
-    await expect(load(bad)).rejects.toThrow(/label 4 is the number 2; expected true, false/);
+    await expect(load(bad)).rejects.toThrow(
+      /the label of completion 4 is the number 2; expected true, false/,
+    );
   });
 
   it('names the column that the row has in what it says of it', async () => {
     const cases: [object, RegExp][] = [
-      [{ question: 'P?', steps: ['a'], labels }, /there are 1 steps but 2 labels/],
+      [{ question: 'P?', steps: ['a'], labels }, /labels: 2, steps: 1; expected a label for each/],
       [{ question: 'P?', steps: ['a', 3], labels }, /step 2 holds the number 3; expected text/],
       [{ question: ' ', steps: ['a', 'b'], labels }, /column 'question' is empty/],
       [{ question: 'P?', steps: [], labels: [] }, /column 'steps' is an empty list/],
@@ -180,11 +182,18 @@ describe('our own record', () => {
     expect(report.unlabelled.size).toBe(0);
   });
 
+  it('has a question too, and other columns', async () => {
+    const steps = [{ text: 'a', label: 0, error: 'slip' }];
+    const { records } = await load(fileWith('rows.jsonl', JSON.stringify({ question: 'Q', id: 5, steps })));
+    expect(records).toMatchObject([{ problem: 'Q', steps }]);
+    expect(records[0]).not.toHaveProperty('id');
+  });
+
   it('refuses misspelt keys and values out of range', async () => {
     const cases: [object, RegExp][] = [
       [
         { problem: 'P', step: 1, steps: [{ text: 'a', label: 1 }] },
-        /the row has the unknown key 'step'; expected problem, /,
+        /the row has the unknown key 'step'; did you mean 'steps'\?/,
       ],
       [
         { problem: 'P', steps: [{ text: 'a', lable: 1 }] },

@@ -8,6 +8,7 @@ import { judgeName } from '../../../src/eval/likelihood-report.js';
 import { fitLikelihood, keptVerdicts, likelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
 import { formatEvalTable } from '../../../src/eval/report-table.js';
 import type { StepRecord } from '../../../src/records/record.js';
+import { judgements } from '../../../src/scoring/judge.js';
 import type { LikelihoodWeights } from '../../../src/scoring/settings.js';
 import type { JudgedVerdict } from '../../../src/scoring/verdict/judged.js';
 import {
@@ -123,6 +124,13 @@ describe('of the steps of a solution', () => {
     const judge = verdictScorer(model.decoder, { tokenizer, prompt, likelihood: weights, maxLength: 110 });
     const [judged] = (await judge.score([asSolution(SLIP)])) ?? [];
     expect(judged).toMatchObject({ verdicts: [0, 1], checked: [true, false], unread: [false, false] });
+    // Of calculations alone no verdict is said of a step without one; beside words theirs is.
+    const verdicts = async (likelihood: LikelihoodWeights) => {
+      const judge = verdictScorer(model.decoder, { tokenizer, prompt, likelihood, maxLength: 110 });
+      return (await judgements(judge, [asSolution(SLIP)]))[0]?.map(({ verdict }) => verdict);
+    };
+    expect(await verdicts(weights)).toEqual(['wrong', null]);
+    expect(await verdicts({ ...weights, verdict: 1e-9 })).toEqual(['wrong', 'right']);
   });
 
   it('of calculations judges what the model does not read', async () => {
