@@ -16,26 +16,18 @@ import { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
 import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import { type Architecture, type Forward, NEW_MODEL, type Stream } from './architecture.js';
-import { commonJson, type ModelConfig, parseCommon } from './config.js';
+import { commonJson, parseCommon } from './config.js';
 import { refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModules } from './head-modules.js';
-import { entering, finish, parseLayerTypes } from './llama.js';
+import { entering, finish, type GatedConfig, gatedMemory, keyValues, parseLayerTypes } from './llama.js';
 import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeTable } from './rope.js';
 
-export interface GemmaConfig extends ModelConfig {
+export interface GemmaConfig extends GatedConfig {
   readonly modelType: 'gemma3_text';
-  readonly intermediateSize: number;
-  readonly numHeads: number;
-  readonly numKeyValueHeads: number;
-  readonly headDim: number;
-  readonly rmsNormEps: number;
-  /** Of layers that attend to everything, and of those within a window. */
-  readonly rope: RopeConfig;
+  /** Of layers within a window; `rope` is that of layers that attend to everything. */
   readonly localRope: RopeConfig;
   /** Biases of the q, k, v and o projections. */
   readonly bias: boolean;
-  /** Per layer, as `AttendOptions.window`. */
-  readonly slidingWindow: readonly (number | undefined)[];
 }
 
 const EMBEDDING = 'model.embed_tokens';
@@ -76,17 +68,8 @@ export const gemma: Architecture<GemmaConfig> = {
 
   // Two norms with their sums, two without, q k v before and after norm and rotation, the mixed heads, gate before
   // and after GELU, up and their product.
-  memory({ hiddenSize: h, intermediateSize: i, headDim, numHeads, numKeyValueHeads }, { bytes, rank }) {
-    const [q, kv] = [headDim * numHeads, headDim * numKeyValueHeads];
-    return {
-      stream: 2 * h * bytes,
-      saved: (6 * h + 3 * q + 4 * kv + 4 * i) * bytes + 4 * (7 * rank + numHeads + 4),
-      backward: (3 * h + 2 * q + 2 * kv + 4 * i) * bytes,
-    };
-  },
-
-  keyValues: ({ numKeyValueHeads: heads, headDim, slidingWindow }) =>
-    slidingWindow.map((window) => ({ heads, headDim, window })),
+  memory: (config, at) => gatedMemory(config, at, { norms: 4, gates: 4 }),
+  keyValues,
 
   constants({ rope, localRope, headDim }, positions) {
     const shape = [positions, headDim / 2];

@@ -17,6 +17,7 @@ import {
   type Architecture,
   type Forward,
   type InitConflict,
+  type LayerMemory,
   NEW_MODEL,
   type NewModel,
   type Stream,
@@ -28,14 +29,20 @@ import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from
 
 export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral' | 'smollm3';
 
-export interface LlamaConfig extends ModelConfig {
-  readonly modelType: LlamaType;
+/** Of decoders with RMSNorms, rotated heads, some of which share their keys and values, and an MLP with a gate. */
+export interface GatedConfig extends ModelConfig {
   readonly intermediateSize: number;
   readonly numHeads: number;
   readonly numKeyValueHeads: number;
   readonly headDim: number;
   readonly rmsNormEps: number;
   readonly rope: RopeConfig;
+  /** Per layer: each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
+  readonly slidingWindow: readonly (number | undefined)[];
+}
+
+export interface LlamaConfig extends GatedConfig {
+  readonly modelType: LlamaType;
   /** Biases of the q, k and v projections. */
   readonly qkvBias: boolean;
   /** Bias of the o projection. */
@@ -45,8 +52,6 @@ export interface LlamaConfig extends ModelConfig {
   readonly qkNorm: boolean;
   /** Per layer: whether q and k are rotated. */
   readonly rotates: readonly boolean[];
-  /** Per layer: each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
-  readonly slidingWindow: readonly (number | undefined)[];
 }
 
 /** Defaults that differ between the types. */
@@ -160,17 +165,8 @@ export const llama: Architecture<LlamaConfig> = {
   computed: /\.rotary_emb\.inv_freq$/,
 
   // Two norms with their sums, q k v before and after the rotation, the mixed heads, gate, up and their product.
-  memory({ hiddenSize: h, intermediateSize: i, headDim, numHeads, numKeyValueHeads }, { bytes, rank }) {
-    const [q, kv] = [headDim * numHeads, headDim * numKeyValueHeads];
-    return {
-      stream: 2 * h * bytes,
-      saved: (4 * h + 3 * q + 4 * kv + 3 * i) * bytes + 4 * (7 * rank + numHeads + 2),
-      backward: (3 * h + 2 * q + 2 * kv + 3 * i) * bytes,
-    };
-  },
-
-  keyValues: ({ numKeyValueHeads: heads, headDim, slidingWindow }) =>
-    slidingWindow.map((window) => ({ heads, headDim, window })),
+  memory: (config, at) => gatedMemory(config, at, { norms: 2, gates: 3 }),
+  keyValues,
 
   constants({ rope: settings, headDim }, positions) {
     const { cos, sin } = ropeTable(settings, positions);
@@ -182,6 +178,24 @@ export const llama: Architecture<LlamaConfig> = {
   layer,
   finish,
 };
+
+/** Of a layer with so many norms, and so many tensors of the MLP's inner width. */
+export function gatedMemory(
+  { hiddenSize: h, intermediateSize: i, headDim, numHeads, numKeyValueHeads }: GatedConfig,
+  { bytes, rank }: Parameters<Architecture['memory']>[1],
+  { norms, gates }: { readonly norms: number; readonly gates: number },
+): LayerMemory {
+  const [q, kv] = [headDim * numHeads, headDim * numKeyValueHeads];
+  return {
+    stream: 2 * h * bytes,
+    saved: ((2 + norms) * h + 3 * q + 4 * kv + gates * i) * bytes + 4 * (7 * rank + numHeads + norms),
+    backward: (3 * h + 2 * q + 2 * kv + gates * i) * bytes,
+  };
+}
+
+export function keyValues({ numKeyValueHeads: heads, headDim, slidingWindow }: GatedConfig) {
+  return slidingWindow.map((window) => ({ heads, headDim, window }));
+}
 
 export function finish({ weight }: Forward, { rmsNormEps }: Pick<LlamaConfig, 'rmsNormEps'>, stream: Stream) {
   const { x, norm } = entering(stream, { weight: weight(`${FINAL_NORM}.weight`), eps: rmsNormEps });
