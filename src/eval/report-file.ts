@@ -132,31 +132,9 @@ const reportSchema = verdictReport.extend({
   words: verdictReport.exactOptional(),
 } satisfies Record<Exclude<keyof EvalReport, keyof VerdictReport>, z.ZodType>);
 
-/** What an earlier version wrote: of the words, with the judge that was kept inside `likelihood`. */
-const formerReport = z.looseObject({
-  likelihood: z.looseObject({
-    weights: z.unknown(),
-    both: z.looseObject({ metrics: z.unknown() }),
-    kept: z.literal(false).exactOptional(),
-  }),
-});
-
-/** The same with that judge as the headline; what was measured of the words alone stays theirs. */
-function reportOfToday(value: unknown): unknown {
-  const former = formerReport.safeParse(value);
-  if (!former.success) return value;
-  const { likelihood, ...words } = former.data;
-  const { weights, both, kept } = likelihood;
-  if (kept === false) return { ...words, likelihood: { weights, kept } };
-  const { method, data, baselines } = words;
-  const { auc_interval: _, ...judged } = both;
-  return { method, data, baselines, ...judged, likelihood: { weights }, words };
-}
-
 /** Reads eval.json. Throws one sentence where the file is missing or holds something else. */
 export async function readEvalReport(path: string): Promise<EvalReport> {
-  const value = reportOfToday(await readJson(path));
-  return readAs(reportSchema, value, `${path} is not an evaluation of steptrain`);
+  return readAs(reportSchema, await readJson(path), `${path} is not an evaluation of steptrain`);
 }
 
 /** The evaluation of a run. Throws one sentence also where the run has none yet. */

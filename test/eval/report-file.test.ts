@@ -79,21 +79,6 @@ describe('eval.json', () => {
     expect(await readEvalReport(path)).toEqual(compared);
   });
 
-  it('of an earlier version has its kept judge as the headline', async () => {
-    const { likelihood, words, ...rest } = report;
-    const judge = { metrics, errors: report.errors, auc_interval: [0.5, 0.9] };
-    const former = { ...rest, likelihood: { weights: likelihood?.weights, both: judge, alone: judge } };
-    await writeJson(path, former);
-    const read = await readEvalReport(path);
-    expect(read).toMatchObject({ metrics, likelihood, words: rest });
-    expect(read.calibration).toBeUndefined();
-    await writeJson(path, { ...former, likelihood: { ...former.likelihood, kept: false } });
-    expect(await readEvalReport(path)).toEqual({
-      ...rest,
-      likelihood: { weights: likelihood?.weights, kept: false },
-    });
-  });
-
   it('may contain only the metrics', async () => {
     const plain = {
       method: 'sft',
