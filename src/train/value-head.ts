@@ -4,6 +4,7 @@ import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.
 import type { LinearHead } from '../models/decoder.js';
 import { writeParameters } from '../models/heads.js';
 import { draw } from '../models/initial-values.js';
+import { adamSettings } from './adamw.js';
 
 /** Prefix in a parameter's name that marks the head. */
 export const VALUE_HEAD = 'value_head.';
@@ -19,6 +20,14 @@ export function valueHead(config: ModelConfig, seed: number): ParameterSpec[] {
     { name: `${VALUE_HEAD}bias`, shape: [1], init: new Float32Array(1) },
   ];
 }
+
+/** Of an optimizer that trains the head beside other parameters. */
+export const withHeadRate = (
+  settings: Parameters<typeof adamSettings>[0] & { readonly head_rate: number },
+) => ({
+  ...adamSettings(settings),
+  rateOf: (name: string) => (name.startsWith(VALUE_HEAD) ? settings.head_rate : 1),
+});
 
 /** The head among `parameters`. */
 export function valueHeadOf(parameters: TrainableParameters): LinearHead {

@@ -1,10 +1,10 @@
 /** The policy's objective on solutions: each prompt with its solutions, and the critic's optimizer. */
-import { AdamW, adamSettings } from '../../train/adamw.js';
+import { AdamW } from '../../train/adamw.js';
 import type { KlControl } from '../../train/policy/kl.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
 import { learningRateAt } from '../../train/schedule.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
-import { VALUE_HEAD } from '../../train/value-head.js';
+import { withHeadRate } from '../../train/value-head.js';
 import { algorithmOf } from './algorithms.js';
 import type { PpoRoles } from './roles.js';
 import type { CreditedSolutions, SolutionGroup } from './rollout.js';
@@ -57,10 +57,7 @@ function criticOptimizer(
 ) {
   const learning_rate = own ? settings.critic_learning_rate : settings.learning_rate;
   return {
-    optimizer: new AdamW(trained, {
-      ...adamSettings(settings),
-      rateOf: (name) => (name.startsWith(VALUE_HEAD) ? settings.head_rate : 1),
-    }),
+    optimizer: new AdamW(trained, withHeadRate(settings)),
     rateAt: (step: number) => learningRateAt(step, { ...settings, learning_rate, totalSteps: steps }),
   };
 }

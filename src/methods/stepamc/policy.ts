@@ -2,12 +2,12 @@
 import { selectionOf } from '../../data/rare-class.js';
 import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
-import { AdamW, adamSettings } from '../../train/adamw.js';
+import { AdamW } from '../../train/adamw.js';
 import { mean } from '../../train/policy/metrics.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
 import { policyStage } from '../../train/policy/stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
-import { VALUE_HEAD } from '../../train/value-head.js';
+import { withHeadRate } from '../../train/value-head.js';
 import { verdictAdvantage } from './advantage.js';
 import { VerdictConstraint } from './constraint.js';
 import { questionPieces } from './pieces.js';
@@ -48,11 +48,7 @@ export function scpoStage(
     iterations,
     batching: { 'ppo.solutions': sequences.length },
     trains: roles.policyParameters,
-    optimizer: () =>
-      new AdamW(roles.policyParameters, {
-        ...adamSettings(ppo),
-        rateOf: (name) => (name.startsWith(VALUE_HEAD) ? ppo.head_rate : 1),
-      }),
+    optimizer: () => new AdamW(roles.policyParameters, withHeadRate(ppo)),
     parts: (steps, kl) => ({
       rollouts: verdictRollouts({
         roles,

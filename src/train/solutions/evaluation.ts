@@ -1,7 +1,7 @@
 /** How many held-out problems a role solves, by group and before and after training. */
 import { contributions, metricValues } from '../../eval/solving/metrics.js';
 import type { SolvedGroups } from '../../eval/solving/run-report.js';
-import type { GradedSample } from '../../eval/solving/sample.js';
+import type { GradedSample, SamplePlace } from '../../eval/solving/sample.js';
 import { stepContributions } from '../../eval/solving/step-metrics.js';
 import { grouped } from '../../native/grouped.js';
 import { stepsOf } from '../../records/steps.js';
@@ -42,17 +42,19 @@ export async function solveHeldOut(
   let next = 0;
   return problems.map((problem, i) => {
     const own = prompts[i] ? (drawn[next++] as readonly SampledSolution[]) : [];
-    return Array.from({ length: n }, (_, sample) => graded(problem, i, sample, own[sample]));
+    return Array.from({ length: n }, (_, sample) => ({
+      ...gradedSample(problem, { problem: i, sample }, own[sample]),
+      prompt: '',
+    }));
   });
 }
 
-function graded(
+/** @param solution absent for a problem that leaves no room for one, which counts as wrong */
+export function gradedSample(
   problem: RunProblem,
-  index: number,
-  sample: number,
+  place: SamplePlace,
   solution: SampledSolution | undefined,
-): GradedSample {
-  const place = { problem: index, sample, prompt: '' };
+): Omit<GradedSample, 'prompt'> {
   if (!solution)
     return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
   const { text, tokens, finishReason } = solution;

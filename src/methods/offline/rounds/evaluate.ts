@@ -11,8 +11,9 @@ import { grouped } from '../../../native/grouped.js';
 import { stepsOf } from '../../../records/steps.js';
 import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
 import type { AskedPart } from '../../../train/solutions/asked.js';
-import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
-import type { SampledSolution, SolutionSampler } from '../../../train/solutions/solution-sampler.js';
+import { gradedSample } from '../../../train/solutions/evaluation.js';
+import type { RunProblem } from '../../../train/solutions/problems.js';
+import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { isRight } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
@@ -47,9 +48,13 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
       const drawn = chunk.flatMap(({ problem, id, prompt }) => {
         const at = prompt ? next++ : undefined;
         const own = at === undefined ? [] : [...(first[at] ?? []), ...(others[at] ?? [])];
-        return Array.from({ length: 1 + samples }, (_, sample) =>
-          gradedRow(problem, id, sample, own[sample]),
-        );
+        return Array.from({ length: 1 + samples }, (_, sample): EvaluatedRow => {
+          const solution = own[sample];
+          const row = gradedSample(problem, { problem: id, sample }, solution);
+          return solution
+            ? { ...row, right: isRight(problem, { text: row.text, finish_reason: solution.finishReason }) }
+            : row;
+        });
       });
       const solutions = drawn.map((sample) =>
         sampled(problems[sample.problem] as RunProblem, sample, stepsOf(sample.text)),
@@ -71,27 +76,6 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
     },
     dispose: () => judge?.dispose(),
   });
-}
-
-/** @param solution absent for a problem that leaves no room for one, which counts as wrong */
-function gradedRow(
-  of: RunProblem,
-  problem: number,
-  sample: number,
-  solution: SampledSolution | undefined,
-): EvaluatedRow {
-  const place = { problem, sample };
-  if (!solution)
-    return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
-  const { text, tokens, finishReason } = solution;
-  return {
-    ...place,
-    text,
-    tokens: tokens.length,
-    finish_reason: finishReason,
-    answer: gradeSolution(of, text, finishReason === 'stop').got,
-    right: isRight(of, { text, finish_reason: finishReason }),
-  };
 }
 
 /**
