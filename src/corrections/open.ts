@@ -10,29 +10,20 @@ import { generatorSource, type SampleSource } from '../generate/sample-source.js
 import type { Decoder } from '../models/decoder.js';
 import { askedOnce } from '../remote/asked-once.js';
 import { remoteSource } from '../remote/remote-source.js';
-import type { Draws } from '../run/draws.js';
 import { processesOf } from '../runtime/processes.js';
-import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { MakingTools } from './make.js';
 import { remoteTeacher } from './remote-teacher.js';
 import { StepSampler, type StepSamplerOptions } from './sampler.js';
 import { oracleTeacher, plainTeacher, type Teacher } from './teacher.js';
 
-export interface OpenToolsOptions {
+export interface OpenToolsOptions extends Omit<StepSamplerOptions, 'source'> {
   readonly settings: CorrectionsConfig;
-  readonly tokenizer: Tokenizer;
-  readonly prompt: StepSamplerOptions['prompt'];
-  readonly separator: string;
-  readonly seed: number;
-  readonly maxLength: number;
   /** Whether the problems are generated, so that the oracle knows them. */
   readonly isGenerated: boolean;
   /** The model in this process; not needed where `settings.server` names one. */
   readonly decoder?: Decoder;
   readonly eosTokenIds?: readonly number[];
   readonly cacheBytes?: number | undefined;
-  /** Keeps what was drawn of a chunk that was stopped. */
-  readonly draws?: Draws;
 }
 
 export type OpenTools = MakingTools & { close(): Promise<void> };

@@ -1,17 +1,13 @@
 /** Completions of solutions after some of their steps. What is computed of shared beginnings is computed once. */
 import type { Model } from '../api/model.js';
 import { Generator } from '../generate/generator.js';
-import type { SamplingOptions } from '../generate/options.js';
 import { roomToGenerate } from '../generate/room.js';
 import type { SolvingPrompt } from '../generate/solving-prompt.js';
 import { generateTogether } from '../generate/together.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { SolvingSamplingOptions } from './solving/settings.js';
 
-export interface CompletionOptions
-  extends Pick<
-    SamplingOptions,
-    'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
-  > {
+export interface CompletionOptions extends Omit<SolvingSamplingOptions, 'n'> {
   /** Completions of each prefix. */
   readonly k: number;
   readonly prompt: SolvingPrompt;

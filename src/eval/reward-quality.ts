@@ -66,10 +66,8 @@ interface Item {
   readonly place: number;
 }
 
-export interface QualityOptions {
-  readonly scorer: string;
+export interface QualityOptions extends Pick<RewardQuality, 'scorer' | 'unit'> {
   readonly data: readonly string[];
-  readonly unit: 'steps' | 'solutions';
   readonly seconds: number;
   readonly tokens: number;
   readonly weights?: string | undefined;

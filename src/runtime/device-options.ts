@@ -26,12 +26,9 @@ const OPTIONS: Record<keyof DeviceOptions, true> = {
 const THREADS_PER_CORE = 16;
 
 /** Options without gaps. */
-export interface CheckedOptions {
-  readonly threads: number;
-  readonly isa: string;
+export type CheckedOptions = Required<Omit<DeviceOptions, 'memoryLimit'>> & {
   readonly memoryLimit: number | undefined;
-  readonly memoryFraction: number;
-}
+};
 
 /** @throws StepTrainError for an option or a variable that no device can have */
 export function checkedOptions(options: DeviceOptions): CheckedOptions {

@@ -9,6 +9,7 @@ import type { VerdictPromptOptions } from '../data/verdict.js';
 import { loadAdapter } from '../models/adapter.js';
 import { readCard } from '../models/card.js';
 import { loadDecoder } from '../models/load.js';
+import { defined } from '../native/defined.js';
 import { RunError } from '../run/error.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
@@ -191,7 +192,7 @@ export function settingsOf(
 ): JudgeSettings {
   const found = (files && settingsOfFiles(files)) ?? publishedSettings(config, files);
   if (!found && !prompt) throw new RunError(noSettings(name, files));
-  const asked = definedOf(prompt ?? {});
+  const asked = defined(prompt ?? {});
   const base: JudgeSettings = found ?? {
     kind: 'verdict',
     prompt: { ...PROMPT, template: 'auto' },
@@ -238,9 +239,6 @@ export const noNeutralClass = (name: string) =>
   new RunError(
     `the model of ${name} has no class for neutral steps, so --neutral-score has nothing to count; data.neutral: class trains one`,
   );
-
-const definedOf = (prompt: VerdictPromptOptions): VerdictPromptOptions =>
-  Object.fromEntries(Object.entries(prompt).filter(([, value]) => value !== undefined));
 
 export interface ModelScorersOptions extends ScoringOptions {
   /** For reports. */

@@ -1,11 +1,5 @@
 /** The data of verdict training: the solutions of each part as token sequences, and statistics about them. */
-import type {
-  DataConfig,
-  FrameConfig,
-  ModelConfig,
-  PromptConfig,
-  VerdictEvaluationConfig,
-} from '../config/schema.js';
+import type { FrameConfig, PromptConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import type { LabelRules, LeftOut } from '../data/label-rules.js';
@@ -75,9 +69,7 @@ interface RareClassSettings {
   };
 }
 
-export interface VerdictDataConfig {
-  readonly data: DataConfig;
-  readonly model: ModelConfig;
+export interface VerdictDataConfig extends Pick<FrameConfig, 'data' | 'model'> {
   readonly prompt: PromptConfig;
   readonly sft: { readonly class_weight: ClassWeight; readonly label_smoothing?: number };
   readonly eval: { readonly max_samples: number | 'all' };

@@ -24,19 +24,7 @@ const SAME_OPERATION: Readonly<Record<string, Operation>> = {
 export type LineForm = 'named' | 'plain' | 'tight';
 
 export function stepLine(
-  {
-    about,
-    left,
-    op,
-    right,
-    result,
-  }: {
-    readonly about: string;
-    readonly left: number;
-    readonly op: Operation;
-    readonly right: number;
-    readonly result: number;
-  },
+  { about, left, op, right, result }: Line & { readonly about: string },
   form: LineForm = 'named',
 ): string {
   const line = `${left} ${op} ${right} = ${result}`;

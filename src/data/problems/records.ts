@@ -3,23 +3,19 @@ import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
 import type { Step, StepRecord } from '../../records/record.js';
 import type { Part } from '../split.js';
-import type { TemplateChoice } from './choices.js';
 import { Draft, UNUSABLE } from './draft.js';
-import { checkLevels, drafter } from './generate.js';
+import { checkLevels, drafter, type WordProblemOptions } from './generate.js';
 import { LEVELS, type Level } from './levels.js';
 import { ANSWER, errorName, type JudgedLine, judgeSolution } from './oracle.js';
 import type { Operand, PlannedStep, WordProblem } from './problem.js';
 import { drawManner, type MistakeOptions, rightSolution, rightSteps, writtenSolution } from './solution.js';
 
 /** Keys are those of section `data.word_problems` of a run's configuration. */
-export interface WordProblemRecordOptions extends MistakeOptions {
-  readonly seed: number;
-  /** Number of problems, over all parts. */
-  readonly samples: number;
+export interface WordProblemRecordOptions
+  extends MistakeOptions,
+    Pick<WordProblemOptions, 'seed' | 'samples' | 'levels' | 'templates'> {
   /** Shares of training, validation and test. Default [8, 1, 1]. */
   readonly split?: readonly [number, number, number];
-  readonly levels?: readonly number[];
-  readonly templates?: TemplateChoice;
   /**
    * Share of drills among the training samples of the first half: computations under names, without a story, before there are
    * enough stories to learn the arithmetic and the names from. Default 0.

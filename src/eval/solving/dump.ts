@@ -8,6 +8,7 @@ import { writeFileAtomically } from '../../files/atomic-file.js';
 import { RunError } from '../../run/error.js';
 import { readAs } from '../read-as.js';
 import type { GradedSample } from './sample.js';
+import { drawn } from './samples-file.js';
 
 export const PROBLEMS = 'problems.jsonl';
 
@@ -30,7 +31,6 @@ export async function writeSolvedProblems(
   await writeFileAtomically(join(directory, PROBLEMS), lines());
 }
 
-const count = z.int().min(0);
 const problemSchema = z.strictObject({
   problem: z.string(),
   answer: z.string(),
@@ -39,10 +39,7 @@ const problemSchema = z.strictObject({
   samples: z
     .array(
       z.strictObject({
-        text: z.string(),
-        tokens: count,
-        finish_reason: z.enum(['stop', 'length', 'error', 'too_long']),
-        prompt: z.string(),
+        ...drawn,
         answer: z.string().nullable(),
         right: z.boolean(),
         score: z.number().nullable().exactOptional(),

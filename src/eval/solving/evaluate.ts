@@ -9,6 +9,7 @@ import { writeFileAtomically } from '../../files/atomic-file.js';
 import { badOption } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
+import { defined } from '../../native/defined.js';
 import { RunError } from '../../run/error.js';
 import { openJournal } from '../../run/journal.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -176,7 +177,7 @@ function searchSettings(
 ): SearchSettings {
   const settings = {
     ...SEARCH_DEFAULTS,
-    ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
+    ...defined(given),
     separator: separator ?? (ownTemplate(problems) === undefined ? '\n\n' : '\n'),
   };
   for (const name of ['beams', 'expansions', 'rounds'] as const)

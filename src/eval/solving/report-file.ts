@@ -7,14 +7,15 @@ import type { SolvingReport } from './report.js';
 
 export const REPORT = 'solve.json';
 
+export const metricValue = z.strictObject({
+  value: z.number(),
+  interval: z.tuple([z.number(), z.number()]).exactOptional(),
+});
 const count = z.int().min(0);
 const reportSchema = z.looseObject({
   problems: count,
   n: count,
-  metrics: z.record(
-    z.string(),
-    z.strictObject({ value: z.number(), interval: z.tuple([z.number(), z.number()]).exactOptional() }),
-  ),
+  metrics: z.record(z.string(), metricValue),
   bootstrap: z.strictObject({ seed: count, resamples: count, confidence: z.number() }),
 });
 

@@ -9,6 +9,7 @@ import { boxedTable, plainTable } from '../table.js';
 import { type CorrectionReport, formatCorrectionReport } from './corrections.js';
 import type { MetricValue } from './metrics.js';
 import { metricTitle } from './report.js';
+import { metricValue } from './report-file.js';
 
 /** Metrics by name, of all problems (`all`) and of each group, such as a level. */
 export type SolvedGroups = Readonly<Record<string, Readonly<Record<string, MetricValue>>>>;
@@ -48,10 +49,6 @@ function isCorrectionReport(found: unknown): boolean {
   return typeof greedy?.metrics === 'object' && typeof own?.errors === 'object';
 }
 
-const value = z.strictObject({
-  value: z.number(),
-  interval: z.tuple([z.number(), z.number()]).exactOptional(),
-});
 const numbers = z.record(z.string(), z.number());
 const schema = z.strictObject({
   method: z.string(),
@@ -59,7 +56,7 @@ const schema = z.strictObject({
   data: z.strictObject({ problems: z.int().min(0), trained_tokens: z.number().min(0) }),
   metrics: numbers,
   metrics_validation: numbers.exactOptional(),
-  models: z.record(z.string(), z.record(z.string(), z.record(z.string(), value))),
+  models: z.record(z.string(), z.record(z.string(), z.record(z.string(), metricValue))),
   corrections: z.custom<CorrectionReport>(isCorrectionReport).exactOptional(),
 } satisfies Record<keyof SolvedReport, z.ZodType>);
 

@@ -7,14 +7,14 @@ import type { SolvingSample } from './sample.js';
 export const SAMPLES = 'samples.jsonl';
 
 const count = z.int().min(0);
-const sampleSchema = z.strictObject({
-  problem: count,
-  sample: count,
+/** Of a sample, wherever it stands. */
+export const drawn = {
   text: z.string(),
   tokens: count,
   finish_reason: z.enum(['stop', 'length', 'error', 'too_long']),
   prompt: z.string(),
-});
+};
+const sampleSchema = z.strictObject({ problem: count, sample: count, ...drawn });
 
 /** @throws RunError for a line that is no sample, or one a second time */
 export async function readSamples(file: string): Promise<SolvingSample[]> {

@@ -3,8 +3,7 @@
 import type { Decoder, Role } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
+import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
 import {
   outcomeScores,
   type Scorer,
@@ -24,17 +23,13 @@ export interface ScoredModel {
   readonly role: Role;
 }
 
-export interface ImplicitScorerOptions {
-  readonly name?: string | undefined;
-  readonly tokenizer: Tokenizer;
+export interface ImplicitScorerOptions extends Pick<ReadingOptions, 'name' | 'tokenizer' | 'skipUnreadable'> {
   /** As the model was trained with: `question.template` and `implicit_prm.beta` of its run. */
   readonly template: string;
   readonly beta: number;
   readonly maxLength: number;
   /** From which log-odds on a step is right. Default 0. */
   readonly least?: number;
-  /** Give no score to solutions that the tokenizer cannot express, instead of an error. Default false. */
-  readonly skipUnreadable?: boolean;
 }
 
 /** In logits: beta·(log-prob − reference). */

@@ -1,22 +1,19 @@
 /** A published reward model of steps as a scorer: the probability that each step is right. */
-import type { Decoder, Role } from '../../models/decoder.js';
+import type { Decoder } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { readable, TOKENS_AT_ONCE } from '../readable.js';
+import { type ReadingOptions, readable, TOKENS_AT_ONCE } from '../readable.js';
 import type { RewardItem, ScoredRow } from '../reward-model/items.js';
 import { type RewardNetwork, scoreItems } from '../reward-model/network.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import { probability } from '../verdict/judged.js';
 import { LAYOUTS, type Layout, type PublishedLayout } from './layouts.js';
 
-export interface PublishedScorerOptions {
+export interface PublishedScorerOptions extends Omit<ReadingOptions, 'prompt'> {
   readonly name: string;
   readonly layout: PublishedLayout;
-  readonly tokenizer: Tokenizer;
-  readonly role?: Pick<Role, 'adapter'>;
   /** Least probability of a right step. */
   readonly threshold: number;
   readonly maxLength: number;
-  /** Give no score to solutions that the tokenizer cannot express, instead of an error. */
   readonly skipUnreadable: boolean;
 }
 
