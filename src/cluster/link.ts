@@ -33,11 +33,7 @@ export interface Link {
   close(): Promise<void>;
 }
 
-interface Hello {
-  readonly rank: number;
-  readonly size: number;
-  readonly job: string;
-  readonly host: string;
+interface Hello extends Pick<Place, 'rank' | 'size' | 'job' | 'host'> {
   readonly pid: number;
   readonly greeting: Readonly<Record<string, string>>;
 }

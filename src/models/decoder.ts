@@ -45,6 +45,12 @@ export interface Role {
   readonly dropout?: DropoutSource | undefined;
 }
 
+/** A role and the decoder that computes it. */
+export interface PlacedRole {
+  readonly decoder: Decoder;
+  readonly role: Role;
+}
+
 /** A role of each token. `adapter` replaces only whole weights (`modules_to_save`); LoRA pairs come from `stack`. */
 export interface StackedRole extends Pick<Role, 'adapter'> {
   readonly stack: AdapterStack;

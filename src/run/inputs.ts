@@ -15,15 +15,13 @@ import { adapterFiles } from '../weights/adapter.js';
 import { weightsLayout } from '../weights/checkpoint.js';
 import { RunError } from './error.js';
 
-/** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
-const files = z.record(z.string(), z.record(z.string(), z.string()));
-export const runInputs = z.strictObject({ config: z.record(z.string(), z.unknown()), files });
-
-export interface RunInputs {
+export const runInputs = z.strictObject({
   /** Every value of the configuration by its dotted key, but paths. */
-  readonly config: Readonly<Record<string, unknown>>;
-  readonly files: Readonly<Record<string, Readonly<Record<string, string>>>>;
-}
+  config: z.record(z.string(), z.unknown()),
+  /** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
+  files: z.record(z.string(), z.record(z.string(), z.string())),
+});
+export type RunInputs = Readonly<z.output<typeof runInputs>>;
 
 /** Keys whose content is compared, not their value: files may have been moved. */
 const PATHS = new Set([

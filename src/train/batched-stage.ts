@@ -1,6 +1,6 @@
 /** A stage that trains on a schedule of batches with one loss and one optimizer. */
 import type { TrainableParameters } from '../autograd/parameters.js';
-import { type BatchSchedule, scheduleBatches } from '../sequences/batching.js';
+import { type BatchSchedule, type BatchSettings, scheduleBatches } from '../sequences/batching.js';
 import { AdamW, type AdamWOptions, adamSettings } from './adamw.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
 import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './stage.js';
@@ -20,15 +20,7 @@ type BatchKeys = { readonly num_train_epochs: number; readonly max_steps: number
   | { readonly batch_size: number }
 );
 
-export interface StageItems {
-  readonly seed: number;
-  /** Tokens of an item. */
-  readonly tokensOf: (item: number) => number;
-  /** Train for this many tokens instead of by epochs. */
-  readonly tokens?: number | undefined;
-  /** Off: every epoch goes through the items in their own order. Default true. */
-  readonly shuffle?: boolean | undefined;
-}
+export type StageItems = Pick<BatchSettings, 'seed' | 'tokensOf' | 'tokens' | 'shuffle'>;
 
 /** The batches of a stage: of so many tokens, or of so many items. */
 export function stageBatches(

@@ -39,15 +39,8 @@ const MOMENT_BYTES = 8;
 const SUM_BYTES = 4;
 const FROZEN_BYTES = 4;
 
-/** A model of another shape that is only read. */
-export interface LoadedModel {
-  readonly role: string;
-  readonly what: string;
-  readonly bytes: number;
-}
-
-/** A role in the memory plan: an adapter on the shared base, or the whole model without LoRA; or a loaded model. */
-export type PlannedRole = TrainedRole | LoadedModel;
+/** A role in the memory plan: an adapter on the shared base, or the whole model without LoRA; or a model that is only read. */
+export type PlannedRole = TrainedRole | MemoryItem;
 
 interface TrainedRole {
   readonly role: string;

@@ -1,7 +1,7 @@
 /** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
 import { showNames, WeightsError } from './error.js';
-import type { Initializer, ModuleKind, ModuleSpec } from './modules.js';
+import type { Initializer, ModuleSpec, WeightSpec } from './modules.js';
 import { matchNames, translatePattern } from './name-pattern.js';
 
 /** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
@@ -24,14 +24,12 @@ export interface LoraModule {
 }
 
 /** A weight of `modules_to_save`, which stands in for that of the base. */
-export interface SavedWeight {
+export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape'> {
   readonly module: string;
-  readonly kind: ModuleKind;
   /** Name in the base model, such as `score.weight` */
   readonly weight: string;
   /** Name in `adapter_model.safetensors` */
   readonly name: string;
-  readonly shape: readonly number[];
   /** Of a new one; PEFT starts from the base's. */
   readonly init: Initializer;
 }

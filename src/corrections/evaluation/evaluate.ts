@@ -5,7 +5,7 @@ import type { CorrectionFormat } from '../../data/corrections/layout.js';
 import { correctionWriter } from '../../data/corrections/layout.js';
 import type { CorrectionScope } from '../../data/corrections/standing.js';
 import type { CorrectionReport, PrefixMetrics } from '../../eval/solving/corrections.js';
-import { evaluateSolving, type SolvingProgress } from '../../eval/solving/evaluate.js';
+import { evaluateSolving, type SolvingOptions } from '../../eval/solving/evaluate.js';
 import { Generator } from '../../generate/generator.js';
 import { generatorSource } from '../../generate/sample-source.js';
 import { oracleScorer } from '../../scoring/oracle.js';
@@ -15,7 +15,11 @@ import { StepSampler, type StepSamplerOptions } from '../sampler.js';
 import { outputMetrics } from './outputs.js';
 import { type HeldOutStep, prefixMetrics } from './prefixes.js';
 
-export interface CorrectionEvaluationOptions {
+export interface CorrectionEvaluationOptions
+  extends Pick<
+    SolvingOptions,
+    'maxNewTokens' | 'seed' | 'maxRows' | 'eosTokenIds' | 'signal' | 'onProgress'
+  > {
   readonly format: CorrectionFormat & {
     readonly template?: string | undefined;
     readonly chat?: boolean | undefined;
@@ -24,17 +28,10 @@ export interface CorrectionEvaluationOptions {
   /** What the problems are solved with beside greedily; 0: nothing. Default 32 samples at temperature 0.7. */
   readonly n?: number;
   readonly temperature?: number;
-  readonly maxNewTokens?: number;
-  readonly seed?: number;
-  /** Most samples at a time. Default 64 on a CPU, 256 on a GPU. */
-  readonly maxRows?: number;
-  readonly eosTokenIds?: readonly number[];
   /** Says which steps are right. Default: the oracle, where all problems are generated. */
   readonly judge?: Scorer | undefined;
   /** Whether a correction means the last step or the whole solution so far. Default `step`. */
   readonly scope?: CorrectionScope | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: (progress: SolvingProgress) => void;
 }
 
 /** @throws as `evaluateSolving` does; the signal's reason where it was aborted */

@@ -5,15 +5,12 @@
 import { grade } from '../../answers/grade.js';
 import { equals, type Rational } from '../../answers/rational.js';
 import type { Step, StepRecord } from '../../records/record.js';
+import type { Problem } from '../benchmarks/problem.js';
 import { equationsIn, plainSigns } from './equations.js';
 import { numbersIn } from './expression.js';
 
-export interface ReferenceSolution {
-  readonly problem: string;
-  /** Worked, such as GSM8K's. */
-  readonly solution: string;
-  readonly answer: string;
-}
+/** With a worked solution, such as GSM8K's. */
+export type ReferenceSolution = Required<Pick<Problem, 'problem' | 'solution' | 'answer'>>;
 
 export interface ComparedSolution {
   readonly steps: readonly string[];

@@ -6,12 +6,12 @@ import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { Generator } from '../../generate/generator.js';
-import type { SamplingOptions } from '../../generate/options.js';
 import { roomToGenerate } from '../../generate/room.js';
 import { stepsOf } from '../../records/steps.js';
 import { numbersOf, type Scorer, sampled } from '../../scoring/scorer.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type Aggregation, aggregated, untilWrong } from './aggregation.js';
+import type { SolvingSamplingOptions } from './settings.js';
 
 export interface SearchSettings {
   /** How many go on after each step. */
@@ -24,14 +24,7 @@ export interface SearchSettings {
   readonly separator: string;
 }
 
-export interface SearchOptions
-  extends SearchSettings,
-    Required<
-      Pick<
-        SamplingOptions,
-        'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
-      >
-    > {
+export interface SearchOptions extends SearchSettings, Required<Omit<SolvingSamplingOptions, 'n'>> {
   readonly tokenizer: Tokenizer;
   readonly scorer: Scorer;
   readonly aggregation: Aggregation;

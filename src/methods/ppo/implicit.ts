@@ -3,6 +3,7 @@
  * with) rewards every token, and the outcomes of the solutions that it has rewarded teach it; nobody labels steps.
  */
 import { inMemory } from '../../data/dataset.js';
+import type { PlacedRole } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
 import { groupBySize } from '../../sequences/batching.js';
@@ -18,7 +19,7 @@ import { runBatch } from '../offline/answers/batch.js';
 import { implicitPrmObjective } from '../offline/implicit-prm.js';
 import type { RewardSection } from './config.js';
 import { IMPLICIT } from './reward-sections.js';
-import type { ImplicitRole, PlacedRole } from './roles.js';
+import type { ImplicitRole } from './roles.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
 import { answeredPrompts, inParts } from './sequences.js';
 import type { PpoSettings } from './settings.js';

@@ -6,7 +6,7 @@ import { type SavedModel, savedModel } from '../../models/saved.js';
 import type { Device } from '../../runtime/device.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
 import { frozenBase } from '../../train/frozen-base.js';
-import type { LoadedModel } from '../../train/memory-plan.js';
+import type { MemoryItem } from '../../train/memory-plan.js';
 import { parameterCount } from '../../train/parameter-count.js';
 import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
@@ -20,7 +20,7 @@ export function plannedRewardModels(
   { steps, outcome }: Pick<RewardSection, 'steps' | 'outcome'>,
   device: Pick<Device, 'info'>,
 ) {
-  const found = new Map<string, LoadedModel>();
+  const found = new Map<string, MemoryItem>();
   for (const [role, { weight, model }] of [
     ['PRM', steps],
     ['ORM', outcome],
@@ -30,7 +30,7 @@ export function plannedRewardModels(
   return [...found.values()];
 }
 
-function sizeOf(name: string, device: Pick<Device, 'info'>): Omit<LoadedModel, 'role'> {
+function sizeOf(name: string, device: Pick<Device, 'info'>): Omit<MemoryItem, 'role'> {
   const saved = readable(name);
   if (!saved) return { what: `${name} is not there yet and not counted`, bytes: 0 };
   const found = held(saved, device);
@@ -55,7 +55,7 @@ function readable(name: string): SavedModel | undefined {
 function held(
   { directory, dtype, adapter, card }: SavedModel,
   device: Pick<Device, 'info'>,
-): Omit<LoadedModel, 'role'> {
+): Omit<MemoryItem, 'role'> {
   const config = readModelConfig(directory);
   const { bytes, quantized, workspace } = frozenBase(
     { base: directory, dtype, quantize: card?.quantize ?? 'keep' },

@@ -5,7 +5,7 @@ import { adapterUse } from '../../config/adapter.js';
 import { type DropoutSource, loadAdapter } from '../../models/adapter.js';
 import { createAdapterOn } from '../../models/adapter-on-base.js';
 import { baseDirectory } from '../../models/base.js';
-import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
+import type { Decoder, LinearHead, PlacedRole, Role } from '../../models/decoder.js';
 import { loadDecoder, loadTrainableDecoder } from '../../models/load.js';
 import type { Device } from '../../runtime/device.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -16,12 +16,6 @@ import { saveModel } from '../../train/save-model.js';
 import { saveValueHead, VALUE_HEAD, valueHead, valueHeadOf } from '../../train/value-head.js';
 import { hasCritic } from './algorithms.js';
 import type { PpoRunConfig } from './config.js';
-
-/** A role and the decoder that computes it. */
-export interface PlacedRole {
-  readonly decoder: Decoder;
-  readonly role: Role;
-}
 
 export interface Critic {
   readonly head: LinearHead;

@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import type { Model } from '../../api/model.js';
 import { loadAdapter } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
-import type { Decoder } from '../../models/decoder.js';
+import type { Decoder, PlacedRole } from '../../models/decoder.js';
 import { loadDecoder } from '../../models/load.js';
 import { RunError } from '../../run/error.js';
 import { isAdapter } from '../../weights/adapter.js';
 import type { SettingsOf } from '../settings.js';
-import type { ScoredModel } from './scorer.js';
 
 /**
  * The model as it was before training: under an adapter the same base without it, which costs no memory; else the base that the
@@ -20,7 +19,7 @@ import type { ScoredModel } from './scorer.js';
 export async function openReference(
   { decoder, adapter: trained, files }: Pick<Model, 'decoder' | 'adapter' | 'files'>,
   { reference: { model, adapter } }: SettingsOf<'implicit_prm'>,
-): Promise<ScoredModel & { dispose(): void }> {
+): Promise<PlacedRole & { dispose(): void }> {
   const name = files?.adapter ?? files?.model ?? 'the model';
   const refuse = (reason: string): never => {
     throw new RunError(

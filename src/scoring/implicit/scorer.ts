@@ -1,6 +1,6 @@
 /** A model of `method: implicit_prm` as scorers of steps: its log-ratios to the reference that it was trained against. */
 
-import type { Decoder, Role } from '../../models/decoder.js';
+import type { PlacedRole } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
@@ -16,12 +16,6 @@ import { probability } from '../verdict/judged.js';
 import { type OfflineItem, offlineSequence, sequenceLength } from './items.js';
 import { readSums } from './sums.js';
 import { answerTokenizer } from './tokens.js';
-
-/** A decoder and what lies on it, without dropout. */
-export interface ScoredModel {
-  readonly decoder: Decoder;
-  readonly role: Role;
-}
 
 export interface ImplicitScorerOptions extends Pick<ReadingOptions, 'name' | 'tokenizer' | 'skipUnreadable'> {
   /** As the model was trained with: `question.template` and `implicit_prm.beta` of its run. */
@@ -47,8 +41,8 @@ interface LogRatios {
  * the last step alone.
  */
 export function implicitScorers(
-  policy: ScoredModel,
-  reference: ScoredModel,
+  policy: PlacedRole,
+  reference: PlacedRole,
   options: ImplicitScorerOptions,
 ): Readonly<Record<'probability' | 'reward' | 'outcome', Scorer>> {
   const { name = 'implicit', least = 0 } = options;
@@ -89,8 +83,8 @@ export function implicitScorers(
 
 /** Undefined if the signal stopped it. */
 async function logRatios(
-  policy: ScoredModel,
-  reference: ScoredModel,
+  policy: PlacedRole,
+  reference: PlacedRole,
   solutions: readonly Solution[],
   options: ImplicitScorerOptions,
   signal: AbortSignal | undefined,

@@ -4,18 +4,14 @@ import type { VerdictTokenizer } from '../../data/verdict.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
-import { hiddenStates, scalarsAt } from '../../sequences/forward.js';
+import { type ForwardSequence, hiddenStates, scalarsAt } from '../../sequences/forward.js';
 import { branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
 import type { SettingsOf } from '../settings.js';
 
 export type PairMode = SettingsOf<'reward_network'>['pair_mode'];
 
 /** A solution as the reward network reads it. */
-export interface RewardSequence {
-  readonly ids: readonly number[];
-  readonly positions: readonly number[];
-  readonly branch: readonly number[] | undefined;
-  readonly rowId: number;
+export interface RewardSequence extends ForwardSequence {
   /** By verdict: the rows whose score counts for "right" and for "wrong"; in `step` mode one row for both. */
   readonly positive: readonly number[];
   readonly negative: readonly number[];

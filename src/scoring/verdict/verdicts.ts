@@ -1,22 +1,16 @@
 /** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
 import { type Dataset, indices } from '../../data/dataset.js';
-import type { VerdictTokenizer } from '../../data/verdict.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
 import type { JudgedVerdict } from './judged.js';
-import { judgeWrittenVerdicts } from './written-verdicts.js';
+import { judgeWrittenVerdicts, type WrittenJudgeOptions } from './written-verdicts.js';
 
-export interface JudgeOptions {
-  /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */
-  readonly threshold: 'greedy' | number;
-  readonly microBatchTokens: number;
-  readonly signal?: AbortSignal;
-  readonly onProgress?: (done: number) => void;
+export interface JudgeOptions extends Omit<WrittenJudgeOptions, 'tokenizer'> {
   /** Needed where answers have reasons, which the model then writes itself. */
-  readonly tokenizer?: Pick<VerdictTokenizer, 'template' | 'tailIds' | 'tokenizer'>;
+  readonly tokenizer?: WrittenJudgeOptions['tokenizer'];
 }
 
 /** Every labelled verdict of the sequences, in order. */

@@ -93,8 +93,9 @@ function wholeSample(sample: Sample | undefined): Sample {
 }
 
 export interface WrittenJudgeOptions {
+  /** Needed where answers have reasons, which the model then writes itself. */
   readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds' | 'tokenizer'>;
-  /** As in `judgeVerdicts`. */
+  /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */
   readonly threshold: 'greedy' | number;
   readonly microBatchTokens: number;
   readonly signal?: AbortSignal | undefined;

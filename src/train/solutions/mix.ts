@@ -1,16 +1,17 @@
 /** Which problems each rollout batch has: all of them in turn, or groups of them by weight. */
 import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
-import { type BatchSchedule, epochOrder, scheduleBatches } from '../../sequences/batching.js';
+import {
+  type BatchSchedule,
+  type BatchSettings,
+  epochOrder,
+  scheduleBatches,
+} from '../../sequences/batching.js';
 
 /** Domain of the random stream that chooses groups. */
 const MIX = 0x6d697870;
 
-export interface MixOptions {
-  readonly batchSize: number;
-  readonly epochs: number;
-  readonly maxBatches?: number | undefined;
-  readonly seed: number;
+export interface MixOptions extends Pick<BatchSettings, 'batchSize' | 'epochs' | 'maxBatches' | 'seed'> {
   /** Of groups, by name; empty: every problem is as frequent as any other. */
   readonly weights: Readonly<Record<string, number>>;
 }
