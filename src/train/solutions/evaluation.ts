@@ -42,19 +42,18 @@ export async function solveHeldOut(
   let next = 0;
   return problems.map((problem, i) => {
     const own = prompts[i] ? (drawn[next++] as readonly SampledSolution[]) : [];
-    return Array.from({ length: n }, (_, sample) => ({
-      ...gradedSample(problem, { problem: i, sample }, own[sample]),
-      prompt: '',
-    }));
+    return Array.from({ length: n }, (_, sample) =>
+      gradedSample(problem, { problem: i, sample, prompt: '' }, own[sample]),
+    );
   });
 }
 
 /** @param solution absent for a problem that leaves no room for one, which counts as wrong */
-export function gradedSample(
+export function gradedSample<Place extends SamplePlace>(
   problem: RunProblem,
-  place: SamplePlace,
+  place: Place,
   solution: SampledSolution | undefined,
-): Omit<GradedSample, 'prompt'> {
+): Place & Omit<GradedSample, 'prompt'> {
   if (!solution)
     return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
   const { text, tokens, finishReason } = solution;
