@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { embedding } from '../../src/ops/embedding.js';
-import { packQuantized, unpackWeight } from '../../src/ops/gemm.js';
+import { packQuantized } from '../../src/ops/gemm.js';
 import { isas, onGpu, openTest } from './devices.js';
 import { random } from './numbers.js';
 import { stored } from './precision.js';
@@ -34,13 +34,12 @@ describe.each(isas)('embedding on %s', (isa) => {
 
   it.each(['f32', 'bf16'] as const)('gathers from a row on of a quantised table in %s', async (dtype) => {
     const { bytes, format, shape } = blockWeights([70, 256])[0]!;
-    const table = packQuantized(device.tensor(bytes), format, shape);
-    const ids = device.tensor(Int32Array.of(67, 0, 5));
-    const [found, wanted] = [table, unpackWeight(table, 'f32')].map((value) =>
-      embedding(ids, { name: 'positions', value }, dtype, 2).read(),
-    );
-    expect(await found).toEqual(await wanted);
-    expect(await found).toHaveLength(3 * 256);
+    const table = { name: 'positions', value: packQuantized(device.tensor(bytes), format, shape) };
+    const rows = (ids: number[], first?: number) =>
+      embedding(device.tensor(Int32Array.from(ids)), table, dtype, first).read();
+    const found = await rows([67, 0, 5], 2);
+    expect(found).toEqual(await rows([69, 2, 7]));
+    expect(new Set(found).size).toBeGreaterThan(32);
   });
 
   it.each([
