@@ -54,6 +54,8 @@ export function foreignNode() {
   return node;
 }
 
-export function needEmulator() {
-  if (!onPath('qemu-aarch64')) fail('an emulated arm64 needs qemu-aarch64: apt-get install qemu-user');
+/** The path of qemu's user emulation, of Debian's qemu-user or qemu-user-static. */
+export function emulator() {
+  const found = onPath('qemu-aarch64') ?? onPath('qemu-aarch64-static');
+  return found ?? fail('an emulated arm64 needs qemu-aarch64: apt-get install qemu-user');
 }

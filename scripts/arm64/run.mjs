@@ -9,7 +9,7 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build, fail, foreignNode, needEmulator, output, PROBLEM, root, run, TINY } from './node.mjs';
+import { build, emulator, fail, foreignNode, output, PROBLEM, root, run, TINY } from './node.mjs';
 import { checkSystem } from './system.mjs';
 
 const TESTS = ['test/ops', 'test/models/golden.test.ts', 'test/models/deberta.test.ts'];
@@ -20,12 +20,12 @@ const OLDEST = 'cortex-a72';
 /** A program that is Node for arm64 as far as whoever starts it can tell. */
 function emulated(node, processor) {
   const path = join(build, processor === 'max' ? 'node' : `node-${processor}`);
-  writeFileSync(path, `#!/bin/sh\nexec qemu-aarch64 -L ${LIBRARIES} -cpu ${processor} '${node}' "$@"\n`);
+  writeFileSync(path, `#!/bin/sh\nexec ${emulator()} -L ${LIBRARIES} -cpu ${processor} '${node}' "$@"\n`);
   chmodSync(path, 0o755);
   return path;
 }
 
-needEmulator();
+emulator();
 if (process.argv[2] === '--system') {
   await checkSystem(process.argv.slice(3));
   process.exit(0);

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { onPath } from '../build/machine.mjs';
-import { fail, foreignNode, output, PROBLEM, root, run, TINY } from './node.mjs';
+import { emulator, fail, foreignNode, output, PROBLEM, root, run, TINY } from './node.mjs';
 
 /** What Node and the addon are linked to, and what else a slim image has that either looks up. */
 const PACKAGES = ['libc6', 'libgcc-s1', 'libstdc++6', 'base-files', 'netbase', 'ca-certificates'];
@@ -85,7 +85,7 @@ export async function checkSystem(tarballs) {
   for (const compiler of ['g++', 'gcc', 'cc', 'cmake', 'make', 'python3'])
     if (existsSync(join(system, 'usr/bin', compiler))) fail(`the system of arm64 has ${compiler}`);
   const node = (...args) =>
-    output(onPath('qemu-aarch64'), ['-L', system, '-cpu', 'max', join(system, 'usr/bin/node'), ...args], {
+    output(emulator(), ['-L', system, '-cpu', 'max', join(system, 'usr/bin/node'), ...args], {
       cwd: app,
       env,
     });
