@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Argv } from 'yargs';
-import { nearestName } from '../config/nearest.js';
 import { recipeNames, shippedFolder, shippedRecipe } from '../config/shipped.js';
+import { nearestName } from '../native/nearest.js';
 import { type ArgumentsOf, text } from './command.js';
 import { UsageError } from './error.js';
 

@@ -1,6 +1,7 @@
 // What yargs says of a command line, as sentences that name options as they are typed and suggest the nearest.
-import { nearestName } from '../config/nearest.js';
+
 import { fileKind } from '../files/kind.js';
+import { nearestName } from '../native/nearest.js';
 import { UsageError } from './error.js';
 
 /** What there is at the place of a mistake. */

@@ -1,10 +1,10 @@
 // `extends: base.yaml`: a recipe on top of another one.
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { nearestName } from '../native/nearest.js';
 import { ConfigError } from './error.js';
 import { describeValue } from './issues.js';
 import { forget, type ImpliedKey } from './method-names.js';
-import { nearestName } from './nearest.js';
 import { forBase } from './pretrained.js';
 import { recipeNames, shippedRecipe } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';

@@ -1,7 +1,7 @@
 // Turns a schema violation into one sentence: where, which key, what is expected, what was found.
 import type { z } from 'zod';
+import { nearestName } from '../native/nearest.js';
 import { shown } from '../native/shown.js';
-import { nearestName } from './nearest.js';
 import { expectation, keysOf, kindsWith, type Outline, outlineAt, sectionOf } from './outline.js';
 import { isSection, walk } from './values.js';
 

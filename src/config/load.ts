@@ -1,12 +1,12 @@
 // Recipe text + overrides → one complete configuration, or one sentence per problem.
 import { reasonOf } from '../files/data-error.js';
+import { nearestName } from '../native/nearest.js';
 import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
-import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride, typedValue, withoutFormerKeys } from './overrides.js';
 import {

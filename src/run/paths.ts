@@ -4,7 +4,6 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
-import { nearestName } from '../config/nearest.js';
 import type { FrameConfig } from '../config/schema.js';
 import type { Part } from '../data/split.js';
 import { type TrainingFile, trainingFiles } from '../data/training-files.js';
@@ -15,6 +14,7 @@ import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/res
 import type { SnapshotOptions } from '../hub/snapshot.js';
 import { describedNames, isShipped, packageNames, shippedNames } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
+import { nearestName } from '../native/nearest.js';
 
 export interface PathOptions extends SnapshotOptions {
   readonly cwd?: string;

@@ -1,6 +1,7 @@
 /** A message of a conversation, as clients write it and as they send back what a server answered. */
-import { nearestName } from '../config/nearest.js';
+
 import { defined } from '../native/defined.js';
+import { nearestName } from '../native/nearest.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { RequestFields } from './request-fields.js';
 

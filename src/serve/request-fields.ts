@@ -1,5 +1,5 @@
 /** The fields of a request's JSON, read by type. Every field is used or refused, never ignored. */
-import { nearestName } from '../config/nearest.js';
+import { nearestName } from '../native/nearest.js';
 import { clipped, shown } from '../native/shown.js';
 import { fieldError, RequestError } from './errors.js';
 

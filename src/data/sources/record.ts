@@ -1,5 +1,5 @@
-import { editDistance } from '../../config/nearest.js';
 import { defined } from '../../native/defined.js';
+import { editDistance } from '../../native/nearest.js';
 import { STEP_KINDS, type Step, type StepKind, type StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import {

@@ -1,12 +1,18 @@
-import type { PlotSeries } from '../curves.js';
-
 /** What the server wrote into the page for its plots. */
+export interface Series {
+  readonly key: string;
+  readonly x: readonly number[];
+  readonly y: readonly number[];
+  readonly low?: readonly number[];
+  readonly high?: readonly number[];
+}
+
 export interface PlotData {
   readonly id: string;
   readonly title: string;
   readonly x: string;
   readonly unit?: 'percent' | 'bytes' | 'seconds' | 'per second';
-  readonly series: readonly PlotSeries[];
+  readonly series: readonly Series[];
 }
 
 /** The series on one common x axis, as uPlot wants them; null where a series has no value. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { editDistance, nearestName } from '../../src/config/nearest.js';
+import { editDistance, nearestName } from '../../src/native/nearest.js';
 
 describe('edit distance', () => {
   it.each([
