@@ -14,15 +14,18 @@ export function learning(groups: readonly PhaseGroup[]): Section {
         ? undefined
         : html`<div class="controls"><label for="smoothing">Smoothing</label><input id="smoothing" type="range" min="0" max="0.98" step="0.02" value="0.6"><output id="smoothing-value" for="smoothing">0.60</output><span class="hint">Drag in a plot to zoom, double-click to see all; the buttons hide a line.</span></div>
 <noscript><p class="warning">The curves are drawn by the page’s own script, which is switched off here; everything else is readable without it.</p></noscript>
-${shown.map((each, i) => group(each, i === shown.length - 1))}`,
+${shown.map((each, i) => group(each, { isOpen: i === shown.length - 1, isOnly: shown.length === 1 }))}`,
     absent: 'metrics.jsonl has no line yet.',
   };
 }
 
-/** The last stage, in which the model became what it is, is open. */
-function group({ name, phases, plots }: PhaseGroup, isOpen: boolean): Html {
+/** The last stage, in which the model became what it is, is open. The only one warms nothing up. */
+function group(
+  { name, phases, plots }: PhaseGroup,
+  { isOpen, isOnly }: { readonly isOpen: boolean; readonly isOnly: boolean },
+): Html {
   const [major, minor] = [plots.filter(({ minor }) => !minor), plots.filter(({ minor }) => minor)];
-  const title = nameOf(name);
+  const title = isOnly ? name : nameOf(name);
   const steps = phases.length > 1 ? `${phases.length} rounds` : `${phases[0]?.steps ?? 0} steps`;
   return html`<details class="phase"${isOpen && html` open`}><summary><h3>${title} <span class="hint">${phases.length > 0 && `${title === name ? '' : `${name}, `}${steps}`}</span></h3></summary>
 <div class="plots">${major.map(figure)}</div>
