@@ -1,18 +1,12 @@
-/** What the server wrote into the page for its plots. */
-export interface Series {
-  readonly key: string;
-  readonly x: readonly number[];
-  readonly y: readonly number[];
-  readonly low?: readonly number[];
-  readonly high?: readonly number[];
-}
+import type { Points } from '../decimate.js';
 
+/** What the server wrote into the page for its plots. */
 export interface PlotData {
   readonly id: string;
   readonly title: string;
   readonly x: string;
   readonly unit?: 'percent' | 'bytes' | 'seconds' | 'per second';
-  readonly series: readonly Series[];
+  readonly series: readonly (Points & { readonly key: string })[];
 }
 
 /** The series on one common x axis, as uPlot wants them; null where a series has no value. */
