@@ -145,9 +145,10 @@ describe('word-problems-judge', () => {
       0,
       expect.stringContaining('it judges steps by its verdict words alone'),
     ]);
-    expect((await cli('merge', 'word-problems-judge', at('merged.gguf'), '--no-check')).stdout).toContain(
-      'a .gguf file says nothing of judging',
-    );
+    // Refused before anything is merged.
+    const asGguf = await cli('merge', 'word-problems-judge', at('merged.gguf'), '--no-check');
+    expect(asGguf).toMatchObject({ code: 1, stdout: '' });
+    expect(asGguf.stderr).toContain('cannot be written as GGUF, only as a directory');
     const merged = await loadModel(device, at('merged'));
     const steps = ['Tom: 12 + 7 = 18', 'Answer: 18'];
     const prompt = { pos_word: '1' };
