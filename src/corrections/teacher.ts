@@ -1,16 +1,10 @@
 /** Teachers write what is wrong with a step, and the step that should stand there. */
 import { judgeSolution, type StepError } from '../data/problems/oracle.js';
 import type { WordProblem } from '../data/problems/problem.js';
+import type { HeldOutStep } from './evaluation/prefixes.js';
 
 /** A wrong step in its place. */
-export interface WrongStep {
-  readonly problem: string;
-  readonly answer: string;
-  /** The right steps before it. */
-  readonly before: readonly string[];
-  readonly wrong: string;
-  /** The right step in its place. */
-  readonly right: string;
+export interface WrongStep extends HeldOutStep {
   /** Whether the right step is the solution's last. */
   readonly isLast: boolean;
   readonly word?: WordProblem;

@@ -6,10 +6,17 @@ import type { PrefixMetrics } from '../../eval/solving/corrections.js';
 import { type MetricValue, metricValues } from '../../eval/solving/metrics.js';
 import type { StepRecord } from '../../records/record.js';
 import type { Continuation, DrawSettings, StepSampler } from '../sampler.js';
-import type { WrongStep } from '../teacher.js';
 
 /** A right beginning with a wrong step, and with the right one in its place. */
-export type HeldOutStep = Omit<WrongStep, 'isLast' | 'word'>;
+export interface HeldOutStep {
+  readonly problem: string;
+  readonly answer: string;
+  /** The right steps before it. */
+  readonly before: readonly string[];
+  readonly wrong: string;
+  /** The right step in its place. */
+  readonly right: string;
+}
 
 /** The first wrong step of a record with its improvement; undefined for a record without them, or with a whole wrong solution. */
 export function heldOutStep({ problem, gold_answer: answer, steps }: StepRecord): HeldOutStep | undefined {
