@@ -13,7 +13,7 @@ const char* const kSignatures[] = {
     "unpack_weight(w:Q[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
     // The bytes of a quantised weight as files have them (core/quantized.h), and the layout that products read.
     "quantize(w:F[N,K]; format:nf4|nf4_double|int8, B:i) -> bytes:u8[B]",
-    "pack_quantized(bytes:u8[B]; format:nf4|nf4_double|int8|e4m3|e4m3_128|q4_0|q4_1|q4_k|q8_0, N:i, K:i)"
+    "pack_quantized(bytes:u8[B]; format:nf4|nf4_double|int8|e4m3|e4m3_128|q4_0|q4_1|q4_k|q6_k|q8_0, N:i, K:i)"
     " -> y:%format[N,K]",
     // y = x·Wᵀ + bias + scale·u·Bᵀ with u = drop(x)·Aᵀ. key0 and key1 are the Philox key of the dropout mask,
     // whose counter is (row_ids[t], positions[t], k). Master weights may be f32 under bf16 activations.

@@ -7,7 +7,7 @@
 //   int8        codes, then f32 by row
 //   e4m3        likewise, codes of fp8 (no infinities)
 //   e4m3_128    likewise, f32 by square of 128 × 128
-//   q4_0 … q8_0 ggml's blocks of 32 (q4_k: of 256, in eights of 32)
+//   q4_0 … q8_0 ggml's blocks of 32 (q4_k: of 256, in eight of 32; q6_k: in sixteen of 16)
 #pragma once
 
 #include <array>
@@ -18,10 +18,10 @@
 
 namespace steptrain {
 
-enum class Format : uint8_t { none, nf4, nf4_double, int8, e4m3, e4m3_128, q4_0, q4_1, q4_k, q8_0 };
+enum class Format : uint8_t { none, nf4, nf4_double, int8, e4m3, e4m3_128, q4_0, q4_1, q4_k, q6_k, q8_0 };
 
-constexpr std::array<const char*, 10> kFormatNames = {"none",     "nf4",  "nf4_double", "int8", "e4m3",
-                                                      "e4m3_128", "q4_0", "q4_1",       "q4_k", "q8_0"};
+constexpr std::array<const char*, 11> kFormatNames = {
+    "none", "nf4", "nf4_double", "int8", "e4m3", "e4m3_128", "q4_0", "q4_1", "q4_k", "q6_k", "q8_0"};
 
 constexpr const char* name_of(Format format) {
   return kFormatNames[static_cast<size_t>(format)];
@@ -31,11 +31,13 @@ constexpr bool is_nf4(Format format) {
   return format == Format::nf4 || format == Format::nf4_double;
 }
 
+/// Of a code on a CPU; files and GPUs have q6_k in six.
 constexpr int bits_of(Format format) {
   switch (format) {
     case Format::int8:
     case Format::e4m3:
     case Format::e4m3_128:
+    case Format::q6_k:
     case Format::q8_0:
       return 8;
     default:
@@ -54,6 +56,8 @@ constexpr int64_t block_of(Format format, int64_t k) {
       return k;
     case Format::e4m3_128:
       return 128;
+    case Format::q6_k:
+      return 16;
     default:
       return 32;
   }
@@ -67,6 +71,7 @@ constexpr int64_t multiple_of(Format format) {
     case Format::e4m3_128:
       return 4;
     case Format::q4_k:
+    case Format::q6_k:
       return 256;
     default:
       return block_of(format, 0);
@@ -99,6 +104,8 @@ constexpr int64_t stored_bytes(Format format, int64_t n, int64_t k) {
       return 20 * blocks;
     case Format::q4_k:
       return 18 * blocks;  // 144 for eight
+    case Format::q6_k:
+      return 210 * (blocks / 16);
     case Format::q8_0:
       return 34 * blocks;
     default:

@@ -36,6 +36,13 @@ struct Stored {
         const int64_t i = at % 256;
         return block(row, at, 256, 144)[16 + i / 64 * 32 + i % 32] >> (i / 32 % 2 ? 4 : 0) & 15u;
       }
+      case Format::q6_k: {
+        const uint8_t* const super = block(row, at, 256, 210);
+        const int64_t i = at % 256, half = i / 128, quarter = i / 32 % 4, l = i % 32;
+        const uint32_t low = super[64 * half + 32 * (quarter % 2) + l] >> (4 * (quarter / 2)) & 15u;
+        const uint32_t high = super[128 + 32 * half + l] >> (2 * quarter) & 3u;
+        return ((low | high << 4) - 32u) & 255u;
+      }
       case Format::q8_0:
         return block(row, at, 32, 34)[2 + at % 32];
       default:
@@ -105,6 +112,12 @@ void pack_scales(const Stored& from, int64_t panel, uint8_t* scales) {
             uint8_t* const own = to + 4 * kPanel + j * 2 * kPanel + row;
             six_bits(super + 4, j, own[0], own[kPanel]);
           }
+          break;
+        }
+        case Format::q6_k: {
+          const uint8_t* const super = from.block(n, b * 256, 256, 210);
+          std::memcpy(to + 2 * row, super + 208, 2);
+          for (int64_t j = 0; j < 16; j++) to[(2 + j) * kPanel + row] = super[192 + j];
           break;
         }
         case Format::e4m3_128:

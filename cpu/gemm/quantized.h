@@ -20,7 +20,7 @@ constexpr int64_t code_bytes(Format format, int64_t k) {
   return k * kPanel * bits_of(format) / 8;
 }
 
-/// Bytes of scales of a block of a panel; of q4_k of a super-block, eight of them.
+/// Bytes of scales of a block of a panel; of q4_k and q6_k of a super-block, eight and sixteen of them.
 constexpr int64_t scale_bytes(Format format) {
   switch (format) {
     case Format::nf4_double:
@@ -30,6 +30,8 @@ constexpr int64_t scale_bytes(Format format) {
       return 2 * kPanel;
     case Format::q4_k:
       return 20 * kPanel;
+    case Format::q6_k:
+      return 18 * kPanel;
     default:
       return 4 * kPanel;
   }
@@ -37,7 +39,7 @@ constexpr int64_t scale_bytes(Format format) {
 
 /// Blocks that scale_bytes counts.
 constexpr int64_t scale_blocks(Format format, int64_t k) {
-  return format == Format::q4_k ? k / 256 : blocks_of(format, k);
+  return format == Format::q4_k || format == Format::q6_k ? k / 256 : blocks_of(format, k);
 }
 
 constexpr int64_t aligned(int64_t bytes) {
@@ -320,7 +322,7 @@ struct Quantized {
       float levels[16];
       for (int i = 0; i < 16; i++) levels[i] = static_cast<float>(kFormat == Format::q4_0 ? i - 8 : i);
       return Levels(levels);
-    } else if constexpr (kFormat == Format::int8 || kFormat == Format::q8_0) {
+    } else if constexpr (kFormat == Format::int8 || kFormat == Format::q6_k || kFormat == Format::q8_0) {
       return Signed{};
     } else {
       return E4m3{};
@@ -354,6 +356,10 @@ struct Quantized {
         s.scale[half] = load_halves(halves) * load_bytes(own);
         // Not 0 - product, which would lose the sign of a zero.
         s.least[half] = load_halves(halves + kPanel) * load_bytes(own + kPanel) * set1(-1.0f);
+      } else if constexpr (kFormat == Format::q6_k) {
+        const uint8_t* const super = p + block / 16 * scale_bytes(kFormat);
+        s.scale[half] = load_halves(reinterpret_cast<const uint16_t*>(super) + lane) *
+                        Signed{}(super + 2 * kPanel + block % 16 * kPanel + lane);
       } else if constexpr (kFormat == Format::nf4_double) {
         s.scale[half] = nested(panel, block, p + block * kPanel + lane, lane);
       } else {
@@ -416,6 +422,7 @@ void by_format(const TensorView& w, const Body& body) {
     STEPTRAIN_FORMAT(q4_0);
     STEPTRAIN_FORMAT(q4_1);
     STEPTRAIN_FORMAT(q4_k);
+    STEPTRAIN_FORMAT(q6_k);
     STEPTRAIN_FORMAT(q8_0);
 #undef STEPTRAIN_FORMAT
     case Format::none:

@@ -91,6 +91,19 @@ __device__ inline QuantizedEight load_quantized(const Factor& w, int64_t row, in
       e.z = two_bytes(block) | scale << 16, e.w = two_bytes(block + 2) | least << 16;
       break;
     }
+    case Format::q6_k: {
+      const uint8_t* const block = data + at / 256 * 210;
+      const int i = static_cast<int>(at % 256), half = i / 128, quarter = i / 32 % 4;
+      const uint8_t* const low = block + 64 * half + 32 * (quarter % 2) + i % 32;
+      const uint8_t* const high = block + 128 + 32 * half + i % 32;
+      const auto code = [&](int part) {
+        return (four_bytes(low + part) >> (quarter / 2 * 4) & 0x0f0f0f0fu) |
+               (four_bytes(high + part) >> (quarter * 2) & 0x03030303u) << 4;
+      };
+      e.x = code(0), e.y = code(4);
+      e.z = two_bytes(block + 208) | uint32_t{block[192 + i / 16]} << 16;
+      break;
+    }
     case Format::q8_0: {
       const uint8_t* const block = data + at / 32 * 34;
       e.x = four_bytes(block + 2 + at % 32), e.y = four_bytes(block + 2 + at % 32 + 4);
@@ -121,6 +134,9 @@ __device__ inline void quantized_values(const Factor& w, const QuantizedEight& e
     case Format::q4_1:
       scale = half_value(e.z), least = half_value(e.w);
       break;
+    case Format::q6_k:
+      scale = half_value(e.z & 0xffffu) * static_cast<float>(static_cast<int8_t>(e.z >> 16));
+      break;
     case Format::q4_k:
       scale = half_value(e.z & 0xffffu) * static_cast<float>(e.z >> 16);
       least = half_value(e.w & 0xffffu) * static_cast<float>(e.w >> 16);
@@ -144,6 +160,9 @@ __device__ inline void quantized_values(const Factor& w, const QuantizedEight& e
       case Format::e4m3:
       case Format::e4m3_128:
         v[i] = __uint_as_float((byte & 0x80u) << 24 | (byte & 0x7fu) << 20) * 0x1p120f * scale;
+        break;
+      case Format::q6_k:
+        v[i] = (static_cast<float>(byte & 63u) - 32.0f) * scale;
         break;
       case Format::q4_0:
         v[i] = (static_cast<float>(byte & 15u) - 8.0f) * scale;

@@ -14,8 +14,7 @@ struct QuantizedParts {
   QuantizedParts(Format format, int64_t n, int64_t k) {
     const auto whole = [](int64_t size) { return (size + 15) / 16 * 16; };
     const int64_t blocks = n * blocks_of(format, k);
-    const bool in_blocks =
-        format == Format::q4_0 || format == Format::q4_1 || format == Format::q4_k || format == Format::q8_0;
+    const bool in_blocks = format >= Format::q4_0;  // ggml's come last
     const int64_t codes = in_blocks ? stored_bytes(format, n, k) : n * k * bits_of(format) / 8;
     const int64_t scale_bytes = in_blocks                      ? 0
                                 : format == Format::nf4_double ? blocks

@@ -61,7 +61,7 @@ export const model = section({
     .default('keep')
     .describe(
       'Which weights of the frozen base stay in 4 or 8 bits under an adapter: `keep` those that are stored so ' +
-        '(NF4 of bitsandbytes, fp8 and int8 with scales, Q4_0, Q4_1, Q4_K and Q8_0 of GGUF), embedding and head too; `nf4` makes ' +
+        '(NF4 of bitsandbytes, fp8 and int8 with scales, Q4_0, Q4_1, Q4_K, Q6_K and Q8_0 of GGUF), embedding and head too; `nf4` makes ' +
         'all linear ones NF4 with double quantisation, as QLoRA does, `int8` int8 by output; `none` keeps none. Norms stay as they ' +
         'are. With `lora: none` every weight is trained and none is quantised.',
     ),

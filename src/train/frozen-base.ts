@@ -22,6 +22,9 @@ export interface FrozenBase {
   readonly holders: number;
 }
 
+/** Bytes of a value: a CPU has codes of six bits as bytes, and of 256 sixteen scales of a byte and a half. */
+const Q6_K_ON_CPU = (256 + 16 + 2) / 256;
+
 /** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
 export function frozenBase(
   { base, dtype, quantize }: Pick<FrameConfig['model'], 'base' | 'dtype' | 'quantize'>,
@@ -36,12 +39,14 @@ export function frozenBase(
     const counts = new Map<string, number>();
     const products = new Map<string, number>();
     const perValue = dtype === 'bf16' ? 2 : 4;
+    const onCpu = device.info().name === 'cpu';
     let bytes = 0;
     for (const { name, shape, kind } of specs) {
       const values = shape.reduce((product, extent) => product * extent, 1);
       const chosen = formats.get(name);
       const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
-      bytes += format ? quantizedBytes(format, shape as readonly [number, number]) : values * perValue;
+      if (format === 'q6_k' && onCpu) bytes += values * Q6_K_ON_CPU;
+      else bytes += format ? quantizedBytes(format, shape as readonly [number, number]) : values * perValue;
       if (!format) continue;
       counts.set(format, (counts.get(format) ?? 0) + values);
       const product = productOf(name);
@@ -57,7 +62,7 @@ export function frozenBase(
       holders,
       bytes,
       quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
-      workspace: device.info().name === 'cpu' ? 0 : Math.max(0, ...products.values()),
+      workspace: onCpu ? 0 : Math.max(0, ...products.values()),
     };
   } finally {
     reader?.close();

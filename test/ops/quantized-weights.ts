@@ -41,6 +41,7 @@ export function blockWeights(shape: readonly [number, number] = [70, 512]): read
     q4_0: [32, 18, [0]],
     q4_1: [32, 20, [0, 2]],
     q4_k: [256, 144, [0, 2]],
+    q6_k: [256, 210, [208]],
     q8_0: [32, 34, [0]],
   } as const;
   return Object.entries(blocks).map(([name, [values, size, halves]], f): KnownWeight => {

@@ -18,6 +18,7 @@ export type QuantizedFormat =
   | 'q4_0'
   | 'q4_1'
   | 'q4_k'
+  | 'q6_k'
   | 'q8_0';
 
 export interface QuantizedWeight {
@@ -41,7 +42,7 @@ export type MadeFormat = Extract<QuantizedFormat, 'nf4' | 'nf4_double' | 'int8'>
 /** What the features of an output must be a multiple of. */
 export function featuresMultiple(format: QuantizedFormat): number {
   if (format === 'nf4' || format === 'nf4_double') return 64;
-  if (format === 'q4_k') return 256;
+  if (format.endsWith('_k')) return 256;
   return format.startsWith('q') ? 32 : 4;
 }
 
@@ -80,7 +81,7 @@ export const NF4_LEVELS: readonly number[] = [
 
 /** The format that ggml's blocks of this type have here; undefined where products do not read them. */
 export function formatOfBlocks(type: string): QuantizedFormat | undefined {
-  return ['Q4_0', 'Q4_1', 'Q4_K', 'Q8_0'].includes(type)
+  return ['Q4_0', 'Q4_1', 'Q4_K', 'Q6_K', 'Q8_0'].includes(type)
     ? (type.toLowerCase() as QuantizedFormat)
     : undefined;
 }
