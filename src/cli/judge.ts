@@ -80,11 +80,11 @@ async function judge(args: JudgeArguments): Promise<void> {
         console.error(`Warning: of this judge, ${warning}`);
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, judged));
-      const unlike = files && count !== 'alone' && unlikeOf({ files }, steps);
+      const alone = scorer.byCalculations ?? false;
+      const unlike = files && !alone && unlikeOf({ files }, steps);
       if (unlike) console.error(unlikeLine(unlike));
       const unread = judged.flatMap(({ unread: isUnread }, i) => (isUnread ? [i + 1] : []));
       if (unread.length > 0) console.error(unreadLine(unread));
-      const alone = scorer.byCalculations ?? false;
       if (!args.json && judged.some(({ verdict }) => verdict === null))
         console.error(NO_VERDICT[alone ? 'calculations' : 'words']);
       console.log(

@@ -11,7 +11,7 @@ import { addFloats, addTree, shardsOf } from '../../src/cluster/shards.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { gradientSum } from '../../src/train/gradient-sum.js';
+import { type GradientSum, gradientSum } from '../../src/train/gradient-sum.js';
 import { sliceLength } from '../../src/train/slices.js';
 
 const hasCompiler = spawnSync('g++', ['--version']).status === 0;
@@ -32,6 +32,49 @@ async function ranks(size: number): Promise<{ device: Device; communicator: numb
     }),
   );
 }
+
+/** What `use` finds on each rank with parameters of its own and the sum of their gradients. */
+async function summed<Found>(
+  { size, length, shards = size, isSliced = false, inFlight }: SumSettings,
+  use: (on: {
+    readonly rank: number;
+    readonly device: Device;
+    readonly parameters: TrainableParameters;
+    readonly sum: GradientSum;
+  }) => Promise<Found>,
+): Promise<Found[]> {
+  const all = await ranks(size);
+  const found = await Promise.all(
+    all.map(async ({ device, communicator }, rank) => {
+      const parameters = new TrainableParameters(device, [
+        { name: 'w', shape: [length], init: new Float32Array(length) },
+      ]);
+      const cluster = { rank, size, waiting: new Waiting() } as Cluster;
+      const carrier = { communicator } as Carrier;
+      const sum = gradientSum(parameters, shards, cluster, carrier, isSliced, inFlight);
+      const result = await use({ rank, device, parameters, sum });
+      parameters.dispose();
+      return result;
+    }),
+  );
+  await Promise.all(all.map(({ communicator }) => addon().closeCarrier(communicator)));
+  return found;
+}
+
+interface SumSettings {
+  readonly size: number;
+  readonly length: number;
+  readonly shards?: number;
+  readonly isSliced?: boolean;
+  readonly inFlight?: number;
+}
+
+/** Of so many shards, each with the values that `of` gives it: the sum by their tree. */
+const sumByTree = (shards: number, of: (shard: number) => Float32Array) =>
+  addTree(
+    Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: of(first) })),
+    addFloats,
+  );
 
 const calls = () => (existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : []);
 
@@ -90,30 +133,16 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
   it('the gradient of a buffer that is updated by slices is whole in the slice of each rank, and costs one collective', async () => {
     const [length, size] = [3 * 32_768 + 5, 3];
     const values = (shard: number) => Float32Array.from({ length }, (_, i) => Math.sin(shard * 97 + i));
-    const expected = addTree(
-      Array.from({ length: size }, (_, first) => ({ first, count: 1, values: values(first) })),
-      addFloats,
-    );
-    const all = await ranks(size);
-    const found = await Promise.all(
-      all.map(async ({ device, communicator }, rank) => {
-        const parameters = new TrainableParameters(device, [
-          { name: 'w', shape: [length], init: new Float32Array(length) },
-        ]);
-        const cluster = { rank, size, waiting: new Waiting() } as Cluster;
-        const sum = gradientSum(parameters, size, cluster, { communicator } as Carrier, true);
-        parameters.grads.write(values(rank));
-        await sum.add(rank);
-        await sum.finish();
-        const grads = await parameters.grads.readFloats();
-        parameters.dispose();
-        const each = sliceLength(length, size);
-        return [...grads.subarray(rank * each, (rank + 1) * each)];
-      }),
-    );
-    expect(found.flat()).toEqual([...expected]);
+    const found = await summed({ size, length, isSliced: true }, async ({ rank, parameters, sum }) => {
+      parameters.grads.write(values(rank));
+      await sum.add(rank);
+      await sum.finish();
+      const grads = await parameters.grads.readFloats();
+      const each = sliceLength(length, size);
+      return [...grads.subarray(rank * each, (rank + 1) * each)];
+    });
+    expect(found.flat()).toEqual([...sumByTree(size, values)]);
     expect(calls().some((line) => line.includes('ncclAllGather'))).toBe(false);
-    await Promise.all(all.map(({ communicator }) => addon().closeCarrier(communicator)));
   });
 
   it.each([
@@ -128,34 +157,16 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
       const length = 1000;
       const values = (shard: number) =>
         Float32Array.from({ length }, (_, i) => Math.sin(shard * 97 + i) * 10 ** ((shard + i) % 6));
-      const expected = addTree(
-        Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: values(first) })),
-        addFloats,
-      );
-      const all = await ranks(size);
-      const found = await Promise.all(
-        all.map(async ({ device, communicator }, rank) => {
-          const parameters = new TrainableParameters(device, [
-            { name: 'w', shape: [length], init: new Float32Array(length) },
-          ]);
-          const carrier = { communicator } as Carrier;
-          const sum = gradientSum(
-            parameters,
-            shards,
-            { rank, size, waiting: new Waiting() } as Cluster,
-            carrier,
-            false,
-            inFlight,
-          );
-          const { begin, end } = shardsOf(shards, rank, size);
-          for (let shard = begin; shard < end; shard++) {
-            parameters.grads.write(values(shard));
-            await sum.add(shard);
-          }
-          await sum.finish();
-          return parameters.grads.readFloats();
-        }),
-      );
+      const found = await summed({ size, length, shards, inFlight }, async ({ rank, parameters, sum }) => {
+        const { begin, end } = shardsOf(shards, rank, size);
+        for (let shard = begin; shard < end; shard++) {
+          parameters.grads.write(values(shard));
+          await sum.add(shard);
+        }
+        await sum.finish();
+        return parameters.grads.readFloats();
+      });
+      const expected = sumByTree(shards, values);
       for (const each of found) expect(each).toEqual(expected);
     },
   );
@@ -165,31 +176,21 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
     ['all of it', false],
   ])('a sum of gradients for %s takes little beside them', async (_, isSliced) => {
     const [length, size, inFlight] = [1 << 21, 2, 1 << 17];
-    const all = await ranks(size);
-    const beside = await Promise.all(
-      all.map(async ({ device, communicator }, rank) => {
-        const parameters = new TrainableParameters(device, [
-          { name: 'w', shape: [length], init: new Float32Array(length) },
-        ]);
-        const cluster = { rank, size, waiting: new Waiting() } as Cluster;
-        const sum = gradientSum(parameters, size, cluster, { communicator } as Carrier, isSliced, inFlight);
-        await device.synchronize();
-        device.resetPeak();
-        const before = device.stats().liveBytes;
-        await sum.add(rank);
-        await sum.finish();
-        const { peakBytes, liveBytes } = device.stats();
-        parameters.dispose();
-        return [peakBytes - before, liveBytes - before];
-      }),
-    );
+    const beside = await summed({ size, length, isSliced, inFlight }, async ({ rank, device, sum }) => {
+      await device.synchronize();
+      device.resetPeak();
+      const before = device.stats().liveBytes;
+      await sum.add(rank);
+      await sum.finish();
+      const { peakBytes, liveBytes } = device.stats();
+      return [peakBytes - before, liveBytes - before];
+    });
     for (const [peak, live] of beside) {
       expect(live).toBe(0);
       // What is sent and what arrives, their sum, and the order; 8 MiB of gradients lie beside.
       expect(peak).toBeGreaterThan(2 * 4 * inFlight);
       expect(peak).toBeLessThanOrEqual(3 * 4 * inFlight);
     }
-    await Promise.all(all.map(({ communicator }) => addon().closeCarrier(communicator)));
   });
 
   it('says which function failed, and why, and poisons the queue with it', async () => {
