@@ -82,6 +82,17 @@ it('gives the probability of the right word after each step', async () => {
   );
 });
 
+it('says of a judge by calculations which steps it computed; the problem may be called question', async () => {
+  const likelihood = { of: 'calculations', constant: 1, verdict: 0, least: 3, before: 0 } as const;
+  await withServer(
+    async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer, likelihood }) }),
+    async ({ url }) => {
+      const { status, json } = await post(`${url}/score`, { question: '1;+1', steps: ['1+1=2', '1+1'] });
+      expect([status, json]).toMatchObject([200, { data: [{ checked: [true, false] }] }]);
+    },
+  );
+});
+
 it.each(['label', 'step'] as const)('gives the rewards of a network that compares by %s', async (mode) => {
   let reference: ((ids: readonly number[]) => Promise<number>) | undefined;
   await withServer(
