@@ -60,6 +60,15 @@ export interface SampleSource {
    * @param iteration numbers the round
    */
   publish(adapter: Adapter, iteration: number): Promise<void>;
+  /**
+   * Begins to draw what `sample` of the same iteration then gives, from the adapter as it is now; resolves once the adapter may change.
+   * Rounds are drawn in the order of these calls, and a later one publishes anew.
+   */
+  begin?(
+    adapter: Adapter,
+    prompts: readonly (readonly number[])[],
+    options: SourceOptions & { readonly iteration: number },
+  ): Promise<void>;
   /** Frees what was published. */
   close(): Promise<void>;
 }

@@ -8,6 +8,9 @@ export function askedOnce(source: SampleSource, cluster: Cluster | undefined): S
   if (!cluster) return source;
   const isAsking = cluster.rank === 0;
   return {
+    async begin(...round) {
+      if (isAsking) await source.begin?.(...round);
+    },
     async sample(prompts, options) {
       const found = await foundOnce(cluster, () => source.sample(prompts, options));
       if (isAsking) return found;

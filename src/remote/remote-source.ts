@@ -5,6 +5,7 @@ import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
 import { invalid } from '../native/errors.js';
+import { DrawnAhead } from './drawn-ahead.js';
 import { RemoteError } from './errors.js';
 import { RemoteServer, type RemoteServerOptions } from './remote-server.js';
 import { spread } from './spread.js';
@@ -54,6 +55,9 @@ class RemoteSource implements SampleSource {
   /** Of this source's adapters, so that those of another run are never taken for them. */
   private readonly prefix = `steptrain-${randomBytes(6).toString('hex')}`;
   private published: Published | undefined;
+  /** By name how often. Files are never written over while a server reads them. */
+  private readonly written = new Map<string, number>();
+  private readonly ahead = new DrawnAhead();
 
   constructor(
     private readonly servers: readonly RemoteServer[],
@@ -65,6 +69,26 @@ class RemoteSource implements SampleSource {
   }
 
   async sample(
+    prompts: readonly (readonly number[])[],
+    options: SourceOptions,
+  ): Promise<readonly (readonly SourceSample[])[] | undefined> {
+    return this.ahead.take(options.iteration ?? 0, options) ?? this.draw(prompts, options);
+  }
+
+  async begin(
+    adapter: Adapter,
+    prompts: readonly (readonly number[])[],
+    options: SourceOptions & { readonly iteration: number },
+  ): Promise<void> {
+    const { iteration } = options;
+    const written = await this.write(adapter, iteration);
+    this.ahead.begin(iteration, async (signal) => {
+      await this.load(written);
+      return this.draw(prompts, { ...options, signal });
+    });
+  }
+
+  private async draw(
     prompts: readonly (readonly number[])[],
     options: SourceOptions,
   ): Promise<readonly (readonly SourceSample[])[] | undefined> {
@@ -105,26 +129,39 @@ class RemoteSource implements SampleSource {
   }
 
   async publish(adapter: Adapter, iteration: number): Promise<void> {
-    const { adapters, prefix, published: earlier } = this;
+    await this.load(await this.write(adapter, iteration));
+  }
+
+  private async write(adapter: Adapter, iteration: number): Promise<Published> {
+    const { adapters, prefix } = this;
     if (!adapters)
       throw new RemoteError(
         'the source has no adapters.directory, in which the server finds what is published',
       );
     const own = `${prefix}-${iteration}`;
-    const [was, times = '0'] = earlier?.name.split('.') ?? [];
-    // Its files are never written over while the server reads them.
-    const name = was === own ? `${own}.${Number(times) + 1}` : own;
+    const times = this.written.get(own) ?? 0;
+    this.written.set(own, times + 1);
+    const name = times > 0 ? `${own}.${times}` : own;
     const directory = resolve(adapters.directory, name);
     await adapter.save(directory);
-    const path = adapters.seenAs === undefined ? directory : posix.join(adapters.seenAs, name);
-    await this.onAll((server) => server.load(name, path));
-    this.published = { name, directory, path };
+    return {
+      name,
+      directory,
+      path: adapters.seenAs === undefined ? directory : posix.join(adapters.seenAs, name),
+    };
+  }
+
+  private async load(published: Published): Promise<void> {
+    const { published: earlier } = this;
+    await this.onAll((server) => server.load(published.name, published.path));
+    this.published = published;
     if (!earlier) return;
     await this.onAll((server) => server.unload(earlier.name));
     await rm(earlier.directory, { recursive: true, force: true });
   }
 
   async close(): Promise<void> {
+    await this.ahead.end();
     const { published } = this;
     this.published = undefined;
     if (published) {

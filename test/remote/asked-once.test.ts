@@ -22,6 +22,7 @@ it('rank 0 publishes and asks; the others hear of every sample that they have no
       ),
     ),
     publish: vi.fn(async () => {}),
+    begin: vi.fn(async () => {}),
     close: vi.fn(async () => {}),
   };
   const heard: string[][] = [];
@@ -30,6 +31,7 @@ it('rank 0 publishes and asks; the others hear of every sample that they have no
       const source = askedOnce(server, cluster);
       heard[rank] = [];
       await source.publish({} as Adapter, 1);
+      await source.begin?.({} as Adapter, [[3]], { iteration: 2 });
       return source.sample([[1], [2]], {
         n: 2,
         skip: (prompt, i) => prompt === 1 && i === 0,
@@ -39,6 +41,7 @@ it('rank 0 publishes and asks; the others hear of every sample that they have no
   );
   expect(server.sample).toHaveBeenCalledTimes(1);
   expect(server.publish).toHaveBeenCalledTimes(1);
+  expect(server.begin).toHaveBeenCalledTimes(1);
   for (const each of found) expect(each).toEqual(found[0]);
   for (const each of heard) expect(each).toEqual(['0 0 0,0', '0 1 0,1', '1 1 1,1']);
 });

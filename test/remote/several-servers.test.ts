@@ -112,6 +112,56 @@ it('go on without one that is lost, with the same samples, and take it back with
   expect(readdirSync(directory)).toEqual([]);
 });
 
+it('draw rounds ahead, each from the adapter as it was when the round was begun', async () => {
+  const { source, servers, proxies, directory } = await pair(() => undefined);
+  const inProcess = local(servers[0]);
+  const adapter = trained(servers[0], 1);
+  const expected: unknown[] = [];
+  for (const iteration of [1, 2, 3]) {
+    const { trainable } = adapter;
+    trainable?.write(Float32Array.from({ length: trainable.size }, (_, i) => Math.sin(i + 7 * iteration)));
+    await source.begin?.(adapter, prompts, { ...options, iteration });
+    await inProcess.publish(adapter, iteration);
+    expected.push(drawn(await inProcess.sample(prompts, { ...options, iteration })));
+  }
+  for (const iteration of [1, 2, 3]) {
+    const heard: string[] = [];
+    const samples = await source.sample(prompts, {
+      ...options,
+      iteration,
+      onSample: (prompt, sample) => heard.push(`${prompt}/${sample}`),
+    });
+    expect(drawn(samples)).toEqual(expected[iteration - 1]);
+    expect(new Set(heard).size).toBe(18);
+  }
+  expect(new Set(expected.map((each) => JSON.stringify(each))).size).toBe(3);
+  for (const { asked } of proxies) expect(asked.filter(asks).length).toBeGreaterThan(3);
+  expect(readdirSync(directory).length).toBe(1);
+  await source.begin?.(adapter, prompts, { ...options, iteration: 4 });
+  await source.close();
+  expect(readdirSync(directory)).toEqual([]);
+  adapter.dispose();
+});
+
+it('say of a round that was drawn ahead what went wrong when it is asked for, and draw the next', async () => {
+  let isLost = false;
+  const { source, servers } = await pair((_, __, path) => (isLost && asks(path) ? '500' : undefined));
+  const adapter = trained(servers[0], 1);
+  isLost = true;
+  await source.begin?.(adapter, prompts, { ...options, iteration: 1 });
+  const lost = source.sample(prompts, { ...options, iteration: 1 });
+  await expect(lost).rejects.toThrow(/failed 2 times; .* answers 500: not now$/);
+  isLost = false;
+  await source.begin?.(adapter, prompts, { ...options, iteration: 2 });
+  expect(await source.sample(prompts, { ...options, iteration: 2 })).toHaveLength(9);
+  const stopped = new AbortController();
+  await source.begin?.(adapter, prompts, { ...options, iteration: 3 });
+  stopped.abort();
+  expect(await source.sample(prompts, { ...options, iteration: 3, signal: stopped.signal })).toBe(undefined);
+  await source.close();
+  adapter.dispose();
+});
+
 it('fail with the sentence of the last one where none is left', async () => {
   const { source, told } = await pair((_, __, path) => (asks(path) ? '500' : undefined));
   await expect(source.sample(prompts, options)).rejects.toThrow(/failed 2 times; .* answers 500: not now$/);

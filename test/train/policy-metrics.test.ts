@@ -1,6 +1,6 @@
 // What is logged of a rollout batch.
 import { expect, it } from 'vitest';
-import { samplerDifference } from '../../src/train/policy/metrics.js';
+import { rolloutMetrics, samplerDifference } from '../../src/train/policy/metrics.js';
 
 const answer = (oldLogprobs: number[], samplerLogprobs: number[], server?: number) => ({
   ...{ tokens: [], refLogprobs: [], values: [], oldLogprobs, samplerLogprobs },
@@ -21,4 +21,21 @@ it('tells how far sampler and training forward differ, over all tokens and those
     sampler_difference: 0.5,
   });
   expect(samplerDifference([{ item: 0, answers: [answer([], [-1], 1)] }])).toEqual({});
+});
+
+it('tells how old the oldest answer is, where answers are drawn ahead', () => {
+  const credit = { reward: 1, rewards: [], advantages: [], returns: [], share: 1 };
+  const of = (...ages: (number | undefined)[]) =>
+    rolloutMetrics([
+      {
+        item: 0,
+        answers: ages.map((age) => ({
+          ...{ ...answer([], []), ...credit },
+          ...(age === undefined ? {} : { staleness: age }),
+        })),
+      },
+    ]).staleness;
+  expect(of(0, 2, 1)).toBe(2);
+  expect(of(0)).toBe(0);
+  expect(of(undefined)).toBe(undefined);
 });

@@ -57,7 +57,7 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'data.source',
       'data.source "arithmetic" has no final answers; use "word_problems", "problems" or rows with gold_answer',
     );
-  const { advantage, ratio } = algorithmOf(ppo);
+  const { advantage, ratio, resample } = algorithmOf(ppo);
   const critic = advantage === 'critic' ? ppo.critic : undefined;
   if (critic === 'adapter' && lora === 'none')
     yield conflict('ppo.critic', 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
@@ -81,6 +81,20 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'rollout.temperature',
       `rollout.server gives log-probs at temperature 1 alone; set rollout.temperature to 1, found ${rollout.temperature}`,
     );
+  if (rollout.server && rollout.server.max_staleness > 0) {
+    if (ppo.old_logprobs !== 'sampler')
+      yield conflict(
+        'rollout.server.max_staleness',
+        'rollout.server.max_staleness has samples of an older policy, which the ratio to their own log-probs corrects: set ' +
+          `ppo.old_logprobs to "sampler", found "${ppo.old_logprobs}"`,
+      );
+    if ((ppo.resample_equal === 'auto' ? (resample ?? 0) : ppo.resample_equal) > 0)
+      yield conflict(
+        'rollout.server.max_staleness',
+        'rollout.server.max_staleness has the server draw the next rollout batch, and ppo.resample_equal would draw problems of this one ' +
+          `again: set ppo.resample_equal to 0, found ${ppo.resample_equal} for ppo.algorithm "${ppo.algorithm}"`,
+      );
+  }
   const shares = Object.values(rollout.mix);
   if (shares.length > 0 && shares.every((weight) => weight === 0))
     yield conflict(

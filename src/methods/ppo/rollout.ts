@@ -46,13 +46,21 @@ export interface SolutionRolloutOptions {
 
 export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource<SolutionGroup> {
   return {
-    async rollOut({ items, iteration, signal, report }: RolloutBatch) {
+    async rollOut({ items, iteration, ahead, signal, report }: RolloutBatch) {
       const prompts = items.map(options.promptOf);
       const total = options.n * prompts.length;
       let [done, tokens] = [0, 0];
       const samples = await options.sampler.sample(prompts, {
         iteration,
         signal,
+        ...(ahead
+          ? {
+              ahead: ahead.map((next) => ({
+                iteration: next.iteration,
+                prompts: next.items.map(options.promptOf),
+              })),
+            }
+          : {}),
         onSample(_prompt, _sample, ended) {
           tokens += ended.tokens.length;
           report?.({ unit: 'rollout: solution', done: ++done, total, tokens });
@@ -111,13 +119,14 @@ async function scored(
   let next = 0;
   return items.map((item, i) => ({
     item,
-    answers: (samples[i] ?? []).map(({ tokens, logprobs, text, finishReason, server }) => ({
+    answers: (samples[i] ?? []).map(({ tokens, logprobs, text, finishReason, server, staleness }) => ({
       ...(answers[next++] as (typeof answers)[number]),
       tokens,
       samplerLogprobs: logprobs,
       text,
       truncated: finishReason === 'length',
       ...(server === undefined ? {} : { server }),
+      ...(staleness === undefined ? {} : { staleness }),
     })),
   }));
 }

@@ -37,6 +37,10 @@ const server = z
       'Tries of a request, half a second and then twice as long apart; after them one of several servers is left out until it answers again.',
     ),
     timeout: positiveNumber(300).describe('Seconds without a byte after which a request is tried again.'),
+    max_staleness: countOrOff(0).describe(
+      'Rollout batches that the server draws ahead while the policy learns: each comes from a policy that is at most so many rollout ' +
+        'batches older than the one that learns from it. 0: the policy waits for the server. More needs `ppo.old_logprobs: sampler`.',
+    ),
   })
   .describe(
     'A server that has the base, to sample rollouts there instead of in this process; the policy is an adapter that it loads.',

@@ -74,6 +74,7 @@ export function solutionStage(
       objective: solutionObjective({ ...common, kl, longest: rollout.max_new_tokens, steps }),
     }),
     seed: run.seed,
+    maxStaleness: rollout.server?.max_staleness ?? 0,
     best: 'accuracy',
     begin: async () => {},
     validate,

@@ -20,7 +20,14 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
       ? { value_mean: mean(values), explained_variance: explainedVariance(values, returns) }
       : {}),
     ...samplerDifference(groups),
+    ...staleness(answers),
   };
+}
+
+/** The most of an answer. */
+function staleness(answers: readonly Answer[]): Metrics {
+  const known = answers.flatMap((answer) => answer.staleness ?? []);
+  return known.length > 0 ? { staleness: Math.max(...known) } : {};
 }
 
 /** How far sampler and training forward differ, in nats, also of each server; empty where nothing was sampled or scored. */

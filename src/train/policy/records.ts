@@ -23,6 +23,8 @@ export interface Answer {
   readonly samplerLogprobs: readonly number[];
   /** Which of several servers sampled it, counted from 1. */
   readonly server?: number;
+  /** Rollout batches that the policy learned from since the one that sampled it, where some are sampled ahead. */
+  readonly staleness?: number;
 }
 
 /** The answers to one question. */
@@ -69,6 +71,8 @@ export interface RolloutBatch {
   readonly items: readonly number[];
   readonly iteration: number;
   readonly signal: AbortSignal;
+  /** Those that come next, where they may be sampled meanwhile. */
+  readonly ahead?: readonly Pick<RolloutBatch, 'items' | 'iteration'>[];
   readonly report?: ((part: StepPart) => void) | undefined;
 }
 

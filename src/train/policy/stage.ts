@@ -60,6 +60,8 @@ export interface PolicyStageOptions<G extends Group> {
   readonly optimizer: () => AdamW;
   readonly parts: (steps: number, kl: KlControl) => PolicyParts<G>;
   readonly seed: number;
+  /** Rollout batches that may be sampled while the policy learns from the ones before. Default 0. */
+  readonly maxStaleness?: number;
   /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly begin: () => Promise<void>;
@@ -204,8 +206,14 @@ class PolicyStage<G extends Group> implements OpenTraining {
     told: Pick<RolloutBatch, 'signal' | 'report'>,
   ): Promise<Rollout<G> | undefined> {
     const { options, parts } = this;
-    const { iterations } = options;
-    const batch: RolloutBatch = { items: iterations.batches[iteration] as number[], iteration, ...told };
+    const { maxStaleness: most = 0, iterations } = options;
+    const next = iterations.batches.slice(iteration + 1, iteration + 1 + most);
+    const batch: RolloutBatch = {
+      items: iterations.batches[iteration] as number[],
+      iteration,
+      ...told,
+      ...(most > 0 ? { ahead: next.map((items, i) => ({ items, iteration: iteration + 1 + i })) } : {}),
+    };
     const began = performance.now();
     const drawn = await this.drawn(batch);
     if (!drawn) return undefined;

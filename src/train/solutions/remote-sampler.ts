@@ -6,6 +6,7 @@ import type { Adapter } from '../../models/adapter.js';
 import { StepTrainError } from '../../native/errors.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { SolutionPrompt } from './prompts.js';
 import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
 
 export interface RemoteSamplerOptions {
@@ -28,23 +29,32 @@ export interface RemoteSamplerOptions {
  */
 export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
   const { source, adapter, sampling, eosTokenIds, goOn } = options;
+  /** By round that is drawn ahead the one in which that began. */
+  const begun = new Map<number, number>();
   return {
     async sample(prompts, round) {
       if (round.signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
       try {
-        await source.publish(adapter, round.iteration);
-        const drawn = await source.sample(
-          prompts.map(({ ids }) => ids),
-          {
-            ...requestOf(prompts, round, options, (ended: SourceSample) => solutionOf(ended, options)),
-            stop: [...sampling.stop, ...eosTokenIds],
-          },
-        );
+        const { iteration, n, ahead } = round;
+        const since = begun.get(iteration);
+        const age = ahead ? { staleness: since === undefined ? 0 : iteration - since } : {};
+        const given = (ended: SourceSample) => ({ ...solutionOf(ended, options), ...age });
+        const stop = [...sampling.stop, ...eosTokenIds];
+        if (ahead && source.begin) {
+          for (const next of [{ iteration, prompts }, ...ahead]) {
+            if (begun.has(next.iteration)) continue;
+            begun.set(next.iteration, iteration);
+            const own = { iteration: next.iteration, ...(n === undefined ? {} : { n }) };
+            const request = { ...requestOf(next.prompts, own, options, given), stop };
+            await source.begin(adapter, idsOf(next.prompts), request);
+          }
+          begun.delete(iteration);
+        } else await source.publish(adapter, iteration);
+        const request = { ...requestOf(prompts, round, options, given), stop };
+        const drawn = await source.sample(idsOf(prompts), request);
         // Whole prompts of those that are skipped were never asked.
-        return drawn?.map((samples) =>
-          Array.from(samples, (sample) => sample && solutionOf(sample, options)),
-        );
+        return drawn?.map((samples) => Array.from(samples, (sample) => sample && given(sample)));
       } catch (error) {
         if (!(error instanceof RemoteError)) throw error;
         throw new RemoteError(`rollout.server: ${error.message}; ${goOn}`, { cause: error });
@@ -53,6 +63,8 @@ export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
     dispose: () => void source.close(),
   };
 }
+
+const idsOf = (prompts: readonly SolutionPrompt[]) => prompts.map(({ ids }) => ids);
 
 function solutionOf(
   { tokens, logprobs, finishReason, server }: SourceSample,

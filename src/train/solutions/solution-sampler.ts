@@ -14,6 +14,8 @@ export interface SampledSolution {
   readonly finishReason: 'stop' | 'length';
   /** Which of several servers drew it, counted from 1. */
   readonly server?: number;
+  /** Rounds that the policy learned from since the one that drew it, where rounds are drawn ahead. */
+  readonly staleness?: number;
 }
 
 export interface SamplingRound {
@@ -23,6 +25,8 @@ export interface SamplingRound {
   readonly n?: number;
   /** Ends the round after the token that is being computed. */
   readonly signal?: AbortSignal | undefined;
+  /** Rounds that come next, of `n` samples each: a server draws them meanwhile, from the policy as it is now. */
+  readonly ahead?: readonly { readonly iteration: number; readonly prompts: readonly SolutionPrompt[] }[];
   /** Samples that the caller has already: what is returned in their place means nothing. */
   readonly skip?: (prompt: number, sample: number) => boolean;
   /** Called with each sample when it has ended, before all of them are returned. */

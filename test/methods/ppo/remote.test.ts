@@ -36,7 +36,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const config = (rollout: object = {}) => ({
+const config = (rollout: object = {}, ppo: object = {}) => ({
   method: 'ppo',
   model: { base: goldenDirectory('llama3'), tokenizer: 'bytes', dtype: 'f32' },
   lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
@@ -51,15 +51,16 @@ const config = (rollout: object = {}) => ({
     old_logprobs: 'sampler',
     load_best_model_at_end: false,
     save_steps: 1,
+    ...ppo,
   },
   run: { device: 'cpu', threads: 1, logging_steps: 1 },
   eval: { max_samples: 2 },
 });
 
-async function run(name: string, rollout: object = {}, options: object = {}) {
+async function run(name: string, rollout: object = {}, ppo: object = {}) {
   const said = vi.spyOn(console, 'error').mockImplementation(() => {});
   try {
-    await train(config(rollout) as never, { output: at(name), ...options });
+    await train(config(rollout, ppo) as never, { output: at(name) });
   } finally {
     said.mockRestore();
   }
@@ -112,6 +113,45 @@ describe('rollout.server', () => {
     said.mockRestore();
     expect(adapter('broken')).toEqual(adapter('local'));
   }, 60_000);
+
+  it('draws rollout batches ahead from the policy as it was, corrects for it, and says how old they are', async () => {
+    const stale = (url: string) => remote(url, { max_staleness: 1 });
+    const still = { learning_rate: 1e-30 };
+    const proxy = await faultyProxy(server.url, () => undefined);
+    await run('stale', stale(proxy.url));
+    await run('stale-again', stale(server.url));
+    await run('still', {}, still);
+    expect(adapter('stale')).toEqual(adapter('stale-again'));
+    const texts = (name: string) => {
+      const rows = readFileSync(at(name, 'samples.jsonl'), 'utf8').trim().split('\n');
+      return rows.map((row) => JSON.parse(row).solutions.map(({ text }: { text: string }) => text));
+    };
+    // Two problems of an iteration are shown. Those of the second come from the policy before the first update, those of the third do not.
+    expect(texts('stale').slice(0, 4)).toEqual(texts('still').slice(0, 4));
+    expect(texts('stale').slice(4)).not.toEqual(texts('still').slice(4));
+    const steps = (await metrics(at('stale'))).filter(({ loss }) => loss !== undefined);
+    expect(steps.map(({ staleness }) => staleness)).toEqual([0, 1, 1]);
+    expect(steps[0]!.ratio_max).toBeCloseTo(1, 4);
+    for (const { ratio_max, sampler_difference } of steps.slice(1)) {
+      expect(ratio_max).toBeGreaterThan(1.01);
+      expect(sampler_difference).toBeGreaterThan(1e-3);
+    }
+    // The last batch is asked for before the second is learned from: three adapters for three batches, the first of them twice.
+    expect(proxy.asked.filter((path) => path === '/v1/load_lora_adapter')).toHaveLength(3);
+    await vi.waitFor(() => expect(readdirSync(at('adapters'))).toEqual([]));
+  }, 60_000);
+
+  it.each([
+    [{ old_logprobs: 'rescore' }, /max_staleness .* set ppo\.old_logprobs to "sampler", found "rescore"/],
+    [
+      { algorithm: 'dapo' },
+      /max_staleness .* set ppo\.resample_equal to 0, found auto for ppo\.algorithm "dapo"/,
+    ],
+  ])('refuses to draw ahead with %j', (ppo, sentence) => {
+    const rollout = remote('http://127.0.0.1:1', { max_staleness: 2 });
+    expect(() => completeRunConfig(config(rollout, ppo) as never)).toThrow(sentence);
+    expect(() => completeRunConfig(config({ ...remote('http://127.0.0.1:1') }, ppo) as never)).not.toThrow();
+  });
 
   it.each([
     [{ lora: 'none' }, {}, /rollout\.server gets the policy as an adapter/],
