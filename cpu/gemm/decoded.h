@@ -23,9 +23,8 @@ template <int kRows, typename T, Format kFormat>
 void run(const Quantized<kFormat>& w, const T* x, int64_t stride, int64_t panel, int64_t k, float* c) {
   vf sums[kRows][2];
   for (auto& row : sums) row[0] = row[1] = zero();
-  w.each_pair(
-      panel, 0, k, [&](int64_t at, const vf(&elements)[4]) __attribute__((always_inline)) {
-        const Pair<T> halves[2] = {{elements[0], elements[1]}, {elements[2], elements[3]}};
+  w.template each_pair<T>(
+      panel, 0, k, [&](int64_t at, const auto(&halves)[2]) __attribute__((always_inline)) {
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; r++) {
           sums[r][0] = halves[0].add(sums[r][0], x + r * stride + at);

@@ -19,13 +19,13 @@ void forward_experts(Stream& stream, const Args& args) {
     throw Error("E_SHAPE", "linear_experts: u is the LoRA pairs'; pass lora_a and lora_b or no u");
   if (experts.empty()) return;
   const int threads = stream.pool.threads();
-  const Rows<T> rows(stream.scratch, x, false);
   std::optional<ExpertLowRank<T>> low;
   if (lora_a) low.emplace(stream, experts, lora_a, false, u, x[0], 1.0f, args.f(0), dropout);
   const auto projection = [&, &w = w, &lora_b = lora_b](int64_t expert, int64_t count) {
     return Projection<T>(of_expert(w, expert), of_expert(lora_b, expert), count,
                          low ? &low->rows() : nullptr);
   };
+  const Rows<T> rows(stream.scratch, x, projection(0, 1).summed(), false);
   int64_t buffer_size = 0;
   for (const ExpertRows& own : experts)
     buffer_size = std::max(buffer_size, projection(own.expert, own.count()).buffer_size());

@@ -20,7 +20,7 @@ void backward_experts(Stream& stream, const Args& args) {
     throw Error("E_SHAPE", "linear_experts_dx: v is the LoRA pairs'; pass lora_a and lora_b or no v");
   if (experts.empty()) return;
   const int threads = stream.pool.threads();
-  const Rows<T> rows(stream.scratch, dy, false);
+  const Rows<T> rows(stream.scratch, dy, 0, false);
   const Dropout unmasked;
   std::optional<ExpertLowRank<T>> low;
   if (lora_a) low.emplace(stream, experts, lora_b, true, v, dy[0], args.f(0), args.f(0), unmasked);

@@ -57,15 +57,14 @@ void pack_codes(const Stored& from, int64_t panel, uint8_t* codes) {
   std::memset(codes, 0, static_cast<size_t>(code_bytes(from.format, from.k)));
   for (int64_t row = 0; row < rows; row++) {
     for (int64_t k = 0; k < from.k; k++) {
-      const int64_t element = k % steps / 2 * 4 * kLanes + 2 * row + k % 2;
       uint8_t* const chunk = codes + k / steps * 4 * kLanes;
       const uint32_t code = from.code(first + row, k);
       if (bits == 8) {
-        chunk[element] = static_cast<uint8_t>(code);
+        chunk[2 * row + k % 2] = static_cast<uint8_t>(code);
         continue;
       }
-      const int64_t vector = element / kLanes;
-      uint8_t* const byte = chunk + element % kLanes * 4 + vector / 2;
+      const int64_t vector = k % steps / 2 * 2 + row / kLanes, lane = 2 * (row % kLanes) + k % 2;
+      uint8_t* const byte = chunk + 2 * lane + vector / 2;
       *byte = static_cast<uint8_t>(*byte | code << 4 * (vector % 2));
     }
   }

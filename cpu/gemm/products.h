@@ -23,15 +23,16 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
   constexpr int kPack = 1, kMultiply = kPack + N, kTasks = kMultiply + N;
   static_assert(kTasks < 8, "the pool counts eight phases");
   const int threads = stream.pool.threads();
-  const Rows<T> rows(stream.scratch, x);
-  int64_t buffer_size = 0, panels = 0;
+  int64_t buffer_size = 0, panels = 0, summed = 0;
   bool pairs = false, fills = false;
   for (const auto& [weight, bias, y, residual] : outputs) {
     buffer_size = std::max(buffer_size, weight.buffer_size());
     panels += weight.panels();
     pairs = pairs || weight.has_pair();
     fills = fills || weight.fills();
+    summed = std::max(summed, weight.summed());
   }
+  const Rows<T> rows(stream.scratch, x, summed);
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
   const Grid<T> grid(x[0], panels, x[1], threads, fills);
 

@@ -15,12 +15,20 @@ class Projection {
   /// `u` may be absent. `dropout` masks the pair's input.
   Projection(Stream& stream, const TensorView& w, const TensorView& lora_a, const TensorView& lora_b,
              const TensorView& u, int64_t tokens, float scale, const Dropout& dropout)
-      : weight_(w, false), lora_b_(lora_b, false), decodes_(weight_.decodes(tokens)) {
+      : weight_(w, false),
+        lora_b_(lora_b, false),
+        decodes_(weight_.decodes(tokens)),
+        scales_sums_(weight_.scales_sums()) {
     if (lora_a) own_.emplace(stream, lora_a, false, u, tokens, 1.0f, scale, dropout);
   }
   /// Of `tokens` rows whose low-rank rows, if there are any, are made elsewhere.
   Projection(const TensorView& w, const TensorView& lora_b, int64_t tokens, const LowRank<T>* lora)
-      : weight_(w, false), lora_b_(lora_b, false), decodes_(weight_.decodes(tokens)), shared_(lora) {}
+
+      : weight_(w, false),
+        lora_b_(lora_b, false),
+        decodes_(weight_.decodes(tokens)),
+        scales_sums_(weight_.scales_sums()),
+        shared_(lora) {}
   /// Adds the pairs of a stack, instead of one pair.
   void add_stack(Stream& stream, const Stack& stack, const TensorView& a, const TensorView& b,
                  int64_t tokens) {
@@ -28,9 +36,11 @@ class Projection {
   }
 
   bool has_pair() const { return low_rank() != nullptr; }
+  /// Features of x that Rows has to sum; 0: none.
+  int64_t summed() const { return scales_sums_ && weight_.takes_sums() ? weight_.block() : 0; }
   bool in_place() const { return weight_.in_place(); }
-  /// Whether panel() fills a buffer with it.
-  bool fills() const { return weight_size() > 0; }
+  /// Whether panels are made of it, by panel() or for each block.
+  bool fills() const { return !weight_.in_place() && !decodes_; }
   int64_t panels() const { return weight_.count(); }
   int64_t columns(int64_t panel) const { return weight_.columns(panel); }
   /// Elements that panel() may fill.
@@ -51,7 +61,7 @@ class Projection {
     const T *weight, *lora;
   };
   Panel panel(int64_t panel, T* buffer) const {
-    const T* weight = decodes_ ? nullptr : weight_.panel(panel, buffer);
+    const T* weight = decodes_ || scales_sums_ ? nullptr : weight_.panel(panel, buffer);
     T* lora = buffer + weight_size();
     if (low_rank()) lora_b_.fill(panel, lora);
     return {panel, weight, lora};
@@ -60,7 +70,9 @@ class Projection {
   /// c[rows][kTileStride] for the rows from t on, at most kBlockRows<T>. The panel is one of a run of panels up to `last`
   /// that are read from memory; 0: it is in a cache.
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
-    if (decodes_) {
+    if (scales_sums_) {
+      weight_.multiply_scaled(rows, x.row(t), x.stride(), panel.number, x.sums(t), c);
+    } else if (decodes_) {
       weight_.multiply_decoded(static_cast<int>(rows), x.row(t), x.stride(), panel.number, c);
     } else {
       const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
@@ -78,10 +90,10 @@ class Projection {
 
  private:
   const LowRank<T>* low_rank() const { return own_ ? &*own_ : shared_; }
-  int64_t weight_size() const { return weight_.in_place() || decodes_ ? 0 : weight_.size(); }
+  int64_t weight_size() const { return weight_.in_place() || decodes_ || scales_sums_ ? 0 : weight_.size(); }
 
   Panels<T> weight_, lora_b_;
-  bool decodes_;
+  bool decodes_, scales_sums_;
   std::optional<LowRank<T>> own_;
   const LowRank<T>* shared_ = nullptr;
   std::optional<StackedRanks<T>> stacked_;

@@ -1,10 +1,12 @@
 // Quantised weights (core/quantized.h) in the layout of the device: codes in panels of outputs, in the order of the elements of
 // a panel of bf16 (cpu/gemm/packed.h), so that whole vectors of them become a panel; scales by panel, block and output; what
-// the weight shares comes last. Codes of 8 bits are neighbours. Of those of 4 bits eight vectors, of four features,
-// are one vector of words: vector j is in bits 4·j to 4·j + 3.
+// the weight shares comes last. Codes of 8 bits are neighbours. Of those of 4 bits four vectors of the panel, two pairs of
+// features of both halves of its outputs, are one vector: vector j is in bits 4·j to 4·j + 3 of each 16.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -12,6 +14,7 @@
 #include "core/error.h"
 #include "core/quantized.h"
 #include "cpu/gemm/panel.h"
+#include "cpu/gemm/quantized_values.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -69,180 +72,6 @@ struct QuantizedParts {
   }
 };
 
-// ---- values of codes -----------------------------------------------------------------------------------------------
-
-typedef int32_t vs __attribute__((vector_size(4 * kLanes)));
-
-/// The level of the lowest four bits of each lane.
-class Levels {
- public:
-  explicit Levels(const float (&levels)[16]) {
-#if defined(__AVX512F__)
-    levels_ = load(levels);
-#elif defined(__AVX2__)
-    low_ = load(levels), high_ = load(levels + 8);
-#else
-    std::memcpy(levels_, levels, sizeof levels_);
-#endif
-  }
-  vf operator()(vu code) const {
-#if defined(__AVX512F__)
-    return _mm512_permutexvar_ps(reinterpret_cast<__m512i>(code), levels_);
-#elif defined(__AVX2__)
-    const __m256i at = reinterpret_cast<__m256i>(code);
-    const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(at, 28));
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low_, at), _mm256_permutevar8x32_ps(high_, at), upper);
-#else
-    vf out;
-    for (int i = 0; i < kLanes; i++) out[i] = levels_[code[i] & 15];
-    return out;
-#endif
-  }
-
- private:
-#if defined(__AVX512F__)
-  vf levels_;
-#elif defined(__AVX2__)
-  vf low_, high_;
-#else
-  float levels_[16];
-#endif
-};
-
-/// kLanes neighbouring bytes as signed numbers.
-inline vs load_signed(const uint8_t* p) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<vs>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-#elif defined(__AVX2__)
-  return reinterpret_cast<vs>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-#else
-  vs out;
-  for (int i = 0; i < kLanes; i++) out[i] = static_cast<int8_t>(p[i]);
-  return out;
-#endif
-}
-
-struct Signed {
-  vf operator()(const uint8_t* codes) const {
-    typedef float vector __attribute__((vector_size(4 * kLanes)));
-    return (vf)(__builtin_convertvector(load_signed(codes), vector));
-  }
-};
-
-/// fp8: exponent and fraction in their places of an f32, times 2^120, which is exact, of subnormals too.
-struct E4m3 {
-  vf operator()(const uint8_t* codes) const {
-    const vu bits = reinterpret_cast<vu>(load_signed(codes)) << 20 & 0x87f00000u;
-    return reinterpret_cast<vf>(bits) * set1(0x1p120f);
-  }
-};
-
-// ---- scales of a block of a panel ------------------------------------------------------------------------------------
-
-/// Of kLanes outputs each.
-struct OutputScales {
-  vf scale[2], least[2];
-};
-
-/// Of the vectors of a pair of features: every output's twice.
-struct BlockScales {
-  vf scale[4], least[4];
-};
-
-/// Lanes 0, 0, 1, 1, … from `first` on.
-inline vf twice(vf x, int first) {
-  vu order;
-  for (int i = 0; i < kLanes; i++) order[i] = static_cast<uint32_t>(first + i / 2);
-  typedef float vector __attribute__((vector_size(4 * kLanes)));
-  return (vf)(__builtin_shuffle((vector)(x), order));
-}
-
-inline vf load_halves(const uint16_t* p) {
-#if defined(__AVX512F__)
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-#elif defined(__F16C__)
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-#else
-  vf out;
-  for (int i = 0; i < kLanes; i++) {
-    const uint32_t exponent = p[i] >> 10 & 31, fraction = p[i] & 1023u, sign = (p[i] & 0x8000u) << 16;
-    uint32_t bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    if (exponent == 0) value = static_cast<float>(fraction) * 0x1p-24f;
-    std::memcpy(&bits, &value, 4);
-    bits |= sign;
-    std::memcpy(&value, &bits, 4);
-    out[i] = value;
-  }
-  return out;
-#endif
-}
-
-inline vf load_bytes(const uint8_t* p) {
-#if defined(__AVX512F__)
-  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-#else
-  float values[kLanes];
-  for (int i = 0; i < kLanes; i++) values[i] = p[i];
-  return load(values);
-#endif
-}
-
-// ---- pairs of features -----------------------------------------------------------------------------------------------
-
-/// Two neighbouring features of kLanes outputs in T, made of two vectors in which both of an output are neighbours.
-template <typename T>
-struct Pair;
-
-template <>
-struct Pair<float> {
-  vf even, odd;
-
-  Pair(vf first, vf second) {
-    typedef float vector __attribute__((vector_size(4 * kLanes)));
-    vu lanes;
-    for (int i = 0; i < kLanes; i++) lanes[i] = static_cast<uint32_t>(2 * i);
-    const auto low = (vector)(first), high = (vector)(second);
-    even = (vf)(__builtin_shuffle(low, high, lanes));
-    odd = (vf)(__builtin_shuffle(low, high, lanes + 1));
-  }
-  /// Into the lower or the upper half of the outputs of a panel.
-  void store(float* panel, int half) const {
-    cpu::STEPTRAIN_ISA::store(panel + half * kLanes, even);
-    cpu::STEPTRAIN_ISA::store(panel + kPanel + half * kLanes, odd);
-  }
-  vf add(vf sum, const float* x) const { return fma(set1(x[1]), odd, fma(set1(x[0]), even, sum)); }
-};
-
-#if defined(__AVX512BF16__)
-template <>
-struct Pair<bf16> {
-  __m512bh units;
-
-  Pair(vf first, vf second) : units(_mm512_cvtne2ps_pbh(second, first)) {}
-  void store(bf16* panel, int half) const {
-    _mm512_storeu_si512(panel + half * 2 * kLanes, reinterpret_cast<__m512i>(units));
-  }
-  vf add(vf sum, const bf16* x) const {
-    int32_t pair;
-    std::memcpy(&pair, x, 4);
-    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)), units);
-  }
-};
-#else
-template <>
-struct Pair<bf16> {
-  vf first, second;
-
-  Pair(vf first, vf second) : first(first), second(second) {}
-  void store(bf16* panel, int half) const {
-    cpu::STEPTRAIN_ISA::store(panel + half * 2 * kLanes, first);
-    cpu::STEPTRAIN_ISA::store(panel + (2 * half + 1) * kLanes, second);
-  }
-};
-#endif
-
 template <Format kFormat>
 struct Quantized {
   static constexpr int kBits = bits_of(kFormat);
@@ -252,7 +81,17 @@ struct Quantized {
   /// Features that decode() makes at a time: blocks are multiples of them, or whole rows.
   static constexpr int64_t kRun = 32;
 
-  explicit Quantized(const TensorView& w) : parts_(w), n_(w[0]), k_(w[1]), block_(block_of(kFormat, w[1])) {}
+  explicit Quantized(const TensorView& w)
+      : parts_(w),
+        n_(w[0]),
+        k_(w[1]),
+        block_(block_of(kFormat, w[1]))
+#if defined(__AVX512F__)
+        ,
+        nested_levels_(parts_.shared)
+#endif
+  {
+  }
 
   /// Features [first, last) of a panel, both multiples of four: the same of a panel of T, from its beginning on.
   template <typename T>
@@ -265,62 +104,130 @@ struct Quantized {
   requires std::is_invocable_r_v<T*, Place, int64_t>
   void decode(int64_t panel, int64_t first, int64_t last, const Place& place) const {
     T* out = nullptr;
-    each_pair(
-        panel, first, last, [&](int64_t k, const vf(&elements)[4]) __attribute__((always_inline)) {
+    each_pair<T>(
+        panel, first, last, [&](int64_t k, const auto(&halves)[2]) __attribute__((always_inline)) {
           const int64_t at = (k - first) % kRun;
           if (at == 0) out = place(k);
-          for (int half = 0; half < 2; half++)
-            Pair<T>(elements[2 * half], elements[2 * half + 1]).store(out + at * kPanel, half);
+          for (int half = 0; half < 2; half++) halves[half].store(out + at * kPanel, half);
         });
   }
 
-  /// body(k, elements) for the pairs of features k, k + 1 of [first, last) in ascending order: vectors in which both of an output
-  /// are neighbours.
-  template <typename Body>
+  /// body(k, halves) for the pairs of features k, k + 1 of [first, last) in ascending order, of both halves of a panel's outputs.
+  template <typename T, typename Body>
   inline __attribute__((always_inline)) void each_pair(int64_t panel, int64_t first, int64_t last,
                                                        const Body& body) const {
     const auto value = values();
-    const uint8_t* codes = parts_.codes + panel * parts_.panel_codes + first * kPanel * kBits / 8;
+    const uint8_t* codes = codes_of(panel, first);
     for (int64_t at = first; at < last;) {
       const int64_t end = std::min(last, (at / block_ + 1) * block_);
-      const BlockScales scales = scales_of(panel, at / block_);
+      const OutputScales own = scales_of(panel, at / block_);
+      [[maybe_unused]] const vf scale[4] = {twice(own.scale[0], 0), twice(own.scale[0], kLanes / 2),
+                                            twice(own.scale[1], 0), twice(own.scale[1], kLanes / 2)};
       for (; at < end; at += kSteps, codes += 4 * kLanes) {
         // Codes come from memory, and as few at a time as the processor does not read ahead of itself; of the panels after
         // this one, too.
         __builtin_prefetch(codes + 4096, 0, 3);
-        const vu word = load_units(codes);
+        if constexpr (kBits == 4) {
+          const vu word = load_units(codes);
 #pragma GCC unroll 2
-        for (int pair = 0; pair < kSteps / 2; pair++) {
-          vf elements[4];
-#pragma GCC unroll 4
-          for (int v = 0; v < 4; v++) {
-            if constexpr (kBits == 4) {
-              elements[v] = value(word >> (4 * (4 * pair + v)));
-            } else {
-              elements[v] = value(codes + v * kLanes);
-            }
-            if constexpr (kLeast) {
-              // With the bits of two operations: the product, of a half with up to six bits and a code, has 21 at most.
-              elements[v] = fma(elements[v], scales.scale[v], scales.least[v]);
-            } else {
-              elements[v] *= scales.scale[v];
-            }
+          for (int pair = 0; pair < 2; pair++) {
+            const auto half = [&](int h) __attribute__((always_inline)) {
+              const vu units = word >> (4 * (2 * pair + h));
+              return Pair<T>{scaled(value(units), own, h), scaled(value(units >> 16), own, h)};
+            };
+            const Pair<T> halves[2] = {half(0), half(1)};
+            body(at + 2 * pair, halves);
           }
-          body(at + 2 * pair, elements);
+        } else {
+          const auto half = [&](int h) __attribute__((always_inline)) {
+            return Neighbours<T>{value(codes + 2 * h * kLanes) * scale[2 * h],
+                                 value(codes + (2 * h + 1) * kLanes) * scale[2 * h + 1]};
+          };
+          const Neighbours<T> halves[2] = {half(0), half(1)};
+          body(at, halves);
         }
       }
     }
   }
 
+#if defined(__AVX512BF16__)
+  /// body(k, halves) likewise, of the codes' own values as bf16: exact, but for NF4's levels.
+  template <typename Body>
+  inline __attribute__((always_inline)) void each_code(int64_t panel, int64_t first, int64_t last,
+                                                       const Body& body) const {
+    const uint8_t* codes = codes_of(panel, first);
+    if constexpr (kBits == 4) {
+      const __m512i levels = _mm512_load_si512(kLevels.data());
+      for (int64_t at = first; at < last; at += kSteps, codes += 4 * kLanes) {
+        __builtin_prefetch(codes + 4096, 0, 3);
+        const vu word = load_units(codes);
+        const auto units = [&](int vector) __attribute__((always_inline)) {
+          const auto order = reinterpret_cast<__m512i>(word >> (4 * vector));
+          return Units{reinterpret_cast<__m512bh>(_mm512_permutexvar_epi16(order, levels))};
+        };
+#pragma GCC unroll 2
+        for (int pair = 0; pair < 2; pair++) {
+          const Units halves[2] = {units(2 * pair), units(2 * pair + 1)};
+          body(at + 2 * pair, halves);
+        }
+      }
+    } else {
+      const auto value = values();
+      for (int64_t at = first; at < last; at += kSteps, codes += 4 * kLanes) {
+        __builtin_prefetch(codes + 4096, 0, 3);
+        const Neighbours<bf16> halves[2] = {{value(codes), value(codes + kLanes)},
+                                            {value(codes + 2 * kLanes), value(codes + 3 * kLanes)}};
+        body(at, halves);
+      }
+    }
+  }
+
+  /// A panel of them.
+  void fill_codes(int64_t panel, int64_t first, int64_t last, bf16* out) const {
+    each_code(
+        panel, first, last, [&](int64_t at, const auto(&halves)[2]) __attribute__((always_inline)) {
+          for (int half = 0; half < 2; half++) halves[half].store(out + (at - first) * kPanel, half);
+        });
+  }
+#endif
+
+  /// `buffer` takes the scales of kPanel outputs, and their least values behind them.
+  BlockScales block_scales(int64_t panel, int64_t block, float* buffer, const float* sums,
+                           int64_t stride) const {
+    const OutputScales own = scales_of(panel, block);
+    for (int half = 0; half < 2; half++) {
+      store(buffer + half * kLanes, own.scale[half]);
+      if constexpr (kLeast) store(buffer + kPanel + half * kLanes, own.least[half]);
+    }
+    return {buffer, kLeast, sums, stride};
+  }
+
+  int64_t block() const {
+    return block_;
+  }
+  const uint8_t* codes_of(int64_t panel, int64_t first) const {
+    return parts_.codes + panel * parts_.panel_codes + first * kPanel * kBits / 8;
+  }
+
  private:
+  static constexpr float level(int code) {
+    if (is_nf4(kFormat)) return kNf4[static_cast<size_t>(code)];
+    return static_cast<float>(kFormat == Format::q4_0 ? code - 8 : code);
+  }
+  /// Rounded to bf16, and twice, as a look-up goes by five bits.
+  alignas(64) static constexpr std::array<uint16_t, 32> kLevels = [] {
+    std::array<uint16_t, 32> levels{};
+    for (int i = 0; i < 32; i++) {
+      const auto bits = std::bit_cast<uint32_t>(level(i % 16));
+      levels[static_cast<size_t>(i)] = static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    }
+    return levels;
+  }();
+
   static auto values() {
-    if constexpr (is_nf4(kFormat)) {
+    if constexpr (kBits == 4) {
       float levels[16];
-      std::copy(kNf4.begin(), kNf4.end(), levels);
-      return Levels(levels);
-    } else if constexpr (kBits == 4) {
-      float levels[16];
-      for (int i = 0; i < 16; i++) levels[i] = static_cast<float>(kFormat == Format::q4_0 ? i - 8 : i);
+      for (int i = 0; i < 16; i++) levels[i] = level(i);
       return Levels(levels);
     } else if constexpr (kFormat == Format::int8 || kFormat == Format::q6_k || kFormat == Format::q8_0) {
       return Signed{};
@@ -329,17 +236,13 @@ struct Quantized {
     }
   }
 
-  BlockScales scales_of(int64_t panel, int64_t block) const {
-    const OutputScales own = scales_by_output(panel, block);
-    BlockScales s;
-    for (int v = 0; v < 4; v++) {
-      s.scale[v] = twice(own.scale[v / 2], v % 2 * kLanes / 2);
-      if constexpr (kLeast) s.least[v] = twice(own.least[v / 2], v % 2 * kLanes / 2);
-    }
-    return s;
+  static vf scaled(vf value, const OutputScales& by, int half) {
+    // With the bits of two operations: the product, of a half with up to six bits and a code, has 21 at most.
+    if constexpr (kLeast) return fma(value, by.scale[half], by.least[half]);
+    return value * by.scale[half];
   }
 
-  OutputScales scales_by_output(int64_t panel, int64_t block) const {
+  OutputScales scales_of(int64_t panel, int64_t block) const {
     const uint8_t* const p = parts_.scales + panel * parts_.panel_scales;
     OutputScales s{};
     for (int half = 0; half < 2; half++) {
@@ -361,7 +264,7 @@ struct Quantized {
         s.scale[half] = load_halves(reinterpret_cast<const uint16_t*>(super) + lane) *
                         Signed{}(super + 2 * kPanel + block % 16 * kPanel + lane);
       } else if constexpr (kFormat == Format::nf4_double) {
-        s.scale[half] = nested(panel, block, p + block * kPanel + lane, lane);
+        s.scale[half] = nested(panel, block, half, levels_of(p + block * kPanel, half));
       } else {
         s.scale[half] = load(reinterpret_cast<const float*>(p) + block * kPanel + lane);
       }
@@ -369,17 +272,26 @@ struct Quantized {
     return s;
   }
 
+  /// First-level scales before the second level, of kLanes of kPanel codes.
+  vf levels_of(const uint8_t* codes, int half) const {
+#if defined(__AVX512F__)
+    return nested_levels_(codes, half);
+#else
+    float level[kLanes];
+    for (int i = 0; i < kLanes; i++) level[i] = parts_.shared[codes[half * kLanes + i]];
+    return load(level);
+#endif
+  }
+
   /// level·scale + offset, where the blocks of the second level count the first-level ones of all rows.
-  vf nested(int64_t panel, int64_t block, const uint8_t* codes, int64_t lane) const {
+  vf nested(int64_t panel, int64_t block, int half, vf level) const {
     const float* const levels = parts_.shared;
     const float* const scales = levels + kNestedLevels + 1;
-    const int64_t row = k_ / block_;
-    const int64_t first = (panel * kPanel + lane) * row + block;
+    const int64_t row = k_ / 64;
+    const int64_t first = (panel * kPanel + half * kLanes) * row + block;
     // Padding has no block of its own.
     const int64_t last = n_ * row - 1;
 #if defined(__AVX512F__)
-    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-    const vf level = _mm512_i32gather_ps(code, levels, 4);
     const int64_t least = std::min(first, last) / kNestedBlock, most = last / kNestedBlock;
     const vs lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const vs from_least =
@@ -392,19 +304,19 @@ struct Quantized {
             ? _mm512_permutexvar_ps(
                   at, load(scales + least, static_cast<int>(std::min<int64_t>(kLanes, most - least + 1))))
             : _mm512_i32gather_ps(at, scales + least, 4);
-    return level * scale + set1(levels[kNestedLevels]);
 #else
-    float level[kLanes], scale[kLanes];
-    for (int i = 0; i < kLanes; i++) {
-      level[i] = levels[codes[i]];
-      scale[i] = scales[std::min(first + i * row, last) / kNestedBlock];
-    }
-    return load(level) * load(scale) + set1(levels[kNestedLevels]);
+    float scale_of[kLanes];
+    for (int i = 0; i < kLanes; i++) scale_of[i] = scales[std::min(first + i * row, last) / kNestedBlock];
+    const vf scale = load(scale_of);
 #endif
+    return level * scale + set1(levels[kNestedLevels]);
   }
 
   QuantizedParts parts_;
   int64_t n_, k_, block_;
+#if defined(__AVX512F__)
+  std::conditional_t<kFormat == Format::nf4_double, NestedLevels, NoLevels> nested_levels_;
+#endif
 };
 
 /// body(Quantized<format>) of a quantised weight.

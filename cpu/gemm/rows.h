@@ -19,12 +19,24 @@ constexpr int64_t kResidentBytes = int64_t{1} << 20;
 template <typename T>
 constexpr int kFewRows = std::max(kTileRows<T>, 7);
 
+/// The sum of x over each block of `block` features, a multiple of kLanes.
+template <typename T>
+void block_sums(const T* x, int64_t k, int64_t block, float* sums) {
+  for (int64_t first = 0; first < k; first += block) {
+    vf total = zero();
+    for (int64_t i = first; i < first + block; i += kLanes) total = total + load(x + i);
+    sums[first / block] = sum(total);
+  }
+}
+
 /// Rows of x[rows, depth] as T.
 template <typename T>
 class Rows {
  public:
-  /// `whole`: blocks are of whole tiles from row 0 on, as tile order has them.
-  Rows(Scratch& scratch, const TensorView& x, bool whole = true) : x_(x) {
+  /// `summed`: the sums over blocks of so many features are made too (cpu/gemm/scaled.h); 0: none. `whole`: blocks are of whole
+  /// tiles from row 0 on, as tile order has them.
+  Rows(Scratch& scratch, const TensorView& x, int64_t summed = 0, bool whole = true)
+      : x_(x), summed_(summed) {
     const bool is_same = x.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
     if constexpr (kOrders<T>)
       if (is_same && (whole || kWidens<T>)&&pays_to_order(x))
@@ -32,12 +44,15 @@ class Rows {
     in_place_ = is_same && (ordered_ || !aliases(x));
     stride_ = in_place_ ? x[1] : row_stride<T>(x[1]);
     data_ = in_place_ ? x.as<T>() : scratch.take<T>(x[0] * stride_);
+    if (summed) sums_ = scratch.take<float>(x[0] * (x[1] / summed));
   }
 
-  /// Whether nothing is copied.
-  bool in_place() const { return in_place_ && !ordered_; }
+  /// Whether copy() has nothing to do.
+  bool in_place() const { return in_place_ && !ordered_ && !sums_; }
   const T* row(int64_t t) const { return data_ + t * stride_; }
   int64_t stride() const { return stride_; }
+  /// Of row t over its blocks, those of the next row behind them.
+  const float* sums(int64_t t) const { return sums_ ? sums_ + t * (x_[1] / summed_) : nullptr; }
   /// For gemm_block, from row t on, which begins a tile.
   Left<T> left(int64_t t) const {
     if constexpr (kOrders<T>)
@@ -61,7 +76,8 @@ class Rows {
             continue;
           }
         }
-        x_.dtype == DType::bf16 ? copy_row<bf16>(i) : copy_row<float>(i);
+        if (!in_place_) x_.dtype == DType::bf16 ? copy_row<bf16>(i) : copy_row<float>(i);
+        if (sums_) block_sums(row(i), x_[1], summed_, sums_ + i * (x_[1] / summed_));
       }
     }
   }
@@ -87,6 +103,8 @@ class Rows {
   int64_t stride_;
   T* data_;
   T* ordered_ = nullptr;  // the copy in tile order
+  int64_t summed_;
+  float* sums_ = nullptr;
 };
 
 /// out[i] = x[first + i] of a vector of either dtype.

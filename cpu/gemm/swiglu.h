@@ -13,7 +13,7 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
                      const Projection<T>& ups, const TensorView& y, const TensorView& gate,
                      const TensorView& up) {
   const int threads = stream.pool.threads();
-  const Rows<T> rows(stream.scratch, x);
+  const Rows<T> rows(stream.scratch, x, std::max(gates.summed(), ups.summed()));
   const int64_t buffer_size = gates.buffer_size() + ups.buffer_size();
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
   const Grid<T> grid(x[0], gates.panels(), x[1], threads, gates.fills() || ups.fills());

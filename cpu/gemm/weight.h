@@ -9,6 +9,7 @@
 #include "cpu/gemm/decoded.h"
 #include "cpu/gemm/panel.h"
 #include "cpu/gemm/quantized.h"
+#include "cpu/gemm/scaled.h"
 #include "cpu/gemm/tile_amx.h"
 #include "cpu/runtime/stream.h"
 
@@ -74,6 +75,25 @@ class Panels {
       cpu::STEPTRAIN_ISA::multiply_decoded<T>(quantized, rows, x, stride, panel, depth(), c);
     });
   }
+  /// Whether scales multiply sums (cpu/gemm/scaled.h): multiply_scaled() takes any number of rows, in place of the products
+  /// above. `sums`: each row's over its blocks, where takes_sums().
+  bool scales_sums() const {
+    bool scales = false;
+    if (!transposed_) with_scaled_sums([&](const auto&) { scales = true; });
+    return scales;
+  }
+  bool takes_sums() const {
+    return w_.format == Format::q4_1 || w_.format == Format::q4_k;
+  }
+  int64_t block() const {
+    return block_of(w_.format, w_[1]);
+  }
+  void multiply_scaled(int64_t rows, const T* x, int64_t stride, int64_t panel, const float* sums,
+                       float* c) const {
+    with_scaled_sums([&](const auto& quantized) {
+      cpu::STEPTRAIN_ISA::multiply_scaled(quantized, rows, x, stride, panel, depth(), sums, c);
+    });
+  }
   /// Steps [first, last) of the sum, from a row-major matrix; `first` is even.
   void fill(int64_t panel, int64_t first, int64_t last, T* buffer) const {
     if (w_.dtype == DType::bf16) return from_rows<bf16>(panel, first, last, buffer);
@@ -81,6 +101,14 @@ class Panels {
   }
 
  private:
+  /// body(Quantized<format>) of a format whose scales multiply sums.
+  template <typename Body>
+  void with_scaled_sums(const Body& body) const {
+    by_format(w_, [&]<Format kFormat>(const Quantized<kFormat>& quantized) {
+      if constexpr (kScalesSums<T, kFormat>) body(quantized);
+    });
+  }
+
   template <typename S>
   void from_packed(int64_t panel, T* buffer) const {
     const S* w = w_.as<const S>();

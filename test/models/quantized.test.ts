@@ -56,11 +56,24 @@ describe('a base in 4 bits', () => {
     whole.dispose();
   });
 
-  it.each(['f32', 'bf16'] as const)('has the bits of the same values in %s', async (dtype) => {
-    const kept = await logitsOf(directory, { dtype });
-    expect(
-      Buffer.compare(bytesOf(kept), bytesOf(await logitsOf(directory, { dtype, quantize: 'none' }))),
-    ).toBe(0);
+  it('has the bits of the same values in f32', async () => {
+    const [kept, none] = [
+      await logitsOf(directory, { dtype: 'f32' }),
+      await logitsOf(directory, { dtype: 'f32', quantize: 'none' }),
+    ];
+    expect(Buffer.compare(bytesOf(kept), bytesOf(none))).toBe(0);
+  });
+
+  it('is in bf16 as close to f32 as the same values', async () => {
+    const [kept, none] = [
+      await logitsOf(directory, { dtype: 'bf16' }),
+      await logitsOf(directory, { dtype: 'bf16', quantize: 'none' }),
+    ];
+    const rounding = maxDifference(none, golden);
+    expect(rounding).toBeGreaterThan(1e-3);
+    expect(maxDifference(kept, golden)).toBeLessThan(2 * rounding);
+    // Where scales multiply sums the bits differ.
+    if (device.info().isa !== 'avx512bf16') expect(Buffer.compare(bytesOf(kept), bytesOf(none))).toBe(0);
   });
 
   it('is made NF4 as bitsandbytes makes it', async () => {

@@ -10,7 +10,12 @@ import { blockWeights, goldenWeights, type KnownWeight } from './quantized-weigh
 const golden = goldenWeights();
 const known = [...golden.weights, ...blockWeights()];
 
+/** Whether scales multiply sums there and not each weight (cpu/gemm/scaled.h). */
+const scales = (isa: string, { format }: KnownWeight, dtype: string) =>
+  isa === 'avx512bf16' && dtype === 'bf16' && format !== 'q8_0' && format !== 'q6_k';
+
 describe.each(isas)('quantised weights on %s', (isa) => {
+  const scalesSums = (weight: KnownWeight, dtype: string) => scales(isa, weight, dtype);
   const device = openTest(isa);
   afterAll(() => device.dispose());
 
@@ -32,7 +37,7 @@ describe.each(isas)('quantised weights on %s', (isa) => {
       'is multiplied in %s like the weight that it stands for',
       async (dtype) => {
         // By register, by part of a panel, by panel.
-        for (const T of [1, 2, 3, 4, 6, 33]) {
+        for (const T of [1, 2, 3, 4, 6, 33, 150]) {
           const results = device.scope(() => {
             const x = device.tensor(random(T * K, T), [T, K], dtype);
             const dy = device.tensor(random(T * N, T + 1), [T, N], dtype);
@@ -43,21 +48,67 @@ describe.each(isas)('quantised weights on %s', (isa) => {
             return [packed(weight), plain(weight, dtype)].map((w) => [
               device.ops.linear({ x, w }).y,
               device.ops.linear({ x, w, ...lora, scale: 0.5 }).y,
+              ...Object.values(device.ops.linear_qkv({ x, w_q: w, w_k: w, w_v: w })),
+              device.ops.linear_swiglu({ x, w_gate: w, w_up: w }).y,
               device.ops.linear_dx({ dy, w }).dx,
               device.ops.linear_dx({ dy, w, ...lora, scale: 0.5 }).dx,
-              device.ops.linear_swiglu({ x, w_gate: w, w_up: w }).y,
-              ...Object.values(device.ops.linear_qkv({ x, w_q: w, w_k: w, w_v: w })),
             ]);
           });
           const [found, wanted] = await Promise.all(results.map((of) => Promise.all(of.map(read))));
-          for (const [i, values] of wanted?.entries() ?? [])
+          for (const [i, values] of wanted?.entries() ?? []) {
+            // Compared with an exact product below.
+            if (scalesSums(weight, dtype) && i < 6) continue;
             expect(
               firstDifference(found?.[i] as Float32Array, values),
               `result ${i} of ${T} rows`,
             ).toBeUndefined();
+          }
         }
       },
     );
+
+    it.runIf(scalesSums(weight, 'bf16'))('is multiplied in bf16 by scales of sums', async () => {
+      const rows = 150;
+      const x = device.tensor(random(rows * K, 5), [rows, K], 'bf16');
+      const lora = {
+        lora_a: device.tensor(random(8 * K, 3), [8, K]),
+        lora_b: device.tensor(random(N * 8, 4), [N, 8]),
+      };
+      const w = packed(weight);
+      const outputs = (x: Tensor) => {
+        const { y: gate } = device.ops.linear({ x, w, ...lora, scale: 0.5 });
+        const { q, k, v } = device.ops.linear_qkv({ x, w_q: w, w_k: w, w_v: w });
+        const { y: up } = device.ops.linear({ x, w });
+        const pair = { gate_a: lora.lora_a, gate_b: lora.lora_b, gate_scale: 0.5 };
+        const apart = device.ops.swiglu({ gate, up }).y;
+        return [up, q, k, v, gate, apart, device.ops.linear_swiglu({ x, w_gate: w, w_up: w, ...pair }).y];
+      };
+      const [y, q, k, v, gate, apart, swiglu] = (await Promise.all(outputs(x).map(read))) as Several;
+      for (const same of [q, k, v]) expect(firstDifference(same, y)).toBeUndefined();
+      expect(firstDifference(swiglu, apart)).toBeUndefined();
+
+      // A row has its bits in any batch.
+      for (const T of [1, 2, 3, 4, 5, 7, 8, 14, 15, 33]) {
+        const few = await Promise.all(outputs(x.slice(0, T)).map(read));
+        for (const [i, all] of [y, q, k, v, gate, apart, swiglu].entries())
+          expect(firstDifference(few[i]!, all.subarray(0, T * N)), `result ${i}, ${T} rows`).toBeUndefined();
+      }
+
+      // Twice the error of the product with the weight rounded to bf16, both against float64.
+      const exact = exactProduct(
+        await read(device.ops.cast({ x, dtype: 'f32' }).y),
+        weight.values,
+        rows,
+        N,
+        K,
+      );
+      const rounded = await read(device.ops.linear({ x, w: plain(weight, 'bf16') }).y);
+      const errorOf = (values: Float32Array) =>
+        Math.sqrt(values.reduce((sum, value, i) => sum + (value - exact[i]!) ** 2, 0) / values.length);
+      expect(errorOf(rounded)).toBeGreaterThan(0);
+      expect(errorOf(y)).toBeLessThan(2 * errorOf(rounded));
+      for (const each of [x, w]) each.dispose();
+    });
   });
 
   it.each(
@@ -215,6 +266,28 @@ describe.each(isas)('quantised weights on %s', (isa) => {
     }
   }
 });
+
+type Several = [
+  Float32Array,
+  Float32Array,
+  Float32Array,
+  Float32Array,
+  Float32Array,
+  Float32Array,
+  Float32Array,
+];
+
+/** x [rows, K] · wᵀ [N, K] */
+function exactProduct(x: Float32Array, w: Float32Array, rows: number, N: number, K: number): Float64Array {
+  const y = new Float64Array(rows * N);
+  for (let t = 0; t < rows; t++)
+    for (let n = 0; n < N; n++) {
+      let sum = 0;
+      for (let k = 0; k < K; k++) sum += x[t * K + k]! * w[n * K + k]!;
+      y[t * N + n] = sum;
+    }
+  return y;
+}
 
 async function read(tensor: Tensor): Promise<Float32Array> {
   const values = await tensor.readFloats();
