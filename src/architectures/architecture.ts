@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import type { Parameter } from '../autograd/parameters.js';
 import type { RelativePositions } from '../ops/disentangled-attention.js';
+import type { Routing } from '../ops/experts.js';
 import type { Projection } from '../ops/gemm.js';
 import type { HeadNorms } from '../ops/norm.js';
 import type { Rotary } from '../ops/rope.js';
@@ -94,6 +95,8 @@ export interface Forward {
    * has the same number of tensors in every layer and after each run of it.
    */
   projectOnto(residual: Tensor, x: Tensor, module: string): Stream;
+  /** `project` of rows in order of experts, each through the module of its own; `of` is the name of all, see `ExpertPlace`. */
+  routed(routing: Routing): (x: Tensor, of: string) => Tensor;
   /** Attention of one layer. The caller of the forward decides where keys and values of earlier tokens come from. */
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
 }

@@ -11,7 +11,9 @@ import { checkpoint, openTape } from '../autograd/tape.js';
 import { invalid } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
+import { linearExperts, type Routing } from '../ops/experts.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
+import { gatherRows } from '../ops/memory.js';
 import { rmsNorm } from '../ops/norm.js';
 import { rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
@@ -195,6 +197,14 @@ export class Decoder {
         const { weight, ...beside } = projection(module);
         return adds ? [linear(x, weight, beside, residual)] : [linear(x, weight, beside), residual];
       },
+      routed: (routing) => {
+        const rows = routedRows(batch, role, routing);
+        const own = 'stack' in role ? { ...role, adapterOf: gatherRows(role.adapterOf, rowsOf(routing)) } : role;
+        return (x, of) => {
+          const { weight, ...beside } = this.projection(of, rows, own);
+          return linearExperts(x, weight, routing, beside);
+        };
+      },
       attend,
     };
   }
@@ -270,6 +280,20 @@ export class Decoder {
     this.options.layers?.dispose();
     this.disposeConstants();
   }
+}
+
+/** i32 [S]: the token of each row in order of experts. */
+const rowsOf = ({ rows }: Routing): Tensor => rows.reshape([rows.size]);
+
+/** What keys the dropout masks of rows in order of experts; undefined where nothing is dropped. */
+function routedRows(
+  { rowIds, positions }: TokenBatch,
+  role: Role | StackedRole,
+  routing: Routing,
+): DropoutRows | undefined {
+  if (!rowIds || !('dropout' in role && role.dropout) || !role.adapter?.dropout) return undefined;
+  const rows = rowsOf(routing);
+  return { rowIds: gatherRows(rowIds, rows), positions: gatherRows(positions, rows) };
 }
 
 /** Attention over the sequences of a batch, each alone. */
