@@ -24,7 +24,14 @@ import {
 } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
-import { type ExpertsConfig, expertModules, expertsJson, expertsMemory, mixture, parseExperts } from './experts.js';
+import {
+  type ExpertsConfig,
+  expertModules,
+  expertsJson,
+  expertsMemory,
+  mixture,
+  parseExperts,
+} from './experts.js';
 import { embeddingModule, headModules } from './head-modules.js';
 import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
@@ -180,7 +187,11 @@ export const llama: Architecture<LlamaConfig> = {
       hidden_act: 'silu',
     };
     if (experts === undefined) return common;
-    const { num_experts_per_tok = Math.min(2, experts), intermediate_size, norm_topk_prob = true } = init as Init;
+    const {
+      num_experts_per_tok = Math.min(2, experts),
+      intermediate_size,
+      norm_topk_prob = true,
+    } = init as Init;
     const { moe_intermediate_size = Math.ceil(intermediate_size / num_experts_per_tok) } = init as Init;
     return { ...common, num_experts_per_tok, moe_intermediate_size, norm_topk_prob };
   },
@@ -380,9 +391,7 @@ function json(config: LlamaConfig): JsonObject {
     hidden_act: 'silu',
     rms_norm_eps: config.rmsNormEps,
     rope_parameters: ropeJson(config.rope),
-    ...(modelType !== 'qwen2' && modelType !== 'mistral'
-      ? { attention_bias: config.qkvBias }
-      : {}),
+    ...(modelType !== 'qwen2' && modelType !== 'mistral' ? { attention_bias: config.qkvBias } : {}),
     ...(modelType === 'llama' || modelType === 'smollm3' ? { mlp_bias: config.mlpBias } : {}),
     ...(modelType === 'smollm3' ? { no_rope_layers: config.rotates.map(Number) } : {}),
     ...(experts ? expertsJson(experts) : {}),
@@ -531,7 +540,8 @@ function expertConflicts(init: Init): readonly InitConflict[] {
       key,
       message: `${key} is for model_type "qwen3_moe", found ${JSON.stringify(model_type)}`,
     }));
-  if (count === undefined) return [{ key: 'num_experts', message: 'model_type "qwen3_moe" needs num_experts' }];
+  if (count === undefined)
+    return [{ key: 'num_experts', message: 'model_type "qwen3_moe" needs num_experts' }];
   if (each === undefined || each <= count) return [];
   const message = `num_experts_per_tok (${each}) must be at most num_experts (${count})`;
   return [{ key: 'num_experts_per_tok', message }];

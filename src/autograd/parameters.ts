@@ -33,7 +33,8 @@ export class ParameterBuffer {
   constructor(
     readonly device: Device,
     specs: readonly ParameterSpec[],
-    private readonly gradOf: (offset: number, shape: readonly number[]) => Tensor | undefined = () => undefined,
+    private readonly gradOf: (offset: number, shape: readonly number[]) => Tensor | undefined = () =>
+      undefined,
   ) {
     const offsets = [0];
     for (const { name, shape, init } of specs) {

@@ -2,9 +2,12 @@
  * The LoRA pairs of several adapters side by side, in the panels and the dtype that the kernels read: a forward may hold
  * tokens of all of them, and packs nothing. It holds the values that the adapters had when it was made.
  */
-import { packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
+import { invalid } from '../native/errors.js';
+import type { ExpertStack } from '../ops/experts.js';
+import { type LoraPair, packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
+import type { ExpertPlace } from '../weights/modules.js';
 import type { Adapter } from './adapter.js';
 
 /** Adapters begin at whole panels of the stack, which a device may fill up to as many outputs. */
@@ -13,13 +16,17 @@ const whole = (count: number) => Math.ceil(count / STEP) * STEP;
 
 /** Bytes of a stack of one adapter that has pairs A and B of these shapes, at most. */
 export function stackBytes(
-  pairs: readonly { readonly aShape: readonly number[]; readonly bShape: readonly number[] }[],
+  pairs: readonly {
+    readonly aShape: readonly number[];
+    readonly bShape: readonly number[];
+    readonly expert?: ExpertPlace;
+  }[],
   dtype: DType,
 ): number {
-  const elements = pairs.reduce((sum, { aShape: [rank = 0, features = 0], bShape: [outputs = 0] }) => {
-    return sum + whole(rank) * (features + 1 + whole(outputs));
+  return pairs.reduce((sum, { aShape: [rank = 0, features = 0], bShape: [outputs = 0], expert }) => {
+    if (expert) return sum + 4 * rank * (features + outputs);
+    return sum + (dtype === 'bf16' ? 2 : 4) * whole(rank) * (features + 1 + whole(outputs));
   }, 0);
-  return elements * (dtype === 'bf16' ? 2 : 4);
 }
 
 /** Where a stack lies: the device and the dtype of a decoder. */
@@ -30,15 +37,19 @@ export interface StackPlace {
 
 export class AdapterStack {
   private readonly modules = new Map<string, StackedPairs>();
+  private readonly joint = new Map<string, ExpertStack>();
 
   /** Holds its memory until `dispose`. */
   constructor(
     place: StackPlace,
     readonly adapters: readonly Adapter[],
   ) {
-    const names = new Set(adapters.flatMap(({ plan }) => plan.modules.map(({ module }) => module)));
+    const modules = adapters.flatMap(({ plan }) => plan.modules);
+    const names = new Set(modules.flatMap(({ module, expert }) => (expert ? [] : [module])));
+    const experts = new Set(modules.flatMap(({ expert }) => expert?.of ?? []));
     try {
       for (const module of names) this.modules.set(module, stackOf(place, module, adapters));
+      for (const of of experts) this.joint.set(of, expertsOf(place, of, adapters));
     } catch (error) {
       this.dispose();
       throw error;
@@ -50,9 +61,16 @@ export class AdapterStack {
     return this.modules.get(module);
   }
 
+  /** The pairs of all experts, by their name; undefined likewise. */
+  experts(of: string): ExpertStack | undefined {
+    return this.joint.get(of);
+  }
+
   dispose(): void {
-    for (const pairs of this.modules.values()) for (const tensor of Object.values(pairs)) tensor.dispose();
+    for (const pairs of [...this.modules.values(), ...this.joint.values()])
+      for (const tensor of Object.values(pairs)) tensor.dispose();
     this.modules.clear();
+    this.joint.clear();
   }
 }
 
@@ -80,5 +98,27 @@ function stackOf({ device, dtype }: StackPlace, module: string, adapters: readon
     });
     for (const tensor of Object.values(made)) device.keep(tensor);
     return made;
+  }, 'adapters');
+}
+
+/** The pairs of each adapter's experts one after the other, in f32, zeros where an adapter has none. */
+function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapter[]): ExpertStack {
+  const pairs = adapters.map((adapter) => adapter.pair(of));
+  const { a, b } = pairs.find((pair) => pair !== undefined) as LoraPair;
+  if (pairs.some((pair) => pair && pair.a.value.shape[1] !== a.value.shape[1]))
+    throw invalid(`adapters with pairs of different ranks on ${of} cannot be used in one forward`);
+  return device.scope(() => {
+    const joined = (side: 'a' | 'b', [experts = 0, ...shape]: readonly number[], size: number) => {
+      const all = device.zeros([pairs.length * experts, ...shape]);
+      pairs.forEach((pair, g) => {
+        if (pair) device.ops.copy({ x: pair[side].value, y: all.view(g * size, [experts, ...shape]) });
+      });
+      return device.keep(all);
+    };
+    return {
+      a: joined('a', a.value.shape, a.value.size),
+      b: joined('b', b.value.shape, b.value.size),
+      scales: device.keep(device.tensor(Float32Array.from(pairs, (pair) => pair?.scale ?? 0))),
+    };
   }, 'adapters');
 }

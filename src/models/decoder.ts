@@ -199,10 +199,12 @@ export class Decoder {
       },
       routed: (routing) => {
         const rows = routedRows(batch, role, routing);
-        const own = 'stack' in role ? { ...role, adapterOf: gatherRows(role.adapterOf, rowsOf(routing)) } : role;
+        const adapter = 'stack' in role ? gatherRows(role.adapterOf, rowsOf(routing)) : undefined;
         return (x, of) => {
-          const { weight, ...beside } = this.projection(of, rows, own);
-          return linearExperts(x, weight, routing, beside);
+          const { weight, lora, dropout } = this.projection(of, rows, role);
+          const pairs = 'stack' in role ? role.stack.experts(of) : undefined;
+          const stack = pairs && adapter && { pairs, adapter };
+          return linearExperts(x, weight, routing, { lora, stack, dropout });
         };
       },
       attend,

@@ -4,6 +4,7 @@ import { matchOptions, modelWeights, readModelConfig } from '../architectures/ta
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { StepTrainError } from '../native/errors.js';
+import { expertWeight, stackWeight } from '../ops/experts.js';
 import { packQuantized, packWeight, quantizeWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
@@ -122,17 +123,11 @@ function stacked(
   { of, index, count }: ExpertPlace,
   weights: Map<string, Parameter>,
 ): Parameter {
-  const { device, shape, size } = value;
   const all = `${of}.weight`;
-  const { stack } = device.ops.stack_weight({
-    w: value,
-    E: count,
-    expert: index,
-    stack: weights.get(all)?.value,
-  });
+  const stack = stackWeight(value, index, count, weights.get(all)?.value);
   value.dispose();
-  if (!weights.has(all)) weights.set(all, { name: all, value: device.keep(stack) });
-  return { name, value: device.keep(stack.view(index * size, shape)) };
+  if (!weights.has(all)) weights.set(all, { name: all, value: stack });
+  return { name, value: expertWeight(stack, index) };
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */

@@ -81,7 +81,9 @@ const HEAD_SPAN = 8192;
 
 /** Weights of one name are multiplied in one op: `linear_qkv`, `linear_swiglu`, `linear_experts`. */
 const productOf = (name: string) =>
-  /\.experts\./.test(name) ? name.replace(/\.experts\.\d+\./, '.experts.') : name.replace(/\.[qkv]_proj\./, '.qkv_proj.').replace(/\.(gate|up)_proj\./, '.gate_up_proj.');
+  /\.experts\./.test(name)
+    ? name.replace(/\.experts\.\d+\./, '.experts.')
+    : name.replace(/\.[qkv]_proj\./, '.qkv_proj.').replace(/\.(gate|up)_proj\./, '.gate_up_proj.');
 
 /** The weights, where they are here; a plan needs no more than config.json. */
 function stored(base: string): CheckpointReader | undefined {

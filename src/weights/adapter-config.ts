@@ -144,7 +144,10 @@ function withJointExperts(config: LoraConfig, fields: Fields): LoraConfig {
   const parameters = (fields.strings('target_parameters') ?? []).map(
     (entry) =>
       jointParameter(entry) ??
-      fields.fail('target_parameters', 'only gate_up_proj and down_proj of experts, and gate.weight of their router'),
+      fields.fail(
+        'target_parameters',
+        'only gate_up_proj and down_proj of experts, and gate.weight of their router',
+      ),
   );
   if (parameters.length === 0) return config;
   const { targetModules, rankPattern, alphaPattern } = config;

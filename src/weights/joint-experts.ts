@@ -90,7 +90,9 @@ export function withExpertNames(file: WeightsFile, ranks: JointRanks): WeightsFi
       const slice = slices.get(name);
       if (!slice) return file.read(name);
       const size = bytesPerElement((tensors.get(name) as TensorEntry).dtype);
-      return slice.side === 'A' ? partOfA(whole(slice.source), slice, size) : partOfB(whole(slice.source), slice, size);
+      return slice.side === 'A'
+        ? partOfA(whole(slice.source), slice, size)
+        : partOfB(whole(slice.source), slice, size);
     },
     close: () => file.close(),
   };

@@ -1,7 +1,14 @@
 /** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
 import { showNames, WeightsError } from './error.js';
-import { type ExpertPlace, type Initializer, type ModuleKind, type ModuleSpec, ofExperts, type WeightSpec } from './modules.js';
+import {
+  type ExpertPlace,
+  type Initializer,
+  type ModuleKind,
+  type ModuleSpec,
+  ofExperts,
+  type WeightSpec,
+} from './modules.js';
 import { matchNames, translatePattern } from './name-pattern.js';
 
 /** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
@@ -152,8 +159,7 @@ function findTargets(
   if (targetModules.kind === 'allLinear') {
     // PEFT leaves out the output embedding, and the score of sequence classification.
     return modules.map(
-      ({ kind }) =>
-        ADAPTED.has(kind) || (kind === 'score' && config.taskType !== 'SEQ_CLS'),
+      ({ kind }) => ADAPTED.has(kind) || (kind === 'score' && config.taskType !== 'SEQ_CLS'),
     );
   }
   if (targetModules.kind === 'names' && strict) {
