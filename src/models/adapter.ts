@@ -122,11 +122,11 @@ export class Adapter {
 }
 
 /** Neighbours in a buffer. */
-const joined = (name: string, parameters: readonly Parameter[]): Parameter =>
-  (parameters[0]?.buffer as ParameterBuffer).joined(
-    name,
-    parameters.map((each) => each.name),
-  );
+function joined(name: string, parameters: readonly Parameter[]): Parameter {
+  const [{ buffer }] = parameters as [Parameter];
+  const names = parameters.map((each) => each.name);
+  return (buffer as ParameterBuffer).joined(name, names);
+}
 
 /**
  * A new adapter with trainable parameters, drawn from `seed` as PEFT initialises: A uniform, B zero. A `score` in
