@@ -3,7 +3,8 @@
  *
  *     p = softmax(router(m));  y = Σ_j p_j · down_j(silu(gate_j(m)) · up_j(m))       j: the k largest p
  */
-import { combineExperts, gatherRouted, route } from '../ops/experts.js';
+import { combineExperts, route } from '../ops/experts.js';
+import { gatherRows } from '../ops/memory.js';
 import { swiglu } from '../ops/mlp.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
@@ -24,10 +25,12 @@ export interface ExpertsConfig {
   readonly sparse: readonly boolean[];
 }
 
+const MAX_EXPERTS = 4096;
+
 /** Keys of config.json, with transformers' defaults. */
 export function parseExperts(fields: Fields, numLayers: number): ExpertsConfig {
   // transformers 5 writes the second name, everybody reads the first.
-  const [hub, local] = [fields.integer('num_experts', 0), fields.integer('num_local_experts', 0)];
+  const [hub, local] = ['num_experts', 'num_local_experts'].map((key) => fields.integer(key, 0, MAX_EXPERTS));
   if (hub !== undefined && local !== undefined && hub !== local)
     fields.fail('num_local_experts', `num_experts, ${hub}`);
   const count = hub ?? local ?? 128;
@@ -89,9 +92,9 @@ export function expertModules(
 /** x [T, hidden] through the experts of `prefix`. */
 export function mixture(forward: Forward, config: ExpertsConfig, prefix: string, x: Tensor): Tensor {
   const { perToken: k, normalise } = config;
-  const routing = route(forward.project(x, `${prefix}.gate`), { k, normalise });
+  const routing = route(forward.project(x, `${prefix}.gate`), k, normalise);
   const project = forward.routed(routing);
-  const rows = gatherRouted(x, routing);
+  const rows = gatherRows(x, routing.rows);
   const [gate, up] = [
     project(rows, `${prefix}.experts.gate_proj`),
     project(rows, `${prefix}.experts.up_proj`),

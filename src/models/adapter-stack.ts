@@ -2,7 +2,6 @@
  * The LoRA pairs of several adapters side by side, in the panels and the dtype that the kernels read: a forward may hold
  * tokens of all of them, and packs nothing. It holds the values that the adapters had when it was made.
  */
-import { invalid } from '../native/errors.js';
 import type { ExpertStack } from '../ops/experts.js';
 import { type LoraPair, packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
@@ -101,24 +100,35 @@ function stackOf({ device, dtype }: StackPlace, module: string, adapters: readon
   }, 'adapters');
 }
 
-/** The pairs of each adapter's experts one after the other, in f32, zeros where an adapter has none. */
+/** The pairs of each adapter's experts one after the other, in f32 and of the largest rank; zeros where an adapter has less. */
 function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapter[]): ExpertStack {
   const pairs = adapters.map((adapter) => adapter.pair(of));
   const { a, b } = pairs.find((pair) => pair !== undefined) as LoraPair;
-  if (pairs.some((pair) => pair && pair.a.value.shape[1] !== a.value.shape[1]))
-    throw invalid(`adapters with pairs of different ranks on ${of} cannot be used in one forward`);
-  return device.scope(() => {
-    const joined = (side: 'a' | 'b', [experts = 0, ...shape]: readonly number[], size: number) => {
-      const all = device.zeros([pairs.length * experts, ...shape]);
-      pairs.forEach((pair, g) => {
-        if (pair) device.ops.copy({ x: pair[side].value, y: all.view(g * size, [experts, ...shape]) });
-      });
-      return device.keep(all);
-    };
-    return {
-      a: joined('a', a.value.shape, a.value.size),
-      b: joined('b', b.value.shape, b.value.size),
+  const [experts = 0, , features = 0] = a.value.shape;
+  const outputs = b.value.shape[1] as number;
+  const most = Math.max(...pairs.map((pair) => pair?.a.value.shape[1] ?? 0));
+  /** x as rows of `width`, each of `rank` rows followed by zeros up to `most`. */
+  const padded = (x: Tensor, rank: number, width: number): Tensor => {
+    if (rank === most) return x;
+    const count = x.size / width;
+    const rows = Int32Array.from({ length: count }, (_, i) => Math.floor(i / rank) * most + (i % rank));
+    const T = (count / rank) * most;
+    return device.ops.scatter_rows({ x: x.reshape([count, width]), rows: device.tensor(rows), T }).y;
+  };
+  const joined = (shape: readonly number[], part: (pair: LoraPair) => Tensor) => {
+    const all = device.zeros([pairs.length * experts, ...shape]);
+    const size = all.size / pairs.length;
+    pairs.forEach((pair, g) => {
+      if (pair) device.ops.copy({ x: part(pair).reshape([size]), y: all.view(g * size, [size]) });
+    });
+    return device.keep(all);
+  };
+  return device.scope(
+    () => ({
+      a: joined([most, features], (pair) => padded(pair.a.value, pair.a.value.shape[1] as number, features)),
+      b: joined([outputs, most], (pair) => padded(pair.b.value, pair.b.value.shape[2] as number, 1)),
       scales: device.keep(device.tensor(Float32Array.from(pairs, (pair) => pair?.scale ?? 0))),
-    };
-  }, 'adapters');
+    }),
+    'adapters',
+  );
 }

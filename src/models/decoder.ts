@@ -199,12 +199,12 @@ export class Decoder {
       },
       routed: (routing) => {
         const rows = routedRows(batch, role, routing);
-        const adapter = 'stack' in role ? gatherRows(role.adapterOf, rowsOf(routing)) : undefined;
+        const adapter = 'stack' in role ? gatherRows(role.adapterOf, routing.rows) : undefined;
         return (x, of) => {
           const { weight, lora, dropout } = this.projection(of, rows, role);
           const pairs = 'stack' in role ? role.stack.experts(of) : undefined;
           const stack = pairs && adapter && { pairs, adapter };
-          return linearExperts(x, weight, routing, { lora, stack, dropout });
+          return linearExperts(x, { weight, lora, stack, dropout }, routing.offsets);
         };
       },
       attend,
@@ -284,17 +284,13 @@ export class Decoder {
   }
 }
 
-/** i32 [S]: the token of each row in order of experts. */
-const rowsOf = ({ rows }: Routing): Tensor => rows.reshape([rows.size]);
-
 /** What keys the dropout masks of rows in order of experts; undefined where nothing is dropped. */
 function routedRows(
   { rowIds, positions }: TokenBatch,
   role: Role | StackedRole,
-  routing: Routing,
+  { rows }: Routing,
 ): DropoutRows | undefined {
   if (!rowIds || !('dropout' in role && role.dropout) || !role.adapter?.dropout) return undefined;
-  const rows = rowsOf(routing);
   return { rowIds: gatherRows(rowIds, rows), positions: gatherRows(positions, rows) };
 }
 
