@@ -26,12 +26,17 @@ export interface ExpertProjection {
   readonly lora?: LoraPair | undefined;
   /** Of the input of all pairs; row ids and positions are those of rows, i32 [S]. */
   readonly dropout?: Dropout | undefined;
+  /** Instead of `lora`: a pair for each row, `adapter` [S] says of which adapter. Not differentiable. */
   readonly stack?: { readonly pairs: ExpertStack; readonly adapter: Tensor } | undefined;
 }
 
+/** Pairs of G adapters on E experts, those of an adapter side by side. */
 export interface ExpertStack {
+  /** f32 [G·E, r, K] */
   readonly a: Tensor;
+  /** f32 [G·E, N, r] */
   readonly b: Tensor;
+  /** f32 [G] */
   readonly scales: Tensor;
 }
 
