@@ -13,7 +13,7 @@ import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
 import { linearExperts, type Routing } from '../ops/experts.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
-import { gatherRows } from '../ops/memory.js';
+import { gatherIds } from '../ops/memory.js';
 import { rmsNorm } from '../ops/norm.js';
 import { rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
@@ -199,7 +199,7 @@ export class Decoder {
       },
       routed: (routing) => {
         const rows = routedRows(batch, role, routing);
-        const adapter = 'stack' in role ? gatherRows(role.adapterOf, routing.rows) : undefined;
+        const adapter = 'stack' in role ? gatherIds(role.adapterOf, routing.rows) : undefined;
         return (x, of) => {
           const { weight, lora, dropout } = this.projection(of, rows, role);
           const pairs = 'stack' in role ? role.stack.experts(of) : undefined;
@@ -291,7 +291,7 @@ function routedRows(
   { rows }: Routing,
 ): DropoutRows | undefined {
   if (!rowIds || !('dropout' in role && role.dropout) || !role.adapter?.dropout) return undefined;
-  return { rowIds: gatherRows(rowIds, rows), positions: gatherRows(positions, rows) };
+  return { rowIds: gatherIds(rowIds, rows), positions: gatherIds(positions, rows) };
 }
 
 /** Attention over the sequences of a batch, each alone. */

@@ -128,6 +128,7 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
     taskType: fields.string('task_type'),
     baseModel: fields.string('base_model_name_or_path'),
   };
+  const joint = withJointExperts(config, fields);
   for (const [key, value] of fields.unread()) {
     if (HARMLESS.has(key) || isOff(value)) continue;
     if (Object.hasOwn(OFF, key))
@@ -136,7 +137,7 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
       `${where}: ${key}: expected only keys of PEFT ${PEFT_VERSION}, found ${show(value)}; an unknown key may change what the adapter computes`,
     );
   }
-  return withJointExperts(config, fields);
+  return joint;
 }
 
 /** What `target_parameters` and patterns say of joint parameters, said of the modules of each expert. */
