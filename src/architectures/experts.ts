@@ -3,7 +3,7 @@
  *
  *     p = softmax(router(m));  y = Σ_j p_j · down_j(silu(gate_j(m)) · up_j(m))       j: the k largest p
  */
-import { combineExperts, route } from '../ops/experts.js';
+import { combineExperts } from '../ops/experts.js';
 import { gatherRows } from '../ops/memory.js';
 import { swiglu } from '../ops/mlp.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -92,8 +92,7 @@ export function expertModules(
 /** x [T, hidden] through the experts of `prefix`. */
 export function mixture(forward: Forward, config: ExpertsConfig, prefix: string, x: Tensor): Tensor {
   const { perToken: k, normalise } = config;
-  const routing = route(forward.project(x, `${prefix}.gate`), k, normalise);
-  const project = forward.routed(routing);
+  const { routing, project } = forward.route(forward.project(x, `${prefix}.gate`), k, normalise);
   const rows = gatherRows(x, routing.rows);
   const [gate, up] = [
     project(rows, `${prefix}.experts.gate_proj`),

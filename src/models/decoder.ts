@@ -11,7 +11,7 @@ import { checkpoint, openTape } from '../autograd/tape.js';
 import { invalid } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
-import { linearExperts, type Routing } from '../ops/experts.js';
+import { linearExperts, type Routing, route } from '../ops/experts.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
 import { gatherIds } from '../ops/memory.js';
 import { rmsNorm } from '../ops/norm.js';
@@ -197,15 +197,16 @@ export class Decoder {
         const { weight, ...beside } = projection(module);
         return adds ? [linear(x, weight, beside, residual)] : [linear(x, weight, beside), residual];
       },
-      routed: (routing) => {
+      route: (logits, k, normalise) => {
+        const { stack, adapterOf: adapter } = 'stack' in role ? role : {};
+        const adapters = stack?.hasExperts && adapter ? { adapter, count: stack.adapters.length } : undefined;
+        const routing = route(logits, k, normalise, { adapters });
         const rows = routedRows(batch, role, routing);
-        const adapter = 'stack' in role ? gatherIds(role.adapterOf, routing.rows) : undefined;
-        return (x, of) => {
+        const project = (x: Tensor, of: string) => {
           const { weight, lora, dropout } = this.projection(of, rows, role);
-          const pairs = 'stack' in role ? role.stack.experts(of) : undefined;
-          const stack = pairs && adapter && { pairs, adapter };
-          return linearExperts(x, { weight, lora, stack, dropout }, routing.offsets);
+          return linearExperts(x, { weight, lora: stack?.experts(of) ?? lora, dropout }, routing.offsets);
         };
+        return { routing, project };
       },
       attend,
     };
