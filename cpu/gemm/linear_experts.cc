@@ -15,7 +15,7 @@ void forward_experts(Stream& stream, const Args& args) {
   const auto experts = experts_with_rows("linear_experts", offsets, x[0]);
   const Dropout dropout =
       dropout_of("linear_experts", x[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
-  if ((offsets[0] - 1) % w[0] != 0)
+  if (w[0] == 0 ? offsets[0] != 1 : (offsets[0] - 1) % w[0] != 0)
     throw Error("E_SHAPE", format("linear_experts: offsets have %lld groups, expected a multiple of the %lld experts of w",
                                   static_cast<long long>(offsets[0] - 1), static_cast<long long>(w[0])));
   if (u && !lora_a)
