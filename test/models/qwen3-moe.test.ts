@@ -10,6 +10,7 @@ import {
   readModelConfig,
 } from '../../src/architectures/table.js';
 import { Tape } from '../../src/autograd/tape.js';
+import { Generator } from '../../src/generate/generator.js';
 import { type Adapter, loadAdapter } from '../../src/models/adapter.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import type { Decoder } from '../../src/models/decoder.js';
@@ -23,6 +24,7 @@ import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { loraPlan } from '../../src/weights/lora-plan.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
+import { someAdapter } from '../generate/some-adapter.js';
 import { isas, openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
 import { goldenPath } from '../weights/golden.js';
@@ -164,6 +166,47 @@ describe('qwen3_moe', () => {
   ])('refuses an adapter on %s', (_, keys, message) => {
     const config = parseAdapterConfig({ peft_type: 'LORA', ...keys } as JsonObject, 'adapter_config.json');
     expect(() => loraPlan(config, modelModules(readModelConfig(directory)))).toThrow(message);
+  });
+
+  it('writes with several adapters in one forward what each writes alone, and what its forward scores', async () => {
+    const model = await loadModel(device, directory, { dtype: 'f32' });
+    const adapters = [
+      someAdapter(model, { r: 2, target_modules: ['q_proj', 'up_proj', 'down_proj', 'gate'] }, 1),
+      someAdapter(model, { r: 5, target_modules: ['down_proj'] }, 2),
+      someAdapter(model, { r: 3, target_modules: ['v_proj'] }, 3),
+    ];
+    const prompts = [
+      [5, 9, 12, 30, 31, 32, 33, 36],
+      [7, 8],
+    ];
+    const options = { n: 2, maxNewTokens: 8, temperature: 0.9, ignoreEos: true } as const;
+    const all = [undefined, ...adapters];
+    const alone = [];
+    for (const adapter of all) {
+      const generator = new Generator(model.decoder);
+      alone.push(await generator.generate(prompts, { ...options, role: { adapter } }).samples);
+      generator.dispose();
+    }
+    const generator = new Generator(model.decoder);
+    const together = await Promise.all(
+      all.map((adapter) => generator.generate(prompts, { ...options, role: { adapter } }).samples),
+    );
+    generator.dispose();
+    expect(together).toEqual(alone);
+    for (const [i, adapter] of all.entries()) {
+      const { tokens = [], logprobs = [] } = alone[i]?.[0]?.[0] ?? {};
+      const batch = raggedBatch(device, [{ ids: [...prompts[0]!, ...tokens] }], model.decoder.config);
+      const found = device.scope(() => {
+        const hidden = model.decoder.forward(batch, { adapter });
+        const targets = device.tensor(Int32Array.from([...prompts[0]!.slice(1), ...tokens, 0]));
+        return headLogprobs(hidden, model.decoder.head(), targets).logprobs;
+      });
+      const scored = (await found.readFloats()).slice(prompts[0]!.length - 1, -1);
+      expect(maxDifference([...logprobs], [...scored])).toBeLessThan(1e-5);
+      for (const owned of [found, batch]) owned.dispose();
+      if (i > 0) expect(alone[i]).not.toEqual(alone[0]);
+    }
+    for (const owned of [...adapters, model]) owned.dispose();
   });
 
   /** A model whose rows are whole blocks of every format. */
