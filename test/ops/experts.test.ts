@@ -53,7 +53,7 @@ describe.each(isas)('experts on %s', (isa) => {
       );
       for (const normalise of [true, false]) {
         const want = routed(logits, size, normalise);
-        const got = device.ops.route({ logits: device.tensor(logits, [T, E], dtype), k, normalise });
+        const got = device.ops.route({ logits: device.tensor(logits, [T, E], dtype), k, normalise, P: E });
         expect(await ints(got.experts)).toEqual(want.flatMap(({ experts }) => experts));
         const weights = want.flatMap((token) => token.weights);
         expect(maxDifference(await got.weights.readFloats(), weights)).toBeLessThan(1e-6);
@@ -69,7 +69,7 @@ describe.each(isas)('experts on %s', (isa) => {
         );
         expect(await ints(got.places)).toEqual(places);
         if (onGpu(isa)) continue;
-        const again = single.ops.route({ logits: single.tensor(logits, [T, E], dtype), k, normalise });
+        const again = single.ops.route({ logits: single.tensor(logits, [T, E], dtype), k, normalise, P: E });
         expect(await again.weights.read()).toEqual(await got.weights.read());
         expect(await ints(again.places)).toEqual(places);
       }
@@ -106,7 +106,7 @@ describe.each(isas)('experts on %s', (isa) => {
               }
             }
             const given = device.tensor(logits, [T, E], dtype);
-            const { weights, experts } = device.ops.route({ logits: given, k, normalise });
+            const { weights, experts } = device.ops.route({ logits: given, k, normalise, P: E });
             const { dlogits } = device.ops.route_backward({
               ...{ dweights: device.tensor(dweights, [T, k]), logits: given, weights, experts, normalise },
               balance: balance && device.tensor(balance),
@@ -255,7 +255,13 @@ describe.each(isas)('experts on %s', (isa) => {
       [least, least, least, least],
     ];
     const logits = device.tensor(Float32Array.from(rows.flat()), [9, 4]);
-    const { weights, experts, places, rows: tokens, offsets } = device.ops.route({ logits, k: 3 });
+    const {
+      weights,
+      experts,
+      places,
+      rows: tokens,
+      offsets,
+    } = device.ops.route({ logits, k: 3, P: logits.shape[1]! });
     const chosen = await ints(experts);
     const found = await weights.readFloats();
     const of = (values: ArrayLike<number>, t: number) =>
@@ -275,7 +281,7 @@ describe.each(isas)('experts on %s', (isa) => {
   });
 
   it('of no tokens have no rows', async () => {
-    const { offsets, rows, weights, places } = device.ops.route({ logits: device.empty([0, 5]), k: 2 });
+    const { offsets, rows, weights, places } = device.ops.route({ logits: device.empty([0, 5]), k: 2, P: 5 });
     expect(await ints(offsets)).toEqual([0, 0, 0, 0, 0, 0]);
     expect([rows.shape, weights.shape]).toEqual([
       [0, 2],
@@ -287,7 +293,7 @@ describe.each(isas)('experts on %s', (isa) => {
 
   it.each([0, 4])('refuse %d of 3', async (k) => {
     const other = openTest(isa);
-    other.ops.route({ logits: other.zeros([2, 3]), k });
+    other.ops.route({ logits: other.zeros([2, 3]), k, P: 3 });
     await expect(other.synchronize()).rejects.toThrow(
       `route: k is ${k}, expected 1 to the 3 experts of logits`,
     );
@@ -327,6 +333,51 @@ describe.each(isas)('experts on %s', (isa) => {
     const places = other.tensor(Int32Array.from([0, 1, 1, 2]), [2, 2]);
     other.ops.combine_experts({ y: other.zeros([4, 3]), places, weights: other.zeros([2, 2]) });
     await expect(other.synchronize()).rejects.toThrow('places[2] is 1, which another place is too');
+    other.dispose();
+  });
+
+  it('are grouped by adapters, of which each has groups of its own', async () => {
+    const [T, E, k, adapters] = [40, 5, 2, 3];
+    const P = (1 + adapters) * E;
+    const logits = device.tensor(random(T * E, 1), [T, E]);
+    const adapter = Int32Array.from(random(T, 2), (x) => Math.floor((x + 1) * 2) - 1);
+    expect(new Set(adapter).size).toBe(4);
+    const plain = device.ops.route({ logits, k, P: E });
+    const got = device.ops.route({ logits, k, P, adapter: device.tensor(adapter) });
+    const experts = await ints(plain.experts);
+    expect(await ints(got.experts)).toEqual(experts);
+    expect(await got.weights.read()).toEqual(await plain.weights.read());
+    const order = experts
+      .map((e, i) => ({ i, group: (adapter[Math.floor(i / k)]! + 1) * E + e }))
+      .sort((a, b) => a.group - b.group || a.i - b.i);
+    expect(await ints(got.rows)).toEqual(order.map(({ i }) => Math.floor(i / k)));
+    expect(await ints(got.places)).toEqual(experts.map((_, i) => order.findIndex((row) => row.i === i)));
+    const offsets = Array.from({ length: P + 1 }, (_, p) => order.filter(({ group }) => group < p).length);
+    expect(await ints(got.offsets)).toEqual(offsets);
+  });
+
+  it.each([
+    ['an adapter below none', [0, -2], 6, 'route: adapter[1] is -2, outside -1..0'],
+    ['an adapter without groups', [1, 0], 6, 'route: adapter[0] is 1, outside -1..0'],
+    ['one far outside', [2 ** 31 - 1, 0], 6, 'route: adapter[0] is 2147483647, outside -1..0'],
+  ])('refuse %s', async (_, adapter, P, message) => {
+    const other = openTest(isa);
+    other.ops.route({
+      logits: other.zeros([2, 3]),
+      k: 1,
+      P,
+      adapter: other.tensor(Int32Array.from(adapter)),
+    });
+    await expect(other.synchronize()).rejects.toThrow(message);
+    other.dispose();
+  });
+
+  it.each([0, 2, 4])('refuse %d groups of 3', async (P) => {
+    const other = openTest(isa);
+    other.ops.route({ logits: other.zeros([2, 3]), k: 1, P });
+    await expect(other.synchronize()).rejects.toThrow(
+      `route: P is ${P}, expected a multiple of the 3 experts of logits`,
+    );
     other.dispose();
   });
 
