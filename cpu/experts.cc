@@ -63,7 +63,7 @@ void route(Stream& stream, const Args& args) {
                                   static_cast<long long>(groups), static_cast<long long>(experts)));
   const int32_t* const tuned = adapter ? adapter.as<const int32_t>() : nullptr;
   for (int64_t t = 0; tuned && t < tokens; t++)
-    if (tuned[t] < -1 || tuned[t] + 1 >= groups / experts)
+    if (tuned[t] < -1 || tuned[t] >= groups / experts - 1)
       throw Error("E_RANGE", format("route: adapter[%lld] is %d, outside -1..%lld", static_cast<long long>(t),
                                     tuned[t], static_cast<long long>(groups / experts - 2)));
   by_storage(logits.dtype, [&, &logits = logits, &weights = weights, &chosen = chosen](auto tag) {
