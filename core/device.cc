@@ -76,8 +76,9 @@ Buffer* Device::new_buffer(int64_t bytes) {
 }
 
 int64_t Device::bytes_of(const TensorView& view) const {
-  if (view.packed) return queue_->backend().packed_bytes(view);
-  return view.bytes();
+  if (!view.packed) return view.bytes();
+  return view.rank == 3 ? view[0] * queue_->backend().packed_bytes(view.weight(0))
+                        : queue_->backend().packed_bytes(view);
 }
 
 Handle Device::allocate(DType dtype, const std::vector<int64_t>& shape) {
@@ -97,9 +98,19 @@ Handle Device::allocate(DType dtype, const std::vector<int64_t>& shape) {
   return insert(view, buffer);
 }
 
+int64_t Device::packed_offset(const TensorView& source, const TensorView& view, int64_t offset) const {
+  const TensorView one = source.rank == 3 ? source.weight(0) : source;
+  const auto last = [&](int axis) { return view[view.rank - axis]; };
+  const bool whole = (view.rank == 2 || view.rank == 3) && last(2) == one[0] && last(1) == one[1];
+  if (!whole || (one.numel() > 0 && offset % one.numel() != 0))
+    throw Error("E_SHAPE",
+                "a view of a packed weight is that weight, or whole ones of several: its last two extents "
+                "are theirs, and it begins where one does");
+  return one.numel() > 0 ? offset / one.numel() * queue_->backend().packed_bytes(one) : 0;
+}
+
 Handle Device::view(Handle handle, int64_t offset, const std::vector<int64_t>& shape) {
   const Slot source = slot(handle);
-  if (source.view.packed) throw Error("E_DTYPE", "a packed weight has no views");
   TensorView view = source.view;
   view.rank = static_cast<int>(shape.size());
   for (size_t i = 0; i < shape.size(); i++) view.shape[i] = shape[i];
@@ -108,7 +119,8 @@ Handle Device::view(Handle handle, int64_t offset, const std::vector<int64_t>& s
     throw Error("E_SHAPE", format("a view of %lld elements at %lld does not fit into %lld",
                                   static_cast<long long>(view.numel()), static_cast<long long>(offset),
                                   static_cast<long long>(source.view.numel())));
-  view.data = static_cast<char*>(view.data) + offset * size_of(view.dtype);
+  view.data = static_cast<char*>(view.data) +
+              (view.packed ? packed_offset(source.view, view, offset) : offset * size_of(view.dtype));
   return insert(view, source.buffer);
 }
 

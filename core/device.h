@@ -35,7 +35,7 @@ class Device {
   ~Device();
 
   Handle allocate(DType dtype, const std::vector<int64_t>& shape);
-  /// A window on the buffer of `handle`, `offset` elements in; holds its own reference.
+  /// A window on the buffer of `handle`, `offset` elements in; holds its own reference. Of packed weights whole ones.
   Handle view(Handle handle, int64_t offset, const std::vector<int64_t>& shape);
   void release(Handle handle);
   /// The tensor behind a handle. Throws Error(E_HANDLE).
@@ -80,6 +80,8 @@ class Device {
   Handle insert(const TensorView& view, Buffer* buffer);
   Buffer* new_buffer(int64_t bytes);
   int64_t bytes_of(const TensorView& view) const;
+  /// Bytes from packed weights to a view of whole ones, `offset` elements in.
+  int64_t packed_offset(const TensorView& source, const TensorView& view, int64_t offset) const;
   void drop(Buffer* buffer);
   void keep_for_replay(Buffer* buffer);
 

@@ -5,7 +5,7 @@ namespace {
 
 // T tokens, R selected rows, B sequences, H hidden, K/N in/out features, V vocabulary, r LoRA rank,
 // Hq/Hk query/key heads, D head size, E = D/2, P positions or parameters,
-// S segments. The grammar is in signature.h.
+// S segments; of experts, E of them, k for a token, S = T·k rows. The grammar is in signature.h.
 const char* const kSignatures[] = {
     // ---- gemm --------------------------------------------------------------------------------------------
     // Row-major [N,K] to and from the panels that the micro-kernel reads; on CUDA a copy.
@@ -55,6 +55,36 @@ const char* const kSignatures[] = {
     " positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0)",
     // dw += dyᵀ·x, db += column sums of dy.
     "linear_dw(x:F[T,K], dy:F[T,N], &dw?:f32[N,K], &db?:f32[N])",
+
+    // ---- experts -----------------------------------------------------------------------------------------
+    // Mixture of experts. p = softmax(logits) in f32; each token goes to the k experts of its largest logits (of equal ones
+    // the first), weighted by p, with `normalise` by p over the sum of these k. The S = T·k pairs of a token and an expert are
+    // rows in order of experts, those of an expert in order of t, then j: rows, read as [S], has the token of each,
+    // places[t,j] the row of the j-th expert of t, and expert e has the rows offsets[e] .. offsets[e+1]-1. A token with a
+    // logit NaN or +infinity still has k experts, of weight NaN.
+    "route(logits:F[T,E]; k:i, normalise:bool=true)"
+    " -> weights:f32[T,k], experts:i32[T,k], places:i32[T,k], rows:i32[T,k], offsets:i32[E+1]",
+    // balance[e] is a further gradient of p[t,e] of every token, such as that of a loss that balances the experts.
+    "route_backward(dweights:f32[T,k], logits:F[T,E], weights:f32[T,k], experts:i32[T,k], balance?:f32[E];"
+    " normalise:bool=true) -> dlogits:=logits[T,E]",
+    // z[t] = Σ_j weights[t,j]·y[places[t,j]], in f32 and in order of j. Each row is the place of one pair.
+    "combine_experts(y:F[S,H], places:i32[T,k], weights:f32[T,k]) -> z:=y[T,H]",
+    "combine_experts_backward(dz:F[T,H], y:=dz[S,H], places:i32[T,k], weights:f32[T,k])"
+    " -> dy:=dz[S,H], dweights:f32[T,k]",
+    // linear, linear_dx, lora_grads and linear_dw of the rows of each expert with its own weight and pair. On the CPU rows
+    // have the bits of those. An expert without rows costs nothing, and its gradients stay as they are. row_ids and positions
+    // are those of rows, the key is that of all experts.
+    "linear_experts(x:F[S,K], w:Q[E,N,K], offsets:i32[E+1], lora_a?:f32[E,r,K], lora_b?:f32[E,N,r],"
+    " row_ids?:i32[S], positions?:i32[S]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[S,N], u?:f32[S,r]",
+    "linear_experts_dx(dy:F[S,N], w:Q[E,N,K], offsets:i32[E+1], lora_a?:f32[E,r,K], lora_b?:f32[E,N,r],"
+    " row_ids?:i32[S], positions?:i32[S];"
+    " scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[S,K], v?:f32[S,r]",
+    "linear_experts_lora_grads(x:F[S,K], dy:F[S,N], u:f32[S,r], v:f32[S,r], offsets:i32[E+1], &da:f32[E,r,K],"
+    " &db:f32[E,N,r], row_ids?:i32[S], positions?:i32[S]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0)",
+    "linear_experts_dw(x:F[S,K], dy:F[S,N], offsets:i32[E+1], &dw:f32[E,N,K])",
+    // Puts a weight, packed, quantised or neither, into its place among E of one layout, which lie one after the other. A view of
+    // one of them is such a weight again. The others stay as they are; in a new tensor they are undefined.
+    "stack_weight(w:Q[N,K]; E:i, expert:i) -> stack:=w[E,N,K]",
 
     // ---- attention ---------------------------------------------------------------------------------------
     // Key j is visible to query i of the same sequence where j ≤ i (causal), i - j < window (window > 0) and
@@ -262,7 +292,7 @@ const char* const kSignatures[] = {
     "scale(x:F[#n]; factor:f) -> y:=x[#n]",
     // y += factor·x.
     "axpy(&y:F[#n], x:F[#n]; factor:f)",
-    "gather_rows(x:F[T,H], rows:i32[R]) -> y:=x[R,H]",
+    "gather_rows(x:A[T,H], rows:i32[R]) -> y:=x[R,H]",
     // y[rows[i]] += x[i] on zeros, in order of i.
     "scatter_rows(x:F[R,H], rows:i32[R]; T:i) -> y:=x[T,H]",
     // IEEE half bytes, as read from disk.

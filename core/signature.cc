@@ -59,6 +59,9 @@ void resolve_type(const Signature& s, TensorParam& p) {
       if (s.inputs[i].name == p.type.substr(1)) p.like_input = static_cast<int>(i);
     }
     if (p.like_input < 0) throw Error("E_DTYPE", "signature refers to an unknown input: " + s.text);
+    const std::string& other = s.inputs[static_cast<size_t>(p.like_input)].type;
+    p.may_be_packed = other == "W" || other == "Q";
+    p.may_be_quantized = other == "Q";
   } else if (p.type[0] == '@') {
     for (size_t i = 0; i < s.scalars.size(); i++) {
       if (s.scalars[i].name == p.type.substr(1)) p.like_scalar = static_cast<int>(i);
@@ -178,8 +181,15 @@ DType resolved_dtype(const TensorParam& p, const Args& args) {
   return DType::f32;
 }
 
-/// The format that an output has: the names of its scalar are those of formats.
+/// Whether an output is packed: as the input that it is like, else always where it may be.
+bool resolved_packed(const TensorParam& p, const Args& args) {
+  return p.like_input >= 0 ? args.tensor[static_cast<size_t>(p.like_input)].packed : p.may_be_packed;
+}
+
+/// The format that a tensor must have: that of the input that it is like, or the one that a scalar names.
 Format resolved_format(const Signature& s, const TensorParam& p, const Args& args) {
+  if (p.like_input >= 0) return args.tensor[static_cast<size_t>(p.like_input)].format;
+  if (p.format_of_scalar < 0) return Format::none;
   const auto at = static_cast<size_t>(p.format_of_scalar);
   const std::string& name = s.scalars[at].names[static_cast<size_t>(args.scalar[at])];
   for (size_t i = 0; i < kFormatNames.size(); i++) {
@@ -189,21 +199,26 @@ Format resolved_format(const Signature& s, const TensorParam& p, const Args& arg
 }
 
 void check_tensor(const Signature& s, const TensorParam& p, const TensorView& t, Extents& extents,
-                  const Args& args) {
+                  const Args& args, bool is_output) {
   if (t.format != Format::none && !p.may_be_quantized)
     refuse(s, p, "E_DTYPE",
            format("is a quantised weight (%s), which this op does not read; unpack it first",
                   name_of(t.format)));
-  const bool quantized = t.format != Format::none;
-  if (quantized    ? p.format_of_scalar >= 0 && t.format != resolved_format(s, p, args)
-      : p.accepted ? !(p.accepted & bit(t.dtype))
-                   : t.dtype != resolved_dtype(p, args)) {
+  const bool has_format = p.format_of_scalar >= 0 || p.like_input >= 0;
+  if (has_format && t.format != resolved_format(s, p, args))
+    refuse(
+        s, p, "E_DTYPE",
+        format("must have the format %s, got %s", name_of(resolved_format(s, p, args)), name_of(t.format)));
+  if (t.format == Format::none &&
+      (p.accepted ? !(p.accepted & bit(t.dtype)) : t.dtype != resolved_dtype(p, args))) {
     const char* wanted =
         p.type == "F" || p.type == "W" || p.type == "Q" ? "f32 or bf16" : name_of(resolved_dtype(p, args));
     refuse(s, p, "E_DTYPE", format("must be %s, got %s", wanted, name_of(t.dtype)));
   }
   if (t.packed && !p.may_be_packed)
     refuse(s, p, "E_DTYPE", "is a packed weight, which this op does not read; unpack it first");
+  if (is_output && p.may_be_packed && t.packed != resolved_packed(p, args))
+    refuse(s, p, "E_DTYPE", t.packed ? "must not be a packed weight" : "must be a packed weight");
   if (p.any_shape) {
     int64_t& n = extents[static_cast<size_t>(p.dims[0].symbol)];
     if (n < 0) n = t.numel();
@@ -234,8 +249,8 @@ void check_tensor(const Signature& s, const TensorParam& p, const TensorView& t,
 void infer(const Signature& s, const TensorParam& p, TensorView& t, const Extents& extents,
            const Args& args) {
   t.dtype = resolved_dtype(p, args);
-  t.packed = p.may_be_packed;
-  if (p.format_of_scalar >= 0) t.format = resolved_format(s, p, args);
+  t.packed = resolved_packed(p, args);
+  t.format = resolved_format(s, p, args);
   if (p.any_shape) {
     for (size_t i = 0; i < s.inputs.size(); i++) {
       if (s.inputs[i].any_shape && s.inputs[i].dims[0].symbol == p.dims[0].symbol) {
@@ -302,7 +317,7 @@ void check(const Signature& s, Args& args, const Given* given) {
   }
   for (size_t i = 0; i < s.inputs.size(); i++) {
     if (given[i] == Given::tensor) {
-      check_tensor(s, s.inputs[i], args.tensor[i], extents, args);
+      check_tensor(s, s.inputs[i], args.tensor[i], extents, args, false);
     } else if (!s.inputs[i].optional) {
       refuse(s, s.inputs[i], "E_SHAPE", "is required");
     }
@@ -310,7 +325,7 @@ void check(const Signature& s, Args& args, const Given* given) {
   for (size_t i = 0; i < s.outputs.size(); i++) {
     const size_t at = s.inputs.size() + i;
     if (given[at] == Given::tensor) {
-      check_tensor(s, s.outputs[i], args.tensor[at], extents, args);
+      check_tensor(s, s.outputs[i], args.tensor[at], extents, args, true);
     } else if (given[at] == Given::allocate) {
       infer(s, s.outputs[i], args.tensor[at], extents, args);
     } else if (!s.outputs[i].optional) {

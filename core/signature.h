@@ -5,7 +5,7 @@
 //   scalar   name:type[=default]      required where it has no default
 //   output   name[?]:dtype[dims]      allocated unless a tensor is passed; ? only where it is asked for
 //   dtype    f32 bf16 i32 u8; F = f32 or bf16; A = any; W = F, row-major or packed; Q = W or
-//            quantised; %s quantised as named by scalar s; =x as x; @s named by scalar s
+//            quantised; %s quantised as named by scalar s; =x as x, packed and quantised alike; @s named by scalar s
 //   dims     symbol, symbol+1, number, or #n: any shape with n elements (an output #n takes the shape of the
 //            first input that has #n)
 //   type     f, i (also binds the dimension of its name), bool, or names a|b|c that stand for 0, 1, 2

@@ -35,6 +35,7 @@ struct bf16 {
 
 /// Row-major unless `packed`: then [N, K] weights lie in the panels of the device's GEMM (cpu/gemm/packed.h),
 /// and only ops whose signature says `W` accept them. With a `format` too: quantised, of dtype u8, for those that say `Q`.
+/// Packed [E, N, K] are E such weights, one after the other.
 struct TensorView {
   void* data = nullptr;
   std::array<int64_t, kMaxRank> shape{};
@@ -51,6 +52,14 @@ struct TensorView {
     return n;
   }
   int64_t bytes() const { return numel() * size_of(dtype); }
+  /// The weight [N, K] of [E, N, K] that begins `bytes` after the first.
+  TensorView weight(int64_t bytes) const {
+    TensorView one = *this;
+    one.rank = 2;
+    one.shape = {shape[1], shape[2]};
+    one.data = static_cast<char*>(data) + bytes;
+    return one;
+  }
   template <typename T>
   T* as() const {
     return static_cast<T*>(data);

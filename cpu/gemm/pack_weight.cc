@@ -1,9 +1,11 @@
 // pack_weight and unpack_weight: a row-major [N,K] to panels (cpu/gemm/packed.h) and back, in the dtype of y,
 // which is overwritten; back from a quantised weight, too. stack_lora: puts the pair of one adapter into a stack (cpu/gemm/stack.h), in place: the outputs of a
-// become whole panels of stack_a, the ranks of b neighbouring steps of the sum in every panel of stack_b.
+// become whole panels of stack_a, the ranks of b neighbouring steps of the sum in every panel of stack_b. stack_weight: copies
+// a weight into its place among E.
 #include "cpu/gemm/panel.h"
 #include "cpu/gemm/quantized.h"
 #include "cpu/gemm/stack.h"
+#include "cpu/gemm/weight.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -98,21 +100,28 @@ void stack_lora(Stream& stream, const Args& args) {
                                : place<float>(stream, a, b, stack_a, stack_b, first);
 }
 
-int64_t packed_bytes(const TensorView& weight) {
-  if (weight.format != Format::none) return QuantizedParts(weight).bytes;
-  const int64_t n = weight[0], k = weight[1];
-  const int64_t elements =
-      panels(n) * (weight.dtype == DType::bf16 ? panel_stride<bf16>(k) : panel_stride<float>(k));
-  return elements * size_of(weight.dtype);
+void stack_weight(Stream& stream, const Args& args) {
+  const auto [w, stack] = args.tensors<2>();
+  const int64_t expert = args.i(1), bytes = weight_bytes(w);
+  if (expert < 0 || expert >= stack[0])
+    throw Error("E_RANGE", format("stack_weight: expert is %lld, outside 0..%lld",
+                                  static_cast<long long>(expert), static_cast<long long>(stack[0] - 1)));
+  constexpr int64_t part = int64_t{1} << 20;
+  stream.pool.run((bytes + part - 1) / part, [&, &w = w, &stack = stack](int64_t task) {
+    const int64_t first = task * part, count = std::min(part, bytes - first);
+    std::memcpy(stack.as<char>() + expert * bytes + first, w.as<const char>() + first,
+                static_cast<size_t>(count));
+  });
 }
 
 }  // namespace
 
 void register_pack_weight(KernelTable& table) {
-  table.packed_bytes = packed_bytes;
+  table.packed_bytes = weight_bytes;
   table.set("pack_weight", pack_weight);
   table.set("unpack_weight", unpack_weight);
   table.set("stack_lora", stack_lora);
+  table.set("stack_weight", stack_weight);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

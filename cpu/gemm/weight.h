@@ -14,6 +14,15 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
+/// Bytes of a weight [N,K] of any layout.
+inline int64_t weight_bytes(const TensorView& w) {
+  if (w.format != Format::none) return QuantizedParts(w).bytes;
+  if (!w.packed) return w.bytes();
+  const int64_t k = w[1];
+  return panels(w[0]) * (w.dtype == DType::bf16 ? panel_stride<bf16>(k) : panel_stride<float>(k)) *
+         size_of(w.dtype);
+}
+
 template <typename T>
 class Panels {
  public:
