@@ -6,10 +6,13 @@
 namespace steptrain::cuda {
 
 static __device__ void load8(const uint8_t* p, int n, bool, float (&v)[kEight]) {
-  for (int i = 0; i < n; i++) v[i] = p[i];
+#pragma unroll
+  for (int i = 0; i < kEight; i++) v[i] = i < n ? p[i] : 0.0f;
 }
 static __device__ void store8(uint8_t* p, int n, bool, const float (&v)[kEight]) {
-  for (int i = 0; i < n; i++) p[i] = static_cast<uint8_t>(v[i]);
+#pragma unroll
+  for (int i = 0; i < kEight; i++)
+    if (i < n) p[i] = static_cast<uint8_t>(v[i]);
 }
 
 namespace {
