@@ -109,7 +109,7 @@ __device__ Product product_of(const Product& all, const Place& place) {
   return p;
 }
 
-/// The product of the block's group, in shared memory: threads have no registers for addresses that no constant holds.
+/// The product of the block's group, in shared memory: threads have no registers for all that no constant holds.
 template <Layout kLayout>
 __device__ const Product& own_product(const Product& all, const Place& place) {
   alignas(16) __shared__ char held[sizeof(Product)];
@@ -125,14 +125,19 @@ __global__ void __launch_bounds__(portable::kThreads<Tile>, kAsync ? Tile::kMinB
   using Loop = portable::Mainloop<kLayout, Tile, kAsync>;
   const Place own = place_of<kLayout>(all, groups, Tile::kRows, Tile::kColumns);
   if (own.rows == 0) return;
-  const Product& p = own_product<kLayout>(all, own);
+  const Product& far = own_product<kLayout>(all, own);
+  // What the loop needs, in registers where there are as many: for dy·W sm_80 lacks two, and masks are read by their address.
+  constexpr bool kNear = kAsync && kLayout != Layout::input;
+  const Product near = kNear ? product_of<kLayout>(all, own) : Product{};
+  const Product& p = kNear ? near : far;
   const Loop loop(p, p, dynamic_shared());
-  Store::Item<typename Loop::Sums> item(Store{}, p);
   const TilePlace place = tile_place(p, own.tile, Tile::kRows, Tile::kColumns);
   loop.fill(place);
   auto sums = loop.zero(place);
-  loop.add_lora(place, sums);
+  Loop(far, far, dynamic_shared()).add_lora(place, sums);
   loop.add(place, sums);
+  const Product last = far;
+  Store::Item<typename Loop::Sums> item(Store{}, last);
   item.add(sums, true);
 }
 
@@ -143,7 +148,6 @@ __global__ void __launch_bounds__(ordinary::kThreads)
   if (own.rows == 0) return;
   const Product& p = own_product<kLayout>(all, own);
   const ordinary::Mainloop<kLayout> loop(p);
-  Store::Item<ordinary::Sums> item(Store{}, p);
   const TilePlace place = tile_place(p, own.tile, ordinary::kTile, ordinary::kTile);
   const ordinary::Sums lora = loop.lora(place);
   ordinary::Sums sums = loop.zero(place);
@@ -152,6 +156,8 @@ __global__ void __launch_bounds__(ordinary::kThreads)
   for (int i = 0; i < ordinary::kRows; i++)
 #pragma unroll
     for (int j = 0; j < ordinary::kColumns; j++) sums.v[i][j] += lora.v[i][j];
+  const Product last = p;
+  Store::Item<ordinary::Sums> item(Store{}, last);
   item.add(sums, true);
 }
 
