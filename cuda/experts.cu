@@ -1,7 +1,7 @@
-// Which experts a token goes to, and the sum of what they answer. route: softmax of a token's logits, the k
-// experts of the largest logits (of equals the first), their weights, and the rows of all tokens sorted by expert; a warp a token, then a
-// block an expert. combine_experts: z[t] = Σ_j weights[t,j] · y[places[t,j]], in order of j. No atomics: bits
-// depend neither on the order of blocks nor on other tokens.
+// Which experts a token goes to, and the sum of what they answer. route: softmax of a token's logits, the k experts of the
+// largest (of equals the first), their weights, and the rows of all tokens sorted by expert; a warp a token, then a block an
+// expert. combine_experts: z[t] = Σ_j weights[t,j] · y[places[t,j]], in order of j. No atomics: bits depend neither on the
+// order of blocks nor on other tokens. Places that are no permutation are not found here.
 #include <cmath>
 #include <cstdint>
 
@@ -169,9 +169,11 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     route_backward_kernel(const float* dweights, const T* logits, const float* weights, const int32_t* chosen,
                           const float* balance, int64_t tokens, int64_t experts, int64_t k, bool normalise,
-                          T* dlogits) {
+                          FaultReporter faults, T* dlogits) {
   const int64_t t = own_task();
   if (t >= tokens) return;
+  for (int64_t i = t * k + own_lane(); i < (t + 1) * k; i += kWarp)
+    index_holds(faults, 3, i, chosen[i], experts);
   dweights += t * k, weights += t * k, chosen += t * k;
   const Softmax<T> softmax(logits + t * experts, experts);
   float mean = 0, mean_balance = 0;
@@ -199,7 +201,8 @@ void route_backward(Stream& stream, const Args& args) {
     using T = decltype(t);
     stream.launch(route_backward_kernel<T>, warp_blocks(tokens), kThreads, 0, dweights.as<const float>(),
                   logits.as<const T>(), weights.as<const float>(), experts.as<const int32_t>(),
-                  balance.as<const float>(), tokens, logits[1], weights[1], args.i(0) != 0, dlogits.as<T>());
+                  balance.as<const float>(), tokens, logits[1], weights[1], args.i(0) != 0, stream.faults,
+                  dlogits.as<T>());
   });
 }
 
@@ -261,19 +264,27 @@ __global__ void __launch_bounds__(kThreads)
   if (own_lane() == 0) dweights[i] = product;
 }
 
+Answers answers_of(const Stream& stream, const char* op, const TensorView& y, const TensorView& places,
+                   int argument, const TensorView& weights, bool wide) {
+  if (places.numel() != y[0])
+    throw Error("E_SHAPE", format("%s: y has %lld rows, expected one for each of the %lld places", op,
+                                  static_cast<long long>(y[0]), static_cast<long long>(places.numel())));
+  return {places.as<const int32_t>(),
+          weights.as<const float>(),
+          places[0],
+          places[1],
+          y[0],
+          y[1],
+          argument,
+          stream.faults,
+          wide};
+}
+
 void combine_experts(Stream& stream, const Args& args) {
   const auto [y, places, weights, z] = args.tensors<4>();
-  const int64_t width = y[1];
-  const Answers answers{places.as<const int32_t>(),
-                        weights.as<const float>(),
-                        places[0],
-                        places[1],
-                        y[0],
-                        width,
-                        1,
-                        stream.faults,
-                        all_wide({y, z}, width)};
-  const int64_t tasks = answers.tokens * ((width + kEight - 1) / kEight);
+  const Answers answers =
+      answers_of(stream, "combine_experts", y, places, 1, weights, all_wide({y, z}, y[1]));
+  const int64_t tasks = answers.tokens * ((answers.width + kEight - 1) / kEight);
   by_storage(y.dtype, [&, &y = y, &z = z](auto t) {
     using T = decltype(t);
     stream.launch(combine_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, answers, y.as<const T>(),
@@ -283,19 +294,11 @@ void combine_experts(Stream& stream, const Args& args) {
 
 void combine_experts_backward(Stream& stream, const Args& args) {
   const auto [dz, y, places, weights, dy, dweights] = args.tensors<6>();
-  const int64_t width = y[1];
-  const Answers answers{places.as<const int32_t>(),
-                        weights.as<const float>(),
-                        places[0],
-                        places[1],
-                        y[0],
-                        width,
-                        2,
-                        stream.faults,
-                        all_wide({dz, y, dy}, width)};
+  const Answers answers =
+      answers_of(stream, "combine_experts_backward", y, places, 2, weights, all_wide({dz, y, dy}, y[1]));
   by_storage(y.dtype, [&, &dz = dz, &y = y, &dy = dy, &dweights = dweights](auto t) {
     using T = decltype(t);
-    stream.launch(combine_backward_kernel<T>, warp_blocks(answers.tokens * answers.k), kThreads, 0, answers,
+    stream.launch(combine_backward_kernel<T>, warp_blocks(answers.rows), kThreads, 0, answers,
                   dz.as<const T>(), y.as<const T>(), dy.as<T>(), dweights.as<float>());
   });
 }

@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { expertWeight, stackWeight } from '../../src/ops/experts.js';
+import { packQuantized, packWeight, unpackWeight } from '../../src/ops/gemm.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
 import { KEY } from '../ops/gemm-reference.js';
 import { maxDifference, random } from '../ops/numbers.js';
 import { stored } from '../ops/precision.js';
+import { blockWeights, goldenWeights } from '../ops/quantized-weights.js';
 import { gpus, skipped } from './gpu.js';
 
 type Dtype = 'f32' | 'bf16';
@@ -176,4 +179,35 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
       }
     },
   );
+
+  const known = [...goldenWeights().weights, ...blockWeights()];
+  it.each(known)('a quantised weight is multiplied like the one it stands for: $name', async (weight) => {
+    const [N, K] = weight.shape;
+    const rows = 9;
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const results = gpu.scope(() => {
+        const packed = packQuantized(gpu.tensor(weight.bytes), weight.format, weight.shape);
+        const plain = packWeight(gpu.tensor(weight.values, weight.shape), dtype);
+        const x = gpu.tensor(random(rows * K, 1), [rows, K], dtype);
+        const dy = gpu.tensor(random(rows * N, 2), [rows, N], dtype);
+        const offsets = gpu.tensor(Int32Array.of(0, 0, 7, rows), [4], 'i32');
+        const [own, twin] = [packed, plain].map((w) => {
+          let stack: Tensor | undefined;
+          for (const expert of [2, 0, 1]) stack = stackWeight(w, expert, 3, stack);
+          return stack!;
+        });
+        const given = [own!, twin!].map((w) => [
+          gpu.ops.linear_experts({ x, w, offsets }).y,
+          gpu.ops.linear_experts_dx({ dy, w, offsets }).dx,
+        ]);
+        given[0]!.push(unpackWeight(expertWeight(own!, 2), 'f32'));
+        return [...given, [unpackWeight(packed, 'f32')]].flat();
+      });
+      const [y, dx, last, yPlain, dxPlain, values] = await Promise.all(results.map((of) => of.readFloats()));
+      expect(y).toEqual(yPlain);
+      expect(dx).toEqual(dxPlain);
+      expect(last).toEqual(values);
+      for (const tensor of results) tensor.dispose();
+    }
+  });
 });
