@@ -108,7 +108,16 @@ export {
   whiten,
 } from './ops/advantage.js';
 export type { RelativePositions } from './ops/disentangled-attention.js';
-export type { LoraPair, StackedPairs } from './ops/gemm.js';
+export {
+  combineExperts,
+  type ExpertProjection,
+  expertWeight,
+  linearExperts,
+  type Routing,
+  route,
+  stackWeight,
+} from './ops/experts.js';
+export type { Dropout, LoraPair, StackedPairs } from './ops/gemm.js';
 export {
   type HeadLogprobs,
   type HeadOptions as LogprobOptions,

@@ -21,17 +21,18 @@ template <typename T>
 class LowRank {
  public:
   /// `out` (f32, may be absent) gets stored·product; the frozen product continues with multiplied·product.
-  /// `dropout` masks x.
+  /// `dropout` masks x. Of an adapter [E,…] rows are multiplied by that of their own expert, by multiply() with one.
   LowRank(Stream& stream, const TensorView& adapter, bool transposed, const TensorView& out, int64_t rows,
           float stored, float multiplied, const Dropout& dropout)
-      : adapter_(adapter, transposed),
+      : adapter_(adapter.rank == 3 ? adapter.weight(0) : adapter, transposed),
         out_(out ? out.as<float>() : nullptr),
         rows_(rows),
         rank_(adapter_.outputs()),
         stored_(stored),
         multiplied_(multiplied),
         dropout_(dropout),
-        panels_(stream.scratch.take<T>(adapter_.count() * adapter_.size())),
+        panels_(stream.scratch.take<T>((adapter.rank == 3 ? stream.pool.threads() : 1) * adapter_.count() *
+                                       adapter_.size())),
         stride_(row_stride<T>(rank_)),
         data_(stream.scratch.take<T>(rows * stride_)) {
     if (!dropout_) return;
@@ -60,18 +61,30 @@ class LowRank {
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     const int height = tile_height<T>(rows_);
     for (int64_t t; (t = worker.next(phase) * height) < rows_;) {
-      const int rows = static_cast<int>(std::min<int64_t>(height, rows_ - t));
-      const T* from = x.row(t);
-      int64_t stride = x.stride();
-      if (dropout_) {
-        stride = row_stride<T>(adapter_.depth());
-        from = drop(worker.index, x, t, rows, stride);
-      }
-      for (int64_t panel = 0; panel < adapter_.count(); panel++) tile(t, rows, from, stride, panel);
+      tiles(worker.index, x, t, static_cast<int>(std::min<int64_t>(height, rows_ - t)), panels_);
     }
+  }
+  /// Rows [first, last), by an adapter that the member packs for them.
+  void multiply(int member, const Rows<T>& x, int64_t first, int64_t last, const Panels<T>& adapter) const {
+    T* const panels = panels_ + member * adapter.count() * adapter.size();
+    for (int64_t panel = 0; panel < adapter.count(); panel++)
+      adapter.fill(panel, panels + panel * adapter.size());
+    each_tile<T>(first, last, [&](int64_t t, int rows) { tiles(member, x, t, rows, panels); });
   }
 
  private:
+  /// A tile of rows by all panels.
+  void tiles(int member, const Rows<T>& x, int64_t t, int rows, const T* panels) const {
+    const T* from = x.row(t);
+    int64_t stride = x.stride();
+    if (dropout_) {
+      stride = row_stride<T>(adapter_.depth());
+      from = drop(member, x, t, rows, stride);
+    }
+    for (int64_t panel = 0; panel < adapter_.count(); panel++)
+      tile(t, rows, from, stride, panel, panels + panel * adapter_.size());
+  }
+
   const T* drop(int member, const Rows<T>& x, int64_t t, int rows, int64_t stride) const {
     T* dropped = dropped_ + member * dropped_size_;
     float* factors = factors_ + member * factors_size_;
@@ -87,10 +100,9 @@ class LowRank {
     return dropped;
   }
 
-  void tile(int64_t t, int rows, const T* x, int64_t stride, int64_t panel) const {
+  void tile(int64_t t, int rows, const T* x, int64_t stride, int64_t panel, const T* weights) const {
     alignas(64) float c[kTileRows<T> * kTileStride];
     const int64_t columns = adapter_.columns(panel), depth = adapter_.depth();
-    const T* weights = panels_ + panel * adapter_.size();
     if (columns <= kLanes) {
       gemm_tile<T, 1>(rows, x, stride, weights, depth, c, false);
     } else {

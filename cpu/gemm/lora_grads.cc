@@ -1,7 +1,5 @@
-// lora_grads: da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u, in one region: all threads transpose u and v,
-// then each task multiplies them by a panel of x or of dy, over tokens in fixed chunks, in order. Each
-// element has one f32 accumulator, so the result does not depend on the thread count.
-#include "cpu/gemm/lora.h"
+// lora_grads: da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u, in one region (cpu/gemm/pair_gradients.h).
+#include "cpu/gemm/pair_gradients.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -27,77 +25,20 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
 
 namespace {
 
-constexpr int64_t kPairTokens = 512;  // a panel, at most 64 KiB, and as many dropout factors stay in L2
-
-/// One panel of a gradient: c[rank, kPanel] = left[rank, tokens]·panel. `fill` packs the panel, a chunk of
-/// tokens at a time.
-template <typename T, typename Fill>
-void reduce(const T* left, int64_t stride, int64_t rank, int64_t tokens, T* panel, float* c,
-            const Fill& fill) {
-  for (int64_t first = 0; first < tokens; first += kPairTokens) {
-    const int64_t count = std::min(kPairTokens, tokens - first);
-    fill(first, count);
-    each_tile<T>(0, rank, [&](int64_t i, int height) {
-      gemm_tile<T>(height, left + i * stride + first, stride, panel, count, c + i * kTileStride, first > 0);
-    });
-  }
-}
-
 template <typename T, typename X>
 void gradients(Stream& stream, const Args& args) {
   const auto [x, dy, u, v, da, db, row_ids, positions] = args.tensors<8>();
   const Dropout dropout =
       dropout_of("lora_grads", x[0], u, v, row_ids, positions, args.d(1), args.i(2), args.i(3));
-  const int64_t tokens = x[0], rank = u[1], stride = row_stride<T>(tokens);
-  const float scale = args.f(0);
-  const int64_t threads = stream.pool.threads();
-  T* const ut = stream.scratch.take<T>(rank * stride);
-  T* const vt = stream.scratch.take<T>(rank * stride);
-  T* const panels_ = stream.scratch.take<T>(threads * panel_stride<T>(kPairTokens));
-  float* const sums = stream.scratch.take<float>(threads * rank * kTileStride);
-  float* const factors_ = dropout ? stream.scratch.take<float>(threads * kPairTokens * kPanel) : nullptr;
-  const int64_t chunks = (tokens + kPairTokens - 1) / kPairTokens, of_x = panels(x[1]), of_dy = panels(dy[1]);
-
+  const PairGradients<T, X> pair(stream, x, dy, u, v, args.f(0), dropout);
+  const int64_t tokens = x[0];
+  const typename PairGradients<T, X>::Part all{0, tokens, da.template as<float>(), db.template as<float>(),
+                                               stream.scratch.take<T>(pair.transposed_size(tokens))};
   stream.pool.region([&](Worker& worker) {
-    for (int64_t task; (task = worker.next(0)) < 2 * chunks;) {
-      const int64_t first = task / 2 * kPairTokens, count = std::min(kPairTokens, tokens - first);
-      const float* from = (task % 2 ? v : u).template as<const float>() + first * rank;
-      transpose_rows<T>(from, rank, count, rank, (task % 2 ? vt : ut) + first, stride);
-    }
+    for (int64_t task; (task = worker.next(0)) < pair.transposes(tokens);) pair.transpose(all, task);
     worker.barrier();
-    T* const panel = panels_ + worker.index * panel_stride<T>(kPairTokens);
-    float* const c = sums + worker.index * rank * kTileStride;
-    for (int64_t task; tokens > 0 && (task = worker.next(1)) < of_x + of_dy;) {
-      if (task < of_x) {
-        const int64_t k = task * kPanel, columns = std::min(kPanel, x[1] - k);
-        float* factors = dropout ? factors_ + worker.index * kPairTokens * kPanel : nullptr;
-        reduce(vt, stride, rank, tokens, panel, c, [&](int64_t first, int64_t count) {
-          const X* from = x.template as<const X>() + first * x[1] + k;
-          if (!dropout) return pack_columns<T>(from, x[1], columns, count, panel);
-          dropout.window(first, count, k, factors);
-          for (int64_t t = 0; t < count; t++) {
-            float* row = factors + t * kPanel;
-            each_vector(columns, [&](int64_t j, auto... n) {
-              store(row + j, load(row + j, n...) * load(from + t * x[1] + j, n...), n...);
-            });
-          }
-          pack_columns<T>(factors, kPanel, columns, count, panel);
-        });
-        for (int64_t i = 0; i < rank; i++) {
-          float* out = da.template as<float>() + i * x[1] + k;
-          for (int64_t j = 0; j < columns; j++) out[j] += c[i * kTileStride + j];
-        }
-      } else {
-        const int64_t n = (task - of_x) * kPanel, columns = std::min(kPanel, dy[1] - n);
-        reduce(ut, stride, rank, tokens, panel, c, [&](int64_t first, int64_t count) {
-          pack_columns<T>(dy.template as<const T>() + first * dy[1] + n, dy[1], columns, count, panel);
-        });
-        for (int64_t j = 0; j < columns; j++) {
-          float* out = db.template as<float>() + (n + j) * rank;
-          for (int64_t i = 0; i < rank; i++) out[i] += scale * c[i * kTileStride + j];
-        }
-      }
-    }
+    for (int64_t task; (task = worker.next(1)) < pair.products(tokens);)
+      pair.multiply(worker.index, all, task);
   });
 }
 

@@ -16,30 +16,33 @@ class Projection {
   Projection(Stream& stream, const TensorView& w, const TensorView& lora_a, const TensorView& lora_b,
              const TensorView& u, int64_t tokens, float scale, const Dropout& dropout)
       : weight_(w, false), lora_b_(lora_b, false), decodes_(weight_.decodes(tokens)) {
-    if (lora_a) lora_.emplace(stream, lora_a, false, u, tokens, 1.0f, scale, dropout);
+    if (lora_a) own_.emplace(stream, lora_a, false, u, tokens, 1.0f, scale, dropout);
   }
+  /// Of `tokens` rows whose low-rank rows, if there are any, are made elsewhere.
+  Projection(const TensorView& w, const TensorView& lora_b, int64_t tokens, const LowRank<T>* lora)
+      : weight_(w, false), lora_b_(lora_b, false), decodes_(weight_.decodes(tokens)), shared_(lora) {}
   /// Adds the pairs of a stack, instead of one pair.
   void add_stack(Stream& stream, const Stack& stack, const TensorView& a, const TensorView& b,
                  int64_t tokens) {
     stacked_.emplace(stream, stack, a, b, tokens);
   }
 
-  bool has_pair() const { return lora_.has_value(); }
+  bool has_pair() const { return low_rank() != nullptr; }
   bool in_place() const { return weight_.in_place(); }
   /// Whether panel() fills a buffer with it.
   bool fills() const { return weight_size() > 0; }
   int64_t panels() const { return weight_.count(); }
   int64_t columns(int64_t panel) const { return weight_.columns(panel); }
   /// Elements that panel() may fill.
-  int64_t buffer_size() const { return weight_size() + (lora_ ? lora_b_.size() : 0); }
+  int64_t buffer_size() const { return weight_size() + (low_rank() ? lora_b_.size() : 0); }
 
   /// One thread's share of packing the pair's first factor. A barrier must follow.
   void pack(Worker& worker, int phase) const {
-    if (lora_) lora_->pack(worker, phase);
+    if (own_) own_->pack(worker, phase);
   }
   /// One thread's share of the low-rank rows. A barrier must follow that of a pair; a stack's are waited for in block().
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
-    if (lora_) lora_->multiply(worker, phase, x);
+    if (own_) own_->multiply(worker, phase, x);
     if (stacked_) stacked_->multiply(worker, phase, x);
   }
 
@@ -50,7 +53,7 @@ class Projection {
   Panel panel(int64_t panel, T* buffer) const {
     const T* weight = decodes_ ? nullptr : weight_.panel(panel, buffer);
     T* lora = buffer + weight_size();
-    if (lora_) lora_b_.fill(panel, lora);
+    if (low_rank()) lora_b_.fill(panel, lora);
     return {panel, weight, lora};
   }
 
@@ -61,24 +64,26 @@ class Projection {
       weight_.multiply_decoded(static_cast<int>(rows), x.row(t), x.stride(), panel.number, c);
     } else {
       const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
-      gemm_block<T>(rows, x.left(t), panel.weight, weight_.depth(), c, end);
+      gemm_block<T>(rows, x.left(t, rows), panel.weight, weight_.depth(), c, end);
     }
-    if (!lora_ && !stacked_) return;
+    const LowRank<T>* const low = low_rank();
+    if (!low && !stacked_) return;
     if (stacked_) stacked_->wait();
     each_tile<T>(0, rows, [&](int64_t r, int height) {
       float* const own = c + r * kTileStride;
-      if (lora_)
-        gemm_tile<T>(height, lora_->row(t + r), lora_->stride(), panel.lora, lora_->rank(), own, true);
+      if (low) gemm_tile<T>(height, low->row(t + r), low->stride(), panel.lora, low->rank(), own, true);
       if (stacked_) stacked_->add(height, t + r, panel.number, own);
     });
   }
 
  private:
+  const LowRank<T>* low_rank() const { return own_ ? &*own_ : shared_; }
   int64_t weight_size() const { return weight_.in_place() || decodes_ ? 0 : weight_.size(); }
 
   Panels<T> weight_, lora_b_;
   bool decodes_;
-  std::optional<LowRank<T>> lora_;
+  std::optional<LowRank<T>> own_;
+  const LowRank<T>* shared_ = nullptr;
   std::optional<StackedRanks<T>> stacked_;
 };
 

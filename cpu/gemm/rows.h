@@ -15,14 +15,20 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 /// Rows of x that should stay in the L2 cache while panels pass.
 constexpr int64_t kResidentBytes = int64_t{1} << 20;
 
+/// Most rows of which each widens what it multiplies.
+template <typename T>
+constexpr int kFewRows = std::max(kTileRows<T>, 7);
+
 /// Rows of x[rows, depth] as T.
 template <typename T>
 class Rows {
  public:
-  Rows(Scratch& scratch, const TensorView& x) : x_(x) {
+  /// `whole`: blocks are of whole tiles from row 0 on, as tile order has them.
+  Rows(Scratch& scratch, const TensorView& x, bool whole = true) : x_(x) {
     const bool is_same = x.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
     if constexpr (kOrders<T>)
-      if (is_same && pays_to_order(x)) ordered_ = scratch.take<T>(Left<T>::ordered_size(x[0], x[1]));
+      if (is_same && (whole || kWidens<T>)&&pays_to_order(x))
+        ordered_ = scratch.take<T>(Left<T>::ordered_size(x[0], x[1]));
     in_place_ = is_same && (ordered_ || !aliases(x));
     stride_ = in_place_ ? x[1] : row_stride<T>(x[1]);
     data_ = in_place_ ? x.as<T>() : scratch.take<T>(x[0] * stride_);
@@ -37,6 +43,11 @@ class Rows {
     if constexpr (kOrders<T>)
       if (ordered_) return Left<T>::ordered(ordered_, x_[1], t);
     return {row(t), stride_};
+  }
+  /// Likewise of a block of `count` rows. So few of many are not worth widening a panel.
+  Left<T> left(int64_t t, int64_t count) const {
+    if (kWidens<T> && count <= kFewRows<T>) return {row(t), stride_};
+    return left(t);
   }
 
   /// One thread's share of the copy. A barrier must follow.
@@ -59,7 +70,7 @@ class Rows {
   /// Several tiles, read again from the L2 cache for every panel. Of more rows the copy costs what it saves, and of few what
   /// widening does.
   static bool pays_to_order(const TensorView& x) {
-    if (kWidens<T>) return x[0] > std::max(kTileRows<T>, 7);
+    if (kWidens<T>) return x[0] > kFewRows<T>;
     return x[0] > kTileRows<T> && x[0] <= kBlockRows<T> && x.numel() * int64_t{sizeof(T)} <= kResidentBytes;
   }
   static bool aliases(const TensorView& x) { return x[0] > 4 && x[1] * size_of(x.dtype) % 4096 == 0; }

@@ -100,7 +100,7 @@ class Panels {
     }
   }
 
-  const TensorView& w_;
+  TensorView w_;
   bool transposed_;
 };
 

@@ -22,6 +22,7 @@ const KernelTable& kernels() {
     register_rope(t);
     register_mlp(t);
     register_embedding(t);
+    register_experts(t);
     register_advantage(t);
     register_objective(t);
     register_objective_policy(t);
@@ -41,6 +42,9 @@ const KernelTable& kernels() {
     register_linear_dx(t);
     register_linear_dw(t);
     register_lora_grads(t);
+    register_linear_experts(t);
+    register_linear_experts_dx(t);
+    register_linear_experts_grads(t);
     register_attention(t);
     register_attention_backward(t);
     register_attention_paged(t);

@@ -1,4 +1,144 @@
+/** Mixture of experts: which experts each token goes to, the products of their rows, and the sum of what comes back. */
+import type { Parameter } from '../autograd/parameters.js';
+import { type Tape, tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
+import type { Dropout, LoraPair } from './gemm.js';
+
+/** Which k of E experts each of T tokens goes to. The S = T·k pairs are rows in order of experts, then of tokens. */
+export interface Routing {
+  /** f32 [T, k], differentiable: what each expert's output counts. */
+  readonly weights: Tensor;
+  /** i32 [T, k], by falling weight. */
+  readonly experts: Tensor;
+  /** i32 [T, k]: the row of each pair. */
+  readonly places: Tensor;
+  /** i32 [S]: the token of each row. */
+  readonly rows: Tensor;
+  /** i32 [E + 1]: where the rows of each expert begin, then S. */
+  readonly offsets: Tensor;
+}
+
+/** f32 or bf16 weights of E experts with what stands beside them. */
+export interface ExpertProjection {
+  /** [E, N, K]: each packed, quantised or neither, one after the other (`stackWeight`); trainable f32. */
+  readonly weight: Parameter;
+  /** A [E, r, K] and B [E, N, r]. */
+  readonly lora?: LoraPair | undefined;
+  /** Of the input of all pairs; row ids and positions are those of rows, i32 [S]. */
+  readonly dropout?: Dropout | undefined;
+}
+
+/**
+ * The k experts of the largest logits [T, E] of each token, of equal ones the first, weighted by the softmax over all E.
+ *
+ * @param normalise divides the k weights by their sum
+ * @param balance f32 [E]: a further gradient of each token's softmax, such as that of a loss that balances experts. It is read
+ * when the backward runs
+ * @throws E_RANGE, where the queue is next waited for, unless 1 ≤ k ≤ E
+ */
+export function route(logits: Tensor, k: number, normalise = true, balance?: Tensor): Routing {
+  const { ops } = logits.device;
+  const { weights, experts, places, rows, offsets } = ops.route({ logits, k, normalise });
+  tapeFor(logits)?.record(weights, { logits, weights, experts, balance }, (dweights, saved, gradients) => {
+    gradients.add(logits, ops.route_backward({ dweights, ...saved, normalise }).dlogits);
+  });
+  return { weights, experts, places, rows: rows.reshape([rows.size]), offsets };
+}
+
+/** z [T, H]: the rows y [S, H] of each token, weighted and added in f32. Dtype of y. */
+export function combineExperts(y: Tensor, { weights, places }: Routing): Tensor {
+  const { ops } = y.device;
+  const { z } = ops.combine_experts({ y, places, weights });
+  tapeFor(y, weights)?.record(z, { y, places, weights }, (dz, saved, gradients) => {
+    const { dy, dweights } = ops.combine_experts_backward({ dz, ...saved });
+    gradients.add(y, dy);
+    gradients.add(weights, dweights);
+  });
+  return z;
+}
+
+/**
+ * y [S, N]: `linear` of the rows x [S, K] of each expert, with that expert's weight and pair. Dtype of x.
+ *
+ * @param offsets i32 [E + 1], those of a `Routing`
+ */
+export function linearExperts(x: Tensor, projection: ExpertProjection, offsets: Tensor): Tensor {
+  const { weight, lora } = projection;
+  const mask = lora ? projection.dropout : undefined;
+  const tape = tapeFor(x, weight, lora?.a, lora?.b);
+  const { y, u } = x.device.ops.linear_experts({
+    x,
+    w: weight.value,
+    offsets,
+    lora_a: lora?.a.value,
+    lora_b: lora?.b.value,
+    row_ids: mask?.rowIds,
+    positions: mask?.positions,
+    scale: lora?.scale,
+    dropout: mask?.rate,
+    key0: mask?.key[0],
+    key1: mask?.key[1],
+    u: tape !== undefined && trains(lora),
+  });
+  if (tape) record(tape, y, x, projection, offsets, u);
+  return y;
+}
+
+const trains = (lora: LoraPair | undefined): boolean =>
+  lora?.a.grad !== undefined && lora.b.grad !== undefined;
+
+function record(
+  tape: Tape,
+  y: Tensor,
+  x: Tensor,
+  { weight, lora, dropout: given }: ExpertProjection,
+  offsets: Tensor,
+  u: Tensor | undefined,
+): void {
+  const { ops } = x.device;
+  const mask = lora ? given : undefined;
+  const needsX = trains(lora) || weight.grad !== undefined;
+  const save = {
+    x: needsX ? x : undefined,
+    u,
+    offsets,
+    row_ids: mask?.rowIds,
+    positions: mask?.positions,
+  };
+  tape.record(y, save, (dy, saved, gradients) => {
+    const [scale, dropout, key0, key1] = [lora?.scale, mask?.rate, mask?.key[0], mask?.key[1]];
+    const { offsets, row_ids, positions } = saved;
+    let v: Tensor | undefined;
+    if (gradients.wants(x) || trains(lora)) {
+      const into = gradients.wants(x) ? gradients.inPlace(x) : undefined;
+      const made = ops.linear_experts_dx({
+        dy,
+        w: weight.value,
+        offsets,
+        lora_a: lora?.a.value,
+        lora_b: lora?.b.value,
+        row_ids,
+        positions,
+        scale,
+        dropout,
+        key0,
+        key1,
+        accumulate: into !== undefined,
+        dx: into,
+        v: trains(lora),
+      });
+      v = made.v;
+      if (!into) gradients.add(x, made.dx);
+    }
+    if (lora?.a.grad && lora.b.grad && saved.x && saved.u && v) {
+      const [da, db] = [lora.a.grad, lora.b.grad];
+      const { x, u } = saved;
+      const given = { x, dy, u, v, offsets, da, db, row_ids, positions };
+      ops.linear_experts_lora_grads({ ...given, scale, dropout, key0, key1 });
+    }
+    if (saved.x && weight.grad) ops.linear_experts_dw({ x: saved.x, dy, offsets, dw: weight.grad });
+  });
+}
 
 /**
  * Puts a weight [N, K] into its place among those of `experts` experts, which are one tensor [E, N, K]: all of one layout (packed,
