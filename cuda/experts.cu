@@ -62,12 +62,29 @@ struct Candidate {
   }
 };
 
+/// With `of` [T], the op's input 1, token t's rows are sorted by (of[t] + 1)·E + expert, where of[t] is -1 to count - 1.
+struct Adapters {
+  const int32_t* of;
+  int64_t count;
+  int32_t* keys;
+  FaultReporter faults;
+  /// Of the token's expert 0; as of -1 where the adapter is none.
+  __device__ int32_t first_key(int64_t t, int64_t experts) const {
+    if (!of) return 0;
+    const int64_t adapter = of[t];
+    if (adapter >= -1 && adapter < count) return static_cast<int32_t>((adapter + 1) * experts);
+    report(faults, FaultKind::slot, 1, t, adapter, count);
+    return 0;
+  }
+};
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    choose_kernel(const T* logits, int64_t tokens, int64_t experts, int64_t k, bool normalise, float* weights,
-                  int32_t* chosen) {
+    choose_kernel(const T* logits, int64_t tokens, int64_t experts, int64_t k, bool normalise,
+                  const __grid_constant__ Adapters adapters, float* weights, int32_t* chosen) {
   const int64_t t = own_task();
   if (t >= tokens) return;
+  const int32_t first_key = adapters.first_key(t, experts);
   const Softmax<T> softmax(logits + t * experts, experts);
   Candidate last{UINT32_MAX, -1};
   float total = 0;
@@ -87,7 +104,10 @@ __global__ void __launch_bounds__(kThreads)
     last = best;
     const float p = softmax.of(best.expert);
     total += p;
-    if (own_lane() == 0) weights[t * k + j] = p, chosen[t * k + j] = best.expert;
+    if (own_lane() == 0) {
+      weights[t * k + j] = p, chosen[t * k + j] = best.expert;
+      if (adapters.keys) adapters.keys[t * k + j] = first_key + best.expert;
+    }
   }
   if (!normalise || own_lane() != 0) return;
   for (int64_t j = 0; j < k; j++) weights[t * k + j] /= total;
@@ -116,25 +136,25 @@ __device__ int32_t sum_before(int32_t value, int32_t& total) {
   return before;
 }
 
-/// A counting sort: the block of an expert counts what goes to the experts before it, then walks through the choices in order,
-/// many at a time.
+/// A counting sort: the block of a key counts what goes to the keys before it, then walks through all in order, many at a
+/// time.
 __global__ void __launch_bounds__(kSortThreads)
-    sort_kernel(const int32_t* chosen, int64_t choices, int64_t k, int32_t* places, int32_t* rows,
+    sort_kernel(const int32_t* keys, int64_t choices, int64_t k, int32_t* places, int32_t* rows,
                 int32_t* offsets) {
-  const auto expert = static_cast<int32_t>(blockIdx.x);
+  const auto key = static_cast<int32_t>(blockIdx.x);
   int32_t place = 0;
-  for (int64_t i = threadIdx.x; i < choices; i += kSortThreads) place += chosen[i] < expert;
+  for (int64_t i = threadIdx.x; i < choices; i += kSortThreads) place += keys[i] < key;
   place = block_sum(place);
   if (threadIdx.x == 0) {
-    offsets[expert] = place;
-    if (blockIdx.x + 1 == gridDim.x) offsets[expert + 1] = static_cast<int32_t>(choices);
+    offsets[key] = place;
+    if (blockIdx.x + 1 == gridDim.x) offsets[key + 1] = static_cast<int32_t>(choices);
   }
   for (int64_t begin = 0; begin < choices; begin += kSortThreads * kSortItems) {
     const int64_t first = begin + int64_t{threadIdx.x} * kSortItems;
-    uint32_t own = 0;  // which of the thread's choices are the expert
+    uint32_t own = 0;  // which of the thread's choices have the key
 #pragma unroll
     for (int i = 0; i < kSortItems; i++)
-      if (first + i < choices && chosen[first + i] == expert) own |= 1u << i;
+      if (first + i < choices && keys[first + i] == key) own |= 1u << i;
     int32_t total;
     int32_t next = place + sum_before(__popc(own), total);
 #pragma unroll
@@ -149,18 +169,25 @@ __global__ void __launch_bounds__(kSortThreads)
 }
 
 void route(Stream& stream, const Args& args) {
-  const auto [logits, weights, experts, places, rows, offsets] = args.tensors<6>();
-  const int64_t tokens = logits[0], count = logits[1], k = args.i(0);
+  const auto [logits, adapter, weights, experts, places, rows, offsets] = args.tensors<7>();
+  const int64_t tokens = logits[0], count = logits[1], k = args.i(0), keys = offsets[0] - 1;
   if (k < 1 || k > count)
-    throw Error("E_RANGE", format("route: k is %lld, expected 1 to the %lld experts",
+    throw Error("E_RANGE", format("route: k is %lld, expected 1 to the %lld experts of logits",
                                   static_cast<long long>(k), static_cast<long long>(count)));
+  if (adapter ? keys % count != 0 : keys != count)
+    throw Error("E_RANGE", format("route: P is %lld, expected %s%lld", static_cast<long long>(keys),
+                                  adapter ? "a multiple of the experts, " : "the experts, ",
+                                  static_cast<long long>(count)));
+  Adapters adapters{adapter.as<const int32_t>(), keys / count - 1, nullptr, stream.faults};
+  if (adapter) adapters.keys = stream.scratch.take<int32_t>(tokens * k);
   by_storage(logits.dtype, [&, &logits = logits, &weights = weights, &experts = experts](auto t) {
     using T = decltype(t);
     stream.launch(choose_kernel<T>, warp_blocks(tokens), kThreads, 0, logits.as<const T>(), tokens, count, k,
-                  args.i(1) != 0, weights.as<float>(), experts.as<int32_t>());
+                  args.i(1) != 0, adapters, weights.as<float>(), experts.as<int32_t>());
   });
-  stream.launch(sort_kernel, count, kSortThreads, 0, experts.as<const int32_t>(), tokens * k, k,
-                places.as<int32_t>(), rows.as<int32_t>(), offsets.as<int32_t>());
+  const int32_t* const sorted_by = adapter ? adapters.keys : experts.as<const int32_t>();
+  stream.launch(sort_kernel, keys, kSortThreads, 0, sorted_by, tokens * k, k, places.as<int32_t>(),
+                rows.as<int32_t>(), offsets.as<int32_t>());
 }
 
 /// With weights w of the chosen experts: normalised ones are the softmax of the chosen logits alone. `balance` is a gradient of

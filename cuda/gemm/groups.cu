@@ -31,37 +31,40 @@ __device__ Place place_in_depth(const Groups& groups, int64_t total, int64_t til
   return place;
 }
 
-/// Where tiles have `tile_rows` rows and `across` lie side by side. Each warp counts for itself the tiles of 32 groups at
-/// a time.
+/// Where tiles have `tile_rows` rows and `across` lie side by side. Each warp counts for itself: a lane the tiles of
+/// neighbouring groups, then a scan of the lanes finds those among which the block's tile is.
 __device__ Place place_in_rows(const Groups& groups, int64_t total, int tile_rows, int64_t across) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  int64_t before = 0;  // tiles of the groups before
-  for (int64_t first = 0; first < groups.count; first += kWarp) {
-    const int64_t own = first + lane;
-    int64_t begin, end, tiles = 0;
-    if (own < groups.count &&
-        range_holds(groups.faults, groups.argument, groups.offsets, own, groups.count, total, begin, end))
-      tiles = (end - begin + tile_rows - 1) / tile_rows * across;
-    int64_t through = tiles;  // of this group and those before
+  const int64_t each = (groups.count + kWarp - 1) / kWarp;
+  Place place;
+  const auto tiles_of = [&](int64_t group) -> int64_t {
+    int64_t end;
+    if (!range_holds(groups.faults, groups.argument, groups.offsets, group, groups.count, total, place.begin,
+                     end))
+      return 0;
+    place.rows = end - place.begin;
+    return (place.rows + tile_rows - 1) / tile_rows * across;
+  };
+  int64_t own = 0;
+  for (int64_t group = lane * each; group < (lane + 1) * each && group < groups.count; group++)
+    own += tiles_of(group);
+  int64_t through = own;  // of this lane and those before
 #pragma unroll
-    for (int distance = 1; distance < kWarp; distance *= 2) {
-      const int64_t other = __shfl_up_sync(0xffffffffu, through, distance);
-      if (lane >= distance) through += other;
-    }
-    through += before;
-    const uint32_t behind = __ballot_sync(0xffffffffu, through > int64_t{blockIdx.x});
-    if (behind != 0) {
-      const int found = kWarp - __popc(behind);
-      Place place;
-      place.group = first + found;
-      place.begin = groups.offsets[place.group];
-      place.rows = groups.offsets[place.group + 1] - place.begin;
-      place.tile = int64_t{blockIdx.x} - __shfl_sync(0xffffffffu, through - tiles, found);
-      return place;
-    }
-    before = __shfl_sync(0xffffffffu, through, kWarp - 1);
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const int64_t other = __shfl_up_sync(0xffffffffu, through, distance);
+    if (lane >= distance) through += other;
   }
-  return {};
+  const uint32_t behind = __ballot_sync(0xffffffffu, through > int64_t{blockIdx.x});
+  if (behind == 0) return {};
+  const int found = kWarp - __popc(behind);
+  place.group = found * each;
+  place.tile = int64_t{blockIdx.x} - __shfl_sync(0xffffffffu, through - own, found);
+  for (;;) {
+    const int64_t tiles = tiles_of(place.group);
+    if (place.tile < tiles) return place;
+    place.tile -= tiles;
+    place.group++;
+  }
 }
 
 template <Layout kLayout>
@@ -83,14 +86,14 @@ __device__ inline Factor rows_of(Factor f, const Place& place) {
   f.rows = place.rows;
   return f;
 }
-/// A group's own one of the factors that lie one below the other, each with f's rows.
-__device__ inline Factor own_of(Factor f, const Place& place) {
-  f.data = element_of(f.data, f.dtype, place.group * f.rows * f.columns);
+/// The one at `index` of the factors that lie one below the other, each with f's rows.
+__device__ inline Factor own_of(Factor f, int64_t index) {
+  f.data = element_of(f.data, f.dtype, index * f.rows * f.columns);
   return f;
 }
 
 template <Layout kLayout>
-__device__ Product product_of(const Product& all, const Place& place) {
+__device__ Product product_of(const Product& all, const Groups& groups, const Place& place) {
   Product p = all;
   p.a = rows_of(all.a, place);
   int64_t first_row;
@@ -100,8 +103,8 @@ __device__ Product product_of(const Product& all, const Place& place) {
     first_row = place.group * all.rows;
   } else {
     p.rows = place.rows;
-    p.b = own_of(all.b, place);
-    p.lora_a = rows_of(all.lora_a, place), p.lora_b = own_of(all.lora_b, place);
+    p.b = own_of(all.b, static_cast<uint32_t>(place.group) % static_cast<uint32_t>(groups.weights));
+    p.lora_a = rows_of(all.lora_a, place), p.lora_b = own_of(all.lora_b, place.group);
     first_row = place.begin;
   }
   p.out = const_cast<void*>(element_of(all.out, all.out_dtype, first_row * all.columns));
@@ -111,10 +114,10 @@ __device__ Product product_of(const Product& all, const Place& place) {
 
 /// The product of the block's group, in shared memory: threads have no registers for all that no constant holds.
 template <Layout kLayout>
-__device__ const Product& own_product(const Product& all, const Place& place) {
+__device__ const Product& own_product(const Product& all, const Groups& groups, const Place& place) {
   alignas(16) __shared__ char held[sizeof(Product)];
   Product& p = *reinterpret_cast<Product*>(held);
-  if (threadIdx.x == 0) p = product_of<kLayout>(all, place);
+  if (threadIdx.x == 0) p = product_of<kLayout>(all, groups, place);
   __syncthreads();
   return p;
 }
@@ -125,10 +128,10 @@ __global__ void __launch_bounds__(portable::kThreads<Tile>, kAsync ? Tile::kMinB
   using Loop = portable::Mainloop<kLayout, Tile, kAsync>;
   const Place own = place_of<kLayout>(all, groups, Tile::kRows, Tile::kColumns);
   if (own.rows == 0) return;
-  const Product& far = own_product<kLayout>(all, own);
+  const Product& far = own_product<kLayout>(all, groups, own);
   // What the loop needs, in registers where there are as many: for dy·W sm_80 lacks two, and masks are read by their address.
   constexpr bool kNear = kAsync && kLayout != Layout::input;
-  const Product near = kNear ? product_of<kLayout>(all, own) : Product{};
+  const Product near = kNear ? product_of<kLayout>(all, groups, own) : Product{};
   const Product& p = kNear ? near : far;
   const Loop loop(p, p, dynamic_shared());
   const TilePlace place = tile_place(p, own.tile, Tile::kRows, Tile::kColumns);
@@ -146,7 +149,7 @@ __global__ void __launch_bounds__(ordinary::kThreads)
     group_f32_kernel(const __grid_constant__ Product all, const __grid_constant__ Groups groups) {
   const Place own = place_of<kLayout>(all, groups, ordinary::kTile, ordinary::kTile);
   if (own.rows == 0) return;
-  const Product& p = own_product<kLayout>(all, own);
+  const Product& p = own_product<kLayout>(all, groups, own);
   const ordinary::Mainloop<kLayout> loop(p);
   const TilePlace place = tile_place(p, own.tile, ordinary::kTile, ordinary::kTile);
   const ordinary::Sums lora = loop.lora(place);
@@ -188,26 +191,29 @@ void launch_f32(Stream& stream, Layout layout, const Product& p, const Groups& g
 
 constexpr int kDequantizeThreads = 256;
 
-/// Values of the weights of groups with rows, w[0] the first of them; a thread takes eight features.
+/// Values of the weights of groups with rows, `first` the first weight; a thread takes eight features.
 template <typename T>
 __global__ void __launch_bounds__(kDequantizeThreads)
     dequantize_groups_kernel(const __grid_constant__ Factor first, const __grid_constant__ Nf4Levels nf4,
-                             const int32_t* offsets, T* y, bool wide) {
+                             const __grid_constant__ Groups groups, T* y, bool wide) {
   __shared__ float levels[16];
   if (threadIdx.x < 16) levels[threadIdx.x] = nf4.v[threadIdx.x];
   __syncthreads();
   const int64_t eights = (first.columns + kEight - 1) / kEight;
   const int64_t blocks = (first.rows * eights + kDequantizeThreads - 1) / kDequantizeThreads;
-  const int64_t group = blockIdx.x / blocks;
-  if (offsets[group] == offsets[group + 1]) return;
+  const int64_t weight = blockIdx.x / blocks;
+  bool has_rows = false;
+  for (int64_t group = weight; group < groups.count; group += groups.weights)
+    if (groups.offsets[group] != groups.offsets[group + 1]) has_rows = true;
+  if (!has_rows) return;
   const int64_t at = blockIdx.x % blocks * kDequantizeThreads + threadIdx.x, row = at / eights;
   if (row >= first.rows) return;
   Factor w = first;
-  w.data = static_cast<const char*>(first.data) + group * first.parts.bytes;
+  w.data = static_cast<const char*>(first.data) + weight * first.parts.bytes;
   const int64_t column = at % eights * kEight;
   float v[kEight];
   quantized_values(w, load_quantized(w, row, column), levels, v);
-  store8(y + (group * first.rows + row) * first.columns + column, in_group(column, first.columns), wide, v);
+  store8(y + (weight * first.rows + row) * first.columns + column, in_group(column, first.columns), wide, v);
 }
 
 }  // namespace
@@ -217,7 +223,7 @@ void multiply_groups(Stream& stream, DType activations, Layout layout, Product p
   const bool in_tiles = activations == DType::bf16;
   const Loading loading = in_tiles ? loading_of(stream, p) : Loading::registers;
   if (loading != Loading::registers) round_factors(stream, Loading::cp_async, p);
-  if (layout != Layout::weight) p.b.rows /= groups.count, p.lora_b.rows /= groups.count;
+  if (layout != Layout::weight) p.b.rows /= groups.weights, p.lora_b.rows /= groups.count;
   if (!in_tiles) return launch_f32(stream, layout, p, groups);
   if (loading == Loading::registers) return launch<Small, false>(stream, layout, p, groups);
   // By the rows of a group on average.
@@ -241,8 +247,8 @@ Factor group_weights(Stream& stream, DType activations, const TensorView& w, con
   by_storage(activations, [&](auto t) {
     using T = decltype(t);
     T* const values = stream.scratch.take<T>(all.rows * all.columns);
-    stream.launch(dequantize_groups_kernel<T>, groups.count * blocks, kDequantizeThreads, 0, first,
-                  nf4_levels(), groups.offsets, values, w[2] % kEight == 0);
+    stream.launch(dequantize_groups_kernel<T>, groups.weights * blocks, kDequantizeThreads, 0, first,
+                  nf4_levels(), groups, values, w[2] % kEight == 0);
     all.data = values;
   });
   all.dtype = activations;

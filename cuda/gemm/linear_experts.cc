@@ -9,8 +9,15 @@
 namespace steptrain::cuda {
 namespace {
 
-Groups groups_of(const Stream& stream, const TensorView& offsets, int argument) {
-  return {offsets.as<const int32_t>(), offsets[0] - 1, argument, stream.faults};
+/// Of `experts` weights. There may be a whole number of groups for each, with a pair each.
+Groups groups_of(const Stream& stream, const char* op, const TensorView& offsets, int argument,
+                 int64_t experts) {
+  const int64_t groups = offsets[0] - 1;
+  if (experts == 0 ? groups != 0 : groups % experts != 0)
+    throw Error("E_SHAPE",
+                format("%s: offsets are those of %lld groups, expected a multiple of the %lld experts", op,
+                       static_cast<long long>(groups), static_cast<long long>(experts)));
+  return {offsets.as<const int32_t>(), groups, experts, argument, stream.faults};
 }
 
 /// Tensors of all experts [E, rows, columns], one below the other.
@@ -19,8 +26,9 @@ Factor stacked(const TensorView& t) {
 }
 
 /// A pair's low-rank rows, scale · drop(rows)·first, in `out` or workspace, and with them the pair into `p`.
-void fold_experts(Stream& stream, Layout layout, const LowRank& pair, int64_t rank, const Groups& groups,
+void fold_experts(Stream& stream, Layout layout, const LowRank& pair, int64_t rank, Groups groups,
                   Product& p) {
+  groups.weights = groups.count;
   Product low;
   low.rows = pair.rows[0], low.columns = rank, low.depth = pair.rows[1];
   low.a = factor(pair.rows), low.b = stacked(pair.first);
@@ -39,7 +47,7 @@ void linear_experts(Stream& stream, const Args& args) {
                                      lora_b, row_ids, positions);
   if (u && !lora_a)
     throw Error("E_SHAPE", "linear_experts: u is the LoRA pairs'; pass lora_a and lora_b or no u");
-  const Groups groups = groups_of(stream, offsets, 2);
+  const Groups groups = groups_of(stream, "linear_experts", offsets, 2, w[0]);
   Product p;
   p.rows = x[0], p.columns = w[1], p.depth = w[2];
   p.a = factor(x), p.b = group_weights(stream, x.dtype, w, groups);
@@ -57,7 +65,7 @@ void linear_experts_dx(Stream& stream, const Args& args) {
                                      lora_b, row_ids, positions);
   if (v && !lora_a)
     throw Error("E_SHAPE", "linear_experts_dx: v is the LoRA pairs'; pass lora_a and lora_b or no v");
-  const Groups groups = groups_of(stream, offsets, 2);
+  const Groups groups = groups_of(stream, "linear_experts_dx", offsets, 2, w[0]);
   Product p;
   p.rows = dy[0], p.columns = w[2], p.depth = w[1];
   p.a = factor(dy), p.b = group_weights(stream, dy.dtype, w, groups);
@@ -73,7 +81,7 @@ void linear_experts_lora_grads(Stream& stream, const Args& args) {
   const auto [x, dy, u, v, offsets, da, db, row_ids, positions] = args.tensors<9>();
   const Dropout dropout = dropout_of("linear_experts_lora_grads", {args.d(1), args.i(2), args.i(3)}, x[0], u,
                                      v, row_ids, positions);
-  const Groups groups = groups_of(stream, offsets, 4);
+  const Groups groups = groups_of(stream, "linear_experts_lora_grads", offsets, 4, da[0]);
   Product a;
   a.rows = v[1], a.columns = x[1], a.depth = x[0];
   a.a = factor(v), a.b = factor(x);
@@ -95,7 +103,8 @@ void linear_experts_dw(Stream& stream, const Args& args) {
   p.rows = dy[1], p.columns = x[1], p.depth = x[0];
   p.a = factor(dy), p.b = factor(x);
   set_output(p, dw.data, DType::f32, true);
-  multiply_groups(stream, x.dtype, Layout::weight, p, groups_of(stream, offsets, 2));
+  multiply_groups(stream, x.dtype, Layout::weight, p,
+                  groups_of(stream, "linear_experts_dw", offsets, 2, dw[0]));
 }
 
 }  // namespace
