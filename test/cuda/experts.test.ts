@@ -18,7 +18,13 @@ type Shape = readonly [number, number, number, number];
 const SIZES = [0, 5, 0, 70, 1, 130];
 const E = SIZES.length;
 const S = SIZES.reduce((sum, size) => sum + size);
-const begins = SIZES.map((_, e) => SIZES.slice(0, e).reduce((sum, size) => sum + size, 0));
+/** Where each of so many rows begins, and the end of the last. */
+function offsetsOf(sizes: readonly number[]): number[] {
+  const offsets = [0];
+  for (const size of sizes) offsets.push(offsets.at(-1)! + size);
+  return offsets;
+}
+const begins = offsetsOf(SIZES);
 
 describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
   let gpu: Device;
@@ -59,8 +65,7 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
         return gpu.tensor(of.slice(at, at + length), size, as);
       };
       const many = grouped ? [n] : [];
-      const offsets = [0];
-      for (const size of sizes) offsets.push(offsets.at(-1)! + size);
+      const offsets = offsetsOf(sizes);
       const order = grouped ? { offsets: gpu.tensor(Int32Array.from(offsets), [n + 1], 'i32') } : {};
       const x = cut(given.x, from * K, [rows, K], dtype);
       const dy = cut(given.dy, from * N, [rows, N], dtype);
@@ -179,6 +184,49 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
       }
     },
   );
+
+  it('a group reads the weight of its expert and a pair of its own', async () => {
+    const [N, K, r] = [40, 72, 8];
+    const groups = [3, 0, 17, 1, 40, 0, 2, 0, 5]; // of three experts
+    const offsets = offsetsOf(groups);
+    const rows = offsets.at(-1)!;
+    const given = { x: random(rows * K, 1), w: random(3 * N * K, 2) };
+    const pairs = { a: random(9 * r * K, 3), b: random(9 * N * r, 4) };
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const [all, ...alone] = gpu.scope(() => {
+        const cut = (of: Float32Array, at: number, size: readonly number[], as: Dtype) => {
+          const length = size.reduce((product, extent) => product * extent);
+          return gpu.tensor(of.slice(at * length, (at + 1) * length), [...size], as);
+        };
+        const y = gpu.ops.linear_experts({
+          x: gpu.tensor(given.x, [rows, K], dtype),
+          w: gpu.tensor(given.w, [3, N, K], dtype),
+          offsets: gpu.tensor(Int32Array.from(offsets), [10], 'i32'),
+          lora_a: gpu.tensor(pairs.a, [9, r, K]),
+          lora_b: gpu.tensor(pairs.b, [9, N, r]),
+          scale: 0.5,
+        }).y;
+        const own = groups.map(
+          (size, p) =>
+            gpu.ops.linear_experts({
+              x: gpu.tensor(given.x.slice(offsets[p]! * K, offsets[p + 1]! * K), [size, K], dtype),
+              w: cut(given.w, p % 3, [1, N, K], dtype),
+              offsets: gpu.tensor(Int32Array.of(0, size), [2], 'i32'),
+              lora_a: cut(pairs.a, p, [1, r, K], 'f32'),
+              lora_b: cut(pairs.b, p, [1, N, r], 'f32'),
+              scale: 0.5,
+            }).y,
+        );
+        return [y, ...own];
+      });
+      const together = await all!.readFloats();
+      for (const [p, y] of alone.entries())
+        expect(await y.readFloats(), `group ${p}`).toEqual(
+          together.slice(offsets[p]! * N, offsets[p + 1]! * N),
+        );
+      for (const y of [all!, ...alone]) y.dispose();
+    }
+  });
 
   const known = [...goldenWeights().weights, ...blockWeights()];
   it.each(known)('a quantised weight is multiplied like the one it stands for: $name', async (weight) => {
