@@ -18,11 +18,12 @@ export const SUITES = [
   'runtime',
   'generation',
   'quantized',
+  'experts',
   'cluster',
 ] as const;
 export type Suite = (typeof SUITES)[number];
 /** Suites of metrics that no rival has. */
-export type MetricSuite = 'runtime' | 'generation' | 'quantized' | 'cluster';
+export type MetricSuite = 'runtime' | 'generation' | 'quantized' | 'experts' | 'cluster';
 export type FloatType = 'f32' | 'bf16';
 
 interface Case {
@@ -174,6 +175,7 @@ export interface RuntimeCase {
     | 'ragged requests'
     | 'quantized'
     | 'quantized file'
+    | 'experts'
     | 'cluster';
   /** Steps of training, batches of ops, new tokens or requests. */
   readonly count: number;

@@ -65,6 +65,8 @@ export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
         ? [{ suite, name: 'GGUF file', measure: 'quantized file' as const, count: 7, env: {} }]
         : []),
     ];
+  if (suite === 'experts')
+    return [{ suite, name: 'rows of 128 experts', measure: 'experts', count: 9, env: {} }];
   if (suite === 'cluster')
     return [{ suite, name: 'LoRA step, 2 × 256 tokens', measure: 'cluster', count: 5, env: {} }];
   const queue = { suite: 'runtime', measure: 'queue', count: 200 } as const;

@@ -65,7 +65,7 @@ const chosenGroups = (groups: readonly Group[]): Group[] =>
     .filter(({ title }) => title.includes(args.dtype ?? '') && title.includes(args.match))
     .map((group) => ({ ...group, settings: group.settings.filter((name) => name.includes(args.rival)) }));
 const isMetric = (suite: Suite): suite is MetricSuite =>
-  suite === 'runtime' || suite === 'generation' || suite === 'quantized' || suite === 'cluster';
+  ['runtime', 'generation', 'quantized', 'experts', 'cluster'].includes(suite);
 const timed = suites.flatMap((suite) =>
   isMetric(suite) || suite === 'contention' ? [] : chosenGroups(groupsOf(suite, onGpu)),
 );

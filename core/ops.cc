@@ -60,10 +60,12 @@ const char* const kSignatures[] = {
     // Mixture of experts. p = softmax(logits) in f32; each token goes to the k experts of its largest logits (of equal ones
     // the first), weighted by p, with `normalise` by p over the sum of these k. The S = T·k pairs of a token and an expert are
     // rows in order of experts, those of an expert in order of t, then j: rows, read as [S], has the token of each,
-    // places[t,j] the row of the j-th expert of t, and expert e has the rows offsets[e] .. offsets[e+1]-1. A token with a
+    // places[t,j] the row of the j-th expert of t, and expert e has the rows offsets[e] .. offsets[e+1]-1. With `adapter`,
+    // where -1 is none, each adapter has groups of its own: P is E times one more than there are adapters, and rows are in
+    // order of (adapter[t] + 1)·E + e; else P is E. A token with a
     // logit NaN or +infinity still has k experts, of weight NaN.
-    "route(logits:F[T,E]; k:i, normalise:bool=true)"
-    " -> weights:f32[T,k], experts:i32[T,k], places:i32[T,k], rows:i32[T,k], offsets:i32[E+1]",
+    "route(logits:F[T,E], adapter?:i32[T]; k:i, normalise:bool=true, P:i)"
+    " -> weights:f32[T,k], experts:i32[T,k], places:i32[T,k], rows:i32[T,k], offsets:i32[P+1]",
     // balance[e] is a further gradient of p[t,e] of every token, such as that of a loss that balances the experts.
     "route_backward(dweights:f32[T,k], logits:F[T,E], weights:f32[T,k], experts:i32[T,k], balance?:f32[E];"
     " normalise:bool=true) -> dlogits:=logits[T,E]",
@@ -73,8 +75,9 @@ const char* const kSignatures[] = {
     " -> dy:=dz[S,H], dweights:f32[T,k]",
     // linear, linear_dx, lora_grads and linear_dw of the rows of each expert with its own weight and pair. On the CPU rows
     // have the bits of those. An expert without rows costs nothing, and its gradients stay as they are. row_ids and positions
-    // are those of rows, the key is that of all experts.
-    "linear_experts(x:F[S,K], w:Q[E,N,K], offsets:i32[E+1], lora_a?:f32[E,r,K], lora_b?:f32[E,N,r],"
+    // are those of rows, the key is that of all experts. P is a multiple of E: group p has pair p and the weight of expert
+    // p mod E.
+    "linear_experts(x:F[S,K], w:Q[E,N,K], offsets:i32[P+1], lora_a?:f32[P,r,K], lora_b?:f32[P,N,r],"
     " row_ids?:i32[S], positions?:i32[S]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[S,N], u?:f32[S,r]",
     "linear_experts_dx(dy:F[S,N], w:Q[E,N,K], offsets:i32[E+1], lora_a?:f32[E,r,K], lora_b?:f32[E,N,r],"
     " row_ids?:i32[S], positions?:i32[S];"

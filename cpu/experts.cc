@@ -52,12 +52,20 @@ void choose_experts(const T* logits, int64_t experts, int64_t k, int32_t* chosen
 }
 
 void route(Stream& stream, const Args& args) {
-  const auto [logits, weights, chosen, places, rows, offsets] = args.tensors<6>();
-  const int64_t tokens = logits[0], experts = logits[1], k = args.i(0);
+  const auto [logits, adapter, weights, chosen, places, rows, offsets] = args.tensors<7>();
+  const int64_t tokens = logits[0], experts = logits[1], k = args.i(0), groups = args.i(2);
   const bool normalise = args.i(1) != 0;
   if (k < 1 || k > experts)
     throw Error("E_RANGE", format("route: k is %lld, expected 1 to the %lld experts of logits",
                                   static_cast<long long>(k), static_cast<long long>(experts)));
+  if (groups < experts || groups % experts != 0)
+    throw Error("E_RANGE", format("route: P is %lld, expected a multiple of the %lld experts of logits",
+                                  static_cast<long long>(groups), static_cast<long long>(experts)));
+  const int32_t* const tuned = adapter ? adapter.as<const int32_t>() : nullptr;
+  for (int64_t t = 0; tuned && t < tokens; t++)
+    if (tuned[t] < -1 || tuned[t] + 1 >= groups / experts)
+      throw Error("E_RANGE", format("route: adapter[%lld] is %d, outside -1..%lld", static_cast<long long>(t),
+                                    tuned[t], static_cast<long long>(groups / experts - 2)));
   by_storage(logits.dtype, [&, &logits = logits, &weights = weights, &chosen = chosen](auto tag) {
     using T = decltype(tag);
     each_routed(stream, tokens, [&](int64_t t) {
@@ -72,13 +80,14 @@ void route(Stream& stream, const Args& args) {
     });
   });
   const int32_t* const expert = chosen.as<const int32_t>();
+  const auto group = [&](int64_t i) { return (tuned ? (tuned[i / k] + 1) * experts : 0) + expert[i]; };
   int32_t* const first = offsets.as<int32_t>();
-  int32_t* const next = stream.scratch.take<int32_t>(experts);
-  std::fill(first, first + experts + 1, 0);
-  for (int64_t i = 0; i < tokens * k; i++) first[expert[i] + 1]++;
-  for (int64_t e = 0; e < experts; e++) next[e] = first[e], first[e + 1] += first[e];
+  int32_t* const next = stream.scratch.take<int32_t>(groups);
+  std::fill(first, first + groups + 1, 0);
+  for (int64_t i = 0; i < tokens * k; i++) first[group(i) + 1]++;
+  for (int64_t g = 0; g < groups; g++) next[g] = first[g], first[g + 1] += first[g];
   for (int64_t i = 0; i < tokens * k; i++) {
-    const int32_t row = next[expert[i]]++;
+    const int32_t row = next[group(i)]++;
     places.as<int32_t>()[i] = row;
     rows.as<int32_t>()[row] = static_cast<int32_t>(i / k);
   }

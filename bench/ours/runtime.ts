@@ -6,6 +6,7 @@ import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
 import { clusterStep } from './cluster.js';
+import { expertsBesideLoop } from './experts.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
 import { quantizedBases, quantizedFile } from './quantized.js';
 import { uniform } from './random.js';
@@ -36,6 +37,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return quantizedBases(device, item);
     case 'quantized file':
       return quantizedFile(device, item);
+    case 'experts':
+      return expertsBesideLoop(device, item.count);
     case 'cluster':
       return clusterStep(item.count);
   }

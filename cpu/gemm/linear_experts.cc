@@ -15,6 +15,9 @@ void forward_experts(Stream& stream, const Args& args) {
   const auto experts = experts_with_rows("linear_experts", offsets, x[0]);
   const Dropout dropout =
       dropout_of("linear_experts", x[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
+  if (w[0] == 0 ? offsets[0] != 1 : (offsets[0] - 1) % w[0] != 0)
+    throw Error("E_SHAPE", format("linear_experts: offsets have %lld groups, expected a multiple of the %lld experts of w",
+                                  static_cast<long long>(offsets[0] - 1), static_cast<long long>(w[0])));
   if (u && !lora_a)
     throw Error("E_SHAPE", "linear_experts: u is the LoRA pairs'; pass lora_a and lora_b or no u");
   if (experts.empty()) return;
@@ -22,8 +25,9 @@ void forward_experts(Stream& stream, const Args& args) {
   const Rows<T> rows(stream.scratch, x, false);
   std::optional<ExpertLowRank<T>> low;
   if (lora_a) low.emplace(stream, experts, lora_a, false, u, x[0], 1.0f, args.f(0), dropout);
-  const auto projection = [&, &w = w, &lora_b = lora_b](int64_t expert, int64_t count) {
-    return Projection<T>(of_expert(w, expert), of_expert(lora_b, expert), count,
+  // Groups of several adapters have the weights of the same experts.
+  const auto projection = [&, &w = w, &lora_b = lora_b](int64_t group, int64_t count) {
+    return Projection<T>(of_expert(w, group % w[0]), of_expert(lora_b, group), count,
                          low ? &low->rows() : nullptr);
   };
   int64_t buffer_size = 0;

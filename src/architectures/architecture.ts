@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import type { Parameter } from '../autograd/parameters.js';
 import type { RelativePositions } from '../ops/disentangled-attention.js';
+import type { Routing } from '../ops/experts.js';
 import type { Projection } from '../ops/gemm.js';
 import type { HeadNorms } from '../ops/norm.js';
 import type { Rotary } from '../ops/rope.js';
@@ -94,8 +95,16 @@ export interface Forward {
    * has the same number of tensors in every layer and after each run of it.
    */
   projectOnto(residual: Tensor, x: Tensor, module: string): Stream;
+  /** Gives tokens to the k experts of their largest logits [T, E], see `ops/experts.ts`. */
+  route(logits: Tensor, k: number, normalise: boolean): Routed;
   /** Attention of one layer. The caller of the forward decides where keys and values of earlier tokens come from. */
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
+}
+
+export interface Routed {
+  readonly routing: Routing;
+  /** `project` of rows in its order, each through the module of its expert; `of` is the name of all, see `ExpertPlace`. */
+  project(x: Tensor, of: string): Tensor;
 }
 
 /** What keys the dropout mask of each row, i32 [R] both. */

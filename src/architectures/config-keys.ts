@@ -30,6 +30,9 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'use_cache',
   // Initialisation of new weights
   'initializer_range',
+  // Losses of routers to experts, with which transformers trains; no output depends on them, and no run here has them
+  'output_router_logits',
+  'router_aux_loss_coef',
   // Token ids that only preparation of data uses
   'decoder_start_token_id',
   'mask_token_id',

@@ -13,8 +13,12 @@ const CLASSES: Readonly<Record<string, string>> = {
   llama: 'Llama',
   qwen2: 'Qwen2',
   qwen3: 'Qwen3',
+  qwen3moe: 'Qwen3Moe',
   gemma3: 'Gemma3',
 };
+
+/** Where `model_type` has another name. */
+const MODEL_TYPES: Readonly<Record<string, string>> = { qwen3moe: 'qwen3_moe' };
 
 /** Of Gemma 3, where metadata does not say: one layer of so many attends to everything, by llama.cpp's own constants. */
 const GEMMA = { pattern: 6, localTheta: 10_000, largest: 62 };
@@ -37,8 +41,9 @@ export function ggufConfig(file: GgufFile): JsonObject {
     throw new WeightsError(
       `${file.path}: general.architecture: expected one of ${Object.keys(CLASSES).join(', ')}, found ${show(architecture)}; other models are not supported`,
     );
-  if (of.has(of.of('expert_count')) && of.integer(of.of('expert_count')) !== 0)
-    throw new WeightsError(`${file.path}: models with experts are not supported`);
+  const experts = of.integer(of.of('expert_count')) ?? 0;
+  if (experts !== 0 && architecture !== 'qwen3moe')
+    throw new WeightsError(`${file.path}: ${architecture} models with experts are not supported`);
   const integer = (key: string) => of.required('integer', of.of(key));
   const headDim = of.headDim();
   const rotated = of.integer(of.of('rope.dimension_count')) ?? headDim;
@@ -70,11 +75,23 @@ export function ggufConfig(file: GgufFile): JsonObject {
   if (architecture === 'gemma3') return { ...common, ...gemmaKeys(of, headDim, rope) };
   return {
     ...common,
-    model_type: architecture,
+    ...(architecture === 'qwen3moe' ? expertKeys(of) : {}),
+    model_type: MODEL_TYPES[architecture] ?? architecture,
     hidden_act: 'silu',
     ...(architecture === 'qwen2' ? {} : { attention_bias: file.tensors.has('blk.0.attn_q.bias') }),
     ...(architecture === 'llama' ? {} : { use_sliding_window: false }),
     rope_parameters: rope,
+  };
+}
+
+/** llama.cpp has experts in every layer of these models, and divides the probabilities of a token's experts by their sum. */
+function expertKeys(of: Metadata): JsonObject {
+  const integer = (name: string) => of.required('integer', of.of(name));
+  return {
+    num_experts: integer('expert_count'),
+    num_experts_per_tok: integer('expert_used_count'),
+    moe_intermediate_size: integer('expert_feed_forward_length'),
+    norm_topk_prob: true,
   };
 }
 

@@ -1,8 +1,8 @@
 /**
  * Pre-norm decoders with RMSNorm, rotary positions, grouped key/value heads and SwiGLU: llama, mistral, qwen2, qwen3, smollm3, whose
- * every fourth layer has no positions.
+ * every fourth layer has no positions, and qwen3_moe, whose MLPs are mixtures of experts (`experts.ts`).
  *
- *     a = RMSNorm(x);  x += o(attend(rope(norm(q(a))), rope(norm(k(a))), v(a)))      norm: qwen3 alone
+ *     a = RMSNorm(x);  x += o(attend(rope(norm(q(a))), rope(norm(k(a))), v(a)))      norm: qwen3 and qwen3_moe
  *     m = RMSNorm(x);  x += down(silu(gate(m)) · up(m))
  */
 import { z } from 'zod';
@@ -24,10 +24,18 @@ import {
 } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
+import {
+  type ExpertsConfig,
+  expertModules,
+  expertsJson,
+  expertsMemory,
+  mixture,
+  parseExperts,
+} from './experts.js';
 import { embeddingModule, headModules } from './head-modules.js';
 import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
-export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral' | 'smollm3';
+export type LlamaType = 'qwen2' | 'qwen3' | 'qwen3_moe' | 'llama' | 'mistral' | 'smollm3';
 
 /** Of decoders with RMSNorms, rotated heads, some of which share their keys and values, and an MLP with a gate. */
 export interface GatedConfig extends ModelConfig {
@@ -52,6 +60,8 @@ export interface LlamaConfig extends GatedConfig {
   readonly qkNorm: boolean;
   /** Per layer: whether q and k are rotated. */
   readonly rotates: readonly boolean[];
+  /** Of qwen3_moe. */
+  readonly experts: ExpertsConfig | undefined;
 }
 
 /** Defaults that differ between the types. */
@@ -75,6 +85,7 @@ const QWEN = { maxPositions: 32768, numKeyValueHeads: 32, bosTokenId: undefined,
 const TYPES: Readonly<Record<LlamaType, Defaults>> = {
   qwen2: { ...QWEN, classPrefix: 'Qwen2', headDim: undefined },
   qwen3: { ...QWEN, classPrefix: 'Qwen3', headDim: 128 },
+  qwen3_moe: { ...QWEN, classPrefix: 'Qwen3Moe', headDim: undefined, numKeyValueHeads: 4 },
   llama: {
     classPrefix: 'Llama',
     maxPositions: 2048,
@@ -140,6 +151,21 @@ const init = z.strictObject({
     .min(1)
     .optional()
     .describe('Attention window in tokens, of mistral alone. Default: none.'),
+  num_experts: z.int().min(1).optional().describe('Experts of each layer, of qwen3_moe alone.'),
+  num_experts_per_tok: z
+    .int()
+    .min(1)
+    .optional()
+    .describe('Experts that read a token. Default 2, or 1 where there is one.'),
+  moe_intermediate_size: z
+    .int()
+    .min(1)
+    .optional()
+    .describe('Width inside an expert. Default: intermediate_size / num_experts_per_tok, rounded up.'),
+  norm_topk_prob: z
+    .boolean()
+    .optional()
+    .describe("Divide the probabilities of a token's experts by their sum. Default true."),
   initializer_range: z
     .number()
     .positive()
@@ -155,8 +181,19 @@ export const llama: Architecture<LlamaConfig> = {
   init,
   initConflicts,
   initDefaults(init) {
-    const { num_key_value_heads, num_attention_heads } = init as Init;
-    return { num_key_value_heads: num_key_value_heads ?? num_attention_heads, hidden_act: 'silu' };
+    const { num_key_value_heads, num_attention_heads, num_experts: experts } = init as Init;
+    const common = {
+      num_key_value_heads: num_key_value_heads ?? num_attention_heads,
+      hidden_act: 'silu',
+    };
+    if (experts === undefined) return common;
+    const {
+      num_experts_per_tok = Math.min(2, experts),
+      intermediate_size,
+      norm_topk_prob = true,
+    } = init as Init;
+    const { moe_intermediate_size = Math.ceil(intermediate_size / num_experts_per_tok) } = init as Init;
+    return { ...common, num_experts_per_tok, moe_intermediate_size, norm_topk_prob };
   },
 
   parse: (fields, modelType) => parse(fields, modelType as LlamaType),
@@ -164,8 +201,7 @@ export const llama: Architecture<LlamaConfig> = {
   modules,
   computed: /\.rotary_emb\.inv_freq$/,
 
-  // Two norms with their sums, q k v before and after the rotation, the mixed heads, gate, up and their product.
-  memory: (config, at) => gatedMemory(config, at, { norms: 2, gates: 3 }),
+  memory,
   keyValues,
 
   constants({ rope: settings, headDim }, positions) {
@@ -178,6 +214,25 @@ export const llama: Architecture<LlamaConfig> = {
   layer,
   finish,
 };
+
+/** Two norms with their sums, q k v before and after the rotation, the mixed heads, gate, up and their product; the larger kind of layer. */
+function memory(config: LlamaConfig, at: Parameters<Architecture['memory']>[1]): LayerMemory {
+  const { experts, hiddenSize } = config;
+  const dense = gatedMemory(config, at, { norms: 2, gates: 3 });
+  if (!experts?.sparse.includes(true)) return dense;
+  const outside = gatedMemory(config, at, { norms: 2, gates: 0 });
+  const inside = expertsMemory(experts, hiddenSize, at, 3);
+  const sparse = {
+    saved: outside.saved + inside.saved,
+    backward: outside.backward + inside.backward,
+  };
+  if (!experts.sparse.includes(false)) return { ...outside, ...sparse };
+  return {
+    ...dense,
+    saved: Math.max(dense.saved, sparse.saved),
+    backward: Math.max(dense.backward, sparse.backward),
+  };
+}
 
 /** Of a layer with so many norms, and so many tensors of the MLP's inner width. */
 export function gatedMemory(
@@ -221,6 +276,10 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
   const attended = projectOnto(before.sum, mixed, name('self_attn.o_proj'));
 
   const after = entering(attended, { weight: norm('post_attention_layernorm'), eps });
+  if (config.experts?.sparse[index]) {
+    const x = after.norm ? rmsNorm(after.x, after.norm.weight, after.norm.eps) : after.x;
+    return [mixture(forward, config.experts, name('mlp'), x), after.sum];
+  }
   const [gate, up] = [projection(name('mlp.gate_proj')), projection(name('mlp.up_proj'))];
   const activated = linearSwiglu(after.x, gate, up, after.norm);
   return projectOnto(after.sum, activated, name('mlp.down_proj'));
@@ -235,7 +294,7 @@ export function entering([delta, residual]: Stream, norm: Norm) {
 }
 
 function modules(config: LlamaConfig): readonly ModuleSpec[] {
-  const { hiddenSize, intermediateSize, headDim, qkvBias, outputBias, mlpBias } = config;
+  const { hiddenSize, intermediateSize, headDim, qkvBias, outputBias, mlpBias, experts } = config;
   const queries = config.numHeads * headDim;
   const keys = config.numKeyValueHeads * headDim;
   const drawn = { kind: 'normal', deviation: config.initializerRange } as const;
@@ -254,9 +313,13 @@ function modules(config: LlamaConfig): readonly ModuleSpec[] {
         ? [norm(`${prefix}.self_attn.q_norm`, headDim), norm(`${prefix}.self_attn.k_norm`, headDim)]
         : []),
       norm(`${prefix}.post_attention_layernorm`, hiddenSize),
-      linear(`${prefix}.mlp.gate_proj`, [intermediateSize, hiddenSize], mlpBias),
-      linear(`${prefix}.mlp.up_proj`, [intermediateSize, hiddenSize], mlpBias),
-      linear(`${prefix}.mlp.down_proj`, [hiddenSize, intermediateSize], mlpBias),
+      ...(experts?.sparse[layer]
+        ? expertModules(`${prefix}.mlp`, hiddenSize, experts, drawn)
+        : [
+            linear(`${prefix}.mlp.gate_proj`, [intermediateSize, hiddenSize], mlpBias),
+            linear(`${prefix}.mlp.up_proj`, [intermediateSize, hiddenSize], mlpBias),
+            linear(`${prefix}.mlp.down_proj`, [hiddenSize, intermediateSize], mlpBias),
+          ]),
     ];
   });
   return [
@@ -283,7 +346,7 @@ function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
   const activation = fields.string('hidden_act') ?? 'silu';
   if (activation !== 'silu' && activation !== 'swish')
     fields.fail('hidden_act', "'silu'; other activations are not supported");
-  const biased = modelType === 'llama' || modelType === 'qwen3' || modelType === 'smollm3';
+  const biased = modelType !== 'qwen2' && modelType !== 'mistral';
   const bias = biased && fields.boolean('attention_bias') === true;
   if (modelType === 'qwen2' && fields.boolean('attention_bias') === false) {
     fields.fail('attention_bias', 'nothing (qwen2 always has biases on q, k and v)');
@@ -303,8 +366,9 @@ function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
     qkvBias: modelType === 'qwen2' || bias,
     outputBias: bias,
     mlpBias: (modelType === 'llama' || modelType === 'smollm3') && fields.boolean('mlp_bias') === true,
-    qkNorm: modelType === 'qwen3',
+    qkNorm: modelType === 'qwen3' || modelType === 'qwen3_moe',
     rotates,
+    experts: modelType === 'qwen3_moe' ? parseExperts(fields, common.numLayers) : undefined,
     slidingWindow: parseSlidingWindow(fields, modelType, common.numLayers, rotates),
   };
   refuseUnknownKeys(fields, FIXED);
@@ -312,8 +376,9 @@ function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
 }
 
 function json(config: LlamaConfig): JsonObject {
-  const { rope_theta, rope_scaling, original_max_position_embeddings, ...common } = commonJson(config);
-  const { modelType } = config;
+  const { rope_theta, rope_scaling, original_max_position_embeddings, num_local_experts, ...common } =
+    commonJson(config);
+  const { modelType, experts } = config;
   const windows = config.slidingWindow.filter((window) => window !== undefined);
   // The class of qwen2 has no head_dim of its own; older versions of transformers do not read it there.
   const impliedHeadDim = modelType === 'qwen2' && config.headDim * config.numHeads === config.hiddenSize;
@@ -326,12 +391,14 @@ function json(config: LlamaConfig): JsonObject {
     hidden_act: 'silu',
     rms_norm_eps: config.rmsNormEps,
     rope_parameters: ropeJson(config.rope),
-    ...(modelType === 'llama' || modelType === 'qwen3' || modelType === 'smollm3'
-      ? { attention_bias: config.qkvBias }
-      : {}),
+    ...(modelType !== 'qwen2' && modelType !== 'mistral' ? { attention_bias: config.qkvBias } : {}),
     ...(modelType === 'llama' || modelType === 'smollm3' ? { mlp_bias: config.mlpBias } : {}),
     ...(modelType === 'smollm3' ? { no_rope_layers: config.rotates.map(Number) } : {}),
+    ...(experts ? expertsJson(experts) : {}),
     ...(modelType === 'mistral' ? { sliding_window: windows[0] ?? null } : {}),
+    ...(modelType === 'qwen3_moe'
+      ? { use_sliding_window: windows.length > 0, sliding_window: windows[0] ?? null }
+      : {}),
     ...(modelType === 'qwen2' || modelType === 'qwen3' || modelType === 'smollm3'
       ? {
           use_sliding_window: windows.length > 0,
@@ -389,7 +456,7 @@ export function parseLayerTypes(fields: Fields, numLayers: number): readonly str
 
 /**
  * Qwen windows the layers from `max_window_layers` on, SmolLM3 those that are not rotated, both those that `layer_types` names; Mistral
- * windows all.
+ * and qwen3_moe window all.
  */
 function parseSlidingWindow(
   fields: Fields,
@@ -407,13 +474,16 @@ function parseSlidingWindow(
       fields.fail('layer_types', 'only full_attention for llama');
     return Array(numLayers).fill(undefined);
   }
-  if (modelType === 'mistral') {
-    const window = given ?? absent;
+  if (modelType === 'mistral' || modelType === 'qwen3_moe') {
+    const used = modelType === 'mistral' || fields.boolean('use_sliding_window') === true;
+    // Older files have it, and no layer of this type asks for it.
+    if (modelType === 'qwen3_moe') fields.integer('max_window_layers');
+    const window = used ? (given ?? absent) : undefined;
     const type = window === undefined ? 'full_attention' : 'sliding_attention';
     if (layerTypes?.some((layerType) => layerType !== type)) {
       fields.fail(
         'layer_types',
-        `only ${type} (mistral uses sliding_window ${window ?? 'nowhere'} in every layer)`,
+        `only ${type} (${modelType} uses sliding_window ${window ?? 'nowhere'} in every layer)`,
       );
     }
     return Array(numLayers).fill(window);
@@ -453,5 +523,26 @@ function initConflicts(init: NewModel): readonly InitConflict[] {
       message: `sliding_window is for model_type "mistral", found ${JSON.stringify(model_type)}`,
     });
   }
-  return conflicts;
+  return [...conflicts, ...expertConflicts(init as Init)];
+}
+
+const EXPERT_KEYS = [
+  'num_experts',
+  'num_experts_per_tok',
+  'moe_intermediate_size',
+  'norm_topk_prob',
+] as const satisfies readonly (keyof Init)[];
+
+function expertConflicts(init: Init): readonly InitConflict[] {
+  const { model_type, num_experts: count, num_experts_per_tok: each } = init;
+  if (model_type !== 'qwen3_moe')
+    return EXPERT_KEYS.filter((key) => init[key] !== undefined).map((key) => ({
+      key,
+      message: `${key} is for model_type "qwen3_moe", found ${JSON.stringify(model_type)}`,
+    }));
+  if (count === undefined)
+    return [{ key: 'num_experts', message: 'model_type "qwen3_moe" needs num_experts' }];
+  if (each === undefined || each <= count) return [];
+  const message = `num_experts_per_tok (${each}) must be at most num_experts (${count})`;
+  return [{ key: 'num_experts_per_tok', message }];
 }

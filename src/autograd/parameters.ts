@@ -27,12 +27,14 @@ export class ParameterBuffer {
   /** Where each parameter begins in the flat buffer; the last entry is its length. */
   readonly offsets: readonly number[];
   private readonly byName: ReadonlyMap<string, Parameter>;
+  private readonly joint: Parameter[] = [];
   private changes = 0;
 
   constructor(
     readonly device: Device,
     specs: readonly ParameterSpec[],
-    gradOf: (offset: number, shape: readonly number[]) => Tensor | undefined = () => undefined,
+    private readonly gradOf: (offset: number, shape: readonly number[]) => Tensor | undefined = () =>
+      undefined,
   ) {
     const offsets = [0];
     for (const { name, shape, init } of specs) {
@@ -65,6 +67,24 @@ export class ParameterBuffer {
     return this.byName.get(name);
   }
 
+  /**
+   * Parameters of one shape as one [n, …shape], on their values and gradients. Lives as long as the buffer.
+   *
+   * @throws StepTrainError where they do not lie side by side
+   */
+  joined(name: string, names: readonly string[]): Parameter {
+    const first = this.list.findIndex((parameter) => parameter.name === names[0]);
+    const shape = this.list[first]?.value.shape ?? [];
+    if (names.some((each, i) => this.list[first + i]?.name !== each))
+      throw invalid(`the parameters of ${name} do not lie side by side`);
+    const [offset, all] = [this.offsets[first] as number, [names.length, ...shape]];
+    const value = this.device.keep(this.values.view(offset, all));
+    const grad = this.gradOf(offset, all);
+    const made = { name, value, buffer: this, ...(grad ? { grad } : {}) };
+    this.joint.push(made);
+    return made;
+  }
+
   /** Overwrites all values. */
   write(values: Float32Array): void {
     this.values.write(values);
@@ -82,7 +102,7 @@ export class ParameterBuffer {
   }
 
   dispose(): void {
-    for (const { value, grad } of this.list) {
+    for (const { value, grad } of [...this.list, ...this.joint]) {
       value.dispose();
       grad?.dispose();
     }

@@ -2,9 +2,10 @@
  * The LoRA pairs of several adapters side by side, in the panels and the dtype that the kernels read: a forward may hold
  * tokens of all of them, and packs nothing. It holds the values that the adapters had when it was made.
  */
-import { packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
+import { type LoraPair, packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
+import type { ExpertPlace } from '../weights/modules.js';
 import type { Adapter } from './adapter.js';
 
 /** Adapters begin at whole panels of the stack, which a device may fill up to as many outputs. */
@@ -13,13 +14,18 @@ const whole = (count: number) => Math.ceil(count / STEP) * STEP;
 
 /** Bytes of a stack of one adapter that has pairs A and B of these shapes, at most. */
 export function stackBytes(
-  pairs: readonly { readonly aShape: readonly number[]; readonly bShape: readonly number[] }[],
+  pairs: readonly {
+    readonly aShape: readonly number[];
+    readonly bShape: readonly number[];
+    readonly expert?: ExpertPlace;
+  }[],
   dtype: DType,
 ): number {
-  const elements = pairs.reduce((sum, { aShape: [rank = 0, features = 0], bShape: [outputs = 0] }) => {
-    return sum + whole(rank) * (features + 1 + whole(outputs));
+  return pairs.reduce((sum, { aShape: [rank = 0, features = 0], bShape: [outputs = 0], expert }) => {
+    // Beside them zeros for tokens without an adapter.
+    if (expert) return sum + 2 * 4 * rank * (features + outputs);
+    return sum + (dtype === 'bf16' ? 2 : 4) * whole(rank) * (features + 1 + whole(outputs));
   }, 0);
-  return elements * (dtype === 'bf16' ? 2 : 4);
 }
 
 /** Where a stack lies: the device and the dtype of a decoder. */
@@ -30,15 +36,19 @@ export interface StackPlace {
 
 export class AdapterStack {
   private readonly modules = new Map<string, StackedPairs>();
+  private readonly joint = new Map<string, LoraPair>();
 
   /** Holds its memory until `dispose`. */
   constructor(
     place: StackPlace,
     readonly adapters: readonly Adapter[],
   ) {
-    const names = new Set(adapters.flatMap(({ plan }) => plan.modules.map(({ module }) => module)));
+    const modules = adapters.flatMap(({ plan }) => plan.modules);
+    const names = new Set(modules.flatMap(({ module, expert }) => (expert ? [] : [module])));
+    const experts = new Set(modules.flatMap(({ expert }) => expert?.of ?? []));
     try {
       for (const module of names) this.modules.set(module, stackOf(place, module, adapters));
+      for (const of of experts) this.joint.set(of, expertsOf(place, of, adapters));
     } catch (error) {
       this.dispose();
       throw error;
@@ -50,9 +60,21 @@ export class AdapterStack {
     return this.modules.get(module);
   }
 
+  /** Whether any adapter has pairs on experts. */
+  get hasExperts(): boolean {
+    return this.joint.size > 0;
+  }
+
+  /** The pairs of all experts, by their name, of no adapter and then of each, see `RoutedAdapters`; undefined likewise. */
+  experts(of: string): LoraPair | undefined {
+    return this.joint.get(of);
+  }
+
   dispose(): void {
     for (const pairs of this.modules.values()) for (const tensor of Object.values(pairs)) tensor.dispose();
+    for (const { a, b } of this.joint.values()) for (const { value } of [a, b]) value.dispose();
     this.modules.clear();
+    this.joint.clear();
   }
 }
 
@@ -82,3 +104,45 @@ function stackOf({ device, dtype }: StackPlace, module: string, adapters: readon
     return made;
   }, 'adapters');
 }
+
+/**
+ * The pairs of each adapter's experts one after the other, in f32 and of the largest rank, of scale 1: zeros where an adapter has less,
+ * and first for tokens without one.
+ */
+function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapter[]): LoraPair {
+  const pairs = adapters.map((adapter) => adapter.pair(of));
+  const { a, b } = pairs.find((pair) => pair !== undefined) as LoraPair;
+  const [experts = 0, , features = 0] = a.value.shape;
+  const outputs = b.value.shape[1] as number;
+  const rankOf = (pair: LoraPair) => pair.a.value.shape[1] as number;
+  const most = Math.max(...pairs.map((pair) => (pair ? rankOf(pair) : 0)));
+  /** x as rows of `width`, each `rank` of them followed by zeros up to `most`. */
+  const padded = (x: Tensor, rank: number, width: number): Tensor => {
+    if (rank === most) return x;
+    const count = x.size / width;
+    const rows = Int32Array.from({ length: count }, (_, i) => Math.floor(i / rank) * most + (i % rank));
+    const T = (count / rank) * most;
+    return device.ops.scatter_rows({ x: x.reshape([count, width]), rows: device.tensor(rows), T }).y;
+  };
+  const joined = (side: string, shape: readonly number[], part: (pair: LoraPair) => Tensor) => {
+    const size = experts * product(shape);
+    const all = device.zeros([(1 + pairs.length) * experts, ...shape]);
+    pairs.forEach((pair, g) => {
+      if (pair) device.ops.copy({ x: part(pair).reshape([size]), y: all.view((1 + g) * size, [size]) });
+    });
+    return { name: `${of}.${side}`, value: device.keep(all) };
+  };
+  return device.scope(
+    () => ({
+      a: joined('a', [most, features], (pair) => padded(pair.a.value, rankOf(pair), features)),
+      b: joined('b', [outputs, most], (pair) => {
+        const { y } = device.ops.scale({ x: pair.b.value, factor: pair.scale });
+        return padded(y, rankOf(pair), 1);
+      }),
+      scale: 1,
+    }),
+    'adapters',
+  );
+}
+
+const product = (shape: readonly number[]) => shape.reduce((total, extent) => total * extent, 1);

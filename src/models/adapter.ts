@@ -17,14 +17,15 @@ import {
   type AdapterReader,
   adapterTensors,
   openAdapter,
+  pairTensors,
   readAdapterHead,
   writeAdapter,
 } from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
-import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
-import type { Initializer } from '../weights/modules.js';
+import { type LoraModule, type LoraPlan, loraPlan } from '../weights/lora-plan.js';
+import { type Initializer, ofExperts } from '../weights/modules.js';
 import { draw } from './initial-values.js';
 import { concatenated, type MergedAdapter, type SavedForm } from './merged-adapter.js';
 
@@ -59,9 +60,27 @@ export class Adapter {
       this.pairs.set(module, { a: parameter(aName), b: parameter(bName), scale: scaling });
     }
     for (const { weight, name } of plan.saved) this.whole.set(weight, parameter(name));
+    for (const [of, experts] of ofExperts(plan.modules)) {
+      const [first] = experts as [LoraModule];
+      const joint = (side: 'a' | 'b') =>
+        joined(
+          `${of}.${side}`,
+          experts.map((each) => parameter(each[`${side}Name`])),
+        );
+      this.indices.set(of, this.indices.get(first.module) as number);
+      this.pairs.set(of, { a: joint('a'), b: joint('b'), scale: first.scaling });
+    }
+    for (const [of, experts] of ofExperts(plan.saved))
+      this.whole.set(
+        `${of}.weight`,
+        joined(
+          of,
+          experts.map(({ name }) => parameter(name)),
+        ),
+      );
   }
 
-  /** The pair of a module such as `model.layers.0.self_attn.q_proj`. */
+  /** The pair of a module such as `model.layers.0.self_attn.q_proj`, or of all experts: A [E, r, in], B [E, out, r]. */
   pair(module: string): LoraPair | undefined {
     return this.pairs.get(module);
   }
@@ -96,10 +115,17 @@ export class Adapter {
     await writeAdapter(directory, form ?? this, data);
   }
 
+  /** With the buffer of its parameters. */
   dispose(): void {
-    if (this.trainable) this.trainable.dispose();
-    else for (const { value } of this.parameters.values()) value.dispose();
+    for (const buffer of new Set([...this.all()].map((parameter) => parameter.buffer))) buffer?.dispose();
   }
+}
+
+/** Neighbours in a buffer. */
+function joined(name: string, parameters: readonly Parameter[]): Parameter {
+  const [{ buffer }] = parameters as [Parameter];
+  const names = parameters.map((each) => each.name);
+  return (buffer as ParameterBuffer).joined(name, names);
 }
 
 /**
@@ -128,10 +154,7 @@ export function createAdapter(
     const values = options.first?.(name) ?? given ?? draw(init, shape, options.seed, specs.length);
     specs.push({ name, shape, init: values });
   };
-  for (const { aName, aShape, aInit, bName, bShape, bInit } of plan.modules) {
-    add(aName, aShape, aInit);
-    add(bName, bShape, bInit);
-  }
+  for (const { name, shape, init } of pairTensors(plan)) add(name, shape, init);
   for (const { name, weight, shape, init } of plan.saved)
     add(name, shape, init, options.wholeWeight?.(weight));
   specs.push(...(options.heads ?? []));
@@ -179,11 +202,8 @@ export function loadAdapter(
     );
     const score = scoreHead(plan, target);
     if (trainable) return trainableAdapter(device, config, plan, specs, { head: score });
-    const frozen = specs.map(({ name, shape, init }): [string, Parameter] => [
-      name,
-      { name, value: device.keep(device.tensor(init, shape)) },
-    ]);
-    return new Adapter(config, plan, new Map(frozen), undefined, score);
+    const { list } = new ParameterBuffer(device, specs);
+    return new Adapter(config, plan, new Map(list.map((each) => [each.name, each])), undefined, score);
   } finally {
     file.close();
   }

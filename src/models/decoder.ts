@@ -11,7 +11,9 @@ import { checkpoint, openTape } from '../autograd/tape.js';
 import { invalid } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
+import { linearExperts, type Routing, route } from '../ops/experts.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
+import { gatherIds } from '../ops/memory.js';
 import { rmsNorm } from '../ops/norm.js';
 import { rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
@@ -195,6 +197,17 @@ export class Decoder {
         const { weight, ...beside } = projection(module);
         return adds ? [linear(x, weight, beside, residual)] : [linear(x, weight, beside), residual];
       },
+      route: (logits, k, normalise) => {
+        const { stack, adapterOf: adapter } = 'stack' in role ? role : {};
+        const adapters = stack?.hasExperts && adapter ? { adapter, count: stack.adapters.length } : undefined;
+        const routing = route(logits, k, normalise, { adapters });
+        const rows = routedRows(batch, role, routing);
+        const project = (x: Tensor, of: string) => {
+          const { weight, lora, dropout } = this.projection(of, rows, role);
+          return linearExperts(x, { weight, lora: stack?.experts(of) ?? lora, dropout }, routing.offsets);
+        };
+        return { routing, project };
+      },
       attend,
     };
   }
@@ -270,6 +283,16 @@ export class Decoder {
     this.options.layers?.dispose();
     this.disposeConstants();
   }
+}
+
+/** What keys the dropout masks of rows in order of experts; undefined where nothing is dropped. */
+function routedRows(
+  { rowIds, positions }: TokenBatch,
+  role: Role | StackedRole,
+  { rows }: Routing,
+): DropoutRows | undefined {
+  if (!rowIds || !('dropout' in role && role.dropout) || !role.adapter?.dropout) return undefined;
+  return { rowIds: gatherIds(rowIds, rows), positions: gatherIds(positions, rows) };
 }
 
 /** Attention over the sequences of a batch, each alone. */

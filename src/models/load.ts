@@ -4,6 +4,7 @@ import { matchOptions, modelWeights, readModelConfig } from '../architectures/ta
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { StepTrainError } from '../native/errors.js';
+import { expertWeight, stackWeight } from '../ops/experts.js';
 import { packQuantized, packWeight, quantizeWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
@@ -11,7 +12,7 @@ import { type CheckpointReader, matchWeights, openCheckpoint, readStoredF32 } fr
 import { countInexact, nonFiniteIndex, toF32 } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { WeightsError } from '../weights/error.js';
-import type { WeightSpec } from '../weights/modules.js';
+import { type ExpertPlace, ofExperts, type WeightSpec } from '../weights/modules.js';
 import { type QuantizedWeight, quantizedBytes } from '../weights/quantized/format.js';
 import { withTrunkNames } from '../weights/trunk.js';
 import { Decoder, type Rounding } from './decoder.js';
@@ -84,7 +85,7 @@ export async function loadDecoder(
       const weight = format
         ? await quantized(device, reader, spec, format)
         : await frozen(device, reader, spec, { dtype, merged, layers });
-      if (weight) weights.set(spec.name, weight);
+      if (weight) weights.set(spec.name, spec.expert ? stacked(weight, spec.expert, weights) : weight);
       if (!format && isHalved(reader, spec, dtype))
         rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
@@ -114,6 +115,19 @@ function refuseUndivided(
       ? 'weights in f32 or bf16, and some of this base are quantised: set model.quantize: none'
       : undefined;
   if (lacking) throw new StepTrainError('E_CONFIG', `a base that processes hold together needs ${lacking}`);
+}
+
+/** The weight as a view on that of all experts, made with the first, into which it is copied. */
+function stacked(
+  { name, value }: Parameter,
+  { of, index, count }: ExpertPlace,
+  weights: Map<string, Parameter>,
+): Parameter {
+  const all = `${of}.weight`;
+  const stack = stackWeight(value, index, count, weights.get(all)?.value);
+  value.dispose();
+  if (!weights.has(all)) weights.set(all, { name: all, value: stack });
+  return { name, value: expertWeight(stack, index) };
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
@@ -186,6 +200,10 @@ export function trainableDecoder(
 ): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
   const parameters = new TrainableParameters(device, specs);
   const weights = new Map(parameters.list.map((parameter) => [parameter.name, parameter]));
+  for (const [of, experts] of ofExperts(modelWeights(config))) {
+    const names = experts.map(({ name }) => name);
+    weights.set(`${of}.weight`, parameters.joined(`${of}.weight`, names));
+  }
   return { decoder: new Decoder(device, config, weights, { dtype: 'bf16', ...options }), parameters };
 }
 

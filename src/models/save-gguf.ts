@@ -14,6 +14,7 @@ import { type FloatDtype, isFloatDtype } from '../weights/dtype.js';
 import { ggufName, hasPairedRows, movedRows, storedOffset } from '../weights/gguf/names.js';
 import { type QuantizedName, quantize } from '../weights/gguf/quantize.js';
 import { type Typed, writeGguf } from '../weights/gguf/writer.js';
+import { ofExperts } from '../weights/modules.js';
 import { openDecoderWeights } from './load.js';
 
 export type GgufType = FloatDtype | QuantizedName;
@@ -24,6 +25,7 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
   mistral: 'llama',
   qwen2: 'qwen2',
   qwen3: 'qwen3',
+  qwen3_moe: 'qwen3moe',
   gemma3_text: 'gemma3',
 };
 
@@ -39,22 +41,27 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
   const { config, architecture, shape: shapeKeys, tokens } = await ggufKeys(directory);
   const weights = openDecoderWeights(directory, config);
   try {
-    const tensors = modelWeights(config).map(({ name, shape }) => {
-      const stored = ggufName(architecture, name) as string;
-      const kept =
-        shape.length === 1 ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
+    const specs = modelWeights(config);
+    const experts = ofExperts(specs);
+    const tensors = specs.flatMap(({ name, shape, kind, expert }) => {
+      if (expert && expert.index > 0) return [];
+      const stored = ggufName(architecture, expert ? `${expert.of}.weight` : name) as string;
+      const inFull = shape.length === 1 || kind === 'router';
+      const kept = inFull ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
+      const bytesOf = (weight: string) => {
+        const offset = storedOffset(architecture, stored);
+        const read = readStoredF32(weights, weight);
+        const values = offset === 0 ? read : read.map((value) => value + offset);
+        const bytes = isFloatDtype(kept) ? fromF32(values, kept) : quantize(values, kept);
+        if (!hasPairedRows(architecture, stored)) return bytes;
+        return movedRows(bytes, bytes.length / (shape[0] as number), config.headDim, 'file');
+      };
+      const names = expert ? experts.get(expert.of)?.map((each) => each.name) : undefined;
       return {
         name: stored,
         type: kept,
-        shape,
-        data() {
-          const offset = storedOffset(architecture, stored);
-          const read = readStoredF32(weights, name);
-          const values = offset === 0 ? read : read.map((value) => value + offset);
-          const bytes = isFloatDtype(kept) ? fromF32(values, kept) : quantize(values, kept);
-          if (!hasPairedRows(architecture, stored)) return bytes;
-          return movedRows(bytes, bytes.length / (shape[0] as number), config.headDim, 'file');
-        },
+        shape: names ? [names.length, ...shape] : shape,
+        data: () => (names ? Buffer.concat(names.map(bytesOf)) : bytesOf(name)),
       };
     });
     const { scaling, theta } = config.rope;
@@ -97,6 +104,11 @@ export async function ggufKeys(directory: string) {
     );
   if (modelType !== 'gemma3_text' && windowed.includes(true))
     throw unsupported(`${directory} attends within windows, which is not written as GGUF`);
+  const { experts = undefined } = config.modelType === 'qwen3_moe' ? config : {};
+  if (experts && (!experts.normalise || experts.sparse.includes(false)))
+    throw unsupported(
+      `${directory} has ${experts.normalise ? 'layers without experts' : 'norm_topk_prob: false'}, which llama.cpp does not know of this architecture`,
+    );
   const shape = shapeOf(config, architecture);
   const tokens = ggufTokens(await readTokenizerFiles(directory), config.vocabSize);
   return { config, architecture, shape, tokens };
@@ -123,6 +135,12 @@ function shapeOf(config: LlamaConfig | GemmaConfig, architecture: string): [stri
     keys.push(
       ['attention.sliding_window', { u32: config.slidingWindow[0] as number }],
       ['rope.freq_base_swa', { f32: config.localRope.theta }],
+    );
+  if (config.modelType === 'qwen3_moe' && config.experts)
+    keys.push(
+      ['expert_count', { u32: config.experts.count }],
+      ['expert_used_count', { u32: config.experts.perToken }],
+      ['expert_feed_forward_length', { u32: config.experts.intermediateSize }],
     );
   if (scaling.type === 'linear' || scaling.type === 'yarn') {
     keys.push(

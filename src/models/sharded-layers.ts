@@ -23,6 +23,8 @@ interface Place {
   readonly layer: number;
   readonly offset: number;
   readonly shape: readonly number[];
+  /** Of one that is read with others, as one. */
+  readonly isPart: boolean;
 }
 
 /** Of a weight, or of what an adapter adds to it; undefined outside of layers. */
@@ -46,9 +48,14 @@ export function layerPlaces(specs: readonly WeightSpec[]): {
   for (const spec of specs) {
     const layer = layerOf(spec);
     if (layer === undefined) continue;
+    const { name, shape, expert } = spec;
     const offset = sizes[layer] ?? 0;
-    places.set(spec.name, { layer, offset, shape: spec.shape });
-    sizes[layer] = offset + aligned(product(spec.shape));
+    places.set(name, { layer, offset, shape, isPart: expert !== undefined });
+    // Experts are one weight, without gaps.
+    if (expert?.index === 0)
+      places.set(`${expert.of}.weight`, { layer, offset, shape: [expert.count, ...shape], isPart: false });
+    const end = offset + product(shape);
+    sizes[layer] = expert && expert.index + 1 < expert.count ? end : aligned(end);
   }
   return { sizes, places };
 }
@@ -105,7 +112,7 @@ export class ShardedLayers {
     const all = device.keep(device.empty([holders.size, part.size], part.dtype));
     device.ops.all_gather({ x: part, y: all, communicator: holders.communicator });
     for (const [name, place] of places)
-      if (place.layer === layer)
+      if (place.layer === layer && !place.isPart)
         whole.set(name, { name, value: device.keep(all.view(place.offset, place.shape)) });
     const held = [all, ...[...whole.values()].map(({ value }) => value)];
     const letGo = () => {

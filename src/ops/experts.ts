@@ -4,7 +4,7 @@ import { type Tape, tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Dropout, LoraPair } from './gemm.js';
 
-/** Which k of E experts each of T tokens goes to. The S = T·k pairs are rows in order of experts, then of tokens. */
+/** Which k of E experts each of T tokens goes to. The S = T·k pairs are rows in order of adapters, then experts, then tokens. */
 export interface Routing {
   /** f32 [T, k], differentiable: what each expert's output counts. */
   readonly weights: Tensor;
@@ -14,7 +14,7 @@ export interface Routing {
   readonly places: Tensor;
   /** i32 [S]: the token of each row. */
   readonly rows: Tensor;
-  /** i32 [E + 1]: where the rows of each expert begin, then S. */
+  /** i32 [E + 1], or for each adapter E more: where the rows of each expert begin, then S. */
   readonly offsets: Tensor;
 }
 
@@ -22,10 +22,17 @@ export interface Routing {
 export interface ExpertProjection {
   /** [E, N, K]: each packed, quantised or neither, one after the other (`stackWeight`); trainable f32. */
   readonly weight: Parameter;
-  /** A [E, r, K] and B [E, N, r]. */
+  /** A [E, r, K] and B [E, N, r]; with `RoutedAdapters` those of no adapter, then of each: [(1 + count)·E, …]. */
   readonly lora?: LoraPair | undefined;
   /** Of the input of all pairs; row ids and positions are those of rows, i32 [S]. */
   readonly dropout?: Dropout | undefined;
+}
+
+/** Adapters whose pairs on experts the tokens of one forward have. Not differentiable. */
+export interface RoutedAdapters {
+  /** i32 [T]: number of each token's adapter; −1: none. */
+  readonly adapter: Tensor;
+  readonly count: number;
 }
 
 /**
@@ -36,9 +43,16 @@ export interface ExpertProjection {
  * when the backward runs
  * @throws E_RANGE, where the queue is next waited for, unless 1 ≤ k ≤ E
  */
-export function route(logits: Tensor, k: number, normalise = true, balance?: Tensor): Routing {
+export function route(
+  logits: Tensor,
+  k: number,
+  normalise = true,
+  { balance, adapters }: { readonly balance?: Tensor; readonly adapters?: RoutedAdapters | undefined } = {},
+): Routing {
   const { ops } = logits.device;
-  const { weights, experts, places, rows, offsets } = ops.route({ logits, k, normalise });
+  const P = (1 + (adapters?.count ?? 0)) * (logits.shape[1] as number);
+  const made = ops.route({ logits, adapter: adapters?.adapter, k, normalise, P });
+  const { weights, experts, places, rows, offsets } = made;
   tapeFor(logits)?.record(weights, { logits, weights, experts, balance }, (dweights, saved, gradients) => {
     gradients.add(logits, ops.route_backward({ dweights, ...saved, normalise }).dlogits);
   });

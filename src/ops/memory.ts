@@ -11,6 +11,12 @@ export function gatherRows(x: Tensor, rows: Tensor): Tensor {
   return y;
 }
 
+/** The chosen of x [T], such as i32 ids; not differentiable. */
+export function gatherIds(x: Tensor, rows: Tensor): Tensor {
+  const { y } = x.device.ops.gather_rows({ x: x.reshape([x.size, 1]), rows });
+  return y.reshape([rows.size]);
+}
+
 /** x + y, elementwise, rounded once to their dtype. */
 export function add(x: Tensor, y: Tensor): Tensor {
   const { z } = x.device.ops.add({ x, y });

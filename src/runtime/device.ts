@@ -331,7 +331,7 @@ export class Tensor {
     return this.view(begin * stride, [end - begin, ...rest]);
   }
 
-  /** A window of `shape`, `offset` elements into this one. Shares the buffer. */
+  /** A window of `shape`, `offset` elements into this one; of packed weights whole ones, [N, K] of [E, N, K]. Shares the buffer. */
   view(offset: number, shape: readonly number[]): Tensor {
     return this.device.adopt(this.device.viewHandle(this.handle, offset, shape), shape, this.dtype, 'view');
   }

@@ -79,9 +79,11 @@ function productValues(kind: ModuleKind, [rows, features]: readonly number[], dt
 /** Tokens of the vocabulary that the head's products take at a time in bf16 (cuda/head/spans.cuh). */
 const HEAD_SPAN = 8192;
 
-/** Weights of one name are multiplied in one op: `linear_qkv`, `linear_swiglu`. */
+/** Weights of one name are multiplied in one op: `linear_qkv`, `linear_swiglu`, `linear_experts`. */
 const productOf = (name: string) =>
-  name.replace(/\.[qkv]_proj\./, '.qkv_proj.').replace(/\.(gate|up)_proj\./, '.gate_up_proj.');
+  /\.experts\./.test(name)
+    ? name.replace(/\.experts\.\d+\./, '.experts.')
+    : name.replace(/\.[qkv]_proj\./, '.qkv_proj.').replace(/\.(gate|up)_proj\./, '.gate_up_proj.');
 
 /** The weights, where they are here; a plan needs no more than config.json. */
 function stored(base: string): CheckpointReader | undefined {

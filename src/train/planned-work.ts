@@ -122,8 +122,10 @@ export function trainingOperations(
 ): number | undefined {
   if (tokens === undefined || tokens === 0) return undefined;
   const weights = modelModules(shape)
-    .filter(({ kind }) => kind === 'linear')
-    .reduce((sum, { shape: [out = 0, width = 0] }) => sum + out * width, 0);
+    .filter(({ kind }) => kind === 'linear' || kind === 'router')
+    .reduce((sum, { shape: [out = 0, width = 0], expert }) => {
+      return sum + out * width * (expert ? expert.perToken / expert.count : 1);
+    }, 0);
   // Two operations for each weight in the forward, two for the gradient of the input, two for that of a weight that is trained.
   return tokens * weights * (lora ? 4 : 6);
 }

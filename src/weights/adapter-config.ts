@@ -4,6 +4,7 @@
  */
 import { show, WeightsError } from './error.js';
 import { Fields, isOff } from './fields.js';
+import { type JointRanks, jointModules, jointParameter } from './joint-experts.js';
 import type { JsonObject, JsonValue } from './json.js';
 
 /** Which modules get a LoRA pair. */
@@ -37,6 +38,8 @@ export interface LoraConfig {
   readonly modulesToSave: readonly string[];
   readonly taskType: string | undefined;
   readonly baseModel: string | undefined;
+  /** Of an adapter that was read, and whose file holds the pairs of all experts in one. `targetModules` has their modules. */
+  readonly joint?: JointRanks;
 }
 
 /** What PEFT takes where a file says nothing; targets it takes from the model. */
@@ -108,7 +111,10 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
     loraDropout: parseDropout(fields),
     useRslora: fields.boolean('use_rslora') ?? false,
     targetModules:
-      parseTargets(fields, 'target_modules') ?? fields.fail('target_modules', 'a list of names or a pattern'),
+      parseTargets(fields, 'target_modules') ??
+      (fields.strings('target_parameters')?.length
+        ? { kind: 'names', names: [] }
+        : fields.fail('target_modules', 'a list of names or a pattern')),
     excludeModules: parseTargets(fields, 'exclude_modules'),
     ...parseLayers(fields),
     rankPattern: parsePattern(fields, 'rank_pattern', (values, key) => values.requiredInteger(key, 1)),
@@ -122,6 +128,7 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
     taskType: fields.string('task_type'),
     baseModel: fields.string('base_model_name_or_path'),
   };
+  const joint = withJointExperts(config, fields);
   for (const [key, value] of fields.unread()) {
     if (HARMLESS.has(key) || isOff(value)) continue;
     if (Object.hasOwn(OFF, key))
@@ -130,8 +137,47 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
       `${where}: ${key}: expected only keys of PEFT ${PEFT_VERSION}, found ${show(value)}; an unknown key may change what the adapter computes`,
     );
   }
-  return config;
+  return joint;
 }
+
+/** What `target_parameters` and patterns say of joint parameters, said of the modules of each expert. */
+function withJointExperts(config: LoraConfig, fields: Fields): LoraConfig {
+  const parameters = (fields.strings('target_parameters') ?? []).map(
+    (entry) =>
+      jointParameter(entry) ??
+      fields.fail(
+        'target_parameters',
+        'only gate_up_proj and down_proj of experts, and gate.weight of their router',
+      ),
+  );
+  if (parameters.length === 0) return config;
+  const { targetModules, rankPattern, alphaPattern } = config;
+  if (targetModules.kind !== 'names')
+    return fields.fail('target_modules', 'a list of names beside target_parameters');
+  const names = new Set([...targetModules.names, ...parameters.flatMap(jointModules)]);
+  const rank = (parameter: keyof JointRanks) => {
+    if (!parameters.includes(parameter)) return undefined;
+    const [, own] = Object.entries(rankPattern).find(([pattern]) => pattern.endsWith(parameter)) ?? [];
+    return own ?? config.r;
+  };
+  return {
+    ...config,
+    targetModules: { kind: 'names', names: [...names] },
+    rankPattern: apart(rankPattern),
+    alphaPattern: apart(alphaPattern),
+    joint: { gate_up_proj: rank('gate_up_proj'), down_proj: rank('down_proj') },
+  };
+}
+
+/** A pattern of `gate_up_proj` as two. */
+const apart = (patterns: Readonly<Record<string, number>>): Readonly<Record<string, number>> =>
+  Object.fromEntries(
+    Object.entries(patterns).flatMap(([pattern, value]) =>
+      pattern.endsWith('gate_up_proj')
+        ? jointModules('gate_up_proj').map((name) => [pattern.replace(/gate_up_proj$/, name), value])
+        : [[pattern, value]],
+    ),
+  );
 
 /**
  * The configuration as PEFT writes it.

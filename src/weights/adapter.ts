@@ -8,9 +8,10 @@ import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapte
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
 import { WeightsError } from './error.js';
+import { withExpertNames } from './joint-experts.js';
 import { readJsonObject } from './json.js';
-import { type LoraPlan, loraPlan } from './lora-plan.js';
-import type { ModuleSpec } from './modules.js';
+import { type LoraModule, type LoraPlan, loraPlan } from './lora-plan.js';
+import { type Initializer, type ModuleSpec, ofExperts } from './modules.js';
 import { openSafetensors } from './safetensors.js';
 import { type TensorData, type TensorSource, writeSafetensors } from './safetensors-writer.js';
 import { openTorch } from './torch/file.js';
@@ -51,7 +52,15 @@ export function adapterWeights(directory: string): string {
 /** @throws WeightsError for a file that is damaged or not there */
 export function openAdapterWeights(directory: string): WeightsFile {
   const path = adapterWeights(directory);
-  return path.endsWith('.bin') ? openTorch(path) : openSafetensors(path);
+  const file = path.endsWith('.bin') ? openTorch(path) : openSafetensors(path);
+  const joint = isAdapter(directory) ? readAdapterConfig(directory).joint : undefined;
+  if (!joint) return file;
+  try {
+    return withExpertNames(file, joint);
+  } catch (error) {
+    file.close();
+    throw error;
+  }
 }
 
 /** Whether the directory holds an adapter. */
@@ -177,17 +186,29 @@ export function adaptedModules(directory: string): string[] {
   }
 }
 
+/** A tensor of `adapter_model.safetensors`. */
+export interface AdapterTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly init: Initializer;
+}
+
+/** The tensors of pairs, in the order of a buffer: of experts whose weights are joint, all A and then all B. */
+export function pairTensors({ modules }: Pick<LoraPlan, 'modules'>): readonly AdapterTensor[] {
+  const joint = ofExperts(modules);
+  return modules.flatMap((module) => {
+    if (!module.expert) return [aOf(module), bOf(module)];
+    const experts = joint.get(module.expert.of) ?? [];
+    return experts[0] === module ? [...experts.map(aOf), ...experts.map(bOf)] : [];
+  });
+}
+
+const aOf = ({ aName: name, aShape: shape, aInit: init }: LoraModule) => ({ name, shape, init });
+const bOf = ({ bName: name, bShape: shape, bInit: init }: LoraModule) => ({ name, shape, init });
+
 /** Every tensor of `adapter_model.safetensors`. */
-export function adapterTensors(
-  plan: LoraPlan,
-): readonly { readonly name: string; readonly shape: readonly number[] }[] {
-  return [
-    ...plan.modules.flatMap(({ aName, aShape, bName, bShape }) => [
-      { name: aName, shape: aShape },
-      { name: bName, shape: bShape },
-    ]),
-    ...plan.saved.map(({ name, shape }) => ({ name, shape })),
-  ];
+export function adapterTensors(plan: LoraPlan): readonly AdapterTensor[] {
+  return [...pairTensors(plan), ...plan.saved];
 }
 
 /**

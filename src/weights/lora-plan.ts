@@ -1,7 +1,14 @@
 /** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
 import { showNames, WeightsError } from './error.js';
-import type { Initializer, ModuleSpec, WeightSpec } from './modules.js';
+import {
+  type ExpertPlace,
+  type Initializer,
+  type ModuleKind,
+  type ModuleSpec,
+  ofExperts,
+  type WeightSpec,
+} from './modules.js';
 import { matchNames, translatePattern } from './name-pattern.js';
 
 /** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
@@ -21,10 +28,11 @@ export interface LoraModule {
   readonly bShape: readonly [number, number];
   readonly aInit: Initializer;
   readonly bInit: Initializer;
+  readonly expert?: ExpertPlace;
 }
 
 /** A weight of `modules_to_save`, which stands in for that of the base. */
-export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape'> {
+export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape' | 'expert'> {
   readonly module: string;
   /** Name in the base model, such as `score.weight` */
   readonly weight: string;
@@ -48,6 +56,9 @@ export interface LoraPlanOptions {
 
 const PREFIX = 'base_model.model.';
 
+/** What a pair may stand beside. */
+const ADAPTED: ReadonlySet<ModuleKind> = new Set(['linear', 'router', 'pooler']);
+
 /** Heads that PEFT always adds to `modules_to_save` for classification, whether the model has them or not. */
 const CLASSIFIERS: readonly string[] = ['classifier', 'score'];
 
@@ -70,7 +81,7 @@ export function loraPlan(
   );
   const targeted = findTargets(config, modules, where, strictTargets);
   const chosen = modules.filter((_, index) => targeted[index] && !excluded[index]);
-  const wrong = chosen.filter(({ kind }) => kind !== 'linear' && kind !== 'pooler').map(({ name }) => name);
+  const wrong = chosen.filter(({ kind }) => !ADAPTED.has(kind)).map(({ name }) => name);
   if (wrong.length > 0) {
     throw new WeightsError(
       `${where}: target_modules fits ${showNames(wrong)}: expected only the linear layers before the head; ` +
@@ -85,8 +96,10 @@ export function loraPlan(
   const chosenNames = chosen.map(({ name }) => name);
   const ranks = byPattern(config.rankPattern, chosenNames, config.r, `${where}: rank_pattern`);
   const alphas = byPattern(config.alphaPattern, chosenNames, config.loraAlpha, `${where}: alpha_pattern`);
+  const planned = chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!));
+  refuseUnequalExperts(planned, where);
   return {
-    modules: chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!)),
+    modules: planned,
     saved: savedModules.flatMap(({ name: module, kind, weights }) =>
       weights.map(({ name: weight, shape, init }) => {
         return { module, kind, weight, name: `${PREFIX}${weight}`, shape, init };
@@ -95,7 +108,27 @@ export function loraPlan(
   };
 }
 
-function loraModule(config: LoraConfig, { name, shape }: ModuleSpec, r: number, alpha: number): LoraModule {
+/** The pairs of experts are multiplied in one product. */
+function refuseUnequalExperts(modules: readonly LoraModule[], where: string): void {
+  for (const [of, experts] of ofExperts(modules)) {
+    const [{ r, alpha, expert }] = experts as [LoraModule];
+    if (experts.length !== expert?.count)
+      throw new WeightsError(
+        `${where}: target_modules fits ${experts.length} of the ${expert?.count} experts of ${of}: expected all of them or none`,
+      );
+    if (experts.some((other) => other.r !== r || other.alpha !== alpha))
+      throw new WeightsError(
+        `${where}: rank_pattern and alpha_pattern: expected one rank and one alpha for all experts of ${of}`,
+      );
+  }
+}
+
+function loraModule(
+  config: LoraConfig,
+  { name, shape, expert }: ModuleSpec,
+  r: number,
+  alpha: number,
+): LoraModule {
   const [out, input] = shape as [number, number];
   const { initLoraWeights } = config;
   // kaiming_uniform with a = √5 is uniform in ±1/√(inputs), for A and B alike.
@@ -111,6 +144,7 @@ function loraModule(config: LoraConfig, { name, shape }: ModuleSpec, r: number, 
     bShape: [out, r],
     aInit: initLoraWeights === 'gaussian' ? { kind: 'normal', deviation: 1 / r } : uniform(input),
     bInit: initLoraWeights === false ? uniform(r) : { kind: 'zero' },
+    ...(expert ? { expert } : {}),
   };
 }
 
@@ -125,8 +159,7 @@ function findTargets(
   if (targetModules.kind === 'allLinear') {
     // PEFT leaves out the output embedding, and the score of sequence classification.
     return modules.map(
-      ({ kind }) =>
-        kind === 'linear' || kind === 'pooler' || (kind === 'score' && config.taskType !== 'SEQ_CLS'),
+      ({ kind }) => ADAPTED.has(kind) || (kind === 'score' && config.taskType !== 'SEQ_CLS'),
     );
   }
   if (targetModules.kind === 'names' && strict) {
@@ -180,7 +213,8 @@ function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: st
   const unmatched = config.modulesToSave.filter(
     (entry) => !CLASSIFIERS.includes(entry) && !modules.some((module) => fitsEntry(module, entry)),
   );
-  const wrong = saved.filter(({ kind }) => kind === 'linear' || kind === 'norm').map(({ name }) => name);
+  const kept = (kind: ModuleKind) => kind !== 'linear' && kind !== 'router' && kind !== 'norm';
+  const wrong = saved.filter(({ kind }) => !kept(kind)).map(({ name }) => name);
   if (unmatched.length + wrong.length > 0) {
     throw new WeightsError(
       `${where}: modules_to_save: expected only heads and embeddings of the model, found ${showNames([...unmatched, ...wrong])}`,

@@ -1,5 +1,7 @@
 /** The modules of a model by their Hugging Face names, with the shapes and first values of their weights. */
 
+import { grouped } from '../native/grouped.js';
+
 /** How the first values of a weight are drawn. */
 export type Initializer =
   | { readonly kind: 'zero' }
@@ -16,6 +18,8 @@ export type ModuleKind =
   | 'tiedEmbedding'
   /** A module that LoRA may target. */
   | 'linear'
+  /** Likewise, and never quantised: what chooses the experts of a token. */
+  | 'router'
   /** A linear module between the trunk and a head for sequences, which `modules_to_save` may keep whole. */
   | 'pooler'
   | 'norm'
@@ -23,6 +27,16 @@ export type ModuleKind =
   | 'head'
   /** The head of a classification model. */
   | 'score';
+
+/** Of a module that is one of several experts, which read different rows in one product. */
+export interface ExpertPlace {
+  /** Name of all, such as `model.layers.0.mlp.experts.up_proj`, of which `….weight` is [count, out, in]. */
+  readonly of: string;
+  readonly index: number;
+  readonly count: number;
+  /** How many of them a token is given to. */
+  readonly perToken: number;
+}
 
 export interface WeightSpec {
   /** Such as `model.layers.0.self_attn.q_proj.weight` */
@@ -34,6 +48,7 @@ export interface WeightSpec {
   readonly init: Initializer;
   /** What is added to each value of a checkpoint: the norms of some models are stored as their distance from 1. Default 0. */
   readonly offset?: number;
+  readonly expert?: ExpertPlace;
 }
 
 export interface ModuleSpec {
@@ -44,6 +59,7 @@ export interface ModuleSpec {
   readonly weights: readonly WeightSpec[];
   /** Of the weight, also where it is tied: [out, in] of a linear module. */
   readonly shape: readonly number[];
+  readonly expert?: ExpertPlace;
 }
 
 /** A module with a weight called `weight` that starts from `init`, and where asked a `bias` of zeros, one for each row. */
@@ -52,12 +68,11 @@ export function moduleSpec(
   name: string,
   shape: readonly number[],
   init: Initializer,
-  { bias = false, offset }: { readonly bias?: boolean; readonly offset?: number } = {},
+  { bias = false, ...own }: { readonly bias?: boolean } & Pick<WeightSpec, 'offset' | 'expert'> = {},
 ): ModuleSpec {
-  const own = { name: `${name}.weight`, shape, kind, init };
-  const weights: WeightSpec[] = [offset === undefined ? own : { ...own, offset }];
+  const weights: WeightSpec[] = [{ name: `${name}.weight`, shape, kind, init, ...own }];
   if (bias) weights.push({ name: `${name}.bias`, shape: shape.slice(0, 1), kind, init: { kind: 'zero' } });
-  return { name, kind, weights, shape };
+  return { name, kind, weights, shape, ...(own.expert ? { expert: own.expert } : {}) };
 }
 
 /** Name of the language-model head's weight: its own, or the embedding's; undefined without such a head. */
@@ -65,4 +80,11 @@ export function headWeight(modules: readonly ModuleSpec[]): string | undefined {
   const head = modules.find(({ kind }) => kind === 'head');
   const tied = modules.find(({ kind }) => kind === 'tiedEmbedding');
   return (head?.weights[0] ?? tied?.weights[0])?.name;
+}
+
+/** By joint weight, its experts; of what has none, nothing. In order of both. */
+export function ofExperts<Item extends { readonly expert?: ExpertPlace }>(
+  items: readonly Item[],
+): ReadonlyMap<string, readonly Item[]> {
+  return grouped(items, ({ expert }) => expert?.of);
 }

@@ -236,7 +236,7 @@ describe('parseModelConfig', () => {
     [
       'an unsupported model',
       { model_type: 'gpt2' },
-      'model_type: expected one of qwen2, qwen3, llama, mistral, smollm3, gemma3_text, opt, deberta-v2, found "gpt2"',
+      'model_type: expected one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, opt, deberta-v2, found "gpt2"',
     ],
     ['a missing model_type', { model_type: undefined }, 'model_type: expected one of'],
     [

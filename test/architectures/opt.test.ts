@@ -235,14 +235,14 @@ describe('a new model', () => {
 
   it('is refused with keys of other models, or with a size that its heads do not divide', async () => {
     expect(() => create({ rope_theta: 1e4 })).toThrow(
-      'model.base.init.rope_theta is for model_type "qwen2" or "qwen3" or "llama" or "mistral"',
+      'model.base.init.rope_theta is for model_type "qwen2" or "qwen3" or "qwen3_moe" or "llama" or "mistral"',
     );
     expect(() => create({ num_attention_heads: 5 })).toThrow(
       'hidden_size (24) must be a multiple of num_attention_heads (5)',
     );
     expect(() => create({ model_type: 'qwen3' })).toThrow(/init\.ffn_dim is for model_type "opt"/);
     expect(() => create({ model_type: 'gpt2' })).toThrow(
-      'model.base.init.model_type expects one of qwen2, qwen3, llama, mistral, smollm3, gemma3_text, opt or deberta-v2, found the text "gpt2"',
+      'model.base.init.model_type expects one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, opt or deberta-v2, found the text "gpt2"',
     );
   });
 });

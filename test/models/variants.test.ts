@@ -26,6 +26,8 @@ const VARIANTS = [
   'gemma3-untied',
   'smollm3-no-rope',
   'smollm3-windows',
+  'qwen3-moe',
+  'qwen3-moe-dense-layers',
 ];
 
 describe.each(isas)('%s', (isa) => {

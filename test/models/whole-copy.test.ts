@@ -28,7 +28,7 @@ async function logits(decoder: Decoder, role: Role): Promise<Float32Array> {
   return values;
 }
 
-describe.each(['qwen2', 'llama3', 'opt'])('%s', (name) => {
+describe.each(['qwen2', 'llama3', 'opt', 'variants/qwen3-moe'])('%s', (name) => {
   test('reads as the base does, and once changed as what is saved of it; the base stays', async () => {
     const decoder = await loadDecoder(device, goldenDirectory(name), { dtype: 'f32' });
     const copy = await wholeCopy(decoder, { seed: 1 });

@@ -8,7 +8,7 @@ import type { TensorEntry } from '../weights-file.js';
 import { dequantize } from './dequantize.js';
 import { type GgufFile, type GgufTensor, openGguf } from './file.js';
 import { metadataOf } from './metadata.js';
-import { checkpointName, hasPairedRows, movedRows, storedOffset } from './names.js';
+import { checkpointName, expertName, hasPairedRows, movedRows, storedOffset } from './names.js';
 
 /** The name, in the directory of its configuration, of a link to the file. */
 export const GGUF_FILE = 'model.gguf';
@@ -30,9 +30,25 @@ export function openGgufCheckpoint(path: string, directory: string): CheckpointR
   }
 }
 
+/** A tensor, or the part of one that is a weight. */
+interface StoredWeight extends Pick<GgufTensor, 'name' | 'type' | 'shape'> {
+  readonly part?: { readonly index: number; readonly of: number };
+}
+
+/** By the names of a checkpoint: of a joint tensor the weight of each expert. */
+function weightsOf(name: string, tensor: GgufTensor): [string, StoredWeight][] {
+  const { name: stored, type, shape } = tensor;
+  const [of = 0, ...own] = shape;
+  if (expertName(name, 0) === undefined || shape.length !== 3) return [[name, tensor]];
+  return Array.from({ length: of }, (_, index) => [
+    expertName(name, index) as string,
+    { name: stored, type, shape: own, part: { index, of } },
+  ]);
+}
+
 class GgufCheckpoint implements CheckpointReader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  readonly #stored = new Map<string, GgufTensor>();
+  readonly #stored = new Map<string, StoredWeight>();
   readonly #architecture: string;
   readonly #headDim: number;
 
@@ -53,10 +69,12 @@ class GgufCheckpoint implements CheckpointReader {
         continue;
       }
       const dtype: Dtype = isFloatDtype(tensor.type.name) ? tensor.type.name : 'F32';
-      const values = tensor.shape.reduce((product, extent) => product * extent, 1);
-      // What is read, not what is stored.
-      entries.set(name, { dtype, shape: tensor.shape, begin: 0, end: values * bytesPerElement(dtype) });
-      this.#stored.set(name, tensor);
+      for (const [own, weight] of weightsOf(name, tensor)) {
+        const values = weight.shape.reduce((product, extent) => product * extent, 1);
+        // What is read, not what is stored.
+        entries.set(own, { dtype, shape: weight.shape, begin: 0, end: values * bytesPerElement(dtype) });
+        this.#stored.set(own, weight);
+      }
     }
     if (unknown.length > 0)
       throw new WeightsError(
@@ -74,15 +92,15 @@ class GgufCheckpoint implements CheckpointReader {
     return format && { format, bytes: this.#ordered(this.#tensor(name)) };
   }
 
-  #tensor(name: string): GgufTensor {
+  #tensor(name: string): StoredWeight {
     const tensor = this.#stored.get(name);
     if (tensor === undefined) throw new WeightsError(`${this.directory}: there is no weight ${show(name)}`);
     return tensor;
   }
 
   /** Whole rows are moved while they are small. */
-  #ordered(tensor: GgufTensor): Uint8Array<ArrayBuffer> {
-    const stored = this.file.read(tensor.name);
+  #ordered(tensor: StoredWeight): Uint8Array<ArrayBuffer> {
+    const stored = this.file.read(tensor.name, tensor.part);
     const rows = tensor.shape[0] as number;
     return hasPairedRows(this.#architecture, tensor.name)
       ? movedRows(stored, stored.length / rows, this.#headDim, 'checkpoint')

@@ -27,8 +27,8 @@ export interface GgufHeader {
 
 export interface GgufFile extends GgufHeader {
   readonly path: string;
-  /** The stored bytes of a tensor. @throws WeightsError for a name that is not there */
-  read(name: string): Uint8Array<ArrayBuffer>;
+  /** The stored bytes of a tensor, or of one of `of` equal parts. @throws WeightsError for a name that is not there */
+  read(name: string, part?: { readonly index: number; readonly of: number }): Uint8Array<ArrayBuffer>;
   close(): void;
 }
 
@@ -68,11 +68,11 @@ export function openGguf(path: string): GgufFile {
     return {
       path,
       ...header,
-      read(name) {
+      read(name, { index, of } = { index: 0, of: 1 }) {
         const tensor = header.tensors.get(name);
         if (tensor === undefined) throw new WeightsError(`${path}: there is no tensor ${show(name)}`);
-        const stored = new Uint8Array(tensor.end - tensor.begin);
-        readFully(path, descriptor, stored, tensor.begin);
+        const stored = new Uint8Array((tensor.end - tensor.begin) / of);
+        readFully(path, descriptor, stored, tensor.begin + index * stored.length);
         return stored;
       },
       close: () => closeSync(descriptor),

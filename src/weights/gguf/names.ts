@@ -15,6 +15,15 @@ const LAYER: Readonly<Record<string, string>> = {
   ffn_down: 'mlp.down_proj',
 };
 
+/** Of mixtures of experts: `_exps` are joint tensors of the experts' modules, see `ExpertPlace`. */
+const EXPERTS: Readonly<Record<string, string>> = {
+  ...LAYER,
+  ffn_gate_inp: 'mlp.gate',
+  ffn_gate_exps: 'mlp.experts.gate_proj',
+  ffn_up_exps: 'mlp.experts.up_proj',
+  ffn_down_exps: 'mlp.experts.down_proj',
+};
+
 /** Gemma 3's, whose layers have four norms: `ffn_norm` is the one before the MLP. */
 const GEMMA: Readonly<Record<string, string>> = {
   ...LAYER,
@@ -23,7 +32,13 @@ const GEMMA: Readonly<Record<string, string>> = {
   post_ffw_norm: 'post_feedforward_layernorm',
 };
 
-const layerNames = (architecture: string) => (architecture === 'gemma3' ? GEMMA : LAYER);
+const OTHERS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  gemma3: GEMMA,
+  qwen3moe: EXPERTS,
+};
+
+const layerNames = (architecture: string) =>
+  (Object.hasOwn(OTHERS, architecture) ? OTHERS[architecture] : undefined) ?? LAYER;
 
 const OUTER: Readonly<Record<string, string>> = {
   token_embd: 'model.embed_tokens',
@@ -47,6 +62,11 @@ export function ggufName(architecture: string, name: string): string | undefined
   const [found] = Object.entries(names).find(([, to]) => to === module) ?? [];
   if (found === undefined) return undefined;
   return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${kind}`;
+}
+
+/** The weight of one expert of a joint one, by its name in a checkpoint; undefined for one that is not joint. */
+export function expertName(joint: string, index: number): string | undefined {
+  return /\.experts\.\w+\.weight$/.test(joint) ? joint.replace('.experts.', `.experts.${index}.`) : undefined;
 }
 
 /**
