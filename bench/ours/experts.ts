@@ -25,7 +25,7 @@ export async function expertsBesideLoop(device: Device, count: number): Promise<
   const each = Array.from({ length: EXPERTS }, (_, e) => expertWeight(w, e));
   for (const tokens of TOKENS) {
     const logits = randomTensor(device, [tokens, EXPERTS], 'f32', { seed: tokens });
-    const { offsets } = device.ops.route({ logits, k: CHOSEN });
+    const { offsets } = device.ops.route({ logits, k: CHOSEN, P: EXPERTS });
     const at = (await offsets.read()) as Int32Array;
     const x = randomTensor(device, [tokens * CHOSEN, HIDDEN], 'bf16', { seed: 2 });
     const dy = randomTensor(device, [tokens * CHOSEN, INNER], 'bf16', { seed: 3 });

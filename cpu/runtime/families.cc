@@ -43,8 +43,6 @@ const KernelTable& kernels() {
     register_linear_dw(t);
     register_lora_grads(t);
     register_linear_experts(t);
-    register_linear_experts_dx(t);
-    register_linear_experts_grads(t);
     register_attention(t);
     register_attention_backward(t);
     register_attention_paged(t);

@@ -269,6 +269,36 @@ describe.each(isas)('linears of experts on %s', (isa) => {
     },
   );
 
+  it('multiplies rows of several adapters, each with its own pair on the weight of the expert', async () => {
+    const [E, N, K, r] = [3, 40, 33, 5];
+    const counts = [2, 0, 1, 9, 3, 0, 0, 17, 1];
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const groups = expertsOf([counts, N, K, r], dtype, dtype);
+      const { w: all, x, offsets, lora_a, lora_b } = upload(device, groups, dtype, dtype, true);
+      const w = all.slice(0, E);
+      const y = await device.ops.linear_experts({ x, w, offsets, lora_a, lora_b, scale: 0.5 }).y.readFloats();
+      const want = await Promise.all(
+        counts.map((_, p) => {
+          const rows = x.slice(groups.offsets[p]!, groups.offsets[p + 1]!);
+          const pair = { lora_a: expertWeight(lora_a, p), lora_b: expertWeight(lora_b, p), scale: 0.5 };
+          return device.ops.linear({ x: rows, w: expertWeight(w, p % E), ...pair }).y.readFloats();
+        }),
+      );
+      if (!onGpu(isa)) expect(y).toEqual(joined(want));
+      else expect(maxDifference(y, joined(want))).toBeLessThan(dtype === 'f32' ? 1e-4 : 0.25);
+    }
+    const other = openTest(isa);
+    const [w, offsets] = [other.zeros([E, N, K]), other.tensor(Int32Array.from([0, 1, 2, 2, 2]))];
+    expect(() => other.ops.linear_experts_dx({ dy: other.zeros([2, N]), w, offsets })).toThrow(
+      'linear_experts_dx: offsets must be [E+1] with E = 3, got [5]',
+    );
+    other.ops.linear_experts({ x: other.zeros([2, K]), w, offsets });
+    await expect(other.synchronize()).rejects.toThrow(
+      'linear_experts: offsets have 4 groups, expected a multiple of the 3 experts of w',
+    );
+    other.dispose();
+  });
+
   it('adds to the dx that it is given, and needs no pair', async () => {
     const experts = expertsOf([[4, 0, 9], 40, 50, 1], 'f32', 'f32');
     const { dy, w, offsets, x } = upload(device, experts, 'f32', 'f32', true);
@@ -392,11 +422,8 @@ describe.each(isas)('linears of experts on %s', (isa) => {
     expect(() => ops.linear_experts({ x, w: expertWeight(w, 0), offsets })).toThrow(
       'linear_experts: w must be [E,N,K], got [4,6]',
     );
-    expect(() => ops.linear_experts({ x, w: w.slice(0, 1), offsets })).toThrow(
-      'linear_experts: offsets must be [E+1] with E = 1, got [3]',
-    );
     expect(() => ops.linear_experts({ x, w, offsets, lora_a: lora_a.slice(0, 1) })).toThrow(
-      'linear_experts: lora_a must be [E,r,K] with E = 2, got [1,2,6]',
+      'linear_experts: lora_a must be [P,r,K] with P = 2, got [1,2,6]',
     );
     expect(() => ops.unpack_weight({ w, dtype: 'f32' })).toThrow(
       'unpack_weight: w must be [N,K], got [2,4,6]',

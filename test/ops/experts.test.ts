@@ -330,6 +330,51 @@ describe.each(isas)('experts on %s', (isa) => {
     other.dispose();
   });
 
+  it('are grouped by adapters, of which each has groups of its own', async () => {
+    const [T, E, k, adapters] = [40, 5, 2, 3];
+    const P = (1 + adapters) * E;
+    const logits = device.tensor(random(T * E, 1), [T, E]);
+    const adapter = Int32Array.from(random(T, 2), (x) => Math.floor((x + 1) * 2) - 1);
+    expect(new Set(adapter).size).toBe(4);
+    const plain = device.ops.route({ logits, k, P: E });
+    const got = device.ops.route({ logits, k, P, adapter: device.tensor(adapter) });
+    const experts = await ints(plain.experts);
+    expect(await ints(got.experts)).toEqual(experts);
+    expect(await got.weights.read()).toEqual(await plain.weights.read());
+    const order = experts
+      .map((e, i) => ({ i, group: (adapter[Math.floor(i / k)]! + 1) * E + e }))
+      .sort((a, b) => a.group - b.group || a.i - b.i);
+    expect(await ints(got.rows)).toEqual(order.map(({ i }) => Math.floor(i / k)));
+    expect(await ints(got.places)).toEqual(experts.map((_, i) => order.findIndex((row) => row.i === i)));
+    const offsets = Array.from({ length: P + 1 }, (_, p) => order.filter(({ group }) => group < p).length);
+    expect(await ints(got.offsets)).toEqual(offsets);
+  });
+
+  it.each([
+    ['an adapter below none', [0, -2], 6, 'route: adapter[1] is -2, outside -1..0'],
+    ['an adapter without groups', [1, 0], 6, 'route: adapter[0] is 1, outside -1..0'],
+    ['one far outside', [2 ** 31 - 1, 0], 6, 'route: adapter[0] is 2147483647, outside -1..0'],
+  ])('refuse %s', async (_, adapter, P, message) => {
+    const other = openTest(isa);
+    other.ops.route({
+      logits: other.zeros([2, 3]),
+      k: 1,
+      P,
+      adapter: other.tensor(Int32Array.from(adapter)),
+    });
+    await expect(other.synchronize()).rejects.toThrow(message);
+    other.dispose();
+  });
+
+  it.each([0, 2, 4])('refuse %d groups of 3', async (P) => {
+    const other = openTest(isa);
+    other.ops.route({ logits: other.zeros([2, 3]), k: 1, P });
+    await expect(other.synchronize()).rejects.toThrow(
+      `route: P is ${P}, expected a multiple of the 3 experts of logits`,
+    );
+    other.dispose();
+  });
+
   it('refuse a gradient to experts that there are not', async () => {
     const other = openTest(isa);
     const logits = other.zeros([1, 3]);
