@@ -174,10 +174,9 @@ void route(Stream& stream, const Args& args) {
   if (k < 1 || k > count)
     throw Error("E_RANGE", format("route: k is %lld, expected 1 to the %lld experts of logits",
                                   static_cast<long long>(k), static_cast<long long>(count)));
-  if (adapter ? keys % count != 0 : keys != count)
-    throw Error("E_RANGE", format("route: P is %lld, expected %s%lld", static_cast<long long>(keys),
-                                  adapter ? "a multiple of the experts, " : "the experts, ",
-                                  static_cast<long long>(count)));
+  if (keys < count || keys % count != 0)
+    throw Error("E_RANGE", format("route: P is %lld, expected a multiple of the %lld experts of logits",
+                                  static_cast<long long>(keys), static_cast<long long>(count)));
   Adapters adapters{adapter.as<const int32_t>(), keys / count - 1, nullptr, stream.faults};
   if (adapter) adapters.keys = stream.scratch.take<int32_t>(tokens * k);
   by_storage(logits.dtype, [&, &logits = logits, &weights = weights, &experts = experts](auto t) {

@@ -21,8 +21,10 @@ void forward_experts(Stream& stream, const Args& args) {
   const Dropout dropout =
       dropout_of("linear_experts", x[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
   if (w[0] == 0 ? offsets[0] != 1 : (offsets[0] - 1) % w[0] != 0)
-    throw Error("E_SHAPE", format("linear_experts: offsets have %lld groups, expected a multiple of the %lld experts of w",
-                                  static_cast<long long>(offsets[0] - 1), static_cast<long long>(w[0])));
+    throw Error(
+        "E_SHAPE",
+        format("linear_experts: offsets have %lld groups, expected a multiple of the %lld experts of w",
+               static_cast<long long>(offsets[0] - 1), static_cast<long long>(w[0])));
   if (u && !lora_a)
     throw Error("E_SHAPE", "linear_experts: u is the LoRA pairs'; pass lora_a and lora_b or no u");
   if (experts.empty()) return;

@@ -15,7 +15,7 @@ Groups groups_of(const Stream& stream, const char* op, const TensorView& offsets
   const int64_t groups = offsets[0] - 1;
   if (experts == 0 ? groups != 0 : groups % experts != 0)
     throw Error("E_SHAPE",
-                format("%s: offsets are those of %lld groups, expected a multiple of the %lld experts", op,
+                format("%s: offsets have %lld groups, expected a multiple of the %lld experts of w", op,
                        static_cast<long long>(groups), static_cast<long long>(experts)));
   return {offsets.as<const int32_t>(), groups, experts, argument, stream.faults};
 }
