@@ -6,7 +6,7 @@ import { loadModel } from '../../src/api/model.js';
 import { readModelConfig } from '../../src/architectures/table.js';
 import { baseDirectory } from '../../src/models/base.js';
 import { openDecoderWeights } from '../../src/models/load.js';
-import { saveGguf } from '../../src/models/save-gguf.js';
+import { ggufKeys, saveGguf } from '../../src/models/save-gguf.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { cuttingOf, ignoresMerges } from '../../src/tokenizer/gguf-cutting.js';
 import { ggufTokens } from '../../src/tokenizer/gguf-tokens.js';
@@ -139,6 +139,64 @@ describe('models as GGUF', () => {
     await expect(saveGguf(directory, join(temporaryDirectory(), 'model.gguf'), 'F32')).rejects.toThrow(
       /has windows in other layers than five of six/,
     );
+  });
+
+  it('qwen3moe has its experts in joint tensors, and is the same model again, also in 8 bits', async () => {
+    const vocabulary = (name: string) => ({
+      [name]: { shape: [320, 32], values: [...random(320 * 32, 5)].map((v) => v / 4) },
+    });
+    const change = {
+      remove: ['model.embed_tokens.weight', 'lm_head.weight'],
+      add: { ...vocabulary('model.embed_tokens.weight'), ...vocabulary('lm_head.weight') },
+      config: (config: object) => ({
+        ...config,
+        ...{ vocab_size: 320, eos_token_id: 300, bos_token_id: null, pad_token_id: null },
+        initializer_range: 0.02,
+      }),
+    };
+    const directory = await changedModel('variants/qwen3-moe', change);
+    writeTokenizer(directory, 'qwen2');
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F32');
+    const file = openGguf(path);
+    const { metadata, tensors } = file;
+    expect(metadata.get('general.architecture')).toBe('qwen3moe');
+    expect(metadata.get('qwen3moe.expert_count')).toBe(6);
+    expect(metadata.get('qwen3moe.expert_used_count')).toBe(2);
+    expect(metadata.get('qwen3moe.expert_feed_forward_length')).toBe(16);
+    // The names of gguf-py's table for qwen3moe.
+    const layer = [
+      ...['attn_norm', 'attn_q', 'attn_k', 'attn_v', 'attn_output', 'attn_q_norm', 'attn_k_norm', 'ffn_norm'],
+      ...['ffn_gate_inp', 'ffn_gate_exps', 'ffn_up_exps', 'ffn_down_exps'],
+    ];
+    const names = [0, 1].flatMap((index) => layer.map((name) => `blk.${index}.${name}.weight`));
+    expect([...tensors.keys()].sort()).toEqual(
+      [...names, 'token_embd.weight', 'output.weight', 'output_norm.weight'].sort(),
+    );
+    expect(tensors.get('blk.1.ffn_down_exps.weight')?.shape).toEqual([6, 32, 16]);
+    const weights = openDecoderWeights(directory, readModelConfig(directory));
+    const part = file.read('blk.1.ffn_down_exps.weight', { index: 4, of: 6 });
+    const own = readStoredF32(weights, 'model.layers.1.mlp.experts.4.down_proj.weight');
+    expect([...new Float32Array(part.buffer)]).toEqual([...own]);
+    weights.close();
+    file.close();
+    const ids = [[5, 9, 12, 30, 31, 32, 33, 36, 200, 301]];
+    const [want, got] = [
+      await loadModel(device, directory, { dtype: 'f32' }),
+      await loadModel(device, path, { dtype: 'f32' }),
+    ];
+    expect(await got.score(ids)).toEqual(await want.score(ids));
+    for (const model of [want, got]) model.dispose();
+  });
+
+  it.each([
+    [{ norm_topk_prob: false }, /has norm_topk_prob: false, which llama\.cpp does not know/],
+    [{ mlp_only_layers: [0] }, /has layers without experts, which llama\.cpp does not know/],
+  ])('qwen3moe with %o is not written', async (keys, message) => {
+    const directory = await changedModel('variants/qwen3-moe', {
+      config: (config) => ({ ...config, ...keys }),
+    });
+    await expect(ggufKeys(directory)).rejects.toThrow(message);
   });
 
   it.each(WAYS)('%s cut as %s is the same model: %o', async (name, pre, change) => {

@@ -255,7 +255,13 @@ describe.each(isas)('experts on %s', (isa) => {
       [least, least, least, least],
     ];
     const logits = device.tensor(Float32Array.from(rows.flat()), [9, 4]);
-    const { weights, experts, places, rows: tokens, offsets } = device.ops.route({ logits, k: 3, P: logits.shape[1]! });
+    const {
+      weights,
+      experts,
+      places,
+      rows: tokens,
+      offsets,
+    } = device.ops.route({ logits, k: 3, P: logits.shape[1]! });
     const chosen = await ints(experts);
     const found = await weights.readFloats();
     const of = (values: ArrayLike<number>, t: number) =>
