@@ -56,16 +56,6 @@ __global__ void fill_kernel(T* x, int64_t n, T value) {
   }
 }
 
-__device__ inline float half_to_float(uint32_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, rest = (half & 0x7fffu) << 13;
-  if (rest < 1u << 23) {  // zero, subnormal
-    const float value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  // The exponent's bias goes from 15 to 127; that of infinity and NaN becomes all ones.
-  return __uint_as_float((rest + ((rest >= 0x7c00u << 13 ? 224u : 112u) << 23)) | sign);
-}
-
 template <typename T>
 __global__ void decode_kernel(const uint8_t* bytes, T* y, int64_t n) {
   const int64_t block = int64_t{blockIdx.x} * kThreads * kEight;

@@ -1,9 +1,20 @@
-// Rows by index: gather_rows y[r] = x[rows[r]]; scatter_rows y[rows[r]] = Σ x[r] in order of r, rows that
+// Rows by index: gather_rows y[r] = x[rows[r]], of any dtype; scatter_rows y[rows[r]] = Σ x[r] in order of r, rows that
 // no index names are 0. Both outputs are `=`. One launch, three for the scatter (cuda/chains.cuh).
 #include "cuda/chains.cuh"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
+
+static __device__ void load8(const uint8_t* p, int n, bool, float (&v)[kEight]) {
+#pragma unroll
+  for (int i = 0; i < kEight; i++) v[i] = i < n ? p[i] : 0.0f;
+}
+static __device__ void store8(uint8_t* p, int n, bool, const float (&v)[kEight]) {
+#pragma unroll
+  for (int i = 0; i < kEight; i++)
+    if (i < n) p[i] = static_cast<uint8_t>(v[i]);
+}
+
 namespace {
 
 constexpr int kRowsInput = 1;
@@ -27,12 +38,14 @@ __global__ void __launch_bounds__(kThreads)
 void gather_rows(Stream& stream, const Args& args) {
   const auto [x, rows, y] = args.tensors<3>();
   const int64_t width = x[1], tasks = rows[0] * ((width + kEight - 1) / kEight);
-  by_storage(x.dtype, [&](auto t) {
+  const auto gather = [&, &x = x, &rows = rows, &y = y](auto t) {
     using T = decltype(t);
     stream.launch(gather_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, x.as<T>(),
                   rows.as<int32_t>(), y.as<T>(), rows[0], x[0], width, stream.faults,
                   all_wide({x, y}, width));
-  });
+  };
+  if (x.dtype == DType::u8) return gather(uint8_t{});
+  by_storage(x.dtype, gather);  // i32 moves as f32 does
 }
 
 void scatter_rows(Stream& stream, const Args& args) {

@@ -3,6 +3,7 @@
 // under way before the first is used (values).
 #pragma once
 
+#include "cuda/convert.h"
 #include "cuda/gemm/quantized.h"
 #include "cuda/storage.cuh"
 
@@ -30,15 +31,6 @@ __device__ inline uint32_t four_bytes(const uint8_t* p) {
 }
 __device__ inline uint32_t word_of(const uint8_t* p) {
   return *reinterpret_cast<const uint32_t*>(p);
-}
-
-__device__ inline float half_value(uint32_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, rest = (half & 0x7fffu) << 13;
-  if (rest < 1u << 23) {  // zero, subnormal
-    const float value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  return __uint_as_float((rest + ((rest >= 0x7c00u << 13 ? 224u : 112u) << 23)) | sign);
 }
 
 /// Features `column` to `column + 7` of a row within the matrix; `column` is a multiple of 8.
@@ -129,17 +121,17 @@ __device__ inline void quantized_values(const Factor& w, const QuantizedEight& e
     }
     case Format::q4_0:
     case Format::q8_0:
-      scale = half_value(e.z);
+      scale = half_to_float(e.z);
       break;
     case Format::q4_1:
-      scale = half_value(e.z), least = half_value(e.w);
+      scale = half_to_float(e.z), least = half_to_float(e.w);
       break;
     case Format::q6_k:
-      scale = half_value(e.z & 0xffffu) * static_cast<float>(static_cast<int8_t>(e.z >> 16));
+      scale = half_to_float(e.z & 0xffffu) * static_cast<float>(static_cast<int8_t>(e.z >> 16));
       break;
     case Format::q4_k:
-      scale = half_value(e.z & 0xffffu) * static_cast<float>(e.z >> 16);
-      least = half_value(e.w & 0xffffu) * static_cast<float>(e.w >> 16);
+      scale = half_to_float(e.z & 0xffffu) * static_cast<float>(e.z >> 16);
+      least = half_to_float(e.w & 0xffffu) * static_cast<float>(e.w >> 16);
       break;
     default:
       break;

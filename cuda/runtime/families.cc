@@ -28,6 +28,7 @@ const KernelTable& kernels() {
     register_linear_dx(t);
     register_linear_dw(t);
     register_lora_grads(t);
+    register_linear_experts(t);
     register_attention(t);
     register_attention_backward(t);
     register_attention_paged(t);
@@ -39,6 +40,7 @@ const KernelTable& kernels() {
     register_rope(t);
     register_mlp(t);
     register_embedding(t);
+    register_experts(t);
     register_head_logprobs(t);
     register_head_logprobs_backward(t);
     register_head_select(t);
