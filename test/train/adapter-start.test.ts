@@ -175,6 +175,41 @@ describe('model.adapter', () => {
     roles.dispose();
   });
 
+  it('is the warm-up of StepAMC and of its baselines where they train none', async () => {
+    const none = { max_steps: 1, tokens_per_step: 512, micro_batch_tokens: 512, learning_rate: 1e-30 };
+    const run = async (name: string, more: Record<string, object | string>) => {
+      const sft = { num_train_epochs: 0, micro_batch_tokens: 512 };
+      const input = continued({ method: 'stepamc', ...more, sft } as never);
+      const { directory } = await train({ ...input, sft } as RunConfigInput, {
+        output: join(folder, `warm-${name}`),
+      });
+      const report = JSON.parse(readFileSync(join(directory, 'eval.json'), 'utf8'));
+      const phases = new Set((await metrics(directory)).map(({ phase }) => phase));
+      return { directory, report, phases: [...phases] };
+    };
+    const begun = JSON.parse(readFileSync(join(first, 'eval.json'), 'utf8'));
+    const asItIs = await run('sft', { baseline: 'sft' });
+    expect(asItIs.report.metrics).toEqual(begun.metrics);
+    expect(asItIs.report.data.trained_tokens).toBe(0);
+    expect(asItIs.phases).toEqual(['test']);
+    const [before, after] = [first, asItIs.directory].map((dir) =>
+      tensors(join(dir, 'adapter', 'adapter_model.safetensors')),
+    );
+    expect(after).toEqual(before);
+    const more = await run('continued', { baseline: 'sft_continued', sft_continued: none });
+    expect(more.phases).toEqual(['sft_continued', 'test']);
+    const whole = await run('stepamc', {
+      frn: { ...none, init: 'sft' },
+      verdict_ppo: { learning_rate: 1e-30, max_iterations: 1, micro_batch_tokens: 512 },
+    });
+    expect(whole.phases).toEqual(['frn', 'ppo', 'test']);
+    for (const { report } of [more, whole]) {
+      expect(report.baselines.sft).toEqual(begun.metrics);
+      // It would be the same model once more.
+      expect(report.baselines).not.toHaveProperty('base');
+    }
+  });
+
   it.each(['adapter', 'trunk'])(
     'is what policy, reference and critic of PPO begin with: %s',
     async (critic) => {
@@ -251,6 +286,7 @@ describe('model.adapter refuses', () => {
       { model: { adapter: first, base: goldenDirectory('llama3') } },
       /was trained on embedded, and model\.base is .*llama3, another/,
     ],
+    [{ sft: { num_train_epochs: 0 } }, /sft\.num_train_epochs 0 trains nothing with method "sft"/],
     [
       { method: 'pretrain' },
       /method pretrain trains every parameter and goes on from no adapter; remove model\.adapter/,

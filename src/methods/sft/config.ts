@@ -6,13 +6,16 @@ import { nonNegative, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
-import type { MethodSchema } from '../../config/schema.js';
+import { conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { verdictSettings } from '../../scoring/settings.js';
 
 export const sft = section({
-  ...optimization({ learning_rate: 1e-4, num_train_epochs: 3 }),
+  ...optimization({ learning_rate: 1e-4 }),
+  num_train_epochs: nonNegative(3).describe(
+    'Passes over the training rows. With method `stepamc`, 0 for no warm-up: the run begins with a judge, such as that of `model.adapter`.',
+  ),
   class_weight: z
     .enum(CLASS_WEIGHTS)
     .default('auto')
@@ -46,6 +49,12 @@ export const sftConfig: MethodSchema<SftRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ sft }) => ({ sft }),
   formerly: movedKeys('eval', 'eval_verdicts', verdictEvaluation),
-  conflicts: () => [],
+  *conflicts({ sft }) {
+    if (sft.num_train_epochs === 0)
+      yield conflict(
+        'sft.num_train_epochs',
+        'sft.num_train_epochs 0 trains nothing with method "sft"; give a number above 0, or measure the model with `steptrain eval correction`',
+      );
+  },
   judge: verdictSettings,
 };

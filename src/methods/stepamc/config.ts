@@ -82,6 +82,9 @@ export function hasNetwork({
   return baseline === 'none' && !ablation.no_frn;
 }
 
+/** Whether the run trains its warm-up, and does not begin with one. */
+export const hasWarmUp = ({ sft }: Pick<StepAmcRunConfig, 'sft'>): boolean => sft.num_train_epochs > 0;
+
 /** How scores are centred, `auto` resolved. */
 export function centering({
   center,

@@ -14,7 +14,13 @@ import type { Method } from '../../train/method.js';
 import type { StageEntry } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
-import { comparesWithContinued, hasNetwork, type StepAmcRunConfig, usesUnlabelled } from './config.js';
+import {
+  comparesWithContinued,
+  hasNetwork,
+  hasWarmUp,
+  type StepAmcRunConfig,
+  usesUnlabelled,
+} from './config.js';
 import { dpoStage } from './dpo.js';
 import { jointTokens, policyTokens, scpoStage } from './policy.js';
 import { labellingStage, pseudoLabelStage } from './pseudo-labels.js';
@@ -73,8 +79,10 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     ];
     // Whether steps without a label are among the data; what else is learned from them comes later.
     const decided = { unlabelled: usesUnlabelled(config) };
-    const warmUp = { stage: 'sft', unread: [...later, 'frn'], decided };
-    return hasNetwork(config) ? [warmUp, { stage: 'frn', unread: later, decided }] : [warmUp];
+    return [
+      ...(hasWarmUp(config) ? [{ stage: 'sft', unread: [...later, 'frn'], decided }] : []),
+      ...(hasNetwork(config) ? [{ stage: 'frn', unread: later, decided }] : []),
+    ];
   },
   save: ({ roles, run, tokenizer }, stages) =>
     roles.save((name) => run.file(name), { reward: stages.includes('frn'), tokenizer }),
@@ -114,9 +122,11 @@ function otherJudges(
 ): Readonly<Record<string, PartVerdicts>> {
   const { config, roles } = open;
   const byWords = (role: StepAmcRoles['policy']) => roleJudge(open, role);
+  const trained = config.baseline !== 'sft';
   return {
-    base: byWords(roles.base),
-    ...(config.baseline === 'sft' ? {} : { sft: byWords(roles.reference) }),
+    // Without a warm-up the run began with the policy's reference.
+    ...(hasWarmUp(config) || !trained ? { base: byWords(roles.base) } : {}),
+    ...(trained ? { sft: byWords(roles.reference) } : {}),
     ...(roles.continued ? { sft_continued: byWords(roles.continued) } : {}),
     ...(network ? { frn: async (part) => network[part].judged } : {}),
   };
@@ -139,8 +149,8 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
     best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
     validate,
   };
-  const sft = supervisedStage({ ...warmUp, name: 'sft', seed });
-  if (config.baseline === 'sft') return [sft];
+  const sft = hasWarmUp(config) ? [supervisedStage({ ...warmUp, name: 'sft', seed })] : [];
+  if (config.baseline === 'sft') return sft;
   const rewards = rewardData(open, 'train');
   // What trains instead of reward network and policy, or to be compared with them, gets their budget of tokens. Beside a
   // policy without a network there is no network to match.
@@ -163,14 +173,14 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
     });
   switch (config.baseline) {
     case 'sft_continued':
-      return [sft, continued()];
+      return [...sft, continued()];
     case 'dpo':
-      return [sft, dpoStage(open, { seed: continuedSeed, tokens: budget(), validate })];
+      return [...sft, dpoStage(open, { seed: continuedSeed, tokens: budget(), validate })];
     case 'pseudo_labels': {
       const network = hasNetwork(config);
       const tokens = () => (network ? policyTokens(open) : budget());
       return [
-        sft,
+        ...sft,
         ...(network ? [networkStage(open, rewards)] : []),
         labellingStage(open),
         {
@@ -181,7 +191,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
     }
     case 'none':
       return [
-        sft,
+        ...sft,
         ...(comparesWithContinued(config) ? [continued()] : []),
         ...(config.ablation.no_frn
           ? [scpoStage(open, undefined, validate)]
