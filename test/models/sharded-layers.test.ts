@@ -22,7 +22,7 @@ import { goldenDirectory } from './golden.js';
 const hasCompiler = spawnSync('g++', ['--version']).status === 0;
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-sharded-'));
 const library = join(folder, 'libnccl.so.2');
-const ids = [5, 17, 99, 3, 250, 12, 7];
+const ids = [5, 17, 90, 3, 50, 12, 7];
 
 /** Loss and gradients of an adapter on a decoder, and the most that was held. */
 async function stepOf(load: LoadOptions, model: string) {
@@ -81,6 +81,8 @@ describe.skipIf(!hasCompiler)('layers that several processes hold together (need
     ['qwen3', 'f32', 2],
     ['qwen3', 'bf16', 3],
     ['opt', 'bf16', 2],
+    ['variants/qwen3-moe', 'f32', 2],
+    ['variants/qwen3-moe', 'bf16', 3],
   ] as const)(
     '%s in %s over %i give the bits of a whole base, forward and backward',
     async (model, dtype, size) => {
