@@ -252,7 +252,11 @@ describe('parseAdapterConfig', () => {
     ['QALoRA', { use_qalora: true }, 'use_qalora: expected false'],
     ['block-diagonal LoRA', { use_bdlora: { nblocks: 2 } }, 'use_bdlora: expected null'],
     ['a bias of B', { lora_bias: true }, 'lora_bias: expected false'],
-    ['parameters as targets', { target_parameters: ['x'] }, 'target_parameters: expected null'],
+    [
+      'parameters as targets',
+      { target_parameters: ['x'] },
+      'target_parameters: expected only gate_up_proj and down_proj of experts, and gate.weight of their router',
+    ],
     ['single token rows', { trainable_token_indices: [3] }, 'trainable_token_indices: expected null'],
     ['tied copies', { ensure_weight_tying: true }, 'ensure_weight_tying: expected false'],
     [
