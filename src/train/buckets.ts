@@ -1,6 +1,16 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
 import { layerNumber } from '../models/sharded-layers.js';
 
+/** What becomes of one flat buffer of gradients. */
+export interface GradientSum {
+  /** What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run. */
+  passed(shard: number, layer: number): void;
+  /** Takes what the buffer holds as the gradient of a shard. */
+  add(shard: number): Promise<void>;
+  /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
+  finish(): Promise<void>;
+}
+
 /** A piece of a flat buffer of gradients. */
 export interface Bucket {
   readonly begin: number;

@@ -67,7 +67,8 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     const result = await runOn(device, options, agreement, ranks).catch((error) => {
       // Nothing may wait in it while the device is disposed of.
       carrier?.cancel();
-      throw error;
+      // What waited in it failed for that reason.
+      throw cluster?.lost.aborted ? cluster.lost.reason : error;
     });
     await carrier?.close();
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;

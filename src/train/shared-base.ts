@@ -20,7 +20,7 @@ export function holdersOf(
   const { rank, size, place } = cluster;
   if (place.localSize !== size)
     refuse(`all processes on one machine, and ${place.localSize} of ${size} are on this one`);
-  if (!carrier) refuse('run.collectives: mpi or nccl, which move bytes between two ops');
+  if (!carrier) refuse('run.collectives: shm, mpi or nccl, which move bytes between two ops');
   return { communicator: carrier.communicator, rank, size };
 }
 

@@ -1,11 +1,16 @@
 /** The slice of a flat buffer that a process of a job updates, and what it tells and learns of the others. */
 import type { Carrier } from '../cluster/carriers.js';
-import type { Cluster } from '../cluster/cluster.js';
+import type { Cluster, Part } from '../cluster/cluster.js';
 import { exchange } from '../cluster/exchange.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** Elements whose squares `adamw` adds up at a time: slices begin at multiples, so that the norm has the same bits. */
 const CHUNK = 32_768;
+
+/** Elements of what processes exchange are multiples of it, so that all parts begin where vectors do. */
+export const ALIGNED = 64;
+
+export const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALIGNED;
 
 /** All but the limits are absent where this process has all. */
 export interface Slice {
@@ -21,6 +26,16 @@ export interface Slice {
 
 /** Elements of each slice but the last. */
 export const sliceLength = (size: number, processes: number) => Math.ceil(size / processes / CHUNK) * CHUNK;
+
+/** By rank what lies in the bucket of the slice that the process updates. */
+export function slicesIn({ begin, end }: Part, size: number, processes: number): Part[] {
+  const slice = sliceLength(size, processes);
+  const inside = (at: number) => Math.max(0, Math.min(end, at) - begin);
+  return Array.from({ length: processes }, (_, rank) => ({
+    begin: inside(rank * slice),
+    end: inside((rank + 1) * slice),
+  }));
+}
 
 /** @param cluster absent: all of it */
 export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Carrier | undefined): Slice {
