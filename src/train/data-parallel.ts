@@ -21,7 +21,7 @@ export interface DataParallel {
   /** Absent: the sockets of the job. */
   readonly carrier?: Carrier | undefined;
   /** `run.zero` */
-  readonly zero?: 0 | 1 | undefined;
+  readonly zero?: 0 | 1 | 2 | undefined;
   /** `run.shard_base`: the processes that hold the layers of the base together. */
   readonly holders?: LayerHolders | undefined;
 }

@@ -35,6 +35,23 @@ export function refuseWhole(holders: LayerHolders | undefined, decoder: Decoder)
     refuse('a run with LoRA, by a method that trains one role on its base');
 }
 
+/** Whether `run.zero` 2 frees gradients during the backward pass; says so where it cannot. */
+export function releasesGradients(
+  { run }: FrameConfig,
+  cluster: Cluster | undefined,
+  carrier: Carrier | undefined,
+): boolean {
+  if (!cluster) return false;
+  const obstacle = !carrier
+    ? 'TCP carries them (run.collectives)'
+    : Math.max(1, run.shards) !== cluster.size
+      ? `run.shards is ${run.shards}, not ${cluster.size}`
+      : undefined;
+  if (obstacle !== undefined && cluster.rank === 0)
+    console.error(`run.zero 2 holds gradients whole here, as 1 does, since ${obstacle}`);
+  return obstacle === undefined;
+}
+
 function refuse(needed: string): never {
   throw new StepTrainError('E_CONFIG', `run.shard_base needs ${needed}; set it to false`);
 }

@@ -16,8 +16,8 @@ export const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALI
 export interface Slice {
   readonly begin: number;
   readonly end: number;
-  /** Of a gradient whose sum this process has in its slice. */
-  norm?(grads: Tensor): Promise<number>;
+  /** Of a gradient of which this process has its slice, which is given away. */
+  norm?(own: Tensor): Promise<number>;
   /** Of what each process has of its slice: on rank 0 all of it, and undefined elsewhere. */
   collect?(own: Float32Array): Promise<Float32Array | undefined>;
   /** Every process gives its slice, and gets the others. */
@@ -47,9 +47,9 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
     begin,
     end,
     collect: (own) => collected(own, size, length, cluster),
-    async norm(grads) {
+    async norm(own) {
       // In the order of all chunks: what ranks have follows one another.
-      const all = await exchange(cluster, await squaresOf(grads, begin, end));
+      const all = await exchange(cluster, await squaresOf(own));
       let sum = 0;
       for (const squares of all) for (const each of squares) sum += each;
       return Math.sqrt(sum);
@@ -81,16 +81,20 @@ async function collected(
   return whole;
 }
 
-async function squaresOf(grads: Tensor, begin: number, end: number): Promise<Float64Array> {
-  if (end === begin) return new Float64Array();
-  const { device } = grads;
+async function squaresOf(own: Tensor): Promise<Float64Array> {
+  const { device, size } = own;
+  if (size === 0) {
+    own.dispose();
+    return new Float64Array();
+  }
   const sums = device.scope(() => {
-    const found = device.empty([Math.ceil((end - begin) / CHUNK), 2], 'i32');
-    device.ops.square_sums({ x: grads.view(begin, [end - begin]), sums: found });
+    const found = device.empty([Math.ceil(size / CHUNK), 2], 'i32');
+    device.ops.square_sums({ x: own, sums: found });
     return found;
   }, 'norm');
   const halves = await sums.read();
   sums.dispose();
+  own.dispose();
   return new Float64Array(Int32Array.from(halves as Int32Array).buffer);
 }
 
