@@ -109,6 +109,7 @@ Napi::Object load(Napi::Env env, Napi::Object exports) {
   exports.Set("cudaDevices", Napi::Function::New<cuda_devices>(env));
   exports.Set("cudaObstacle", Napi::Function::New<cuda_obstacle>(env));
   exports.Set("openPlugin", Napi::Function::New<steptrain::binding::open_plugin_carrier>(env));
+  exports.Set("openShared", Napi::Function::New<steptrain::binding::open_shared_carrier>(env));
   exports.Set("ncclId", Napi::Function::New<steptrain::binding::nccl_unique_id>(env));
   exports.Set("openNccl", Napi::Function::New<steptrain::binding::open_nccl_carrier>(env));
   exports.Set("cancelCarrier", Napi::Function::New<steptrain::binding::cancel_carrier>(env));

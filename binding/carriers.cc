@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 
-#include "binding/environment.h"
+#include "binding/waiting.h"
 #include "carriers/communicators.h"
 #include "carriers/nccl.h"
+#include "carriers/shared.h"
 #include "core/error.h"
 #if defined(STEPTRAIN_CUDA)
 #include "cuda/runtime/backend.h"
@@ -14,40 +14,6 @@
 
 namespace steptrain::binding {
 namespace {
-
-/// Work that waits for other processes, on a thread of its own.
-class Waiting final : public Napi::AsyncWorker {
- public:
-  using Result = std::function<Napi::Value(Napi::Env)>;
-
-  static Napi::Value start(Napi::Env env, std::function<Result()> work) {
-    auto* waiting = new Waiting(env, std::move(work));
-    waiting->Queue();
-    return waiting->deferred_.Promise();
-  }
-
- private:
-  Waiting(Napi::Env env, std::function<Result()> work)
-      : Napi::AsyncWorker(env), deferred_(Napi::Promise::Deferred::New(env)), work_(std::move(work)) {}
-
-  void Execute() override {
-    try {
-      result_ = work_();
-    } catch (const Error& error) {
-      failure_ = failure_of(error);
-      SetError(error.what());
-    }
-  }
-  void OnOK() override { deferred_.Resolve(result_(Env())); }
-  void OnError(const Napi::Error&) override {
-    deferred_.Reject(Env().GetInstanceData<Environment>()->error_of(failure_));
-  }
-
-  Napi::Promise::Deferred deferred_;
-  std::function<Result()> work_;
-  Result result_;
-  Failure failure_;
-};
 
 Waiting::Result opened(const steptrain_carrier& carrier) {
   const int64_t id = add_communicator(carrier);
@@ -69,6 +35,12 @@ int64_t communicator_of(const Napi::CallbackInfo& info) {
 Napi::Value open_plugin_carrier(const Napi::CallbackInfo& info) {
   const std::string path = info[0].As<Napi::String>();
   return Waiting::start(info.Env(), [=] { return opened(open_plugin(path)); });
+}
+
+Napi::Value open_shared_carrier(const Napi::CallbackInfo& info) {
+  const std::string path = info[0].As<Napi::String>();
+  const int rank = info[1].As<Napi::Number>(), size = info[2].As<Napi::Number>();
+  return Waiting::start(info.Env(), [=] { return opened(open_shared(path, rank, size)); });
 }
 
 Napi::Value nccl_unique_id(const Napi::CallbackInfo& info) {

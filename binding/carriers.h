@@ -7,6 +7,8 @@ namespace steptrain::binding {
 
 /// openPlugin(path) -> Promise<{ communicator, rank, size }>
 Napi::Value open_plugin_carrier(const Napi::CallbackInfo& info);
+/// openShared(path, rank, size) -> Promise<{ communicator, rank, size }>
+Napi::Value open_shared_carrier(const Napi::CallbackInfo& info);
 /// ncclId(library) -> Promise<ArrayBuffer>
 Napi::Value nccl_unique_id(const Napi::CallbackInfo& info);
 /// openNccl(library, id, rank, size, gpu) -> Promise<{ communicator, rank, size }>; gpu below 0: none

@@ -1,8 +1,13 @@
 #include "binding/device.h"
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "binding/environment.h"
+#include "binding/waiting.h"
+#include "carriers/across.h"
+#include "carriers/communicators.h"
 #include "cpu/runtime/backend.h"
 #if defined(STEPTRAIN_CUDA)
 #include "cuda/runtime/backend.h"
@@ -52,12 +57,13 @@ Napi::Function DeviceBinding::define(Napi::Env env) {
       {InstanceMethod<&D::enqueue>("enqueue"), InstanceMethod<&D::allocate>("allocate"),
        InstanceMethod<&D::view>("view"), InstanceMethod<&D::release>("release"),
        InstanceMethod<&D::upload>("upload"), InstanceMethod<&D::download>("download"),
-       InstanceMethod<&D::synchronize>("synchronize"), InstanceMethod<&D::new_pool>("newPool"),
-       InstanceMethod<&D::release_pool>("releasePool"), InstanceMethod<&D::begin_capture>("beginCapture"),
-       InstanceMethod<&D::end_capture>("endCapture"), InstanceMethod<&D::replay>("replay"),
-       InstanceMethod<&D::release_graph>("releaseGraph"), InstanceMethod<&D::scope>("scope"),
-       InstanceMethod<&D::info>("info"), InstanceMethod<&D::stats>("stats"),
-       InstanceMethod<&D::reset_peak>("resetPeak"), InstanceMethod<&D::dispose>("dispose")});
+       InstanceMethod<&D::sum_across>("sumAcross"), InstanceMethod<&D::synchronize>("synchronize"),
+       InstanceMethod<&D::new_pool>("newPool"), InstanceMethod<&D::release_pool>("releasePool"),
+       InstanceMethod<&D::begin_capture>("beginCapture"), InstanceMethod<&D::end_capture>("endCapture"),
+       InstanceMethod<&D::replay>("replay"), InstanceMethod<&D::release_graph>("releaseGraph"),
+       InstanceMethod<&D::scope>("scope"), InstanceMethod<&D::info>("info"),
+       InstanceMethod<&D::stats>("stats"), InstanceMethod<&D::reset_peak>("resetPeak"),
+       InstanceMethod<&D::dispose>("dispose")});
 }
 
 /// new Device(name, threads, isa, memoryLimit, commands)
@@ -87,6 +93,7 @@ DeviceBinding::~DeviceBinding() {
 
 void DeviceBinding::close() {
   if (!device_) return;
+  while (*beside_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (auto* environment = Env().GetInstanceData<Environment>()) environment->devices.erase(this);
   device_.reset();
 }
@@ -179,6 +186,57 @@ Napi::Value DeviceBinding::download(const Napi::CallbackInfo& info) {
     const auto promise = promised->promise();
     device().download(handle, const_cast<Napi::ArrayBuffer&>(buffer).Data(), std::move(promised));
     return promise;
+  });
+}
+
+/// sumAcross(communicator, rows, result, scratch, counts, begins, pairs, root, gathers) -> Promise<void>: what the tensors hold must
+/// be computed, and nothing that is queued may use them before it resolves.
+Napi::Value DeviceBinding::sum_across(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    if (device().queue().backend().info().name != "cpu")
+      throw Error("E_UNSUPPORTED", "sumAcross is for the host's memory; on a GPU the sum is made of ops");
+    const auto floats = [&](const Napi::Value& handle) -> const TensorView& {
+      const TensorView& view = device().tensor(handle_of(handle));
+      if (view.dtype != DType::f32) throw Error("E_DTYPE", "sumAcross adds f32");
+      return view;
+    };
+    const auto numbers = [](const Napi::Value& value) {
+      const auto array = value.As<Napi::Array>();
+      std::vector<int64_t> all;
+      for (uint32_t i = 0; i < array.Length(); i++) all.push_back(array.Get(i).ToNumber().Int64Value());
+      return all;
+    };
+    PieceSum piece;
+    const TensorView& result = floats(info[2]);
+    const TensorView& scratch = floats(info[3]);
+    piece.result = const_cast<float*>(result.as<float>());
+    piece.scratch = const_cast<float*>(scratch.as<float>());
+    piece.scratch_length = scratch.numel();
+    piece.begins = numbers(info[5]);
+    if (piece.begins.empty() || piece.begins.back() != result.numel())
+      throw Error("E_SHAPE", "sumAcross: the parts are not those of the piece");
+    for (const int64_t row : numbers(info[1])) {
+      const TensorView& view = floats(Napi::Number::New(info.Env(), static_cast<double>(row)));
+      if (view.numel() != result.numel())
+        throw Error("E_SHAPE", "sumAcross: a row has another length than the piece");
+      piece.rows.push_back(const_cast<float*>(view.as<float>()));
+    }
+    for (const int64_t count : numbers(info[4])) piece.counts.push_back(static_cast<int>(count));
+    const auto pairs = numbers(info[6]);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+      piece.pairs.emplace_back(static_cast<int>(pairs[i]), static_cast<int>(pairs[i + 1]));
+    piece.root = info[7].As<Napi::Number>();
+    piece.gathers = info[8].ToBoolean();
+    const int64_t id = info[0].As<Napi::Number>().Int64Value();
+    ++*beside_;
+    return Waiting::start(info.Env(), [id, piece, beside = beside_]() -> Waiting::Result {
+      struct Ending {
+        std::atomic<int>& running;
+        ~Ending() { --running; }
+      } ending{*beside};
+      steptrain::sum_across(communicator(id), piece);
+      return [](Napi::Env env) { return env.Undefined(); };
+    });
   });
 }
 

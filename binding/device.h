@@ -6,6 +6,7 @@
 
 #include <napi.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -38,6 +39,7 @@ class DeviceBinding : public Napi::ObjectWrap<DeviceBinding> {
   Napi::Value release(const Napi::CallbackInfo& info);
   Napi::Value upload(const Napi::CallbackInfo& info);
   Napi::Value download(const Napi::CallbackInfo& info);
+  Napi::Value sum_across(const Napi::CallbackInfo& info);
   Napi::Value synchronize(const Napi::CallbackInfo& info);
   Napi::Value new_pool(const Napi::CallbackInfo& info);
   Napi::Value release_pool(const Napi::CallbackInfo& info);
@@ -56,6 +58,8 @@ class DeviceBinding : public Napi::ObjectWrap<DeviceBinding> {
   Napi::Value guard(const Napi::CallbackInfo& info, F body);
 
   std::unique_ptr<Device> device_;
+  /// How much works beside the queue with the device's memory.
+  std::shared_ptr<std::atomic<int>> beside_ = std::make_shared<std::atomic<int>>(0);
   Napi::Reference<Napi::Float64Array> commands_;
   double* command_ = nullptr;
 };

@@ -9,9 +9,15 @@ extern "C" {
 #endif
 
 /// Grows with every change of this file; a plugin of another number is refused.
-#define STEPTRAIN_CARRIER_VERSION 1
+#define STEPTRAIN_CARRIER_VERSION 2
 
-/// One process's end of a communicator. The collectives are called by one thread, in the same order in every process, and
+/// Bytes in host memory that go to one rank, or come from it.
+struct steptrain_part {
+  void* data;
+  size_t bytes;
+};
+
+/// One process's end of a communicator. The collectives are called by one thread at a time, in the same order in every process, and
 /// return 0, or something else where `error` says why. They do not return before `to` is filled, unless a stream is given.
 struct steptrain_carrier {
   int version;
@@ -21,6 +27,9 @@ struct steptrain_carrier {
   int (*all_to_all)(void* self, const void* from, void* to, size_t bytes, void* stream);
   /// `from`, of `bytes`, of every rank, by rank.
   int (*all_gather)(void* self, const void* from, void* to, size_t bytes, void* stream);
+  /// `from[r]` goes to each other rank r, and what rank r sends comes into `to[r]`, which has as many bytes. Null where the
+  /// carrier has no host memory.
+  int (*exchange)(void* self, const struct steptrain_part* from, const struct steptrain_part* to);
   /// From any thread: lets what waits for the others fail, and all that follows.
   void (*cancel)(void* self);
   /// All processes call it, unless one was lost. Nothing is called after it.

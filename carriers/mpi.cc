@@ -51,28 +51,41 @@ struct Mpi {
     }
   }
 
-  /// Sends `from + r·step` to each other rank r, and receives its bytes into `to + r·bytes`.
-  int exchange(const char* from, size_t step, char* to, size_t bytes) {
-    const auto at = [bytes](char* base, int r) { return base + static_cast<size_t>(r) * bytes; };
-    const auto own = static_cast<size_t>(rank);
-    if (bytes > 0) std::memmove(at(to, rank), from + own * step, bytes);
-    for (size_t begin = 0; begin < bytes; begin += kPiece) {
-      const int count = static_cast<int>(std::min(kPiece, bytes - begin));
-      std::vector<MPI_Request> requests;
+  /// Sends `from[r]` to each other rank r, and receives what it sends into `to[r]`.
+  int exchange(const steptrain_part* from, const steptrain_part* to) {
+    size_t longest = 0;
+    for (int r = 0; r < size; r++)
+      if (r != rank) longest = std::max({longest, from[r].bytes, to[r].bytes});
+    std::vector<MPI_Request> requests;
+    for (size_t begin = 0; begin < longest; begin += kPiece) {
+      requests.clear();
       for (int r = 0; r < size; r++) {
         if (r == rank) continue;
-        MPI_Request request;
-        int code = MPI_Irecv(at(to, r) + begin, count, MPI_BYTE, r, 0, MPI_COMM_WORLD, &request);
-        if (code != MPI_SUCCESS) return failed(code, "MPI_Irecv");
-        requests.push_back(request);
-        code = MPI_Isend(from + static_cast<size_t>(r) * step + begin, count, MPI_BYTE, r, 0, MPI_COMM_WORLD,
-                         &request);
-        if (code != MPI_SUCCESS) return failed(code, "MPI_Isend");
-        requests.push_back(request);
+        const auto add = [&](const steptrain_part& part, auto call) {
+          if (begin >= part.bytes) return MPI_SUCCESS;
+          const int count = static_cast<int>(std::min(kPiece, part.bytes - begin));
+          requests.emplace_back();
+          return call(static_cast<char*>(part.data) + begin, count, MPI_BYTE, r, 0, MPI_COMM_WORLD,
+                      &requests.back());
+        };
+        if (const int code = add(to[r], MPI_Irecv)) return failed(code, "MPI_Irecv");
+        if (const int code = add(from[r], MPI_Isend)) return failed(code, "MPI_Isend");
       }
       if (wait(requests) != 0) return 1;
     }
     return 0;
+  }
+
+  /// Sends `from + r·step` to each other rank r, and receives its bytes into `to + r·bytes`.
+  int all(const char* from, size_t step, char* to, size_t bytes) {
+    std::vector<steptrain_part> out(static_cast<size_t>(size)), in(out);
+    for (size_t r = 0; r < out.size(); r++) {
+      out[r] = {const_cast<char*>(from) + r * step, bytes};
+      in[r] = {to + r * bytes, bytes};
+    }
+    const auto own = static_cast<size_t>(rank);
+    if (bytes > 0) std::memmove(in[own].data, out[own].data, bytes);
+    return exchange(out.data(), in.data());
   }
 
   int refused(void* stream) {
@@ -88,12 +101,16 @@ Mpi& of(void* self) {
 
 int all_to_all(void* self, const void* from, void* to, size_t bytes, void* stream) {
   if (of(self).refused(stream)) return 1;
-  return of(self).exchange(static_cast<const char*>(from), bytes, static_cast<char*>(to), bytes);
+  return of(self).all(static_cast<const char*>(from), bytes, static_cast<char*>(to), bytes);
 }
 
 int all_gather(void* self, const void* from, void* to, size_t bytes, void* stream) {
   if (of(self).refused(stream)) return 1;
-  return of(self).exchange(static_cast<const char*>(from), 0, static_cast<char*>(to), bytes);
+  return of(self).all(static_cast<const char*>(from), 0, static_cast<char*>(to), bytes);
+}
+
+int exchange(void* self, const steptrain_part* from, const steptrain_part* to) {
+  return of(self).exchange(from, to);
 }
 
 void cancel(void* self) {
@@ -126,7 +143,15 @@ extern "C" __attribute__((visibility("default"))) int steptrain_open_carrier(ste
   auto* mpi = new Mpi;
   MPI_Comm_rank(MPI_COMM_WORLD, &mpi->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &mpi->size);
-  *carrier = {
-      STEPTRAIN_CARRIER_VERSION, mpi->rank, mpi->size, mpi, all_to_all, all_gather, cancel, close, error_of};
+  *carrier = {STEPTRAIN_CARRIER_VERSION,
+              mpi->rank,
+              mpi->size,
+              mpi,
+              all_to_all,
+              all_gather,
+              exchange,
+              cancel,
+              close,
+              error_of};
   return 0;
 }

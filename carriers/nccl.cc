@@ -165,8 +165,16 @@ steptrain_carrier open_nccl(const std::string& library, const NcclId& id, int ra
   std::memcpy(unique.internal, id.data(), id.size());
   const Result result = own->nccl->CommInitRank(&own->comm, size, unique, rank);
   if (result != 0) throw Error("E_CLUSTER", explained(*own->nccl, nullptr, result, "ncclCommInitRank"));
-  return {
-      STEPTRAIN_CARRIER_VERSION, rank, size, own.release(), all_to_all, all_gather, cancel, close, error_of};
+  return {STEPTRAIN_CARRIER_VERSION,
+          rank,
+          size,
+          own.release(),
+          all_to_all,
+          all_gather,
+          nullptr,
+          cancel,
+          close,
+          error_of};
 }
 
 }  // namespace steptrain

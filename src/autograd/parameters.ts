@@ -1,17 +1,23 @@
 /** Parameters, and the flat buffers in which those of an optimizer live. */
 import { invalid, StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
+import { processesOf } from '../runtime/processes.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { ReleasedGradients } from './released-gradients.js';
 
 export interface Parameter {
   readonly name: string;
   /** Frozen: f32 or bf16, row-major or packed. Trainable: an f32 master, a window on the flat buffer. */
   readonly value: Tensor;
-  /** f32, same shape: backward adds into it. Only trainable parameters have one. */
+  /** f32, same shape: backward adds into it. Only trainable parameters have one; it may be made when it is read, see `hasGrad`. */
   readonly grad?: Tensor;
   /** The flat buffer that the value is a window on, if it is one. */
   readonly buffer?: ParameterBuffer;
 }
+
+/** Whether backward adds to a gradient of it; makes none. */
+export const hasGrad = (parameter: Parameter | undefined): boolean =>
+  parameter !== undefined && 'grad' in parameter;
 
 export interface ParameterSpec {
   readonly name: string;
@@ -35,6 +41,7 @@ export class ParameterBuffer {
     specs: readonly ParameterSpec[],
     private readonly gradOf: (offset: number, shape: readonly number[]) => Tensor | undefined = () =>
       undefined,
+    private readonly releasedOf?: (parameter: number, shape: readonly number[]) => Tensor,
   ) {
     const offsets = [0];
     for (const { name, shape, init } of specs) {
@@ -50,8 +57,7 @@ export class ParameterBuffer {
       const offset = offsets[i] as number;
       const value = device.keep(this.values.view(offset, shape));
       value.write(init);
-      const grad = gradOf(offset, shape);
-      return { name, value, buffer: this, ...(grad ? { grad } : {}) };
+      return this.parameter(name, i, value);
     });
     this.byName = new Map(this.list.map((parameter) => [parameter.name, parameter]));
     if (this.byName.size !== specs.length) {
@@ -79,10 +85,23 @@ export class ParameterBuffer {
       throw invalid(`the parameters of ${name} do not lie side by side`);
     const [offset, all] = [this.offsets[first] as number, [names.length, ...shape]];
     const value = this.device.keep(this.values.view(offset, all));
-    const grad = this.gradOf(offset, all);
-    const made = { name, value, buffer: this, ...(grad ? { grad } : {}) };
+    const made = this.parameter(name, first, value);
     this.joint.push(made);
     return made;
+  }
+
+  /** On the gradient, from that of the parameter numbered `first` on, in the shape of the value. */
+  private parameter(name: string, first: number, value: Tensor): Parameter {
+    const { releasedOf } = this;
+    if (releasedOf)
+      return {
+        ...{ name, value, buffer: this },
+        get grad() {
+          return releasedOf(first, value.shape);
+        },
+      };
+    const grad = this.gradOf(this.offsets[first] as number, value.shape);
+    return { name, value, buffer: this, ...(grad ? { grad } : {}) };
   }
 
   /** Overwrites all values. */
@@ -102,10 +121,7 @@ export class ParameterBuffer {
   }
 
   dispose(): void {
-    for (const { value, grad } of [...this.list, ...this.joint]) {
-      value.dispose();
-      grad?.dispose();
-    }
+    for (const { value } of [...this.list, ...this.joint]) value.dispose();
     this.values.dispose();
   }
 }
@@ -113,29 +129,59 @@ export class ParameterBuffer {
 /** What one optimizer trains: parameters that lie side by side in flat f32 buffers. */
 export interface TrainedParameters
   extends Pick<ParameterBuffer, 'device' | 'values' | 'list' | 'offsets' | 'size' | 'changed'> {
+  /** Of all parameters; with `released`, the slice that is kept of them. */
   readonly grads: Tensor;
+  /** @internal Where gradients are freed during the backward pass. */
+  readonly released?: ReleasedGradients | undefined;
   zeroGrads(): void;
 }
 
 /** Parameters with their gradients in a second flat buffer, so that the optimizer is one launch. */
 export class TrainableParameters extends ParameterBuffer implements TrainedParameters {
-  readonly grads: Tensor;
-  private readonly windows: Tensor[] = [];
+  readonly released: ReleasedGradients | undefined;
+  private readonly flat: Tensor | undefined;
+  private readonly windows: Tensor[];
 
   constructor(device: Device, specs: readonly ParameterSpec[]) {
     const total = specs.reduce((sum, { init }) => sum + init.length, 0);
-    const grads = device.keep(device.zeros([total]));
+    const releases = processesOf(device)?.releases === true;
+    const flat = releases ? undefined : device.keep(device.zeros([total]));
+    let released: ReleasedGradients | undefined;
+    const windows: Tensor[] = [];
+    const windowOf = (offset: number, shape: readonly number[]) => {
+      const window = flat && device.keep(flat.view(offset, shape));
+      if (window) windows.push(window);
+      return window;
+    };
     try {
-      super(device, specs, (offset, shape) => device.keep(grads.view(offset, shape)));
+      super(
+        device,
+        specs,
+        windowOf,
+        releases ? (...which) => (released as ReleasedGradients).of(...which) : undefined,
+      );
     } catch (error) {
-      grads.dispose();
+      flat?.dispose();
       throw error;
     }
-    this.grads = grads;
+    if (releases)
+      released = new ReleasedGradients(
+        device,
+        this.offsets,
+        specs.map(({ shape }) => shape),
+      );
+    this.released = released;
+    this.flat = flat;
+    this.windows = windows;
+  }
+
+  get grads(): Tensor {
+    return this.flat ?? (this.released as ReleasedGradients).slice;
   }
 
   zeroGrads(): void {
-    this.device.ops.fill({ x: this.grads, value: 0 });
+    if (this.released) this.released.zero();
+    else this.device.ops.fill({ x: this.grads, value: 0 });
   }
 
   /**
@@ -144,7 +190,12 @@ export class TrainableParameters extends ParameterBuffer implements TrainedParam
    * @throws StepTrainError where they do not lie side by side
    */
   part(isChosen: (name: string) => boolean): TrainedParameters {
-    const { device, grads } = this;
+    const { device, flat: grads } = this;
+    if (!grads)
+      throw new StepTrainError(
+        'E_CONFIG',
+        'run.zero 2 is for methods that train a model or an adapter alone, and here a head has an optimizer of its own; set it to 1',
+      );
     const list = this.list.filter(({ name }) => isChosen(name));
     const first = this.list.indexOf(list[0] as Parameter);
     if (list.length === 0 || list.some((parameter, i) => this.list[first + i] !== parameter))
@@ -165,6 +216,7 @@ export class TrainableParameters extends ParameterBuffer implements TrainedParam
   override dispose(): void {
     for (const window of this.windows) window.dispose();
     super.dispose();
-    this.grads.dispose();
+    this.flat?.dispose();
+    this.released?.close();
   }
 }

@@ -6,7 +6,7 @@
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { Tensor } from '../runtime/tensor.js';
-import type { Parameter } from './parameters.js';
+import { hasGrad, type Parameter } from './parameters.js';
 
 /** Gradients as they travel back. A tensor's identity is its object, also after its owner disposed it. */
 export interface Gradients {
@@ -43,7 +43,7 @@ export function openTape(): Tape | undefined {
 export function tapeFor(...inputs: readonly (Tensor | Parameter | undefined)[]): Tape | undefined {
   if (!current) return undefined;
   for (const input of inputs) {
-    if (input instanceof Tensor ? current.tracks(input) : input?.grad) return current;
+    if (input instanceof Tensor ? current.tracks(input) : hasGrad(input)) return current;
   }
   return undefined;
 }

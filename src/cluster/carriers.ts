@@ -1,12 +1,14 @@
 /** What moves the bytes of collectives between the processes of a job: its sockets (`cluster.ts`), or a carrier that ops call. */
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { addon, type OpenedCarrier } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Cluster } from './cluster.js';
 import { exchange, foundOnce } from './exchange.js';
 
-export type CarrierName = 'tcp' | 'mpi' | 'nccl';
+export type CarrierName = 'tcp' | 'shm' | 'mpi' | 'nccl';
 
 export interface Carrier {
   readonly name: Exclude<CarrierName, 'tcp'>;
@@ -21,6 +23,9 @@ export interface Carrier {
 /** Where `steptrain build --mpi` puts the plugin. */
 export const MPI_PLUGIN = fileURLToPath(new URL('../../build/Release/steptrain_mpi.so', import.meta.url));
 
+/** Files that lie in memory. */
+const SHARED = '/dev/shm';
+
 export interface CarrierOptions {
   readonly wanted: 'auto' | CarrierName;
   /** Of this process: `cpu`, or `cuda:N`. */
@@ -29,8 +34,8 @@ export interface CarrierOptions {
 }
 
 /**
- * The carrier of a job; undefined where it is the job's own sockets. `auto` takes MPI where it has started the processes, all compute
- * on processors, and the plugin is there.
+ * The carrier of a job; undefined where it is the job's own sockets. `auto` takes what all processes have, where they compute on
+ * processors: MPI where it has started them and the plugin is there, else shared memory where they are on one machine.
  *
  * @throws StepTrainError E_CLUSTER where a process lacks what is wanted
  */
@@ -38,11 +43,17 @@ export async function openCarrier(
   cluster: Cluster,
   { wanted, device, plugin = MPI_PLUGIN }: CarrierOptions,
 ): Promise<Carrier | undefined> {
-  const obstacles = { mpi: mpiObstacle(cluster.place.mpi, device, plugin), nccl: ncclObstacle(device) };
+  const obstacles = {
+    shm: shmObstacle(cluster.place, device),
+    mpi: mpiObstacle(cluster.place.mpi, device, plugin),
+    nccl: ncclObstacle(device),
+  };
   const all = await exchange(cluster, obstacles);
   if (wanted === 'auto') {
-    const fits = all.every(({ mpi }) => mpi === undefined);
-    return fits ? opened('mpi', cluster, await addon().openPlugin(plugin)) : undefined;
+    const fits = (name: keyof typeof obstacles) => all.every((each) => each[name] === undefined);
+    if (fits('mpi')) return opened('mpi', cluster, await addon().openPlugin(plugin));
+    const shared = fits('shm') ? await openShared(cluster) : undefined;
+    return shared?.carrier;
   }
   if (wanted === 'tcp') return undefined;
   const rank = all.findIndex((each) => each[wanted] !== undefined);
@@ -51,11 +62,51 @@ export async function openCarrier(
       'E_CLUSTER',
       `run.collectives is ${wanted}, and of rank ${rank} ${all[rank]?.[wanted]}`,
     );
+  if (wanted === 'shm') {
+    const { carrier, obstacle } = await openShared(cluster);
+    if (!carrier) throw new StepTrainError('E_CLUSTER', `run.collectives is shm, and ${obstacle}`);
+    return carrier;
+  }
   if (wanted === 'mpi') return opened('mpi', cluster, await addon().openPlugin(plugin));
   const id = await foundOnce(cluster, async () => new Uint8Array(await addon().ncclId('')));
   const bytes = new Uint8Array(id).buffer;
   const gpu = Number(device.slice(device.indexOf(':') + 1));
   return opened('nccl', cluster, await addon().openNccl('', bytes, cluster.rank, cluster.size, gpu));
+}
+
+/** All processes open it, or none. */
+async function openShared(
+  cluster: Cluster,
+): Promise<{ readonly carrier?: Carrier; readonly obstacle?: string }> {
+  const { rank, size } = cluster;
+  const path = await foundOnce(cluster, async () => `${SHARED}/steptrain-${randomBytes(12).toString('hex')}`);
+  let own: OpenedCarrier | undefined;
+  // Rank 0 makes what the others open.
+  const [made] = await exchange(cluster, rank === 0 ? await open() : undefined);
+  const all = await exchange(cluster, rank === 0 || made !== undefined ? made : await open());
+  if (rank === 0) await rm(path, { force: true });
+  const failed = all.findIndex((obstacle) => obstacle !== undefined);
+  if (failed < 0) return { carrier: opened('shm', cluster, own as OpenedCarrier) };
+  if (own) await addon().closeCarrier(own.communicator);
+  return { obstacle: `of rank ${failed} ${all[failed]}` };
+
+  async function open(): Promise<string | undefined> {
+    try {
+      own = await addon().openShared(path, rank, size);
+      return undefined;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  }
+}
+
+function shmObstacle(
+  { localSize, size }: Pick<Cluster['place'], 'localSize' | 'size'>,
+  device: string,
+): string | undefined {
+  if (device !== 'cpu') return `the device is ${device}; shared memory is the host's`;
+  if (localSize !== size) return `only ${localSize} of ${size} processes are on its machine`;
+  return existsSync(SHARED) ? undefined : `there is no ${SHARED}`;
 }
 
 function mpiObstacle(mpi: boolean, device: string, plugin: string): string | undefined {

@@ -91,6 +91,33 @@ export function sumsHeld(shards: number, size: number): number {
   return most;
 }
 
+export interface Additions {
+  readonly pairs: readonly (readonly [into: number, other: number])[];
+  /** The row that has the sum in the end. */
+  readonly root: number;
+  readonly rows: number;
+  /** By rank how many of them it has. */
+  readonly counts: readonly number[];
+}
+
+/**
+ * The additions of the tree over what all processes have left, in their order: `rows` runs of each process, that of number i of rank
+ * r in row i · size + r, where i counts up to the most that one has.
+ */
+export function additions(shards: number, size: number): Additions {
+  const runs = Array.from({ length: size }, (_, rank) => runsOf(shards, rank, size));
+  const pairs: (readonly [number, number])[] = [];
+  const root = addTree(
+    runs.flatMap((own, rank) => own.map((run, i) => ({ ...run, values: i * size + rank }))),
+    (into, other) => {
+      pairs.push([into, other]);
+      return into;
+    },
+  );
+  const counts = runs.map(({ length }) => length);
+  return { pairs, root, rows: Math.max(...counts), counts };
+}
+
 /** Into the left one. */
 export function addFloats(into: Float32Array, other: Float32Array): Float32Array {
   for (let i = 0; i < into.length; i++) into[i] = (into[i] as number) + (other[i] as number);

@@ -38,20 +38,23 @@ export const run = section({
     'Parts into which an optimizer batch is cut for the processes of a job, and whose gradients are added in one fixed order: ' +
       'with the same number a run has the same bits in one process and in many. 0 for one per process at the start.',
   ),
-  collectives: choice('auto', 'tcp', 'mpi', 'nccl').describe(
-    'What carries gradients between the processes of a job: its TCP connections, MPI (`steptrain build --mpi`; processors) or ' +
-      'NCCL (GPUs). `auto` is MPI where mpirun has started the processes and the plugin is compiled, else TCP. The bits are the same.',
+  collectives: choice('auto', 'tcp', 'shm', 'mpi', 'nccl').describe(
+    'What carries gradients between the processes of a job: its TCP connections, memory that the processes of a machine share (`shm`; ' +
+      'processors), MPI (`steptrain build --mpi`; processors) or NCCL (GPUs). `auto` is MPI where mpirun has started the processes and ' +
+      'the plugin is compiled, else shm where all processes are on one machine, else TCP. The bits are the same.',
   ),
   zero: z
-    .union([z.literal(0), z.literal(1)])
+    .union([z.literal(0), z.literal(1), z.literal(2)])
     .default(0)
-    .meta({ expects: '0 or 1' })
+    .meta({ expects: '0, 1 or 2' })
     .describe(
       'Stage of ZeRO, for the processes of a job: with 1 each holds the optimizer moments of its share of the trained parameters ' +
-        'alone, 8 bytes a parameter divided by their number, and gets the rest of each update from the others. The bits are the same.',
+        'alone, 8 bytes a parameter divided by their number, and gets the rest of each update from the others; with 2 gradients are ' +
+        'summed and freed layer by layer during the backward pass too, where run.shards is the number of processes, `collectives` is ' +
+        'not tcp, and each shard is a single micro-batch. The bits are the same.',
     ),
   shard_base: flag(false).describe(
-    'With LoRA, for the processes of a job on one machine that MPI or NCCL connects: each holds its share of the base’s layers alone, and ' +
+    'With LoRA, for the processes of a job on one machine that shm, MPI or NCCL connects: each holds its share of the base’s layers alone, and ' +
       'a layer is gathered when it runs. Needs `run.gradient_checkpointing`, and a method that does not sample. The bits are the same.',
   ),
   max_skipped_steps: count(5).describe(

@@ -13,6 +13,18 @@ export interface NativeDevice {
   release(handle: number): void;
   upload(handle: number, array: ArrayBufferView): void;
   download(handle: number): Promise<ArrayBuffer>;
+  /** Beside the queue, in host memory: see `Device.sumAcross`. */
+  sumAcross(
+    communicator: number,
+    rows: readonly number[],
+    result: number,
+    scratch: number,
+    counts: readonly number[],
+    begins: readonly number[],
+    pairs: readonly number[],
+    root: number,
+    gathers: boolean,
+  ): Promise<void>;
   synchronize(): Promise<void>;
   newPool(): number;
   releasePool(pool: number): void;
@@ -103,6 +115,8 @@ export interface NativeAddon {
   cudaObstacle(): string | undefined;
   /** Of an MPI; waits for the other processes. */
   openPlugin(path: string): Promise<OpenedCarrier>;
+  /** Of memory that the processes of a machine share; `path`: of a file in memory, which rank 0 makes before the others open it. */
+  openShared(path: string, rank: number, size: number): Promise<OpenedCarrier>;
   /** `library`: its path, or '' for the one that the system has. */
   ncclId(library: string): Promise<ArrayBuffer>;
   /** @param gpu below 0: none */

@@ -1,4 +1,4 @@
-import type { Parameter } from '../autograd/parameters.js';
+import { hasGrad, type Parameter } from '../autograd/parameters.js';
 import { openTape, type Tape, tapeFor } from '../autograd/tape.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
@@ -255,7 +255,7 @@ function sameAdapter(...[q, k, v]: readonly [Projection, Projection, Projection]
 /** Dropout works on the input of a pair alone. */
 const maskOf = ({ lora, dropout }: Projection): Dropout | undefined => (lora ? dropout : undefined);
 
-const loraTrains = ({ lora }: Projection): boolean => lora?.a.grad !== undefined && lora.b.grad !== undefined;
+const loraTrains = ({ lora }: Projection): boolean => hasGrad(lora?.a) && hasGrad(lora?.b);
 
 /** The open tape where a linear of x has a gradient to carry back. */
 const recordingTape = (x: Tensor, { weight, bias, lora }: Projection): Tape | undefined =>
@@ -266,7 +266,7 @@ function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, 
   const { weight, bias, lora } = projection;
   const mask = maskOf(projection);
   const trains = loraTrains(projection);
-  const needsX = trains || weight.grad !== undefined || bias?.grad !== undefined;
+  const needsX = trains || hasGrad(weight) || hasGrad(bias);
   const save = { x: needsX ? x : undefined, u, row_ids: mask?.rowIds, positions: mask?.positions };
   tape.record(y, save, (dy, saved, gradients) => {
     const [scale, dropout, key0, key1] = [lora?.scale, mask?.rate, mask?.key[0], mask?.key[1]];
@@ -292,12 +292,12 @@ function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, 
       v = made.v;
       if (!into) gradients.add(x, made.dx);
     }
-    if (lora?.a.grad && lora.b.grad && saved.x && saved.u && v) {
-      const [da, db] = [lora.a.grad, lora.b.grad];
+    if (lora && trains && saved.x && saved.u && v) {
+      const [da, db] = [lora.a.grad as Tensor, lora.b.grad as Tensor];
       const { x, u } = saved;
       ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, scale, dropout, key0, key1 });
     }
-    if (saved.x && (weight.grad || bias?.grad)) {
+    if (saved.x && (hasGrad(weight) || hasGrad(bias))) {
       ops.linear_dw({ x: saved.x, dy, dw: weight.grad, db: bias?.grad });
     }
   });

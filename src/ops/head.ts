@@ -1,4 +1,4 @@
-import type { Parameter } from '../autograd/parameters.js';
+import { hasGrad, type Parameter } from '../autograd/parameters.js';
 import { tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
@@ -34,7 +34,7 @@ export function headLogprobs(
   const { temperature, entropyGradient = false } = options;
   const w = weight.value;
   const recording = tapeFor(x, weight);
-  const byExpectation = recording !== undefined && !weight.grad && !entropyGradient;
+  const byExpectation = recording !== undefined && !hasGrad(weight) && !entropyGradient;
   const { expectation, ...result } = ops.head_logprobs({
     x,
     w,

@@ -206,6 +206,20 @@ export class Device {
     return new GraphPool(this, this.native, this.open.newPool());
   }
 
+  /**
+   * @internal Adds a piece of a flat buffer over the processes of a job, in host memory, on a thread of its own. It is no op of the queue: what
+   * it reads must have been computed, and nothing that is queued may touch it before this resolves.
+   */
+  async sumAcross(communicator: number, piece: PieceOfSum): Promise<void> {
+    const { rows, result, scratch, counts, begins, pairs, root, gathers } = piece;
+    const handles = rows.map(({ handle }) => handle);
+    const order = pairs.flat();
+    await this.open.sumAcross(
+      ...([communicator, handles, result.handle, scratch.handle] as const),
+      ...([counts, begins, order, root, gathers] as const),
+    );
+  }
+
   /** Resolves when everything queued so far has run; rejects with what failed. */
   async synchronize(): Promise<void> {
     try {
@@ -264,6 +278,25 @@ export class Device {
     }
     return error;
   }
+}
+
+/** What `sumAcross` adds. Rows and result have the length of the piece, f32. */
+export interface PieceOfSum {
+  /** Sums of this process over runs of shards, which are overwritten. */
+  readonly rows: readonly Tensor[];
+  readonly result: Tensor;
+  /** For what arrives, of the same length in all processes. */
+  readonly scratch: Tensor;
+  /** By rank how many rows it has. */
+  readonly counts: readonly number[];
+  /** Where the part of each rank begins, which that rank adds; then the end. */
+  readonly begins: readonly number[];
+  /** The additions in their order, into the first of a pair: row i of rank r is number i · processes + r. */
+  readonly pairs: readonly (readonly [into: number, other: number])[];
+  /** The row that has the sum then. */
+  readonly root: number;
+  /** Whether this process gets the parts of all, not its own alone. */
+  readonly gathers: boolean;
 }
 
 /** One native handle, shared by a tensor and whatever holds on to it (tape entries, parameter lists). */

@@ -8,6 +8,8 @@ export interface Processes {
   settle(): Promise<void>;
   /** Forwards exchange weights: every process does as many, in the same order. */
   readonly lockstep?: boolean;
+  /** Gradients are summed and freed during the backward pass, but for the slice that this process updates. */
+  readonly releases?: boolean;
   /** Counts tokens that this process has trained on or sampled. */
   add(tokens: number): void;
 }

@@ -4,6 +4,7 @@
  */
 import type { TrainableParameters } from '../autograd/parameters.js';
 import { Tape } from '../autograd/tape.js';
+import { StepTrainError } from '../native/errors.js';
 import { readStatistics, type Statistics } from '../objectives/statistics.js';
 import type { Device } from '../runtime/device.js';
 import { processesOf } from '../runtime/processes.js';
@@ -112,6 +113,13 @@ export async function accumulate<
   const run = async (own: readonly Item[], passed?: (layer: number) => void) => {
     const read: ReadTerm<Item, Name, Term, Told>[] = [];
     const groups = cut(own);
+    if (groups.length > 1 && trains.some(({ released }) => released))
+      throw new StepTrainError(
+        'E_CONFIG',
+        `run.zero 2 frees gradients after each micro-batch, and a shard of ${own.reduce((sum, item) => sum + sizeOf(item), 0)} tokens is ` +
+          `${groups.length} micro-batches of ${microBatchTokens}: raise micro_batch_tokens, make the optimizer batch smaller, ` +
+          'or set run.zero to 1',
+      );
     // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
     for (const [i, group] of groups.entries())
       for (const term of await runGroup(group, i === groups.length - 1 ? passed : undefined))

@@ -1,6 +1,8 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
+import { exchange } from '../cluster/exchange.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { gradientGroups } from './buckets.js';
 import { dataParallel, slicedBuffers } from './data-parallel.js';
 import { cutSegments, type Slice, sliceOf } from './slices.js';
 
@@ -72,6 +74,7 @@ export class AdamW {
     this.slice = sliceOf(size, zero > 0 ? cluster : undefined, carrier);
     if (this.slice.norm) slicedBuffers.add(parameters);
     const { begin, end } = this.slice;
+    parameters.released?.divide(gradientGroups(parameters), begin, end);
     const segments = cutSegments(parameters.offsets, begin, end).map(({ index, length }) => ({
       name: (list[index] as (typeof list)[number]).name,
       length,
@@ -91,13 +94,13 @@ export class AdamW {
     const { parameters, slice } = this;
     const { maxGradNorm } = this.options;
     const step = slice.norm
-      ? await this.stepOfSlice(learningRate, await slice.norm(parameters.grads))
+      ? await this.stepOfSlice(learningRate, await slice.norm(this.ownGrads()))
       : await this.update(learningRate, parameters.values, parameters.grads, { max_norm: maxGradNorm });
     if (!step.nonFinite) {
       await slice.share?.(parameters.values);
       this.steps++;
       parameters.changed();
-    } else await slice.share?.(parameters.grads); // so that all find what is not finite
+    } else if (!parameters.released) await slice.share?.(parameters.grads); // so that all find what is not finite
     return step;
   }
 
@@ -109,14 +112,36 @@ export class AdamW {
     if (!Number.isFinite(norm)) return { gradNorm, nonFinite: true };
     const clip = options.maxGradNorm > 0 ? Math.min(1, options.maxGradNorm / (norm + 1e-6)) : 1;
     if (end > begin) {
-      const [values, grads] = [parameters.values, parameters.grads].map((of) =>
-        of.view(begin, [end - begin]),
-      );
-      await this.update(learningRate, values as Tensor, grads as Tensor, { grad_scale: clip });
-      values?.dispose();
-      grads?.dispose();
+      const [values, grads] = [parameters.values.view(begin, [end - begin]), this.ownGrads()];
+      await this.update(learningRate, values, grads, { grad_scale: clip });
+      values.dispose();
+      grads.dispose();
     }
     return { gradNorm, nonFinite: false };
+  }
+
+  /** Of the slice; for one who disposes of it. */
+  private ownGrads(): Tensor {
+    const { grads, released } = this.parameters;
+    const { begin, end } = this.slice;
+    return released ? grads.alias() : grads.view(begin, [end - begin]);
+  }
+
+  /** The first parameter of all whose gradient in the slice of its process is not finite. All call it. */
+  async firstNonFinite(): Promise<string | undefined> {
+    const { parameters, slice } = this;
+    const { begin, end } = slice;
+    const { cluster } = dataParallel(this.device) ?? {};
+    const grads = this.ownGrads();
+    let at = 0;
+    let own: string | undefined;
+    for (const { index, length } of cutSegments(parameters.offsets, begin, end)) {
+      own ??= (await allFinite(grads.view(at, [length]))) ? undefined : parameters.list[index]?.name;
+      at += length;
+    }
+    grads.dispose();
+    const all = cluster ? await exchange(cluster, own) : [own];
+    return all.find((name) => name !== undefined);
   }
 
   private async update(
@@ -171,4 +196,13 @@ export class AdamW {
     for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay, this.rates])
       tensor?.dispose();
   }
+}
+
+/** Takes the window over. */
+export async function allFinite(window: Tensor): Promise<boolean> {
+  const { stats } = window.device.ops.finite({ x: window });
+  const [, count] = await stats.readFloats();
+  stats.dispose();
+  window.dispose();
+  return count === 0;
 }

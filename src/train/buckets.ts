@@ -1,6 +1,16 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
 import { layerNumber } from '../models/sharded-layers.js';
 
+/** What becomes of one flat buffer of gradients. */
+export interface GradientSum {
+  /** What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run. */
+  passed(shard: number, layer: number): void;
+  /** Takes what the buffer holds as the gradient of a shard. */
+  add(shard: number): Promise<void>;
+  /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
+  finish(): Promise<void>;
+}
+
 /** A piece of a flat buffer of gradients. */
 export interface Bucket {
   readonly begin: number;
@@ -13,22 +23,34 @@ export interface Bucket {
 const LEAST = 1 << 18;
 const MOST = 1 << 22;
 
-/** All of a buffer, in the order in which a backward pass completes its pieces. The same in all processes of a job. */
-export function bucketsOf(
+/** Parameters whose gradients a backward pass completes together, in their order in the buffer, and after which layer. */
+export function gradientGroups(
   { list, offsets }: Pick<TrainedParameters, 'list' | 'offsets'>,
-  [least, most]: readonly [number, number] = [LEAST, MOST],
-): readonly Bucket[] {
-  const found: Bucket[] = [];
+  least = LEAST,
+): readonly { readonly from: number; readonly to: number; readonly layer: number }[] {
+  const found: { from: number; to: number; layer: number }[] = [];
+  const begin = (at: number) => offsets[at] as number;
   list.forEach(({ name }, i) => {
-    const [begin, end] = offsets.slice(i, i + 2) as [number, number];
     const layer = layerNumber(name) ?? -1;
     const last = found.at(-1);
-    const isShort = last && last.end - last.begin < least && last.layer >= 0 && layer >= 0;
+    const isShort = last && begin(last.to) - begin(last.from) < least && last.layer >= 0 && layer >= 0;
     if (last && (last.layer === layer || isShort))
-      found[found.length - 1] = { begin: last.begin, end, layer: Math.min(last.layer, layer) };
-    else found.push({ begin, end, layer });
+      found[found.length - 1] = { from: last.from, to: i + 1, layer: Math.min(last.layer, layer) };
+    else found.push({ from: i, to: i + 1, layer });
   });
-  return found.sort((a, b) => b.layer - a.layer).flatMap((bucket) => cut(bucket, most));
+  return found;
+}
+
+/** All of a buffer, in the order in which a backward pass completes its pieces. The same in all processes of a job. */
+export function bucketsOf(
+  parameters: Pick<TrainedParameters, 'list' | 'offsets'>,
+  [least, most]: readonly [number, number] = [LEAST, MOST],
+): readonly Bucket[] {
+  const { offsets } = parameters;
+  return gradientGroups(parameters, least)
+    .map(({ from, to, layer }) => ({ begin: offsets[from] as number, end: offsets[to] as number, layer }))
+    .sort((a, b) => b.layer - a.layer)
+    .flatMap((bucket) => cut(bucket, most));
 }
 
 function cut({ begin, end, layer }: Bucket, most: number): Bucket[] {

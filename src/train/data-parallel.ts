@@ -10,6 +10,7 @@ import { itemsOf, shardsOf } from '../cluster/shards.js';
 import type { LayerHolders } from '../models/sharded-layers.js';
 import type { Device } from '../runtime/device.js';
 import { gradientSum } from './gradient-sum.js';
+import { Turns } from './turns.js';
 
 /** How the batches of a run are divided. */
 export interface DataParallel {
@@ -20,7 +21,7 @@ export interface DataParallel {
   /** Absent: the sockets of the job. */
   readonly carrier?: Carrier | undefined;
   /** `run.zero` */
-  readonly zero?: 0 | 1 | undefined;
+  readonly zero?: 0 | 1 | 2 | undefined;
   /** `run.shard_base`: the processes that hold the layers of the base together. */
   readonly holders?: LayerHolders | undefined;
 }
@@ -54,13 +55,17 @@ interface OfGroup<Item> {
 export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
   trains: readonly TrainedParameters[],
-  { shards, cluster, carrier }: DataParallel,
+  { shards, cluster, carrier, holders }: DataParallel,
   compute: (items: readonly Item[], passed: (layer: number) => void) => Promise<readonly Found[]>,
   fill: () => Promise<void> = async () => {},
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
+  const turns = new Turns();
   const sums = trains.map((parameters) =>
-    gradientSum(parameters, shards, cluster, carrier, slicedBuffers.has(parameters)),
+    gradientSum(parameters, shards, cluster, carrier, slicedBuffers.has(parameters), {
+      turns,
+      ...(holders ? { overlaps: false } : {}),
+    }),
   );
   await fill();
   const found: Found[] = [];

@@ -4,34 +4,35 @@
  */
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Carrier } from '../cluster/carriers.js';
-import type { Cluster, Part } from '../cluster/cluster.js';
+import type { Cluster } from '../cluster/cluster.js';
 import {
   addFloats,
+  additions,
   addTree,
   joinNeighbours,
-  runsOf,
   type ShardSum,
   type SumOf,
   shardsOf,
 } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { type Bucket, bucketsOf } from './buckets.js';
-import { sliceLength } from './slices.js';
+import { type Bucket, bucketsOf, type GradientSum, gradientGroups } from './buckets.js';
+import { OverlappedSum } from './overlapped-sum.js';
+import { ReleasedSum } from './released-sum.js';
+import { ALIGNED, aligned, sliceLength, slicesIn } from './slices.js';
+import { Turns } from './turns.js';
 
-/** Of one flat buffer of gradients. */
-export interface GradientSum {
-  /** What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run. */
-  passed(shard: number, layer: number): void;
-  /** Takes what the buffer holds as the gradient of a shard. */
-  add(shard: number): Promise<void>;
-  /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
-  finish(): Promise<void>;
+export interface SumOptions {
+  /** Of all buffers whose gradients are summed together. Default: of this one. */
+  readonly turns?: Turns;
+  /** Whether a carrier of host memory is free while the queue runs: not where layers of the base are gathered by it. */
+  readonly overlaps?: boolean;
+  /** Elements that another carrier moves at a time. */
+  readonly inFlight?: number;
 }
 
 /**
  * @param isSliced whether each process needs the slice alone that its optimizer updates
- * @param inFlight elements that a carrier moves at a time
  */
 export function gradientSum(
   parameters: TrainedParameters,
@@ -39,13 +40,26 @@ export function gradientSum(
   cluster: Cluster | undefined,
   carrier: Carrier | undefined,
   isSliced = false,
-  inFlight = IN_FLIGHT,
+  {
+    turns = new Turns(),
+    overlaps = carrier !== undefined && carrier.name !== 'nccl',
+    inFlight = IN_FLIGHT,
+  }: SumOptions = {},
 ): GradientSum {
   if (!cluster) return new OwnSum(parameters);
-  return carrier
-    ? new CarriedSum(parameters, shards, cluster, carrier, isSliced, inFlight)
-    : new HostSum(parameters, shards, cluster, isSliced);
+  const { device, released } = parameters;
+  if (released && carrier)
+    return new ReleasedSum(device, released, releaseOrder(parameters), cluster, carrier);
+  if (!carrier) return new HostSum(parameters, shards, cluster, isSliced);
+  return overlaps
+    ? new OverlappedSum(parameters, shards, cluster, carrier, isSliced, turns)
+    : new CarriedSum(parameters, shards, cluster, carrier, isSliced, inFlight);
 }
+
+const releaseOrder = (parameters: TrainedParameters) =>
+  gradientGroups(parameters)
+    .map(({ layer }, group) => ({ group, layer }))
+    .sort((a, b) => b.layer - a.layer);
 
 /** Of one process, which computes all shards. */
 class OwnSum implements GradientSum {
@@ -140,19 +154,6 @@ class HostSum implements GradientSum {
     return joinNeighbours([...earlier, { first: this.last, count: 1, values }], addFloats);
   }
 }
-
-/** By rank what lies in the bucket of the slice that the process updates. */
-function slicesIn({ begin, end }: Bucket, size: number, processes: number): Part[] {
-  const slice = sliceLength(size, processes);
-  const inside = (at: number) => Math.max(0, Math.min(end, at) - begin);
-  return Array.from({ length: processes }, (_, rank) => ({
-    begin: inside(rank * slice),
-    end: inside((rank + 1) * slice),
-  }));
-}
-
-/** Elements of a slice are a multiple of it, so that all begin where vectors do. */
-const ALIGNED = 64;
 
 /** Elements that the processes exchange at a time: a process holds no more than twice as many beside its gradients. */
 export const IN_FLIGHT = 1 << 24;
@@ -255,30 +256,4 @@ class CarriedSum implements GradientSum {
       );
     }
   }
-}
-
-const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALIGNED;
-
-/**
- * The additions of the tree over what all processes have left, in their order: `rows` runs of each process, that of number i of rank
- * r in row i · size + r, where i counts up to the most that one has.
- */
-export function additions(
-  shards: number,
-  size: number,
-): {
-  readonly pairs: readonly (readonly [into: number, other: number])[];
-  readonly root: number;
-  readonly rows: number;
-} {
-  const runs = Array.from({ length: size }, (_, rank) => runsOf(shards, rank, size));
-  const pairs: (readonly [number, number])[] = [];
-  const root = addTree(
-    runs.flatMap((own, rank) => own.map((run, i) => ({ ...run, values: i * size + rank }))),
-    (into, other) => {
-      pairs.push([into, other]);
-      return into;
-    },
-  );
-  return { pairs, root, rows: Math.max(...runs.map(({ length }) => length)) };
 }

@@ -1,8 +1,9 @@
 /** The memory a run will need, by role, computed from the shapes alone; and how many tokens fit in the rest. */
 import type { ModelConfig } from '../architectures/config.js';
-import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
+import { architectureOf, countParameters, modelModules, modelWeights } from '../architectures/table.js';
 import { sumsHeld } from '../cluster/shards.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
+import { layerNumber } from '../models/sharded-layers.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
@@ -12,6 +13,7 @@ import { type FrozenBase, frozenBase } from './frozen-base.js';
 import { loraConfig } from './lora-config.js';
 import { besideOthers } from './memory-beside.js';
 import { parameterCount } from './parameter-count.js';
+import { PIECE } from './released-sum.js';
 import { fitCache, type Sampled, type SamplingPlan, samplingPlan } from './sampling-plan.js';
 
 export interface MemoryItem {
@@ -81,6 +83,8 @@ export function memoryPlan(
     items.push(baseItem('base', weights, model, frozen()));
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
+  const releases =
+    run.zero === 2 && processes > 1 && [0, processes].includes(run.shards) && run.collectives !== 'tcp';
   for (const planned of roles) {
     if ('bytes' in planned) {
       items.push(planned);
@@ -98,11 +102,13 @@ export function memoryPlan(
         ? {
             role,
             what:
-              `${parameterCount(size)} parameters with gradients and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32` +
+              `${parameterCount(size)} parameters with gradients${releases ? ` of a layer and 1/${holders} of all,` : ''} and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32` +
               (sums > 0
                 ? `; ${sums === 1 ? 'a sum' : `${sums} sums`} over earlier of ${run.shards} run.shards`
                 : ''),
-            bytes: size * (TRAINED_BYTES + MOMENT_BYTES / holders + SUM_BYTES * sums),
+            bytes:
+              size * (TRAINED_BYTES + MOMENT_BYTES / holders + SUM_BYTES * sums) -
+              (releases ? releasedBytes(decoder, whole ? undefined : lora, size, holders) : 0),
           }
         : {
             role,
@@ -160,10 +166,34 @@ function baseItem(
   };
 }
 
-function adapterSize(decoder: ModelConfig, lora: LoraSection): number {
+/** Of `size` gradients, what is not held where they are freed during the backward pass: all but a slice, a layer, and what lies outside. */
+function releasedBytes(
+  decoder: ModelConfig,
+  lora: LoraSection | undefined,
+  size: number,
+  holders: number,
+): number {
+  const trained = lora ? adapterWeights(decoder, lora) : modelWeights(decoder);
+  const layers: number[] = [];
+  for (const { name, shape } of trained) {
+    const layer = layerNumber(name);
+    if (layer !== undefined) layers[layer] = (layers[layer] ?? 0) + product(shape);
+  }
+  const outside = size - layers.reduce((sum, elements) => sum + elements, 0);
+  const held = size / holders + outside + Math.max(0, ...layers) + 3 * Math.min(size, PIECE);
+  return Math.max(0, SUM_BYTES * (size - held));
+}
+
+const adapterSize = (decoder: ModelConfig, lora: LoraSection) =>
+  adapterWeights(decoder, lora).reduce((sum, { shape }) => sum + product(shape), 0);
+
+function adapterWeights(decoder: ModelConfig, lora: LoraSection) {
   const { modules, saved } = loraPlan(loraConfig(lora, ''), modelModules(decoder));
-  const pairs = modules.reduce((sum, { aShape, bShape }) => sum + product(aShape) + product(bShape), 0);
-  return pairs + saved.reduce((sum, { shape }) => sum + product(shape), 0);
+  const pairs = modules.flatMap(({ aName, aShape, bName, bShape }) => [
+    { name: aName, shape: aShape },
+    { name: bName, shape: bShape },
+  ]);
+  return [...pairs, ...saved.map(({ name, shape }) => ({ name, shape }))];
 }
 
 /**

@@ -26,7 +26,7 @@ import { emptyParts, reportData } from './notes.js';
 import { planLine } from './plan-line.js';
 import type { RunResult } from './result.js';
 import { withRows } from './sampling-plan.js';
-import { holdersOf, refuseSampling, refuseWhole } from './shared-base.js';
+import { holdersOf, refuseSampling, refuseWhole, releasesGradients } from './shared-base.js';
 import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
 
@@ -54,6 +54,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     const { collectives: wanted, shards, zero } = config.run;
     const carrier = cluster && (await openCarrier(cluster, { wanted, device: device.info().name }));
     const holders = holdersOf(config, cluster, carrier);
+    const releases = zero === 2 && releasesGradients(config, cluster, carrier);
     divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, zero, holders });
     const agreement = agreeing(cluster, time);
     const ranks = cluster && rankMeter(cluster);
@@ -63,11 +64,13 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
         settle: agreement.settle,
         add: ranks.add,
         lockstep: config.run.shard_base,
+        releases,
       });
     const result = await runOn(device, options, agreement, ranks).catch((error) => {
       // Nothing may wait in it while the device is disposed of.
       carrier?.cancel();
-      throw error;
+      // What waited in it failed for that reason.
+      throw cluster?.lost.aborted ? cluster.lost.reason : error;
     });
     await carrier?.close();
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;

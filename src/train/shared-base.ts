@@ -20,7 +20,7 @@ export function holdersOf(
   const { rank, size, place } = cluster;
   if (place.localSize !== size)
     refuse(`all processes on one machine, and ${place.localSize} of ${size} are on this one`);
-  if (!carrier) refuse('run.collectives: mpi or nccl, which move bytes between two ops');
+  if (!carrier) refuse('run.collectives: shm, mpi or nccl, which move bytes between two ops');
   return { communicator: carrier.communicator, rank, size };
 }
 
@@ -33,6 +33,23 @@ export function refuseSampling(holders: LayerHolders | undefined, samples: boole
 export function refuseWhole(holders: LayerHolders | undefined, decoder: Decoder): void {
   if (holders && !decoder.options.layers)
     refuse('a run with LoRA, by a method that trains one role on its base');
+}
+
+/** Whether `run.zero` 2 frees gradients during the backward pass; says so where it cannot. */
+export function releasesGradients(
+  { run }: FrameConfig,
+  cluster: Cluster | undefined,
+  carrier: Carrier | undefined,
+): boolean {
+  if (!cluster) return false;
+  const obstacle = !carrier
+    ? 'TCP carries them (run.collectives)'
+    : Math.max(1, run.shards) !== cluster.size
+      ? `run.shards is ${run.shards}, not ${cluster.size}`
+      : undefined;
+  if (obstacle !== undefined && cluster.rank === 0)
+    console.error(`run.zero 2 holds gradients whole here, as 1 does, since ${obstacle}`);
+  return obstacle === undefined;
 }
 
 function refuse(needed: string): never {

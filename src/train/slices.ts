@@ -1,18 +1,23 @@
 /** The slice of a flat buffer that a process of a job updates, and what it tells and learns of the others. */
 import type { Carrier } from '../cluster/carriers.js';
-import type { Cluster } from '../cluster/cluster.js';
+import type { Cluster, Part } from '../cluster/cluster.js';
 import { exchange } from '../cluster/exchange.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** Elements whose squares `adamw` adds up at a time: slices begin at multiples, so that the norm has the same bits. */
 const CHUNK = 32_768;
 
+/** Elements of what processes exchange are multiples of it, so that all parts begin where vectors do. */
+export const ALIGNED = 64;
+
+export const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALIGNED;
+
 /** All but the limits are absent where this process has all. */
 export interface Slice {
   readonly begin: number;
   readonly end: number;
-  /** Of a gradient whose sum this process has in its slice. */
-  norm?(grads: Tensor): Promise<number>;
+  /** Of a gradient of which this process has its slice, which is given away. */
+  norm?(own: Tensor): Promise<number>;
   /** Of what each process has of its slice: on rank 0 all of it, and undefined elsewhere. */
   collect?(own: Float32Array): Promise<Float32Array | undefined>;
   /** Every process gives its slice, and gets the others. */
@@ -21,6 +26,16 @@ export interface Slice {
 
 /** Elements of each slice but the last. */
 export const sliceLength = (size: number, processes: number) => Math.ceil(size / processes / CHUNK) * CHUNK;
+
+/** By rank what lies in the bucket of the slice that the process updates. */
+export function slicesIn({ begin, end }: Part, size: number, processes: number): Part[] {
+  const slice = sliceLength(size, processes);
+  const inside = (at: number) => Math.max(0, Math.min(end, at) - begin);
+  return Array.from({ length: processes }, (_, rank) => ({
+    begin: inside(rank * slice),
+    end: inside((rank + 1) * slice),
+  }));
+}
 
 /** @param cluster absent: all of it */
 export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Carrier | undefined): Slice {
@@ -32,9 +47,9 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
     begin,
     end,
     collect: (own) => collected(own, size, length, cluster),
-    async norm(grads) {
+    async norm(own) {
       // In the order of all chunks: what ranks have follows one another.
-      const all = await exchange(cluster, await squaresOf(grads, begin, end));
+      const all = await exchange(cluster, await squaresOf(own));
       let sum = 0;
       for (const squares of all) for (const each of squares) sum += each;
       return Math.sqrt(sum);
@@ -66,16 +81,20 @@ async function collected(
   return whole;
 }
 
-async function squaresOf(grads: Tensor, begin: number, end: number): Promise<Float64Array> {
-  if (end === begin) return new Float64Array();
-  const { device } = grads;
+async function squaresOf(own: Tensor): Promise<Float64Array> {
+  const { device, size } = own;
+  if (size === 0) {
+    own.dispose();
+    return new Float64Array();
+  }
   const sums = device.scope(() => {
-    const found = device.empty([Math.ceil((end - begin) / CHUNK), 2], 'i32');
-    device.ops.square_sums({ x: grads.view(begin, [end - begin]), sums: found });
+    const found = device.empty([Math.ceil(size / CHUNK), 2], 'i32');
+    device.ops.square_sums({ x: own, sums: found });
     return found;
   }, 'norm');
   const halves = await sums.read();
   sums.dispose();
+  own.dispose();
   return new Float64Array(Int32Array.from(halves as Int32Array).buffer);
 }
 

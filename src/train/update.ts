@@ -1,5 +1,5 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
-import type { AdamW } from './adamw.js';
+import { type AdamW, allFinite } from './adamw.js';
 
 /** Outcome of applying the accumulated gradients. */
 export type Update =
@@ -21,19 +21,15 @@ export async function applyGradients(
     const { gradNorm, nonFinite } = await optimizer.step(learningRate);
     if (!nonFinite) return { gradNorm };
   }
-  const gradient = await nonFiniteGradient(parameters);
+  const gradient = parameters.released
+    ? await optimizer.firstNonFinite()
+    : await nonFiniteGradient(parameters);
   parameters.zeroGrads();
   const named = [loss && `${loss[0]} ${loss[1]}`, gradient && `the gradient of ${gradient}`];
   return { nonFinite: named.filter((text) => text).join(' and ') };
 }
 
-async function nonFiniteGradient({ device, list }: TrainedParameters): Promise<string | undefined> {
-  for (const { name, grad } of list) {
-    if (!grad) continue;
-    const { stats } = device.ops.finite({ x: grad });
-    const [, count] = await stats.readFloats();
-    stats.dispose();
-    if (count !== 0) return name;
-  }
+async function nonFiniteGradient({ list }: TrainedParameters): Promise<string | undefined> {
+  for (const { name, grad } of list) if (grad && !(await allFinite(grad.alias()))) return name;
   return undefined;
 }

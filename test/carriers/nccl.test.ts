@@ -11,7 +11,8 @@ import { addFloats, addTree, shardsOf } from '../../src/cluster/shards.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { type GradientSum, gradientSum } from '../../src/train/gradient-sum.js';
+import type { GradientSum } from '../../src/train/buckets.js';
+import { gradientSum } from '../../src/train/gradient-sum.js';
 import { sliceLength } from '../../src/train/slices.js';
 
 const hasCompiler = spawnSync('g++', ['--version']).status === 0;
@@ -51,7 +52,10 @@ async function summed<Found>(
       ]);
       const cluster = { rank, size, waiting: new Waiting() } as Cluster;
       const carrier = { communicator } as Carrier;
-      const sum = gradientSum(parameters, shards, cluster, carrier, isSliced, inFlight);
+      const sum = gradientSum(parameters, shards, cluster, carrier, isSliced, {
+        overlaps: false,
+        ...(inFlight === undefined ? {} : { inFlight }),
+      });
       const result = await use({ rank, device, parameters, sum });
       parameters.dispose();
       return result;

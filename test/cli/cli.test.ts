@@ -260,6 +260,13 @@ describe('steptrain run --dry-run', () => {
     const divided = await plan('8x80GiB', '--set', 'run.zero=1');
     expect(divided).toMatch(/parameters with gradients and 1\/8 of the AdamW moments, f32$/m);
     expect(divided).not.toMatch(/would divide/);
+    const released = await plan('8x80GiB', '--set', 'run.zero=2');
+    expect(released).toMatch(
+      /parameters with gradients of a layer and 1\/8 of all, and 1\/8 of the AdamW moments, f32$/m,
+    );
+    // Shards that are more than the processes hold gradients whole.
+    const whole2 = await plan('8x80GiB', '--set', 'run.zero=2', '--set', 'run.shards=16');
+    expect(whole2).toMatch(/parameters with gradients and 1\/8 of the AdamW moments/);
   });
 
   it('exits with 1 where the run would fail, after all that can be told', async () => {

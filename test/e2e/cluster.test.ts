@@ -203,6 +203,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
   test.skipIf(!existsSync(MPI_PLUGIN) || spawnSync('mpirun', ['--version']).status !== 0).each([
     ['sft', 2, []],
     ['zero', 3, ['run.zero=1']],
+    ['zero', 4, ['run.zero=2']],
     ['sft', 3, SHARED_BASE],
     ['dpo', 2, SHARED_BASE],
   ] as const)(
@@ -210,7 +211,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     (name, size, more) => {
       const recipe = recipes.get(name) as string;
       const runs = [1, size].map((processes) => {
-        const run = join(folder, `mpi-${name}-${processes}-${more.length}`);
+        const run = join(folder, `mpi-${name}-${size}-${processes}-${more.length}`);
         const sets = set('run.shards=4', ...(processes > 1 ? ['run.collectives=mpi', ...more] : []));
         const args = [MAIN, 'run', recipe, '--output', run, ...sets];
         const mpi = ['--allow-run-as-root', '--oversubscribe', '-n', String(processes), process.execPath];

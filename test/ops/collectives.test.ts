@@ -1,7 +1,6 @@
 // The sum of what processes have sent, in the order that is given: the bits of adding floats one by one, on every instruction set.
 import { describe, expect, it } from 'vitest';
-import { addFloats, addTree } from '../../src/cluster/shards.js';
-import { additions } from '../../src/train/gradient-sum.js';
+import { addFloats, additions, addTree } from '../../src/cluster/shards.js';
 import { isas, openTest } from './devices.js';
 
 const row = (of: number, n: number) =>
@@ -45,6 +44,6 @@ describe.each(isas)('sum_slices on %s', (isa) => {
 });
 
 it('a process without a shard adds nothing', () => {
-  expect(additions(1, 3)).toEqual({ pairs: [], root: 2, rows: 1 });
+  expect(additions(1, 3)).toEqual({ pairs: [], root: 2, rows: 1, counts: [0, 0, 1] });
   expect(additions(5, 2)).toMatchObject({ rows: 2 });
 });

@@ -1,0 +1,114 @@
+/** The gradient of a batch whose buckets a carrier moves, in host memory and beside the queue, while the backward pass goes on. */
+import type { TrainedParameters } from '../autograd/parameters.js';
+import type { Carrier } from '../cluster/carriers.js';
+import type { Cluster, Part } from '../cluster/cluster.js';
+import { type Additions, additions, joinNeighbours, type SumOf, shardsOf } from '../cluster/shards.js';
+import type { Tensor } from '../runtime/tensor.js';
+import { type Bucket, bucketsOf, type GradientSum } from './buckets.js';
+import { aligned, slicesIn } from './slices.js';
+import type { Turns } from './turns.js';
+
+/** Elements for what arrives at a time: they stay in the caches, and are all that the exchange takes beside the gradients. */
+const SCRATCH = 1 << 20;
+
+export class OverlappedSum implements GradientSum {
+  /** Of the shards before the last one. */
+  private earlier: SumOf<Tensor>[] = [];
+  private readonly last: number;
+  private readonly hasShard: boolean;
+  private readonly buckets: readonly (Bucket & { readonly give: ReturnType<Turns['take']> })[];
+  private readonly order: Additions;
+  private readonly scratch: Tensor;
+  private given = 0;
+  private readonly sums: Promise<void>[] = [];
+
+  constructor(
+    private readonly parameters: TrainedParameters,
+    shards: number,
+    private readonly cluster: Pick<Cluster, 'rank' | 'size' | 'waiting'>,
+    private readonly carrier: Carrier,
+    private readonly isSliced: boolean,
+    turns: Turns,
+  ) {
+    const { device, size } = parameters;
+    const { begin, end } = shardsOf(shards, cluster.rank, cluster.size);
+    this.last = end - 1;
+    this.hasShard = end > begin;
+    this.buckets = bucketsOf(parameters).map((bucket) => ({ ...bucket, give: turns.take(bucket.layer) }));
+    this.order = additions(shards, cluster.size);
+    const rows = this.order.rows * (cluster.size - 1);
+    this.scratch = device.keep(device.empty([Math.max(rows, Math.min(SCRATCH, rows * size))]));
+    // Whatever else takes turns, nothing of the others waits for what this process has not.
+    if (!this.hasShard) this.giveDownTo(-1);
+  }
+
+  passed(shard: number, layer: number): void {
+    if (shard === this.last) this.giveDownTo(layer);
+  }
+
+  async add(shard: number): Promise<void> {
+    if (shard === this.last) return this.giveDownTo(-1);
+    const { device, grads } = this.parameters;
+    const values = device.keep(device.ops.copy({ x: grads }).y);
+    this.earlier = joinNeighbours([...this.earlier, { first: shard, count: 1, values }], (left, right) => {
+      device.ops.add({ x: left, y: right, z: left });
+      right.dispose();
+      return left;
+    });
+  }
+
+  async finish(): Promise<void> {
+    await this.cluster.waiting.during(Promise.all(this.sums));
+    for (const { values } of this.earlier) values.dispose();
+    this.scratch.dispose();
+  }
+
+  private giveDownTo(layer: number): void {
+    for (; (this.buckets[this.given]?.layer ?? -2) >= layer; this.given++)
+      this.give(this.buckets[this.given] as (typeof this.buckets)[number]);
+  }
+
+  private give(bucket: (typeof this.buckets)[number]): void {
+    const { parameters, cluster, carrier, order, scratch, isSliced } = this;
+    const { device } = parameters;
+    const length = bucket.end - bucket.begin;
+    const window = (of: Tensor) => device.keep(of.view(bucket.begin, [length]));
+    const result = window(parameters.grads);
+    const windows = [result, ...this.earlier.map(({ values }) => window(values))];
+    // In the order of the queue behind what the bucket's gradients come from.
+    const rows = joinNeighbours(
+      [
+        ...this.earlier.map((sum, i) => ({ ...sum, values: windows[i + 1] as Tensor })),
+        ...(this.hasShard ? [{ first: this.last, count: 1, values: result }] : []),
+      ],
+      (left, right) => {
+        device.ops.add({ x: left, y: right, z: left });
+        return left;
+      },
+    );
+    const computed = this.hasShard ? device.synchronize() : Promise.resolve();
+    const parts = isSliced
+      ? slicesIn(bucket, parameters.size, cluster.size)
+      : evenParts(length, cluster.size);
+    const piece = {
+      ...{ rows: rows.map(({ values }) => values), result, scratch, gathers: !isSliced },
+      ...{ counts: order.counts, pairs: order.pairs, root: order.root },
+      begins: [...parts.map(({ begin }) => begin), length],
+    };
+    computed.catch(() => {}); // the turn hears of it
+    const sum = bucket.give(async () => {
+      await computed;
+      await device.sumAcross(carrier.communicator, piece);
+      for (const tensor of windows) tensor.dispose();
+    });
+    this.sums.push(sum);
+  }
+}
+
+function evenParts(length: number, processes: number): Part[] {
+  const each = aligned(length / processes);
+  return Array.from({ length: processes }, (_, rank) => ({
+    begin: Math.min(length, rank * each),
+    end: Math.min(length, (rank + 1) * each),
+  }));
+}

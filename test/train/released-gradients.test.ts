@@ -1,0 +1,193 @@
+// Gradients that are summed and freed during the backward pass: the bits of a process that holds all, and less memory.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { TrainableParameters } from '../../src/autograd/parameters.js';
+import type { Carrier } from '../../src/cluster/carriers.js';
+import type { Cluster } from '../../src/cluster/cluster.js';
+import { addFloats, addTree } from '../../src/cluster/shards.js';
+import { loadAdapter } from '../../src/models/adapter.js';
+import { loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
+import { addon } from '../../src/native/addon.js';
+import { nll } from '../../src/objectives/nll.js';
+import type { Device } from '../../src/runtime/device.js';
+import { shareWork } from '../../src/runtime/processes.js';
+import { scoreRows } from '../../src/sequences/forward.js';
+import { accumulate } from '../../src/train/accumulate.js';
+import { AdamW } from '../../src/train/adamw.js';
+import { divideBatches } from '../../src/train/data-parallel.js';
+import { gradientSum } from '../../src/train/gradient-sum.js';
+import { applyGradients } from '../../src/train/update.js';
+import { fellows } from '../cluster/fellows.js';
+import { expectedOf, goldenDirectory } from '../models/golden.js';
+import { openTest } from '../ops/devices.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'steptrain-released-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const open: Device[] = [];
+afterEach(() => {
+  for (const device of open.splice(0)) device.dispose();
+});
+let files = 0;
+
+/** What `use` finds in each of so many processes, whose gradients are released. */
+async function inProcesses<Found>(
+  size: number,
+  use: (on: { device: Device; cluster: Cluster; carrier: Carrier }) => Promise<Found>,
+): Promise<Found[]> {
+  const path = join(folder, `rings-${files++}`);
+  const all: { device: Device; cluster: Cluster; carrier: Carrier }[] = [];
+  for (const [rank, cluster] of fellows(size).entries()) {
+    const { communicator } = await addon().openShared(path, rank, size);
+    const device = openTest();
+    open.push(device);
+    const carrier = { name: 'shm', communicator } as Carrier;
+    divideBatches(device, { shards: size, cluster, carrier, zero: 2 });
+    shareWork(device, { cluster, settle: async () => {}, add: () => {}, releases: true });
+    all.push({ device, cluster, carrier });
+  }
+  const found = await Promise.all(all.map(use));
+  await Promise.all(all.map(({ carrier }) => addon().closeCarrier(carrier.communicator)));
+  return found;
+}
+
+const OPTIONS = { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0.5 };
+
+/** Parameters after three steps, of which the second has a gradient that is not finite. */
+async function trained(device: Device, name: string, lora: boolean, gradientCheckpointing: boolean) {
+  const directory = goldenDirectory(name);
+  const items = expectedOf(name).sequences.map((ids, rowId) => ({
+    sequence: { ids, positions: ids.map((_, t) => t), branch: undefined, rowId },
+    rows: ids.slice(1).map((token, row) => ({ row, token })),
+  }));
+  const options = { dtype: 'f32', gradientCheckpointing } as const;
+  const opened = lora
+    ? { decoder: await loadDecoder(device, directory, options) }
+    : loadTrainableDecoder(device, directory, options);
+  const { decoder } = opened;
+  const adapter = lora
+    ? loadAdapter(device, decoder.config, `${directory}/adapter`, { trainable: true })
+    : undefined;
+  const parameters = ('parameters' in opened ? opened.parameters : adapter?.trainable) as TrainableParameters;
+  const optimizer = new AdamW(parameters, OPTIONS);
+  const updates = [];
+  for (let step = 0; step < 3; step++) {
+    await accumulate(
+      items,
+      {
+        device,
+        microBatchTokens: 10_000,
+        sizeOf: ({ sequence }) => sequence.ids.length,
+        normaliser: () => 1,
+        trains: [parameters],
+      },
+      (group) => {
+        const { logprobs } = scoreRows(decoder, { adapter }, group);
+        const weights = new Float32Array(logprobs.size).fill(step === 1 ? Number.POSITIVE_INFINITY : 0.1);
+        return [{ loss: nll(logprobs, device.tensor(weights)) }];
+      },
+    );
+    updates.push(await applyGradients(optimizer, 1e-2, {}));
+  }
+  const values = await parameters.values.readFloats();
+  optimizer.dispose();
+  for (const owned of [adapter ?? parameters, decoder]) owned.dispose();
+  return { updates, values };
+}
+
+it.each([
+  ['qwen2', true, false],
+  ['qwen2', false, false],
+  ['opt', false, true],
+] as const)(
+  'of %s, LoRA %s, checkpoints %s, train to the bits of one process',
+  async (name, lora, checkpoints) => {
+    for (const size of [2, 3]) {
+      const alone = openTest();
+      divideBatches(alone, { shards: size });
+      const expected = await trained(alone, name, lora, checkpoints);
+      alone.dispose();
+      expect(expected.updates[1]).toHaveProperty('nonFinite');
+      const all = await inProcesses(size, ({ device }) => trained(device, name, lora, checkpoints));
+      for (const { updates, values } of all) {
+        expect([updates[0], updates[2]]).toEqual([expected.updates[0], expected.updates[2]]);
+        expect(updates[1]).toEqual({ nonFinite: expect.stringMatching(/^the gradient of /) });
+        expect(Buffer.from(values.buffer).equals(Buffer.from(expected.values.buffer))).toBe(true);
+      }
+    }
+  },
+  60_000,
+);
+
+describe('by layer', () => {
+  const [LAYERS, EACH] = [8, 300_000];
+  const names = Array.from({ length: LAYERS }, (_, layer) => `model.layers.${layer}.w`);
+  const values = (rank: number, layer: number) =>
+    Float32Array.from({ length: EACH }, (_, i) => Math.sin(i % 1009) * 10 ** ((rank + layer) % 5));
+  const fresh = (device: Device) =>
+    new TrainableParameters(
+      device,
+      names.map((name) => ({ name, shape: [EACH], init: new Float32Array(EACH) })),
+    );
+
+  it('are held as a slice and a layer, and refused once they are summed', async () => {
+    const size = 4;
+    const found = await inProcesses(size, async ({ device, cluster, carrier }) => {
+      const parameters = fresh(device);
+      const optimizer = new AdamW(parameters, OPTIONS);
+      parameters.zeroGrads();
+      await device.synchronize();
+      const before = device.stats().liveBytes;
+      device.resetPeak();
+      const sum = gradientSum(parameters, size, cluster, carrier, true);
+      for (let layer = LAYERS - 1; layer >= 0; layer--) {
+        // Nothing was added to the gradient of the third one.
+        if (layer !== 3) parameters.list[layer]?.grad?.write(values(cluster.rank, layer));
+        sum.passed(cluster.rank, layer);
+      }
+      await sum.add(cluster.rank);
+      await sum.finish();
+      const { peakBytes, liveBytes } = device.stats();
+      expect(liveBytes).toBe(before);
+      // One layer, and what is sent, arrives and is added of it; 8 layers lie beside.
+      expect(peakBytes - before).toBeLessThan(4 * 4 * EACH);
+      expect(() => parameters.list[0]?.grad).toThrow('a gradient was added to after it had been summed');
+      expect(() => parameters.part(() => true)).toThrow(/run\.zero 2 is for methods that train/);
+      const slice = await parameters.grads.readFloats();
+      optimizer.dispose();
+      parameters.dispose();
+      return slice;
+    });
+    const whole = new Float32Array(LAYERS * EACH);
+    names.forEach((_, layer) => {
+      const shards = Array.from({ length: size }, (_, first) => ({
+        first,
+        count: 1,
+        values: values(first, layer),
+      }));
+      if (layer !== 3) whole.set(addTree(shards, addFloats), layer * EACH);
+    });
+    const bytes = found.map(({ buffer, byteOffset, byteLength }) =>
+      Buffer.from(buffer, byteOffset, byteLength),
+    );
+    expect(Buffer.concat(bytes).equals(Buffer.from(whole.buffer))).toBe(true);
+  });
+
+  it('need shards of one micro-batch', async () => {
+    const failed = await inProcesses(2, async ({ device }) => {
+      const parameters = fresh(device);
+      const optimizer = new AdamW(parameters, OPTIONS);
+      const ran = accumulate(
+        [5, 6, 5, 6],
+        { device, microBatchTokens: 8, sizeOf: (item) => item, normaliser: () => 1, trains: [parameters] },
+        () => [],
+      );
+      await expect(ran).rejects.toThrow(/a shard of 11 tokens is 2 micro-batches of 8: raise micro_batch/);
+      optimizer.dispose();
+      parameters.dispose();
+      return true;
+    });
+    expect(failed).toEqual([true, true]);
+  });
+});
