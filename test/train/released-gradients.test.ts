@@ -52,12 +52,20 @@ async function inProcesses<Found>(
   return found;
 }
 
+/** Whose gradients of all experts lie in one tensor. */
+const EXPERTS = 'variants/qwen3-moe';
+const SHORT = [
+  [1, 5, 9, 2, 7, 3],
+  [3, 4, 8, 6],
+  [2, 7, 7, 1, 5],
+];
+
 const OPTIONS = { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0.5 };
 
 /** Parameters after three steps, of which the second has a gradient that is not finite. */
 async function trained(device: Device, name: string, lora: boolean, gradientCheckpointing: boolean) {
   const directory = goldenDirectory(name);
-  const items = expectedOf(name).sequences.map((ids, rowId) => ({
+  const items = (name === EXPERTS ? SHORT : expectedOf(name).sequences).map((ids, rowId) => ({
     sequence: { ids, positions: ids.map((_, t) => t), branch: undefined, rowId },
     rows: ids.slice(1).map((token, row) => ({ row, token })),
   }));
@@ -100,6 +108,8 @@ it.each([
   ['qwen2', true, false],
   ['qwen2', false, false],
   ['opt', false, true],
+  [EXPERTS, true, true],
+  [EXPERTS, false, false],
 ] as const)(
   'of %s, LoRA %s, checkpoints %s, train to the bits of one process',
   async (name, lora, checkpoints) => {
