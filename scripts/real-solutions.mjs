@@ -4,6 +4,7 @@
 //   node scripts/real-solutions.mjs few labels.jsonl few.jsonl N          the solutions of N problems by hash, without the answer's line
 //   node scripts/real-solutions.mjs place labels.jsonl scores.jsonl       a judge that knows the place of a step alone
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
+//   node scripts/real-solutions.mjs short gsm8k.jsonl short.jsonl CHARACTERS [FROM [TO]]    GSM8K's short problems by hash, from FROM to before TO
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -106,6 +107,14 @@ function processbench(from, to, count) {
   writeFileSync(to, JSON.stringify(rows.slice(0, Number(count))));
 }
 
+/** Of which problem and solution have no more characters, without the annotations of calculators. */
+function short(from, to, characters, begin = '0', end = 'Infinity') {
+  const lengthOf = ({ question, answer }) => question.length + answer.replaceAll(/<<.*?>>/g, '').length;
+  const kept = rowsOf(from).filter((row) => lengthOf(row) <= Number(characters));
+  const byHash = kept.sort((a, b) => (hash(a.question) < hash(b.question) ? -1 : 1));
+  write(to, byHash.slice(Number(begin), Number(end)));
+}
+
 /** Of each step the geometric mean of its tokens' probabilities (`scores`) and the least of them (`least`). */
 async function likelihood(from, name, to) {
   const device = openDevice('cpu');
@@ -146,6 +155,6 @@ async function likelihood(from, name, to) {
 }
 
 const [command, ...given] = process.argv.slice(2);
-const commands = { svamp, gsm8k, few, place, processbench, likelihood };
-if (!commands[command]) throw new Error('expected svamp, gsm8k, few, place, processbench or likelihood');
+const commands = { svamp, gsm8k, few, place, processbench, short, likelihood };
+if (!commands[command]) throw new Error(`expected one of ${Object.keys(commands).join(', ')}`);
 await commands[command](...given);

@@ -1,0 +1,68 @@
+// AUC of arms of a sweep on one set of judged steps: means over seeds, paired differences over seeds (Student) and over problems
+// (bootstrap of the mean of the seeds), beside judges that know only where a step stands or how long it is.
+//   node scripts/arms-auc.mjs 'warm-up=DIR' 'SFT continued=DIR,DIR,DIR' 'StepAMC=DIR,DIR,DIR'
+// A DIR holds verdicts.jsonl: of a run, or --output of `steptrain eval correction`. Seeds stand in the same order in every arm.
+// A single DIR stands for all seeds. docs/evidence/stepamc-gsm8k.md has results.
+import { BOOTSTRAP, ProblemSample, percentileInterval, resampledProblems } from '../dist/eval/bootstrap.js';
+import { readVerdictDump } from '../dist/eval/dump.js';
+import { average, meanInterval, sampleDeviation } from '../dist/eval/student.js';
+
+const arms = await Promise.all(
+  process.argv.slice(2).map(async (text) => {
+    const at = text.indexOf('=');
+    const folders = text.slice(at + 1).split(',');
+    return {
+      name: text.slice(0, at),
+      seeds: await Promise.all(folders.map((folder) => readVerdictDump(folder))),
+    };
+  }),
+);
+if (arms.length === 0 || arms.some(({ name }) => name === ''))
+  throw new Error("expected 'NAME=DIR,DIR,…' of each arm");
+const [first] = arms[0].seeds;
+const placeOf = (steps) => steps.map((row) => `${row.solution} ${row.step} ${row.label}`).join();
+for (const { name, seeds } of arms)
+  if (seeds.some((steps) => placeOf(steps) !== placeOf(first))) throw new Error(`${name} judged other steps`);
+
+const knows = (value) => [first.map((row) => ({ ...row, probability: value(row) }))];
+arms.push(
+  { name: 'place of the step alone', seeds: knows(({ step }) => 1 - step / 100) },
+  { name: 'length of the step alone', seeds: knows(({ text }) => 1 - text.length / 10_000) },
+);
+const sampled = arms.map(({ name, seeds }) => ({
+  name,
+  samples: seeds.map((steps) => new ProblemSample(steps, { invalidAsWrong: true })),
+}));
+const { problems } = sampled[0].samples[0];
+const once = new Uint32Array(problems).fill(1);
+const aucs = ({ samples }, weights) => samples.map((sample) => sample.auc(weights));
+const drawn = sampled.map(() => []);
+for (const weights of resampledProblems(problems, BOOTSTRAP))
+  for (const [i, arm] of sampled.entries()) drawn[i].push(average(aucs(arm, weights)));
+
+const percent = (value) => (100 * value).toFixed(1);
+const points = (value) => `${value < 0 ? '−' : '+'}${Math.abs(100 * value).toFixed(1)}`;
+const wrong = first.filter(({ label }) => label === 0).length;
+console.log(
+  `${problems} problems, ${first.length} steps, ${wrong} wrong; ${BOOTSTRAP.resamples} resamples of problems\n`,
+);
+console.log('| arm | AUC, % | over problems |\n| --- | --- | --- |');
+sampled.forEach((arm, i) => {
+  const values = aucs(arm, once);
+  const spread = values.length > 1 ? ` ± ${percent(sampleDeviation(values))}` : '';
+  console.log(
+    `| ${arm.name} | ${percent(average(values))}${spread} | ${percentileInterval(drawn[i]).map(percent).join(' to ')} |`,
+  );
+});
+console.log('\n| difference | points | over seeds | p | over problems |\n| --- | --- | --- | --- | --- |');
+for (const [i, to] of sampled.slice(0, -2).entries())
+  for (const [j, arm] of sampled.slice(0, -2).entries()) {
+    if (j <= i) continue;
+    const [a, b] = [aucs(to, once), aucs(arm, once)];
+    const { mean, interval, p } = meanInterval(b.map((value, seed) => value - a[a.length === 1 ? 0 : seed]));
+    const over = percentileInterval(drawn[j].map((value, k) => value - drawn[i][k]));
+    const seeds = interval ? interval.map(points).join(' to ') : '–';
+    console.log(
+      `| ${arm.name} − ${to.name} | ${points(mean)} | ${seeds} | ${p === undefined ? '–' : p.toFixed(2)} | ${over.map(points).join(' to ')} |`,
+    );
+  }
