@@ -70,7 +70,9 @@ const timed = suites.flatMap((suite) =>
   isMetric(suite) || suite === 'contention' ? [] : chosenGroups(groupsOf(suite, onGpu)),
 );
 const measure = (group: (typeof timed)[number]) => measureGroup(group, rival, args, progress);
-const limits = timed.some((group) => !group.limits) ? await measureLimits(onGpu, measure) : undefined;
+const limits = timed.some((group) => !group.limits)
+  ? await measureLimits(onGpu ? 0 : machine.threads, measure)
+  : undefined;
 clear();
 if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];
