@@ -168,7 +168,7 @@ async function inJob(
     const { config, run, home } = await startTogether(cluster, () => start(cluster));
     const log = cluster && cluster.rank > 0 ? wordsInto(home, cluster.rank) : undefined;
     try {
-      await train(config, run, { ...options, cluster }, loadRecipe);
+      await train(config, run, { ...options, cluster, home }, loadRecipe);
     } catch (error) {
       if (error instanceof Interrupted) return error;
       throw error;
@@ -182,12 +182,13 @@ async function inJob(
 async function train(
   config: RunConfig,
   run: RunDirectory,
-  { wanted = run.path, ...options }: StartOptions,
+  { home, wanted = home, ...options }: StartOptions & { readonly home: string },
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { listenForInterrupt } = await import('../run/interrupt.js');
-  const shown = shownPath(run.path);
-  const earlier = resolve(wanted) === run.path ? undefined : shownPath(resolve(wanted));
+  // Other ranks write elsewhere, into folders that nobody resumes.
+  const shown = shownPath(home);
+  const earlier = resolve(wanted) === home ? undefined : shownPath(resolve(wanted));
   console.error(
     `${options.resume ? 'Continuing' : 'Run directory:'} ${shown}${earlier ? `, since ${earlier} is taken` : ''}`,
   );
@@ -208,14 +209,14 @@ async function train(
     return runRecipe(config, run, interruption.signal, { ...options, onStep });
   })
     .catch(async (error) => {
-      const resumes = existsSync(run.path) && !(error instanceof DamagedRunError);
+      const resumes = existsSync(home) && !(error instanceof DamagedRunError);
       if (resumes)
         console.error(
           (await run.findCheckpoint().catch(() => undefined))
             ? `To resume: ${resumeLine(shown)}`
             : `There is no checkpoint yet; to begin the run again: ${resumeLine(shown)}`,
         );
-      if (!existsSync(run.path)) console.error(`${shown} is removed again, as nothing was trained yet`);
+      if (!existsSync(home)) console.error(`${shown} is removed again, as nothing was trained yet`);
       throw error;
     })
     .finally(() => interruption.dispose());

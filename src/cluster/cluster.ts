@@ -16,7 +16,7 @@ export interface Part {
 }
 
 export interface Cluster {
-  readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize' | 'mpi'>;
+  readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize' | 'cores' | 'mpi'>;
   readonly rank: number;
   readonly size: number;
   /** Aborted with the reason when another process is lost. */

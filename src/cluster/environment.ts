@@ -15,6 +15,8 @@ export interface Place {
   /** The same among the processes of this machine. */
   readonly localRank: number;
   readonly localSize: number;
+  /** Cores of this machine that the launcher gives to all of them; absent: all that this process may use. */
+  readonly cores?: number | undefined;
   /** Equal for all processes of one start of one job, and no other's. */
   readonly job: string;
   /** Where rank 0 listens. */
@@ -131,7 +133,9 @@ function fromSlurm(environment: Environment): Place | undefined {
   const localRank = whole(environment, 'slurm', 'SLURM_LOCALID');
   const node = environment.SLURM_NODEID === undefined ? 0 : whole(environment, 'slurm', 'SLURM_NODEID');
   const tasks = environment.SLURM_STEP_TASKS_PER_NODE ?? environment.SLURM_TASKS_PER_NODE ?? String(size);
-  const host = environment.MASTER_ADDR ?? slurmHost(environment);
+  const localSize = tasksOn(tasks, node) ?? size;
+  // The name of a node need not be one that its own resolver knows.
+  const host = environment.MASTER_ADDR ?? (localSize === size ? '127.0.0.1' : slurmHost(environment));
   if (host === undefined)
     throw invalid(
       `rank ${rank} of ${size} (slurm): SLURM_STEP_NODELIST is missing; set MASTER_ADDR to the host of rank 0`,
@@ -143,7 +147,11 @@ function fromSlurm(environment: Environment): Place | undefined {
     rank,
     size,
     localRank,
-    localSize: tasksOn(tasks, node) ?? size,
+    localSize,
+    cores:
+      environment.SLURM_CPUS_ON_NODE === undefined
+        ? undefined
+        : whole(environment, 'slurm', 'SLURM_CPUS_ON_NODE'),
     job,
     host,
     ports: portsOf(environment, 'slurm', job),

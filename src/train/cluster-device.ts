@@ -15,10 +15,18 @@ export function openShare({ run }: Pick<FrameConfig, 'run'>, cluster: Cluster | 
   const memoryFraction = run.memory_fraction;
   if (!cluster)
     return openDevice(name, { memoryFraction, ...(run.threads > 0 ? { threads: run.threads } : {}) });
-  const { localRank, localSize } = cluster.place;
-  const cores = Math.max(1, Math.floor(availableParallelism() / localSize));
+  const { localRank } = cluster.place;
+  const threads = run.threads > 0 ? run.threads : ownCores(cluster.place);
   const own = run.device === 'cpu' || name === 'cpu' ? 'cpu' : `cuda:${localRank}`;
-  return openDevice(own, { memoryFraction, threads: run.threads > 0 ? run.threads : cores });
+  return openDevice(own, { memoryFraction, threads });
+}
+
+/** A launcher that says how many cores it gave may have bound each process to its own, which are then not divided again. */
+export function ownCores(
+  { localSize, cores }: Pick<Cluster['place'], 'localSize' | 'cores'>,
+  usable = availableParallelism(),
+): number {
+  return Math.max(1, Math.min(usable, Math.floor((cores ?? usable) / localSize)));
 }
 
 /** @throws StepTrainError where a process would round in another way */

@@ -25,6 +25,34 @@ const SRUN = {
   SLURM_STEP_NODELIST: 'gpu[03-04]',
 };
 
+/** What `srun -n 2` of SLURM 22.05.8 sets on one node, but for what concerns users and ports of srun itself. */
+const SRUN_ONE_NODE = {
+  SLURMD_NODENAME: 'node1',
+  SLURM_CPUS_ON_NODE: '2',
+  SLURM_GTIDS: '0,1',
+  SLURM_JOBID: '2',
+  SLURM_JOB_CPUS_PER_NODE: '2',
+  SLURM_JOB_ID: '2',
+  SLURM_JOB_NODELIST: 'node1',
+  SLURM_JOB_NUM_NODES: '1',
+  SLURM_LAUNCH_NODE_IPADDR: '127.0.0.1',
+  SLURM_LOCALID: '1',
+  SLURM_NNODES: '1',
+  SLURM_NODEID: '0',
+  SLURM_NODELIST: 'node1',
+  SLURM_NPROCS: '2',
+  SLURM_NTASKS: '2',
+  SLURM_PROCID: '1',
+  SLURM_STEPID: '0',
+  SLURM_STEP_ID: '0',
+  SLURM_STEP_NODELIST: 'node1',
+  SLURM_STEP_NUM_NODES: '1',
+  SLURM_STEP_NUM_TASKS: '2',
+  SLURM_STEP_TASKS_PER_NODE: '2',
+  SLURM_TASKS_PER_NODE: '2',
+  SLURM_TOPOLOGY_ADDR: 'node1',
+};
+
 const MPIRUN = {
   OMPI_COMM_WORLD_RANK: '1',
   OMPI_COMM_WORLD_SIZE: '2',
@@ -107,6 +135,23 @@ describe('the place of a process', () => {
     });
     const { SLURM_STEP_ID: _, ...script } = SRUN;
     expect(placeOf(script)).toBeUndefined();
+  });
+
+  it('is read from srun on one node, whose name need not be known to its resolver', () => {
+    expect(placeOf(SRUN_ONE_NODE)).toMatchObject({
+      rank: 1,
+      size: 2,
+      localRank: 1,
+      localSize: 2,
+      cores: 2,
+      job: '2.0/0',
+      host: '127.0.0.1',
+    });
+    expect(placeOf({ ...SRUN_ONE_NODE, MASTER_ADDR: 'a' })).toMatchObject({ host: 'a' });
+    expect(() => placeOf({ ...SRUN_ONE_NODE, SLURM_CPUS_ON_NODE: 'all' })).toThrow(
+      'SLURM_CPUS_ON_NODE is "all" (slurm), expected a whole number',
+    );
+    expect(placeOf(SRUN)!.cores).toBeUndefined();
   });
 
   it('has the same ports in all processes of a job, and others in another job', () => {

@@ -1,7 +1,7 @@
 // What must be equal in the processes of a job, and what they share.
 import { afterAll, expect, it } from 'vitest';
 import type { Cluster } from '../../src/cluster/cluster.js';
-import { sameParameters, sharers } from '../../src/train/cluster-device.js';
+import { ownCores, sameParameters, sharers } from '../../src/train/cluster-device.js';
 import { availableMemory, type MemoryPlan } from '../../src/train/memory-plan.js';
 import { fellows } from '../cluster/fellows.js';
 import { openTest } from '../ops/devices.js';
@@ -27,6 +27,15 @@ it('parameters that have come apart are told, by role and rank, before a checkpo
         message: expect.stringMatching(/^the parameters of reward on rank 2 are no longer those of rank 0/),
       },
     });
+});
+
+it.each([
+  ['of a machine that all use', 8, undefined, 64, 8],
+  ['of what SLURM gave to all, of a machine that it does not divide', 8, 32, 64, 4],
+  ['of what SLURM gave to all, where each is bound to its own', 8, 64, 8, 8],
+  ['where more processes than cores were started', 4, 2, 2, 1],
+])('a process takes its share of the cores, %s', (_, localSize, cores, usable, own) => {
+  expect(ownCores({ localSize, cores }, usable)).toBe(own);
 });
 
 it('processes of one machine plan for their share of its memory', () => {
