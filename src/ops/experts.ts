@@ -20,7 +20,7 @@ export interface Routing {
 
 /** f32 or bf16 weights of E experts with what stands beside them. */
 export interface ExpertProjection {
-  /** [E, N, K]: each packed, quantised or neither, one after the other (`stackWeight`); trainable f32. */
+  /** Of shape [E, N, K]; each packed, quantised or neither, one after the other (`stackWeight`); trainable f32. */
   readonly weight: Parameter;
   /** A [E, r, K] and B [E, N, r]; with `RoutedAdapters` those of no adapter, then of each: [(1 + count)·E, …]. */
   readonly lora?: LoraPair | undefined;
