@@ -113,6 +113,7 @@ export {
   type ExpertProjection,
   expertWeight,
   linearExperts,
+  type RoutedAdapters,
   type Routing,
   route,
   stackWeight,
@@ -175,7 +176,8 @@ export type { ChatTemplateOptions, DecodeOptions, EncodeOptions } from './tokeni
 export type { LoraConfig, TargetModules } from './weights/adapter-config.js';
 export type { FloatDtype } from './weights/dtype.js';
 export type { QuantizedName } from './weights/gguf/quantize.js';
+export type { JointRanks } from './weights/joint-experts.js';
 export type { JsonObject, JsonValue } from './weights/json.js';
 export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';
-export type { Initializer, ModuleKind, WeightSpec } from './weights/modules.js';
+export type { ExpertPlace, Initializer, ModuleKind, WeightSpec } from './weights/modules.js';
 export type { MadeFormat, QuantizedFormat } from './weights/quantized/format.js';
