@@ -146,7 +146,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     );
     // A step of few sequences leaves it without any.
     expect(Math.max(...readMetric(log, 'rank_3_tokens_per_second'))).toBeGreaterThan(0);
-    expect(readFileSync(join(stopped, 'report.html'), 'utf8')).toMatch(/rank 3, [\d.]+ tokens/);
+    expect(readFileSync(join(stopped, 'report.html'), 'utf8')).toMatch(/rank 3, [\d.,]+ tokens/);
   }, 300_000);
 
   test('ends in all processes, with its reason, when one is killed, and goes on afterwards', async () => {
