@@ -23,78 +23,75 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kChains = 24;  // more than latency times instructions a clock, fewer than registers
 
-/// `flops` of a step of one of `chains`.
-struct F32 {
-#if defined(__AVX512F__)
-  using Vector = __m512;
-  static Vector add(Vector a, Vector b) { return _mm512_fmadd_ps(b, b, a); }
-  static constexpr double flops = 32;
-  static constexpr int chains = kChains;
-#elif defined(__FMA__)
-  using Vector = __m256;
-  static Vector add(Vector a, Vector b) { return _mm256_fmadd_ps(b, b, a); }
-  static constexpr double flops = 16;
-  static constexpr int chains = 12;
-#elif defined(__aarch64__)
-  using Vector = float32x4_t;
-  static Vector add(Vector a, Vector b) { return vfmaq_f32(a, b, b); }
-  static constexpr double flops = 8;
-  static constexpr int chains = kChains;
+#if defined(__x86_64__)
+#define STEPTRAIN_IN_REGISTER(x) asm volatile("" : "+v"(x))
 #else
-  using Vector = float;
-  static Vector add(Vector a, Vector b) { return a + b * b; }
-  static constexpr double flops = 2;
-  static constexpr int chains = 8;
+#define STEPTRAIN_IN_REGISTER(x) asm volatile("" : "+w"(x))
 #endif
 
-  /// So many steps of each chain.
+/// `steps` multiply-adds of each chain: Instruction has what it adds, its FLOPs, and chains enough.
+template <typename Instruction>
+struct Loop {
+  static constexpr double flops = Instruction::flops;
+  static constexpr int chains = Instruction::chains;
+
   static void run(int64_t steps) {
-    Vector sums[chains]{}, factor{};
+    typename Instruction::Sum sums[chains]{};
+    typename Instruction::Factor factor{};
     for (int64_t i = 0; i < steps; i++) {
 #pragma GCC unroll 24
       for (int c = 0; c < chains; c++) {
-        sums[c] = add(sums[c], factor);
-#if defined(__x86_64__)
-        asm volatile("" : "+v"(sums[c]), "+v"(factor));
-#else
-        asm volatile("" : "+w"(sums[c]), "+w"(factor));
-#endif
+        sums[c] = Instruction::add(sums[c], factor);
+        STEPTRAIN_IN_REGISTER(sums[c]);
+        STEPTRAIN_IN_REGISTER(factor);
       }
     }
   }
+};
+
+struct F32 {
+#if defined(__AVX512F__)
+  using Sum = __m512;
+  using Factor = Sum;
+  static Sum add(Sum sum, Factor x) { return _mm512_fmadd_ps(x, x, sum); }
+  static constexpr double flops = 32;
+  static constexpr int chains = kChains;
+#elif defined(__FMA__)
+  using Sum = __m256;
+  using Factor = Sum;
+  static Sum add(Sum sum, Factor x) { return _mm256_fmadd_ps(x, x, sum); }
+  static constexpr double flops = 16;
+  static constexpr int chains = 12;
+#elif defined(__aarch64__)
+  using Sum = float32x4_t;
+  using Factor = Sum;
+  static Sum add(Sum sum, Factor x) { return vfmaq_f32(sum, x, x); }
+  static constexpr double flops = 8;
+  static constexpr int chains = kChains;
+#else
+  using Sum = float;
+  using Factor = Sum;
+  static Sum add(Sum sum, Factor x) { return sum + x * x; }
+  static constexpr double flops = 2;
+  static constexpr int chains = 8;
+#endif
 };
 
 #if defined(__AVX512BF16__)
 struct Bf16 {
+  using Sum = __m512;
+  using Factor = __m512bh;
+  static Sum add(Sum sum, Factor x) { return _mm512_dpbf16_ps(sum, x, x); }
   static constexpr double flops = 64;
   static constexpr int chains = kChains;
-  static void run(int64_t steps) {
-    __m512 sums[chains]{};
-    __m512bh factor{};
-    for (int64_t i = 0; i < steps; i++) {
-#pragma GCC unroll 24
-      for (int c = 0; c < chains; c++) {
-        sums[c] = _mm512_dpbf16_ps(sums[c], factor, factor);
-        asm volatile("" : "+v"(sums[c]), "+v"(factor));
-      }
-    }
-  }
 };
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 struct Bf16 {
+  using Sum = float32x4_t;
+  using Factor = bfloat16x8_t;
+  static Sum add(Sum sum, Factor x) { return vbfmmlaq_f32(sum, x, x); }
   static constexpr double flops = 32;
   static constexpr int chains = kChains;
-  static void run(int64_t steps) {
-    float32x4_t sums[chains]{};
-    bfloat16x8_t factor{};
-    for (int64_t i = 0; i < steps; i++) {
-#pragma GCC unroll 24
-      for (int c = 0; c < chains; c++) {
-        sums[c] = vbfmmlaq_f32(sums[c], factor, factor);
-        asm volatile("" : "+w"(sums[c]), "+w"(factor));
-      }
-    }
-  }
 };
 #else
 using Bf16 = F32;  // widened first
@@ -131,7 +128,7 @@ struct Tiles {
 #endif
 
 /// FLOPs a second of all threads together.
-template <typename Loop>
+template <typename Work>
 double peak(int threads, double seconds) {
   constexpr int64_t kSteps = 20'000;
   double best = 0;
@@ -144,12 +141,12 @@ double peak(int threads, double seconds) {
     for (int t = 0; t < threads; t++) {
       all.emplace_back([&] {
         for (ready++; ready < threads;) std::this_thread::yield();
-        for (const auto end = until(); Clock::now() < end; runs++) Loop::run(kSteps);
+        for (const auto end = until(); Clock::now() < end; runs++) Work::run(kSteps);
       });
     }
     for (auto& thread : all) thread.join();
     const double took = std::chrono::duration<double>(Clock::now() - began).count();
-    best = std::max(best, static_cast<double>(runs) * kSteps * Loop::chains * Loop::flops / took);
+    best = std::max(best, static_cast<double>(runs) * kSteps * Work::chains * Work::flops / took);
   }
   return best;
 }
@@ -159,8 +156,8 @@ double peak(int threads, double seconds) {
 int main(int count, char** words) {
   const int threads = count > 1 ? std::atoi(words[1]) : 1;
   const double seconds = count > 2 ? std::atof(words[2]) : 1;
-  const double f32 = peak<F32>(threads, seconds);
-  double bf16 = peak<Bf16>(threads, seconds);
+  const double f32 = peak<Loop<F32>>(threads, seconds);
+  double bf16 = peak<Loop<Bf16>>(threads, seconds);
 #if defined(__AMX_BF16__) && defined(__linux__)
   if (Tiles::allowed()) bf16 = std::max(bf16, peak<Tiles>(threads, seconds));
 #endif

@@ -23,7 +23,6 @@ class Projection {
   }
   /// Of `tokens` rows whose low-rank rows, if there are any, are made elsewhere.
   Projection(const TensorView& w, const TensorView& lora_b, int64_t tokens, const LowRank<T>* lora)
-
       : weight_(w, false),
         lora_b_(lora_b, false),
         decodes_(weight_.decodes(tokens)),

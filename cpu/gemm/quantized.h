@@ -191,7 +191,8 @@ struct Quantized {
   }
 #endif
 
-  /// `buffer` takes the scales of kPanel outputs, and their least values behind them.
+  /// `buffer` takes the scales of kPanel outputs, and their least values behind them. `sums`: those of a row from its first block on,
+  /// of the next one `stride` further; read where there are least values.
   BlockScales block_scales(int64_t panel, int64_t block, float* buffer, const float* sums,
                            int64_t stride) const {
     const OutputScales own = scales_of(panel, block);
@@ -199,7 +200,7 @@ struct Quantized {
       store(buffer + half * kLanes, own.scale[half]);
       if constexpr (kLeast) store(buffer + kPanel + half * kLanes, own.least[half]);
     }
-    return {buffer, kLeast, sums, stride};
+    return {buffer, kLeast, kLeast ? sums + block : nullptr, stride};
   }
 
   int64_t block() const {

@@ -101,7 +101,7 @@ struct BlockScales {
     if (!has_least) return total;
     return fma(load(scale + kPanel + half * kLanes), set1(sums[row * stride]), total);
   }
-  BlockScales next() const { return {scale + kStride, has_least, sums + 1, stride}; }
+  BlockScales next() const { return {scale + kStride, has_least, has_least ? sums + 1 : sums, stride}; }
 };
 
 /// Lanes 0, 0, 1, 1, … from `first` on.

@@ -16,7 +16,7 @@ template <typename T, Format kFormat>
 constexpr bool kScalesSums = false;
 #if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
 template <Format kFormat>
-constexpr bool kScalesSums<bf16, kFormat> = kFormat != Format::q8_0&& kFormat != Format::q6_k;
+constexpr bool kScalesSums<bf16, kFormat> = (kFormat != Format::q8_0) && (kFormat != Format::q6_k);
 #endif
 
 namespace scaled {
@@ -41,7 +41,7 @@ void by_register(const Quantized<kFormat>& w, const T* x, int64_t stride, int64_
           }
         });
     alignas(64) float scales[2 * kPanel];
-    const BlockScales by = w.block_scales(panel, b, scales, sums + b, blocks);
+    const BlockScales by = w.block_scales(panel, b, scales, sums, blocks);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; r++)
       for (int half = 0; half < 2; half++) totals[r][half] = by.add(totals[r][half], own[r][half], r, half);
@@ -108,7 +108,7 @@ void by_parts(const Quantized<kFormat>& w, int64_t rows, const T* x, int64_t str
     w.fill_codes(panel, first, last, part);
     BlockScales by{};
     for (int64_t b = (last + block - 1) / block; b-- > first / block;)
-      by = w.block_scales(panel, b, scales + (b - first / block) * BlockScales::kStride, sums + b, blocks);
+      by = w.block_scales(panel, b, scales + (b - first / block) * BlockScales::kStride, sums, blocks);
     // One tile where it holds all; of more, those whose sums stay in registers.
     const int64_t most = rows > kTileRows<T> ? kKeptRows : kTileRows<T>;
     const int64_t tiles = (rows + most - 1) / most, height = (rows + tiles - 1) / tiles;
@@ -116,7 +116,7 @@ void by_parts(const Quantized<kFormat>& w, int64_t rows, const T* x, int64_t str
       const T* const from = x + r * stride + first;
       float* const to = c + r * kTileStride;
       BlockScales own = by;
-      own.sums += r * blocks;
+      if (own.has_least) own.sums += r * blocks;
       switch (std::min(height, rows - r)) {
 #define STEPTRAIN_TILE(n)                                                    \
   case n:                                                                    \

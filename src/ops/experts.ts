@@ -1,8 +1,8 @@
 /** Mixture of experts: which experts each token goes to, the products of their rows, and the sum of what comes back. */
-import type { Parameter } from '../autograd/parameters.js';
+import { hasGrad, type Parameter } from '../autograd/parameters.js';
 import { type Tape, tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
-import type { Dropout, LoraPair } from './gemm.js';
+import { type Dropout, type LoraPair, loraTrains, maskOf } from './gemm.js';
 
 /** Which k of E experts each of T tokens goes to. The S = T·k pairs are rows in order of adapters, then experts, then tokens. */
 export interface Routing {
@@ -78,7 +78,7 @@ export function combineExperts(y: Tensor, { weights, places }: Routing): Tensor 
  */
 export function linearExperts(x: Tensor, projection: ExpertProjection, offsets: Tensor): Tensor {
   const { weight, lora } = projection;
-  const mask = lora ? projection.dropout : undefined;
+  const mask = maskOf(projection);
   const tape = tapeFor(x, weight, lora?.a, lora?.b);
   const { y, u } = x.device.ops.linear_experts({
     x,
@@ -92,28 +92,26 @@ export function linearExperts(x: Tensor, projection: ExpertProjection, offsets: 
     dropout: mask?.rate,
     key0: mask?.key[0],
     key1: mask?.key[1],
-    u: tape !== undefined && trains(lora),
+    u: tape !== undefined && loraTrains(projection),
   });
   if (tape) record(tape, y, x, projection, offsets, u);
   return y;
 }
 
-const trains = (lora: LoraPair | undefined): boolean =>
-  lora?.a.grad !== undefined && lora.b.grad !== undefined;
-
 function record(
   tape: Tape,
   y: Tensor,
   x: Tensor,
-  { weight, lora, dropout: given }: ExpertProjection,
+  projection: ExpertProjection,
   offsets: Tensor,
   u: Tensor | undefined,
 ): void {
   const { ops } = x.device;
-  const mask = lora ? given : undefined;
-  const needsX = trains(lora) || weight.grad !== undefined;
+  const { weight, lora } = projection;
+  const mask = maskOf(projection);
+  const trains = loraTrains(projection);
   const save = {
-    x: needsX ? x : undefined,
+    x: trains || hasGrad(weight) ? x : undefined,
     u,
     offsets,
     row_ids: mask?.rowIds,
@@ -123,7 +121,7 @@ function record(
     const [scale, dropout, key0, key1] = [lora?.scale, mask?.rate, mask?.key[0], mask?.key[1]];
     const { offsets, row_ids, positions } = saved;
     let v: Tensor | undefined;
-    if (gradients.wants(x) || trains(lora)) {
+    if (gradients.wants(x) || trains) {
       const into = gradients.wants(x) ? gradients.inPlace(x) : undefined;
       const made = ops.linear_experts_dx({
         dy,
@@ -139,18 +137,19 @@ function record(
         key1,
         accumulate: into !== undefined,
         dx: into,
-        v: trains(lora),
+        v: trains,
       });
       v = made.v;
       if (!into) gradients.add(x, made.dx);
     }
-    if (lora?.a.grad && lora.b.grad && saved.x && saved.u && v) {
-      const [da, db] = [lora.a.grad, lora.b.grad];
+    if (lora && trains && saved.x && saved.u && v) {
+      const [da, db] = [lora.a.grad as Tensor, lora.b.grad as Tensor];
       const { x, u } = saved;
       const given = { x, dy, u, v, offsets, da, db, row_ids, positions };
       ops.linear_experts_lora_grads({ ...given, scale, dropout, key0, key1 });
     }
-    if (saved.x && weight.grad) ops.linear_experts_dw({ x: saved.x, dy, offsets, dw: weight.grad });
+    if (saved.x && hasGrad(weight))
+      ops.linear_experts_dw({ x: saved.x, dy, offsets, dw: weight.grad as Tensor });
   });
 }
 

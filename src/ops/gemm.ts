@@ -253,9 +253,11 @@ function sameAdapter(...[q, k, v]: readonly [Projection, Projection, Projection]
 }
 
 /** Dropout works on the input of a pair alone. */
-const maskOf = ({ lora, dropout }: Projection): Dropout | undefined => (lora ? dropout : undefined);
+export const maskOf = ({ lora, dropout }: Pick<LinearOptions, 'lora' | 'dropout'>): Dropout | undefined =>
+  lora ? dropout : undefined;
 
-const loraTrains = ({ lora }: Projection): boolean => hasGrad(lora?.a) && hasGrad(lora?.b);
+export const loraTrains = ({ lora }: Pick<LinearOptions, 'lora'>): boolean =>
+  hasGrad(lora?.a) && hasGrad(lora?.b);
 
 /** The open tape where a linear of x has a gradient to carry back. */
 const recordingTape = (x: Tensor, { weight, bias, lora }: Projection): Tape | undefined =>

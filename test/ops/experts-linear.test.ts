@@ -498,4 +498,24 @@ describe.each(isas)('weights in their places on %s', (isa) => {
       other.dispose();
     }
   });
+
+  it('take no gradient before the backward, where gradients come and go', () => {
+    const [E, N, K] = [2, 32, 8];
+    let taken = 0;
+    const weight = {
+      name: 'experts',
+      value: device.zeros([E, N, K]),
+      get grad() {
+        taken++;
+        return device.zeros([E, N, K]);
+      },
+    };
+    const offsets = device.tensor(Int32Array.from([0, 1, 3]));
+    const x = device.zeros([3, K]);
+    const tape = new Tape(device);
+    const y = tape.run(() => linearExperts(x, { weight }, offsets));
+    expect(y.shape).toEqual([3, N]);
+    expect(taken).toBe(0);
+    tape.dispose();
+  });
 });
