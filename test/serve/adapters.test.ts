@@ -54,12 +54,13 @@ describe('adapters', () => {
 
   it('stay with the requests that use them, also where those are all that is left of them', async () => {
     const server = await testServer({ adapters: { pet: adapter } });
-    const long = ask(server, 'pet', { max_tokens: 300, ignore_eos: true });
+    // 32 samples, so that they run long enough to be seen running.
+    const long = ask(server, 'pet', { max_tokens: 300, ignore_eos: true, n: 32 });
     await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) > 0);
     expect((await unload(server, 'pet')).status).toBe(200);
     expect((await ask(server, 'pet')).status).toBe(404);
     const { json } = await long;
-    expect(json.usage.completion_tokens).toBe(300);
+    expect(json.usage.completion_tokens).toBe(32 * 300);
     const [[sample] = []] = await (async () => {
       const again = loadAdapter(server.device, server.model.decoder.config, adapter);
       const samples = await server.model.generate([prompt], {
@@ -170,11 +171,11 @@ describe('adapters', () => {
 describe('the end of a server', () => {
   it('lets what runs end, and refuses what comes after', async () => {
     const server = await testServer();
-    const long = ask(server, 'pupil', { max_tokens: 200, ignore_eos: true });
+    const long = ask(server, 'pupil', { max_tokens: 400, ignore_eos: true, n: 32 });
     await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) > 0);
     const closed = server.close(60);
     await expect(ask(server, 'pupil')).rejects.toThrow();
-    expect((await long).json.usage.completion_tokens).toBe(200);
+    expect((await long).json.usage.completion_tokens).toBe(32 * 400);
     await closed;
   });
 
