@@ -34,7 +34,7 @@ export function comparePage({ runs, names, sweep }: Compared): PageOptions {
   const ofSome = first === undefined ? `the first ${drawn}` : `seed ${first}`;
   return {
     title: sweep === undefined ? count(runs.length, 'run') : `Sweep ${basename(sweep.folder)}`,
-    head: html`<p class="hint">${sweep === undefined ? names.join(', ') : describeSweep(sweep, runs.length)}</p>`,
+    head: html`<p class="hint">${sweep === undefined ? described(names) : describeSweep(sweep, runs.length)}</p>`,
     what: 'these runs',
     sections: [
       sweepSection(sweep === undefined ? undefined : readLoosely(join(sweep.folder, 'sweep.json'))),
@@ -48,6 +48,9 @@ export function comparePage({ runs, names, sweep }: Compared): PageOptions {
     data: { plots: groups.flatMap(({ plots }) => plots) },
   };
 }
+
+/** The table below has all names. */
+const described = (names: readonly string[]) => (names.length > 4 ? '' : names.join(', '));
 
 function describeSweep({ arms, seeds }: ComparedSweep, runs: number): string {
   return `${count(runs, 'run')}: ${count(arms.length, 'arm')} (${arms.join(', ')}), ${count(seeds.length, 'seed')} (${seeds.join(', ')})`;
@@ -82,10 +85,12 @@ function comparedCurves(runs: readonly CollectedRun[], names: readonly string[])
   return [...groups].map(([name, plots]) => ({ name, phases: [], plots: [...plots.values()] }));
 }
 
-/** The shortest endings of the paths that tell them apart. */
+/** The shortest endings of the paths that tell them apart; of keys in them (`sft.learning_rate=…`) the last word. */
 export function shortNames(paths: readonly string[]): string[] {
   for (let parts = 1; ; parts++) {
     const names = paths.map((path) => path.split('/').slice(-parts).join('/'));
+    const plain = names.map((name) => name.replace(/(?<=^|\/)[\w.]*\.(?=\w+=)/g, ''));
+    if (new Set(plain).size === names.length) return plain;
     if (new Set(names).size === names.length || names.every((name, i) => name === paths[i])) return names;
   }
 }

@@ -83,6 +83,8 @@ export class Plot {
 
   private build(): uPlot {
     const { series, unit } = this.data;
+    // First: what it takes is not the plot's.
+    this.showLegend();
     const axis: uPlot.Axis = {
       stroke: colour('--soft'),
       grid: { stroke: colour('--grid'), width: 1 },
@@ -145,7 +147,6 @@ export class Plot {
     );
     this.place.querySelector('.u-wrap')?.setAttribute('role', 'img');
     this.place.querySelector('.u-wrap')?.setAttribute('aria-label', this.described());
-    this.showLegend();
     return uplot;
   }
 

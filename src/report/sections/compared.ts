@@ -10,17 +10,21 @@ import type { Section } from './section.js';
 
 export function comparedResults(runs: readonly CollectedRun[], names: readonly string[]): Section {
   const unseen = runs.some(({ report }) => report?.metrics_unseen !== undefined);
-  const keys = [...new Set(runs.flatMap(({ log }) => [...(log.phase('test')?.columns.keys() ?? [])]))].slice(
-    0,
-    8,
+  const judged = runs.some(({ report }) => report !== undefined);
+  // The column in front says it already where all test steps are unseen.
+  const repeated = runs.every(
+    ({ report }) =>
+      report?.metrics_unseen === undefined || report.metrics_unseen.f1_macro === report.metrics.f1_macro,
   );
+  const keys = [...new Set(runs.flatMap(({ log }) => [...(log.phase('test')?.columns.keys() ?? [])]))]
+    .filter((key) => !(repeated && judged && key === 'f1_macro'))
+    .slice(0, 8);
   const cell = (key: string, value: number | undefined) =>
     html`<td class="n">${value === undefined ? '–' : isShare(key) ? percent(value) : number(value)}</td>`;
   const interval = ({ report }: CollectedRun) => {
     const ends = (unseen ? report?.intervals_unseen : report?.intervals)?.metrics.f1_macro;
     return ends ? `${percent(ends[0])}–${percent(ends[1])}` : '';
   };
-  const judged = runs.some(({ report }) => report !== undefined);
   const row = (run: CollectedRun, i: number): Html => {
     const of = unseen ? run.report?.metrics_unseen : run.report?.metrics;
     return html`<tr><th scope="row">${names[i]}</th><td>${run.status}</td><td class="n">${number(run.log.step)}</td>${judged && html`<td class="n"><b>${of ? percent(of.f1_macro) : '–'}</b></td><td class="n">${interval(run)}</td>`}${keys.map((key) => cell(key, run.log.last('test', key)))}</tr>`;
