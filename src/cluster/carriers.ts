@@ -31,6 +31,8 @@ export interface CarrierOptions {
   /** Of this process: `cpu`, or `cuda:N`. */
   readonly device: string;
   readonly plugin?: string;
+  /** Hears on rank 0 why `auto` has passed something over that fits the machine. Default: standard error. */
+  readonly say?: (sentence: string) => void;
 }
 
 /**
@@ -41,7 +43,7 @@ export interface CarrierOptions {
  */
 export async function openCarrier(
   cluster: Cluster,
-  { wanted, device, plugin = MPI_PLUGIN }: CarrierOptions,
+  { wanted, device, plugin = MPI_PLUGIN, say = console.error }: CarrierOptions,
 ): Promise<Carrier | undefined> {
   const obstacles = {
     shm: shmObstacle(cluster.place, device),
@@ -52,8 +54,10 @@ export async function openCarrier(
   if (wanted === 'auto') {
     const fits = (name: keyof typeof obstacles) => all.every((each) => each[name] === undefined);
     if (fits('mpi')) return opened('mpi', cluster, await addon().openPlugin(plugin));
-    const shared = fits('shm') ? await openShared(cluster) : undefined;
-    return shared?.carrier;
+    if (!fits('shm')) return undefined;
+    const { carrier, obstacle } = await openShared(cluster);
+    if (!carrier && cluster.rank === 0) say(`run.collectives: TCP carries the gradients, since ${obstacle}`);
+    return carrier;
   }
   if (wanted === 'tcp') return undefined;
   const rank = all.findIndex((each) => each[wanted] !== undefined);
@@ -81,14 +85,17 @@ async function openShared(
   const { rank, size } = cluster;
   const path = await foundOnce(cluster, async () => `${SHARED}/steptrain-${randomBytes(12).toString('hex')}`);
   let own: OpenedCarrier | undefined;
-  // Rank 0 makes what the others open.
-  const [made] = await exchange(cluster, rank === 0 ? await open() : undefined);
-  const all = await exchange(cluster, rank === 0 || made !== undefined ? made : await open());
-  if (rank === 0) await rm(path, { force: true });
+  const all = await allOpen().finally(() => (rank === 0 ? rm(path, { force: true }) : undefined));
   const failed = all.findIndex((obstacle) => obstacle !== undefined);
   if (failed < 0) return { carrier: opened('shm', cluster, own as OpenedCarrier) };
   if (own) await addon().closeCarrier(own.communicator);
   return { obstacle: `of rank ${failed} ${all[failed]}` };
+
+  /** What each has against it. Rank 0 makes what the others open. */
+  async function allOpen(): Promise<(string | undefined)[]> {
+    const [made] = await exchange(cluster, rank === 0 ? await open() : undefined);
+    return exchange(cluster, rank === 0 || made !== undefined ? made : await open());
+  }
 
   async function open(): Promise<string | undefined> {
     try {

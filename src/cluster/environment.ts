@@ -1,5 +1,7 @@
 /** Which process of how many this one is, by the variables that launchers set: torchrun, PyTorchJob, srun, mpirun. */
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { invalid } from '../native/errors.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -31,11 +33,15 @@ const PORTS = 16;
 /**
  * The place that the environment gives this process, or undefined where no launcher has started several.
  *
+ * @param starter names what has started the processes of this machine, where their variables do not tell one start from another
  * @throws StepTrainError E_RANGE where the variables contradict each other or lack an address
  */
-export function placeOf(environment: Environment): Place | undefined {
+export function placeOf(environment: Environment, starter: () => string = mpiProxy): Place | undefined {
   const place =
-    fromTorch(environment) ?? fromOpenMpi(environment) ?? fromMpich(environment) ?? fromSlurm(environment);
+    fromTorch(environment) ??
+    fromOpenMpi(environment, starter) ??
+    fromMpich(environment, starter) ??
+    fromSlurm(environment);
   return place && place.size > 1 ? place : undefined;
 }
 
@@ -50,7 +56,7 @@ export function withoutLauncher(environment: Environment): Record<string, string
 
 /** torchrun, and operators that set what `torch.distributed` reads. torchrun's agent itself holds MASTER_PORT. */
 function fromTorch(environment: Environment): Place | undefined {
-  const { TORCHELASTIC_RUN_ID: run, TORCHELASTIC_RESTART_COUNT: restart = '0' } = environment;
+  const { TORCHELASTIC_RUN_ID: run } = environment;
   if (environment.RANK === undefined || environment.WORLD_SIZE === undefined) return undefined;
   const launcher = run === undefined ? 'torch' : 'torchrun';
   const [rank, size] = among(environment, launcher, 'RANK', 'WORLD_SIZE');
@@ -68,13 +74,14 @@ function fromTorch(environment: Environment): Place | undefined {
     size,
     localRank: local[0],
     localSize: local[1],
-    job: `${run ?? 'torch'}/${host}:${port}/${restart}`,
+    // Without the count of restarts: each agent has its own, and they differ once a machine was replaced.
+    job: `${run ?? 'torch'}/${host}:${port}`,
     host,
     ports: range(run === undefined ? port : port + 1),
   };
 }
 
-function fromOpenMpi(environment: Environment): Place | undefined {
+function fromOpenMpi(environment: Environment, starter: () => string): Place | undefined {
   if (environment.OMPI_COMM_WORLD_RANK === undefined) return undefined;
   const [rank, size] = among(environment, 'mpi', 'OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE');
   const [localRank, localSize] = among(
@@ -85,42 +92,91 @@ function fromOpenMpi(environment: Environment): Place | undefined {
   );
   const job =
     environment.PMIX_NAMESPACE ?? environment.OMPI_MCA_ess_base_jobid ?? environment.OMPI_MCA_orte_hnp_uri;
-  return byMpi(environment, { rank, size, localRank, localSize, job });
+  return byMpi(environment, { rank, size, localRank, localSize }, job, starter);
 }
 
 /** MPICH, Intel MPI and MVAPICH. */
-function fromMpich(environment: Environment): Place | undefined {
-  const { PMI_RANK, PMI_SIZE, MPI_LOCALRANKID } = environment;
-  if (PMI_RANK === undefined || PMI_SIZE === undefined) return undefined;
+function fromMpich(environment: Environment, starter: () => string): Place | undefined {
+  const { PMI_RANK, PMI_SIZE, PMI_ID, PMI_PORT, MPI_LOCALRANKID } = environment;
+  if (PMI_RANK === undefined && PMI_ID !== undefined && PMI_PORT !== undefined)
+    throw invalid(
+      'PMI_ID and PMI_PORT are set (mpi), and nothing says how many processes there are; start them without -pmi-port',
+    );
+  if (PMI_RANK === undefined || PMI_SIZE === undefined || isOfSrun(environment)) return undefined;
   const [rank, size] = among(environment, 'mpi', 'PMI_RANK', 'PMI_SIZE');
   const [localRank, localSize] =
     MPI_LOCALRANKID === undefined
       ? [rank, size]
       : among(environment, 'mpi', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS');
-  return byMpi(environment, {
-    rank,
-    size,
-    localRank,
-    localSize,
-    job: environment.PMI_ID ?? environment.PMI_PORT,
-  });
+  return byMpi(environment, { rank, size, localRank, localSize }, undefined, starter);
 }
 
+/** `srun --mpi=pmi2` sets variables of MPICH beside its own, which alone say what a machine has. */
+function isOfSrun(environment: Environment): boolean {
+  const { SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_NTASKS, MPI_LOCALRANKID } = environment;
+  return (
+    SLURM_STEP_ID !== undefined &&
+    MPI_LOCALRANKID === undefined &&
+    SLURM_PROCID === environment.PMI_RANK &&
+    (SLURM_STEP_NUM_TASKS ?? SLURM_NTASKS) === environment.PMI_SIZE
+  );
+}
+
+/** @param named the job's name, where the launcher gives it one */
 function byMpi(
   environment: Environment,
-  found: Omit<Place, 'launcher' | 'mpi' | 'job' | 'host' | 'ports'> & { readonly job: string | undefined },
+  found: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize'>,
+  named: string | undefined,
+  starter: () => string,
 ): Place | undefined {
   const { rank, size, localSize } = found;
   if (size === 1) return undefined;
-  const host =
-    environment.MASTER_ADDR ?? slurmHost(environment) ?? (localSize === size ? '127.0.0.1' : undefined);
+  const isOne = localSize === size;
+  const { MASTER_ADDR, MASTER_PORT, SLURM_JOB_ID, SLURM_STEP_ID } = environment;
+  const host = MASTER_ADDR ?? (isOne ? '127.0.0.1' : slurmHost(environment));
+  const several = `rank ${rank} of ${size} (mpi): the processes are on several machines, and nothing`;
   if (host === undefined)
     throw invalid(
-      `rank ${rank} of ${size} (mpi): the processes are on several machines, and nothing says on which rank 0 is; ` +
-        'name its host: mpirun -x MASTER_ADDR=HOST …',
+      `${several} says on which rank 0 is; name its host: mpirun -x MASTER_ADDR=HOST …, of MPICH -genv MASTER_ADDR HOST`,
     );
-  const job = found.job ?? `mpi/${environment.SLURM_JOB_ID ?? host}`;
+  const job =
+    named ??
+    (isOne
+      ? `mpi/${starter()}`
+      : SLURM_STEP_ID !== undefined
+        ? `mpi/${SLURM_JOB_ID}.${SLURM_STEP_ID}`
+        : MASTER_PORT !== undefined
+          ? `mpi/${host}:${MASTER_PORT}`
+          : undefined);
+  if (job === undefined)
+    throw invalid(
+      `${several} tells this job from another; give it a port of its own: mpiexec -genv MASTER_PORT PORT …`,
+    );
   return { ...found, launcher: 'mpi', mpi: true, job, host, ports: portsOf(environment, 'mpi', job) };
+}
+
+/**
+ * What has started the processes of an MPI job on this machine: the nearest ancestor that is none of them, nor a shell or npx that
+ * one was started through. Its number comes again, and not with the same time.
+ */
+export function mpiProxy(of: number = process.pid): string {
+  for (let pid = of; ; ) {
+    // Behind the name in brackets, which may hold anything: state, parent, …; the start is the 22nd field.
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+    const parent = Number(fields[1]);
+    if (pid !== of && (parent === 0 || !isRank(pid))) return `${hostname()}/${pid}/${fields[19]}`;
+    pid = parent;
+  }
+}
+
+function isRank(pid: number): boolean {
+  try {
+    return /(^|\0)(PMI_RANK|OMPI_COMM_WORLD_RANK)=/.test(readFileSync(`/proc/${pid}/environ`, 'latin1'));
+  } catch {
+    return false;
+  }
 }
 
 /** A script of sbatch has SLURM_NTASKS and SLURM_PROCID too, but is no step: only `srun` starts several. */

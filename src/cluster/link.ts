@@ -106,7 +106,8 @@ class Star implements Link {
     }
     const server = createServer((socket) => this.greet(socket));
     server.once('error', () => this.listen(attempt + 1));
-    server.listen(port, () => {
+    const isOneMachine = /^(127\.|::1$|localhost$)/.test(host);
+    server.listen({ port, ...(isOneMachine ? { host } : {}) }, () => {
       if (this.over) server.close();
       else this.server = server;
     });
@@ -141,20 +142,24 @@ class Star implements Link {
     const { place, greeting } = this.options;
     const name = `rank ${hello.rank} on ${hello.host} (process ${hello.pid})`;
     const known = this.peers.get(hello.rank);
-    const reason =
+    const tooMuch = known
+      ? `${name} has the rank of the one ${known.name.replace(/^rank \d+ /, '')}: two jobs share an address, or a rank was started twice`
+      : undefined;
+    const other =
       hello.size !== place.size
         ? `${name} counts ${hello.size} processes, and rank 0 ${place.size}`
         : hello.rank <= 0 || hello.rank >= place.size
           ? `${name} is none of 1 to ${place.size - 1}`
-          : known
-            ? `${name} has the rank of ${known.name.replace(/^rank \d+ /, '')}: two jobs share an address, or a rank was started twice`
-            : difference(greeting, hello.greeting, name);
-    const peer = { rank: hello.rank, name, socket, heard: Date.now(), left: false };
-    if (reason) {
+          : difference(greeting, hello.greeting, name);
+    const reason = tooMuch ?? other;
+    if (reason !== undefined) {
       sendFrame(socket, 'stop', Buffer.from(reason));
-      this.stop(reason);
+      socket.destroySoon();
+      // Whose place is taken ends alone; that of one who differs stays empty.
+      if (!known && !this.ready) this.stop(reason);
       return undefined;
     }
+    const peer = { rank: hello.rank, name, socket, heard: Date.now(), left: false };
     this.peers.set(hello.rank, peer);
     if (this.peers.size === place.size - 1) this.complete();
     return peer;

@@ -57,6 +57,8 @@ class RemoteSource implements SampleSource {
   private published: Published | undefined;
   /** By name how often. Files are never written over while a server reads them. */
   private readonly written = new Map<string, number>();
+  /** Folders in which an adapter lies, of rounds that are not drawn yet too. */
+  private readonly folders = new Set<string>();
   private readonly ahead = new DrawnAhead();
 
   constructor(
@@ -143,6 +145,7 @@ class RemoteSource implements SampleSource {
     this.written.set(own, times + 1);
     const name = times > 0 ? `${own}.${times}` : own;
     const directory = resolve(adapters.directory, name);
+    this.folders.add(directory);
     await adapter.save(directory);
     return {
       name,
@@ -157,17 +160,20 @@ class RemoteSource implements SampleSource {
     this.published = published;
     if (!earlier) return;
     await this.onAll((server) => server.unload(earlier.name));
-    await rm(earlier.directory, { recursive: true, force: true });
+    await this.remove(earlier.directory);
+  }
+
+  private async remove(directory: string): Promise<void> {
+    await rm(directory, { recursive: true, force: true });
+    this.folders.delete(directory);
   }
 
   async close(): Promise<void> {
     await this.ahead.end();
     const { published } = this;
     this.published = undefined;
-    if (published) {
-      await Promise.allSettled([...this.live].map((server) => server.unload(published.name)));
-      await rm(published.directory, { recursive: true, force: true });
-    }
+    if (published) await Promise.allSettled([...this.live].map((server) => server.unload(published.name)));
+    for (const directory of this.folders) await this.remove(directory);
     for (const server of this.servers) server.close();
   }
 

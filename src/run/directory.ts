@@ -43,6 +43,9 @@ const OF_A_NEW_RUN = [
   'ranks',
 ];
 
+/** What a run goes on from, beside its checkpoints. */
+export const GOES_ON_FROM = [CONFIG, INPUTS, ...LOGS, ARTEFACTS, DRAWS];
+
 export interface RunDirectory {
   /** Absolute path. */
   readonly path: string;

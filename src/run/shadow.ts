@@ -2,15 +2,15 @@
  * The run directory of a process that is not the first of its job: it computes what the first one computes, and writes it where
  * nobody looks. It begins with what the first one has written; checkpoints it reads and does not write.
  */
-import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isLocked, LOCK } from '../files/lock.js';
 import { findCheckpoint } from './checkpoint.js';
-import { openRunDirectory, type RunDirectory, readRunConfig } from './directory.js';
+import { GOES_ON_FROM, openRunDirectory, type RunDirectory, readRunConfig } from './directory.js';
 import { RunError } from './error.js';
 
-/** What only the first process needs. */
-const ONLY_FIRST = /^(checkpoints|tensorboard|ranks|\.lock.*|.*\.tmp-.*|adapter.*|report\.html)$/;
+const PREFIX = 'steptrain-rank-';
 
 /**
  * @param path the run directory of the first process, which writes nothing meanwhile
@@ -23,11 +23,12 @@ export async function shadowRunDirectory(path: string): Promise<RunDirectory> {
       { cause },
     );
   });
-  const own = mkdtempSync(join(tmpdir(), 'steptrain-rank-'));
+  await removeLeft();
+  const own = mkdtempSync(join(tmpdir(), PREFIX));
   const remove = () => rmSync(own, { recursive: true, force: true });
   try {
-    for (const name of readdirSync(path))
-      if (!ONLY_FIRST.test(name)) cpSync(join(path, name), join(own, name), { recursive: true });
+    for (const name of GOES_ON_FROM)
+      if (existsSync(join(path, name))) cpSync(join(path, name), join(own, name), { recursive: true });
     const copied = await openRunDirectory(own);
     const close = async () => {
       await copied.close();
@@ -43,5 +44,18 @@ export async function shadowRunDirectory(path: string): Promise<RunDirectory> {
   } catch (error) {
     remove();
     throw error;
+  }
+}
+
+/** What processes that were killed could not remove. */
+async function removeLeft(): Promise<void> {
+  for (const name of readdirSync(tmpdir())) {
+    const left = join(tmpdir(), name);
+    if (!name.startsWith(PREFIX) || !existsSync(join(left, LOCK)) || (await isLocked(left))) continue;
+    try {
+      rmSync(left, { recursive: true, force: true });
+    } catch {
+      // Another user's.
+    }
   }
 }

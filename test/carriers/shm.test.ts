@@ -1,14 +1,15 @@
 // Memory that the processes of a machine share: the bits of what passes, beside the queue and in it, and what happens without it.
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { type Carrier, openCarrier } from '../../src/cluster/carriers.js';
 import type { Cluster } from '../../src/cluster/cluster.js';
 import { addFloats, addTree, shardsOf } from '../../src/cluster/shards.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
+import { StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
 import { sliceLength } from '../../src/train/slices.js';
@@ -256,6 +257,41 @@ describe('opening it', () => {
     ],
   ] as const)('refuses %i processes, %i on the machine, on %s', async (size, localSize, device, sentence) => {
     await expect(opening(of(size, localSize), 'shm', device)).rejects.toThrow(sentence);
+  });
+
+  it('leaves no file where a process is lost meanwhile', async () => {
+    const before = new Set(readdirSync('/dev/shm'));
+    let made: readonly string[] = [];
+    const lost = new StepTrainError('E_CLUSTER', 'rank 1 ended');
+    const clusters = of(2).map((cluster) => {
+      let calls = 0;
+      const gather = async (bytes: Uint8Array) => {
+        // What stands against it, its name, whether it is made, whether all have opened it.
+        if (++calls < 4) return cluster.gather(bytes);
+        made = readdirSync('/dev/shm').filter((name) => name.startsWith('steptrain-') && !before.has(name));
+        throw lost;
+      };
+      return { ...cluster, gather };
+    });
+    const ended = await Promise.allSettled(
+      clusters.map((each) => openCarrier(each, { wanted: 'shm', device: 'cpu' })),
+    );
+    expect(ended.map((each) => each.status === 'rejected' && each.reason)).toEqual([lost, lost]);
+    expect(made.length).toBeGreaterThan(0);
+    expect(made.filter((name) => existsSync(`/dev/shm/${name}`))).toEqual([]);
+  });
+
+  it('is passed over with a word where it does not open', async () => {
+    const said: string[] = [];
+    const open = vi.spyOn(addon(), 'openShared').mockRejectedValue(new Error('there is no room'));
+    try {
+      const options = { wanted: 'auto', device: 'cpu', say: (text: string) => said.push(text) } as const;
+      const carriers = await Promise.all(of(2).map((each) => openCarrier(each, options)));
+      expect(carriers).toEqual([undefined, undefined]);
+      expect(said).toEqual(['run.collectives: TCP carries the gradients, since of rank 0 there is no room']);
+    } finally {
+      open.mockRestore();
+    }
   });
 
   it('says why a file does not open, and leaves none that it has made', async () => {

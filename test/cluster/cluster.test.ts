@@ -1,8 +1,10 @@
 // Processes of a job in one process: what they exchange, and what each hears when one is lost.
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
+import { KINDS } from '../../src/cluster/frames.js';
 import { addFloats, joinNeighbours, shardsOf } from '../../src/cluster/shards.js';
 
 let nextPort = 21_000 + (process.pid % 500) * 20;
@@ -160,6 +162,70 @@ describe('processes of a job', () => {
     expect(reasons.length).toBeGreaterThanOrEqual(2);
     for (const reason of reasons)
       expect(reason).toMatch(/^rank 2 on .* has another configuration than rank 0 \(b, not a\)/);
+  });
+
+  /** The hello of a process that is none of `start`'s. */
+  function stranger(port: number, rank: number, size: number) {
+    const words = { rank, size, job: `job-${port}`, host: 'elsewhere', pid: 1, greeting: {} };
+    const bytes = Buffer.from(JSON.stringify(words));
+    const head = Buffer.alloc(9);
+    head.writeUInt8(KINDS.indexOf('hello'));
+    head.writeUInt32LE(bytes.length, 5);
+    return new Promise<{ readonly socket: Socket; readonly heard: string }>((resolve) => {
+      const dial = () => {
+        const socket = connect(port, '127.0.0.1', () => socket.write(Buffer.concat([head, bytes])));
+        socket.on('data', (data) => resolve({ socket, heard: data.toString() }));
+        socket.on('error', () => setTimeout(dial, 20));
+      };
+      dial();
+    });
+  }
+
+  it('go on where somebody claims a rank of theirs, or none of theirs, and is told alone', async () => {
+    const ports = [nextPort++];
+    const all = await Promise.all(start(2, { ports }));
+    const said = async (rank: number, size: number) => (await stranger(ports[0]!, rank, size)).heard;
+    expect(await said(1, 2)).toMatch(
+      /rank 1 on elsewhere \(process 1\) has the rank of the one on \S+ \(process \d+\): two jobs share/,
+    );
+    expect(await said(9, 2)).toContain('rank 9 on elsewhere (process 1) is none of 1 to 1');
+    expect(await said(9, 10)).toContain('counts 10 processes, and rank 0 2');
+    const found = await Promise.all(all.map((cluster) => cluster.gather(Uint8Array.of(cluster.rank))));
+    expect(found[0]).toEqual([0, 1].map((rank) => Uint8Array.of(rank)));
+  });
+
+  it('go on waiting where somebody claims the rank of one that is there', async () => {
+    const ports = [nextPort++];
+    const [first] = start(3, { ports, ranks: [0], silentSeconds: 2, joinSeconds: 4 });
+    const ended = expect(first).rejects.toThrow('1 of 3 processes have not come within 4 s: rank 2');
+    // It is there once it hears signs of life.
+    const { socket } = await stranger(ports[0]!, 1, 3);
+    const beats = setInterval(
+      () => socket.write(Buffer.from([KINDS.indexOf('beat'), 0, 0, 0, 0, 0, 0, 0, 0])),
+      100,
+    );
+    expect((await stranger(ports[0]!, 1, 3)).heard).toContain('has the rank of the one on elsewhere');
+    await ended;
+    clearInterval(beats);
+    socket.destroy();
+  });
+
+  it('of one machine are reached from it alone', async () => {
+    const own = Object.values(networkInterfaces())
+      .flat()
+      .find((each) => each?.family === 'IPv4' && !each.internal)?.address;
+    const ports = [nextPort++];
+    await Promise.all(start(2, { ports }));
+    const reached = (host: string) =>
+      new Promise<boolean>((resolve) => {
+        const socket = connect(ports[0]!, host, () => resolve(true));
+        socket.on('error', () => resolve(false));
+        socket.on('connect', () => socket.destroy());
+      });
+    expect(await reached('127.0.0.1')).toBe(true);
+    // 127.0.0.2 is this machine too, by another address.
+    for (const host of ['127.0.0.2', ...(own === undefined ? [] : [own])])
+      expect(await reached(host)).toBe(false);
   });
 
   it('say who has not come', async () => {

@@ -1,6 +1,8 @@
 // The place of a process, by what each launcher was seen to set.
-import { describe, expect, it } from 'vitest';
-import { firstHost, placeOf, tasksOn, withoutLauncher } from '../../src/cluster/environment.js';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { describe, expect, it, vi } from 'vitest';
+import { firstHost, mpiProxy, placeOf, tasksOn, withoutLauncher } from '../../src/cluster/environment.js';
 
 const TORCHRUN = {
   RANK: '5',
@@ -53,6 +55,9 @@ const SRUN_ONE_NODE = {
   SLURM_TOPOLOGY_ADDR: 'node1',
 };
 
+/** What Hydra of MPICH 4.0.2 sets. */
+const HYDRA = { PMI_FD: '9', PMI_RANK: '1', PMI_SIZE: '2', MPI_LOCALRANKID: '1', MPI_LOCALNRANKS: '2' };
+
 const MPIRUN = {
   OMPI_COMM_WORLD_RANK: '1',
   OMPI_COMM_WORLD_SIZE: '2',
@@ -85,9 +90,11 @@ describe('the place of a process', () => {
       size: 8,
       localRank: 1,
       localSize: 4,
-      job: 'job-7/node-a:29500/2',
+      job: 'job-7/node-a:29500',
       host: 'node-a',
     });
+    // Agents count restarts each for itself.
+    expect(placeOf({ ...TORCHRUN, TORCHELASTIC_RESTART_COUNT: '0' })!.job).toBe(placeOf(TORCHRUN)!.job);
     expect(placeOf(TORCHRUN)!.ports).toEqual(Array.from({ length: 16 }, (_, i) => 29501 + i));
   });
 
@@ -118,9 +125,59 @@ describe('the place of a process', () => {
     expect(
       placeOf({ ...several, SLURM_JOB_NODELIST: 'n7,n9', SLURM_PROCID: '0', SLURM_JOB_ID: '1' }),
     ).toMatchObject({ launcher: 'mpi', host: 'n7' });
-    expect(
-      placeOf({ PMI_RANK: '1', PMI_SIZE: '2', MPI_LOCALRANKID: '1', MPI_LOCALNRANKS: '2' }),
-    ).toMatchObject({ launcher: 'mpi', rank: 1 });
+  });
+
+  it('is read from mpiexec of MPICH, whose variables are those of every other job too', () => {
+    const starter = () => 'host/17/4711';
+    expect(placeOf(HYDRA, starter)).toMatchObject({
+      ...{ launcher: 'mpi', rank: 1, size: 2, localRank: 1, localSize: 2 },
+      ...{ host: '127.0.0.1', job: 'mpi/host/17/4711' },
+    });
+    expect(placeOf(HYDRA, () => 'host/18/4712')!.ports).not.toEqual(placeOf(HYDRA, starter)!.ports);
+    const several = { ...HYDRA, MPI_LOCALRANKID: '0', MPI_LOCALNRANKS: '1' };
+    expect(() => placeOf(several, starter)).toThrow('of MPICH -genv MASTER_ADDR HOST');
+    expect(() => placeOf({ ...several, MASTER_ADDR: 'a' }, starter)).toThrow('-genv MASTER_PORT PORT');
+    expect(placeOf({ ...several, MASTER_ADDR: 'a', MASTER_PORT: '4000' }, starter)!.job).toBe('mpi/a:4000');
+    const inSlurm = {
+      SLURM_JOB_ID: '77',
+      SLURM_STEP_ID: '3',
+      SLURM_PROCID: '1',
+      SLURM_STEP_NODELIST: 'n[7-9]',
+    };
+    expect(placeOf({ ...several, ...inSlurm }, starter)).toMatchObject({ job: 'mpi/77.3', host: 'n7' });
+    expect(() => placeOf({ PMI_ID: '1', PMI_PORT: 'a:4', MPI_LOCALNRANKS: '2' })).toThrow(
+      'without -pmi-port',
+    );
+  });
+
+  it('is of one start for all processes that it has started, through whatever else', async () => {
+    // A proxy, as it were, with a process of its own and one behind a shell, as npx has it.
+    const proxy = () => {
+      const script = 'PMI_RANK=0 sleep 60 & PMI_RANK=1 sh -c "sleep 60; :" & echo there; wait';
+      const child = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'], detached: true });
+      return new Promise<typeof child>((resolve) => child.stdout.once('data', () => resolve(child)));
+    };
+    const childrenOf = (pid: number) =>
+      readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+    const proxies = await Promise.all([proxy(), proxy()]);
+    try {
+      const names = await vi.waitFor(() => {
+        const found = proxies.map(({ pid }) => {
+          const [first, second] = childrenOf(pid as number) as [number, number];
+          const [behind] = childrenOf(second) as [number];
+          expect(behind).toBeGreaterThan(0);
+          for (const rank of [first, second])
+            expect(readFileSync(`/proc/${rank}/environ`, 'utf8')).toContain('PMI_RANK=');
+          return [first, behind].map((rank) => mpiProxy(rank));
+        });
+        return found;
+      }, 10_000);
+      for (const [one, other] of names) expect(one).toBe(other);
+      expect(names[0]![0]).toContain(`/${proxies[0]!.pid}/`);
+      expect(names[0]![0]).not.toBe(names[1]![0]);
+    } finally {
+      for (const { pid } of proxies) process.kill(-(pid as number));
+    }
   });
 
   it('is read from srun, and not from a script of sbatch', () => {
@@ -152,6 +209,17 @@ describe('the place of a process', () => {
       'SLURM_CPUS_ON_NODE is "all" (slurm), expected a whole number',
     );
     expect(placeOf(SRUN)!.cores).toBeUndefined();
+  });
+
+  it('is read from srun also where it starts processes for MPICH too (pmi2)', () => {
+    const pmi2 = (of: Record<string, string>) => ({
+      ...of,
+      ...{ PMI_FD: '9', PMI_JOBID: '4711.0', PMI_RANK: of.SLURM_PROCID, PMI_SIZE: of.SLURM_STEP_NUM_TASKS },
+    });
+    expect(placeOf(pmi2(SRUN))).toEqual(placeOf(SRUN));
+    expect(placeOf(pmi2(SRUN_ONE_NODE))).toEqual(placeOf(SRUN_ONE_NODE));
+    // Hydra starts a proxy a node by srun, whose variables its processes have too.
+    expect(placeOf({ ...SRUN, ...HYDRA, SLURM_PROCID: '1' })).toMatchObject({ launcher: 'mpi', size: 2 });
   });
 
   it('has the same ports in all processes of a job, and others in another job', () => {

@@ -143,6 +143,16 @@ it('draw rounds ahead, each from the adapter as it was when the round was begun'
   adapter.dispose();
 });
 
+it('leave no adapter of rounds that were begun and not drawn', async () => {
+  const { source, servers, directory } = await pair((_, __, path) => (asks(path) ? 'silence' : undefined));
+  const adapter = trained(servers[0], 1);
+  for (const iteration of [1, 2, 3]) await source.begin?.(adapter, prompts, { ...options, iteration });
+  expect(readdirSync(directory).length).toBe(3);
+  await source.close();
+  expect(readdirSync(directory)).toEqual([]);
+  adapter.dispose();
+});
+
 it('say of a round that was drawn ahead what went wrong when it is asked for, and draw the next', async () => {
   let isLost = false;
   const { source, servers } = await pair((_, __, path) => (isLost && asks(path) ? '500' : undefined));
