@@ -1,7 +1,9 @@
 // From which quality on a reward model of steps chooses better than chance: best of n by exact labels with noise, for each way in which
 // the scores of steps become one. docs/evidence/noisy-reward.md has results and what they cannot say.
 //   node scripts/noisy-reward.mjs noise labels.jsonl [CORRELATION]      labels as `steptrain label` writes them
-//   node scripts/noisy-reward.mjs judge labels.jsonl COLUMN scores.jsonl…      by real judges instead, as `steptrain score` writes them
+//   node scripts/noisy-reward.mjs judge labels.jsonl COLUMN scores.jsonl NAME=seed1.jsonl,seed2.jsonl …
+//     by real judges instead, as `steptrain score` writes them, and by the same scores shuffled over the steps of a solution
+//     and over the samples of a problem; with the differences between every two judges. NAME:OTHER=… reads column OTHER.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { extractAnswer } from '../dist/answers/extract.js';
@@ -23,7 +25,9 @@ const QUALITIES = [
 const EXACT = 40;
 const SEEDS = Array.from({ length: 20 }, (_, i) => i + 1);
 /** Weighted by these. */
-const VOTES = ['min', 'mean'];
+const VOTES = ['min', 'mean', 'last'];
+/** By which real judges are compared with each other. */
+const COMPARED = ['min', 'mean', 'last', 'votes (min)'];
 
 const rowsOf = (path) =>
   readFileSync(path, 'utf8')
@@ -106,8 +110,12 @@ function measured(problems, scores) {
     })),
   );
   const own = { scorer: '', data: [], unit: 'steps', seconds: 0, tokens: 0 };
-  const { within_problem: within, place_alone: place } = rewardQuality(solutions, own);
-  return { auc: within.auc, place: place.auc };
+  const quality = rewardQuality(solutions, own);
+  return {
+    within: quality.within_problem.auc,
+    against: quality.against_right_solutions.auc,
+    place: quality.place_alone.auc,
+  };
 }
 
 const placeAlone = (problems) =>
@@ -139,7 +147,7 @@ function choose(problems, judges) {
     const chosen = Object.fromEntries(ways.map((way) => [way, []]));
     for (const [seed, scoresOf] of seeds.entries()) {
       const scores = scoresOf();
-      if (seed < 3) aucs.push(measured(problems, scores).auc);
+      if (seed < 3) aucs.push(measured(problems, scores));
       const by = (way) => scores.map((of) => of.map((each) => aggregated(each, way)));
       for (const way of AGGREGATIONS) {
         const one = by(way);
@@ -151,21 +159,23 @@ function choose(problems, judges) {
         chosen[`votes (${way})`].push(problems.map((_, p) => votedRight(cast[p], all[p], weights[p])));
       }
     }
-    return { name, auc: mean(aucs), chosen };
+    const of = (kind) => mean(aucs.map((each) => each[kind])).toFixed(3);
+    return { name, aucs: [of('within'), of('against')], chosen };
   });
   for (const [title, control] of [
     ['one sample', single],
     ['the majority', majority],
   ]) {
     console.log(`Points above ${title}\n`);
-    row(['judge', 'AUC within', ...ways]);
-    row(['---', '---', ...ways.map(() => '---')]);
-    for (const { name, auc, chosen } of found)
-      row([name, auc.toFixed(3), ...ways.map((way) => gain(chosen[way], control))]);
+    row(['judge', 'AUC within', 'against right solutions', ...ways]);
+    row(['---', '---', '---', ...ways.map(() => '---')]);
+    for (const { name, aucs, chosen } of found)
+      row([name, ...aucs, ...ways.map((way) => gain(chosen[way], control))]);
     console.log();
   }
   const spreads = found.flatMap(({ chosen }) => ways.map((way) => deviation(chosen[way].map(mean))));
   console.log(`standard deviation over seeds: at most ${percent(Math.max(...spreads))} points`);
+  return found;
 }
 
 const shareOf = (problems) => mean(problems.flat().flatMap(({ truth }) => truth.map(Number)));
@@ -184,15 +194,64 @@ function noise(path, correlation = 0) {
   ]);
 }
 
-/** Each file by itself, and all of them as seeds of one judge. */
-function judge(path, column, ...files) {
+/** A judge is a file, or several as its seeds. */
+function judge(path, column, ...named) {
   const problems = problemsOf(path);
-  const seeds = files.map((file) => {
-    const rows = rowsOf(file);
-    return () => problems.map((of) => of.map(({ at }) => rows[at][column]));
+  const judges = named.map((text) => {
+    const at = text.indexOf('=');
+    const [name, own = column] = (at < 0 ? text : text.slice(0, at)).split(':');
+    const seeds = text
+      .slice(at + 1)
+      .split(',')
+      .map((file) => {
+        const rows = rowsOf(file);
+        const scores = problems.map((of) => of.map((sample) => rows[sample.at][own]));
+        if (scores.flat().some((each, i) => each?.length !== problems.flat()[i].steps.length))
+          throw new Error(`${file} has not one number in "${own}" for each step of ${path}`);
+        return () => scores;
+      });
+    return { name, seeds };
   });
-  const each = files.map((name, i) => ({ name, seeds: [seeds[i]] }));
-  choose(problems, files.length > 1 ? [...each, { name: 'mean', seeds }] : each);
+  const shuffled = judges.flatMap(({ name, seeds }) => [
+    { name: `${name}, steps shuffled`, seeds: SEEDS.map((seed) => () => stepsShuffled(seeds[0](), seed)) },
+    {
+      name: `${name}, samples shuffled`,
+      seeds: SEEDS.map((seed) => () => samplesShuffled(seeds[0](), seed)),
+    },
+  ]);
+  differences(choose(problems, [...judges, ...shuffled]).slice(0, judges.length));
+}
+
+function inAnyOrder(values, draw) {
+  const keys = values.map(() => draw.uniform());
+  return values
+    .map((_, i) => i)
+    .sort((a, b) => keys[a] - keys[b])
+    .map((i) => values[i]);
+}
+
+function stepsShuffled(scores, seed) {
+  const draw = new PhiloxStream(seed, 0x73746570, 0);
+  return scores.map((of) => of.map((each) => inAnyOrder(each, draw)));
+}
+
+function samplesShuffled(scores, seed) {
+  const draw = new PhiloxStream(seed, 0x73616d70, 0);
+  return scores.map((of) => inAnyOrder(of, draw));
+}
+
+/** Paired by problem, of the means over seeds. */
+function differences(found) {
+  console.log('\nDifferences, points\n');
+  row(['', ...COMPARED]);
+  row(['---', ...COMPARED.map(() => '---')]);
+  const byProblem = (seeds) => seeds[0].map((_, p) => mean(seeds.map((values) => values[p])));
+  for (const [i, from] of found.entries())
+    for (const to of found.slice(i + 1))
+      row([
+        `${to.name} − ${from.name}`,
+        ...COMPARED.map((way) => gain(to.chosen[way], byProblem(from.chosen[way]))),
+      ]);
 }
 
 /** Mean over the seeds, with the interval over problems. */

@@ -1,8 +1,12 @@
 // Solutions of real problems by real models, for the evidence on rewards (docs/evidence/noisy-reward.md).
 //   node scripts/real-solutions.mjs svamp test.jsonl problems.jsonl N     N problems by hash, worked out from their equations
 //   node scripts/real-solutions.mjs gsm8k example_model_solutions.jsonl.gz solutions.jsonl    of GSM8K's four models, a row each
-//   node scripts/real-solutions.mjs few labels.jsonl few.jsonl N          the solutions of N problems by hash, without the answer's line
+//   node scripts/real-solutions.mjs few labels.jsonl few.jsonl N [FROM]   the solutions of N problems by hash, without the answer's line
+//   node scripts/real-solutions.mjs rows few.jsonl rows.jsonl steps       rows to learn from: steps up to the first wrong one
+//   node scripts/real-solutions.mjs rows few.jsonl rows.jsonl outcome     rows to learn from: the last step, by the answer
 //   node scripts/real-solutions.mjs place labels.jsonl scores.jsonl       a judge that knows the place of a step alone
+//   node scripts/real-solutions.mjs length labels.jsonl scores.jsonl      its length alone
+//   node scripts/real-solutions.mjs calculations labels.jsonl scores.jsonl    whether its calculations come out
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
 //   node scripts/real-solutions.mjs short gsm8k.jsonl short.jsonl CHARACTERS [FROM [TO]]    GSM8K's short problems by hash, from FROM to before TO
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
@@ -11,6 +15,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { extractAnswer } from '../dist/answers/extract.js';
 import { loadProblems } from '../dist/data/benchmarks/load.js';
+import { calculationsIn } from '../dist/data/equations/calculations.js';
 import { loadRecords } from '../dist/data/load.js';
 import { rocAuc } from '../dist/eval/metrics.js';
 import { loadModel, openDevice } from '../dist/index.js';
@@ -77,12 +82,12 @@ function gsm8k(from, to) {
 const answerOf = (steps) => extractAnswer(steps.map(({ text }) => text).join('\n'))?.answer ?? null;
 
 /** A judge of steps was trained on none that only states the answer. The answer stays, for votes. */
-function few(from, to, count) {
+function few(from, to, count, begin = '0') {
   const rows = rowsOf(from);
   const problems = [...new Set(rows.map(({ problem }) => problem))].sort((a, b) =>
     hash(a) < hash(b) ? -1 : 1,
   );
-  const chosen = new Set(problems.slice(0, Number(count)));
+  const chosen = new Set(problems.slice(Number(begin), Number(begin) + Number(count)));
   const isAnswer = ({ text }) => text.startsWith('####');
   write(
     to,
@@ -96,10 +101,34 @@ function few(from, to, count) {
   );
 }
 
-const place = (from, to) =>
+/** Of a wrong solution without a wrong step the last one is wrong, as `noisy-reward.mjs` reads it. */
+function rows(from, to, by) {
+  const labelsOf = ({ steps, outcome }) => {
+    const last = steps.length - 1;
+    if (by === 'outcome') return steps.map((_, i) => (i === last ? outcome : null));
+    const found = steps.some(({ label }) => label === 0);
+    return steps.map(({ label }, i) => (i === last && !found ? outcome : label));
+  };
   write(
     to,
-    rowsOf(from).map(({ steps }) => ({ scores: steps.map((_, i) => 1 - i / 100) })),
+    rowsOf(from).map((row) => {
+      const labels = labelsOf(row);
+      const steps = row.steps.map(({ text }, i) => ({ text, label: labels[i] }));
+      return { problem: row.problem, gold_answer: row.gold_answer, steps };
+    }),
+  );
+}
+
+/** Judges that learned nothing. */
+const ALONE = {
+  place: (_, i) => 1 - i / 100,
+  length: ({ text }) => 1 - text.length / 10_000,
+  calculations: ({ text }) => Number(calculationsIn(text).every(({ holds }) => holds)),
+};
+const alone = (score) => (from, to) =>
+  write(
+    to,
+    rowsOf(from).map(({ steps }) => ({ scores: steps.map(score) })),
   );
 
 function processbench(from, to, count) {
@@ -155,6 +184,7 @@ async function likelihood(from, name, to) {
 }
 
 const [command, ...given] = process.argv.slice(2);
-const commands = { svamp, gsm8k, few, place, processbench, short, likelihood };
+const judges = Object.fromEntries(Object.entries(ALONE).map(([name, score]) => [name, alone(score)]));
+const commands = { svamp, gsm8k, few, rows, processbench, short, likelihood, ...judges };
 if (!commands[command]) throw new Error(`expected one of ${Object.keys(commands).join(', ')}`);
 await commands[command](...given);

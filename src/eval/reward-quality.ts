@@ -33,6 +33,8 @@ const quality = z.strictObject({
   within_problem: ranking,
   /** The same where the score is how early a step stands: what nothing but the place says. */
   place_alone: ranking,
+  /** Pairs of a wrong step and one of a solution of the same problem without any: what choosing among solutions needs. */
+  against_right_solutions: ranking.optional(),
   /** Pairs of the same tenth of lengths. */
   within_length: ranking,
   /** Share of the solutions with an error whose lowest score is that of the first wrong step, and of a draw. */
@@ -64,6 +66,8 @@ interface Item {
   readonly score: number;
   readonly length: number;
   readonly place: number;
+  /** Of a solution without a wrong step. */
+  readonly apart: boolean;
 }
 
 export interface QualityOptions extends Pick<RewardQuality, 'scorer' | 'unit'> {
@@ -85,6 +89,9 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
   const places = [...byProblem.values()].map((own) =>
     comparedPairs(own.map((item) => ({ ...item, score: -item.place }))),
   );
+  const apart = [...byProblem.values()].map((own) =>
+    comparedPairs(own.filter((item) => item.label === 0 || item.apart)),
+  );
   const pairs = within.reduce((sum, each) => sum + each.pairs, 0);
   const errors = unit === 'steps' ? firstErrors(solutions) : undefined;
   return {
@@ -98,6 +105,7 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
     overall: rankingOf(scored),
     within_problem: pooled(within),
     place_alone: pooled(places),
+    ...(unit === 'steps' ? { against_right_solutions: pooled(apart) } : {}),
     within_length: pooled([...tenths(scored)].map(comparedPairs)),
     ...(errors ? { first_error: errors } : {}),
     correlation: {
@@ -125,15 +133,19 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
 type Candidate = Omit<Item, 'score'> & { readonly score: number | null };
 
 function stepItems({ record: { problem, steps }, scores }: ScoredSolution): Candidate[] {
+  const apart = !steps.some(({ label }) => label === 0);
   return steps.flatMap(({ label, text }, place) =>
-    label === null ? [] : [{ problem, label, score: scores[place] ?? null, length: text.length, place }],
+    label === null
+      ? []
+      : [{ problem, label, score: scores[place] ?? null, length: text.length, place, apart }],
   );
 }
 
 function outcomeItem({ record: { problem, steps, outcome }, scores }: ScoredSolution): Candidate[] {
   if (outcome === undefined) return [];
   const length = steps.reduce((sum, { text }) => sum + text.length, 0);
-  return [{ problem, label: outcome, score: scores.at(-1) ?? null, length, place: steps.length }];
+  const score = scores.at(-1) ?? null;
+  return [{ problem, label: outcome, score, length, place: steps.length, apart: outcome === 1 }];
 }
 
 interface Pairs {
@@ -271,6 +283,7 @@ export function qualityRows(of: RewardQuality): string[][] {
     ['AUC', '%', '95 %', 'pairs'],
     row('within a problem', of.within_problem),
     row('place alone, within a problem', of.place_alone),
+    ...(of.against_right_solutions ? [row('against right solutions', of.against_right_solutions)] : []),
     row('within a tenth of lengths', of.within_length),
     row('over all', of.overall),
   ];

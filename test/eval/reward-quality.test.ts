@@ -39,6 +39,22 @@ describe('the quality of a reward model', () => {
     expect(parseRewardQuality(JSON.parse(JSON.stringify(of)))).toEqual(of);
   });
 
+  it('compares wrong steps with those of right solutions apart', () => {
+    const of = rewardQuality(
+      [
+        solution('a', [1, 1, 0], [0.9, 0.8, 0.3]),
+        solution('a', [1, 1], [0.2, 0.4]),
+        solution('b', [1, 0], [0.9, 0.1]),
+      ],
+      options,
+    );
+    // 0.2 and 0.4 against 0.3; what stands before an error is easy, and no solution of b is right.
+    expect(of.against_right_solutions).toEqual({ pairs: 2, auc: 1 / 2 });
+    expect(of.within_problem.pairs).toBe(5);
+    expect(qualityRows(of)[3]?.[0]).toBe('against right solutions');
+    expect(rewardQuality([], { ...options, unit: 'solutions' }).against_right_solutions).toBeUndefined();
+  });
+
   it('finds the first error where it has the lowest score', () => {
     const { first_error } = rewardQuality(
       [
