@@ -1,5 +1,7 @@
+import { constants } from 'node:buffer';
 import type { TrainedParameters } from '../autograd/parameters.js';
 import { exchange } from '../cluster/exchange.js';
+import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { gradientGroups } from './buckets.js';
@@ -69,6 +71,7 @@ export class AdamW {
     private readonly options: AdamWOptions,
   ) {
     const { device, list, size } = parameters;
+    refuseTooMany(parameters);
     this.device = device;
     const { zero = 0, cluster, carrier } = dataParallel(device) ?? {};
     this.slice = sliceOf(size, zero > 0 ? cluster : undefined, carrier);
@@ -196,6 +199,24 @@ export class AdamW {
     for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay, this.rates])
       tensor?.dispose();
   }
+}
+
+/**
+ * A checkpoint is written from, and read into, one array for each kind of moments.
+ *
+ * @param most elements of an array of this Node: 2³² of 20
+ * @throws StepTrainError E_CONFIG, before anything is computed that could not be kept
+ */
+export function refuseTooMany(
+  { size }: Pick<TrainedParameters, 'size'>,
+  most: number = constants.MAX_LENGTH,
+): void {
+  if (size > most)
+    throw new StepTrainError(
+      'E_CONFIG',
+      `${size} parameters are trained together, and a checkpoint in this Node (${process.version}) holds the moments of at most ` +
+        `${most}: train with lora, or with a Node whose arrays are longer`,
+    );
 }
 
 /** Takes the window over. */

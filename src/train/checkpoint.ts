@@ -5,7 +5,6 @@ import type { ParameterBuffer } from '../autograd/parameters.js';
 import { StepTrainError } from '../native/errors.js';
 import { type SealedArtefact, sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
-import type { Tensor } from '../runtime/tensor.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
@@ -70,11 +69,13 @@ const BEST = 'best.safetensors';
 
 export async function writeRunCheckpoint(folder: string, content: CheckpointContent): Promise<void> {
   const { roles, optimizers, best, state } = content;
-  const flat = async (tensor: Tensor) => (await tensor.readFloats()) as Float32Array<ArrayBuffer>;
-  const trainable = Object.entries(roles).map(async ([role, parameters]) =>
-    sources(parameters, `${role}.`, await flat(parameters.values)),
+  const trainable = Object.entries(roles).flatMap(([role, { list }]) =>
+    list.map(({ name, value }) => ({
+      ...{ name: `${role}.${name}`, dtype: 'F32' as const, shape: value.shape },
+      data: async () => bytesOf(await value.readFloats()),
+    })),
   );
-  await writeSafetensors(join(folder, TRAINABLE), (await Promise.all(trainable)).flat());
+  await writeSafetensors(join(folder, TRAINABLE), trainable);
   const moments = Object.entries(optimizers).flatMap(([name, { parameters, expAvg, expAvgSq }]) => [
     ...sources(parameters, `exp_avg.${name}.`, expAvg as Float32Array<ArrayBuffer>),
     ...sources(parameters, `exp_avg_sq.${name}.`, expAvgSq as Float32Array<ArrayBuffer>),
@@ -203,6 +204,9 @@ function sources(
     data: () => new Uint8Array(data.buffer, data.byteOffset + 4 * (offsets[i] as number), 4 * value.size),
   }));
 }
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array) =>
+  new Uint8Array(buffer, byteOffset, byteLength);
 
 function reading<T>(path: string, read: (file: SafetensorsFile, path: string) => T): T {
   const file = openSafetensors(path);

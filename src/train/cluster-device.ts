@@ -8,6 +8,7 @@ import { StepTrainError } from '../native/errors.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { PIECE } from './slices.js';
 
 /** The device of this process: its share of the machine's cores, or the GPU of its number. */
 export function openShare({ run }: Pick<FrameConfig, 'run'>, cluster: Cluster | undefined): Device {
@@ -55,10 +56,11 @@ export async function sameParameters(
   cluster: Pick<Cluster, 'gather'>,
 ): Promise<void> {
   const own: Record<string, string> = {};
-  for (const [role, { values }] of Object.entries(roles))
-    own[role] = createHash('sha256')
-      .update(await values.readFloats())
-      .digest('hex');
+  for (const [role, { values }] of Object.entries(roles)) {
+    const hash = createHash('sha256');
+    for (const piece of inPieces(values)) hash.update(await piece.readFloats());
+    own[role] = hash.digest('hex');
+  }
   const [first, ...others] = await exchange(cluster, own);
   for (const [role, hash] of Object.entries(first as typeof own)) {
     const rank = 1 + others.findIndex((other) => other[role] !== hash);
@@ -68,6 +70,15 @@ export async function sameParameters(
         `the parameters of ${role} on rank ${rank} are no longer those of rank 0: a processor, its memory or a link has failed, or ` +
           'the kernels differ; no checkpoint is written, and the one before it is good',
       );
+  }
+}
+
+/** Parameters may be more than one array can hold. */
+function* inPieces(values: Tensor): Generator<Tensor> {
+  for (let at = 0; at < values.size; at += PIECE) {
+    const piece = values.view(at, [Math.min(PIECE, values.size - at)]);
+    yield piece;
+    piece.dispose();
   }
 }
 

@@ -56,13 +56,13 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
     },
     share: (values) =>
       carrier
-        ? cluster.waiting.during(shareByCarrier(values, { begin, end, length, processes }, carrier))
-        : shareThroughHost(values, begin, end, cluster),
+        ? cluster.waiting.during(shareByCarrier(values, length, cluster, carrier))
+        : shareThroughHost(values, length, cluster),
   };
 }
 
 /** Elements that travel at a time. */
-const PIECE = 1 << 22;
+export const PIECE = 1 << 22;
 
 async function collected(
   own: Float32Array,
@@ -98,35 +98,53 @@ async function squaresOf(own: Tensor): Promise<Float64Array> {
   return new Float64Array(Int32Array.from(halves as Int32Array).buffer);
 }
 
-async function shareThroughHost(values: Tensor, begin: number, end: number, cluster: Cluster): Promise<void> {
-  const window = values.view(begin, [end - begin]);
-  const all = await exchange(cluster, end > begin ? await window.readFloats() : new Float32Array());
-  window.dispose();
-  let at = 0;
-  all.forEach((part, rank) => {
-    if (rank !== cluster.rank && part.length > 0) {
-      const place = values.view(at, [part.length]);
-      place.write(part);
-      place.dispose();
-    }
-    at += part.length;
-  });
+/** What travels at a time: by rank the part of its slice. A copy of all beside the parameters would take as much as they do. */
+function* piecesOf(size: number, length: number, processes: number): Generator<readonly Part[]> {
+  const each = aligned(PIECE / processes);
+  for (let at = 0; at < length; at += each)
+    yield Array.from({ length: processes }, (_, rank) => ({
+      begin: Math.min(size, rank * length + at),
+      end: Math.min(size, rank * length + Math.min(length, at + each)),
+    }));
+}
+
+async function shareThroughHost(values: Tensor, length: number, cluster: Cluster): Promise<void> {
+  for (const parts of piecesOf(values.size, length, cluster.size)) {
+    const windows = parts.map(({ begin, end }) => values.view(begin, [end - begin]));
+    const own = windows[cluster.rank] as Tensor;
+    const { buffer, byteOffset, byteLength } = own.size > 0 ? await own.readFloats() : new Float32Array();
+    const all = await cluster.gather(new Uint8Array(buffer, byteOffset, byteLength));
+    all.forEach((bytes, rank) => {
+      if (rank !== cluster.rank && bytes.length > 0)
+        windows[rank]?.write(new Float32Array(bytes.slice().buffer));
+    });
+    for (const window of windows) window.dispose();
+  }
 }
 
 async function shareByCarrier(
   values: Tensor,
-  { begin, end, length, processes }: { begin: number; end: number; length: number; processes: number },
+  length: number,
+  { rank, size: processes }: Cluster,
   { communicator }: Carrier,
 ): Promise<void> {
   const { device } = values;
-  device.scope(() => {
-    const own = device.zeros([length]);
-    if (end > begin) device.ops.copy({ x: values.view(begin, [end - begin]), y: own.view(0, [end - begin]) });
-    const all = device.empty([processes, length]);
-    device.ops.all_gather({ x: own, y: all, communicator });
-    device.ops.copy({ x: all.view(0, [values.size]), y: values });
-  }, 'parameters of all processes');
-  await device.synchronize();
+  const window = ({ begin, end }: Part) => values.view(begin, [end - begin]);
+  for (const parts of piecesOf(values.size, length, processes)) {
+    device.scope(() => {
+      const each = aligned(PIECE / processes);
+      const given = device.zeros([each]);
+      const own = window(parts[rank] as Part);
+      if (own.size > 0) device.ops.copy({ x: own, y: given.view(0, [own.size]) });
+      const all = device.empty([processes, each]);
+      device.ops.all_gather({ x: given, y: all, communicator });
+      parts.map(window).forEach((place, other) => {
+        if (other !== rank && place.size > 0)
+          device.ops.copy({ x: all.view(other * each, [place.size]), y: place });
+      });
+    }, 'parameters of all processes');
+    await device.synchronize();
+  }
 }
 
 /** The parameters that lie in a slice, by their index, and how many of their elements do. */

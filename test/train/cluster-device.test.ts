@@ -1,6 +1,7 @@
 // What must be equal in the processes of a job, and what they share.
 import { afterAll, expect, it } from 'vitest';
 import type { Cluster } from '../../src/cluster/cluster.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
 import { ownCores, sameParameters, sharers } from '../../src/train/cluster-device.js';
 import { availableMemory, type MemoryPlan } from '../../src/train/memory-plan.js';
 import { fellows } from '../cluster/fellows.js';
@@ -8,6 +9,29 @@ import { openTest } from '../ops/devices.js';
 
 const device = openTest();
 afterAll(() => device.dispose());
+
+it('parameters that one array cannot hold are compared in pieces', async () => {
+  const size = 5_000_000;
+  const compared = (changed: number) =>
+    Promise.allSettled(
+      fellows(2).map((cluster, rank) => {
+        const view = (at: number, [length]: readonly [number]) => ({
+          readFloats: async () =>
+            Float32Array.from({ length }, (_, i) => (rank === 1 && at + i === changed ? 1 : 0)),
+          dispose() {},
+        });
+        const readFloats = () => Promise.reject(new RangeError('Invalid typed array length'));
+        return sameParameters(
+          { policy: { values: { size, view, readFloats } as unknown as Tensor } },
+          cluster,
+        );
+      }),
+    );
+  expect((await compared(-1)).map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled']);
+  expect((await compared(size - 1))[0]).toMatchObject({
+    reason: { message: expect.stringContaining('the parameters of policy on rank 1 are no longer') },
+  });
+});
 
 it('parameters that have come apart are told, by role and rank, before a checkpoint', async () => {
   const roles = (last: number) => ({

@@ -1,12 +1,16 @@
 // The slices of several processes: they cover all parameters, and their norm has the bits of the whole.
-import { expect, it } from 'vitest';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
+import type { Carrier } from '../../src/cluster/carriers.js';
 import type { Cluster } from '../../src/cluster/cluster.js';
-import { AdamW } from '../../src/train/adamw.js';
+import { addon } from '../../src/native/addon.js';
+import { AdamW, refuseTooMany } from '../../src/train/adamw.js';
 import { divideBatches } from '../../src/train/data-parallel.js';
 import { cutSegments, sliceOf } from '../../src/train/slices.js';
 import { fellows } from '../cluster/fellows.js';
 import { isas, openTest } from '../ops/devices.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const SHAPES = [[130, 300], [7], [40_000], [20_000]] as const;
 const total = SHAPES.reduce((sum, shape) => sum + shape.reduce((product: number, n) => product * n, 1), 0);
@@ -85,4 +89,69 @@ it.each(
     expect(all[0]!.moments).toEqual(alone.moments);
     expect(all[1]!.moments).toBeUndefined();
   }
+});
+
+describe('parameters after an update', () => {
+  // Three pieces, the last of which is short, in slices of which the last is shorter.
+  const EACH = 13_000_000;
+  const value = (i: number) => Math.fround(i % 65_521);
+
+  it.each(['shm', 'sockets'] as const)('are gathered in pieces, by %s', async (way) => {
+    const size = 2;
+    const path = join(temporaryDirectory(), 'rings');
+    const longest: number[] = [];
+    // Rank 0 makes what the other opens.
+    const openings: Awaited<ReturnType<ReturnType<typeof addon>['openShared']>>[] = [];
+    if (way === 'shm')
+      for (let rank = 0; rank < size; rank++) openings.push(await addon().openShared(path, rank, size));
+    const found = await Promise.all(
+      fellows(size).map(async (fellow, rank) => {
+        const cluster = {
+          ...fellow,
+          gather(bytes: Uint8Array) {
+            longest.push(bytes.length);
+            return fellow.gather(bytes);
+          },
+        };
+        const device = openTest(undefined, { threads: 1 });
+        const opened = way === 'shm' ? openings[rank] : undefined;
+        const carrier = opened && ({ name: 'shm', communicator: opened.communicator } as Carrier);
+        const slice = sliceOf(EACH, cluster, carrier);
+        const { begin, end } = slice;
+        const values = device.keep(
+          device.tensor(
+            Float32Array.from({ length: EACH }, (_, i) => (i >= begin && i < end ? value(i) : -1)),
+          ),
+        );
+        await device.synchronize();
+        const before = device.stats().liveBytes;
+        device.resetPeak();
+        await slice.share?.(values);
+        const { peakBytes } = device.stats();
+        const all = await values.readFloats();
+        values.dispose();
+        if (opened) await addon().closeCarrier(opened.communicator);
+        device.dispose();
+        return { wrong: all.findIndex((each, i) => each !== value(i)), peak: peakBytes - before };
+      }),
+    );
+    const pieces = 4 << 22;
+    for (const { wrong, peak } of found) {
+      expect(wrong).toBe(-1);
+      expect(peak).toBeLessThanOrEqual(way === 'shm' ? pieces + pieces / size : 0);
+    }
+    expect(longest.every((bytes) => bytes <= pieces / size)).toBe(true);
+  });
+});
+
+it('of more elements than an array has are refused before anything is computed', () => {
+  expect(() => refuseTooMany({ size: 100 }, 100)).not.toThrow();
+  expect(() => refuseTooMany({ size: 7_600_000_000 }, 2 ** 32)).toThrow(
+    /^7600000000 parameters are trained together, and a checkpoint in this Node \(v[\d.]+\) holds the moments of at most 4294967296:/,
+  );
+  const device = openTest();
+  const many = { device, list: [], offsets: [0], size: 2 ** 53 } as unknown as TrainableParameters;
+  const options = { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0 };
+  expect(() => new AdamW(many, options)).toThrow(/are trained together/);
+  device.dispose();
 });
