@@ -30,7 +30,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'use_cache',
   // Initialisation of new weights
   'initializer_range',
-  // Losses of routers to experts, with which transformers trains; no output depends on them, and no run here has them
+  // Losses of routers to experts, with which transformers trains; here a run's `model.router_aux_loss_coef` says
   'output_router_logits',
   'router_aux_loss_coef',
   // Token ids that only preparation of data uses

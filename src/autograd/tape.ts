@@ -23,6 +23,15 @@ export interface Disposable {
   dispose(): void;
 }
 
+/** A loss that a forward makes of its own, beside those of an objective: what trains adds it. */
+export interface AuxiliaryLoss {
+  /** f32 [1], kept. */
+  readonly loss: Tensor;
+  readonly coefficient: number;
+  /** Over which it is a mean. */
+  readonly tokens: number;
+}
+
 /** Inputs of a backward by name: tensors, and anything else to dispose with them. */
 export type Saved = Readonly<Record<string, Disposable | undefined>>;
 
@@ -51,6 +60,8 @@ export function tapeFor(...inputs: readonly (Tensor | Parameter | undefined)[]):
 export class Tape {
   private entries: Entry[] = [];
   private readonly held: Disposable[] = [];
+  /** Of the forwards that ran with this tape open. */
+  readonly auxiliary: AuxiliaryLoss[] = [];
   private readonly tracked = new Set<Tensor>();
   private readonly arrived = new Map<Tensor, { gradient: Tensor; exclusive: boolean }>();
   /** By layer of a model the entries before the first that reads its parameters. */

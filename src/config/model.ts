@@ -8,6 +8,7 @@ import {
   count,
   flag,
   fraction,
+  nonNegative,
   optionalText,
   patterned,
   positiveNumber,
@@ -65,6 +66,10 @@ export const model = section({
         'all linear ones NF4 with double quantisation, as QLoRA does, `int8` int8 by output; `none` keeps none. Norms stay as they ' +
         'are. With `lora: none` every weight is trained and none is quantised.',
     ),
+  router_aux_loss_coef: nonNegative(0).describe(
+    'Of a model with experts (`qwen3_moe`): weight of the loss that spreads tokens over them, in every update that trains through the model. ' +
+      'It is the `router_aux_loss_coef` of transformers; Qwen3 was trained with 0.001. 0: none.',
+  ),
 }).describe('The model that is trained.');
 
 const adapter = z.strictObject({

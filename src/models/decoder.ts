@@ -9,6 +9,7 @@ import { architectureOf, classifierOf } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { checkpoint, openTape } from '../autograd/tape.js';
 import { invalid } from '../native/errors.js';
+import { ExpertBalance } from '../objectives/expert-balance.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
 import { linearExperts, type Routing, route } from '../ops/experts.js';
@@ -65,6 +66,8 @@ export interface DecoderOptions {
   readonly dtype: 'f32' | 'bf16';
   /** Run each layer again in the backward instead of saving its insides. */
   readonly gradientCheckpointing?: boolean;
+  /** Of the loss that balances experts, in forwards that are differentiated. Default 0. */
+  readonly routerAuxLossCoef?: number | undefined;
   /** Which weights stay in 4 or 8 bits. Default none. */
   readonly quantize?: Quantize | undefined;
   /** Of those that do. */
@@ -119,9 +122,12 @@ export class Decoder {
   /** Hidden states that heads read, [T, outputSize], of whole sequences. */
   forward(batch: RaggedBatch, role: Role = {}): Tensor {
     const { architecture, config, device } = this;
+    const { routerAuxLossCoef: coefficient = 0 } = this.options;
+    const tape = coefficient > 0 ? openTape() : undefined;
+    const balance = tape && new ExpertBalance(device);
     const forwardOf = (own: RaggedBatch) =>
-      this.forwardOf(own, role, (q, k, v, options) => attend(own, q, k, v, options));
-    return this.throughLayers(forwardOf(batch), (stream, layer) => {
+      this.forwardOf(own, role, (q, k, v, options) => attend(own, q, k, v, options), { balance });
+    const hidden = this.throughLayers(forwardOf(batch), (stream, layer) => {
       openTape()?.enterLayer(layer);
       const run = (inputs: Stream, own: RaggedBatch) =>
         device.scope(
@@ -132,6 +138,9 @@ export class Decoder {
         ? checkpoint(stream, run, () => aliasBatch(batch))
         : run(stream, batch);
     });
+    const loss = tape && balance?.loss(tape);
+    if (loss) tape.auxiliary.push({ loss: device.keep(loss), coefficient, tokens: batch.ids.size });
+    return hidden;
   }
 
   /** As `forward`, with attention computed by the caller, such as over a cache of keys and values. Not differentiable. */
@@ -140,7 +149,7 @@ export class Decoder {
     // How many tokens a process samples depends on its samples, and all would have to gather alike.
     if (options.layers)
       throw invalid('a base that processes hold together cannot sample: set run.shard_base: false');
-    const forward = this.forwardOf(tokens, role, attend, !('stack' in role));
+    const forward = this.forwardOf(tokens, role, attend, { adds: !('stack' in role) });
     return this.throughLayers(forward, (stream, layer) =>
       device.scope(() => architecture.layer(forward, config, layer, stream), `layer ${layer}`),
     );
@@ -173,12 +182,12 @@ export class Decoder {
     });
   }
 
-  /** `adds`: residuals are added where they arise, not in the norm that follows. */
+  /** @param options `adds`: residuals are added where they arise, not in the norm that follows */
   private forwardOf(
     batch: TokenBatch,
     role: Role | StackedRole,
     attend: Forward['attend'],
-    adds = false,
+    { adds = false, balance }: { readonly adds?: boolean; readonly balance?: ExpertBalance | undefined },
   ): Forward {
     const { byName } = this.constantsFor(batch.longest);
     const projection = (module: string, rows: DropoutRows = batch) => this.projection(module, rows, role);
@@ -200,7 +209,9 @@ export class Decoder {
       route: (logits, k, normalise) => {
         const { stack, adapterOf: adapter } = 'stack' in role ? role : {};
         const adapters = stack?.hasExperts && adapter ? { adapter, count: stack.adapters.length } : undefined;
-        const routing = route(logits, k, normalise, { adapters });
+        const further = balance?.gradient(logits.shape[1] as number);
+        const routing = route(logits, k, normalise, { adapters, balance: further });
+        balance?.add(logits, routing);
         const rows = routedRows(batch, role, routing);
         const project = (x: Tensor, of: string) => {
           const { weight, lora, dropout } = this.projection(of, rows, role);

@@ -24,6 +24,8 @@ export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
   readonly dtype?: 'f32' | 'bf16';
   readonly gradientCheckpointing?: boolean;
+  /** Of the loss that balances experts, while training. Default 0. */
+  readonly routerAuxLossCoef?: number | undefined;
   /** Which weights stay in 4 or 8 bits. Default `keep`: those that are stored so, as they are stored. */
   readonly quantize?: Quantize | undefined;
   /**

@@ -47,7 +47,10 @@ export function route(
   logits: Tensor,
   k: number,
   normalise = true,
-  { balance, adapters }: { readonly balance?: Tensor; readonly adapters?: RoutedAdapters | undefined } = {},
+  {
+    balance,
+    adapters,
+  }: { readonly balance?: Tensor | undefined; readonly adapters?: RoutedAdapters | undefined } = {},
 ): Routing {
   const { ops } = logits.device;
   const P = (1 + (adapters?.count ?? 0)) * (logits.shape[1] as number);

@@ -35,6 +35,8 @@ export interface ReadTerm<Item, Name extends string, Term, Told = undefined> {
   readonly statistics: Readonly<Record<Name, number>>;
   /** Empty for a term without any. */
   readonly values: Float32Array;
+  /** What the losses that its forward made of its own add to their mean over the batch; none where it made none. */
+  readonly auxiliary?: number;
 }
 
 /** Without tensors and functions. */
@@ -82,6 +84,7 @@ export async function accumulate<
 ): Promise<ReadTerm<Item, Name, Term, Told>[]> {
   const { device, sizeOf, microBatchTokens, trains, scope } = options;
   const total = options.normaliser(items);
+  const tokens = items.reduce((sum, item) => sum + sizeOf(item), 0);
   const runGroup = async (group: readonly Item[], passed?: (layer: number) => void) => {
     const read: Omit<ReadTerm<Item, Name, Term, Told>, 'group'>[] = [];
     const tape = trains && new Tape(device);
@@ -90,8 +93,13 @@ export async function accumulate<
       const forward = () => loss(group, total, before);
       return tape ? tape.run(forward) : forward();
     }, scope);
+    const beside = tape?.auxiliary ?? [];
+    const balanced = beside.filter(({ loss }) => terms.length > 0 && tape?.tracks(loss));
     tape?.backward(
-      terms.map(({ loss, weight = 1 }) => [loss, weight]),
+      [
+        ...terms.map(({ loss, weight = 1 }) => [loss, weight] as const),
+        ...balanced.map((own) => [own.loss, (own.coefficient * own.tokens) / tokens] as const),
+      ],
       passed,
     );
     tape?.dispose();
@@ -99,6 +107,12 @@ export async function accumulate<
       const found = await readTerm<Name>(term);
       read.push({ term: plain<Term>(term), told: options.tell?.(term, found) as Told, ...found });
     }
+    let auxiliary = 0;
+    for (const { loss, tokens: own } of beside) {
+      auxiliary += ((await loss.readFloats())[0] as number) * (own / tokens);
+      loss.dispose();
+    }
+    if (beside.length > 0 && read[0]) read[0] = { ...read[0], auxiliary };
     await device.synchronize();
     return read;
   };
@@ -160,6 +174,12 @@ async function readTerm<Name extends string>({ loss, statistics, values }: LossT
   ]);
   for (const tensor of [loss, statistics?.values, values]) tensor?.dispose();
   return { loss: value as number, statistics: named, values: found };
+}
+
+/** For a metric: the loss that balances experts, without its coefficient; nothing where there is none. */
+export function balanceOf(terms: readonly { readonly auxiliary?: number }[]): { readonly aux_loss?: number } {
+  const found = terms.flatMap(({ auxiliary }) => auxiliary ?? []);
+  return found.length > 0 ? { aux_loss: found.reduce((sum, loss) => sum + loss, 0) } : {};
 }
 
 /** Their sum. */

@@ -25,6 +25,9 @@ export interface FrozenBase {
 /** Bytes of a value: a CPU has codes of six bits as bytes, and of 256 sixteen scales of a byte and a half. */
 const Q6_K_ON_CPU = (256 + 16 + 2) / 256;
 
+/** Rows of a weight that a CPU's products read lie together in so many, the last of them filled up (cpu/gemm/panel.h). */
+const PANEL = 32;
+
 /** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
 export function frozenBase(
   { base, dtype, quantize }: Pick<FrameConfig['model'], 'base' | 'dtype' | 'quantize'>,
@@ -43,10 +46,18 @@ export function frozenBase(
     let bytes = 0;
     for (const { name, shape, kind } of specs) {
       const values = shape.reduce((product, extent) => product * extent, 1);
+      const [rows = 0, features] = shape;
+      // Norms and biases are in f32.
+      if (features === undefined) {
+        bytes += rows * 4;
+        continue;
+      }
       const chosen = formats.get(name);
       const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
-      if (format === 'q6_k' && onCpu) bytes += values * Q6_K_ON_CPU;
-      else bytes += format ? quantizedBytes(format, shape as readonly [number, number]) : values * perValue;
+      const packed = onCpu && holders === 1 && (format || kind !== 'embedding');
+      const held = packed ? Math.ceil(rows / PANEL) * PANEL : rows;
+      if (format === 'q6_k' && onCpu) bytes += held * features * Q6_K_ON_CPU;
+      else bytes += format ? quantizedBytes(format, [held, features]) : held * features * perValue;
       if (!format) continue;
       counts.set(format, (counts.get(format) ?? 0) + values);
       const product = productOf(name);

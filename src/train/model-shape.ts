@@ -1,16 +1,27 @@
 /** The model of a run by its config.json, before a weight is loaded. */
 import type { ModelConfig } from '../architectures/config.js';
-import { newModelConfig, readModelConfig } from '../architectures/table.js';
+import { modelWeights, newModelConfig, readModelConfig } from '../architectures/table.js';
 import { ConfigError } from '../config/error.js';
 import type { FrameConfig } from '../config/schema.js';
 import { DataError } from '../files/data-error.js';
 import { baseDirectory } from '../models/base.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 
-/** Of the base that is there, or that `model.base.init` describes. */
+/**
+ * Of the base that is there, or that `model.base.init` describes.
+ *
+ * @throws ConfigError for a loss of experts where it has none
+ */
 export async function modelShape({ model }: Pick<FrameConfig, 'model'>): Promise<ModelConfig> {
-  if (typeof model.base === 'string') return readModelConfig(baseDirectory(model.base));
-  return newModelConfig(model.base.init, await configuredTokenizer(model));
+  const shape =
+    typeof model.base === 'string'
+      ? readModelConfig(baseDirectory(model.base))
+      : newModelConfig(model.base.init, await configuredTokenizer(model));
+  if (model.router_aux_loss_coef > 0 && !modelWeights(shape).some(({ expert }) => expert))
+    throw new ConfigError(
+      `model.router_aux_loss_coef is ${model.router_aux_loss_coef}, and ${nameOf(model)} has no experts to balance; leave it out`,
+    );
+  return shape;
 }
 
 /**

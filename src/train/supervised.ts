@@ -7,7 +7,7 @@ import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
 import { scoreRows } from '../sequences/forward.js';
 import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
-import { accumulate, totalLoss } from './accumulate.js';
+import { accumulate, balanceOf, totalLoss } from './accumulate.js';
 import {
   type BatchedStageOptions,
   type BatchGradients,
@@ -79,7 +79,7 @@ async function learn(
     },
   );
   return {
-    metrics: { loss: totalLoss(terms), targets: all.length },
+    metrics: { loss: totalLoss(terms), targets: all.length, ...balanceOf(terms) },
     tokens: batch.reduce((sum, { ids }) => sum + ids.length, 0),
   };
 }

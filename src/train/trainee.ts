@@ -68,7 +68,13 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   const { model, lora, gradientCheckpointing, head, seed } = options;
   const { start, merged } = adapterUse(model);
   const { holders } = dataParallel(device) ?? {};
-  const load = { dtype: model.dtype, quantize: model.quantize, gradientCheckpointing, merged };
+  const load = {
+    dtype: model.dtype,
+    quantize: model.quantize,
+    gradientCheckpointing,
+    routerAuxLossCoef: model.router_aux_loss_coef,
+    merged,
+  };
   const { held, mark } = heldMemory(device);
   const under = (trunk: ModelConfig) => (head ? withHead(trunk, head) : trunk);
   const fresh =

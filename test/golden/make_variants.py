@@ -99,6 +99,24 @@ def lora(folder, model, ids):
     wrapped.save_pretrained(joint)
     os.remove(os.path.join(joint, "README.md"))
 
+def balance(folder, model, ids):
+    """The loss that balances experts, and its own gradients of the routers and of some weights before them."""
+    single, torch.Tensor.float = torch.Tensor.float, torch.Tensor.double
+    try:
+        loss = model(ids, output_router_logits=True).aux_loss
+    finally:
+        torch.Tensor.float = single
+    model.zero_grad()
+    loss.backward()
+    tensors = {"aux_loss": loss.detach().float().reshape(1)}
+    for key, value in model.named_parameters():
+        for each, grad in apart(key, torch.zeros_like(value) if value.grad is None else value.grad).items():
+            if each.endswith(("mlp.gate.weight", "1.self_attn.q_proj.weight", "1.mlp.experts.0.down_proj.weight", "0.mlp.down_proj.weight")):
+                tensors[f"grad.{each}"] = grad.float().contiguous()
+    save_file(tensors, os.path.join(folder, "balance.safetensors"))
+    print("balance", float(loss), len(tensors) - 1)
+
+
 COMMON = dict(vocab_size=96, initializer_range=0.2, attn_implementation="eager", bos_token_id=2, pad_token_id=0)
 MODELS = {
     # Heads as wide as the released models', both kinds of layers, positions of one scaled.
@@ -153,6 +171,8 @@ for i, (name, (kind, config)) in enumerate(MODELS.items()):
     save_file(tensors, os.path.join(folder, "expected.safetensors"))
     os.remove(os.path.join(folder, "generation_config.json"))
     print(name, float(loss))
+    if name.startswith("qwen3-moe"):
+        balance(folder, model, ids)
     if name == "qwen3-moe":
         model.zero_grad()
         lora(folder, model, ids)

@@ -1,17 +1,20 @@
 // What a plan counts of a quantised base, against what loading holds.
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { readModelConfig } from '../../src/architectures/table.js';
+import { modelWeights, newModelConfig, readModelConfig } from '../../src/architectures/table.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { baseDirectory } from '../../src/models/base.js';
-import { loadDecoder } from '../../src/models/load.js';
+import { draw } from '../../src/models/initial-values.js';
+import { loadDecoder, trainableDecoder } from '../../src/models/load.js';
 import type { Quantize } from '../../src/models/quantize.js';
+import { saveDecoder } from '../../src/models/save.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { memoryPlan } from '../../src/train/memory-plan.js';
 import { parameterCount } from '../../src/train/parameter-count.js';
 import { goldenDirectory } from '../models/golden.js';
 import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const stored = goldenDirectory('quantized/bitsandbytes');
 const floats = goldenDirectory('llama3');
@@ -39,6 +42,26 @@ async function planned(base: string, quantize: Quantize) {
   }
 }
 
+/** Whose experts have so few rows, as its router has, that what is held beside them counts. */
+async function withExperts(width: number): Promise<string> {
+  const device = openDevice('cpu');
+  const shape = {
+    ...{ hidden_size: 128, intermediate_size: 128, num_hidden_layers: 2, num_attention_heads: 2 },
+    ...{ num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: width },
+  };
+  const model = newModelConfig({ model_type: 'qwen3_moe', ...shape }, { vocabSize: 256 });
+  const specs = modelWeights(model).map(({ name, shape, init }, i) => ({
+    name,
+    shape,
+    init: draw(init, shape, 7, i),
+  }));
+  const { decoder } = trainableDecoder(device, model, specs, { dtype: 'f32' });
+  const path = temporaryDirectory();
+  await saveDecoder(decoder, path);
+  device.dispose();
+  return path;
+}
+
 describe('a quantised base', () => {
   it.each([
     [stored, 'keep'],
@@ -50,6 +73,17 @@ describe('a quantised base', () => {
     const { item, held } = await planned(base, quantize);
     expect(item.bytes / held).toBeGreaterThan(0.9);
     expect(item.bytes / held).toBeLessThan(1.1);
+  });
+
+  it.each([
+    ['keep', 16],
+    ['nf4', 64],
+    ['int8', 16],
+    ['int8', 64],
+  ] as const)('with experts is planned as it is loaded: %s, %d wide', async (quantize, width) => {
+    const { item, held } = await planned(await withExperts(width), quantize);
+    expect(item.bytes / held).toBeGreaterThan(0.97);
+    expect(item.bytes / held).toBeLessThan(1.03);
   });
 
   const file = `${sharedPath('models')}/smollm2-135m-instruct.Q4_1.gguf`;

@@ -68,6 +68,7 @@ export async function createPpoRoles(
     dtype: model.dtype,
     quantize: model.quantize,
     gradientCheckpointing: run.gradient_checkpointing,
+    routerAuxLossCoef: model.router_aux_loss_coef,
     merged,
   };
   const { held, mark } = heldMemory(device);

@@ -8,7 +8,7 @@ import { crossEntropy } from '../../objectives/likelihood.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { classIndex, type RewardItem, type ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, rewardLogits } from '../../scoring/reward-model/network.js';
-import { accumulate, totalLoss } from '../../train/accumulate.js';
+import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
 import { type BatchGradients, batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { TrainingStage } from '../../train/stage.js';
 import { type RewardRun, rewardValidation } from './evaluation.js';
@@ -89,7 +89,7 @@ async function learn(
     },
   );
   return {
-    metrics: { loss: totalLoss(terms), targets: all.length },
+    metrics: { loss: totalLoss(terms), targets: all.length, ...balanceOf(terms) },
     tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
   };
 }

@@ -5,7 +5,7 @@ import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
-import { accumulate, totalLoss } from '../../train/accumulate.js';
+import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
 import { batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { TrainingStage } from '../../train/stage.js';
 import type { SupervisedOptions } from '../../train/supervised.js';
@@ -52,7 +52,7 @@ async function preferRight(
     readonly microBatchTokens: number;
   },
   batch: readonly VerdictSequence[],
-): Promise<{ loss: number; preference_accuracy: number; reward_margin: number }> {
+): Promise<{ loss: number; preference_accuracy: number; reward_margin: number; aux_loss?: number }> {
   const { decoder, policy, reference, policyParameters } = roles;
   const { device } = decoder;
   const judged = ({ verdicts }: VerdictSequence) => verdicts.filter(({ label }) => label !== null);
@@ -91,7 +91,12 @@ async function preferRight(
   );
   const mean = (name: 'accuracy' | 'margin') =>
     terms.reduce((sum, { term, statistics }) => sum + term.share * statistics[name], 0);
-  return { loss: totalLoss(terms), preference_accuracy: mean('accuracy'), reward_margin: mean('margin') };
+  return {
+    loss: totalLoss(terms),
+    preference_accuracy: mean('accuracy'),
+    reward_margin: mean('margin'),
+    ...balanceOf(terms),
+  };
 }
 
 /** Log-probability of each whole answer, f32 [answers]. */

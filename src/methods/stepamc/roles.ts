@@ -80,6 +80,7 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
     dtype: model.dtype,
     quantize: model.quantize,
     gradientCheckpointing,
+    routerAuxLossCoef: model.router_aux_loss_coef,
     merged,
   });
   mark('base');

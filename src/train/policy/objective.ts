@@ -17,7 +17,7 @@ import {
   scalarsAt,
 } from '../../sequences/forward.js';
 import type { AnswerRow } from '../../sequences/sequence.js';
-import { accumulate, type LossTerm, totalLoss } from '../accumulate.js';
+import { accumulate, balanceOf, type LossTerm, totalLoss } from '../accumulate.js';
 import type { Metrics } from '../stage.js';
 import type { KlControl } from './kl.js';
 import type {
@@ -174,7 +174,12 @@ export class ClippedObjective<
         ...(critic ? { value_loss: scaled } : {}),
         ...(own && said.length > 0 ? { [own.name]: totalLoss(said) } : {}),
       },
-      metrics: { ...metrics, ...own?.measure(said, step), ...(warming ? { critic_warmup: 1 } : {}) },
+      metrics: {
+        ...metrics,
+        ...own?.measure(said, step),
+        ...balanceOf(parts),
+        ...(warming ? { critic_warmup: 1 } : {}),
+      },
       ...(warming ? { policyWaits: true } : {}),
       shown: { kl: metrics.kl_k3 ?? 0 },
       tokens: pieces.reduce((sum, { sequence }) => sum + sequence.ids.length, 0),

@@ -21,7 +21,7 @@ const device = openTest();
 let roles: StepAmcRoles;
 beforeAll(async () => {
   roles = await createStepAmcRoles(device, {
-    model: { base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep' },
+    model: { base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep', router_aux_loss_coef: 0 },
     lora: {
       r: 4,
       lora_alpha: 8,

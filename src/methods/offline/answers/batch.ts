@@ -6,7 +6,7 @@ import { offlineSequence, sequenceLength } from '../../../scoring/implicit/items
 import { readSums, type SpanSums, scoreBatch } from '../../../scoring/implicit/sums.js';
 import { groupBySize } from '../../../sequences/batching.js';
 import { overGroups } from '../../../sequences/divided.js';
-import { accumulate } from '../../../train/accumulate.js';
+import { accumulate, balanceOf } from '../../../train/accumulate.js';
 import { Means } from './means.js';
 import type { OfflineObjective, OfflineTerm } from './objective.js';
 import type { OfflinePlan } from './plan.js';
@@ -76,5 +76,5 @@ export async function runBatch(
   begun.end?.(means);
   const metrics = means.result();
   const tokens = [...batch, ...pairs].reduce((sum, item) => sum + sequenceLength(item), 0);
-  return { metrics: { ...metrics, loss: metrics.loss ?? 0 }, tokens };
+  return { metrics: { ...metrics, loss: metrics.loss ?? 0, ...balanceOf(terms) }, tokens };
 }

@@ -2,7 +2,7 @@
 import type { DropoutSource } from '../../../models/adapter.js';
 import { pairwise } from '../../../objectives/pairs.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
-import { accumulate, totalLoss } from '../../../train/accumulate.js';
+import { accumulate, balanceOf, totalLoss } from '../../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
 import type { FrnConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
@@ -95,6 +95,7 @@ export async function comparePairs(
       reward_margin: mean('margin'),
       reward_chosen: mean('chosen'),
       reward_rejected: mean('rejected'),
+      ...balanceOf(terms),
     },
     tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
   };
