@@ -1,6 +1,6 @@
 /**
  * What a quantised base costs and gains: the same steps in bf16 and in each format, in turns within every round. Of a GGUF file the
- * steps of decoding as it is kept and as it is dequantised to bf16, and llama.cpp's.
+ * steps of decoding as it is kept and as it is dequantised to bf16, and llama.cpp's, by its own batched-bench or node-llama-cpp.
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -51,7 +51,10 @@ const ROWS = [1, 2, 4];
 /** Of a step of decoding: more than of random weights, as these steps are short. */
 const FILE_TOKENS = 48;
 
-/** Of the file that STEPTRAIN_BENCH_GGUF names; llama.cpp's beside it where STEPTRAIN_NODE_LLAMA is set. `item.count` rounds, as above. */
+/**
+ * Of the file that STEPTRAIN_BENCH_GGUF names; llama.cpp's beside it where STEPTRAIN_LLAMA_BENCH names its batched-bench, or
+ * STEPTRAIN_NODE_LLAMA the package. `item.count` rounds, as above.
+ */
 export async function quantizedFile(device: Device, { count }: RuntimeCase): Promise<Metrics> {
   const directory = ggufDirectory(process.env.STEPTRAIN_BENCH_GGUF as string);
   const [kept, plain] = [
@@ -61,9 +64,11 @@ export async function quantizedFile(device: Device, { count }: RuntimeCase): Pro
   const ways = [
     (rows: number) => decodeStep(kept, rows, FILE_TOKENS),
     (rows: number) => decodeStep(plain, rows, FILE_TOKENS),
-    ...(process.env.STEPTRAIN_NODE_LLAMA
-      ? [(rows: number) => llamaStep(rows, kept.config.vocabSize, device.info().threads)]
-      : []),
+    ...(process.env.STEPTRAIN_LLAMA_BENCH
+      ? [(rows: number) => batchedBench(rows, device.info().threads)]
+      : process.env.STEPTRAIN_NODE_LLAMA
+        ? [(rows: number) => llamaStep(rows, kept.config.vocabSize, device.info().threads)]
+        : []),
   ];
   const metrics: Record<string, number> = {};
   for (const rows of ROWS) {
@@ -96,6 +101,29 @@ function llamaStep(batch: number, vocabulary: number, threads: number): number {
   );
   if (status !== 0) throw new Error(`node-llama-cpp: ${stderr.trim().split('\n').at(-1)}`);
   return JSON.parse(stdout.trim().split('\n').at(-1) as string).step;
+}
+
+/** Likewise; the tokens that it feeds are its own. */
+function batchedBench(rows: number, threads: number): number {
+  const sizes = {
+    npp: PROMPT,
+    ntg: FILE_TOKENS,
+    npl: rows,
+    c: rows * (PROMPT + FILE_TOKENS),
+    t: threads,
+    tb: threads,
+  };
+  const { stdout, stderr } = spawnSync(
+    process.env.STEPTRAIN_LLAMA_BENCH as string,
+    [
+      ...['-m', process.env.STEPTRAIN_BENCH_GGUF as string, '-fa', 'on', '--output-format', 'jsonl'],
+      ...Object.entries(sizes).flatMap(([name, value]) => [`-${name}`, String(value)]),
+    ],
+    { encoding: 'utf8' },
+  );
+  const line = stdout.split('\n').findLast((each) => each.startsWith('{'));
+  if (line === undefined) throw new Error(`llama-batched-bench: ${stderr.trim().split('\n').at(-1)}`);
+  return JSON.parse(line).t_tg / FILE_TOKENS;
 }
 
 /** Seconds of a step of decoding after PROMPT tokens. */

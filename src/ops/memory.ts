@@ -51,7 +51,7 @@ function product(x: Tensor, y: Tensor): Tensor {
   return device.scope(() => {
     const gate = device.ops.scale({ x, factor: 0 }).y;
     const { dgate } = device.ops.swiglu_backward({ dy: x, gate, up: y });
-    return device.keep(device.ops.scale({ x: dgate, factor: 2 }).y);
+    return device.ops.scale({ x: dgate, factor: 2 }).y;
   });
 }
 

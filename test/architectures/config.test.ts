@@ -232,11 +232,17 @@ describe('parseModelConfig', () => {
     expect(parse({ model_type: 'llama', ...SIZES, ...keys }).hiddenSize).toBe(64);
   });
 
-  it.each<[string, Record<string, unknown>, string]>([
+  it.each<[string, Record<string, unknown>, string | RegExp]>([
     [
       'an unsupported model',
       { model_type: 'gpt2' },
       'model_type: expected one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, opt, deberta-v2, found "gpt2"',
+    ],
+    ['Gemma 2', { model_type: 'gemma2' }, /found "gemma2"; Gemma 2 caps the scores .* take a Gemma 3$/],
+    [
+      'Qwen3.5',
+      { model_type: 'qwen3_5_text' },
+      /found "qwen3_5_text"; three of four layers of Qwen3\.5 are gated delta networks, .* take a Qwen3$/,
     ],
     ['a missing model_type', { model_type: undefined }, 'model_type: expected one of'],
     [

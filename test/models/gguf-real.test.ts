@@ -79,3 +79,42 @@ describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { tim
     }
   });
 });
+
+/** Not in the shared folder, as its licence is not ours to pass on. */
+const GEMMA = process.env.STEPTRAIN_GEMMA_GGUF ?? '';
+const REFERENCE = `${SHARED}/gemma-reference.json`;
+const lacking =
+  existsSync(GEMMA) && existsSync(REFERENCE)
+    ? ''
+    : ' (skipped: STEPTRAIN_GEMMA_GGUF names no file, or ../shared/models is absent)';
+
+describe.skipIf(lacking !== '')(`Gemma 3 270M from Q4_K_M${lacking}`, { timeout: 240_000 }, () => {
+  const device = openDevice('cpu');
+  afterAll(() => device.dispose());
+
+  it.each(['keep', 'none'] as const)(
+    'has the tokens and log-probabilities of transformers, and frees what it computes: %s',
+    async (quantize) => {
+      const model = await loadModel(device, GEMMA, { dtype: 'f32', quantize });
+      const tokenizer = await model.tokenizer();
+      const texts: readonly Scored[] = JSON.parse(readFileSync(REFERENCE, 'utf8'));
+      expect(texts.length).toBeGreaterThan(1);
+      await device.synchronize();
+      const held = device.stats().liveBytes;
+      for (const { text, ids, logprobs } of texts) {
+        expect(tokenizer.encode(text)).toEqual(ids.slice(1));
+        const [scored] = await model.score([[...ids]]);
+        const apart = logprobs.map((value, t) => Math.abs(value - (scored?.logprobs[t] ?? Number.NaN)));
+        expect(Math.max(...apart)).toBeLessThan(2e-4);
+      }
+      await device.synchronize();
+      // Beside the tables of positions that the first forward makes.
+      expect(device.stats().liveBytes - held).toBeLessThan(2 ** 24);
+      if (quantize === 'keep')
+        expect(quantizedSummary(model.decoder.options.formats ?? new Map())).toBe(
+          'quantised weights: 10 kept in q8_0, 27 kept in q4_k, 9 kept in q6_k; products dequantise them',
+        );
+      model.dispose();
+    },
+  );
+});
