@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { GemmaConfig } from '../../src/architectures/gemma.js';
 import { modelConfigJson, newModelConfig, parseModelConfig } from '../../src/architectures/table.js';
+import { raggedBatch } from '../../src/models/batch.js';
 import { loadDecoder } from '../../src/models/load.js';
 import { readWeight, saveDecoder } from '../../src/models/save.js';
 import { readStoredF32 } from '../../src/weights/checkpoint.js';
@@ -112,6 +113,19 @@ describe('gemma3_text', () => {
     };
     const config = newModelConfig(init, { vocabSize: 40 }) as GemmaConfig;
     expect(config.slidingWindow).toEqual([4, 4, 4, 4, 4, undefined, 4]);
+  });
+
+  it('frees what its layers compute', async () => {
+    const decoder = await loadDecoder(device, goldenPath('variants/gemma3-untied'), { dtype: 'f32' });
+    decoder.prepare(3);
+    await device.synchronize();
+    const held = device.stats().liveBytes;
+    const batch = raggedBatch(device, [{ ids: [5, 6, 7] }], decoder.config);
+    device.scope(() => void decoder.forward(batch));
+    batch.dispose();
+    await device.synchronize();
+    expect(device.stats().liveBytes).toBe(held);
+    decoder.dispose();
   });
 
   it('adds 1 to the norms of a checkpoint, and takes it off again where it writes one', async () => {
