@@ -14,13 +14,23 @@ import type { FloatType } from '../cases.js';
 import { randomTensor } from './random.js';
 import { inTurn } from './stopwatch.js';
 
-/** Formats of linear weights. With q4_1, a file's, embedding and head are in q8_0, as llama.cpp makes them. */
-export type Format = 'nf4_double' | 'int8' | 'q4_1';
+/** Formats of linear weights; of embedding and head, which stay as they are without one, q8_0 beside q4_1 is as llama.cpp makes them. */
+const FORMATS = {
+  nf4: { linear: 'nf4_double' },
+  int8: { linear: 'int8' },
+  q4_1: { linear: 'q4_1', head: 'q8_0' },
+  nf4_head: { linear: 'nf4_double', head: 'int8' },
+  int8_head: { linear: 'int8', head: 'int8' },
+} as const satisfies Readonly<Record<string, { linear: Stored; head?: Stored }>>;
+type Stored = 'nf4_double' | 'int8' | 'q4_1' | 'q8_0';
+
+/** As `model.quantize`, and a file of llama.cpp. */
+export type Format = keyof typeof FORMATS;
 
 /**
  * Built without files; frozen weights in the layouts that loading from a directory gives.
  *
- * @param format of linear weights; absent: all are in `dtype`
+ * @param format absent: all are in `dtype`
  */
 export async function randomDecoder(
   device: Device,
@@ -41,7 +51,8 @@ export async function randomDecoder(
         if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
         const values = drawn.get(key) as Tensor;
         if (shape.length === 1) return cast(values, 'f32');
-        const own = kind === 'linear' ? format : format === 'q4_1' ? 'q8_0' : undefined;
+        const { linear, head = undefined } = format ? FORMATS[format] : {};
+        const own = kind === 'linear' ? linear : head;
         return own ? quantized(values, own) : packWeight(values, dtype);
       });
       await device.synchronize();
@@ -57,7 +68,7 @@ export async function randomDecoder(
   return new Decoder(device, config, weights, { dtype });
 }
 
-function quantized(values: Tensor, format: Format | 'q8_0'): Tensor {
+function quantized(values: Tensor, format: Stored): Tensor {
   const shape = values.shape as [number, number];
   const size = quantizedBytes(format, shape);
   const { device } = values;

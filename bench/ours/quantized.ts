@@ -18,7 +18,7 @@ import { randomIds } from './random.js';
 import type { Metrics } from './runtime.js';
 import { everyToken, traineeOn } from './step.js';
 
-const FORMATS: readonly (Format | undefined)[] = [undefined, 'nf4_double', 'int8', 'q4_1'];
+const FORMATS: readonly (Format | undefined)[] = [undefined, 'nf4', 'int8', 'q4_1', 'nf4_head', 'int8_head'];
 const [PROMPT, NEW_TOKENS, STEP_TOKENS, RANK] = [128, 16, 512, 16];
 
 /** `item.count` rounds, after one that is not counted. */

@@ -63,12 +63,13 @@ export const model = section({
     .describe(
       'Which weights of the frozen base stay in 4 or 8 bits under an adapter: `keep` those that are stored so ' +
         '(NF4 of bitsandbytes, fp8 and int8 with scales, Q4_0, Q4_1, Q4_K, Q6_K and Q8_0 of GGUF), embedding and head too; `nf4` makes ' +
-        'all linear ones NF4 with double quantisation, as QLoRA does, `int8` int8 by output; `none` keeps none. Norms stay as they ' +
+        'all linear ones NF4 with double quantisation, as QLoRA does, `int8` int8 by output, `nf4_head` and `int8_head` also ' +
+        'embedding and head int8, for faster samples of small models; `none` keeps none. Norms stay as they ' +
         'are. With `lora: none` every weight is trained and none is quantised.',
     ),
   router_aux_loss_coef: nonNegative(0).describe(
     'Of a model with experts (`qwen3_moe`): weight of the loss that spreads tokens over them, in every update that trains through the model. ' +
-      'It is the `router_aux_loss_coef` of transformers; Qwen3 was trained with 0.001. 0: none.',
+      'It is the `router_aux_loss_coef` of transformers, whose default is 0.001. 0: none.',
   ),
 }).describe('The model that is trained.');
 

@@ -5,26 +5,32 @@ import type { ModuleKind, WeightSpec } from '../weights/modules.js';
 import { featuresMultiple, type MadeFormat, type QuantizedFormat } from '../weights/quantized/format.js';
 
 /**
- * `keep`: as they are stored, where products read that; `nf4`, `int8`: made of those that are stored in more bits; `none`: in the dtype of
- * the model.
+ * `keep`: as they are stored, where products read that; `nf4`, `int8`: made of those that are stored in more bits; `nf4_head`, `int8_head`:
+ * with int8 of the embedding and the head; `none`: in the dtype of the model.
  */
-export const QUANTIZE = ['keep', 'nf4', 'int8', 'none'] as const;
+export const QUANTIZE = ['keep', 'nf4', 'int8', 'nf4_head', 'int8_head', 'none'] as const;
 export type Quantize = (typeof QUANTIZE)[number];
 
 export const isQuantize = (name: string): name is Quantize => QUANTIZE.some((each) => each === name);
 
-/** NF4 as QLoRA has it, whose scales are quantised too. */
-const MADE: Readonly<Record<string, MadeFormat>> = { nf4: 'nf4_double', int8: 'int8' };
+/** Of linear weights, and of embedding and head; NF4 as QLoRA has it, whose scales are quantised too. */
+const MADE: Readonly<Partial<Record<Quantize, { readonly linear: MadeFormat; readonly head?: MadeFormat }>>> =
+  {
+    nf4: { linear: 'nf4_double' },
+    int8: { linear: 'int8' },
+    nf4_head: { linear: 'nf4_double', head: 'int8' },
+    int8_head: { linear: 'int8', head: 'int8' },
+  };
 
 /** Where the format of a linear weight comes from. */
 export type ChosenFormat = { readonly stored: QuantizedFormat } | { readonly made: MadeFormat };
 
-/** Of these kinds under `keep` alone: as with bitsandbytes, what is made does not reach them. */
-const KEPT: ReadonlySet<ModuleKind> = new Set(['embedding', 'tiedEmbedding', 'head']);
+/** What `nf4` and `int8` leave alone, as bitsandbytes does. */
+const HEADS: ReadonlySet<ModuleKind> = new Set(['embedding', 'tiedEmbedding', 'head']);
 
 /**
- * Of the weights of a checkpoint those that stay in few bits: linear ones, and of those that are stored so also the embedding and the
- * head. Norms and biases do not.
+ * Of the weights of a checkpoint those that stay in few bits: linear ones, and of those that are stored so, or where it is asked for, also
+ * the embedding and the head. Norms and biases do not.
  *
  * @throws WeightsError for a weight that cannot be made into the format
  */
@@ -36,10 +42,13 @@ export function chosenFormats(
   const formats = new Map<string, ChosenFormat>();
   for (const spec of specs) {
     if (quantize === 'none' || spec.shape.length !== 2) continue;
-    if (spec.kind !== 'linear' && !(quantize === 'keep' && KEPT.has(spec.kind))) continue;
+    const isHead = HEADS.has(spec.kind);
+    if (spec.kind !== 'linear' && !isHead) continue;
+    const made = MADE[quantize]?.[isHead ? 'head' : 'linear'];
+    if (quantize !== 'keep' && made === undefined) continue;
     const stored = reader.format?.(spec.name);
     if (quantize === 'keep' && stored === undefined) continue;
-    const format = formatOf(spec, stored, quantize);
+    const format = formatOf(spec, stored, quantize, made);
     if (format) formats.set(spec.name, format);
   }
   return formats;
@@ -49,10 +58,11 @@ function formatOf(
   { name, shape }: WeightSpec,
   stored: QuantizedFormat | undefined,
   quantize: Quantize,
+  made: MadeFormat | undefined,
 ): ChosenFormat | undefined {
   const features = shape[1] as number;
-  const made = MADE[quantize];
-  if (stored !== undefined && (made === undefined || stored.startsWith(quantize)))
+  const isMade = stored === made || (stored === 'nf4' && made === 'nf4_double');
+  if (stored !== undefined && (made === undefined || isMade))
     return features % featuresMultiple(stored) === 0 ? { stored } : undefined;
   if (made === undefined) return undefined;
   const multiple = featuresMultiple(made);

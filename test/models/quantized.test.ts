@@ -95,6 +95,33 @@ describe('a base in 4 bits', () => {
     expect(near).toBeGreaterThan(0);
   });
 
+  it.each(['nf4_head', 'int8_head'] as const)(
+    'keeps embedding and head in 8 bits too: %s',
+    async (quantize) => {
+      for (const base of ['llama3', 'qwen2'] as const) {
+        const from = goldenDirectory(base);
+        const decoder = await loadDecoder(device, from, { dtype: 'f32', quantize });
+        const made = [...decoder.options.formats!].filter(([name]) => /embed_tokens|lm_head/.test(name));
+        const heads = decoder.config.tieWordEmbeddings ? 1 : 2;
+        expect(made.map(([, format]) => format)).toEqual(Array(heads).fill({ made: 'int8' }));
+        // Of the same values in floats.
+        const folder = temporaryDirectory();
+        await saveDecoder(decoder, folder);
+        decoder.dispose();
+        const [found, dequantised, plain, exact] = [
+          await logitsOf(from, { dtype: 'f32', quantize }),
+          await logitsOf(folder, { dtype: 'f32', quantize: 'none' }),
+          await logitsOf(from, { dtype: 'f32', quantize: quantize === 'nf4_head' ? 'nf4' : 'int8' }),
+          await logitsOf(from, { dtype: 'f32', quantize: 'none' }),
+        ];
+        expect(found).toEqual(dequantised);
+        const [further, before] = [maxDifference(found, plain), maxDifference(plain, exact)];
+        expect(further).toBeGreaterThan(0);
+        expect(further).toBeLessThan(2 * before);
+      }
+    },
+  );
+
   it('is written in floats', async () => {
     const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
     const folder = temporaryDirectory();

@@ -69,6 +69,8 @@ describe('a quantised base', () => {
     [floats, 'keep'],
     [floats, 'nf4'],
     [floats, 'int8'],
+    [floats, 'nf4_head'],
+    [floats, 'int8_head'],
   ] as const)('is planned as it is loaded: %s, %s', async (base, quantize) => {
     const { item, held } = await planned(base, quantize);
     expect(item.bytes / held).toBeGreaterThan(0.9);
