@@ -15,17 +15,17 @@ import { randomTensor } from './random.js';
 import { inTurn } from './stopwatch.js';
 
 /** Formats of linear weights; of embedding and head, which stay as they are without one, q8_0 beside q4_1 is as llama.cpp makes them. */
-const FORMATS = {
+const FORMATS: Readonly<Record<Format, { readonly linear: Stored; readonly head?: Stored }>> = {
   nf4: { linear: 'nf4_double' },
   int8: { linear: 'int8' },
   q4_1: { linear: 'q4_1', head: 'q8_0' },
   nf4_head: { linear: 'nf4_double', head: 'int8' },
   int8_head: { linear: 'int8', head: 'int8' },
-} as const satisfies Readonly<Record<string, { linear: Stored; head?: Stored }>>;
+};
 type Stored = 'nf4_double' | 'int8' | 'q4_1' | 'q8_0';
 
 /** As `model.quantize`, and a file of llama.cpp. */
-export type Format = keyof typeof FORMATS;
+export type Format = 'nf4' | 'int8' | 'q4_1' | 'nf4_head' | 'int8_head';
 
 /**
  * Built without files; frozen weights in the layouts that loading from a directory gives.
@@ -51,8 +51,7 @@ export async function randomDecoder(
         if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
         const values = drawn.get(key) as Tensor;
         if (shape.length === 1) return cast(values, 'f32');
-        const { linear, head = undefined } = format ? FORMATS[format] : {};
-        const own = kind === 'linear' ? linear : head;
+        const own = format && FORMATS[format][kind === 'linear' ? 'linear' : 'head'];
         return own ? quantized(values, own) : packWeight(values, dtype);
       });
       await device.synchronize();
