@@ -9,8 +9,8 @@ import { BYTE_LEVEL, CUTTINGS, composes, cuttingOf, ignoresMerges } from './gguf
 export const NORMAL = 1;
 export const CONTROL = 3;
 export const USER_DEFINED = 4;
-const UNKNOWN = 2;
-const BYTE = 6;
+export const UNKNOWN = 2;
+export const BYTE = 6;
 
 export interface GgufTokenizer {
   readonly tokenizer: JsonObject;

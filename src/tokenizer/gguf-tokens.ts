@@ -2,7 +2,7 @@
 import { badTokenizer } from '../files/data-error.js';
 import type { Typed } from '../weights/gguf/writer.js';
 import { preOf } from './gguf-cutting.js';
-import { CONTROL, NORMAL, USER_DEFINED } from './gguf-tokenizer.js';
+import { BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED } from './gguf-tokenizer.js';
 import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
 
 /** Ids of the vocabulary without a token. */
@@ -30,33 +30,50 @@ export function ggufTokens(files: TokenizerFiles, rows: number): Map<string, Typ
       },
     );
   };
-  const decoder = tokenizer.decoder as { type?: string } | null;
-  if (type !== 'BPE' || decoder?.type !== 'ByteLevel' || !Array.isArray(merges))
-    return refuse('is not byte-level BPE');
-  const pre = preOf(tokenizer.pre_tokenizer, ignores) ?? refuse('cuts text in a way of its own');
+  const prefixed = piecesOf(tokenizer);
+  const ofBytes = (tokenizer.decoder as Part | null)?.type === 'ByteLevel';
+  if (type !== 'BPE' || !Array.isArray(merges) || (!ofBytes && prefixed === undefined))
+    return refuse("is neither byte-level BPE nor SentencePiece's");
+  const pairs = (merges as (string | [string, string])[]).map((merge) =>
+    typeof merge === 'string' ? (merge.split(' ') as [string, string]) : merge,
+  );
+  const unknown = (tokenizer.model as { unk_token?: string | null }).unk_token;
   const tokens = Array.from({ length: rows }, (_, id) => `[PAD${id}]`);
   const kinds = new Array<number>(rows).fill(UNUSED);
   for (const [token, id] of Object.entries(vocab as Record<string, number>)) {
     if (id >= rows) return refuse(`has the id ${id}, beyond the ${rows} rows of the embedding`);
     tokens[id] = token;
-    kinds[id] = NORMAL;
+    kinds[id] = ofBytes || !/^<0x[\dA-F]{2}>$/.test(token) ? NORMAL : BYTE;
   }
   for (const { id, content, special } of tokenizer.added_tokens) {
     if (id >= rows) return refuse(`has the id ${id}, beyond the ${rows} rows of the embedding`);
     tokens[id] = content;
-    kinds[id] = special ? CONTROL : USER_DEFINED;
+    kinds[id] = !special ? USER_DEFINED : !ofBytes && content === unknown ? UNKNOWN : CONTROL;
   }
   const named = (key: string, name: string): [string, Typed][] => {
     const id = tokens.indexOf(tokenText(config[key]) ?? '');
     return id < 0 ? [] : [[`tokenizer.ggml.${name}_token_id`, { u32: id }]];
   };
+  const kind = (): [string, Typed][] => {
+    if (!ofBytes)
+      return [
+        ['tokenizer.ggml.model', { text: 'llama' }],
+        ['tokenizer.ggml.pre', { text: 'default' }],
+        ['tokenizer.ggml.scores', { f32s: scoresOf(tokens, pairs) }],
+        ['tokenizer.ggml.add_space_prefix', { flag: prefixed === true }],
+      ];
+    const pre = preOf(tokenizer.pre_tokenizer, ignores) ?? refuse('cuts text in a way of its own');
+    return [
+      ['tokenizer.ggml.model', { text: 'gpt2' }],
+      ['tokenizer.ggml.pre', { text: pre }],
+      ['tokenizer.ggml.merges', { texts: pairs.map((pair) => pair.join(' ')) }],
+    ];
+  };
   const template = chatTemplates.get('default');
   return new Map<string, Typed>([
-    ['tokenizer.ggml.model', { text: 'gpt2' }],
-    ['tokenizer.ggml.pre', { text: pre }],
+    ...kind(),
     ['tokenizer.ggml.tokens', { texts: tokens }],
     ['tokenizer.ggml.token_type', { i32s: kinds }],
-    ['tokenizer.ggml.merges', { texts: merges.map((each) => (Array.isArray(each) ? each.join(' ') : each)) }],
     ...named('bos_token', 'bos'),
     ...named('eos_token', 'eos'),
     ...named('unk_token', 'unknown'),
@@ -64,6 +81,42 @@ export function ggufTokens(files: TokenizerFiles, rows: number): Map<string, Typ
     ['tokenizer.ggml.add_bos_token', { flag: beginsWithBos(tokenizer.post_processor) }],
     ...(template === undefined ? [] : [['tokenizer.chat_template', { text: template }] as [string, Typed]]),
   ]);
+}
+
+interface Part {
+  readonly type?: string;
+  readonly content?: unknown;
+  readonly prepend?: unknown;
+  readonly pattern?: { readonly String?: unknown };
+  readonly normalizers?: readonly Part[];
+  readonly decoders?: readonly Part[];
+}
+
+/** Of SentencePiece's BPE, whether a text gets a space before it; undefined for a tokenizer that is another. */
+function piecesOf({ normalizer, pre_tokenizer, decoder }: TokenizerFiles['tokenizer']): boolean | undefined {
+  const steps = (part: unknown, list: 'normalizers' | 'decoders') =>
+    (part as Part | null)?.[list] ?? [(part ?? {}) as Part];
+  const [first, ...rest] = steps(normalizer, 'normalizers');
+  const prefixed = first?.type === 'Prepend' && first.prepend === '▁';
+  const spaces = prefixed ? rest : [first, ...rest];
+  const replaces = (part: Part | undefined, from: string, to: string) =>
+    part?.type === 'Replace' && part.pattern?.String === from && part.content === to;
+  // Gemma cuts at spaces that its normalizer has replaced: nowhere.
+  const cut = pre_tokenizer as Part | null;
+  const isWhole = !cut || (cut.type === 'Split' && cut.pattern?.String === ' ');
+  const back = steps(decoder, 'decoders');
+  const restores = replaces(back[0], '▁', ' ') && back.some((part) => part.type === 'ByteFallback');
+  return spaces.length === 1 && replaces(spaces[0], ' ', '▁') && isWhole && restores ? prefixed : undefined;
+}
+
+/** By the first merge that makes a token, as llama.cpp joins what has the highest score; below them all what none makes. */
+function scoresOf(tokens: readonly string[], merges: readonly (readonly [string, string])[]): number[] {
+  const first = new Map<string, number>();
+  for (const [i, pair] of merges.entries()) {
+    const made = pair.join('');
+    if (!first.has(made)) first.set(made, -i);
+  }
+  return tokens.map((token) => first.get(token) ?? -merges.length);
 }
 
 /** Whether the template of texts begins with a special token. */

@@ -52,6 +52,63 @@ function writeTokenizer(directory: string, pre: string): void {
   );
 }
 
+/** SentencePiece's BPE, with a token for each byte, as Llama 2 has it, or Gemma: without a space before a text, and cut where none is. */
+function writePieces(directory: string, of: 'llama' | 'gemma'): void {
+  const bytes = Array.from(
+    { length: 256 },
+    (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`,
+  );
+  const merges = [
+    ...[
+      ['a', 'n'],
+      ['▁', 'b'],
+      ['an', 'an'],
+      ['▁b', 'an'],
+      ['▁', '▁'],
+      ['▁ban', 'an'],
+    ],
+    ...[
+      ['▁b', 'anan'],
+      ['▁banan', 'a'],
+      ['n', 'a'],
+    ],
+  ] as [string, string][];
+  const pieces = ['▁', 'a', 'b', 'n', 's', ...new Set(merges.map((pair) => pair.join('')))];
+  const tokens = ['<unk>', '<s>', '</s>', ...bytes, ...pieces];
+  const special = { single_word: false, lstrip: false, rstrip: false, normalized: false };
+  const space = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+  const back = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
+  const strip = { type: 'Strip', content: ' ', start: 1, stop: 0 };
+  const isLlama = of === 'llama';
+  const json = {
+    added_tokens: [
+      ...['<unk>', '<s>', '</s>'].map((content, id) => ({ id, content, ...special, special: true })),
+      { id: 310, content: '<turn>', ...special, special: false },
+    ],
+    normalizer: isLlama
+      ? { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, space] }
+      : space,
+    pre_tokenizer: isLlama
+      ? null
+      : { type: 'Split', pattern: { String: ' ' }, behavior: 'MergedWithPrevious', invert: false },
+    post_processor: null,
+    decoder: {
+      type: 'Sequence',
+      decoders: [back, { type: 'ByteFallback' }, { type: 'Fuse' }, ...(isLlama ? [strip] : [])],
+    },
+    model: {
+      ...{ type: 'BPE', unk_token: '<unk>', fuse_unk: true, byte_fallback: true },
+      vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+      merges,
+    },
+  };
+  writeFileSync(join(directory, 'tokenizer.json'), JSON.stringify(json));
+  writeFileSync(
+    join(directory, 'tokenizer_config.json'),
+    JSON.stringify({ bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' }),
+  );
+}
+
 const WAYS = [
   ['qwen2', 'qwen2', {}],
   ['qwen3', 'smollm', {}],
@@ -93,6 +150,30 @@ describe('models as GGUF', () => {
         ...change,
       }),
     });
+
+  it.each(['llama', 'gemma'] as const)('pieces of %s are the same tokenizer again', async (of) => {
+    const directory = await gemma();
+    writePieces(directory, of);
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F32');
+    const file = openGguf(path);
+    expect(file.metadata.get('tokenizer.ggml.model')).toBe('llama');
+    expect(file.metadata.get('tokenizer.ggml.add_space_prefix')).toBe(of === 'llama');
+    // llama.cpp's kinds: unknown, control, byte, normal, of the user, unused.
+    const kinds = file.metadata.get('tokenizer.ggml.token_type') as readonly number[];
+    expect([0, 1, 2, 3, 258, 259, 310, 311].map((id) => kinds[id])).toEqual([2, 3, 3, 6, 6, 1, 4, 5]);
+    file.close();
+    const [want, got] = await Promise.all(
+      [directory, path].map(async (from) => (await loadModel(device, from, { dtype: 'f32' })).tokenizer()),
+    );
+    const texts = ['banana bananas', '  ban an', 'nana<turn>ban', 'naïve 😀\n', ' b', ''];
+    for (const text of texts) {
+      const ids = want!.encode(text);
+      expect(got!.encode(text), text).toEqual(ids);
+      expect(got!.decode(ids)).toBe(want!.decode(ids));
+    }
+    expect(want!.encode('banana bananas').length).toBeLessThan(8);
+  });
 
   it('gemma3 has its norms, names and windows as llama.cpp stores them, and is the same model again', async () => {
     const directory = await gemma();
