@@ -37,7 +37,9 @@ describe('a recipe', () => {
 
   it('gets the defaults of absent keys', () => {
     const config = parse(BASE);
-    expect(config.model).toEqual({ base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep' });
+    expect(config.model).toEqual({
+      ...{ base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep', router_aux_loss_coef: 0 },
+    });
     expect(config.lora).toBe('none');
     expect(config.sft).toMatchObject({
       learning_rate: 1e-4,

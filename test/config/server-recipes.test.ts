@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseModelConfig } from '../../src/architectures/table.js';
+import { modelWeights, parseModelConfig } from '../../src/architectures/table.js';
 import { loadRunConfig } from '../../src/methods/config.js';
 import { stepAmc } from '../../src/methods/stepamc/method.js';
 import { methodOf } from '../../src/methods/table.js';
@@ -111,9 +111,13 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     const config = await load('data.train=file.jsonl');
     const model = MODELS[config.model.base as keyof typeof MODELS];
     if (config.method !== 'stepamc') throw new Error('not StepAMC');
-    const plan = memoryPlan(gpu, config, stepAmc.memory(config, gpu), parseModelConfig(model, 'config.json'));
+    const shape = parseModelConfig(model, 'config.json');
+    const plan = memoryPlan(gpu, config, stepAmc.memory(config, gpu), shape);
     const base = plan.items.find(({ role }) => role === 'base');
-    expect(base?.bytes).toBe(2 * parameters);
+    // Norms and biases are in f32.
+    const vectors = modelWeights(shape).filter((weight) => weight.shape.length === 1);
+    const others = vectors.reduce((sum, weight) => sum + (weight.shape[0] as number), 0);
+    expect(base?.bytes).toBe(2 * parameters + 2 * others);
     expect(plan.items.map(({ role }) => role)).toEqual(['base', 'policy', 'reference', 'reward']);
     const tokens = fitMicroBatch(plan, 0.85 * memory * GIB, config.data.max_length, config.sft);
     expect(tokens).toBeGreaterThanOrEqual(4 * config.data.max_length);
