@@ -44,6 +44,8 @@ export interface Cluster {
 }
 
 export interface ClusterOptions extends LinkOptions {
+  /** Is told for whom this process waits, once it has waited for some seconds. */
+  readonly say?: (text: string) => void;
   readonly place: LinkOptions['place'] & Cluster['place'];
 }
 
@@ -79,7 +81,7 @@ class StarCluster implements Cluster {
   private fails: (error: Error) => void = () => {};
   private readonly failure: Promise<never>;
 
-  constructor({ place, ...rest }: ClusterOptions) {
+  constructor({ place, say, ...rest }: ClusterOptions) {
     this.place = place;
     this.rank = place.rank;
     this.size = place.size;
@@ -97,6 +99,7 @@ class StarCluster implements Cluster {
     this.link = openInThread({ place, ...rest }, (event) => {
       if (event.kind === 'ready') joined();
       else if (event.kind === 'data') this.arrived(event);
+      else if (event.kind === 'waits') say?.(event.text);
       else this.end(event.reason);
     });
   }

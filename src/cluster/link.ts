@@ -15,10 +15,16 @@ export interface LinkOptions {
   readonly silentSeconds?: number;
   /** How long to wait until all are there. Default 300. */
   readonly joinSeconds?: number;
+  /** Until it is said who is waited for. Default 5. */
+  readonly quietSeconds?: number;
+  /** How long the name of rank 0's host may be unknown: that of a pod is so until it runs. Default 30. */
+  readonly unknownSeconds?: number;
 }
 
 export type LinkEvent =
   | { readonly kind: 'ready' }
+  /** For whom, once that is long. */
+  | { readonly kind: 'waits'; readonly text: string }
   /** On rank 0 from rank `from`, elsewhere from rank 0. */
   | { readonly kind: 'data'; readonly from: number; readonly number: number; readonly bytes: Uint8Array }
   /** Another process ended, failed, is silent or differs; all end. */
@@ -61,15 +67,18 @@ class Star implements Link {
   private over = false;
   private readonly silentMs: number;
   private lastBeat = Date.now();
+  /** Since when the name of rank 0's host resolves to no address. */
+  private unknownSince: number | undefined;
 
   constructor(
     private readonly options: LinkOptions,
     private readonly tell: (event: LinkEvent) => void,
   ) {
-    const { silentSeconds = 15, joinSeconds = 300, place } = options;
+    const { silentSeconds = 15, joinSeconds = 300, quietSeconds = 5, place } = options;
     this.silentMs = silentSeconds * 1000;
     this.timers.add(setInterval(() => this.beat(), this.silentMs / 10));
-    this.timers.add(setTimeout(() => this.missing(joinSeconds), joinSeconds * 1000));
+    this.later(() => this.waits(joinSeconds), quietSeconds * 1000);
+    this.later(() => this.missing(joinSeconds), joinSeconds * 1000);
     if (place.size === 1) queueMicrotask(() => this.complete());
     else if (place.rank === 0) this.listen(0);
     else this.dial(0);
@@ -188,9 +197,11 @@ class Star implements Link {
         pid: process.pid,
         greeting: this.options.greeting,
       };
+      this.unknownSince = undefined;
       this.peers.set(0, peer);
       sendFrame(socket, 'hello', Buffer.from(JSON.stringify(hello)));
     });
+    socket.on('error', (error) => this.unreached(error));
     this.read(socket, {
       limit: () => MAX_BYTES,
       name: () => peer.name,
@@ -265,18 +276,48 @@ class Star implements Link {
     }
   }
 
+  /** An address that does not answer may come; a name that nobody knows is most often a mistake. */
+  private unreached({ code }: NodeJS.ErrnoException): void {
+    if (code !== 'ENOTFOUND' && code !== 'EAI_AGAIN') {
+      this.unknownSince = undefined;
+      return;
+    }
+    const { place, unknownSeconds = 30 } = this.options;
+    this.unknownSince ??= Date.now();
+    if (Date.now() - this.unknownSince < unknownSeconds * 1000) return;
+    this.stop(
+      `rank ${place.rank} on ${hostname()} finds no address of ${place.host}, the host of rank 0, for ${unknownSeconds} s; ` +
+        'set MASTER_ADDR to a name or an address that all machines know',
+    );
+  }
+
+  private waits(limit: number): void {
+    if (this.ready || this.over) return;
+    const { rank, host, ports } = this.options.place;
+    const whom =
+      rank === 0
+        ? this.absent
+        : this.unknownSince === undefined
+          ? `rank 0 on ${host}, ports ${ports[0]} to ${ports.at(-1)}`
+          : `rank 0 on ${host}, a name of which no address is known here`;
+    this.tell({ kind: 'waits', text: `rank ${rank} on ${hostname()} waits for ${whom}; at most ${limit} s` });
+  }
+
   private missing(seconds: number): void {
     if (this.ready || this.over) return;
-    const { place } = this.options;
-    const { rank, size, host, ports } = place;
-    const absent = Array.from({ length: size - 1 }, (_, i) => i + 1).filter(
-      (other) => !this.peers.has(other),
-    );
+    const { rank, size, host, ports } = this.options.place;
     this.stop(
       rank === 0
-        ? `${absent.length} of ${size} processes have not come within ${seconds} s: rank ${absent.join(', ')}`
+        ? `${size - 1 - this.peers.size} of ${size} processes have not come within ${seconds} s: ${this.absent}`
         : `rank 0 of ${size} does not answer on ${host}, ports ${ports[0]} to ${ports.at(-1)}, for ${seconds} s`,
     );
+  }
+
+  /** On rank 0 who has not come. */
+  private get absent(): string {
+    const { size } = this.options.place;
+    const ranks = Array.from({ length: size - 1 }, (_, i) => i + 1);
+    return `rank ${ranks.filter((rank) => !this.peers.has(rank)).join(', ')}`;
   }
 
   /** All hear the first reason, then the links close. */

@@ -33,7 +33,8 @@ export async function joinJob(
   ]);
   // Another Node may compute other logarithms.
   const versions = { version: packageVersion(), Node: process.version };
-  return joinCluster({ place, greeting: { ...versions, ...Object.fromEntries(hashes) } });
+  const greeting = { ...versions, ...Object.fromEntries(hashes) };
+  return joinCluster({ place, greeting, say: console.error });
 }
 
 /** Rank 0 starts the run; the others follow it, and go on once all have what it has written so far. */

@@ -1,7 +1,9 @@
 /** What the processes of a job settle about their devices, and what must be equal on them. */
 import { createHash } from 'node:crypto';
-import { availableParallelism } from 'node:os';
+import { readFileSync } from 'node:fs';
+import { availableParallelism, cpus, hostname } from 'node:os';
 import type { Cluster } from '../cluster/cluster.js';
+import type { Place } from '../cluster/environment.js';
 import { exchange } from '../cluster/exchange.js';
 import type { FrameConfig } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
@@ -11,23 +13,57 @@ import type { Tensor } from '../runtime/tensor.js';
 import { PIECE } from './slices.js';
 
 /** The device of this process: its share of the machine's cores, or the GPU of its number. */
-export function openShare({ run }: Pick<FrameConfig, 'run'>, cluster: Cluster | undefined): Device {
+export async function openShare(
+  { run }: Pick<FrameConfig, 'run'>,
+  cluster: Cluster | undefined,
+): Promise<Device> {
   const name = chosenDevice(run.device);
   const memoryFraction = run.memory_fraction;
   if (!cluster)
     return openDevice(name, { memoryFraction, ...(run.threads > 0 ? { threads: run.threads } : {}) });
   const { localRank } = cluster.place;
-  const threads = run.threads > 0 ? run.threads : ownCores(cluster.place);
+  const threads = run.threads > 0 ? run.threads : await ownCores(cluster);
   const own = run.device === 'cpu' || name === 'cpu' ? 'cpu' : `cuda:${localRank}`;
   return openDevice(own, { memoryFraction, threads });
 }
 
-/** A launcher that says how many cores it gave may have bound each process to its own, which are then not divided again. */
-export function ownCores(
-  { localSize, cores }: Pick<Cluster['place'], 'localSize' | 'cores'>,
-  usable = availableParallelism(),
-): number {
-  return Math.max(1, Math.min(usable, Math.floor((cores ?? usable) / localSize)));
+/** What a process may use of its machine. */
+export interface UsableCores {
+  /** Which cores: equal for two processes that share all of theirs. */
+  readonly which: string;
+  readonly count: number;
+  readonly ofMachine: number;
+}
+
+/**
+ * A process takes all of the cores to which its launcher has bound it alone, as mpirun and SLURM do, and its part of those that other
+ * processes have too. All call it.
+ */
+export async function ownCores(
+  cluster: Pick<Cluster, 'gather' | 'rank'> & { readonly place: Pick<Place, 'localSize' | 'cores' | 'mpi'> },
+  usable = usableCores(),
+  say: (text: string) => void = console.error,
+): Promise<number> {
+  const { localSize, cores, mpi } = cluster.place;
+  const all = await exchange(cluster, usable.which);
+  const sharing = Math.min(localSize, all.filter((which) => which === usable.which).length);
+  const own = Math.max(1, Math.floor(Math.min(usable.count / sharing, (cores ?? Infinity) / localSize)));
+  // Of up to two processes Open MPI binds each to a single core.
+  if (mpi && cores === undefined && cluster.rank === 0 && sharing < localSize)
+    if (2 * own * localSize <= usable.ofMachine)
+      say(
+        `each process computes on ${own} of ${usable.ofMachine} cores, to which mpirun has bound it; mpirun --bind-to none divides them all`,
+      );
+  return own;
+}
+
+function usableCores(): UsableCores {
+  const [, which = ''] = /^Cpus_allowed_list:\s*(\S+)/m.exec(readFileSync('/proc/self/status', 'utf8')) ?? [];
+  return {
+    which: `${hostname()} ${which}`,
+    count: availableParallelism(),
+    ofMachine: cpus().length,
+  };
 }
 
 /** @throws StepTrainError where a process would round in another way */

@@ -45,7 +45,7 @@ export interface RunOptions<Config extends FrameConfig> {
 
 export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<RunResult> {
   const { config, signal, cluster } = options;
-  const device = openShare(config, cluster);
+  const device = await openShare(config, cluster);
   const time = limitTime(signal, config.run.max_minutes);
   try {
     const doubt = unverified(device.info());

@@ -48,13 +48,17 @@ interface Start {
   readonly greeting?: (rank: number) => Record<string, string>;
   readonly silentSeconds?: number;
   readonly joinSeconds?: number;
+  readonly quietSeconds?: number;
+  readonly unknownSeconds?: number;
+  readonly host?: string;
+  readonly say?: (text: string) => void;
   readonly ranks?: readonly number[];
   /** The ports that a rank dials, where they are not those on which rank 0 listens. */
   readonly dials?: Readonly<Record<number, readonly number[]>>;
 }
 
 function start(size: number, options: Start = {}) {
-  const { ports: common = [nextPort++, nextPort++], dials, greeting, ranks, ...limits } = options;
+  const { ports: common = [nextPort++, nextPort++], dials, greeting, ranks, host, ...limits } = options;
   const all = ranks ?? Array.from({ length: size }, (_, rank) => rank);
   return all.map(async (rank) => {
     const ports = dials?.[rank] ?? common;
@@ -65,7 +69,7 @@ function start(size: number, options: Start = {}) {
       localSize: size,
       mpi: false,
       job: `job-${common[0]}`,
-      host: '127.0.0.1',
+      host: host ?? '127.0.0.1',
       ports,
     };
     const cluster = await joinCluster({ place, greeting: greeting?.(rank) ?? {}, ...limits });
@@ -233,6 +237,32 @@ describe('processes of a job', () => {
     await expect(alone).rejects.toThrow('2 of 3 processes have not come within 0.3 s: rank 1, 2');
     const [follower] = start(2, { ranks: [1], joinSeconds: 0.3 });
     await expect(follower).rejects.toThrow(/^rank 0 of 2 does not answer on 127.0.0.1/);
+  });
+
+  it('say early for whom they wait, and nothing where all are there', async () => {
+    const said: string[] = [];
+    const limits = { quietSeconds: 0.2, joinSeconds: 0.6, say: (text: string) => said.push(text) };
+    const starts = [...start(3, { ranks: [0], ...limits }), ...start(2, { ranks: [1], ...limits })];
+    expect((await Promise.allSettled(starts)).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(said).toEqual([
+      expect.stringMatching(/^rank 0 on \S+ waits for rank 1, 2; at most 0.6 s$/),
+      expect.stringMatching(/^rank 1 on \S+ waits for rank 0 on 127.0.0.1, ports \d+ to \d+; at most 0.6 s$/),
+    ]);
+    await Promise.all(start(2, limits));
+    await sleep(400);
+    expect(said).toHaveLength(2);
+  });
+
+  it('end early where nobody knows the host of rank 0', async () => {
+    const said: string[] = [];
+    const unknown = { host: 'rank-0.invalid', quietSeconds: 0.3, unknownSeconds: 0.8, joinSeconds: 60 };
+    const [follower] = start(2, { ranks: [1], say: (text) => said.push(text), ...unknown });
+    await expect(follower).rejects.toThrow(
+      /^rank 1 on \S+ finds no address of rank-0.invalid, the host of rank 0, for 0.8 s; set MASTER_ADDR/,
+    );
+    expect(said).toEqual([
+      expect.stringMatching(/waits for rank 0 on rank-0.invalid, a name of which no addr/),
+    ]);
   });
 
   it('all hear the first reason when one fails, also while they wait', async () => {

@@ -53,13 +53,38 @@ it('parameters that have come apart are told, by role and rank, before a checkpo
     });
 });
 
+const coresOf = (place: object, masks: readonly string[], count: number, ofMachine = 64) => {
+  const said: string[] = [];
+  const usable = (which: string) => ({ which, count, ofMachine });
+  const all = fellows(masks.length).map((cluster, rank) =>
+    ownCores(
+      Object.assign(cluster, { place: { mpi: false, ...place } as never }),
+      usable(masks[rank] as string),
+      (text) => said.push(text),
+    ),
+  );
+  return Promise.all(all).then((cores) => ({ cores, said }));
+};
+
 it.each([
-  ['of a machine that all use', 8, undefined, 64, 8],
-  ['of what SLURM gave to all, of a machine that it does not divide', 8, 32, 64, 4],
-  ['of what SLURM gave to all, where each is bound to its own', 8, 64, 8, 8],
-  ['where more processes than cores were started', 4, 2, 2, 1],
-])('a process takes its share of the cores, %s', (_, localSize, cores, usable, own) => {
-  expect(ownCores({ localSize, cores }, usable)).toBe(own);
+  ['of a machine that all use', { localSize: 2 }, ['a 0-7', 'a 0-7'], 8, 4],
+  ['of each machine', { localSize: 2 }, ['a 0-7', 'a 0-7', 'b 0-7', 'b 0-7'], 8, 4],
+  ['all where there is a process a machine', { localSize: 1 }, ['a 0-7', 'b 0-7'], 8, 8],
+  ['all of those to which it is bound', { localSize: 2, mpi: true }, ['a 0-31', 'a 32-63'], 32, 32],
+  ['of the socket to which two are bound', { localSize: 4 }, ['a 0-7', 'a 0-7', 'a 8-15', 'a 8-15'], 8, 4],
+  ['of what SLURM gave to all', { localSize: 2, cores: 32 }, ['a 0-63', 'a 0-63'], 64, 16],
+  ['where SLURM bound each to its own', { localSize: 2, cores: 64 }, ['a 0-31', 'a 32-63'], 32, 32],
+  ['where more processes than cores were started', { localSize: 4, cores: 2 }, Array(4).fill('a 0-1'), 2, 1],
+])('a process takes its share of the cores, %s', async (_, place, masks, count, own) => {
+  expect(await coresOf(place, masks, count)).toEqual({ cores: masks.map(() => own), said: [] });
+});
+
+it('one that mpirun has bound to little of its machine says so, once', async () => {
+  const { cores, said } = await coresOf({ localSize: 2, mpi: true }, ['a 0', 'a 1'], 1, 16);
+  expect(cores).toEqual([1, 1]);
+  expect(said).toEqual([
+    'each process computes on 1 of 16 cores, to which mpirun has bound it; mpirun --bind-to none divides them all',
+  ]);
 });
 
 it('processes of one machine plan for their share of its memory', () => {
