@@ -189,7 +189,7 @@ Napi::Value DeviceBinding::download(const Napi::CallbackInfo& info) {
   });
 }
 
-/// sumAcross(communicator, rows, result, scratch, counts, begins, pairs, root, gathers) -> Promise<void>: what the tensors hold must
+/// sumAcross(communicator, rows, result, scratch, counts, begins, pairs, root, wanted) -> Promise<void>: what the tensors hold must
 /// be computed, and nothing that is queued may use them before it resolves.
 Napi::Value DeviceBinding::sum_across(const Napi::CallbackInfo& info) {
   return guard(info, [&]() -> Napi::Value {
@@ -226,7 +226,8 @@ Napi::Value DeviceBinding::sum_across(const Napi::CallbackInfo& info) {
     for (size_t i = 0; i + 1 < pairs.size(); i += 2)
       piece.pairs.emplace_back(static_cast<int>(pairs[i]), static_cast<int>(pairs[i + 1]));
     piece.root = info[7].As<Napi::Number>();
-    piece.gathers = info[8].ToBoolean();
+    const auto wanted = numbers(info[8]);
+    for (size_t i = 0; i + 1 < wanted.size(); i += 2) piece.wanted.emplace_back(wanted[i], wanted[i + 1]);
     const int64_t id = info[0].As<Napi::Number>().Int64Value();
     ++*beside_;
     return Waiting::start(info.Env(), [id, piece, beside = beside_]() -> Waiting::Result {

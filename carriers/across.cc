@@ -25,7 +25,7 @@ steptrain_part part_of(float* data, int64_t length) {
 void sum_across(const steptrain_carrier& carrier, const PieceSum& piece) {
   const auto size = static_cast<size_t>(carrier.size), rank = static_cast<size_t>(carrier.rank);
   if (!carrier.exchange) throw Error("E_UNSUPPORTED", "this carrier has no exchange in host memory");
-  if (piece.counts.size() != size || piece.begins.size() != size + 1 ||
+  if (piece.counts.size() != size || piece.begins.size() != size + 1 || piece.wanted.size() != size ||
       piece.rows.size() != static_cast<size_t>(piece.counts[rank]))
     throw Error("E_SHAPE", format("a sum over %d processes with parts for another number", carrier.size));
   const auto most = static_cast<size_t>(*std::max_element(piece.counts.begin(), piece.counts.end()));
@@ -62,10 +62,14 @@ void sum_across(const steptrain_carrier& carrier, const PieceSum& piece) {
       const float* const root = row[static_cast<size_t>(piece.root)] + run;
       if (root != sum + run) std::copy_n(root, count, sum + run);
     }
-    if (!piece.gathers) continue;
+    const auto wanted = [&](size_t of, size_t by) {
+      const auto [first, end] = piece.wanted[by];
+      const int64_t from = std::max(begin(of), first), to = std::min(begin(of) + length(of), end);
+      return part_of(piece.result + from, std::max<int64_t>(0, to - from));
+    };
     for (size_t r = 0; r < size; r++) {
-      from[r] = part_of(sum, own);
-      to[r] = part_of(piece.result + begin(r), length(r));
+      from[r] = wanted(rank, r);
+      to[r] = wanted(r, rank);
     }
     exchange_parts(carrier, from, to);
   }

@@ -20,9 +20,10 @@ struct PieceSum {
   std::vector<std::pair<int, int>> pairs;
   /// The row that has the sum then.
   int root = 0;
-  /// The piece, which gets the sum: the part of this process, and those of all where `gathers`.
+  /// The piece, which gets the sum where this process adds it or wants it.
   float* result = nullptr;
-  bool gathers = false;
+  /// By rank from where to where it wants the sum.
+  std::vector<std::pair<int64_t, int64_t>> wanted;
   /// For what arrives; the same length in all processes, at least a float for each row of the others.
   float* scratch = nullptr;
   int64_t scratch_length = 0;

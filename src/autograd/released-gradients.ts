@@ -68,13 +68,13 @@ export class ReleasedGradients {
     return made;
   }
 
-  /** Calls with all gradients of a group, zeros where nothing was added, and where they begin; then they are gone. */
-  release(group: number, use: (flat: Tensor, begin: number) => void): void {
+  /** All gradients of a group, zeros where nothing was added, for one who disposes of them. */
+  release(group: number): Tensor {
     const { flat, grads } = this.hold(group);
-    use(flat, this.offsets[(this.groups[group] as GradientGroup).from] as number);
-    for (const tensor of [flat, ...grads.values()]) tensor.dispose();
+    for (const tensor of grads.values()) tensor.dispose();
     this.held.delete(group);
     this.summed.add(group);
+    return flat;
   }
 
   /** Also of what was released. */

@@ -160,14 +160,13 @@ export class Tape {
   /**
    * Carries gradients back from `seeds`: a loss with its weight in the total, or any tensor with the gradient of
    * its own shape. Parameter gradients are added into their buffers. The tape is empty afterwards.
-   *
-   * @param passed is called from the last layer to the first, once all is queued that adds to the gradients of that layer or
-   * of a later one
    */
-  backward(
-    seeds: readonly (readonly [Tensor, number | Tensor])[],
-    passed: (layer: number) => void = () => {},
-  ): void {
+  backward(seeds: readonly (readonly [Tensor, number | Tensor])[]): void {
+    for (const _ of this.backwardByLayer(seeds));
+  }
+
+  /** The same in parts: yields layers from the last to the first, once all is queued that adds to the gradients of that layer or of a later one. */
+  *backwardByLayer(seeds: readonly (readonly [Tensor, number | Tensor])[]): Generator<number, void> {
     const weights = new Map<Tensor, number>();
     for (const [tensor, seed] of seeds) {
       if (!this.tracked.has(tensor)) {
@@ -187,7 +186,7 @@ export class Tape {
       const entry = entries[i] as Entry;
       this.device.scope(() => entry.run(weights));
       drop(entry.saved);
-      while ((layers.at(-1)?.[1] ?? -1) >= i) passed((layers.pop() as [number, number])[0]);
+      while ((layers.at(-1)?.[1] ?? -1) >= i) yield (layers.pop() as [number, number])[0];
     }
     this.tracked.clear();
     this.letGo();

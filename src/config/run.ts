@@ -50,8 +50,8 @@ export const run = section({
     .describe(
       'Stage of ZeRO, for the processes of a job: with 1 each holds the optimizer moments of its share of the trained parameters ' +
         'alone, 8 bytes a parameter divided by their number, and gets the rest of each update from the others; with 2 gradients are ' +
-        'summed and freed layer by layer during the backward pass too, where run.shards is the number of processes, `collectives` is ' +
-        'not tcp, and each shard is a single micro-batch. The bits are the same.',
+        'summed and freed layer by layer during the backward pass too, where run.shards is the number of processes and each shard is ' +
+        'a single micro-batch. The bits are the same.',
     ),
   shard_base: flag(false).describe(
     'With LoRA, for the processes of a job on one machine that shm, MPI or NCCL connects: each holds its share of the base’s layers alone, and ' +

@@ -23,7 +23,7 @@ export interface NativeDevice {
     begins: readonly number[],
     pairs: readonly number[],
     root: number,
-    gathers: boolean,
+    wanted: readonly number[],
   ): Promise<void>;
   synchronize(): Promise<void>;
   newPool(): number;

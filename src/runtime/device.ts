@@ -211,12 +211,13 @@ export class Device {
    * it reads must have been computed, and nothing that is queued may touch it before this resolves.
    */
   async sumAcross(communicator: number, piece: PieceOfSum): Promise<void> {
-    const { rows, result, scratch, counts, begins, pairs, root, gathers } = piece;
+    const { rows, result, scratch, counts, begins, pairs, root } = piece;
     const handles = rows.map(({ handle }) => handle);
     const order = pairs.flat();
+    const wanted = piece.wanted.flatMap(({ begin, end }) => [begin, end]);
     await this.open.sumAcross(
       ...([communicator, handles, result.handle, scratch.handle] as const),
-      ...([counts, begins, order, root, gathers] as const),
+      ...([counts, begins, order, root, wanted] as const),
     );
   }
 
@@ -295,8 +296,8 @@ export interface PieceOfSum {
   readonly pairs: readonly (readonly [into: number, other: number])[];
   /** The row that has the sum then. */
   readonly root: number;
-  /** Whether this process gets the parts of all, not its own alone. */
-  readonly gathers: boolean;
+  /** By rank the elements of which it gets the sum. */
+  readonly wanted: readonly { readonly begin: number; readonly end: number }[];
 }
 
 /** One native handle, shared by a tensor and whatever holds on to it (tape entries, parameter lists). */

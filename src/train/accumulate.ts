@@ -11,7 +11,7 @@ import { processesOf } from '../runtime/processes.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
-import { dataParallel, overShards, turnsOf } from './data-parallel.js';
+import { dataParallel, overShards, type Passed, turnsOf } from './data-parallel.js';
 
 /** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
 export interface LossTerm<Name extends string = string> {
@@ -85,7 +85,7 @@ export async function accumulate<
   const { device, sizeOf, microBatchTokens, trains, scope } = options;
   const total = options.normaliser(items);
   const tokens = items.reduce((sum, item) => sum + sizeOf(item), 0);
-  const runGroup = async (group: readonly Item[], passed?: (layer: number) => void) => {
+  const runGroup = async (group: readonly Item[], passed?: Passed) => {
     const read: Omit<ReadTerm<Item, Name, Term, Told>, 'group'>[] = [];
     const tape = trains && new Tape(device);
     const terms = device.scope(() => {
@@ -94,14 +94,15 @@ export async function accumulate<
       return tape ? tape.run(forward) : forward();
     }, scope);
     const beside = tape?.auxiliary ?? [];
-    const balanced = beside.filter(({ loss }) => terms.length > 0 && tape?.tracks(loss));
-    tape?.backward(
-      [
+    if (tape) {
+      const balanced = beside.filter(({ loss }) => terms.length > 0 && tape.tracks(loss));
+      const seeds = [
         ...terms.map(({ loss, weight = 1 }) => [loss, weight] as const),
         ...balanced.map((own) => [own.loss, (own.coefficient * own.tokens) / tokens] as const),
-      ],
-      passed,
-    );
+      ];
+      if (!passed) tape.backward(seeds);
+      else for (const layer of tape.backwardByLayer(seeds)) await passed(layer);
+    }
     tape?.dispose();
     for (const term of terms) {
       const found = await readTerm<Name>(term);
@@ -124,7 +125,7 @@ export async function accumulate<
       terms.map((term) => ({ group: groups[i] as readonly Item[], ...term })),
     );
   }
-  const run = async (own: readonly Item[], passed?: (layer: number) => void) => {
+  const run = async (own: readonly Item[], passed?: Passed) => {
     const read: ReadTerm<Item, Name, Term, Told>[] = [];
     const groups = cut(own);
     if (groups.length > 1 && trains.some(({ released }) => released))

@@ -1,10 +1,14 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
+import type { Part } from '../cluster/cluster.js';
 import { layerNumber } from '../models/sharded-layers.js';
 
 /** What becomes of one flat buffer of gradients. */
 export interface GradientSum {
-  /** What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run. */
-  passed(shard: number, layer: number): void;
+  /**
+   * What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run, but for the next
+   * one, which waits for what this returns.
+   */
+  passed(shard: number, layer: number): void | Promise<void>;
   /** Takes what the buffer holds as the gradient of a shard. */
   add(shard: number): Promise<void>;
   /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
@@ -12,9 +16,7 @@ export interface GradientSum {
 }
 
 /** A piece of a flat buffer of gradients. */
-export interface Bucket {
-  readonly begin: number;
-  readonly end: number;
+export interface Bucket extends Part {
   /** Complete once a backward pass is through this layer; −1 where it is at the end alone. */
   readonly layer: number;
 }
@@ -50,11 +52,12 @@ export function bucketsOf(
   return gradientGroups(parameters, least)
     .map(({ from, to, layer }) => ({ begin: offsets[from] as number, end: offsets[to] as number, layer }))
     .sort((a, b) => b.layer - a.layer)
-    .flatMap((bucket) => cut(bucket, most));
+    .flatMap((bucket) => cut(bucket, most).map((piece) => ({ ...piece, layer: bucket.layer })));
 }
 
-function cut({ begin, end, layer }: Bucket, most: number): Bucket[] {
-  const pieces: Bucket[] = [];
-  for (let at = begin; at < end; at += most) pieces.push({ begin: at, end: Math.min(end, at + most), layer });
+/** In order, of at most so many elements each. */
+export function cut({ begin, end }: Part, most: number): Part[] {
+  const pieces: Part[] = [];
+  for (let at = begin; at < end; at += most) pieces.push({ begin: at, end: Math.min(end, at + most) });
   return pieces;
 }

@@ -40,6 +40,9 @@ export function dataParallel(device: Device): DataParallel | undefined {
   return parallels.get(device);
 }
 
+/** Is told that a backward pass is through a layer, which goes on once it resolves. */
+export type Passed = (layer: number) => Promise<void>;
+
 /** What a micro-batch gave: a `ReadTerm`, whose group is of the items. */
 interface OfGroup<Item> {
   readonly group: readonly Item[];
@@ -56,7 +59,7 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
   trains: readonly TrainedParameters[],
   { shards, cluster, carrier, holders }: DataParallel,
-  compute: (items: readonly Item[], passed: (layer: number) => void) => Promise<readonly Found[]>,
+  compute: (items: readonly Item[], passed: Passed) => Promise<readonly Found[]>,
   fill: () => Promise<void> = async () => {},
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
@@ -71,8 +74,8 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   const found: Found[] = [];
   for (let shard = begin; shard < end; shard++) {
     for (const parameters of trains) parameters.zeroGrads();
-    const passed = (layer: number) => {
-      for (const sum of sums) sum.passed(shard, layer);
+    const passed = async (layer: number) => {
+      await Promise.all(sums.map((sum) => sum.passed(shard, layer)));
     };
     found.push(...(await compute(itemsOf(items, shard, shards), passed)));
     for (const sum of sums) await sum.add(shard);

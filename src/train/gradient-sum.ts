@@ -16,7 +16,7 @@ import {
 } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { type Bucket, bucketsOf, type GradientSum, gradientGroups } from './buckets.js';
+import { type Bucket, bucketsOf, type GradientSum } from './buckets.js';
 import { OverlappedSum } from './overlapped-sum.js';
 import { ReleasedSum } from './released-sum.js';
 import { ALIGNED, aligned, sliceLength, slicesIn } from './slices.js';
@@ -47,19 +47,13 @@ export function gradientSum(
   }: SumOptions = {},
 ): GradientSum {
   if (!cluster) return new OwnSum(parameters);
-  const { device, released } = parameters;
-  if (released && carrier)
-    return new ReleasedSum(device, released, releaseOrder(parameters), cluster, carrier);
+  if (parameters.released)
+    return new ReleasedSum(parameters, parameters.released, cluster, { carrier, overlaps, turns });
   if (!carrier) return new HostSum(parameters, shards, cluster, isSliced);
   return overlaps
     ? new OverlappedSum(parameters, shards, cluster, carrier, isSliced, turns)
     : new CarriedSum(parameters, shards, cluster, carrier, isSliced, inFlight);
 }
-
-const releaseOrder = (parameters: TrainedParameters) =>
-  gradientGroups(parameters)
-    .map(({ layer }, group) => ({ group, layer }))
-    .sort((a, b) => b.layer - a.layer);
 
 /** Of one process, which computes all shards. */
 class OwnSum implements GradientSum {

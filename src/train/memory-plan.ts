@@ -12,6 +12,7 @@ import { gibibytes, kibibytes } from './bytes.js';
 import { type FrozenBase, frozenBase } from './frozen-base.js';
 import { loraConfig } from './lora-config.js';
 import { besideOthers } from './memory-beside.js';
+import { SCRATCH } from './overlapped-sum.js';
 import { parameterCount } from './parameter-count.js';
 import { PIECE } from './released-sum.js';
 import { fitCache, type Sampled, type SamplingPlan, samplingPlan } from './sampling-plan.js';
@@ -83,8 +84,8 @@ export function memoryPlan(
     items.push(baseItem('base', weights, model, frozen()));
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
-  const releases =
-    run.zero === 2 && processes > 1 && [0, processes].includes(run.shards) && run.collectives !== 'tcp';
+  const releases = run.zero === 2 && processes > 1 && [0, processes].includes(run.shards);
+  const beside = run.collectives !== 'nccl' && !run.shard_base;
   for (const planned of roles) {
     if ('bytes' in planned) {
       items.push(planned);
@@ -108,7 +109,7 @@ export function memoryPlan(
                 : ''),
             bytes:
               size * (TRAINED_BYTES + MOMENT_BYTES / holders + SUM_BYTES * sums) -
-              (releases ? releasedBytes(decoder, whole ? undefined : lora, size, holders) : 0),
+              (releases ? releasedBytes(decoder, whole ? undefined : lora, { size, holders, beside }) : 0),
           }
         : {
             role,
@@ -166,12 +167,14 @@ function baseItem(
   };
 }
 
-/** Of `size` gradients, what is not held where they are freed during the backward pass: all but a slice, a layer, and what lies outside. */
+/**
+ * Of `size` gradients, what is not held where they are freed during the backward pass: all but a slice, what lies outside of layers, a
+ * layer, and that before which is exchanged beside it, or pieces of a layer where ops do so.
+ */
 function releasedBytes(
   decoder: ModelConfig,
   lora: LoraSection | undefined,
-  size: number,
-  holders: number,
+  { size, holders, beside }: { readonly size: number; readonly holders: number; readonly beside: boolean },
 ): number {
   const trained = lora ? adapterWeights(decoder, lora) : modelWeights(decoder);
   const layers: number[] = [];
@@ -180,7 +183,8 @@ function releasedBytes(
     if (layer !== undefined) layers[layer] = (layers[layer] ?? 0) + product(shape);
   }
   const outside = size - layers.reduce((sum, elements) => sum + elements, 0);
-  const held = size / holders + outside + Math.max(0, ...layers) + 3 * Math.min(size, PIECE);
+  const layer = Math.max(0, ...layers);
+  const held = size / holders + outside + layer + (beside ? layer + SCRATCH : 3 * Math.min(size, PIECE));
   return Math.max(0, SUM_BYTES * (size - held));
 }
 

@@ -1,15 +1,16 @@
 /** The gradient of a batch whose buckets a carrier moves, in host memory and beside the queue, while the backward pass goes on. */
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Carrier } from '../cluster/carriers.js';
-import type { Cluster, Part } from '../cluster/cluster.js';
+import type { Cluster } from '../cluster/cluster.js';
 import { type Additions, additions, joinNeighbours, type SumOf, shardsOf } from '../cluster/shards.js';
+import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { type Bucket, bucketsOf, type GradientSum } from './buckets.js';
 import { aligned, slicesIn } from './slices.js';
 import type { Turns } from './turns.js';
 
 /** Elements for what arrives at a time: they stay in the caches, and are all that the exchange takes beside the gradients. */
-const SCRATCH = 1 << 20;
+export const SCRATCH = 1 << 20;
 
 export class OverlappedSum implements GradientSum {
   /** Of the shards before the last one. */
@@ -36,8 +37,7 @@ export class OverlappedSum implements GradientSum {
     this.hasShard = end > begin;
     this.buckets = bucketsOf(parameters).map((bucket) => ({ ...bucket, give: turns.take(bucket.layer) }));
     this.order = additions(shards, cluster.size);
-    const rows = this.order.rows * (cluster.size - 1);
-    this.scratch = device.keep(device.empty([Math.max(rows, Math.min(SCRATCH, rows * size))]));
+    this.scratch = scratchOf(device, size, this.order.rows * (cluster.size - 1));
     // Whatever else takes turns, nothing of the others waits for what this process has not.
     if (!this.hasShard) this.giveDownTo(-1);
   }
@@ -87,13 +87,13 @@ export class OverlappedSum implements GradientSum {
       },
     );
     const computed = this.hasShard ? device.synchronize() : Promise.resolve();
-    const parts = isSliced
-      ? slicesIn(bucket, parameters.size, cluster.size)
-      : evenParts(length, cluster.size);
     const piece = {
-      ...{ rows: rows.map(({ values }) => values), result, scratch, gathers: !isSliced },
+      ...{ rows: rows.map(({ values }) => values), result, scratch },
       ...{ counts: order.counts, pairs: order.pairs, root: order.root },
-      begins: [...parts.map(({ begin }) => begin), length],
+      begins: evenBegins(length, cluster.size),
+      wanted: isSliced
+        ? slicesIn(bucket, parameters.size, cluster.size)
+        : Array.from({ length: cluster.size }, () => ({ begin: 0, end: length })),
     };
     computed.catch(() => {}); // the turn hears of it
     const sum = bucket.give(async () => {
@@ -105,10 +105,12 @@ export class OverlappedSum implements GradientSum {
   }
 }
 
-function evenParts(length: number, processes: number): Part[] {
+/** Of parts that are equal, but for the last ones; then the end. */
+export function evenBegins(length: number, processes: number): number[] {
   const each = aligned(length / processes);
-  return Array.from({ length: processes }, (_, rank) => ({
-    begin: Math.min(length, rank * each),
-    end: Math.min(length, (rank + 1) * each),
-  }));
+  return Array.from({ length: processes + 1 }, (_, rank) => Math.min(length, rank * each));
 }
+
+/** For what arrives of a buffer of `length` elements, of which a process adds up `rows` of each of the others. */
+export const scratchOf = (device: Device, length: number, rows: number) =>
+  device.keep(device.empty([Math.max(rows, Math.min(SCRATCH, rows * length))]));

@@ -54,7 +54,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     const { collectives: wanted, shards, zero } = config.run;
     const carrier = cluster && (await openCarrier(cluster, { wanted, device: device.info().name }));
     const holders = holdersOf(config, cluster, carrier);
-    const releases = zero === 2 && releasesGradients(config, cluster, carrier);
+    const releases = zero === 2 && releasesGradients(config, cluster);
     divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, zero, holders });
     const agreement = agreeing(cluster, time);
     const ranks = cluster && rankMeter(cluster);

@@ -1,75 +1,173 @@
 /** The gradient of a batch whose shards are one for each process: summed during the backward pass and freed, but for a slice. */
+import type { TrainedParameters } from '../autograd/parameters.js';
 import type { ReleasedGradients } from '../autograd/released-gradients.js';
 import type { Carrier } from '../cluster/carriers.js';
-import type { Cluster } from '../cluster/cluster.js';
-import { additions } from '../cluster/shards.js';
-import type { Device } from '../runtime/device.js';
+import type { Cluster, Part } from '../cluster/cluster.js';
+import { additions, type ShardSum } from '../cluster/shards.js';
 import type { Tensor } from '../runtime/tensor.js';
-import type { GradientSum } from './buckets.js';
-import { aligned } from './slices.js';
+import { cut, type GradientSum, gradientGroups } from './buckets.js';
+import { evenBegins, scratchOf } from './overlapped-sum.js';
+import { aligned, slicesIn } from './slices.js';
+import type { Turns } from './turns.js';
 
-/** Elements that are summed at a time: as many are sent, arrive and are added beside the gradients. */
+/** Elements that are summed at a time: ops of the queue hold as many that are sent, that arrive and that are added. */
 export const PIECE = 1 << 22;
 
-/** Ops of the queue, so that the memory of a group serves the next one. */
+interface Group extends Part {
+  readonly group: number;
+  /** After which a backward pass has completed it. */
+  readonly layer: number;
+}
+
+/** Adds the gradients of a group over the processes, puts what lies in the slice of this one there, and disposes of them. */
+type SumOfGroup = (flat: Tensor) => Promise<void>;
+
 export class ReleasedSum implements GradientSum {
   private next = 0;
-  private readonly order: Tensor;
-  private readonly root: number;
+  private readonly groups: readonly (Group & { readonly sum: SumOfGroup })[];
+  private readonly sums: Promise<void>[] = [];
+  private readonly held: Tensor[] = [];
 
-  /** @param layers of the groups of gradients in the order in which a backward pass completes them */
   constructor(
-    private readonly device: Device,
+    private readonly parameters: TrainedParameters,
     private readonly gradients: ReleasedGradients,
-    private readonly groups: readonly { readonly group: number; readonly layer: number }[],
-    private readonly cluster: Pick<Cluster, 'size' | 'waiting'>,
-    private readonly carrier: Carrier,
+    private readonly cluster: Cluster,
+    {
+      carrier,
+      overlaps,
+      turns,
+    }: { readonly carrier: Carrier | undefined; readonly overlaps: boolean; readonly turns: Turns },
   ) {
-    const { pairs, root } = additions(cluster.size, cluster.size);
-    this.root = root;
-    this.order = device.keep(device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]));
+    const { offsets } = parameters;
+    const sumOf = !carrier
+      ? (group: Group) => this.throughSockets(group)
+      : overlaps
+        ? this.besideTheQueue(carrier, turns)
+        : this.inTheQueue(carrier);
+    this.groups = gradientGroups(parameters)
+      .map(({ from, to, layer }, group) => ({
+        ...{ group, layer, begin: offsets[from] as number, end: offsets[to] as number },
+      }))
+      .sort((a, b) => b.layer - a.layer)
+      .map((group) => ({ ...group, sum: sumOf(group) }));
   }
 
-  passed(_shard: number, layer: number): void {
-    for (; (this.groups[this.next]?.layer ?? -2) >= layer; this.next++)
-      this.gradients.release(
-        (this.groups[this.next] as (typeof this.groups)[number]).group,
-        (flat, begin) => {
-          for (let at = 0; at < flat.size; at += PIECE) {
-            const length = Math.min(PIECE, flat.size - at);
-            this.device.scope(
-              () => this.sum(flat.view(at, [length]), begin + at),
-              'gradients of all processes',
-            );
-          }
-        },
-      );
+  /** Resolves once no more than a group is under way, beside which the backward pass computes the next. */
+  async passed(_shard: number, layer: number): Promise<void> {
+    const { groups, gradients, sums, parameters, cluster } = this;
+    for (let next = groups[this.next]; next && next.layer >= layer; next = groups[++this.next]) {
+      const sum = next.sum(gradients.release(next.group));
+      sum.catch(() => {}); // finish() hears of it
+      const before = sums.at(-1);
+      sums.push(sum);
+      if (!before) continue;
+      // Others are waited for by a process that has nothing left to compute.
+      await Promise.race([before, parameters.device.synchronize()]);
+      await cluster.waiting.during(before);
+    }
   }
 
   async add(shard: number): Promise<void> {
-    this.passed(shard, -1);
+    await this.passed(shard, -1);
   }
 
   async finish(): Promise<void> {
-    this.order.dispose();
-    await this.cluster.waiting.during(this.device.synchronize());
+    const { cluster, parameters } = this;
+    await cluster.waiting.during(Promise.all([...this.sums, parameters.device.synchronize()]));
+    for (const tensor of this.held) tensor.dispose();
   }
 
-  /** Of all processes, into what lies in the slice of this one. */
-  private sum(piece: Tensor, begin: number): void {
-    const { device, gradients, root, order: pairs } = this;
-    const { communicator } = this.carrier;
+  private besideTheQueue({ communicator }: Carrier, turns: Turns): (group: Group) => SumOfGroup {
+    const { cluster, parameters } = this;
+    const { device, size } = parameters;
+    const { rank, size: processes } = cluster;
+    const { counts, pairs, root } = additions(processes, processes);
+    const scratch = scratchOf(device, size, processes - 1);
+    this.held.push(scratch);
+    return (group) => {
+      const give = turns.take(group.layer);
+      const wanted = slicesIn(group, size, processes);
+      return async (flat) => {
+        const computed = device.synchronize();
+        computed.catch(() => {}); // the turn hears of it
+        await give(async () => {
+          await computed;
+          await device.sumAcross(communicator, {
+            ...{ rows: [flat], result: flat, scratch, counts, pairs, root, wanted },
+            begins: evenBegins(flat.size, processes),
+          });
+        });
+        const { begin, end } = wanted[rank] as Part;
+        if (begin < end) this.keep(flat.view(begin, [end - begin]), group.begin + begin);
+        flat.dispose();
+      };
+    };
+  }
+
+  /** A star of sockets takes pieces, of which some are under way. */
+  private throughSockets(group: Group): SumOfGroup {
+    const { cluster, parameters } = this;
+    const pieces = cut(group, PIECE).map((piece) => {
+      let give: (own: Promise<readonly ShardSum[]>) => void = () => {};
+      const own = new Promise<readonly ShardSum[]>((resolve) => {
+        give = resolve;
+      });
+      const parts = slicesIn(piece, parameters.size, cluster.size);
+      // All are asked for before any other exchange: processes call them in the same order, whenever they have their parts.
+      const sum = cluster.sum(own, piece.end - piece.begin, parts);
+      sum.catch(() => {}); // whoever waits for the group hears of it
+      return { ...piece, give, sum, first: piece.begin + (parts[cluster.rank] as Part).begin };
+    });
+    return async (flat) => {
+      for (const { begin, end, give } of pieces) {
+        const window = flat.view(begin - group.begin, [end - begin]);
+        give(window.readFloats().then((values) => [{ first: cluster.rank, count: 1, values }]));
+        window.dispose();
+      }
+      flat.dispose();
+      for (const { sum, first } of pieces) {
+        const values = await sum;
+        if (values.length > 0) this.keep(parameters.device.tensor(values), first);
+      }
+    };
+  }
+
+  /** Ops, so that the memory of a group serves the next one: of a GPU, or where ops of the queue use the carrier too. */
+  private inTheQueue({ communicator }: Carrier): (group: Group) => SumOfGroup {
+    const { device } = this.parameters;
     const { size } = this.cluster;
-    const each = aligned(piece.size / size);
-    const given = device.zeros([size, each]);
-    device.ops.copy({ x: piece, y: given.view(0, [piece.size]) });
-    const x = device.empty([size, each]);
-    device.ops.all_to_all({ x: given, y: x, communicator });
-    device.ops.all_gather({ x: device.ops.sum_slices({ x, pairs, root }).y, y: given, communicator });
-    const { slice, begin: first } = gradients;
-    const from = Math.max(begin, first);
-    const to = Math.min(begin + piece.size, first + slice.size);
-    if (from < to)
-      device.ops.copy({ x: given.view(from - begin, [to - from]), y: slice.view(from - first, [to - from]) });
+    const { pairs, root } = additions(size, size);
+    const order = device.keep(device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]));
+    this.held.push(order);
+    const sum = (piece: Tensor, begin: number) => {
+      const each = aligned(piece.size / size);
+      const given = device.zeros([size, each]);
+      device.ops.copy({ x: piece, y: given.view(0, [piece.size]) });
+      const x = device.empty([size, each]);
+      device.ops.all_to_all({ x: given, y: x, communicator });
+      const { y } = device.ops.sum_slices({ x, pairs: order, root });
+      device.ops.all_gather({ x: y, y: given, communicator });
+      const { slice, begin: first } = this.gradients;
+      const from = Math.max(begin, first);
+      const to = Math.min(begin + piece.size, first + slice.size);
+      if (from < to) this.keep(given.view(from - begin, [to - from]), from);
+    };
+    return ({ begin: first, end }) =>
+      async (flat) => {
+        for (const piece of cut({ begin: 0, end: end - first }, PIECE))
+          device.scope(
+            () => sum(flat.view(piece.begin, [piece.end - piece.begin]), first + piece.begin),
+            'gradients of all processes',
+          );
+        flat.dispose();
+      };
+  }
+
+  /** Takes `values` over, which lie from `begin` on among all. */
+  private keep(values: Tensor, begin: number): void {
+    const { slice, begin: first } = this.gradients;
+    const place = slice.view(begin - first, [values.size]);
+    this.parameters.device.ops.copy({ x: values, y: place });
+    for (const tensor of [values, place]) tensor.dispose();
   }
 }

@@ -36,20 +36,14 @@ export function refuseWhole(holders: LayerHolders | undefined, decoder: Decoder)
 }
 
 /** Whether `run.zero` 2 frees gradients during the backward pass; says so where it cannot. */
-export function releasesGradients(
-  { run }: FrameConfig,
-  cluster: Cluster | undefined,
-  carrier: Carrier | undefined,
-): boolean {
+export function releasesGradients({ run }: FrameConfig, cluster: Cluster | undefined): boolean {
   if (!cluster) return false;
-  const obstacle = !carrier
-    ? 'TCP carries them (run.collectives)'
-    : Math.max(1, run.shards) !== cluster.size
-      ? `run.shards is ${run.shards}, not ${cluster.size}`
-      : undefined;
-  if (obstacle !== undefined && cluster.rank === 0)
-    console.error(`run.zero 2 holds gradients whole here, as 1 does, since ${obstacle}`);
-  return obstacle === undefined;
+  const fits = Math.max(1, run.shards) === cluster.size;
+  if (!fits && cluster.rank === 0)
+    console.error(
+      `run.zero 2 holds gradients whole here, as 1 does, since run.shards is ${run.shards}, not ${cluster.size}`,
+    );
+  return fits;
 }
 
 function refuse(needed: string): never {

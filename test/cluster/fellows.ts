@@ -1,7 +1,22 @@
-/** Processes of a job that are all in this one: what they gather alone. */
-import type { Cluster } from '../../src/cluster/cluster.js';
+/** Processes of a job that are all in this one. */
+import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 
+/** Connected by sockets, of which rank 0 has `port`. */
+export function overSockets(size: number, port: number): Promise<Cluster[]> {
+  const joining = Array.from({ length: size }, (_, rank) =>
+    joinCluster({
+      place: {
+        ...{ rank, size, localRank: rank, localSize: size, mpi: false },
+        ...{ job: `fellows-${port}`, host: '127.0.0.1', ports: [port] },
+      },
+      greeting: {},
+    }),
+  );
+  return Promise.all(joining);
+}
+
+/** What they gather alone. */
 export function fellows(size: number): Cluster[] {
   const rounds: { parts: Uint8Array[]; count: number; done: () => void; all: Promise<void> }[] = [];
   const roundAt = (n: number) => {

@@ -241,6 +241,23 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     expect(trained(divided)).toEqual(trained(whole));
   }, 120_000);
 
+  test.each(['shm', 'tcp'])(
+    'frees gradients with run.zero=2 through %s, to the bits of one process',
+    async (name) => {
+      const recipe = recipes.get('zero') as string;
+      const [whole, divided] = [join(folder, `freed-whole-${name}`), join(folder, `freed-${name}`)];
+      const alone = await launch(1, ['run', recipe, '--output', whole, ...set('run.shards=3')]);
+      const more = set('run.zero=2', `run.collectives=${name}`);
+      const many = await launch(3, ['run', recipe, '--output', divided, ...set('run.shards=3'), ...more]);
+      for (const { code, err } of [...alone, ...many]) {
+        expect(code, err).toBe(0);
+        expect(err).not.toContain('holds gradients whole');
+      }
+      expect(differences(contents(whole), contents(divided))).toEqual([]);
+    },
+    120_000,
+  );
+
   test('bears a process that is busy for longer than it would bear its silence', async () => {
     port += 17;
     const source = `

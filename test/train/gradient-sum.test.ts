@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { Tape } from '../../src/autograd/tape.js';
 import type { Carrier } from '../../src/cluster/carriers.js';
-import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
+import type { Cluster } from '../../src/cluster/cluster.js';
 import { addFloats, addTree, type ShardSum, shardsOf, sumsHeld } from '../../src/cluster/shards.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 import { loadAdapter } from '../../src/models/adapter.js';
@@ -14,6 +14,7 @@ import { scoreRows } from '../../src/sequences/forward.js';
 import { bucketsOf } from '../../src/train/buckets.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
 import { sliceLength } from '../../src/train/slices.js';
+import { overSockets } from '../cluster/fellows.js';
 import { expectedOf, goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 
@@ -85,14 +86,11 @@ describe.each(['qwen2', 'qwen3', 'opt'])('a backward pass of %s', (name) => {
     );
     const early = new Map<string, Promise<Float32Array>>();
     const layers: number[] = [];
-    tape.backward(
-      losses.map((loss) => [loss, 1]),
-      (layer) => {
-        layers.push(layer);
-        for (const { name, grad } of parameters.list)
-          if (layerNumber(name) === layer) early.set(name, grad!.readFloats());
-      },
-    );
+    for (const layer of tape.backwardByLayer(losses.map((loss) => [loss, 1]))) {
+      layers.push(layer);
+      for (const { name, grad } of parameters.list)
+        if (layerNumber(name) === layer) early.set(name, grad!.readFloats());
+    }
     tape.dispose();
     const { numLayers } = decoder.config;
     expect(layers).toEqual(Array.from({ length: numLayers }, (_, i) => numLayers - 1 - i));
@@ -171,17 +169,7 @@ describe('the sum of gradients through sockets', () => {
         Array.from({ length: shards }, (_, first) => ({ first, count: 1, values: gradient(first) })),
         addFloats,
       );
-      const clusters = await Promise.all(
-        Array.from({ length: size }, (_, rank) =>
-          joinCluster({
-            place: {
-              ...{ rank, size, localRank: rank, localSize: size, mpi: false },
-              ...{ job: `sum-${port}`, host: '127.0.0.1', ports: [port] },
-            },
-            greeting: {},
-          }),
-        ),
-      );
+      const clusters = await overSockets(size, port);
       const found = await Promise.all(
         clusters.map(async (cluster) => {
           const parameters = fresh();

@@ -19,7 +19,7 @@ import { AdamW } from '../../src/train/adamw.js';
 import { divideBatches } from '../../src/train/data-parallel.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
 import { applyGradients } from '../../src/train/update.js';
-import { fellows } from '../cluster/fellows.js';
+import { fellows, overSockets } from '../cluster/fellows.js';
 import { expectedOf, goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 
@@ -31,24 +31,41 @@ afterEach(() => {
 });
 let files = 0;
 
+/** Beside the queue through shared memory, in ops of the queue as with NCCL, and through sockets. */
+type Way = 'beside' | 'ops' | 'sockets';
+
+interface OfProcess {
+  readonly device: Device;
+  readonly cluster: Cluster;
+  readonly carrier: Carrier | undefined;
+}
+
 /** What `use` finds in each of so many processes, whose gradients are released. */
 async function inProcesses<Found>(
   size: number,
-  use: (on: { device: Device; cluster: Cluster; carrier: Carrier }) => Promise<Found>,
+  way: Way,
+  use: (on: OfProcess) => Promise<Found>,
 ): Promise<Found[]> {
   const path = join(folder, `rings-${files++}`);
-  const all: { device: Device; cluster: Cluster; carrier: Carrier }[] = [];
-  for (const [rank, cluster] of fellows(size).entries()) {
-    const { communicator } = await addon().openShared(path, rank, size);
+  const port = 23_000 + (process.pid % 500) * 20 + (files % 20);
+  const all: OfProcess[] = [];
+  const clusters = way === 'sockets' ? await overSockets(size, port) : fellows(size);
+  for (const [rank, cluster] of clusters.entries()) {
     const device = openTest();
     open.push(device);
-    const carrier = { name: 'shm', communicator } as Carrier;
+    const opened = way === 'sockets' ? undefined : await addon().openShared(path, rank, size);
+    const carrier =
+      opened && ({ name: way === 'ops' ? 'nccl' : 'shm', communicator: opened.communicator } as Carrier);
     divideBatches(device, { shards: size, cluster, carrier, zero: 2 });
     shareWork(device, { cluster, settle: async () => {}, add: () => {}, releases: true });
     all.push({ device, cluster, carrier });
   }
   const found = await Promise.all(all.map(use));
-  await Promise.all(all.map(({ carrier }) => addon().closeCarrier(carrier.communicator)));
+  await Promise.all(
+    all.map(({ carrier, cluster }) =>
+      carrier ? addon().closeCarrier(carrier.communicator) : cluster.close(),
+    ),
+  );
   return found;
 }
 
@@ -105,21 +122,22 @@ async function trained(device: Device, name: string, lora: boolean, gradientChec
 }
 
 it.each([
-  ['qwen2', true, false],
-  ['qwen2', false, false],
-  ['opt', false, true],
-  [EXPERTS, true, true],
-  [EXPERTS, false, false],
+  ['qwen2', true, false, 'beside'],
+  ['qwen2', false, false, 'sockets'],
+  ['qwen2', false, false, 'ops'],
+  ['opt', false, true, 'beside'],
+  [EXPERTS, true, true, 'ops'],
+  [EXPERTS, false, false, 'beside'],
 ] as const)(
-  'of %s, LoRA %s, checkpoints %s, train to the bits of one process',
-  async (name, lora, checkpoints) => {
+  'of %s, LoRA %s, checkpoints %s, train to the bits of one process, %s',
+  async (name, lora, checkpoints, way) => {
     for (const size of [2, 3]) {
       const alone = openTest();
       divideBatches(alone, { shards: size });
       const expected = await trained(alone, name, lora, checkpoints);
       alone.dispose();
       expect(expected.updates[1]).toHaveProperty('nonFinite');
-      const all = await inProcesses(size, ({ device }) => trained(device, name, lora, checkpoints));
+      const all = await inProcesses(size, way, ({ device }) => trained(device, name, lora, checkpoints));
       for (const { updates, values } of all) {
         expect([updates[0], updates[2]]).toEqual([expected.updates[0], expected.updates[2]]);
         expect(updates[1]).toEqual({ nonFinite: expect.stringMatching(/^the gradient of /) });
@@ -141,51 +159,96 @@ describe('by layer', () => {
       names.map((name) => ({ name, shape: [EACH], init: new Float32Array(EACH) })),
     );
 
-  it('are held as a slice and a layer, and refused once they are summed', async () => {
-    const size = 4;
-    const found = await inProcesses(size, async ({ device, cluster, carrier }) => {
-      const parameters = fresh(device);
-      const optimizer = new AdamW(parameters, OPTIONS);
-      parameters.zeroGrads();
-      await device.synchronize();
-      const before = device.stats().liveBytes;
-      device.resetPeak();
-      const sum = gradientSum(parameters, size, cluster, carrier, true);
-      for (let layer = LAYERS - 1; layer >= 0; layer--) {
-        // Nothing was added to the gradient of the third one.
-        if (layer !== 3) parameters.list[layer]?.grad?.write(values(cluster.rank, layer));
-        sum.passed(cluster.rank, layer);
-      }
-      await sum.add(cluster.rank);
-      await sum.finish();
-      const { peakBytes, liveBytes } = device.stats();
-      expect(liveBytes).toBe(before);
-      // One layer, and what is sent, arrives and is added of it; 8 layers lie beside.
-      expect(peakBytes - before).toBeLessThan(4 * 4 * EACH);
-      expect(() => parameters.list[0]?.grad).toThrow('a gradient was added to after it had been summed');
-      expect(() => parameters.part(() => true)).toThrow(/run\.zero 2 is for methods that train/);
-      const slice = await parameters.grads.readFloats();
-      optimizer.dispose();
-      parameters.dispose();
-      return slice;
-    });
-    const whole = new Float32Array(LAYERS * EACH);
-    names.forEach((_, layer) => {
-      const shards = Array.from({ length: size }, (_, first) => ({
-        first,
-        count: 1,
-        values: values(first, layer),
-      }));
-      if (layer !== 3) whole.set(addTree(shards, addFloats), layer * EACH);
-    });
-    const bytes = found.map(({ buffer, byteOffset, byteLength }) =>
-      Buffer.from(buffer, byteOffset, byteLength),
-    );
-    expect(Buffer.concat(bytes).equals(Buffer.from(whole.buffer))).toBe(true);
-  });
+  const LAYER = 4 * EACH;
+  // Of 8 layers the one that is computed, and what is sent of it; or that before, and what arrives of it.
+  it.each([
+    ['beside', 2 * LAYER + (4 << 20)],
+    ['ops', 4 * LAYER],
+    ['sockets', 2 * LAYER],
+  ] as const)(
+    'are held as a slice and little more, and refused once they are summed, %s',
+    async (way, held) => {
+      const size = 4;
+      const found = await inProcesses(size, way, async ({ device, cluster, carrier }) => {
+        const parameters = fresh(device);
+        const optimizer = new AdamW(parameters, OPTIONS);
+        parameters.zeroGrads();
+        await device.synchronize();
+        const before = device.stats().liveBytes;
+        device.resetPeak();
+        const sum = gradientSum(parameters, size, cluster, carrier, true);
+        for (let layer = LAYERS - 1; layer >= 0; layer--) {
+          // Nothing was added to the gradient of the third one.
+          if (layer !== 3) parameters.list[layer]?.grad?.write(values(cluster.rank, layer));
+          await sum.passed(cluster.rank, layer);
+        }
+        await sum.add(cluster.rank);
+        await sum.finish();
+        const { peakBytes, liveBytes } = device.stats();
+        expect(liveBytes).toBe(before);
+        expect(peakBytes - before).toBeLessThan(held + 4096);
+        expect(() => parameters.list[0]?.grad).toThrow('a gradient was added to after it had been summed');
+        expect(() => parameters.part(() => true)).toThrow(/run\.zero 2 is for methods that train/);
+        const slice = await parameters.grads.readFloats();
+        optimizer.dispose();
+        parameters.dispose();
+        return slice;
+      });
+      const whole = new Float32Array(LAYERS * EACH);
+      names.forEach((_, layer) => {
+        const shards = Array.from({ length: size }, (_, first) => ({
+          first,
+          count: 1,
+          values: values(first, layer),
+        }));
+        if (layer !== 3) whole.set(addTree(shards, addFloats), layer * EACH);
+      });
+      const bytes = found.map(({ buffer, byteOffset, byteLength }) =>
+        Buffer.from(buffer, byteOffset, byteLength),
+      );
+      expect(Buffer.concat(bytes).equals(Buffer.from(whole.buffer))).toBe(true);
+    },
+  );
+
+  it.each(['beside', 'sockets'] as const)(
+    'are on their way while the next layer is computed, which waits for no more than one, %s',
+    async (way) => {
+      let begin = () => {};
+      const begun = new Promise<void>((resolve) => {
+        begin = resolve;
+      });
+      await inProcesses(2, way, async ({ device, cluster, carrier }) => {
+        const parameters = fresh(device);
+        const optimizer = new AdamW(parameters, OPTIONS);
+        parameters.zeroGrads();
+        const sum = gradientSum(parameters, 2, cluster, carrier, true);
+        const done: number[] = [];
+        const pass = async (layer: number) => {
+          parameters.list[layer]?.grad?.write(values(cluster.rank, layer));
+          await sum.passed(cluster.rank, layer);
+          done.push(layer);
+        };
+        if (cluster.rank === 1) await begun;
+        await pass(LAYERS - 1);
+        const next = pass(LAYERS - 2);
+        if (cluster.rank === 0) {
+          // The queue is not held up by the other process, which has given nothing yet; the pass is.
+          await device.synchronize();
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          expect(done).toEqual([LAYERS - 1]);
+          begin();
+        }
+        await next;
+        await sum.add(cluster.rank);
+        await sum.finish();
+        optimizer.dispose();
+        parameters.dispose();
+      });
+    },
+  );
 
   it('need shards of one micro-batch', async () => {
-    const failed = await inProcesses(2, async ({ device }) => {
+    const failed = await inProcesses(2, 'beside', async ({ device }) => {
       const parameters = fresh(device);
       const optimizer = new AdamW(parameters, OPTIONS);
       const ran = accumulate(
