@@ -66,6 +66,7 @@ class Star implements Link {
   private ready = false;
   private over = false;
   private readonly silentMs: number;
+  private readonly unknownMs: number;
   private lastBeat = Date.now();
   /** Since when the name of rank 0's host resolves to no address. */
   private unknownSince: number | undefined;
@@ -74,8 +75,9 @@ class Star implements Link {
     private readonly options: LinkOptions,
     private readonly tell: (event: LinkEvent) => void,
   ) {
-    const { silentSeconds = 15, joinSeconds = 300, quietSeconds = 5, place } = options;
+    const { silentSeconds = 15, joinSeconds = 300, quietSeconds = 5, unknownSeconds = 30, place } = options;
     this.silentMs = silentSeconds * 1000;
+    this.unknownMs = unknownSeconds * 1000;
     this.timers.add(setInterval(() => this.beat(), this.silentMs / 10));
     this.later(() => this.waits(joinSeconds), quietSeconds * 1000);
     this.later(() => this.missing(joinSeconds), joinSeconds * 1000);
@@ -282,11 +284,11 @@ class Star implements Link {
       this.unknownSince = undefined;
       return;
     }
-    const { place, unknownSeconds = 30 } = this.options;
+    const { place } = this.options;
     this.unknownSince ??= Date.now();
-    if (Date.now() - this.unknownSince < unknownSeconds * 1000) return;
+    if (Date.now() - this.unknownSince < this.unknownMs) return;
     this.stop(
-      `rank ${place.rank} on ${hostname()} finds no address of ${place.host}, the host of rank 0, for ${unknownSeconds} s; ` +
+      `rank ${place.rank} on ${hostname()} finds no address of ${place.host}, the host of rank 0, for ${this.unknownMs / 1000} s; ` +
         'set MASTER_ADDR to a name or an address that all machines know',
     );
   }
@@ -300,7 +302,11 @@ class Star implements Link {
         : this.unknownSince === undefined
           ? `rank 0 on ${host}, ports ${ports[0]} to ${ports.at(-1)}`
           : `rank 0 on ${host}, a name of which no address is known here`;
-    this.tell({ kind: 'waits', text: `rank ${rank} on ${hostname()} waits for ${whom}; at most ${limit} s` });
+    const seconds = this.unknownSince === undefined ? limit : this.unknownMs / 1000;
+    this.tell({
+      kind: 'waits',
+      text: `rank ${rank} on ${hostname()} waits for ${whom}; at most ${seconds} s`,
+    });
   }
 
   private missing(seconds: number): void {
