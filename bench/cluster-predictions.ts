@@ -67,8 +67,39 @@ export function predictedGather(tokens: number): GatherPrediction {
   };
 }
 
+export interface StepPrediction {
+  /** With a sum that begins when the backward pass has ended, as NCCL's does. */
+  readonly after: number;
+  /** With one that goes on beside it: but for the time of the last layer's sum, which this leaves out. */
+  readonly beside: number;
+}
+
+/** Seconds of an optimizer step of `tokens` a GPU: forward, backward, and the sum of gradients. */
+export function predictedStep(what: keyof typeof STEPS, tokens: number, gpus: number): StepPrediction {
+  const { weights, trained } = STEPS[what];
+  const forward = (2 * weights * tokens) / PRODUCTS;
+  // Of a weight that is trained, a product for its own gradient too.
+  const backward = forward * (trained === weights ? 2 : 1);
+  const sum = predictedSum(4 * trained, gpus);
+  return { after: forward + backward + sum, beside: forward + Math.max(backward, sum) };
+}
+
+const STEPS = {
+  'LoRA r = 16, Llama-3.1-8B': { weights: 8.03e9, trained: TRAINED['LoRA r = 16, Llama-3.1-8B'] },
+  'all weights, Qwen2.5-7B': { weights: 7.62e9, trained: TRAINED['all weights, Qwen2.5-7B'] },
+} as const;
+
 export function predictionLines(): string[] {
-  return [...sumLines(), ...gatherLines()];
+  return [...sumLines(), ...stepLines(), ...gatherLines()];
+}
+
+function stepLines(): string[] {
+  return (Object.keys(STEPS) as (keyof typeof STEPS)[]).flatMap((what) =>
+    [8, 64].map((gpus) => {
+      const { after, beside } = predictedStep(what, 8192, gpus);
+      return `predicted, ${gpus} H100, ${what}: a step of 8192 tokens a GPU in ${after.toFixed(3)} s, and in ${beside.toFixed(3)} s were the sum beside the backward pass`;
+    }),
+  );
 }
 
 function gatherLines(): string[] {

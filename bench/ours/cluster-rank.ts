@@ -1,7 +1,7 @@
 /**
  * One process of a job that trains: a LoRA step of the shape of Qwen2.5-0.5B on one thread, whose batch of two sequences is two
  * shards. Prints the seconds of each step, on the clock and of the processor, which a busy machine changes less, and those in which it
- * waited for the others. Arguments: steps, and sequences (default 2) where fewer are to be computed.
+ * waited for the others. Arguments: steps, sequences (default 2), and what carries the gradients (default auto).
  */
 import type { TrainableParameters } from '#src/autograd/parameters.js';
 import { openCarrier } from '#src/cluster/carriers.js';
@@ -21,6 +21,7 @@ import { everyToken } from './step.js';
 const TOKENS = 256;
 
 const [steps, sequences] = [Number(process.argv[2]), Number(process.argv[3] ?? 2)];
+const wanted = process.argv[4] === 'tcp' ? 'tcp' : 'auto';
 const place = placeOf(process.env);
 const cluster = place && (await joinCluster({ place, greeting: {} }));
 const device = openDevice('cpu', { threads: 1 });
@@ -28,7 +29,7 @@ const decoder = await randomDecoder(device, QWEN_0_5B, 'bf16');
 const adapter = newAdapter(decoder, 16);
 const parameters = adapter.trainable as TrainableParameters;
 // Under mpirun the plugin, where it is compiled.
-const carrier = cluster && (await openCarrier(cluster, { wanted: 'auto', device: 'cpu' }));
+const carrier = cluster && (await openCarrier(cluster, { wanted, device: 'cpu' }));
 divideBatches(device, { shards: sequences, cluster, carrier });
 const optimizer = new AdamW(parameters, {
   beta1: 0.9,

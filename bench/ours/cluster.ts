@@ -18,9 +18,12 @@ interface Taken {
  */
 export async function clusterStep(steps: number): Promise<Metrics> {
   const [one, two] = [await secondsOf(1, steps), await secondsOf(2, steps)];
+  const sockets = await secondsOf(2, steps, { carrier: 'tcp' });
   // What keeps two from being twice as fast: what each process does by itself, the other core's use of the memory, the exchange.
-  const half = await secondsOf(1, steps, 1);
-  const [beside, other] = await Promise.all([secondsOf(1, steps, 1, 2), secondsOf(1, steps, 1, 3)]);
+  const half = await secondsOf(1, steps, { sequences: 1 });
+  const [beside, other] = (await Promise.all(
+    [2, 3].map((number) => secondsOf(1, steps, { sequences: 1, number })),
+  )) as [Taken, Taken];
   return {
     'ms, 1 process': 1000 * one.clock,
     'ms, 2 processes': 1000 * two.clock,
@@ -31,17 +34,31 @@ export async function clusterStep(steps: number): Promise<Metrics> {
     'processor ms of half the batch': 1000 * half.processor,
     'the same while the other core does so too': 1000 * Math.max(beside.processor, other.processor),
     'ms waited, by the one of 2 that waits least': 1000 * two.waited,
+    'TCP: ms, 2 processes': 1000 * sockets.clock,
+    'TCP: times as fast': one.clock / sockets.clock,
+    'TCP: processor ms, busier of 2': 1000 * sockets.processor,
+    'TCP: ms waited, by the one of 2 that waits least': 1000 * sockets.waited,
   };
 }
 
-/** @param number tells jobs at the same time apart */
-async function secondsOf(size: number, steps: number, sequences = 2, number = size): Promise<Taken> {
+interface Job {
+  readonly sequences?: number;
+  /** Tells jobs at the same time apart. */
+  readonly number?: number;
+  readonly carrier?: 'auto' | 'tcp';
+}
+
+async function secondsOf(
+  size: number,
+  steps: number,
+  { sequences = 2, number = size, carrier = 'auto' }: Job = {},
+): Promise<Taken> {
   const port = String(33_000 + (process.pid % 1000) * 16 + number);
   const children = Array.from({ length: size }, (_, rank) => {
     const own = { RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: size, LOCAL_WORLD_SIZE: size };
     const texts = Object.fromEntries(Object.entries(own).map(([name, value]) => [name, String(value)]));
     const env = { ...process.env, ...texts, MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
-    return spawn(process.execPath, [RANK, String(steps), String(sequences)], {
+    return spawn(process.execPath, [RANK, String(steps), String(sequences), carrier], {
       env,
       stdio: ['ignore', 'pipe', 'inherit'],
     });

@@ -19,13 +19,14 @@ let recipes: ReadonlyMap<string, string>;
 let port = 24_000 + (process.pid % 400) * 20;
 
 /**
- * The command in `size` processes with torchrun's variables; `until` is asked all the time whom to send which signal, once.
+ * The command in `size` processes with torchrun's variables; `until` is asked all the time whom to send which signal, once, and gets
+ * what rank 0 has said.
  * A stopped one is continued when the others have ended.
  */
 async function launch(
   size: number,
   args: readonly string[],
-  until?: () => readonly [rank: number, signal: NodeJS.Signals] | undefined,
+  until?: (said: string) => readonly [rank: number, signal: NodeJS.Signals] | undefined,
 ): Promise<Omit<Ended, 'out'>[]> {
   port += 17;
   const children = Array.from({ length: size }, (_, rank) => {
@@ -43,18 +44,20 @@ async function launch(
       stdio: ['ignore', 'ignore', 'pipe'],
     });
   });
+  let said = '';
   const ends = children.map(
-    (child) =>
+    (child, rank) =>
       new Promise<Omit<Ended, 'out'>>((resolve) => {
         let err = '';
         child.stderr.on('data', (text) => {
           err += text;
+          if (rank === 0) said = err;
         });
         child.on('close', (code) => resolve({ code, err }));
       }),
   );
   const watch = setInterval(() => {
-    const found = until?.();
+    const found = until?.(said);
     if (!found) return;
     clearInterval(watch);
     const [lost, signal] = found;
@@ -147,6 +150,36 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     // A step of few sequences leaves it without any.
     expect(Math.max(...readMetric(log, 'rank_3_tokens_per_second'))).toBeGreaterThan(0);
     expect(readFileSync(join(stopped, 'report.html'), 'utf8')).toMatch(/rank 3, [\d.,]+ tokens/);
+  }, 300_000);
+
+  test('stops in all processes when one is told while they sample, or evaluate, and goes on with the same bits', async () => {
+    const more = [
+      'ppo.rollout_batch=24',
+      'ppo.max_iterations=2',
+      'ppo.critic_warmup=0',
+      'eval.max_samples=60',
+    ];
+    const args = [
+      recipes.get('ppo') as string,
+      ...set('run.shards=2', 'data.word_problems.samples=600', ...more),
+    ];
+    const [whole, stopped] = [join(folder, 'ppo-whole'), join(folder, 'ppo-stopped')];
+    expect((await launch(1, ['run', ...args, '--output', whole]))[0]!.code).toBe(0);
+    // Said right before the first rollout, and before the evaluation at the end.
+    for (const [words, from] of [
+      [/ppo step 0: validation/, [...args, '--output', stopped]],
+      [/kept the parameters/, ['--resume', stopped]],
+    ] as const) {
+      const ended = await launch(2, ['run', ...from], (said) =>
+        words.test(said) ? [1, 'SIGTERM'] : undefined,
+      );
+      for (const { code, err } of ended) {
+        expect(code, err).not.toBe(0);
+        expect(err).toMatch(/To resume: steptrain run --resume \S*ppo-stopped\n/);
+      }
+    }
+    for (const { code, err } of await launch(3, ['run', '--resume', stopped])) expect(code, err).toBe(0);
+    expect(differences(contents(whole), contents(stopped))).toEqual([]);
   }, 300_000);
 
   test('ends in all processes, with its reason, when one is killed, and goes on afterwards', async () => {
