@@ -125,10 +125,15 @@ export async function accumulate<
       terms.map((term) => ({ group: groups[i] as readonly Item[], ...term })),
     );
   }
+  const releases = trains.some(({ released }) => released);
+  const lockstep = processesOf(device)?.lockstep === true;
   const run = async (own: readonly Item[], passed?: Passed) => {
     const read: ReadTerm<Item, Name, Term, Told>[] = [];
     const groups = cut(own);
-    if (groups.length > 1 && trains.some(({ released }) => released))
+    // Gathers of a base that processes share take turns with releases, in one order.
+    if (groups.length === 0 && lockstep && releases)
+      for (const group of cut(items).slice(0, 1)) await runGroup(group.slice(0, 1), passed);
+    if (groups.length > 1 && releases)
       throw new StepTrainError(
         'E_CONFIG',
         `run.zero 2 frees gradients after each micro-batch, and a shard of ${own.reduce((sum, item) => sum + sizeOf(item), 0)} tokens is ` +
@@ -144,16 +149,17 @@ export async function accumulate<
   };
   const parallel = dataParallel(device);
   if (parallel) {
-    const fill = processesOf(device)?.lockstep
-      ? async () => {
-          // Whatever it gives is dropped.
-          const first = items.slice(0, 1);
-          const turns = turnsOf(items, parallel, (own) => cut(own).length);
-          const { rank = 0 } = parallel.cluster ?? {};
-          const missing = Math.max(...turns) - (turns[rank] as number);
-          for (let turn = 0; turn < missing; turn++) await runGroup(first);
-        }
-      : undefined;
+    const fill =
+      lockstep && !releases
+        ? async () => {
+            // Whatever it gives is dropped.
+            const first = items.slice(0, 1);
+            const turns = turnsOf(items, parallel, (own) => cut(own).length);
+            const { rank = 0 } = parallel.cluster ?? {};
+            const missing = Math.max(...turns) - (turns[rank] as number);
+            for (let turn = 0; turn < missing; turn++) await runGroup(first);
+          }
+        : undefined;
     return overShards(items, trains, parallel, run, fill);
   }
   for (const parameters of trains) parameters.zeroGrads();

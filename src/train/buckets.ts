@@ -7,8 +7,10 @@ export interface GradientSum {
   /**
    * What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run, but for the next
    * one, which waits for what this returns.
+   *
+   * @param isEmpty whether the shard has no items: whatever the buffer holds, its gradient is zero
    */
-  passed(shard: number, layer: number): void | Promise<void>;
+  passed(shard: number, layer: number, isEmpty?: boolean): void | Promise<void>;
   /** Takes what the buffer holds as the gradient of a shard. */
   add(shard: number): Promise<void>;
   /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
@@ -41,6 +43,12 @@ export function gradientGroups(
     else found.push({ from: i, to: i + 1, layer });
   });
   return found;
+}
+
+/** After which layers a backward pass completes a group of one of the buffers, in its order. */
+export function completedAt(trains: readonly Pick<TrainedParameters, 'list' | 'offsets'>[]): number[] {
+  const layers = trains.flatMap((parameters) => gradientGroups(parameters).map(({ layer }) => layer));
+  return [...new Set(layers)].sort((a, b) => b - a);
 }
 
 /** All of a buffer, in the order in which a backward pass completes its pieces. The same in all processes of a job. */

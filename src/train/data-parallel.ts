@@ -9,6 +9,7 @@ import { exchange } from '../cluster/exchange.js';
 import { itemsOf, shardsOf } from '../cluster/shards.js';
 import type { LayerHolders } from '../models/sharded-layers.js';
 import type { Device } from '../runtime/device.js';
+import { completedAt } from './buckets.js';
 import { gradientSum } from './gradient-sum.js';
 import { Turns } from './turns.js';
 
@@ -51,7 +52,8 @@ interface OfGroup<Item> {
 /**
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
- * @param compute adds the gradients of a shard's items to zeroed buffers; says when its last backward is through a layer
+ * @param compute adds the gradients of a shard's items to zeroed buffers, and what it likes where there are none and gradients are
+ * released; says when its last backward is through a layer
  * @param fill is called before; it may leave anything in the buffers
  * @returns what all shards of all processes gave, in order; of others what a structured clone holds
  */
@@ -71,13 +73,21 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
     }),
   );
   await fill();
+  const layers = completedAt(trains);
   const found: Found[] = [];
   for (let shard = begin; shard < end; shard++) {
     for (const parameters of trains) parameters.zeroGrads();
+    const own = itemsOf(items, shard, shards);
+    const left = [...layers];
+    // Layer by layer, and all buffers at each: that order is the same in a process that has nothing to compute.
     const passed = async (layer: number) => {
-      await Promise.all(sums.map((sum) => sum.passed(shard, layer)));
+      for (let next = left[0]; next !== undefined && next >= layer; next = left[0]) {
+        left.shift();
+        await Promise.all(sums.map((sum) => sum.passed(shard, next as number, own.length === 0)));
+      }
     };
-    found.push(...(await compute(itemsOf(items, shard, shards), passed)));
+    found.push(...(await compute(own, passed)));
+    await passed(-1);
     for (const sum of sums) await sum.add(shard);
   }
   for (const sum of sums) await sum.finish();

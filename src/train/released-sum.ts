@@ -27,6 +27,7 @@ export class ReleasedSum implements GradientSum {
   private readonly groups: readonly (Group & { readonly sum: SumOfGroup })[];
   private readonly sums: Promise<void>[] = [];
   private readonly held: Tensor[] = [];
+  private readonly isQueued: boolean;
 
   constructor(
     private readonly parameters: TrainedParameters,
@@ -39,6 +40,7 @@ export class ReleasedSum implements GradientSum {
     }: { readonly carrier: Carrier | undefined; readonly overlaps: boolean; readonly turns: Turns },
   ) {
     const { offsets } = parameters;
+    this.isQueued = carrier !== undefined && !overlaps;
     const sumOf = !carrier
       ? (group: Group) => this.throughSockets(group)
       : overlaps
@@ -53,14 +55,17 @@ export class ReleasedSum implements GradientSum {
   }
 
   /** Resolves once no more than a group is under way, beside which the backward pass computes the next. */
-  async passed(_shard: number, layer: number): Promise<void> {
+  async passed(_shard: number, layer: number, isEmpty = false): Promise<void> {
     const { groups, gradients, sums, parameters, cluster } = this;
     for (let next = groups[this.next]; next && next.layer >= layer; next = groups[++this.next]) {
-      const sum = next.sum(gradients.release(next.group));
+      const flat = gradients.release(next.group);
+      if (isEmpty) parameters.device.ops.fill({ x: flat, value: 0 });
+      const sum = next.sum(flat);
       sum.catch(() => {}); // finish() hears of it
       const before = sums.at(-1);
       sums.push(sum);
-      if (!before) continue;
+      // Ops of the queue run in the order in which they are given: that of all processes, whatever each waits for.
+      if (!before || this.isQueued) continue;
       // Others are waited for by a process that has nothing left to compute.
       await Promise.race([before, parameters.device.synchronize()]);
       await cluster.waiting.during(before);

@@ -291,6 +291,27 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     120_000,
   );
 
+  test('frees gradients beside a base that is divided, where some processes have nothing to compute', async () => {
+    const found = await Promise.all(
+      [1, 3].map(async (size) => {
+        const run = join(folder, `freed-${size}`);
+        const sets = set(
+          ...COMMON,
+          ...SFT,
+          'run.shards=3',
+          'sft.tokens_per_step=150',
+          'run.gradient_checkpointing=true',
+        );
+        const more = size > 1 ? set('run.shard_base=true', 'run.zero=2', 'run.collectives=shm') : [];
+        const ended = await launch(size, ['run', 'quickstart_sft', '--output', run, ...sets, ...more]);
+        for (const { code, err } of ended) expect(code, err).toBe(0);
+        return run;
+      }),
+    );
+    const [whole, divided] = found.map(trained);
+    expect(divided).toEqual(whole);
+  }, 120_000);
+
   test('bears a process that is busy for longer than it would bear its silence', async () => {
     port += 17;
     const source = `

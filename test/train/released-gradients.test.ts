@@ -16,7 +16,7 @@ import { shareWork } from '../../src/runtime/processes.js';
 import { scoreRows } from '../../src/sequences/forward.js';
 import { accumulate } from '../../src/train/accumulate.js';
 import { AdamW } from '../../src/train/adamw.js';
-import { divideBatches } from '../../src/train/data-parallel.js';
+import { divideBatches, overShards } from '../../src/train/data-parallel.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
 import { applyGradients } from '../../src/train/update.js';
 import { fellows, overSockets } from '../cluster/fellows.js';
@@ -245,6 +245,34 @@ describe('by layer', () => {
         parameters.dispose();
       });
     },
+  );
+
+  it.each(['beside', 'ops', 'sockets'] as const)(
+    'of two roles are summed in one order, also by a process that has nothing to compute, %s',
+    async (way) => {
+      const found = await inProcesses(2, way, async ({ device, cluster, carrier }) => {
+        const both = [fresh(device), fresh(device)];
+        const optimizers = both.map((parameters) => new AdamW(parameters, OPTIONS));
+        // One item, of two processes.
+        const parallel = { shards: 2, cluster, carrier, zero: 2 } as const;
+        await overShards([{}], both, parallel, async (own, passed) => {
+          for (let layer = LAYERS - 1; own.length > 0 && layer >= 0; layer--) {
+            for (const [of, { list }] of both.entries()) list[layer]?.grad?.write(values(of, layer));
+            await passed(layer);
+          }
+          return [];
+        });
+        const slices = await Promise.all(both.map(({ grads }) => grads.readFloats()));
+        for (const each of [...optimizers, ...both]) each.dispose();
+        return slices;
+      });
+      for (const of of [0, 1]) {
+        const whole = Buffer.concat(found.map((slices) => Buffer.from((slices[of] as Float32Array).buffer)));
+        const expected = Buffer.concat(names.map((_, layer) => Buffer.from(values(of, layer).buffer)));
+        expect(whole.equals(expected)).toBe(true);
+      }
+    },
+    20_000,
   );
 
   it('need shards of one micro-batch', async () => {
