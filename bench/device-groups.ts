@@ -1,4 +1,7 @@
-/** The cases of the check of a GPU (scripts/device), by group, the most telling first. */
+/**
+ * The cases of the check of a GPU (scripts/device), by group, the most telling first; and those that tell whether a
+ * successor of a kernel (cuda/runtime/choice.h) is the faster one.
+ */
 import {
   type AttentionCase,
   attentionCase,
@@ -15,8 +18,15 @@ import {
 } from './cases.js';
 import { QWEN_0_5B, QWEN_1_5B, QWEN_7B, SMALL } from './models.js';
 
+export interface Successor {
+  /** Substrings of the paths of the test files that concern it. */
+  readonly tests: readonly string[];
+  readonly cases: readonly RivalCase[];
+}
+
 export interface DeviceCases {
   readonly groups: Readonly<Record<string, readonly RivalCase[]>>;
+  readonly successors: Readonly<Record<string, Successor>>;
 }
 
 const RANK = 16;
@@ -140,7 +150,13 @@ export function deviceCases(): DeviceCases {
     ],
     prefill: [prefill()],
   };
-  return { groups };
+  const successors = {
+    attention_backward: {
+      tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
+      cases: attentions('backward').filter(({ headDim }) => headDim === 128),
+    },
+  };
+  return { groups, successors };
 }
 
 /** One small case for each that goes the same way: for an emulated GPU, which takes seconds for what a GPU does in none. */
@@ -160,5 +176,11 @@ export function tinyCases(): DeviceCases {
     decode: [generated],
     prefill: [generateCase('prefill', 'bf16', tiny, { batch: 2, prompt: 16, newTokens: 1 })],
   };
-  return { groups };
+  const successors = {
+    attention_backward: {
+      tests: ['test/ops/attention.test'],
+      cases: [attention('backward', [1, 64], [2, 1, 128])],
+    },
+  };
+  return { groups, successors };
 }

@@ -1,7 +1,7 @@
 // The gradient of attention (cuda/attention/attention.cc): dq, dk and dv, all =. Chooses the kernels: bf16 on
 // tensor cores (cuda/attention/sm90_backward*.cu, backward_bf16_*.cu); f32, odd head sizes and odd addresses
 // on the ordinary cores (portable.cu). Sums run in the order of the forward. Four launches: plan, delta, dq,
-// dk and dv (on Hopper, of heads of 64, both, then dq's rounding); a fifth where blocks divide a group's heads.
+// dk and dv (on Hopper, by five products, both, then dq's rounding); a fifth where blocks divide a group's heads.
 #include <algorithm>
 
 #include "core/error.h"
@@ -86,10 +86,10 @@ void attention_backward(Stream& stream, const Args& args) {
   const GroupParts parts = divide_group(stream, problem);
 #ifdef STEPTRAIN_SM90
   const int32_t columns = problem.kv_heads * parts.parts;
-  if (hopper && problem.size == 64) {
+  if (hopper && (problem.size == 64 || stream.hardware.choice.takes(Successor::attention_backward))) {
     // What a column reads of a token: q and do of its heads.
-    attention_backward_sm90(stream, problem, tensors, parts,
-                            columns_in_cache(problem, columns, 1, 4 * q[2] * parts.heads));
+    const auto backward = problem.size == 64 ? attention_backward_sm90 : attention_backward_sm90_128;
+    backward(stream, problem, tensors, parts, columns_in_cache(problem, columns, 1, 4 * q[2] * parts.heads));
   } else if (hopper) {
     attention_queries_sm90(stream, problem, tensors, {problem.heads, problem.heads});
     attention_keys_sm90(stream, problem, tensors, parts, {columns, columns});

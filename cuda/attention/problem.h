@@ -95,14 +95,16 @@ void attention_forward_sm90(Stream& stream, const Attention& problem, const Atte
                             float* lse);
 void attention_forward_sm90_persistent(Stream& stream, const Attention& problem,
                                        const AttentionTensors& tensors, float* lse);
-/// The backward of heads of 128; of heads of 64 five products in one kernel are faster than these seven (an H100: 1.18 to
-/// 1.30 times; of 128 0.78 to 0.95 times).
+/// The backward: seven products of heads of 128, five in one kernel of heads of 64 (an H100: 1.18 to 1.30 times as fast),
+/// and of heads of 128 the successor, which has five too (choice.h).
 void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             const Columns& heads);
 void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                          const GroupParts& parts, const Columns& columns);
 void attention_backward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                              const GroupParts& parts, const Columns& columns);
+void attention_backward_sm90_128(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                                 const GroupParts& parts, const Columns& columns);
 
 /// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
 constexpr int kPortableRows = 32;

@@ -127,6 +127,7 @@ class CudaBackend final : public Backend {
                  attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)};
     const char* const early = std::getenv("STEPTRAIN_EARLY_START");
     hardware_.early_start = (!early || std::string_view(early) != "0") && captures_early_starts();
+    hardware_.choice = Choice::of_environment();
     isa_ = "sm_" + std::to_string(hardware_.compute_capability);
     if (major < kOldestMajor)
       throw Error("E_UNSUPPORTED", "device '" + name_ + "' (" + model_ + ") is " + isa_ +

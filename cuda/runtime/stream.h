@@ -11,6 +11,7 @@
 
 #include "core/args.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/choice.h"
 #include "cuda/runtime/faults.h"
 
 namespace steptrain::cuda {
@@ -85,6 +86,7 @@ struct Hardware {
   int compute_capability = 80;   // 10 · major + minor
   int64_t shared_per_block = 0;  // bytes of dynamic shared memory that a block may ask for
   bool early_start = true;       // false with STEPTRAIN_EARLY_START=0 and before CUDA 12.3
+  Choice choice{};
 };
 
 constexpr int kTickets = 4096;

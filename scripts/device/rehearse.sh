@@ -24,7 +24,7 @@ chmod +x "$work/tree/trials/greets/run.sh"
 find /usr/bin /bin -maxdepth 1 \( -type f -o -type l \) ! -name 'node*' ! -name 'np[mx]' -exec ln -sf -t "$work/path" {} +
 
 parts=("$@")
-((${#parts[@]})) || parts=(tests models main ours rival sanitize arrivals suite trials)
+((${#parts[@]})) || parts=(tests models main ours rival choice sanitize arrivals suite trials)
 (
   cd "$work/tree"
   export PATH=$work/path STEPTRAIN_EMULATED_CAPABILITY=90

@@ -9,6 +9,7 @@ const KINDS = {
   suite: 'test',
   ours: 'bench',
   rival: 'bench',
+  choice: 'choice',
   main: 'main',
   arrivals: 'arrivals',
 };

@@ -132,6 +132,7 @@ function reportOf(lines) {
     ...(of('arrivals').length > 0 ? { arrivals: without(of('arrivals').at(-1)) } : {}),
     ...(of('gpu').length > 0 ? { lost: of('gpu').map(({ after }) => after) } : {}),
     bench: benchesOf(of('bench')),
+    choice: latest(of('choice'), ({ kernels, op, name }) => JSON.stringify([kernels, op, name])).map(without),
     ...(main ? { main: { method: main.method, metrics: main.metrics } } : {}),
   };
 }
@@ -171,6 +172,24 @@ function benchTable({ bench }, before) {
       change,
     ]);
   }
+  return table.toString();
+}
+
+function choiceTable({ choice }) {
+  const table = new Table({
+    head: ['successor', 'op', 'case', 'verified', 'new', 'ratio', 'faster'],
+    style: STYLE,
+  });
+  for (const { kernels, op, name, verified, successor, ratio, winner, error } of choice)
+    table.push([
+      kernels,
+      op,
+      name,
+      number(verified?.[0]),
+      number(successor?.[0]),
+      number(ratio),
+      winner ?? `${error ?? ''}`.slice(0, 60),
+    ]);
   return table.toString();
 }
 
@@ -216,4 +235,5 @@ writing(() => {
 });
 for (const sentence of sentences(report)) console.log(sentence);
 if (report.bench.length > 0) console.log(benchTable(report, before));
+if (report.choice.length > 0) console.log(choiceTable(report));
 console.log(`results in ${path}, beside ${before.map((one) => one.file).join(', ') || 'none before'}`);

@@ -1,12 +1,13 @@
 #!/bin/bash
 # Checks a GPU, part by part, without network and without a Node of its own:
-#   scripts/device/run.sh [option …] OUT [part …]        tests models main ours rival sanitize arrivals suite, or those named
+#   scripts/device/run.sh [option …] OUT [part …]        tests models main ours rival choice sanitize arrivals suite, or those named
 # Parts, which run in the order given; `part:a,b` takes some of what a part has:
 #   tests     op and CUDA tests on cuda:0
 #   models    models, autograd and objectives there
 #   suite     the rest of the tests with STEPTRAIN_TEST_DEVICE=cuda:0
 #   ours      our benches: gemm rows lora attention head kernels step decode prefill, a process each
 #   rival     PyTorch's, by its own ways, cuDNN, transformers and Liger: ops step liger decode prefill
+#   choice    each successor of a kernel (cuda/runtime/choice.h) by name: its tests, then both kernels timed in turn
 #   sanitize  compute-sanitizer over the kernels' tests, in parallel
 #   arrivals  the addon in which every lane arrives at barriers: attention's bits beside the other's, its tests, racecheck
 #   main      stepamc_arithmetic, whole
@@ -42,11 +43,11 @@ OUT=$({ mkdir -p "$1" && cd "$1" && pwd && : >> lines.jsonl && : >> log.txt; } 2
 # A call that was killed may have left half a line.
 [[ -z $(tail -c 1 "$OUT/lines.jsonl") ]] || echo >> "$OUT/lines.jsonl"
 shift
-declare -A CHOICES=([tests]= [models]= [main]= [suite]= [arrivals]= [trials]=any
+declare -A CHOICES=([tests]= [models]= [main]= [suite]= [arrivals]= [trials]=any [choice]=any
   [ours]='gemm rows lora attention head kernels step decode prefill' [rival]='ops step liger decode prefill'
   [sanitize]='memcheck-gemm memcheck-attention memcheck-head memcheck-rest racecheck-attention racecheck-gemm racecheck-head
     initcheck-attention')
-(($#)) || set -- tests models main ours rival sanitize arrivals suite
+(($#)) || set -- tests models main ours rival choice sanitize arrivals suite
 for part; do
   [[ -v CHOICES[${part%%:*}] ]] || complain "no part '$part'; see --help"
   [[ $part == *:* && ${CHOICES[${part%%:*}]} != any ]] || continue
@@ -138,6 +139,7 @@ cases() { # writes $work/cases.json
   [[ -s $work/cases.json ]] && return
   limited cases 30 bash -c "node $BENCH --list $tiny > '$work/cases.part'" && mv "$work/cases.part" "$work/cases.json"
 }
+of_cases() { node -p "const c = JSON.parse(require('fs').readFileSync('$work/cases.json', 'utf8')); $1" "${@:2}"; }
 smi() { # what nvidia-smi says, which hangs where the driver does
   timeout -k 2 10 nvidia-smi "$@" 2> /dev/null
 }
@@ -186,6 +188,20 @@ rival() {
   for name in $(chosen ${CHOICES[rival]}); do
     PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} limited "rival-$name" $((seconds[$name] + 20)) python3 scripts/device/rival.py \
       "$work/cases.json" "$STEPTRAIN_LINES" --budget "$(within "${seconds[$name]}")" ${groups[$name]}
+  done
+}
+choice() {
+  local name names
+  cases || return
+  names=$(chosen $(of_cases "Object.keys(c.successors).join(' ')"))
+  for name in $names; do
+    STEPTRAIN_KERNELS=$name vitest "choice-$name" 60 4 $(of_cases "c.successors[process.argv[1]].tests.join(' ')" "$name") \
+      -t "${tiny:+none of }cuda" &
+  done
+  wait
+  for name in $names; do
+    limited "choice-$name-benches" 50 node $BENCH --choice "$name" --budget 35 --out "$STEPTRAIN_LINES" \
+      --seconds 0.15 $tiny ${tiny:+--seconds 0.001}
   done
 }
 sanitizer() { # tool, name, tests …

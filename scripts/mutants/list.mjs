@@ -15,6 +15,10 @@ const FORWARD = attention('sm90_forward', 128);
 // Sequences whose mean length takes the other forward.
 const PERSISTENT = attention('sm90_forward_persistent', 128, '{"lengths":[300,0,141,5,0,0]}');
 const BACKWARD = attention('sm90_backward', 64);
+const BACKWARD_128 = {
+  unit: 'cuda/attention/sm90_backward_128.cu',
+  tests: ['attention.test', 'kernels: new heads of 128, \\{\\}: agrees with the CPU'],
+};
 const KEYS = attention('sm90_backward_keys', 128);
 const QUERIES = attention('sm90_backward_queries', 128);
 const ROWS = { unit: 'cuda/gemm/sm90_few_rows.cu', tests: ['few-rows', 'linear 40 outputs'] };
@@ -40,6 +44,7 @@ const STEP = {
 const tiles = 'cuda/gemm/sm90_tiles.cuh';
 const head = 'cuda/head/sm90_product.cu';
 const block = 'cuda/attention/sm90_tiles.cuh';
+const backward = 'cuda/attention/sm90_backward.cuh';
 const at = (name) => `cuda/attention/${name}.cu`;
 const rows = 'cuda/gemm/sm90_few_rows.cuh';
 const paged = at('paged_bf16');
@@ -279,7 +284,7 @@ ${MAIN_ROUND}`,
   {
     name: 'backward: no barrier after ds',
     file: at('sm90_backward'),
-    from: "    // For both consumers' ds of this step.\n    named_barrier_sync(kSlopesBarrier);",
+    from: "    // For both consumers' ds of this step.\n    named_barrier_sync(kKeysBarrier);",
     to: '',
     ...BACKWARD,
   },
@@ -293,24 +298,58 @@ ${MAIN_ROUND}`,
   },
   {
     name: 'backward: dq added out of turn',
-    file: at('sm90_backward'),
-    ...without('          wait_for_count(&sums.added[at], turn);\n'),
+    file: backward,
+    ...without('        wait_for_count(&sums.added[at], turn);\n'),
     ...BACKWARD,
   },
   {
     name: 'backward: dq counted before it has been added',
-    file: at('sm90_backward'),
-    from: '        bulk_wait<1>();\n        close();',
-    to: '        close();',
+    file: backward,
+    from: '      bulk_wait<1>();\n      close();',
+    to: '      close();',
     ways: 'late',
     ...BACKWARD,
   },
   {
     name: 'backward: dq overwritten while a copy may read it',
-    file: at('sm90_backward'),
-    ...without('    mbarrier_wait(&sums_empty[consumer][place.stage], place.parity ^ 1);\n'),
+    file: backward,
+    ...without('  mbarrier_wait(&barriers.sums_empty[consumer][buffer], parity ^ 1);\n'),
     ways: 'late',
     ...BACKWARD,
+  },
+  {
+    name: 'backward of 128: no proxy fence after ds',
+    file: at('sm90_backward_128'),
+    from: '    fence_proxy_async();\n    mbarrier_arrive(&slopes_full',
+    to: '    mbarrier_arrive(&slopes_full',
+    ...BACKWARD_128,
+  },
+  {
+    name: "backward of 128: the other consumer's ds not waited for",
+    file: at('sm90_backward_128'),
+    ...without('    mbarrier_wait(&slopes_full[of.stage], of.parity);\n'),
+    ...BACKWARD_128,
+  },
+  {
+    name: 'backward of 128: one place of ds for two steps',
+    file: at('sm90_backward_128'),
+    from: 'stmatrix(shared.ds_tile(stage) +',
+    to: 'stmatrix(shared.ds_tile(0) +',
+    ...BACKWARD_128,
+  },
+  {
+    name: 'backward of 128: dq read before its product is waited for',
+    file: at('sm90_backward_128'),
+    from: '    wgmma_wait<0>();\n    pin(dq);',
+    to: '    pin(dq);',
+    ...BACKWARD_128,
+  },
+  {
+    name: 'backward of 128: a stage given back before its products are waited for',
+    file: at('sm90_backward_128'),
+    from: '    wgmma_wait<0>();\n    pin(dv);',
+    to: '    pin(dv);',
+    ...BACKWARD_128,
   },
   {
     name: 'backward of keys: statistics not counted',

@@ -43,6 +43,16 @@ describe('opening cuda:0', () => {
     );
   });
 
+  test.skipIf(gpus.length === 0)('a name that no successor of a kernel has is refused', () => {
+    vi.stubEnv('STEPTRAIN_KERNELS', 'attention_backward,tiles');
+    const error = refusal('cuda:0');
+    vi.unstubAllEnvs();
+    expect(error.code).toBe('E_RANGE');
+    expect(error.message).toBe(
+      "STEPTRAIN_KERNELS names 'tiles'; expected verified, new, or a list of attention_backward",
+    );
+  });
+
   test.skipIf(gpus[0] !== EMULATED)('the message distinguishes an old driver from a missing one', () => {
     for (const [driver, reason] of [
       [

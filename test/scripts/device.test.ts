@@ -10,6 +10,12 @@ import { gpus } from '../cuda/gpu.js';
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 
 describe('the cases of the check of a GPU', () => {
+  test('tell of every successor of a kernel, and of no other', () => {
+    const rows = /kNames\[\] = \{(.*?)\};/s.exec(readFileSync(path('cuda/runtime/choice.cc'), 'utf8'))?.[1];
+    const names = [...(rows ?? '').matchAll(/"(\w+)"/g)].map(([, name]) => name);
+    expect(Object.keys(deviceCases().successors)).toEqual(names);
+  });
+
   test('have names of their own, by which results are found', () => {
     for (const [group, cases] of Object.entries(deviceCases().groups)) {
       const names = cases.map(
@@ -65,6 +71,9 @@ describe('report.mjs', () => {
     );
     expect(stdout).toContain('ops: ended with 124 after 90 s');
     expect(stdout).toContain('main: not begun');
+    expect(stdout).toMatch(
+      /few_rows +│ linear +│ 33 × 3584 → 18944 +│ 0\.1119 +│ 0\.05853 +│ 1\.911 +│ successor/,
+    );
 
     const { stdout: then } = report(second);
     const { sanitizers, bench, main } = read(SECOND);
@@ -184,6 +193,7 @@ describe('report.mjs', () => {
         machine(H100),
         { kind: 'gpu', after: 'racecheck-gemm', state: 'no answer' },
         { kind: 'arrivals', same: 'no', cases: 5, differ: 'window,long' },
+        { kind: 'choice', kernels: 'tiles', op: 'linear', name: 'x' },
         { kind: 'sanitizer', name: 'racecheck-gemm', errors: 3, kernels: 'a_kernel\nb_kernel<(int)64>' },
       ]),
     );
