@@ -4,9 +4,9 @@
 // Each makes half of the head's columns of dq, of all 64 queries. ds has a place for each of two steps. Whoever writes
 // ds of a step has seen the other's ds of the step before, which that one wrote after its dq of the step before
 // that, so nobody reads the place any more.
-//   A step is 5·128·64·128 multiply-adds, 2,560 clocks at 2,048 a clock of an H100's multiprocessor, of which a
-// consumer's products read 240 KiB of shared memory; beside them 16 KiB of ds and 32 of dq are written, 32 read again,
-// and 32 arrive: 352 KiB, 2,816 clocks at 128 bytes a clock. A consumer by itself takes about 2,100: scores 256,
+//   A step is 5·128·64·128 multiply-adds, 2,560 clocks at 2,048 a clock of an H100's multiprocessor, of which both
+// consumers' products read 256 KiB of shared memory; beside them 16 KiB of ds and 32 of dq are written, 32 read again,
+// and 32 arrive: 368 KiB, 2,944 clocks at 128 bytes a clock. A consumer by itself takes about 2,100: scores 256,
 // exponentials 400 beside dq, dp 256, ds 300, dk and dv 512, and what lies between.
 #include "cuda/attention/sm90_backward.cuh"
 
