@@ -191,10 +191,12 @@ void each_tile(int64_t first, int64_t last, const Body& body) {
   }
 }
 
-/// body(t, rows) for blocks of at most kBlockRows<T> of rows [first, last), each but the last in whole tiles.
+/// body(t, rows) for blocks of at most kBlockRows<T> of rows [first, last), nearly equal, each but the last in whole tiles.
 template <typename T, typename Body>
 void each_block(int64_t first, int64_t last, const Body& body) {
-  const int64_t height = tile_height<T>(last - first), rows = kBlockRows<T> / height * height;
+  const int64_t height = tile_height<T>(last - first), tiles = (last - first + height - 1) / height;
+  const int64_t most = kBlockRows<T> / height, blocks = std::max<int64_t>((tiles + most - 1) / most, 1);
+  const int64_t rows = (tiles + blocks - 1) / blocks * height;
   for (int64_t t = first; t < last; t += rows) body(t, std::min(rows, last - t));
 }
 

@@ -59,29 +59,41 @@ void transpose_panel(const S* w, int64_t outputs, int64_t features, int64_t firs
     const S* from = w + n / kPanel * panel_stride<S>(features);
     const int64_t units = std::min<int64_t>(kLanes, (outputs - n + group - 1) / group * group);
     for (int64_t k = first; k < first + kPanel; k += kLanes * group) {
-      vu block[kLanes];
-      for (int64_t i = 0; i < kLanes; i++) {
+      const auto read = [&](int64_t i) __attribute__((always_inline)) {
         // Of a panel of W this reads 1 KiB, too little for the processor to read ahead by itself.
         __builtin_prefetch(from + 2 * panel_stride<S>(features) + (k + i * group) * kPanel, 0, 3);
-        block[i] =
-            k + i * group < features ? packed_units<T>(from, k / group + i, n % kPanel, features) : vu{};
+        return packed_units<T>(from, k / group + i, n % kPanel, features);
+      };
+      vu block[kLanes];
+      // A question for each row would take as long as the transposing.
+      if (k + kLanes * group <= features) {
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < kLanes; i++) block[i] = read(i);
+      } else {
+        for (int64_t i = 0; i < kLanes; i++) block[i] = k + i * group < features ? read(i) : vu{};
       }
       transpose(block);  // row i: output n + i, along k
-      T* out = panel + n * kPanel + (k - first) * group;
-      if constexpr (group == 1) {
-        for (int64_t i = 0; i < units; i++) store_units(out + i * kPanel, block[i]);
-      } else {
-        vh low, high;
-        for (int i = 0; i < 2 * kLanes; i++) {
-          low[i] = static_cast<uint16_t>(i / 2 + i % 2 * 2 * kLanes);
-          high[i] = static_cast<uint16_t>(low[i] + kLanes);
-        }
-        for (int64_t i = 0; i < units; i += 2) {
+      T* const out = panel + n * kPanel + (k - first) * group;
+      const auto write = [&](int64_t i) __attribute__((always_inline)) {
+        if constexpr (group == 1) {
+          store_units(out + i * kPanel, block[i]);
+        } else {
+          vh low, high;
+          for (int lane = 0; lane < 2 * kLanes; lane++) {
+            low[lane] = static_cast<uint16_t>(lane / 2 + lane % 2 * 2 * kLanes);
+            high[lane] = static_cast<uint16_t>(low[lane] + kLanes);
+          }
           const vh even = reinterpret_cast<vh>(block[i]), odd = reinterpret_cast<vh>(block[i + 1]);
           store_units(out + i * kPanel, reinterpret_cast<vu>(__builtin_shuffle(even, odd, low)));
           store_units(out + i * kPanel + 2 * kLanes,
                       reinterpret_cast<vu>(__builtin_shuffle(even, odd, high)));
         }
+      };
+      if (units == kLanes) {
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < kLanes; i += group) write(i);
+      } else {
+        for (int64_t i = 0; i < units; i += group) write(i);
       }
     }
   }
