@@ -1,6 +1,7 @@
 // The formats of quantised weights: what a block of neighbouring features of an output row shares, and the bytes of a weight
 // [N,K] as files have them, which pack_quantized reads. A value is code·scale or code·scale + least, in f32, rounded after
-// each operation, then rounded to the dtype of the product: what is multiplied has the bits of a dequantised weight.
+// each operation, then rounded to the dtype of the product: what is multiplied has the bits of a dequantised weight, but where
+// scales multiply the sums over blocks (cpu/gemm/scaled.h).
 //
 //   nf4         bitsandbytes: codes of 16 levels, two in a byte, the first one above; f32 absmax by 64
 //   nf4_double  the same, whose absmax is level[u8]·f32 + offset: codes, u8 by 64, f32 by 256 of these, 256 levels, offset
