@@ -176,7 +176,6 @@ export type { ChatTemplateOptions, DecodeOptions, EncodeOptions } from './tokeni
 export type { LoraConfig, TargetModules } from './weights/adapter-config.js';
 export type { FloatDtype } from './weights/dtype.js';
 export type { QuantizedName } from './weights/gguf/quantize.js';
-export type { JointRanks } from './weights/joint-experts.js';
 export type { JsonObject, JsonValue } from './weights/json.js';
 export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';
 export type { ExpertPlace, Initializer, ModuleKind, WeightSpec } from './weights/modules.js';

@@ -168,6 +168,8 @@ void whole_rows(const Quantized<kFormat>& w, int64_t rows, const T* x, int64_t s
 template <typename T, Format kFormat>
 void multiply_scaled(const Quantized<kFormat>& w, int64_t rows, const T* x, int64_t stride, int64_t panel,
                      int64_t k, const float* sums, float* c) {
+  // Nothing to add; a row may be its own block, by which nothing could be divided.
+  if (k == 0) return std::fill(c, c + rows * kTileStride, 0.0f);
   switch (rows) {
     case 1:
       return scaled::by_register<1>(w, x, stride, panel, k, sums, c);

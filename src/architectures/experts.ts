@@ -9,7 +9,7 @@ import { swiglu } from '../ops/mlp.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
-import { type Initializer, type ModuleSpec, moduleSpec } from '../weights/modules.js';
+import { type Initializer, MAX_EXPERTS, type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import type { Forward, LayerMemory } from './architecture.js';
 
 export interface ExpertsConfig {
@@ -25,7 +25,8 @@ export interface ExpertsConfig {
   readonly sparse: readonly boolean[];
 }
 
-const MAX_EXPERTS = 4096;
+/** In all layers: each has three modules of its own. Qwen3-235B has 12,032. */
+const MAX_OF_MODEL = 2 ** 18;
 
 /** Keys of config.json, with transformers' defaults. */
 export function parseExperts(fields: Fields, numLayers: number): ExpertsConfig {
@@ -34,6 +35,8 @@ export function parseExperts(fields: Fields, numLayers: number): ExpertsConfig {
   if (hub !== undefined && local !== undefined && hub !== local)
     fields.fail('num_local_experts', `num_experts, ${hub}`);
   const count = hub ?? local ?? 128;
+  if (numLayers * count > MAX_OF_MODEL)
+    fields.fail('num_experts', `at most ${MAX_OF_MODEL} experts in ${numLayers} layers together`);
   const perToken = fields.integer('num_experts_per_tok', 1) ?? 8;
   if (count > 0 && perToken > count) fields.fail('num_experts_per_tok', `at most num_experts (${count})`);
   const every = fields.integer('decoder_sparse_step', 1) ?? 1;

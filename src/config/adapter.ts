@@ -56,16 +56,41 @@ export function adapterSection(directory: string): LoraConfig {
     lora_dropout: config.loraDropout,
     target_modules: targetsOf(config, directory),
     use_rslora: config.useRslora,
-    rank_pattern: { ...config.rankPattern },
-    alpha_pattern: { ...config.alphaPattern },
+    rank_pattern: ofModules(config, config.rankPattern),
+    alpha_pattern: ofModules(config, config.alphaPattern),
     modules_to_save: config.modulesToSave.filter((name) => !isEnding(name)),
   };
 }
 
+type PeftConfig = ReturnType<typeof readAdapterConfig>;
+
+/** Patterns over the names of parameters as those over the names of their modules. */
+function ofModules({ targetParameters }: PeftConfig, patterns: Readonly<Record<string, number>>) {
+  if (!targetParameters) return { ...patterns };
+  const own = (pattern: string, module: string) =>
+    pattern.replace(/(gate_up|down)_proj$/, `(\\d+\\.)?${module}`).replace(/\\?\.weight$/, '');
+  return Object.fromEntries(
+    Object.entries(patterns).flatMap(([pattern, value]) =>
+      (pattern.endsWith('gate_up_proj') ? ['gate_proj', 'up_proj'] : ['down_proj']).map(
+        (module): [string, number] => [own(pattern, module), value],
+      ),
+    ),
+  );
+}
+
 function targetsOf(
-  { targetModules, excludeModules, layersToTransform }: ReturnType<typeof readAdapterConfig>,
+  { targetModules, excludeModules, layersToTransform, targetParameters }: PeftConfig,
   directory: string,
 ): LoraConfig['target_modules'] {
+  if (targetParameters) {
+    const modules = adaptedModules(directory);
+    if (targetModules.kind !== 'names' || targetParameters.some((name) => name.includes('layers.')))
+      return modules;
+    // Those of experts alone: other layers have modules of the same last names.
+    const own = modules.flatMap((name) => /experts\.\d+\.\w+$/.exec(name)?.[0] ?? []);
+    const others = targetParameters.map((name) => name.replace(/\.weight$/, ''));
+    return usedNames([...new Set([...targetModules.names, ...others, ...own])], modules);
+  }
   if (excludeModules === undefined && layersToTransform === undefined) {
     if (targetModules.kind === 'allLinear') return 'all-linear';
     if (targetModules.kind === 'names') return usedNames(targetModules.names, adaptedModules(directory));

@@ -1,6 +1,6 @@
 /**
  * The LoRA pairs of several adapters side by side, in the panels and the dtype that the kernels read: a forward may hold
- * tokens of all of them, and packs nothing. It holds the values that the adapters had when it was made.
+ * tokens of all of them, and packs nothing but the pairs of experts. It holds the values that the adapters had when it was made.
  */
 import { type LoraPair, packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
@@ -106,8 +106,8 @@ function stackOf({ device, dtype }: StackPlace, module: string, adapters: readon
 }
 
 /**
- * The pairs of each adapter's experts one after the other, in f32 and of the largest rank, of scale 1: zeros where an adapter has less,
- * and first for tokens without one.
+ * The pairs of each adapter's experts one after the other, in f32 and of the largest rank: zeros where an adapter has less, and first for
+ * tokens without one. Of one scale, by which low-rank rows are multiplied as in training; where scales differ, they are in B.
  */
 function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapter[]): LoraPair {
   const pairs = adapters.map((adapter) => adapter.pair(of));
@@ -115,6 +115,9 @@ function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapte
   const [experts = 0, , features = 0] = a.value.shape;
   const outputs = b.value.shape[1] as number;
   const rankOf = (pair: LoraPair) => pair.a.value.shape[1] as number;
+  const scales = new Set(pairs.flatMap((pair) => pair?.scale ?? []));
+  const [only] = scales;
+  const scale = only !== undefined && scales.size === 1 ? only : 1;
   const most = Math.max(...pairs.map((pair) => (pair ? rankOf(pair) : 0)));
   /** x as rows of `width`, each `rank` of them followed by zeros up to `most`. */
   const padded = (x: Tensor, rank: number, width: number): Tensor => {
@@ -136,10 +139,10 @@ function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapte
     () => ({
       a: joined('a', [most, features], (pair) => padded(pair.a.value, rankOf(pair), features)),
       b: joined('b', [outputs, most], (pair) => {
-        const { y } = device.ops.scale({ x: pair.b.value, factor: pair.scale });
+        const { y } = device.ops.scale({ x: pair.b.value, factor: pair.scale / scale });
         return padded(y, rankOf(pair), 1);
       }),
-      scale: 1,
+      scale,
     }),
     'adapters',
   );

@@ -126,10 +126,13 @@ function stacked(
   weights: Map<string, Parameter>,
 ): Parameter {
   const all = `${of}.weight`;
-  const stack = stackWeight(value, index, count, weights.get(all)?.value);
-  value.dispose();
-  if (!weights.has(all)) weights.set(all, { name: all, value: stack });
-  return { name, value: expertWeight(stack, index) };
+  try {
+    const stack = stackWeight(value, index, count, weights.get(all)?.value);
+    if (!weights.has(all)) weights.set(all, { name: all, value: stack });
+    return { name, value: expertWeight(stack, index) };
+  } finally {
+    value.dispose();
+  }
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */

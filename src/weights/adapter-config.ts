@@ -4,7 +4,6 @@
  */
 import { show, WeightsError } from './error.js';
 import { Fields, isOff } from './fields.js';
-import { type JointRanks, jointModules, jointParameter } from './joint-experts.js';
 import type { JsonObject, JsonValue } from './json.js';
 
 /** Which modules get a LoRA pair. */
@@ -38,8 +37,8 @@ export interface LoraConfig {
   readonly modulesToSave: readonly string[];
   readonly taskType: string | undefined;
   readonly baseModel: string | undefined;
-  /** Of an adapter that was read, and whose file holds the pairs of all experts in one. `targetModules` has their modules. */
-  readonly joint?: JointRanks;
+  /** Ends of the names of parameters that have pairs: of an adapter whose file holds those of all experts in one. */
+  readonly targetParameters?: readonly string[];
 }
 
 /** What PEFT takes where a file says nothing; targets it takes from the model. */
@@ -105,6 +104,7 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
   if (type !== 'LORA') fields.fail('peft_type', "'LORA'; other kinds of adapter are not supported");
   const bias = fields.string('bias') ?? 'none';
   if (bias !== 'none') fields.fail('bias', "'none'; trained biases are not supported");
+  const targetParameters = parseParameters(fields);
   const config: LoraConfig = {
     r: fields.integer('r', 1) ?? PEFT_DEFAULTS.r,
     loraAlpha: fields.number('lora_alpha') ?? PEFT_DEFAULTS.loraAlpha,
@@ -112,7 +112,7 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
     useRslora: fields.boolean('use_rslora') ?? false,
     targetModules:
       parseTargets(fields, 'target_modules') ??
-      (fields.strings('target_parameters')?.length
+      (targetParameters
         ? { kind: 'names', names: [] }
         : fields.fail('target_modules', 'a list of names or a pattern')),
     excludeModules: parseTargets(fields, 'exclude_modules'),
@@ -127,8 +127,10 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
     modulesToSave: [...new Set(fields.strings('modules_to_save') ?? [])],
     taskType: fields.string('task_type'),
     baseModel: fields.string('base_model_name_or_path'),
+    ...(targetParameters ? { targetParameters } : {}),
   };
-  const joint = withJointExperts(config, fields);
+  if (targetParameters && config.targetModules.kind !== 'names')
+    fields.fail('target_modules', 'a list of names beside target_parameters');
   for (const [key, value] of fields.unread()) {
     if (HARMLESS.has(key) || isOff(value)) continue;
     if (Object.hasOwn(OFF, key))
@@ -137,54 +139,27 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
       `${where}: ${key}: expected only keys of PEFT ${PEFT_VERSION}, found ${show(value)}; an unknown key may change what the adapter computes`,
     );
   }
-  return joint;
+  return config;
 }
 
-/** What `target_parameters` and patterns say of joint parameters, said of the modules of each expert. */
-function withJointExperts(config: LoraConfig, fields: Fields): LoraConfig {
-  const parameters = (fields.strings('target_parameters') ?? []).map(
-    (entry) =>
-      jointParameter(entry) ??
-      fields.fail(
-        'target_parameters',
-        'only gate_up_proj and down_proj of experts, and gate.weight of their router',
-      ),
-  );
-  if (parameters.length === 0) return config;
-  const { targetModules, rankPattern, alphaPattern } = config;
-  if (targetModules.kind !== 'names')
-    return fields.fail('target_modules', 'a list of names beside target_parameters');
-  const names = new Set([...targetModules.names, ...parameters.flatMap(jointModules)]);
-  const rank = (parameter: keyof JointRanks) => {
-    if (!parameters.includes(parameter)) return undefined;
-    const [, own] = Object.entries(rankPattern).find(([pattern]) => pattern.endsWith(parameter)) ?? [];
-    return own ?? config.r;
-  };
-  return {
-    ...config,
-    targetModules: { kind: 'names', names: [...names] },
-    rankPattern: apart(rankPattern),
-    alphaPattern: apart(alphaPattern),
-    joint: { gate_up_proj: rank('gate_up_proj'), down_proj: rank('down_proj') },
-  };
+/** Names of parameters that a pair may stand beside: those of all experts of a layer, and weights of linear modules. */
+function parseParameters(fields: Fields): readonly string[] | undefined {
+  const parameters = fields.strings('target_parameters');
+  if (!parameters?.length) return undefined;
+  if (!parameters.every((entry) => /(^|\.)(gate_up_proj|down_proj|\w+\.weight)$/.test(entry)))
+    fields.fail(
+      'target_parameters',
+      'only gate_up_proj and down_proj of experts, and weights of linear modules such as gate.weight of their router',
+    );
+  return parameters;
 }
-
-/** A pattern of `gate_up_proj` as two. */
-const apart = (patterns: Readonly<Record<string, number>>): Readonly<Record<string, number>> =>
-  Object.fromEntries(
-    Object.entries(patterns).flatMap(([pattern, value]) =>
-      pattern.endsWith('gate_up_proj')
-        ? jointModules('gate_up_proj').map((name) => [pattern.replace(/gate_up_proj$/, name), value])
-        : [[pattern, value]],
-    ),
-  );
 
 /**
  * The configuration as PEFT writes it.
  *
  * @param targets written as `target_modules` in place of `allLinear`, which other readers than PEFT do not know
  */
-export function adapterConfigJson(config: LoraConfig, targets: readonly string[]): JsonObject {
+export function adapterConfigJson(config: LoraConfig, targets: readonly string[] | 'all-linear'): JsonObject {
   const { targetModules, excludeModules } = config;
   return {
     ...OFF,
@@ -208,12 +183,13 @@ export function adapterConfigJson(config: LoraConfig, targets: readonly string[]
     rank_pattern: config.rankPattern,
     revision: null,
     target_modules: targetsJson(targetModules, targets),
+    target_parameters: config.targetParameters ?? null,
     task_type: config.taskType ?? null,
     use_rslora: config.useRslora,
   };
 }
 
-function targetsJson(targets: TargetModules, all: readonly string[]): JsonValue {
+function targetsJson(targets: TargetModules, all: readonly string[] | 'all-linear'): JsonValue {
   if (targets.kind === 'pattern') return targets.pattern;
   return targets.kind === 'names' ? targets.names : all;
 }

@@ -7,11 +7,14 @@ import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
+import { fromF32, toF32 } from './convert.js';
 import { WeightsError } from './error.js';
 import { withExpertNames } from './joint-experts.js';
+import { type JointForm, jointForm, needsJointForm, ownForm } from './joint-form.js';
 import { readJsonObject } from './json.js';
 import { type LoraModule, type LoraPlan, loraPlan } from './lora-plan.js';
 import { type Initializer, type ModuleSpec, ofExperts } from './modules.js';
+import { byPattern, endsWithAny } from './name-pattern.js';
 import { openSafetensors } from './safetensors.js';
 import { type TensorData, type TensorSource, writeSafetensors } from './safetensors-writer.js';
 import { openTorch } from './torch/file.js';
@@ -53,10 +56,16 @@ export function adapterWeights(directory: string): string {
 export function openAdapterWeights(directory: string): WeightsFile {
   const path = adapterWeights(directory);
   const file = path.endsWith('.bin') ? openTorch(path) : openSafetensors(path);
-  const joint = isAdapter(directory) ? readAdapterConfig(directory).joint : undefined;
-  if (!joint) return file;
+  const config = isAdapter(directory) ? storedConfig(directory) : undefined;
+  if (!config?.targetParameters) return file;
+  const { r, rankPattern, targetParameters } = config;
+  const isTarget = endsWithAny(targetParameters);
   try {
-    return withExpertNames(file, joint);
+    const rank = (parameter: string) =>
+      isTarget(parameter)
+        ? byPattern(rankPattern, [parameter], r, `${directory}: rank_pattern`)[0]
+        : undefined;
+    return withExpertNames(file, ownFormOf(directory)?.layout ?? { rank });
   } catch (error) {
     file.close();
     throw error;
@@ -68,8 +77,29 @@ export function isAdapter(directory: string): boolean {
   return existsSync(join(directory, CONFIG_FILE));
 }
 
-/** @throws WeightsError where the directory holds no adapter, or a damaged one */
+/** What a file in PEFT's form of experts says of the adapter that was written so. */
+function ownFormOf(directory: string) {
+  const path = adapterWeights(directory);
+  if (!path.endsWith('.safetensors') || !existsSync(path)) return undefined;
+  const file = openSafetensors(path);
+  file.close();
+  return ownForm(file.metadata, path);
+}
+
+/**
+ * Of an adapter that was written here what was written, though its file has it in PEFT's form of experts.
+ *
+ * @throws WeightsError where the directory holds no adapter, or a damaged one
+ */
 export function readAdapterConfig(directory: string): LoraConfig {
+  const stored = storedConfig(directory);
+  const own = stored.targetParameters && ownFormOf(directory)?.config;
+  if (!own) return stored;
+  const { baseModel, taskType, modulesToSave, initLoraWeights } = stored;
+  return { ...own, baseModel, taskType, modulesToSave, initLoraWeights };
+}
+
+function storedConfig(directory: string): LoraConfig {
   const path = join(directory, CONFIG_FILE);
   if (!isAdapter(directory)) throw new WeightsError(noAdapter(directory));
   return parseAdapterConfig(readJsonObject(path), path);
@@ -101,12 +131,27 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   const file = openAdapterWeights(directory);
   try {
     refuseOtherModel(directory, config, file, modules);
+    refuseChanged(directory, config, plan);
     matchWeights({ directory, tensors: file.tensors, read: file.read }, adapterTensors(plan));
   } catch (error) {
     file.close();
     throw error;
   }
   return { directory, config, plan, file };
+}
+
+/** Of an adapter in PEFT's form of experts its own configuration counts, which must still be the one that the file has. */
+function refuseChanged(directory: string, config: LoraConfig, plan: LoraPlan): void {
+  const stored = storedConfig(directory);
+  if (!stored.targetParameters || !ownFormOf(directory)) return;
+  const path = join(directory, CONFIG_FILE);
+  const written = parseAdapterConfig(jointForm({ config, plan }).config, path);
+  const keys = ['r', 'loraAlpha', 'useRslora', 'rankPattern', 'alphaPattern', 'targetParameters'] as const;
+  const changed = keys.find((key) => JSON.stringify(written[key]) !== JSON.stringify(stored[key]));
+  if (changed)
+    throw new WeightsError(
+      `${path}: ${changed} was changed after it was written beside joint pairs of experts; write the adapter again instead`,
+    );
 }
 
 const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
@@ -226,10 +271,22 @@ export async function writeAdapter(
   } catch (error) {
     throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });
   }
-  const sources = adapterTensors(plan).map(
+  const joint = needsJointForm({ config, plan }) ? jointForm({ config, plan }) : undefined;
+  const apart = joint ? { modules: plan.modules.filter(({ expert }) => !expert), saved: plan.saved } : plan;
+  const sources = adapterTensors(apart).map(
     ({ name, shape }): TensorSource => ({ name, shape, dtype: 'F32', data: () => data(name) }),
   );
-  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt' });
+  sources.push(...(joint?.tensors.map((tensor) => jointSource(tensor, data)) ?? []));
+  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt', ...joint?.metadata });
+  if (joint) return void (await writeJson(join(directory, CONFIG_FILE), joint.config));
   const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();
   await writeJson(join(directory, CONFIG_FILE), adapterConfigJson(config, targets));
+}
+
+function jointSource(
+  { name, shape, values }: JointForm['tensors'][number],
+  data: (name: string) => TensorData,
+): TensorSource {
+  const read = async (own: string) => toF32(Uint8Array.from(await data(own)), 'F32');
+  return { name, shape, dtype: 'F32', data: async () => fromF32(await values(read), 'F32') };
 }

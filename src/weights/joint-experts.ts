@@ -1,48 +1,67 @@
 /**
- * Adapters that PEFT wrote on experts since transformers 5 keeps those of a layer in two parameters: `gate_up_proj` [E, 2·inner, in] and
+ * Adapters on experts as PEFT has them since transformers 5 keeps those of a layer in two parameters: `gate_up_proj` [E, 2·inner, in] and
  * `down_proj` [E, out, inner], whose pairs hold those of all experts. Read as pairs of each expert's own modules, as PEFT wrote before.
  */
 import { bytesPerElement } from './dtype.js';
 import { WeightsError } from './error.js';
+import { MAX_EXPERTS, type ModuleSpec } from './modules.js';
 import type { TensorEntry, WeightsFile } from './weights-file.js';
 
 /** Modules of an expert by the parameter that holds them. */
-const PARAMETERS: Readonly<Record<string, readonly string[]>> = {
+export const PARAMETERS = {
   gate_up_proj: ['gate_proj', 'up_proj'],
   down_proj: ['down_proj'],
-};
+} as const;
+export type JointParameter = keyof typeof PARAMETERS;
 
-/** The rank of each expert's pair, of parameters that have pairs. */
-export interface JointRanks {
-  readonly gate_up_proj?: number | undefined;
-  readonly down_proj?: number | undefined;
+/** The prefix that PEFT's files have before a module's name. */
+export const PREFIX = 'base_model.model.';
+
+/** The parameter that an entry of `target_parameters` may name for a module: one of all experts, or the module's own weight. */
+export function parameterOf({ name, expert }: Pick<ModuleSpec, 'name' | 'expert'>): string {
+  if (!expert) return `${name}.weight`;
+  const [, experts, module] = /^(.+)\.(\w+)$/.exec(expert.of) as unknown as [string, string, string];
+  return `${experts}.${module === 'down_proj' ? 'down_proj' : 'gate_up_proj'}`;
 }
 
-/** The parameter among `PARAMETERS` that an entry of `target_parameters` names, `gate` for a router, or undefined. */
-export function jointParameter(entry: string): keyof JointRanks | 'gate' | undefined {
-  if (/(^|\.)gate\.weight$/.test(entry)) return 'gate';
-  const [, found] = /^(?:.*\.)?(gate_up_proj|down_proj)$/.exec(entry) ?? [];
-  return found as keyof JointRanks | undefined;
+/** By the name of a layer's experts, such as `model.layers.3.mlp.experts`, the rank of each projection that has pairs. */
+export type ExpertRanks = Readonly<Record<string, Readonly<Record<string, number>>>>;
+
+/** What the joint tensors of a file hold. */
+export interface JointLayout {
+  /** Of a parameter such as `model.layers.3.mlp.experts.down_proj`; undefined: it has no pair. */
+  rank(parameter: string): number | undefined;
+  /** Of projections whose low ranks lie one after the other in their parameter's; else each has all of them. */
+  readonly apart?: ExpertRanks | undefined;
+  /** What B of a projection such as `model.layers.3.mlp.experts.up_proj` was multiplied by, where that is not 1. */
+  readonly factors?: Readonly<Record<string, number>> | undefined;
 }
 
-/** Names of modules for the names of `target_parameters`. */
-export const jointModules = (parameter: keyof JointRanks | 'gate'): readonly string[] =>
-  PARAMETERS[parameter] ?? [parameter];
-
+/** Low ranks [from, from + rank) of a joint pair with `joint` of them. */
 interface Slice {
   readonly source: string;
   readonly side: 'A' | 'B';
   readonly expert: number;
   readonly experts: number;
+  readonly joint: number;
+  readonly from: number;
   /** Of B: the first row. */
   readonly first: number;
+  readonly factor: number;
   readonly shape: readonly [number, number];
 }
 
-const JOINT = /^(.+\.experts)(\.base_layer)?\.lora_([AB])\.weight$/;
+const JOINT = /^base_model\.model\.(.+\.experts)(\.base_layer)?\.lora_([AB])\.weight$/;
+
+/** A tensor without values may claim any number. */
+const isNumberOfExperts = (count: number, values: number) =>
+  Number.isInteger(count) && count <= MAX_EXPERTS && values > 0;
 
 /** The file with the tensors of each expert in place of the joint ones. */
-export function withExpertNames(file: WeightsFile, ranks: JointRanks): WeightsFile {
+export function withExpertNames(
+  file: WeightsFile,
+  { rank: rankOf, apart, factors }: JointLayout,
+): WeightsFile {
   const slices = new Map<string, Slice>();
   const tensors = new Map<string, TensorEntry>();
   for (const [name, entry] of file.tensors) {
@@ -52,30 +71,34 @@ export function withExpertNames(file: WeightsFile, ranks: JointRanks): WeightsFi
       continue;
     }
     // The first of two parameters of a module lies inside of the second.
-    const parameter = inner || ranks.down_proj === undefined ? 'gate_up_proj' : 'down_proj';
-    const rank = ranks[parameter];
+    const outer = rankOf(`${experts}.down_proj`) === undefined ? 'gate_up_proj' : 'down_proj';
+    const parameter: JointParameter = inner ? 'gate_up_proj' : outer;
+    const joint = rankOf(`${experts}.${parameter}`);
     const [rows = 0, columns = 0] = entry.shape;
-    const count = (side === 'A' ? rows : columns) / (rank ?? 1);
-    if (rank === undefined || entry.shape.length !== 2 || !Number.isInteger(count))
+    const count = (side === 'A' ? rows : columns) / (joint ?? 1);
+    if (joint === undefined || entry.shape.length !== 2 || !isNumberOfExperts(count, rows * columns))
       throw new WeightsError(
-        `${file.path}: tensor '${name}': expected a matrix of ${rank ?? 'no'} ranks for each expert, found [${entry.shape.join(', ')}]`,
+        `${file.path}: tensor '${name}': expected a matrix of ${joint ?? 'no'} ranks for each of at most ${MAX_EXPERTS} experts, found [${entry.shape.join(', ')}]`,
       );
-    const modules = jointModules(parameter);
-    const shape = side === 'A' ? ([rank, columns] as const) : ([rows / modules.length, rank] as const);
-    const bytes = shape[0] * shape[1] * bytesPerElement(entry.dtype);
-    for (let expert = 0; expert < count; expert++)
-      for (const [i, module] of modules.entries()) {
-        const own = `${experts}.${expert}.${module}.lora_${side}.weight`;
-        slices.set(own, {
-          source: name,
-          side: side as 'A' | 'B',
-          expert,
-          experts: count,
-          first: i * shape[0],
-          shape,
-        });
-        tensors.set(own, { dtype: entry.dtype, shape, begin: 0, end: bytes });
+    const modules = PARAMETERS[parameter];
+    let from = 0;
+    for (const [i, module] of modules.entries()) {
+      const rank = apart ? (apart[experts]?.[module] ?? 0) : joint;
+      if (rank === 0) continue;
+      const shape = side === 'A' ? ([rank, columns] as const) : ([rows / modules.length, rank] as const);
+      const end = shape[0] * shape[1] * bytesPerElement(entry.dtype);
+      const factor = factors?.[`${experts}.${module}`] ?? 1;
+      const slice = {
+        ...{ source: name, side: side as 'A' | 'B', experts: count },
+        ...{ joint, from, first: i * shape[0], factor, shape },
+      };
+      for (let expert = 0; expert < count; expert++) {
+        const own = `${PREFIX}${experts}.${expert}.${module}.lora_${side}.weight`;
+        slices.set(own, { ...slice, expert });
+        tensors.set(own, { dtype: entry.dtype, shape, begin: 0, end });
       }
+      if (apart) from += rank;
+    }
   }
   if (slices.size === 0) return file;
   let held: { readonly name: string; readonly bytes: Uint8Array<ArrayBuffer> } | undefined;
@@ -99,19 +122,27 @@ export function withExpertNames(file: WeightsFile, ranks: JointRanks): WeightsFi
 }
 
 /** A is [E·r, in], of each expert in turn. */
-function partOfA(bytes: Uint8Array<ArrayBuffer>, { expert, shape }: Slice, size: number) {
-  const own = shape[0] * shape[1] * size;
-  return bytes.slice(expert * own, (expert + 1) * own);
+function partOfA(bytes: Uint8Array<ArrayBuffer>, { expert, joint, from, shape }: Slice, size: number) {
+  const [rank, columns] = shape;
+  const begin = (expert * joint + from) * columns * size;
+  return bytes.slice(begin, begin + rank * columns * size);
 }
 
 /** B is [out, r·E], of each rank in turn. */
-function partOfB(bytes: Uint8Array<ArrayBuffer>, { expert, experts, first, shape }: Slice, size: number) {
+function partOfB(
+  bytes: Uint8Array<ArrayBuffer>,
+  { expert, experts, joint, from, first, factor, shape }: Slice,
+  size: number,
+) {
   const [rows, rank] = shape;
   const out = new Uint8Array(rows * rank * size);
   for (let row = 0; row < rows; row++)
     for (let r = 0; r < rank; r++) {
-      const from = (((first + row) * rank + r) * experts + expert) * size;
-      out.set(bytes.subarray(from, from + size), (row * rank + r) * size);
+      const at = (((first + row) * joint + from + r) * experts + expert) * size;
+      out.set(bytes.subarray(at, at + size), (row * rank + r) * size);
     }
+  // Written here, in f32.
+  if (factor !== 1 && size === 4)
+    new Float32Array(out.buffer).set(new Float32Array(out.buffer).map((x) => x / factor));
   return out;
 }

@@ -1,6 +1,7 @@
 /** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
 import { showNames, WeightsError } from './error.js';
+import { PREFIX, parameterOf } from './joint-experts.js';
 import {
   type ExpertPlace,
   type Initializer,
@@ -9,7 +10,7 @@ import {
   ofExperts,
   type WeightSpec,
 } from './modules.js';
-import { matchNames, translatePattern } from './name-pattern.js';
+import { byPattern, endsWithAny, matchNames, translatePattern } from './name-pattern.js';
 
 /** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
 export interface LoraModule {
@@ -45,6 +46,8 @@ export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape' | 'expert
 export interface LoraPlan {
   readonly modules: readonly LoraModule[];
   readonly saved: readonly SavedWeight[];
+  /** The model has experts, whether they are among `modules` or not. */
+  readonly mixture?: boolean;
 }
 
 export interface LoraPlanOptions {
@@ -53,8 +56,6 @@ export interface LoraPlanOptions {
   /** Refuse an entry of `target_modules` that fits no module (default); PEFT passes over it while another fits. */
   readonly strictTargets?: boolean;
 }
-
-const PREFIX = 'base_model.model.';
 
 /** What a pair may stand beside. */
 const ADAPTED: ReadonlySet<ModuleKind> = new Set(['linear', 'router', 'pooler']);
@@ -80,7 +81,16 @@ export function loraPlan(
     guarded(config.modulesToSave, names, `${where}: modules_to_save`),
   );
   const targeted = findTargets(config, modules, where, strictTargets);
-  const chosen = modules.filter((_, index) => targeted[index] && !excluded[index]);
+  // As in PEFT, neither layers_to_transform nor exclude_modules reaches parameters, and patterns see their names.
+  const asParameter = modules.map(parameterOf).map(endsWithAny(config.targetParameters ?? []));
+  const places = modules.flatMap((module, index) =>
+    asParameter[index]
+      ? [{ module, matched: parameterOf(module) }]
+      : targeted[index] && !excluded[index]
+        ? [{ module, matched: module.name }]
+        : [],
+  );
+  const chosen = places.map(({ module }) => module);
   const wrong = chosen.filter(({ kind }) => !ADAPTED.has(kind)).map(({ name }) => name);
   if (wrong.length > 0) {
     throw new WeightsError(
@@ -93,13 +103,14 @@ export function loraPlan(
       `${where}: target_modules fits no module of the model, see its names in model.safetensors`,
     );
 
-  const chosenNames = chosen.map(({ name }) => name);
+  const chosenNames = places.map(({ matched }) => matched);
   const ranks = byPattern(config.rankPattern, chosenNames, config.r, `${where}: rank_pattern`);
   const alphas = byPattern(config.alphaPattern, chosenNames, config.loraAlpha, `${where}: alpha_pattern`);
   const planned = chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!));
   refuseUnequalExperts(planned, where);
   return {
     modules: planned,
+    mixture: modules.some(({ expert }) => expert),
     saved: savedModules.flatMap(({ name: module, kind, weights }) =>
       weights.map(({ name: weight, shape, init }) => {
         return { module, kind, weight, name: `${PREFIX}${weight}`, shape, init };
@@ -163,9 +174,7 @@ function findTargets(
     );
   }
   if (targetModules.kind === 'names' && strict) {
-    const unmatched = targetModules.names.filter(
-      (target) => !names.some((name) => endsWithPart(name, target)),
-    );
+    const unmatched = targetModules.names.filter((target) => !names.some(endsWithAny([target])));
     if (unmatched.length > 0) {
       throw new WeightsError(
         `${where}: target_modules: no module of the model is called ${showNames(unmatched)}`,
@@ -234,7 +243,7 @@ function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: st
 function fits(targets: TargetModules, names: readonly string[], where: string): boolean[] {
   switch (targets.kind) {
     case 'names':
-      return names.map((name) => targets.names.some((target) => endsWithPart(name, target)));
+      return names.map(endsWithAny(targets.names));
     case 'pattern':
       return matchNames([`(?:${translatePattern(targets.pattern, where)})$`], names, where)[0]!;
     case 'allLinear':
@@ -247,27 +256,6 @@ function guarded(entries: readonly string[], names: readonly string[], where: st
   const sources = entries.map((entry) => `(?:^|.*\\.)(?:${translatePattern(entry, where)})(?:$|\\..*)`);
   const matches = sources.length === 0 ? [] : matchNames(sources, names, where);
   return names.map((_, index) => matches.some((row) => row[index]));
-}
-
-/** The value of the first pattern that fits the end of each name. */
-function byPattern(
-  patterns: Readonly<Record<string, number>>,
-  names: readonly string[],
-  otherwise: number,
-  where: string,
-): number[] {
-  const keys = Object.keys(patterns);
-  if (keys.length === 0) return names.map(() => otherwise);
-  const sources = keys.map((key) => `(?:.*\\.)?(?:${translatePattern(key, where)})$`);
-  const matches = matchNames(sources, names, where);
-  return names.map((_, index) => {
-    const key = keys.find((_, which) => matches[which]![index]);
-    return key === undefined ? otherwise : patterns[key]!;
-  });
-}
-
-function endsWithPart(name: string, target: string): boolean {
-  return name === target || name.endsWith(`.${target}`);
 }
 
 function numberIn(match: RegExpExecArray | null): number | undefined {

@@ -28,6 +28,9 @@ export type ModuleKind =
   /** The head of a classification model. */
   | 'score';
 
+/** Of a layer; released models have hundreds. */
+export const MAX_EXPERTS = 4096;
+
 /** Of a module that is one of several experts, which read different rows in one product. */
 export interface ExpertPlace {
   /** Name of all, such as `model.layers.0.mlp.experts.up_proj`, of which `….weight` is [count, out, in]. */

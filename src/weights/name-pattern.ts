@@ -66,3 +66,38 @@ export function matchNames(sources: readonly string[], names: readonly string[],
     );
   }
 }
+
+/** The value of the first pattern that fits the end of each name. */
+export function byPattern(
+  patterns: Readonly<Record<string, number>>,
+  names: readonly string[],
+  otherwise: number,
+  where: string,
+): number[] {
+  const keys = Object.keys(patterns);
+  if (keys.length === 0) return names.map(() => otherwise);
+  const sources = keys.map((key) => `(?:.*\\.)?(?:${translatePattern(key, where)})$`);
+  // Experts have one parameter together.
+  const distinct = [...new Set(names)];
+  const matches = matchNames(sources, distinct, where);
+  const values = new Map(
+    distinct.map((name, index) => {
+      const key = keys.find((_, which) => matches[which]![index]);
+      return [name, key === undefined ? otherwise : patterns[key]!];
+    }),
+  );
+  return names.map((name) => values.get(name)!);
+}
+
+/** Whether a name is one of `targets` or ends with one after a dot. */
+export function endsWithAny(targets: readonly string[]): (name: string) => boolean {
+  const all = new Set(targets);
+  return (name) => {
+    for (let at = 0; at >= 0; ) {
+      if (all.has(name.slice(at))) return true;
+      const dot = name.indexOf('.', at);
+      at = dot < 0 ? -1 : dot + 1;
+    }
+    return false;
+  };
+}

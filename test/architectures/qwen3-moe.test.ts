@@ -108,6 +108,9 @@ describe('qwen3_moe', () => {
     expect(() => parse({ num_experts: 4 })).toThrow(
       'config.json: num_experts_per_tok: expected at most num_experts (4), found 8',
     );
+    expect(() => parse({ num_hidden_layers: 10_000, num_experts: 4096 })).toThrow(
+      'config.json: num_experts: expected at most 262144 experts in 10000 layers together, found 4096',
+    );
     const types = Array(48).fill('full_attention').with(3, 'sliding_attention');
     expect(() => parse({ layer_types: types })).toThrow(/layer_types: expected only full_attention/);
     expect(parse({ use_sliding_window: true, sliding_window: 9 }).slidingWindow).toEqual(Array(48).fill(9));

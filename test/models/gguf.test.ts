@@ -14,7 +14,9 @@ import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { byteCharacters } from '../../src/tokenizer/token-bytes.js';
 import { readTokenizerFiles } from '../../src/tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../../src/weights/checkpoint.js';
+import { openGgufCheckpoint } from '../../src/weights/gguf/checkpoint.js';
 import { openGguf } from '../../src/weights/gguf/file.js';
+import { type Typed, writeGguf } from '../../src/weights/gguf/writer.js';
 import { random } from '../ops/numbers.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -269,6 +271,25 @@ describe('models as GGUF', () => {
     expect(await got.score(ids)).toEqual(await want.score(ids));
     for (const model of [want, got]) model.dispose();
   });
+
+  it.each([
+    ['without values', [4096, 0, 0], 4096, /ffn_gate_exps.*weights of 4096 experts.*found \[4096,0,0\]/],
+    ['of more experts', [10_000_000, 0, 0], 8, /ffn_gate_exps.*weights of 8 experts/],
+    ['of a large number', [2, 1, 32], 5000, /qwen3moe\.expert_count: expected at most 4096 experts/],
+  ])(
+    'qwen3moe with a joint tensor %s is refused before it is taken apart',
+    async (_, shape, count, message) => {
+      const path = join(temporaryDirectory(), 'x.gguf');
+      const key = (name: string, u32: number): [string, Typed] => [`qwen3moe.${name}`, { u32 }];
+      const metadata = new Map<string, Typed>([
+        ['general.architecture', { text: 'qwen3moe' }],
+        ...[key('attention.key_length', 16), key('expert_count', count)],
+      ]);
+      const data = () => new Uint8Array(4 * shape.reduce((product, extent) => product * extent, 1));
+      await writeGguf(path, metadata, [{ name: 'blk.0.ffn_gate_exps.weight', type: 'F32', shape, data }]);
+      expect(() => openGgufCheckpoint(path, 'here')).toThrow(message);
+    },
+  );
 
   it.each([
     [{ norm_topk_prob: false }, /has norm_topk_prob: false, which llama\.cpp does not know/],

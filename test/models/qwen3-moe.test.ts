@@ -1,5 +1,5 @@
 // Adapters on experts, bases whose experts are quantised or divided, and saved ones; the model itself is in variants.test.ts.
-import { readFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
@@ -10,8 +10,9 @@ import {
   readModelConfig,
 } from '../../src/architectures/table.js';
 import { Tape } from '../../src/autograd/tape.js';
+import { adapterSection } from '../../src/config/adapter.js';
 import { Generator } from '../../src/generate/generator.js';
-import { type Adapter, loadAdapter } from '../../src/models/adapter.js';
+import { Adapter, createAdapter, loadAdapter } from '../../src/models/adapter.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import type { Decoder } from '../../src/models/decoder.js';
 import { draw } from '../../src/models/initial-values.js';
@@ -20,11 +21,14 @@ import { mergeAdapter } from '../../src/models/merge.js';
 import { saveDecoder } from '../../src/models/save.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogits, headLogprobs } from '../../src/ops/head.js';
+import { loraConfig } from '../../src/train/lora-config.js';
+import { openAdapter, readAdapterConfig } from '../../src/weights/adapter.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { loraPlan } from '../../src/weights/lora-plan.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
-import { someAdapter } from '../generate/some-adapter.js';
+import { writeSafetensors } from '../../src/weights/safetensors-writer.js';
+import { changeAdapter, someAdapter } from '../generate/some-adapter.js';
 import { isas, openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
 import { goldenPath } from '../weights/golden.js';
@@ -93,7 +97,7 @@ describe('qwen3_moe', () => {
   const device = openTest();
   afterAll(() => device.dispose());
 
-  it('reads what PEFT writes of experts that are one parameter, and writes it by expert', async () => {
+  it('reads what PEFT writes of experts that are one parameter, and writes it so', async () => {
     const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
     const joint = loadAdapter(device, decoder.config, join(directory, 'adapter-joint'), { trainable: true });
     const { logits } = await stepOf(decoder, joint);
@@ -101,11 +105,148 @@ describe('qwen3_moe', () => {
     const saved = temporaryDirectory();
     await joint.save(saved);
     const config = JSON.parse(readFileSync(join(saved, 'adapter_config.json'), 'utf8'));
-    expect(config.target_parameters).toBeNull();
-    expect(config.target_modules.sort()).toEqual(['down_proj', 'gate', 'gate_proj', 'q_proj', 'up_proj']);
+    expect(config.target_parameters).toContain('model.layers.1.mlp.experts.gate_up_proj');
+    expect(config.target_modules).toEqual([0, 1].map((layer) => `model.layers.${layer}.self_attn.q_proj`));
     const again = loadAdapter(device, decoder.config, saved, { trainable: true });
     expect((await stepOf(decoder, again)).logits).toEqual(logits);
     for (const owned of [joint, again, decoder]) owned.dispose();
+  });
+
+  it('is continued with the modules, ranks and scales of what PEFT wrote', () => {
+    const joint = join(directory, 'adapter-joint');
+    const modules = modelModules(readModelConfig(directory));
+    const { plan, file } = openAdapter(joint, modules);
+    file.close();
+    const section = adapterSection(joint);
+    expect(section.target_modules).toContain('experts.5.up_proj');
+    expect(loraPlan(loraConfig(section, ''), modules)).toEqual(plan);
+  });
+
+  it('is written in the form that PEFT makes of one pair for each expert, bit for bit', async () => {
+    const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
+    const adapter = loadAdapter(device, decoder.config, join(directory, 'adapter'), { trainable: true });
+    const folder = temporaryDirectory();
+    // A form that PEFT reads right by expert, but for the dropout.
+    const config = { ...adapter.config, loraDropout: 0.1 };
+    await new Adapter(
+      config,
+      adapter.plan,
+      new Map([...adapter.all()].map((each) => [each.name, each])),
+    ).save(folder);
+    const [found, wanted] = [folder, join(directory, 'adapter-joint')].map((path) =>
+      tensorsIn(join(path, 'adapter_model.safetensors')),
+    );
+    expect([...found!.keys()].sort()).toEqual([...wanted!.keys()].sort());
+    for (const [name, values] of wanted!) expect(found!.get(name), name).toEqual(values);
+    const stored = JSON.parse(readFileSync(join(folder, 'adapter_config.json'), 'utf8'));
+    expect(stored.lora_dropout).toBe(0);
+    const joint = 'model.layers.0.mlp.experts.gate_up_proj';
+    expect([stored.rank_pattern[joint], stored.alpha_pattern[joint]]).toEqual([6, 12]);
+    // Here it is what was written.
+    expect(readAdapterConfig(folder)).toEqual(config);
+    const again = loadAdapter(device, decoder.config, folder, { trainable: true });
+    expect(await again.trainable!.values.readFloats()).toEqual(await adapter.trainable!.values.readFloats());
+    for (const owned of [adapter, again, decoder]) owned.dispose();
+  });
+
+  it.each([
+    ['without down_proj', 'qwen3-moe', { target_modules: ['gate_proj', 'up_proj'] }],
+    ['on up_proj alone', 'qwen3-moe', { target_modules: ['up_proj'] }],
+    ['scaled by the root', 'qwen3-moe', { target_modules: 'all-linear', use_rslora: true }],
+    [
+      'of several ranks and scales',
+      'qwen3-moe',
+      { target_modules: 'all-linear', rank_pattern: { up_proj: 5 }, alpha_pattern: { gate_proj: 3 } },
+    ],
+    [
+      'of one layer',
+      'qwen3-moe',
+      { target_modules: ['v_proj', 'gate', 'up_proj'], layers_to_transform: [1] },
+    ],
+    [
+      'on layers without experts',
+      'qwen3-moe-dense-layers',
+      { target_modules: ['q_proj', 'gate_proj', 'up_proj', 'down_proj'] },
+    ],
+  ])('an adapter %s is written with joint pairs, and is the same again', async (_, name, keys) => {
+    const path = goldenPath(`variants/${name}`);
+    const decoder = await loadDecoder(device, path, { dtype: 'f32' });
+    const keysOf = { peft_type: 'LORA', r: 3, lora_alpha: 6, ...keys } as JsonObject;
+    const adapter = createAdapter(device, decoder.config, parseAdapterConfig(keysOf, 'x'), { seed: 1 });
+    changeAdapter(adapter, 4);
+    const folder = temporaryDirectory();
+    await adapter.save(folder);
+    const json = join(folder, 'adapter_config.json');
+    expect(JSON.parse(readFileSync(json, 'utf8')).target_parameters.length).toBeGreaterThan(0);
+    expect(
+      tensorsIn(join(folder, 'adapter_model.safetensors')).has(`${adapter.plan.modules[0]?.aName}`),
+    ).toBe(!adapter.plan.modules[0]?.expert);
+    const again = loadAdapter(device, decoder.config, folder, { trainable: true });
+    expect(again.plan.modules.map(({ module, r }) => [module, r])).toEqual(
+      adapter.plan.modules.map(({ module, r }) => [module, r]),
+    );
+    expect(
+      maxDifference((await stepOf(decoder, again)).logits, (await stepOf(decoder, adapter)).logits),
+    ).toBeLessThan(1e-5);
+    // As PEFT has it, that is without what is said beside it.
+    const tensors = openSafetensors(join(folder, 'adapter_model.safetensors'));
+    const copy = temporaryDirectory();
+    await writeSafetensors(
+      join(copy, 'adapter_model.safetensors'),
+      [...tensors.tensors].map(([name, { dtype, shape }]) => ({
+        name,
+        dtype,
+        shape,
+        data: () => tensors.read(name),
+      })),
+    );
+    tensors.close();
+    copyFileSync(json, join(copy, 'adapter_config.json'));
+    const plain = loadAdapter(device, decoder.config, copy, { trainable: true });
+    expect(
+      maxDifference((await stepOf(decoder, plain)).logits, (await stepOf(decoder, adapter)).logits),
+    ).toBeLessThan(1e-5);
+    const changed = { ...JSON.parse(readFileSync(json, 'utf8')), use_rslora: !('use_rslora' in keys) };
+    writeFileSync(json, JSON.stringify(changed));
+    expect(() => loadAdapter(device, decoder.config, folder)).toThrow(/was changed after it was written/);
+    for (const owned of [adapter, again, plain, decoder]) owned.dispose();
+  });
+
+  it.each([
+    ['a model with layers without experts', 'qwen3-moe-dense-layers', {}, (layer: number) => layer === 1],
+    [
+      'layers_to_transform, which does not reach parameters',
+      'qwen3-moe',
+      { layers_to_transform: [1] },
+      () => true,
+    ],
+    [
+      'a rank of one layer',
+      'qwen3-moe',
+      { rank_pattern: { 'model.layers.0.mlp.experts.gate_up_proj': 6 } },
+      () => true,
+    ],
+  ])('reads target_parameters of PEFT with %s', (_, name, keys, has) => {
+    const config = parseAdapterConfig(
+      {
+        peft_type: 'LORA',
+        r: 2,
+        target_modules: ['q_proj'],
+        target_parameters: ['experts.gate_up_proj'],
+        ...keys,
+      } as JsonObject,
+      'x',
+    );
+    const model = readModelConfig(goldenPath(`variants/${name}`));
+    const { modules } = loraPlan(config, modelModules(model));
+    const found = modules.filter(({ module }) => !module.endsWith('q_proj'));
+    const wanted = modelModules(model).filter(({ name }) => /experts\.\d+\.(gate|up)_proj$/.test(name));
+    expect(found.map(({ module }) => module)).toEqual(wanted.map(({ name }) => name));
+    expect(wanted.some(({ name }) => has(Number(/layers\.(\d+)/.exec(name)?.[1])))).toBe(true);
+    for (const { module, r } of found) {
+      const own = 'rank_pattern' in keys && module.startsWith('model.layers.0.') ? 6 : 2;
+      expect(r, module).toBe(own);
+    }
   });
 
   it('computes a layer again in the backward with the same masks', async () => {
@@ -168,46 +309,54 @@ describe('qwen3_moe', () => {
     expect(() => loraPlan(config, modelModules(readModelConfig(directory)))).toThrow(message);
   });
 
-  it('writes with several adapters in one forward what each writes alone, and what its forward scores', async () => {
-    const model = await loadModel(device, directory, { dtype: 'f32' });
-    const adapters = [
-      someAdapter(model, { r: 2, target_modules: ['q_proj', 'up_proj', 'down_proj', 'gate'] }, 1),
-      someAdapter(model, { r: 5, target_modules: ['down_proj'] }, 2),
-      someAdapter(model, { r: 3, target_modules: ['v_proj'] }, 3),
-    ];
-    const prompts = [
-      [5, 9, 12, 30, 31, 32, 33, 36],
-      [7, 8],
-    ];
-    const options = { n: 2, maxNewTokens: 8, temperature: 0.9, ignoreEos: true } as const;
-    const all = [undefined, ...adapters];
-    const alone = [];
-    for (const adapter of all) {
+  it.each(['f32', 'bf16'] as const)(
+    'writes with several adapters in one forward what each writes alone, and what its forward scores: %s',
+    async (dtype) => {
+      const model = await loadModel(device, directory, { dtype });
+      const adapters = [
+        // A scale of 3.2, by which a product rounds otherwise than by 2.
+        someAdapter(
+          model,
+          { r: 5, lora_alpha: 16, target_modules: ['q_proj', 'up_proj', 'down_proj', 'gate'] },
+          1,
+        ),
+        someAdapter(model, { r: 10, lora_alpha: 32, target_modules: ['down_proj'] }, 2),
+        someAdapter(model, { r: 3, target_modules: ['v_proj'] }, 3),
+      ];
+      const prompts = [
+        [5, 9, 12, 30, 31, 32, 33, 36],
+        [7, 8],
+      ];
+      const options = { n: 2, maxNewTokens: 8, temperature: 0.9, ignoreEos: true } as const;
+      const all = [undefined, ...adapters];
+      const alone = [];
+      for (const adapter of all) {
+        const generator = new Generator(model.decoder);
+        alone.push(await generator.generate(prompts, { ...options, role: { adapter } }).samples);
+        generator.dispose();
+      }
       const generator = new Generator(model.decoder);
-      alone.push(await generator.generate(prompts, { ...options, role: { adapter } }).samples);
+      const together = await Promise.all(
+        all.map((adapter) => generator.generate(prompts, { ...options, role: { adapter } }).samples),
+      );
       generator.dispose();
-    }
-    const generator = new Generator(model.decoder);
-    const together = await Promise.all(
-      all.map((adapter) => generator.generate(prompts, { ...options, role: { adapter } }).samples),
-    );
-    generator.dispose();
-    expect(together).toEqual(alone);
-    for (const [i, adapter] of all.entries()) {
-      const { tokens = [], logprobs = [] } = alone[i]?.[0]?.[0] ?? {};
-      const batch = raggedBatch(device, [{ ids: [...prompts[0]!, ...tokens] }], model.decoder.config);
-      const found = device.scope(() => {
-        const hidden = model.decoder.forward(batch, { adapter });
-        const targets = device.tensor(Int32Array.from([...prompts[0]!.slice(1), ...tokens, 0]));
-        return headLogprobs(hidden, model.decoder.head(), targets).logprobs;
-      });
-      const scored = (await found.readFloats()).slice(prompts[0]!.length - 1, -1);
-      expect(maxDifference([...logprobs], [...scored])).toBeLessThan(1e-5);
-      for (const owned of [found, batch]) owned.dispose();
-      if (i > 0) expect(alone[i]).not.toEqual(alone[0]);
-    }
-    for (const owned of [...adapters, model]) owned.dispose();
-  });
+      expect(together).toEqual(alone);
+      for (const [i, adapter] of all.entries()) {
+        const { tokens = [], logprobs = [] } = alone[i]?.[0]?.[0] ?? {};
+        const batch = raggedBatch(device, [{ ids: [...prompts[0]!, ...tokens] }], model.decoder.config);
+        const found = device.scope(() => {
+          const hidden = model.decoder.forward(batch, { adapter });
+          const targets = device.tensor(Int32Array.from([...prompts[0]!.slice(1), ...tokens, 0]));
+          return headLogprobs(hidden, model.decoder.head(), targets).logprobs;
+        });
+        const scored = (await found.readFloats()).slice(prompts[0]!.length - 1, -1);
+        expect([...logprobs]).toEqual([...scored]);
+        for (const owned of [found, batch]) owned.dispose();
+        if (i > 0) expect(alone[i]).not.toEqual(alone[0]);
+      }
+      for (const owned of [...adapters, model]) owned.dispose();
+    },
+  );
 
   /** A model whose rows are whole blocks of every format. */
   async function wideModel(): Promise<string> {

@@ -3,7 +3,13 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ModelConfig } from '../../src/architectures/config.js';
 import { modelModules, readModelConfig } from '../../src/architectures/table.js';
-import { openAdapter, readAdapterConfig, readAdapterHead, writeAdapter } from '../../src/weights/adapter.js';
+import {
+  openAdapter,
+  openAdapterWeights,
+  readAdapterConfig,
+  readAdapterHead,
+  writeAdapter,
+} from '../../src/weights/adapter.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { loraPlan } from '../../src/weights/lora-plan.js';
@@ -230,6 +236,30 @@ describe('parseAdapterConfig', () => {
     ).toBe(8);
   });
 
+  it.each([
+    ['gate_up_proj', 'A', [1_000_000_000, 0]],
+    ['gate_up_proj', 'B', [0, 1_000_000_000]],
+    ['down_proj', 'A', [4096, 0]],
+    ['down_proj', 'A', [4097, 1]],
+  ])(
+    'is refused with joint %s.lora_%s of shape %o before it is taken apart',
+    async (parameter, side, shape) => {
+      const directory = temporaryDirectory();
+      const name = `base_model.model.model.layers.0.mlp.experts.lora_${side}.weight`;
+      const data = () => new Uint8Array(4 * shape.reduce((product, extent) => product * extent, 1));
+      await writeSafetensors(join(directory, 'adapter_model.safetensors'), [
+        { name, dtype: 'F32', shape, data },
+      ]);
+      writeFileSync(
+        join(directory, 'adapter_config.json'),
+        JSON.stringify({ peft_type: 'LORA', r: 1, target_parameters: [parameter] }),
+      );
+      expect(() => openAdapterWeights(directory)).toThrow(
+        /a matrix of 1 ranks for each of at most 4096 experts/,
+      );
+    },
+  );
+
   it.each<[string, JsonObject, string]>([
     [
       'another method',
@@ -255,7 +285,7 @@ describe('parseAdapterConfig', () => {
     [
       'parameters as targets',
       { target_parameters: ['x'] },
-      'target_parameters: expected only gate_up_proj and down_proj of experts, and gate.weight of their router',
+      'target_parameters: expected only gate_up_proj and down_proj of experts, and weights of linear modules such as gate.weight of their router',
     ],
     ['single token rows', { trainable_token_indices: [3] }, 'trainable_token_indices: expected null'],
     ['tied copies', { ensure_weight_tying: true }, 'ensure_weight_tying: expected false'],

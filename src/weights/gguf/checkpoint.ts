@@ -2,6 +2,7 @@
 import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
 import { show, showNames, WeightsError } from '../error.js';
+import { MAX_EXPERTS } from '../modules.js';
 import { formatOfBlocks, type QuantizedFormat, type QuantizedWeight } from '../quantized/format.js';
 import type { CheckpointReader } from '../reader.js';
 import type { TensorEntry } from '../weights-file.js';
@@ -35,11 +36,21 @@ interface StoredWeight extends Pick<GgufTensor, 'name' | 'type' | 'shape'> {
   readonly part?: { readonly index: number; readonly of: number };
 }
 
-/** By the names of a checkpoint: of a joint tensor the weight of each expert. */
-function weightsOf(name: string, tensor: GgufTensor): [string, StoredWeight][] {
+/** By the names of a checkpoint: of a joint tensor the weight of each of `experts`. */
+function weightsOf(
+  name: string,
+  tensor: GgufTensor,
+  experts: number,
+  path: string,
+): [string, StoredWeight][] {
   const { name: stored, type, shape } = tensor;
   const [of = 0, ...own] = shape;
   if (expertName(name, 0) === undefined || shape.length !== 3) return [[name, tensor]];
+  // A tensor of no bytes may claim any number.
+  if (of !== experts || own.includes(0))
+    throw new WeightsError(
+      `${path}: tensor ${show(stored)}: expected the weights of ${experts} experts (expert_count), found ${show(shape)}`,
+    );
   return Array.from({ length: of }, (_, index) => [
     expertName(name, index) as string,
     { name: stored, type, shape: own, part: { index, of } },
@@ -61,6 +72,8 @@ class GgufCheckpoint implements CheckpointReader {
     this.#headDim = metadata.headDim();
     const entries = new Map<string, TensorEntry>();
     const unknown: string[] = [];
+    const experts = metadata.integer(metadata.of('expert_count')) ?? 0;
+    if (experts > MAX_EXPERTS) metadata.fail(metadata.of('expert_count'), `at most ${MAX_EXPERTS} experts`);
     for (const tensor of file.tensors.values()) {
       if (COMPUTED.test(tensor.name)) continue;
       const name = checkpointName(metadata.architecture, tensor.name);
@@ -69,7 +82,7 @@ class GgufCheckpoint implements CheckpointReader {
         continue;
       }
       const dtype: Dtype = isFloatDtype(tensor.type.name) ? tensor.type.name : 'F32';
-      for (const [own, weight] of weightsOf(name, tensor)) {
+      for (const [own, weight] of weightsOf(name, tensor, experts, file.path)) {
         const values = weight.shape.reduce((product, extent) => product * extent, 1);
         // What is read, not what is stored.
         entries.set(own, { dtype, shape: weight.shape, begin: 0, end: values * bytesPerElement(dtype) });
