@@ -1,7 +1,7 @@
-/** Which frozen weights stay in 4 or 8 bits. Products dequantise them as they read them, so it costs no memory; see `ops/gemm.ts`. */
+/** Which frozen weights stay in 4 or 8 bits. Products read their codes, so it costs no memory; see `ops/gemm.ts`. */
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { WeightsError } from '../weights/error.js';
-import type { ModuleKind, WeightSpec } from '../weights/modules.js';
+import { type ModuleKind, ofExperts, type WeightSpec } from '../weights/modules.js';
 import { featuresMultiple, type MadeFormat, type QuantizedFormat } from '../weights/quantized/format.js';
 
 /**
@@ -51,8 +51,20 @@ export function chosenFormats(
     const format = formatOf(spec, stored, quantize, made);
     if (format) formats.set(spec.name, format);
   }
+  // The experts of a projection are one product.
+  for (const experts of ofExperts(specs).values()) {
+    if (new Set(experts.map(({ name }) => formatName(formats.get(name)))).size === 1) continue;
+    for (const spec of experts) {
+      const format = formatOf(spec, undefined, quantize, MADE[quantize]?.linear);
+      if (format) formats.set(spec.name, format);
+      else formats.delete(spec.name);
+    }
+  }
   return formats;
 }
+
+const formatName = (format: ChosenFormat | undefined) =>
+  format && ('stored' in format ? format.stored : format.made);
 
 function formatOf(
   { name, shape }: WeightSpec,

@@ -18,6 +18,7 @@ import type { Decoder } from '../../src/models/decoder.js';
 import { draw } from '../../src/models/initial-values.js';
 import { loadDecoder, trainableDecoder } from '../../src/models/load.js';
 import { mergeAdapter } from '../../src/models/merge.js';
+import { chosenFormats } from '../../src/models/quantize.js';
 import { saveDecoder } from '../../src/models/save.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogits, headLogprobs } from '../../src/ops/head.js';
@@ -357,6 +358,25 @@ describe('qwen3_moe', () => {
       for (const owned of [...adapters, model]) owned.dispose();
     },
   );
+
+  it('reads in full the experts of a projection that are not all stored in one format', () => {
+    const specs = modelWeights(readModelConfig(directory));
+    const odd = 'model.layers.1.mlp.experts.3.down_proj.weight';
+    const isOf = (name: string) => /layers\.1\.mlp\.experts\.\d+\.down_proj/.test(name);
+    for (const other of [undefined, 'e4m3'] as const) {
+      const format = (name: string) => (name === odd ? other : 'int8');
+      const kept = chosenFormats(specs, { format }, 'keep');
+      expect([...kept.keys()].filter(isOf)).toEqual([]);
+      expect(kept.get('model.layers.0.mlp.experts.3.down_proj.weight')).toEqual({ stored: 'int8' });
+      expect(kept.get('model.layers.1.mlp.experts.3.up_proj.weight')).toEqual({ stored: 'int8' });
+    }
+    // What is made is made of all.
+    const wide = specs.map((spec) => ({ ...spec, shape: spec.shape.map(() => 64) }));
+    const made = chosenFormats(wide, { format: (name) => (name === odd ? undefined : 'nf4') }, 'nf4');
+    expect([...made].filter(([name]) => isOf(name)).map(([, of]) => of)).toEqual(
+      Array(6).fill({ made: 'nf4_double' }),
+    );
+  });
 
   /** A model whose rows are whole blocks of every format. */
   async function wideModel(): Promise<string> {
