@@ -33,6 +33,7 @@ import {
   trainingOperations,
 } from './planned-work.js';
 import { type PlannedSampling, withRows } from './sampling-plan.js';
+import { refuseSampling } from './shared-base.js';
 
 /** Milliseconds of steps that are measured of each stage, where nothing else is said. */
 const MEASURED_MS = 1000;
@@ -87,6 +88,8 @@ export async function describeRun<Config extends FrameConfig>(
       lines.push(...emptyParts({ validation: validation.solutions, test: test.solutions }));
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
+    const samples = sampled.plan !== undefined || sampled.unknown !== undefined;
+    refuseSampling(config.run.shard_base && processes > 1, samples);
     const shape = await modelShape(config);
     const plan = memoryPlan(device, config, method.memory(config, device), shape, {
       sampled: withRows(sampled.plan, device),
@@ -129,7 +132,8 @@ export async function describeRun<Config extends FrameConfig>(
     const refusal = refusals.at(-1);
     if (processes > 1 && config.run.zero === 0 && plan.items.some(({ what }) => what.includes('AdamW')))
       lines.push(`  run.zero: 1 would divide the AdamW moments by ${processes}`);
-    if (processes > 1 && refusal && !config.run.shard_base && 'lora' in config && config.lora !== 'none')
+    const divisible = !samples && !config.run.shard_base && 'lora' in config && config.lora !== 'none';
+    if (processes > 1 && refusal && divisible)
       lines.push(`  run.shard_base: true would divide the layers of the base by ${processes}`);
     if (refusal) lines.push(`it does not fit${planFor === undefined ? ' here' : ''}: ${refusal}`);
     else

@@ -99,7 +99,7 @@ async function runOn<Config extends FrameConfig>(
     reportData(data, { resumed: begun !== undefined });
     const context = { config, device, tokenizer, run };
     const { holders } = dataParallel(device) ?? {};
-    refuseSampling(holders, method.sampling?.(config, tokenizer) !== undefined);
+    refuseSampling(holders !== undefined, method.sampling?.(config, tokenizer) !== undefined);
     roles = await method.roles(context).catch((error: unknown) => {
       throw withOthers(error, device, config.run.memory_fraction);
     });

@@ -25,8 +25,8 @@ export function holdersOf(
 }
 
 /** @throws StepTrainError E_CONFIG for a method that samples: every process would have to sample as many tokens */
-export function refuseSampling(holders: LayerHolders | undefined, samples: boolean): void {
-  if (holders && samples) refuse('a method that does not sample');
+export function refuseSampling(divides: boolean, samples: boolean): void {
+  if (divides && samples) refuse('a method that does not sample');
 }
 
 /** @throws StepTrainError E_CONFIG where the method has loaded its base whole */

@@ -104,5 +104,14 @@ describe.each(RECIPES)('$name', ({ name, model, parameters, fits, tooSmall }) =>
     expect(enough).toMatch(/micro-batches: step_kto \d+ tokens/);
     expect(enough).toContain(`${((2 * parameters) / GIB).toFixed(2)} GiB`);
     expect(await plan(tooSmall)).toMatch(/it does not fit: .*[\d.]+ GiB are missing/);
+    // Its base cannot be divided among eight of them: the plan neither says so nor counts on it.
+    const among = { planFor: tooSmall * GIB, processes: 8 };
+    const eight = (await describeRun(opened, config, among)).lines.join('\n');
+    expect(eight).toContain('run.zero: 1 would divide the AdamW moments by 8');
+    expect(eight).not.toContain('run.shard_base: true would divide');
+    const divided = { ...config, run: { ...config.run, shard_base: true } };
+    await expect(describeRun(opened, divided, among)).rejects.toThrow(
+      /^run\.shard_base needs a method that does not sample; set it to false$/,
+    );
   });
 });
