@@ -26,9 +26,9 @@ export interface FaultyProxy {
   close(): Promise<void>;
 }
 
-/** Passes requests to a server that works; `faultOf` says what goes wrong with the i-th to a path. It goes with the test. */
+/** Passes requests to a server that works, now; `faultOf` says what goes wrong with the i-th to a path. It goes with the test. */
 export async function faultyProxy(
-  target: string,
+  target: string | (() => string),
   faultOf: (request: number, path: string) => Fault | undefined,
 ): Promise<FaultyProxy> {
   const asked: string[] = [];
@@ -38,7 +38,8 @@ export async function faultyProxy(
     const number = counts.get(path) ?? 0;
     counts.set(path, number + 1);
     asked.push(path);
-    void pass(target, faultOf(number, path), request, response).catch(() => response.destroy());
+    const to = typeof target === 'string' ? target : target();
+    void pass(to, faultOf(number, path), request, response).catch(() => response.destroy());
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const proxy = {

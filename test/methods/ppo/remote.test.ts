@@ -114,6 +114,35 @@ describe('rollout.server', () => {
     expect(adapter('broken')).toEqual(adapter('local'));
   }, 60_000);
 
+  it('gives a server that was started anew the adapter before the first samples of a resumed run', async () => {
+    const started = () =>
+      serve(
+        { name: 'base', model, tokenizer: byteTokenizer() },
+        { port: 0, cacheBytes: 32_000_000, adapterRoot: at('adapters') },
+      );
+    const servers = [await started(), await started()] as const;
+    let [lost, restarted] = [false, false];
+    const proxy = await faultyProxy(
+      () => servers[restarted ? 1 : 0].url,
+      // The first of them goes after the first iteration.
+      (_request, path) => {
+        if (path === '/v1/unload_lora_adapter' && !restarted) lost = true;
+        return lost && !restarted ? 'refused connection' : undefined;
+      },
+    );
+    await expect(run('restarted', remote(proxy.url, { attempts: 1 }))).rejects.toThrow(/^rollout\.server: /);
+    await servers[0].close(0);
+    restarted = true;
+    const before = proxy.asked.length;
+    const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+    await resume(at('restarted'));
+    said.mockRestore();
+    const [first] = proxy.asked.slice(before).filter((path) => /load_lora_adapter|completions/.test(path));
+    expect(first).toBe('/v1/load_lora_adapter');
+    expect(adapter('restarted')).toEqual(adapter('local'));
+    await servers[1].close(0);
+  }, 60_000);
+
   it('draws rollout batches ahead from the policy as it was, corrects for it, and says how old they are', async () => {
     const stale = (url: string) => remote(url, { max_staleness: 1 });
     const still = { learning_rate: 1e-30 };
