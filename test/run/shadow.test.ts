@@ -41,6 +41,15 @@ it('has what a run goes on from, and nothing that it has trained', async () => {
   expect(existsSync(join(tmpdir(), own))).toBe(false);
 });
 
+it('is refused where this machine does not see the run', async () => {
+  const path = join(temporaryDirectory(), 'elsewhere');
+  const before = shadows();
+  await expect(shadowRunDirectory(path)).rejects.toThrow(
+    `${path} of rank 0 cannot be read here: the run directory must be on a file system that all machines share`,
+  );
+  expect(shadows()).toEqual(before);
+});
+
 it('removes what one that was killed has left, and not that of one that runs', async () => {
   const path = join(temporaryDirectory(), 'run');
   const run = await createRunDirectory(path, { onExisting: 'refuse' });

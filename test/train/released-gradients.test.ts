@@ -3,21 +3,27 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { modelWeights, parseModelConfig } from '../../src/architectures/table.js';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import type { Carrier } from '../../src/cluster/carriers.js';
 import type { Cluster } from '../../src/cluster/cluster.js';
 import { addFloats, addTree } from '../../src/cluster/shards.js';
+import type { FrameConfig } from '../../src/config/schema.js';
+import { completeRunConfig } from '../../src/methods/config.js';
 import { loadAdapter } from '../../src/models/adapter.js';
 import { loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
+import { layerNumber } from '../../src/models/sharded-layers.js';
 import { addon } from '../../src/native/addon.js';
 import { nll } from '../../src/objectives/nll.js';
 import type { Device } from '../../src/runtime/device.js';
 import { shareWork } from '../../src/runtime/processes.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
 import { scoreRows } from '../../src/sequences/forward.js';
 import { accumulate } from '../../src/train/accumulate.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { divideBatches, overShards } from '../../src/train/data-parallel.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
+import { memoryPlan } from '../../src/train/memory-plan.js';
 import { applyGradients } from '../../src/train/update.js';
 import { fellows, overSockets } from '../cluster/fellows.js';
 import { expectedOf, goldenDirectory } from '../models/golden.js';
@@ -290,5 +296,71 @@ describe('by layer', () => {
       return true;
     });
     expect(failed).toEqual([true, true]);
+  });
+});
+
+describe('the memory plan', () => {
+  const SIZE = 4;
+  const shape = parseModelConfig(
+    {
+      ...{ model_type: 'llama', hidden_size: 256, intermediate_size: 704, num_hidden_layers: 8 },
+      ...{ num_attention_heads: 4, vocab_size: 300, max_position_embeddings: 64 },
+      tie_word_embeddings: false,
+    },
+    'config.json',
+  );
+  const config = completeRunConfig({ method: 'sft', lora: 'none', data: { source: 'arithmetic' } });
+  const planned = (collectives: FrameConfig['run']['collectives'], more: object = {}) => {
+    const device = { info: () => ({ name: 'cpu' }) } as Device;
+    const run = { ...config.run, zero: 2 as const, shards: SIZE, collectives, ...more };
+    const roles = [{ role: 'policy', held: 'trained' }] as const;
+    return memoryPlan(device, { ...config, run }, roles, shape, { processes: SIZE }).fixedBytes;
+  };
+
+  it('counts the same whatever carries the gradients beside the backward pass', () => {
+    const plans = (['auto', 'tcp', 'shm', 'mpi'] as const).map((each) => planned(each));
+    expect(new Set(plans).size).toBe(1);
+    // With 1, and with more shards, gradients are whole.
+    expect(planned('tcp', { zero: 1 })).toBeGreaterThan((plans[0] as number) * 1.1);
+    expect(planned('tcp', { shards: 2 * SIZE })).toBeGreaterThan(planned('tcp', { zero: 1 }));
+  });
+
+  it.each(['beside', 'sockets'] as const)('is what a process holds, %s', async (way) => {
+    const weights = modelWeights(shape).map((spec) => ({
+      ...spec,
+      elements: spec.shape.reduce((a, b) => a * b, 1),
+    }));
+    const peaks = await inProcesses(SIZE, way, async ({ device, cluster, carrier }) => {
+      const before = device.stats().liveBytes;
+      device.resetPeak();
+      const init = ({ elements }: { elements: number }) => new Float32Array(elements);
+      const parameters = new TrainableParameters(
+        device,
+        weights.map((spec) => ({ name: spec.name, shape: spec.shape, init: init(spec) })),
+      );
+      const optimizer = new AdamW(parameters, OPTIONS);
+      parameters.zeroGrads();
+      const sum = gradientSum(parameters, SIZE, cluster, carrier, true);
+      // What lies outside of layers gets its first gradients from the head.
+      for (const layer of [
+        undefined,
+        ...Array.from({ length: shape.numLayers }, (_, i) => shape.numLayers - 1 - i),
+      ]) {
+        for (const { name, grad } of parameters.list.filter((each) => layerNumber(each.name) === layer))
+          device.ops.fill({ x: grad as Tensor, value: name.length });
+        if (layer !== undefined) await sum.passed(cluster.rank, layer);
+      }
+      await sum.add(cluster.rank);
+      await sum.finish();
+      const { peakBytes } = device.stats();
+      optimizer.dispose();
+      parameters.dispose();
+      return peakBytes - before;
+    });
+    for (const peak of peaks) {
+      // Sockets take nothing on the device beside the gradients.
+      expect(peak / planned('auto')).toBeGreaterThan(0.85);
+      expect(peak / planned('auto')).toBeLessThan(1.01);
+    }
   });
 });
