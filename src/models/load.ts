@@ -75,7 +75,7 @@ export async function loadDecoder(
     const specs = modelWeights(config);
     const formats = chosenFormats(specs, reader, quantize);
     if (holders) {
-      refuseUndivided(options, formats);
+      refuseUndivided(options.gradientCheckpointing, formats.size > 0);
       layers = new ShardedLayers(device, dtype, specs, holders);
     }
     // What is added to a weight is not in the levels of its format.
@@ -107,13 +107,11 @@ export async function loadDecoder(
   );
 }
 
-function refuseUndivided(
-  { gradientCheckpointing }: LoadOptions,
-  formats: ReadonlyMap<string, ChosenFormat>,
-): void {
+/** @throws StepTrainError E_CONFIG for a base that processes cannot hold together */
+export function refuseUndivided(gradientCheckpointing: boolean | undefined, isQuantized: boolean): void {
   const lacking = !gradientCheckpointing
     ? 'run.gradient_checkpointing: true, without which the backward would keep every layer whole'
-    : formats.size > 0
+    : isQuantized
       ? 'weights in f32 or bf16, and some of this base are quantised: set model.quantize: none'
       : undefined;
   if (lacking) throw new StepTrainError('E_CONFIG', `a base that processes hold together needs ${lacking}`);

@@ -3,6 +3,7 @@ import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules, modelWeights } from '../architectures/table.js';
 import { sumsHeld } from '../cluster/shards.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
+import { refuseUndivided } from '../models/load.js';
 import { layerNumber } from '../models/sharded-layers.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
@@ -71,6 +72,7 @@ export function memoryPlan(
   let workspace = 0;
   const frozen = () => {
     const base = frozenBase(model, decoder, device, run.shard_base ? processes : 1);
+    if (base.holders > 1) refuseUndivided(run.gradient_checkpointing, base.quantized !== '');
     workspace = base.workspace;
     return base;
   };

@@ -178,7 +178,7 @@ it('fail with the sentence of the last one where none is left', async () => {
   expect(told.length).toBe(1);
 });
 
-it('leave one out that says it has loaded an adapter and has not', async () => {
+it('leave one out that says it has loaded an adapter and has not, and fail where it is the only one', async () => {
   const directory = temporaryDirectory();
   const honest = await testServer({ adapterRoot: directory });
   const other = await testServer({ adapterRoot: directory });
@@ -218,6 +218,13 @@ it('leave one out that says it has loaded an adapter and has not', async () => {
   );
   expect(told).toEqual([expect.stringMatching(/answers 404: there is no model "steptrain-.*1 of 2 servers/)]);
   await source.close();
+  const alone = remoteSource({
+    ...{ url: `http://127.0.0.1:${port}`, server: 'steptrain', model: 'pupil', attempts: 1 },
+    adapters: { directory },
+  });
+  await alone.publish(adapter, 1);
+  await expect(alone.sample(prompts, options)).rejects.toThrow(/answers 404: there is no model "steptrain-/);
+  await alone.close();
   front.closeAllConnections();
   front.close();
   adapter.dispose();

@@ -276,11 +276,19 @@ test('LoRA on 70B parameters fits on 8 GPUs of 80 GiB once they hold its layers 
   };
   const shape = parseModelConfig(published, 'config.json');
   const roles = [{ role: 'policy', held: 'trained' }] as const;
-  const planned = (run: object) => {
-    const merged = config({ model: { dtype: 'bf16' }, run: { gradient_checkpointing: true, ...run } });
+  const planned = (run: object, model: object = {}) => {
+    const merged = config({
+      model: { dtype: 'bf16', ...model },
+      run: { gradient_checkpointing: true, ...run },
+    });
     return memoryPlan(device, merged, roles, shape, { processes: 8 });
   };
   const [whole, shared] = [planned({}), planned({ shard_base: true })];
+  // As the run itself would say.
+  expect(() => planned({ shard_base: true, gradient_checkpointing: false })).toThrow(
+    /^a base that processes hold together needs run\.gradient_checkpointing: true/,
+  );
+  expect(() => planned({ shard_base: true }, { quantize: 'nf4' })).toThrow(/set model\.quantize: none$/);
   // Of four shards each the sum over two, and the third.
   const sharded = planned({ shards: 32 });
   expect(sharded.items.at(1)?.what).toMatch(/f32; 2 sums over earlier of 32 run\.shards$/);
