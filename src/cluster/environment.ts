@@ -47,7 +47,7 @@ export function placeOf(environment: Environment, starter: () => string = mpiPro
 
 /** What a launcher set for this process; programs that it starts must not believe that they are ranks of the same job. */
 export const LAUNCHER_VARIABLES =
-  /^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_\w+|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+|SLURM_\w+|OMPI_\w+|PMIX?_\w+|PRTE_\w+|MPI_LOCAL\w+)$/;
+  /^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_\w+|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+|SLURM_\w+|OMPI_\w+|PMIX?_\w+|PALS_\w+|PRTE_\w+|MPI_LOCAL\w+)$/;
 
 /** The environment without the launcher's variables, for processes that are started from here. */
 export function withoutLauncher(environment: Environment): Record<string, string | undefined> {
@@ -74,8 +74,9 @@ function fromTorch(environment: Environment): Place | undefined {
     size,
     localRank: local[0],
     localSize: local[1],
-    // Without the count of restarts: each agent has its own, and they differ once a machine was replaced.
-    job: `${run ?? 'torch'}/${host}:${port}`,
+    // Without the host, which some operators call localhost on the master alone, and without the count of restarts: each
+    // agent has its own, and they differ once a machine was replaced.
+    job: `${run ?? 'torch'}/${port}/${size}`,
     host,
     ports: range(run === undefined ? port : port + 1),
   };
@@ -95,9 +96,9 @@ function fromOpenMpi(environment: Environment, starter: () => string): Place | u
   return byMpi(environment, { rank, size, localRank, localSize }, job, starter);
 }
 
-/** MPICH, Intel MPI and MVAPICH. */
+/** MPICH, Intel MPI, MVAPICH, and PALS of HPE, which has other names for the ranks of a machine. */
 function fromMpich(environment: Environment, starter: () => string): Place | undefined {
-  const { PMI_RANK, PMI_SIZE, PMI_ID, PMI_PORT, MPI_LOCALRANKID } = environment;
+  const { PMI_RANK, PMI_SIZE, PMI_ID, PMI_PORT, MPI_LOCALRANKID, PMI_LOCAL_RANK } = environment;
   if (PMI_RANK === undefined && PMI_ID !== undefined && PMI_PORT !== undefined)
     throw invalid(
       'PMI_ID and PMI_PORT are set (mpi), and nothing says how many processes there are; start them without -pmi-port',
@@ -105,9 +106,11 @@ function fromMpich(environment: Environment, starter: () => string): Place | und
   if (PMI_RANK === undefined || PMI_SIZE === undefined || isOfSrun(environment)) return undefined;
   const [rank, size] = among(environment, 'mpi', 'PMI_RANK', 'PMI_SIZE');
   const [localRank, localSize] =
-    MPI_LOCALRANKID === undefined
-      ? [rank, size]
-      : among(environment, 'mpi', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS');
+    MPI_LOCALRANKID !== undefined
+      ? among(environment, 'mpi', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS')
+      : PMI_LOCAL_RANK !== undefined
+        ? among(environment, 'mpi', 'PMI_LOCAL_RANK', 'PMI_LOCAL_SIZE')
+        : [rank, size];
   return byMpi(environment, { rank, size, localRank, localSize }, undefined, starter);
 }
 
@@ -141,12 +144,12 @@ function byMpi(
     );
   const job =
     named ??
-    (isOne
-      ? `mpi/${starter()}`
-      : SLURM_STEP_ID !== undefined
-        ? `mpi/${SLURM_JOB_ID}.${SLURM_STEP_ID}`
-        : MASTER_PORT !== undefined
-          ? `mpi/${host}:${MASTER_PORT}`
+    (!isOne && SLURM_STEP_ID !== undefined
+      ? `mpi/${SLURM_JOB_ID}.${SLURM_STEP_ID}`
+      : MASTER_PORT !== undefined
+        ? `mpi/${host}:${MASTER_PORT}`
+        : isOne
+          ? `mpi/${starter()}`
           : undefined);
   if (job === undefined)
     throw invalid(
@@ -158,16 +161,29 @@ function byMpi(
 /**
  * What has started the processes of an MPI job on this machine: the nearest ancestor that is none of them, nor a shell or npx that
  * one was started through. Its number comes again, and not with the same time.
+ *
+ * @throws StepTrainError E_RANGE where it cannot be seen, as by the first process of a container
  */
 export function mpiProxy(of: number = process.pid): string {
   for (let pid = of; ; ) {
     // Behind the name in brackets, which may hold anything: state, parent, …; the start is the 22nd field.
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    const fields = statOf(pid)
       .replace(/^.*\) /s, '')
       .split(' ');
-    const parent = Number(fields[1]);
-    if (pid !== of && (parent === 0 || !isRank(pid))) return `${hostname()}/${pid}/${fields[19]}`;
-    pid = parent;
+    if (pid !== of && !isRank(pid)) return `${hostname()}/${pid}/${fields[19]}`;
+    pid = Number(fields[1]);
+  }
+}
+
+/** The first process of a PID namespace has parent 0, which is none. */
+function statOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8');
+  } catch {
+    throw invalid(
+      'what has started this rank (mpi) cannot be seen from here, as in a container of its own, and nothing else tells this ' +
+        'job from another; set MASTER_ADDR and MASTER_PORT, for all its processes the same',
+    );
   }
 }
 

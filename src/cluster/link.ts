@@ -8,7 +8,7 @@ import type { Place } from './environment.js';
 import { type Frame, FrameReader, MAX_BYTES, MAX_HELLO, sendFrame } from './frames.js';
 
 export interface LinkOptions {
-  readonly place: Pick<Place, 'rank' | 'size' | 'job' | 'host' | 'ports'>;
+  readonly place: Pick<Place, 'rank' | 'size' | 'localSize' | 'job' | 'host' | 'ports'>;
   /** What must be the same in all processes, by what it is called in the sentence that refuses a difference. */
   readonly greeting: Readonly<Record<string, string>>;
   /** A process that says nothing for so long is lost. Default 15. */
@@ -107,7 +107,7 @@ class Star implements Link {
   // Rank 0.
 
   private listen(attempt: number): void {
-    const { ports, host } = this.options.place;
+    const { ports, host, size, localSize } = this.options.place;
     const port = ports[attempt];
     if (port === undefined) {
       this.stop(
@@ -116,8 +116,17 @@ class Star implements Link {
       return;
     }
     const server = createServer((socket) => this.greet(socket));
-    server.once('error', () => this.listen(attempt + 1));
-    const isOneMachine = /^(127\.|::1$|localhost$)/.test(host);
+    server.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      if (this.server || this.over) return; // It listens, and could not accept somebody, who comes again.
+      if (code === 'EADDRINUSE') this.listen(attempt + 1);
+      else
+        this.stop(
+          `rank 0 cannot listen on ${host}, port ${port} (${code ?? message}); ` +
+            'set MASTER_ADDR to an address of its machine and MASTER_PORT to a free port above 1023',
+        );
+    });
+    // The master of some jobs on several machines is told that it is localhost.
+    const isOneMachine = localSize === size && /^(127\.|::1$|localhost$)/.test(host);
     server.listen({ port, ...(isOneMachine ? { host } : {}) }, () => {
       if (this.over) server.close();
       else this.server = server;
@@ -278,9 +287,9 @@ class Star implements Link {
     }
   }
 
-  /** An address that does not answer may come; a name that nobody knows is most often a mistake. */
+  /** An address or a name server that does not answer may come; a name that nobody knows is most often a mistake. */
   private unreached({ code }: NodeJS.ErrnoException): void {
-    if (code !== 'ENOTFOUND' && code !== 'EAI_AGAIN') {
+    if (code !== 'ENOTFOUND') {
       this.unknownSince = undefined;
       return;
     }
@@ -312,11 +321,11 @@ class Star implements Link {
   private missing(seconds: number): void {
     if (this.ready || this.over) return;
     const { rank, size, host, ports } = this.options.place;
-    this.stop(
+    const who =
       rank === 0
         ? `${size - 1 - this.peers.size} of ${size} processes have not come within ${seconds} s: ${this.absent}`
-        : `rank 0 of ${size} does not answer on ${host}, ports ${ports[0]} to ${ports.at(-1)}, for ${seconds} s`,
-    );
+        : `rank 0 of ${size} does not answer on ${host}, ports ${ports[0]} to ${ports.at(-1)}, for ${seconds} s`;
+    this.stop(`${who}; where all run, set MASTER_ADDR and MASTER_PORT, for all the same`);
   }
 
   /** On rank 0 who has not come. */

@@ -49,7 +49,7 @@ export async function shadowRunDirectory(path: string): Promise<RunDirectory> {
 
 /** What processes that were killed could not remove. */
 async function removeLeft(): Promise<void> {
-  for (const name of readdirSync(tmpdir())) {
+  for (const name of namesIn(tmpdir())) {
     const left = join(tmpdir(), name);
     if (!name.startsWith(PREFIX) || !existsSync(join(left, LOCK)) || (await isLocked(left))) continue;
     try {
@@ -57,5 +57,14 @@ async function removeLeft(): Promise<void> {
     } catch {
       // Another user's.
     }
+  }
+}
+
+/** None where a folder may be written to and not listed, as some systems have it. */
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
   }
 }

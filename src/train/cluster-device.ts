@@ -52,7 +52,7 @@ export async function ownCores(
   if (mpi && cores === undefined && cluster.rank === 0 && sharing < localSize)
     if (2 * own * localSize <= usable.ofMachine)
       say(
-        `each process computes on ${own} of ${usable.ofMachine} cores, to which mpirun has bound it; mpirun --bind-to none divides them all`,
+        `each process computes on ${own} ${own === 1 ? 'core' : 'cores'}, to which mpirun has bound it; mpirun --bind-to none divides all that there are`,
       );
   return own;
 }

@@ -1,8 +1,9 @@
 // Processes of a job in one process: what they exchange, and what each hears when one is lost.
-import { connect, createServer, type Server, type Socket } from 'node:net';
+import dns from 'node:dns';
+import { connect, createServer, Server, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
 import { KINDS } from '../../src/cluster/frames.js';
 import { addFloats, joinNeighbours, shardsOf } from '../../src/cluster/shards.js';
@@ -11,6 +12,7 @@ let nextPort = 21_000 + (process.pid % 500) * 20;
 const open: Cluster[] = [];
 const cables: Cable[] = [];
 afterEach(() => {
+  vi.restoreAllMocks();
   for (const cluster of open.splice(0)) cluster.fail('the test is over');
   for (const cable of cables.splice(0)) cable.end();
 });
@@ -51,6 +53,9 @@ interface Start {
   readonly quietSeconds?: number;
   readonly unknownSeconds?: number;
   readonly host?: string;
+  /** On rank 0, where it differs. */
+  readonly ownHost?: string;
+  readonly localSize?: number;
   readonly say?: (text: string) => void;
   readonly ranks?: readonly number[];
   /** The ports that a rank dials, where they are not those on which rank 0 listens. */
@@ -58,7 +63,15 @@ interface Start {
 }
 
 function start(size: number, options: Start = {}) {
-  const { ports: common = [nextPort++, nextPort++], dials, greeting, ranks, host, ...limits } = options;
+  const {
+    ports: common = [nextPort++, nextPort++],
+    dials,
+    greeting,
+    ranks,
+    host,
+    ownHost,
+    ...limits
+  } = options;
   const all = ranks ?? Array.from({ length: size }, (_, rank) => rank);
   return all.map(async (rank) => {
     const ports = dials?.[rank] ?? common;
@@ -66,16 +79,24 @@ function start(size: number, options: Start = {}) {
       rank,
       size,
       localRank: rank,
-      localSize: size,
+      localSize: options.localSize ?? size,
       mpi: false,
       job: `job-${common[0]}`,
-      host: host ?? '127.0.0.1',
+      host: (rank === 0 ? ownHost : undefined) ?? host ?? '127.0.0.1',
       ports,
     };
     const cluster = await joinCluster({ place, greeting: greeting?.(rank) ?? {}, ...limits });
     open.push(cluster);
     return cluster;
   });
+}
+
+/** What a resolver says, whatever that of this machine does. */
+function lookupFails(code: 'ENOTFOUND' | 'EAI_AGAIN') {
+  return vi.spyOn(dns, 'lookup').mockImplementation(((_: string, ...rest: unknown[]) => {
+    const done = rest.at(-1) as (error: Error) => void;
+    setImmediate(done, Object.assign(new Error(`getaddrinfo ${code}`), { code }));
+  }) as never);
 }
 
 const values = (shard: number) =>
@@ -232,9 +253,38 @@ describe('processes of a job', () => {
       expect(await reached(host)).toBe(false);
   });
 
+  it('of several machines find rank 0 also where it is told that it is localhost', async () => {
+    // 127.0.0.2 is another address of this machine, as its name's would be.
+    const [first, second] = start(2, {
+      ownHost: 'localhost',
+      host: '127.0.0.2',
+      localSize: 1,
+      joinSeconds: 5,
+    });
+    expect((await Promise.all([first, second])).map((cluster) => cluster!.rank)).toEqual([0, 1]);
+  });
+
+  it('take no other port where not the port is what hinders', async () => {
+    vi.spyOn(Server.prototype, 'listen').mockImplementation(function (this: Server) {
+      queueMicrotask(() => this.emit('error', Object.assign(new Error('no'), { code: 'EACCES' })));
+      return this;
+    });
+    const [first] = start(2, { ranks: [0], ports: [80, 81] });
+    await expect(first).rejects.toThrow('rank 0 cannot listen on 127.0.0.1, port 80 (EACCES); set');
+  });
+
+  it('wait for a name server that does not answer as long as for rank 0', async () => {
+    const lookup = lookupFails('EAI_AGAIN');
+    const [follower] = start(2, { ranks: [1], host: 'rank-0.cluster', unknownSeconds: 0.2, joinSeconds: 1 });
+    await expect(follower).rejects.toThrow('rank 0 of 2 does not answer on rank-0.cluster');
+    expect(lookup).toHaveBeenCalled();
+  });
+
   it('say who has not come', async () => {
     const [alone] = start(3, { ranks: [0], joinSeconds: 0.3 });
-    await expect(alone).rejects.toThrow('2 of 3 processes have not come within 0.3 s: rank 1, 2');
+    await expect(alone).rejects.toThrow(
+      '2 of 3 processes have not come within 0.3 s: rank 1, 2; where all run, set',
+    );
     const [follower] = start(2, { ranks: [1], joinSeconds: 0.3 });
     await expect(follower).rejects.toThrow(/^rank 0 of 2 does not answer on 127.0.0.1/);
   });
@@ -254,6 +304,7 @@ describe('processes of a job', () => {
   });
 
   it('end early where nobody knows the host of rank 0', async () => {
+    lookupFails('ENOTFOUND');
     const said: string[] = [];
     const unknown = { host: 'rank-0.invalid', quietSeconds: 0.3, unknownSeconds: 0.8, joinSeconds: 60 };
     const [follower] = start(2, { ranks: [1], say: (text) => said.push(text), ...unknown });

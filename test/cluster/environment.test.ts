@@ -2,7 +2,14 @@
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
-import { firstHost, mpiProxy, placeOf, tasksOn, withoutLauncher } from '../../src/cluster/environment.js';
+import {
+  firstHost,
+  mpiProxy,
+  type Place,
+  placeOf,
+  tasksOn,
+  withoutLauncher,
+} from '../../src/cluster/environment.js';
 
 const TORCHRUN = {
   RANK: '5',
@@ -90,7 +97,7 @@ describe('the place of a process', () => {
       size: 8,
       localRank: 1,
       localSize: 4,
-      job: 'job-7/node-a:29500',
+      job: 'job-7/29500/8',
       host: 'node-a',
     });
     // Agents count restarts each for itself.
@@ -108,6 +115,9 @@ describe('the place of a process', () => {
     } = TORCHRUN;
     expect(placeOf(pod)).toMatchObject({ launcher: 'torch', rank: 5, localRank: 0, localSize: 1 });
     expect(placeOf(pod)!.ports[0]).toBe(29500);
+    // Some operators call the master so in its own pod.
+    expect(placeOf({ ...pod, RANK: '0', MASTER_ADDR: 'localhost' })!.job).toBe(placeOf(pod)!.job);
+    expect(placeOf({ ...pod, MASTER_PORT: '29501' })!.job).not.toBe(placeOf(pod)!.job);
   });
 
   it('is read from mpirun', () => {
@@ -148,6 +158,39 @@ describe('the place of a process', () => {
     expect(() => placeOf({ PMI_ID: '1', PMI_PORT: 'a:4', MPI_LOCALNRANKS: '2' })).toThrow(
       'without -pmi-port',
     );
+  });
+
+  it('goes by MASTER_PORT where that is set, whatever has started a process', () => {
+    const { MPI_LOCALRANKID: _, MPI_LOCALNRANKS: _1, ...silent } = HYDRA;
+    for (const variables of [HYDRA, silent])
+      for (const address of [{}, { MASTER_ADDR: 'a' }]) {
+        const [one, two, other] = [4000, 4000, 4001].map(
+          (port, start) =>
+            placeOf({ ...variables, ...address, MASTER_PORT: String(port) }, () => `start-${start}`)!,
+        ) as [Place, Place, Place];
+        expect(one.job).toBe(two.job);
+        expect(one.job).not.toBe(other.job);
+        expect(one.ports[0]).toBe(4000);
+      }
+    const without = (start: string) => placeOf({ ...silent, MASTER_ADDR: 'a' }, () => start)!.job;
+    expect(without('start-1')).not.toBe(without('start-2'));
+  });
+
+  it('is read from PALS, which names the ranks of a machine in its own way', () => {
+    const pals = {
+      ...{ PMI_RANK: '3', PMI_SIZE: '4', PMI_LOCAL_RANK: '1', PMI_LOCAL_SIZE: '2' },
+      ...{ MASTER_ADDR: 'node-a', MASTER_PORT: '4000' },
+    };
+    const onNode = (node: string) => placeOf(pals, () => `${node}/4711/99`);
+    expect(onNode('node-a')).toMatchObject({ rank: 3, size: 4, localRank: 1, localSize: 2, host: 'node-a' });
+    expect(onNode('node-a')!.job).toBe(onNode('node-b')!.job);
+    const { MASTER_ADDR: _, ...lost } = pals;
+    expect(() => placeOf(lost, () => 'node-a/4711/99')).toThrow('on several machines');
+  });
+
+  it('is refused where a process cannot see what has started it', () => {
+    // As in a container, the first process has parent 0.
+    expect(() => mpiProxy(1)).toThrow('as in a container of its own, and nothing else tells this job');
   });
 
   it('is of one start for all processes that it has started, through whatever else', async () => {

@@ -1,9 +1,10 @@
 // The directory of a rank that is not the first: what it takes of the run, and that nothing of it stays.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import fs, { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { createRunDirectory } from '../../src/run/directory.js';
 import { shadowRunDirectory } from '../../src/run/shadow.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -72,4 +73,26 @@ it('removes what one that was killed has left, and not that of one that runs', a
   await first.close();
   await second.close();
   rmSync(lives, { recursive: true });
+});
+
+it('goes on where the temporary folder may not be listed', async () => {
+  const path = join(temporaryDirectory(), 'run');
+  const run = await createRunDirectory(path, { onExisting: 'refuse' });
+  await run.writeConfig('method: sft\n');
+  await run.close();
+  const list = fs.readdirSync;
+  const listing = vi.spyOn(fs, 'readdirSync').mockImplementation(((folder: string, ...rest: []) => {
+    if (folder !== tmpdir()) return list(folder, ...rest);
+    throw Object.assign(new Error(`EACCES: permission denied, scandir '${folder}'`), { code: 'EACCES' });
+  }) as never);
+  syncBuiltinESMExports();
+  try {
+    const shadow = await shadowRunDirectory(path);
+    expect(listing).toHaveBeenCalledWith(tmpdir());
+    expect(existsSync(shadow.path)).toBe(true);
+    await shadow.close();
+  } finally {
+    listing.mockRestore();
+    syncBuiltinESMExports();
+  }
 });
