@@ -1,7 +1,7 @@
 /** Whether an adapter was trained on a base, as far as that can be told from the files that are here. */
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, readlinkSync, realpathSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
-import { basename, join, sep } from 'node:path';
+import { basename, isAbsolute, join, sep } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { contentHash } from '../files/content-hash.js';
 import { parseHubId } from '../hub/hub-id.js';
@@ -9,6 +9,7 @@ import { baseDirectory, shippedDirectory } from '../models/base.js';
 import { readCard } from '../models/card.js';
 import { isGguf } from '../models/gguf.js';
 import { readAdapterConfig } from '../weights/adapter.js';
+import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { RunError } from './error.js';
 
 export interface TrainedOn {
@@ -23,7 +24,8 @@ export interface TrainedOn {
  * both are of the hub. Reads all weights if the two lie in different directories.
  */
 export async function trainedOn(adapter: string, base: string, directory: string): Promise<TrainedOn> {
-  const named = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+  const saved = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+  const named = saved && ggufOf(saved);
   return {
     named,
     same: named === undefined || named === base ? 'yes' : await compare(named, base, directory),
@@ -39,11 +41,12 @@ export async function foreignBase(
   base: string,
   directory: string,
 ): Promise<{ readonly refusal?: string; readonly warning?: string }> {
-  const { named, same } = await trainedOn(adapter, base, directory);
-  if (same === 'no') return { refusal: `${adapter} was trained on ${named}, and ${base} is another model` };
+  const given = ggufOf(base);
+  const { named, same } = await trainedOn(adapter, given, directory);
+  if (same === 'no') return { refusal: `${adapter} was trained on ${named}, and ${given} is another model` };
   if (same === 'yes') return {};
   return {
-    warning: `${adapter} was trained on ${named}, which is not here, and ${base} has another name; if it is another model, the result is useless`,
+    warning: `${adapter} was trained on ${named}, which is not here, and ${given} has another name; if it is another model, the result is useless`,
   };
 }
 
@@ -78,6 +81,17 @@ async function compare(named: string, base: string, directory: string): Promise<
   return [base, directory].some((path) => lastName(path) === lastName(named)) ? 'yes' : 'unknown';
 }
 
+/** Of a directory in the cache that was made of a GGUF file: that file, which may be gone. Any other path as it is. */
+function ggufOf(path: string): string {
+  try {
+    const file = readlinkSync(join(path, GGUF_FILE));
+    // In the hub's cache links are relative, to files without a name.
+    return isAbsolute(file) ? file : path;
+  } catch {
+    return path;
+  }
+}
+
 const lastName = (path: string) => basename(path.replace(/@[^/]*$/, ''));
 
 /** A copy of a model elsewhere is the same model. Sizes are compared first, since weights take long to read. */
@@ -90,7 +104,9 @@ async function hasSameFiles(one: string, other: string): Promise<boolean> {
 }
 
 async function filesOf(directory: string): Promise<[string, number][]> {
-  const names = (await readdir(directory)).filter((name) => /^config\.json$|\.(safetensors|bin)$/.test(name));
+  const names = (await readdir(directory)).filter(
+    (name) => name === GGUF_FILE || /^config\.json$|\.(safetensors|bin)$/.test(name),
+  );
   return Promise.all(
     names
       .sort()

@@ -8,10 +8,8 @@ import { baseDirectory } from '../../src/models/base.js';
 import { openDecoderWeights } from '../../src/models/load.js';
 import { ggufKeys, saveGguf } from '../../src/models/save-gguf.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { cuttingOf, ignoresMerges } from '../../src/tokenizer/gguf-cutting.js';
 import { ggufTokens } from '../../src/tokenizer/gguf-tokens.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
-import { byteCharacters } from '../../src/tokenizer/token-bytes.js';
 import { readTokenizerFiles } from '../../src/tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../../src/weights/checkpoint.js';
 import { openGgufCheckpoint } from '../../src/weights/gguf/checkpoint.js';
@@ -21,38 +19,10 @@ import { random } from '../ops/numbers.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { changedModel } from './changed-model.js';
+import { writeTokenizer } from './gguf-tokenizer.js';
 import { expectedOf } from './golden.js';
 
 const TEXT = "Tom's 12 apples, 3.5 kg (naïve): $x^2 = 144$\n\n  Answer: 12";
-
-/** A tokenizer of bytes with a few merges, for the golden models of 320 ids. */
-function writeTokenizer(directory: string, pre: string): void {
-  const characters = byteCharacters();
-  const merges = ['Ġ a', 'e r', 'Ġ A'];
-  const tokens = [...characters, ...merges.map((merge) => merge.replace(' ', ''))];
-  const special = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
-  writeFileSync(
-    join(directory, 'tokenizer.json'),
-    JSON.stringify({
-      added_tokens: [{ id: 300, content: '<|end|>', ...special }],
-      normalizer: null,
-      pre_tokenizer: cuttingOf(pre),
-      post_processor: null,
-      decoder: { type: 'ByteLevel' },
-      model: {
-        type: 'BPE',
-        vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
-        merges,
-        ignore_merges: ignoresMerges(pre),
-      },
-    }),
-  );
-  const chat = "{% for m in messages %}{{ m['content'] }}{% endfor %}";
-  writeFileSync(
-    join(directory, 'tokenizer_config.json'),
-    JSON.stringify({ eos_token: '<|end|>', chat_template: chat }),
-  );
-}
 
 /** SentencePiece's BPE, with a token for each byte, as Llama 2 has it, or Gemma: without a space before a text, and cut where none is. */
 function writePieces(directory: string, of: 'llama' | 'gemma'): void {
