@@ -106,13 +106,17 @@ export class Adapter {
     return [a, b];
   }
 
-  /** Writes a directory that PEFT loads. */
-  async save(directory: string): Promise<void> {
+  /**
+   * Writes a directory that PEFT loads.
+   *
+   * @param apart with a pair for each expert always, see `writeAdapter`
+   */
+  async save(directory: string, { apart = false }: { readonly apart?: boolean } = {}): Promise<void> {
     const own = async (name: string) =>
       (await (this.parameters.get(name) as Parameter).value.readFloats()) as Float32Array<ArrayBuffer>;
     const { form } = this;
     const data = async (name: string) => fromF32(await (form ? form.values(name, own) : own(name)), 'F32');
-    await writeAdapter(directory, form ?? this, data);
+    await writeAdapter(directory, form ?? this, data, { apart });
   }
 
   /** With the buffer of its parameters. */

@@ -146,7 +146,7 @@ class RemoteSource implements SampleSource {
     const name = times > 0 ? `${own}.${times}` : own;
     const directory = resolve(adapters.directory, name);
     this.folders.add(directory);
-    await adapter.save(directory);
+    await adapter.save(directory, { apart: true });
     return {
       name,
       directory,

@@ -10,7 +10,7 @@ import { writeJson } from './checkpoint-writer.js';
 import { fromF32, toF32 } from './convert.js';
 import { WeightsError } from './error.js';
 import { withExpertNames } from './joint-experts.js';
-import { type JointForm, jointForm, needsJointForm, ownForm } from './joint-form.js';
+import { apartForm, type JointForm, jointForm, needsJointForm, ownDropout, ownForm } from './joint-form.js';
 import { readJsonObject } from './json.js';
 import { type LoraModule, type LoraPlan, loraPlan } from './lora-plan.js';
 import { type Initializer, type ModuleSpec, ofExperts } from './modules.js';
@@ -65,7 +65,7 @@ export function openAdapterWeights(directory: string): WeightsFile {
       isTarget(parameter)
         ? byPattern(rankPattern, [parameter], r, `${directory}: rank_pattern`)[0]
         : undefined;
-    return withExpertNames(file, ownFormOf(directory)?.layout ?? { rank });
+    return withExpertNames(file, ownOf(directory, ownForm)?.layout ?? { rank });
   } catch (error) {
     file.close();
     throw error;
@@ -77,13 +77,13 @@ export function isAdapter(directory: string): boolean {
   return existsSync(join(directory, CONFIG_FILE));
 }
 
-/** What a file in PEFT's form of experts says of the adapter that was written so. */
-function ownFormOf(directory: string) {
+/** What the metadata of a file say of the adapter that was written so. */
+function ownOf<T>(directory: string, read: (metadata: ReadonlyMap<string, string>, where: string) => T) {
   const path = adapterWeights(directory);
   if (!path.endsWith('.safetensors') || !existsSync(path)) return undefined;
   const file = openSafetensors(path);
   file.close();
-  return ownForm(file.metadata, path);
+  return read(file.metadata, path);
 }
 
 /**
@@ -93,7 +93,11 @@ function ownFormOf(directory: string) {
  */
 export function readAdapterConfig(directory: string): LoraConfig {
   const stored = storedConfig(directory);
-  const own = stored.targetParameters && ownFormOf(directory)?.config;
+  if (!stored.targetParameters) {
+    const dropout = stored.loraDropout === 0 ? ownOf(directory, ownDropout) : undefined;
+    return dropout === undefined ? stored : { ...stored, loraDropout: dropout };
+  }
+  const own = ownOf(directory, ownForm)?.config;
   if (!own) return stored;
   const { baseModel, taskType, modulesToSave, initLoraWeights } = stored;
   return { ...own, baseModel, taskType, modulesToSave, initLoraWeights };
@@ -143,7 +147,7 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
 /** Of an adapter in PEFT's form of experts its own configuration counts, which must still be the one that the file has. */
 function refuseChanged(directory: string, config: LoraConfig, plan: LoraPlan): void {
   const stored = storedConfig(directory);
-  if (!stored.targetParameters || !ownFormOf(directory)) return;
+  if (!stored.targetParameters || !ownOf(directory, ownForm)) return;
   const path = join(directory, CONFIG_FILE);
   const written = parseAdapterConfig(jointForm({ config, plan }).config, path);
   const keys = ['r', 'loraAlpha', 'useRslora', 'rankPattern', 'alphaPattern', 'targetParameters'] as const;
@@ -260,27 +264,39 @@ export function adapterTensors(plan: LoraPlan): readonly AdapterTensor[] {
  * Writes an adapter that PEFT loads, each file atomically, the configuration last. An adapter that is already there is replaced.
  *
  * @param data the bytes of a tensor by its name in the file, in f32; asked for one at a time
+ * @param apart write a pair for each expert even where PEFT would misread it: servers such as vLLM know no joint ones
+ * @throws WeightsError where there can be none, since the adapter has `target_parameters`
  */
 export async function writeAdapter(
   directory: string,
   { config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan },
   data: (name: string) => TensorData,
+  { apart = false }: { readonly apart?: boolean } = {},
 ): Promise<void> {
+  const needsJoint = needsJointForm({ config, plan });
+  if (apart && needsJoint && config.targetParameters)
+    throw new WeightsError(
+      `${directory}: an adapter with target_parameters has joint pairs of experts, which servers may pass over; train it with target_modules instead`,
+    );
+  const joint = needsJoint && !apart ? jointForm({ config, plan }) : undefined;
   try {
     await makeDirectories(directory);
   } catch (error) {
     throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });
   }
-  const joint = needsJointForm({ config, plan }) ? jointForm({ config, plan }) : undefined;
-  const apart = joint ? { modules: plan.modules.filter(({ expert }) => !expert), saved: plan.saved } : plan;
-  const sources = adapterTensors(apart).map(
+  const own = apartForm({ config, plan });
+  const others = joint ? { modules: plan.modules.filter(({ expert }) => !expert), saved: plan.saved } : plan;
+  const sources = adapterTensors(others).map(
     ({ name, shape }): TensorSource => ({ name, shape, dtype: 'F32', data: () => data(name) }),
   );
   sources.push(...(joint?.tensors.map((tensor) => jointSource(tensor, data)) ?? []));
-  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt', ...joint?.metadata });
-  if (joint) return void (await writeJson(join(directory, CONFIG_FILE), joint.config));
+  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, {
+    format: 'pt',
+    ...(joint ?? own).metadata,
+  });
   const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();
-  await writeJson(join(directory, CONFIG_FILE), adapterConfigJson(config, targets));
+  const written = joint?.config ?? adapterConfigJson(own.config, targets);
+  await writeJson(join(directory, CONFIG_FILE), written);
 }
 
 function jointSource(

@@ -24,19 +24,17 @@ const isOfMixture = ({ module }: LoraModule) => /\.(gate|gate_proj|up_proj|down_
 
 /**
  * Whether PEFT 0.21 would compute something else, or refuse to, with a pair for each expert. It reads that where `gate_proj`, `up_proj` and
- * `down_proj` of all layers have pairs of the rank and α of the configuration, scaled by α/r and without dropout.
+ * `down_proj` of all layers have pairs of the rank and α of the configuration, scaled by α/r. For dropout see {@link apartForm}.
  */
 export function needsJointForm({ config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan }) {
   const own = plan.modules.filter(isOfMixture);
   if (!plan.mixture || own.length === 0) return false;
-  const { targetModules, useRslora, loraDropout, excludeModules, layersToTransform, targetParameters } =
-    config;
+  const { targetModules, useRslora, excludeModules, layersToTransform, targetParameters } = config;
   const experts = own.filter(({ expert }) => expert);
   const projections = new Set(experts.map(({ module }) => module.split('.').at(-1)));
   return (
     targetParameters !== undefined ||
     useRslora ||
-    loraDropout > 0 ||
     (excludeModules ?? layersToTransform) !== undefined ||
     targetModules.kind === 'pattern' ||
     (targetModules.kind === 'names' && targetModules.names.some((name) => name.includes('.'))) ||
@@ -44,6 +42,29 @@ export function needsJointForm({ config, plan }: { readonly config: LoraConfig; 
     (projections.size !== 3 && projections.size !== 0) ||
     own.some(({ r, alpha }) => r !== config.r || alpha !== config.loraAlpha)
   );
+}
+
+/**
+ * An adapter with a pair for each expert. Of these PEFT makes pairs of parameters, and refuses to where there is dropout: the file says 0,
+ * and its metadata what it is.
+ */
+export function apartForm({ config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan }): {
+  readonly config: LoraConfig;
+  readonly metadata: Readonly<Record<string, string>>;
+} {
+  const { loraDropout } = config;
+  if (loraDropout === 0 || !plan.mixture || !plan.modules.some(isOfMixture)) return { config, metadata: {} };
+  return {
+    config: { ...config, loraDropout: 0 },
+    metadata: { [OWN]: JSON.stringify({ lora_dropout: loraDropout }) },
+  };
+}
+
+/** The dropout that the metadata of a file in {@link apartForm} say. */
+export function ownDropout(metadata: ReadonlyMap<string, string>, where: string): number | undefined {
+  const dropout = ownOf(metadata, where)?.lora_dropout;
+  if (dropout === undefined) return undefined;
+  return typeof dropout === 'number' && dropout >= 0 && dropout < 1 ? dropout : damaged(where);
 }
 
 /** A tensor of the file, and of which pairs it is made. */
@@ -62,7 +83,12 @@ export interface JointForm {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** An adapter in this form. What it says here, it says again when it is read, see {@link ownForm}. */
+/**
+ * An adapter in this form. What it says here, it says again when it is read, see {@link ownForm}, but for the last bit of B where scalings
+ * of one parameter's parts differ.
+ *
+ * @throws WeightsError for an α of 0 on experts, which no factor of B undoes
+ */
 export function jointForm({
   config,
   plan,
@@ -78,6 +104,11 @@ export function jointForm({
     rankPattern[parameter] = r;
     alphaPattern[parameter] = alpha;
   };
+  const off = plan.modules.find(({ expert, alpha }) => expert && alpha === 0);
+  if (off)
+    throw new WeightsError(
+      `lora_alpha: expected an α other than 0 of ${off.module}, since experts' pairs are written jointly; leave the module out of target_modules instead`,
+    );
   const tensors: JointTensor[] = [];
   const byProjection = ofExperts(plan.modules);
   for (const experts of new Set([...byProjection.keys()].map((of) => of.replace(/\.\w+$/, '')))) {
@@ -188,13 +219,9 @@ export function ownForm(
   metadata: ReadonlyMap<string, string>,
   where: string,
 ): { readonly config: LoraConfig; readonly layout: JointLayout } | undefined {
-  const text = metadata.get(OWN);
-  if (text === undefined) return undefined;
-  const own = parseJson(text, `${where}: ${OWN}`);
-  const fail = (): never => {
-    throw new WeightsError(`${where}: __metadata__: ${OWN}: expected what was written there`);
-  };
-  if (!isJsonObject(own)) return fail();
+  const own = ownOf(metadata, where);
+  if (!own) return undefined;
+  const fail = () => damaged(where);
   const { config, ranks, factors } = own;
   if (!isJsonObject(config) || !isJsonObject(ranks) || !isNumbers(factors)) return fail();
   for (const each of Object.values(ranks))
@@ -204,6 +231,17 @@ export function ownForm(
     config: parseAdapterConfig(config, `${where}: ${OWN}`),
     layout: { rank: (parameter) => jointRank(apart, parameter), apart, factors },
   };
+}
+
+function ownOf(metadata: ReadonlyMap<string, string>, where: string): JsonObject | undefined {
+  const text = metadata.get(OWN);
+  if (text === undefined) return undefined;
+  const own = parseJson(text, `${where}: ${OWN}`);
+  return isJsonObject(own) ? own : damaged(where);
+}
+
+function damaged(where: string): never {
+  throw new WeightsError(`${where}: __metadata__: ${OWN}: expected what was written there`);
 }
 
 const isNumbers = (value: JsonValue | undefined): value is Record<string, number> =>

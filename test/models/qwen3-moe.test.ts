@@ -1,5 +1,5 @@
 // Adapters on experts, bases whose experts are quantised or divided, and saved ones; the model itself is in variants.test.ts.
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
@@ -127,8 +127,12 @@ describe('qwen3_moe', () => {
     const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
     const adapter = loadAdapter(device, decoder.config, join(directory, 'adapter'), { trainable: true });
     const folder = temporaryDirectory();
-    // A form that PEFT reads right by expert, but for the dropout.
-    const config = { ...adapter.config, loraDropout: 0.1 };
+    // The same modules, by a pattern.
+    const pattern = '.*\\.(q_proj|gate|gate_proj|up_proj|down_proj)';
+    const config = {
+      ...{ ...adapter.config, loraDropout: 0.1 },
+      targetModules: { kind: 'pattern' as const, pattern },
+    };
     await new Adapter(
       config,
       adapter.plan,
@@ -148,6 +152,47 @@ describe('qwen3_moe', () => {
     const again = loadAdapter(device, decoder.config, folder, { trainable: true });
     expect(await again.trainable!.values.readFloats()).toEqual(await adapter.trainable!.values.readFloats());
     for (const owned of [adapter, again, decoder]) owned.dispose();
+  });
+
+  /** A new adapter of the golden model's. */
+  const adapterOf = (keys: JsonObject) => {
+    const config = parseAdapterConfig({ peft_type: 'LORA', r: 3, lora_alpha: 6, ...keys }, 'x');
+    return createAdapter(device, readModelConfig(directory), config, { seed: 1 });
+  };
+
+  it('with dropout alone has a pair for each expert, and none in the file, which PEFT refuses', async () => {
+    const adapter = adapterOf({ target_modules: 'all-linear', lora_dropout: 0.05 });
+    changeAdapter(adapter, 4);
+    const folder = temporaryDirectory();
+    await adapter.save(folder);
+    const tensors = tensorsIn(join(folder, 'adapter_model.safetensors'));
+    expect([...tensors.keys()].sort()).toEqual(
+      adapter.plan.modules.flatMap(({ aName, bName }) => [aName, bName]).sort(),
+    );
+    const json = join(folder, 'adapter_config.json');
+    const stored = JSON.parse(readFileSync(json, 'utf8'));
+    expect([stored.lora_dropout, stored.target_parameters]).toEqual([0, null]);
+    const again = loadAdapter(device, readModelConfig(directory), folder, { trainable: true });
+    expect(again.config.loraDropout).toBe(0.05);
+    expect(await again.trainable!.values.readFloats()).toEqual(await adapter.trainable!.values.readFloats());
+    // What is set by hand counts.
+    writeFileSync(json, JSON.stringify({ ...stored, lora_dropout: 0.2 }));
+    expect(readAdapterConfig(folder).loraDropout).toBe(0.2);
+    // The dropout of other adapters stays in the file.
+    const attention = adapterOf({ target_modules: ['q_proj'], lora_dropout: 0.05 });
+    await attention.save(folder);
+    expect(JSON.parse(readFileSync(json, 'utf8')).lora_dropout).toBe(0.05);
+    for (const owned of [adapter, again, attention]) owned.dispose();
+  });
+
+  it('refuses an α of 0 beside joint pairs, since it could not be read again', async () => {
+    const adapter = adapterOf({ target_modules: ['up_proj', 'gate_proj'], alpha_pattern: { up_proj: 0 } });
+    const folder = join(temporaryDirectory(), 'new');
+    await expect(adapter.save(folder)).rejects.toThrow(
+      /^lora_alpha: expected an α other than 0 of model\.layers\.0\.mlp\.experts\.0\.up_proj, since/,
+    );
+    expect(existsSync(folder)).toBe(false);
+    adapter.dispose();
   });
 
   it.each([

@@ -1,9 +1,18 @@
 // What vLLM and SGLang are asked, and how their answers are read; by stand-ins that write what those servers document.
+import { readdirSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { join } from 'node:path';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { readModelConfig } from '../../src/architectures/table.js';
 import type { SourceOptions } from '../../src/generate/sample-source.js';
+import { createAdapter, loadAdapter } from '../../src/models/adapter.js';
 import { type RemoteSourceOptions, remoteSource } from '../../src/remote/remote-source.js';
+import { PEFT_DEFAULTS } from '../../src/weights/adapter-config.js';
+import { openSafetensors } from '../../src/weights/safetensors.js';
+import { openTest } from '../ops/devices.js';
+import { goldenPath } from '../weights/golden.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const closing: (() => void)[] = [];
 afterEach(() => {
@@ -256,4 +265,44 @@ it('refuses options that cannot be', () => {
   expect(make({ model: '' })).toThrow(/^remoteSource: model: expected the name/);
   expect(make({ concurrency: 0 })).toThrow(/^remoteSource: concurrency/);
   expect(make({ idleSeconds: Number.NaN })).toThrow(/^remoteSource: idleSeconds/);
+});
+
+describe('adapters on experts', () => {
+  const device = openTest();
+  afterAll(() => device.dispose());
+  const path = goldenPath('variants/qwen3-moe');
+  const model = readModelConfig(path);
+
+  it.each(['vllm', 'sglang'] as const)(
+    'reach %s with a pair for each expert, or not at all',
+    async (server) => {
+      const directory = temporaryDirectory();
+      const { url, asked } = await standIn(() => []);
+      const named = { url, server, model: server === 'sglang' ? '' : 'qwen', attempts: 1 };
+      const source = remoteSource({ ...named, adapters: { directory } });
+      // PEFT reads pairs that are scaled by the root as joint ones alone.
+      const targetModules = { kind: 'allLinear' } as const;
+      const config = { ...PEFT_DEFAULTS, targetModules, useRslora: true, loraDropout: 0.05 };
+      const adapter = createAdapter(device, model, config, { seed: 1 });
+      await source.publish(adapter, 1);
+      const [name] = readdirSync(directory) as [string];
+      expect(asked.at(-1)?.body).toEqual({ lora_name: name, lora_path: join(directory, name) });
+      const file = openSafetensors(join(directory, name, 'adapter_model.safetensors'));
+      file.close();
+      const { modules } = adapter.plan;
+      expect([...file.tensors.keys()].sort()).toEqual(
+        modules.flatMap((each) => [each.aName, each.bName]).sort(),
+      );
+      const again = loadAdapter(device, model, join(directory, name));
+      expect(again.config.useRslora).toBe(true);
+      expect(again.plan.modules).toEqual(modules);
+
+      const joint = loadAdapter(device, model, join(path, 'adapter-joint'));
+      await expect(source.publish(joint, 2)).rejects.toThrow(
+        /: an adapter with target_parameters has joint pairs of experts, which servers may pass over; train it with/,
+      );
+      for (const owned of [adapter, again, joint]) owned.dispose();
+      await source.close();
+    },
+  );
 });
