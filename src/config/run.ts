@@ -71,7 +71,9 @@ export const run = section({
     'Learn from a reward model, or label by a judge, although `steptrain eval reward-model` has found that it hardly ranks right above ' +
       'wrong within a problem. `--accept-weak-reward` sets it.',
   ),
-  logging_steps: count(10).describe('Steps between lines of metrics.jsonl and of progress.'),
+  logging_steps: count(10).describe(
+    'Max steps between lines of metrics.jsonl; a stage of fewer than ten times as many writes about ten lines.',
+  ),
   gradient_checkpointing: flag(false).describe(
     'Recompute each block in the backward pass: far less memory, about a third more time, same result.',
   ),

@@ -65,7 +65,7 @@ export function updates({
     save_total_limit: count(2).describe('Max checkpoints to keep, newest first.'),
     load_best_model_at_end: flag(true).describe(
       'At the end of the stage, restore the parameters of the best evaluation: the highest macro F1 (of reward ' +
-        'models: AUC; of the reward network: share of pairs in the right order). Those that the stage begins with count too, so that no stage ends ' +
+        'models: AUC; of the reward network: share of pairs in the right order), of equals the highest AUC, else the lowest loss. Those that the stage begins with count too, so that no stage ends ' +
         'worse on the validation rows than it began.',
     ),
   };
@@ -90,7 +90,9 @@ function epochs({ num_train_epochs = 1, ...defaults }: EpochDefaults) {
   return {
     ...updates(defaults),
     num_train_epochs: positiveNumber(num_train_epochs).describe('Passes over the training rows.'),
-    max_steps: countOrUnlimited().describe('Max optimizer steps, whatever the epochs; -1 for no limit.'),
+    max_steps: countOrUnlimited().describe(
+      'Max optimizer steps; -1 for no limit. The epochs may end the stage sooner (in TRL `max_steps` takes their place).',
+    ),
   };
 }
 

@@ -60,6 +60,8 @@ export interface EvaluationOptions {
   readonly outcomes?: EvalReport['outcomes'];
   /** Sentences about the data, reported with the signs of failure. */
   readonly warnings?: readonly string[];
+  /** Whether the base is none of the package's small models. */
+  readonly pretrained?: boolean | undefined;
   readonly bootstrap?: Partial<BootstrapOptions>;
 }
 
@@ -162,7 +164,7 @@ function verdictReport(judged: readonly JudgedVerdict[], options: ReportOptions)
 function warningsOf(
   kept: VerdictReport,
   words: VerdictReport,
-  { warnings = [], baselines = {}, unit, balanced, valueLosses, likelihood }: EvaluationOptions,
+  { warnings = [], baselines = {}, unit, balanced, valueLosses, likelihood, pretrained }: EvaluationOptions,
 ): string[] {
   const { n } = kept.metrics;
   const evidence = likelihood && !likelihood.isChance ? evidenceOf(likelihood.weights) : undefined;
@@ -174,6 +176,7 @@ function warningsOf(
           aucInterval: kept.intervals?.metrics.auc,
           words: words.metrics,
           evidence,
+          pretrained,
           unit,
           balanced,
           sft: baselines.sft,

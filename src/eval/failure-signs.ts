@@ -9,6 +9,8 @@ export interface FailureEvidence {
   readonly metrics: Pick<VerdictMetrics, 'n' | 'acc_pos' | 'acc_neg' | 'f1_macro' | 'auc'>;
   /** What the judge weighs its words with. Default: nothing. */
   readonly evidence?: 'calculations' | 'likelihood' | undefined;
+  /** Whether the base is none of the package's small models. */
+  readonly pretrained?: boolean | undefined;
   /** Of the AUC. */
   readonly aucInterval?: readonly [number, number] | undefined;
   /** Of the trained model, where the judge goes by more than its words. */
@@ -42,7 +44,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
   const { acc_pos, acc_neg } = metrics;
   const standing = standingOf(metrics, aucInterval, evidence.unit);
   if (standing.only || (standing.auc && standing.auc !== 'above')) {
-    signs.push(`${standing.sentence}: ${adviceOf(standing, evidence.evidence)}`);
+    signs.push(`${standing.sentence}: ${adviceOf(standing, evidence)}`);
   } else if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
     const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
     signs.push(
@@ -74,7 +76,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
 }
 
 /** Where the probabilities tell nothing apart, neither a threshold nor a balance mends the verdicts. */
-function adviceOf({ auc }: Standing, evidence: FailureEvidence['evidence']): string {
+function adviceOf({ auc }: Standing, { evidence, pretrained }: FailureEvidence): string {
   switch (auc) {
     case 'above':
       return 'its probabilities tell right from wrong, so move the threshold (eval_verdicts.threshold, of a reward model eval_scores.threshold)';
@@ -83,24 +85,37 @@ function adviceOf({ auc }: Standing, evidence: FailureEvidence['evidence']): str
     case 'few':
       return 'judge more held-out steps';
     default:
-      return `it hardly tells right from wrong; ${STRONGER[evidence ?? 'words']}`;
+      return `it hardly tells right from wrong; ${STRONGER[evidence ?? 'words']}${evidence === 'calculations' ? besides(pretrained, 'take') : ''}`;
   }
 }
 
 const STRONGER = {
   words: 'take a stronger base, more labelled data or a longer training',
   calculations:
-    'few steps write out a calculation that does not come out, such as 12 + 7 = 18, and what they should have computed it cannot know; ' +
-    'take a pretrained base (model.base)',
+    'few steps write out a calculation that does not come out, such as 12 + 7 = 18, and what they should have computed it cannot know; ',
   likelihood:
     'the base finds wrong steps as likely as right ones; take one that writes such solutions itself',
 } as const;
 
+/** What judges the steps that calculations do not. */
+function besides(pretrained: boolean | undefined, how: 'take' | 'tell'): string {
+  if (pretrained)
+    return how === 'take'
+      ? 'give more rows or epochs, so that the verdict words learn it'
+      : 'the verdict words may tell those after more rows or epochs';
+  return how === 'take'
+    ? 'take a pretrained base (model.base)'
+    : 'a pretrained base (model.base) may tell those';
+}
+
 /** What evens the verdicts out. Of a calculation that comes out no balance and no threshold makes a wrong one. */
-function balancing(leaning: 'correct' | 'wrong', { evidence, balanced }: FailureEvidence): string {
+function balancing(
+  leaning: 'correct' | 'wrong',
+  { evidence, balanced, pretrained }: FailureEvidence,
+): string {
   if (evidence === 'calculations')
     return leaning === 'correct'
-      ? 'it misses steps whose calculations come out, or that have none; a pretrained base (model.base) may tell those'
+      ? `it misses steps whose calculations come out, or that have none; ${besides(pretrained, 'tell')}`
       : 'look in report.html at right steps that it calls wrong: which calculations does it read otherwise than they are meant?';
   if (evidence === 'likelihood') return 'move the threshold (eval_verdicts.threshold)';
   return `${balanced ? '' : 'balance the classes, '}strengthen the constraint or move the threshold`;

@@ -33,7 +33,14 @@ export interface RunState {
   /** The evaluation after this step is still to be done. */
   readonly validation_due: boolean;
   /** The best evaluation of the stage, whose parameters are in best.safetensors. */
-  readonly best?: { readonly stage_step: number; readonly value: number } | undefined;
+  readonly best?:
+    | {
+        readonly stage_step: number;
+        readonly value: number;
+        /** What decides between evaluations of the same value: the more the better. Absent where nothing does. */
+        readonly tie?: number | undefined;
+      }
+    | undefined;
   /** Evaluations since then without a better one. */
   readonly waited?: number | undefined;
   /** Stages that ended with the parameters they began with; absent: none. */

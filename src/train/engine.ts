@@ -297,7 +297,7 @@ class Engine {
     else this.skippedInARow = 0;
     this.rate.add(outcome.tokens, (performance.now() - began) / 1000);
     const rate = this.rate.perSecond;
-    if (!nonFinite && (stageStep % this.options.loggingSteps === 0 || last)) {
+    if (!nonFinite && (stageStep % logInterval(stage, this.options.loggingSteps) === 0 || last)) {
       this.log(stage, {
         ...outcome.metrics,
         tokens: this.state.tokens,
@@ -342,9 +342,10 @@ class Engine {
     this.tell('validation', stage, metrics);
     const { best } = stage.settings;
     const value = best === undefined ? undefined : metrics[best];
-    if (value !== undefined && value > (this.state.best?.value ?? Number.NEGATIVE_INFINITY)) {
+    const tie = metrics.auc ?? (metrics.loss === undefined ? undefined : -metrics.loss);
+    if (value !== undefined && isBetter({ value, tie }, this.state.best)) {
       this.best = await open.trains.values.readFloats();
-      this.update({ best: { stage_step: this.state.stage_step, value }, waited: 0 });
+      this.update({ best: { stage_step: this.state.stage_step, value, tie }, waited: 0 });
     } else this.update({ waited: (this.state.waited ?? 0) + 1 });
     const shown = Object.entries(metrics).map(([name, metric]) => `${name} ${metric.toFixed(4)}`);
     progress.note(`${stage.name} step ${this.state.stage_step}: validation ${shown.join('  ')}`);
@@ -429,6 +430,19 @@ function refuseTwice(what: string, names: readonly string[]): void {
 
 function openStage(stage: Stage): Work {
   return 'artefact' in stage ? { stage, making: stage.open() } : { stage, training: stage.open() };
+}
+
+/** Whether an evaluation is better than the best so far; of equal ones the earlier stays, unless their ties say otherwise. */
+function isBetter({ value, tie }: Score, best: Score | undefined): boolean {
+  if (!best || value !== best.value) return value > (best?.value ?? Number.NEGATIVE_INFINITY);
+  return tie !== undefined && best.tie !== undefined && tie > best.tie;
+}
+
+type Score = Pick<NonNullable<RunState['best']>, 'value' | 'tie'>;
+
+/** A stage of few steps logs about ten lines at least, so that its curves can be seen. */
+function logInterval({ steps }: Stage, loggingSteps: number): number {
+  return Math.min(loggingSteps, Math.max(1, Math.floor(steps / 10)));
 }
 
 function selects({ settings }: TrainingStage, open: OpenTraining): boolean {

@@ -7,6 +7,7 @@ import { keptVerdicts } from '../eval/likelihood-weights.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { bestThreshold, thresholdReader } from '../eval/thresholds.js';
+import { isShipped } from '../models/base.js';
 import type { Role } from '../models/decoder.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
@@ -115,7 +116,9 @@ export async function finalEvaluation(
           'no threshold could be chosen: the validation steps have one class only, and the likelier word is the verdict',
         ]
       : []),
-    ...(more.isUntrained ? [likelihood && !likelihood.isChance ? WORDLESS : UNTRAINED] : []),
+    ...(more.isUntrained
+      ? [`${likelihood && !likelihood.isChance ? WORDLESS : UNTRAINED}; ${wayOut(open)}`]
+      : []),
     ...(config.eval_verdicts.likelihood && !likelihood
       ? ['eval_verdicts.likelihood needs validation steps of both classes: the judge goes by the words alone']
       : []),
@@ -145,6 +148,7 @@ export async function finalEvaluation(
     valueLosses: more.valueLosses,
     rewardNetwork: more.rewardNetwork,
     likelihood,
+    pretrained: typeof config.model.base === 'string' && !isShipped(config.model.base),
     threshold: chosen?.threshold,
     warnings: doubts,
   });
@@ -173,6 +177,13 @@ const UNTRAINED =
   'of these steps; give more rows, train longer, or take a base that knows such text';
 const WORDLESS =
   'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the rest alone';
+
+/** How a training whose loss fell may still count. */
+function wayOut({ config, data }: VerdictRun): string {
+  const selection = selectionOf(config.eval_verdicts.metric_for_best_model, data.labels);
+  const last = 'sft.load_best_model_at_end=false keeps the last step';
+  return `if its loss fell, ${selection === 'auc' ? last : `--set eval_verdicts.metric_for_best_model=auc selects by AUC, and ${last}`}`;
+}
 
 function metricsOf({ config }: VerdictRun, judged: readonly JudgedVerdict[]): VerdictMetrics {
   return verdictMetrics(judged, { invalidAsWrong: config.eval_verdicts.invalid_as_wrong });

@@ -12,15 +12,22 @@ export function fewSteps({
   name,
   steps,
   batching,
-}: Pick<TrainingStage, 'name' | 'steps' | 'batching'>): string | undefined {
+  settings,
+}: Pick<TrainingStage, 'name' | 'steps' | 'batching'> & {
+  readonly settings?: Pick<TrainingStage['settings'], 'max_steps'>;
+}): string | undefined {
   if (steps === 0 || steps >= FEW) return undefined;
   const [key, size] =
     Object.entries(batching).find(([each]) => /\.(?:tokens_per_step|batch_size)$/.test(each)) ?? [];
   if (key === undefined) return undefined;
   const section = name.replace(/-\d+$/, '');
   const times = Math.ceil(ENOUGH / steps);
+  const taken =
+    steps === 1 ? '1 optimizer step, which teaches little' : `${steps} optimizer steps, which teach little`;
+  if (settings?.max_steps === steps)
+    return `${name} takes ${taken}: raise ${section}.max_steps, now ${steps}`;
   return (
-    `${name} takes ${steps} optimizer ${steps === 1 ? 'step' : 'steps'}, which teach little: give more rows, ` +
+    `${name} takes ${taken}: give more rows, ` +
     `about ${times} times the epochs (${section}.num_train_epochs), or a smaller batch (${key.replace(name, section)}, now ${size})`
   );
 }

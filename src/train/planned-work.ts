@@ -51,7 +51,9 @@ export function plannedWork<Config extends FrameConfig>({
       const steps = 'steps' in stage ? stage.steps : stage.expectedSteps?.();
       return { name: stage.name, ...(steps === undefined ? {} : { steps }) };
     }),
-    fewSteps: stages.flatMap((stage) => ('batching' in stage && fewSteps(stage)) || []),
+    fewSteps: stages.flatMap(
+      (stage) => ('batching' in stage && !('artefact' in stage) && fewSteps(stage)) || [],
+    ),
     tokens: trainedTokens(method.sections(config), data) ?? batchedTokens(stages),
   };
 }

@@ -77,9 +77,12 @@ export interface TrainingSettings extends SaveSettings {
   readonly eval_steps: number;
   /**
    * The metric of `validate` that selects the parameters to keep and, at the end, restore. Those that the stage begins
-   * with are among them, so that no stage ends worse on the validation part than it began.
+   * with are among them, so that no stage ends worse on the validation part than it began. Of evaluations of the same value the
+   * higher `auc` counts, else the lower `loss`, else the earlier.
    */
   readonly best?: string | undefined;
+  /** Max optimizer steps; absent or not positive: no limit. */
+  readonly max_steps?: number;
   /** Share of the steps over which the learning rate rises from 0. */
   readonly warmup_ratio?: number;
   /** Stop after this many evaluations in a row without a better one; 0 or absent: never. */

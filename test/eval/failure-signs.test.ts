@@ -77,6 +77,16 @@ describe('signs of failure', () => {
     expect(signs[0]).toMatch(/^F1 macro 50\.0 is below the 60\.0 of the SFT model/);
   });
 
+  it('recommend no pretrained base to one', () => {
+    const metrics = { ...fine, acc_pos: 0.9, acc_neg: 0.7, auc: 0.85 };
+    const of = (more: object) =>
+      failureSigns({ metrics: { ...metrics, ...more }, evidence: 'calculations', pretrained: true })[0];
+    expect(of({})).toMatch(
+      /come out, or that have none; the verdict words may tell those after more rows or epochs$/,
+    );
+    expect(of({ auc: 0.5, acc_neg: 0 })).toMatch(/cannot know; give more rows or epochs, so that/);
+  });
+
   it('advise what helps a judge that goes by calculations or by the base', () => {
     const of = (
       evidence: 'calculations' | 'likelihood',

@@ -46,6 +46,8 @@ interface Behaviour {
   readonly restore?: (state: unknown) => void;
   /** The metric that decides which parameters are best, from x. */
   readonly score?: (x: number) => number;
+  /** Further metrics of an evaluation, from x. */
+  readonly beside?: (x: number) => Record<string, number>;
   readonly save_steps?: number;
   readonly warmup_ratio?: number;
   readonly onStep?: (step: number) => void;
@@ -81,7 +83,9 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
             return { metrics: {}, shown: {}, tokens: 1, nonFinite: update.nonFinite };
           return { metrics: { loss: loss(index) }, shown: {}, tokens: 1 };
         },
-        ...(score ? { validate: async (signal: AbortSignal) => evaluated(score, signal) } : {}),
+        ...(score
+          ? { validate: async (signal: AbortSignal) => evaluated(score, signal, behaviour.beside) }
+          : {}),
         ...(behaviour.state ? { state: behaviour.state } : {}),
         ...(behaviour.restore ? { restore: behaviour.restore } : {}),
         dispose: () => optimizer.dispose(),
@@ -90,14 +94,14 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
   };
 }
 
-async function evaluated(score: (x: number) => number, signal: AbortSignal) {
+async function evaluated(score: (x: number) => number, signal: AbortSignal, beside?: Behaviour['beside']) {
   const [x] = await parameters.values.readFloats();
-  return signal.aborted ? undefined : { score: score(x as number) };
+  return signal.aborted ? undefined : { score: score(x as number), ...beside?.(x as number) };
 }
 
 const go = (
   stages: readonly TrainingStage[],
-  more: { resume?: boolean; signal?: AbortSignal; validates?: boolean } = {},
+  more: { resume?: boolean; signal?: AbortSignal; validates?: boolean; loggingSteps?: number } = {},
 ) =>
   runStages(
     stages,
@@ -107,7 +111,7 @@ const go = (
       run,
       signal: more.signal ?? new AbortController().signal,
       resume: more.resume ?? false,
-      loggingSteps: 1,
+      loggingSteps: more.loggingSteps ?? 1,
       maxSkipped: 3,
       ...(more.validates === undefined ? {} : { validates: more.validates }),
     },
@@ -183,6 +187,15 @@ describe('steps that are not finite', () => {
   });
 });
 
+test.each([
+  [6, [1, 2, 3, 4, 5, 6]],
+  [25, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 25]],
+  [110, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110]],
+])('a stage of %d steps logs about ten lines at least', async (steps, logged) => {
+  await go([stage({ steps })], { loggingSteps: 10 });
+  expect((await lines()).filter((line) => 'loss' in line).map(({ step }) => step)).toEqual(logged);
+});
+
 describe('the best evaluation', () => {
   test('gives the parameters at the end of the stage and the start of the next', async () => {
     let start = Number.NaN;
@@ -226,6 +239,20 @@ describe('a stage that selects', () => {
       ['sft', 6],
     ]);
     expect((await lines()).at(-1)).toMatchObject({ phase: 'sft', best_step: 0, best_score: 0 });
+  });
+
+  test.each([
+    ['AUC, whatever the loss', (at: number) => ({ auc: -Math.abs(at + 0.2), loss: -at }), -0.2],
+    ['the loss where there is no AUC', (at: number) => ({ loss: Math.abs(at + 0.4) }), -0.4],
+    ['nothing else, and stays where it began', () => ({}), 0],
+  ])('decides between evaluations of the same value by %s', async (_, beside, end) => {
+    await go([stage({ eval_steps: 1, score: () => 0.5, beside })]);
+    expect(await x()).toBeCloseTo(end, 5);
+  });
+
+  test('takes the value before what decides between equals', async () => {
+    await go([stage({ eval_steps: 1, score: (at) => at, beside: (at) => ({ auc: -at }) })]);
+    expect(await x()).toBe(0);
   });
 
   test('ends with its last parameters where there is nothing to validate on', async () => {

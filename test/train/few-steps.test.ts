@@ -9,8 +9,13 @@ it('says of a stage of few steps which keys give it more', () => {
     'sft takes 4 optimizer steps, which teach little: give more rows, about 13 times the epochs (sft.num_train_epochs), ' +
       'or a smaller batch (sft.tokens_per_step, now 1024)',
   );
+  const bound = { name: 'sft', steps: 8, batching: { 'sft.tokens_per_step': 1024 } };
+  expect(fewSteps({ ...bound, settings: { max_steps: 8 } })).toBe(
+    'sft takes 8 optimizer steps, which teach little: raise sft.max_steps, now 8',
+  );
+  expect(fewSteps({ ...bound, settings: { max_steps: 30 } })).toContain('sft.num_train_epochs');
   expect(said('step_kto-2', 1, 'batch_size')).toMatch(
-    /takes 1 optimizer step, .* 50 times .*\(step_kto\.num_train_epochs\).*\(step_kto\.batch_size, now/,
+    /takes 1 optimizer step, which teaches little: .* 50 times .*\(step_kto\.num_train_epochs\).*\(step_kto\.batch_size, now/,
   );
 });
 
