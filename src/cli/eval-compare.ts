@@ -28,7 +28,7 @@ export const compareCommand = command({
     const kept = [a, b].find((path, i) => !solved[i] && hasSolved(path));
     if (kept !== undefined)
       throw new UsageError(
-        `${kept} solved problems and kept no ${PROBLEMS} of them; solve the same problems by both runs with: steptrain eval solve FILE --run ${kept} --output DIR, then compare the two DIRs`,
+        `${kept} solved problems and kept no ${PROBLEMS} of them; solve the same problems by both runs with: steptrain eval solve FILE --model ${kept} --output DIR, then compare the two DIRs`,
       );
     if (solved[0]) {
       const { compareSolving, formatSolvingComparison } = await import('../eval/solving/comparison.js');

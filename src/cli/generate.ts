@@ -37,7 +37,7 @@ const options = (argv: Argv) =>
     )
     .example('$0 generate --model models/qwen --chat "Why is the sky blue?"', 'a chat model')
     .example(
-      '$0 generate --run runs/mine --file test.jsonl --column question -n 8 --output out.jsonl',
+      '$0 generate --model runs/mine --file test.jsonl --column question -n 8 --output out.jsonl',
       'eight solutions a problem',
     )
     .example('$0 grade out.jsonl', 'how many of them are right')

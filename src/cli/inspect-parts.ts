@@ -225,20 +225,40 @@ async function tokenizerRow(directory: string): Promise<Row[]> {
 
 function cardRows(card: ModelCard | undefined): Row[] {
   if (!card) return [];
-  const { kind, prompt, likelihood } = (card.judge ?? {}) as {
+  const {
+    kind,
+    prompt,
+    likelihood,
+    threshold,
+    warnings = [],
+  } = (card.judge ?? {}) as {
     readonly kind?: string;
-    readonly likelihood?: object;
+    readonly likelihood?: { readonly of?: 'calculations'; readonly verdict?: number };
+    readonly threshold?: number | string;
+    readonly warnings?: readonly string[];
     readonly prompt?: { readonly pos_word?: string; readonly neg_word?: string };
   };
+  const evidence = likelihood?.of === 'calculations' ? 'calculations' : "the base's likelihood";
+  const words = `the words ${prompt?.pos_word} and ${prompt?.neg_word}`;
+  const by = !likelihood
+    ? words
+    : likelihood.verdict === 0
+      ? `${evidence} alone`
+      : `${words} and ${evidence}`;
   const judges =
     kind === undefined
       ? 'no steps'
       : kind === 'verdict'
-        ? `steps, by the words ${prompt?.pos_word} and ${prompt?.neg_word}${likelihood ? " and the base's likelihood" : ''}`
+        ? `steps, by ${by}`
         : `steps, as a ${kind.replace('_', ' ')}`;
   return [
-    ['trained by', `method ${card.method}, in ${card.dtype}`],
+    [
+      'trained by',
+      `method ${card.method}, in ${card.dtype}${card.quantize ? `, on a base in ${card.quantize}` : ''}`,
+    ],
     ['judges', judges],
+    ...(typeof threshold === 'number' ? [['threshold', threshold.toPrecision(3)] as const] : []),
+    ...warnings.map((warning) => ['warning', warning] as const),
   ];
 }
 

@@ -6,7 +6,7 @@ const INTRODUCTION = `# Commands
 <!-- Written by scripts/config-docs.mjs from the commands in src/cli; edit the descriptions there. -->
 
 Exit codes: 0; 1 a mistake, in one sentence; 2 an error inside steptrain, with its stack; 130 interrupted. \`steptrain completion >> ~/.bashrc\` lets the
-shell complete commands and options.
+shell complete commands and options. \`STEPTRAIN_THREADS=N\` computes with N processor threads where nothing else says how many.
 `;
 
 const WIDTH = 100;

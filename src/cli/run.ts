@@ -238,7 +238,7 @@ async function train(
     throw new Interrupted(`Stopped after ${reached(result.step, last)}. To resume: ${resumeLine(shown)}`);
   }
   console.error(
-    `Done after ${result.step} steps; everything is in ${shown}${earlier ? `, not in ${earlier}, which was taken` : ''}`,
+    `Done after ${result.step} ${result.step === 1 ? 'step' : 'steps'}; everything is in ${shown}${earlier ? `, not in ${earlier}, which was taken` : ''}`,
   );
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
 }

@@ -39,6 +39,8 @@ export function usageSentence(message: string, args: readonly string[], known: K
   const text = message.replaceAll(/\s+/g, ' ').trim();
   if (known.words.length > 0 && known.commands.length > 0 && text.startsWith('Unknown argument')) {
     const word = wordAfter(known.words, args);
+    if (word !== undefined && known.words[0] === 'inspect' && /\.gguf$/i.test(word))
+      return `inspect needs to know what a file is; did you mean steptrain inspect model ${word}?`;
     if (word !== undefined && !known.commands.includes(word)) return noSuchCommand(word, known);
   }
   const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];

@@ -22,7 +22,7 @@ export interface LayeredRecipe {
   /** The names of the sections that the recipe itself has. */
   readonly own: ReadonlySet<string>;
   /** What a pretrained base brought with it, a sentence for each recipe that has values for one. */
-  readonly notes: readonly string[];
+  readonly notes: readonly ((config: object) => string)[];
   /** In the file that has the value. */
   readonly locate: RecipeSource['locate'];
 }

@@ -72,10 +72,11 @@ export function configReader<Config extends FrameConfig>(
           sayOnce(`${override.origin}: ${override.path.join('.')} is ${path.join('.')} now`);
         return { ...override, path };
       });
-    for (const note of recipe.notes) sayOnce(note);
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
-    return { config: complete(methods, recipe, overrides, locate, unknown), locate };
+    const config = complete(methods, recipe, overrides, locate, unknown);
+    for (const note of recipe.notes) sayOnce(note(config));
+    return { config, locate };
   };
   return {
     parse,

@@ -7,11 +7,11 @@ import { describeValue } from './issues.js';
 import type { RecipeSource } from './source.js';
 import { isSection, merged, walk } from './values.js';
 
-/** The recipe without its section `pretrained`, whose values it has for a base that is not the package's own; and a sentence about them. */
+/** The recipe without its section `pretrained`, whose values it has for a base that is not the package's own; and a sentence about those that `config` has in the end. */
 export function forBase<Layer extends RecipeSource>(
   layer: Layer,
   base: unknown,
-): { readonly layer: Layer; readonly note?: string } {
+): { readonly layer: Layer; readonly note?: (config: object) => string } {
   const { pretrained, ...value } = layer.value;
   if (!Object.hasOwn(layer.value, 'pretrained')) return { layer };
   const where = layer.locate(['pretrained']);
@@ -32,8 +32,9 @@ export function forBase<Layer extends RecipeSource>(
     );
   return {
     layer: { ...layer, value: merged(value, pretrained), locate },
-    note: `for the base ${base} ${basename(layer.name)} has ${dotted(pretrained)
-      .map(([key, value]) => `${key} ${String(value)}`)
-      .join(', ')}; --set changes them`,
+    note: (config) =>
+      `for the base ${base} ${basename(layer.name)} has ${dotted(pretrained)
+        .map(([key, value]) => `${key} ${String(walk(config, key.split('.')).found ?? value)}`)
+        .join(', ')}; --set changes them`,
   };
 }

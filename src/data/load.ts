@@ -160,7 +160,7 @@ function likelyColumns(row: Row): string[] {
 
 function badRowSentence(error: BadRow, source: Source<ConversionOptions> | undefined): string {
   const layout = source === undefined ? '' : ` (read as ${source.name})`;
-  return `${error.message}${layout}; correct the row, or set data.on_bad_row to skip`;
+  return `${error.message}${layout}; correct the row, or skip such rows with --set data.on_bad_row=skip`;
 }
 
 function count(counts: Map<string, number>, reason: string): void {

@@ -193,11 +193,13 @@ function overlapWarning(
   textOf: (index: number) => string,
 ): string[] {
   if (same + near === 0) return [];
-  const who = `${part} problems`;
+  const who = (n: number) => `${part} ${n === 1 ? 'problem' : 'problems'}`;
   const found = [
-    ...(same > 0 ? [`${same} ${who} are also trained on`] : []),
+    ...(same > 0 ? [`${same} ${who(same)} ${same === 1 ? 'is' : 'are'} also trained on`] : []),
     ...(near > 0
-      ? [`${near} ${same > 0 ? 'more' : who} share half of their wording with a training problem`]
+      ? [
+          `${near} ${same > 0 ? 'more' : who(near)} ${near === 1 ? 'shares half of its' : 'share half of their'} wording with a training problem`,
+        ]
       : []),
   ];
   const text = textOf(examples[0] ?? 0).replace(/\s+/g, ' ');

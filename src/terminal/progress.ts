@@ -158,7 +158,7 @@ function formatRate(perSecond: number, name: string): string {
   if (name === 'byte') return `${formatBytes(perSecond)}/s`;
   // Of `evaluation of sft: solution` and `sft step` what is counted is the last word.
   const unit = name.split(' ').at(-1) as string;
-  return perSecond >= 1
-    ? `${formatMetric(Number(perSecond.toPrecision(3)))} ${unit}s/s`
-    : `${(1 / perSecond).toPrecision(2)} s/${unit}`;
+  if (perSecond >= 1) return `${formatMetric(Number(perSecond.toPrecision(3)))} ${unit}s/s`;
+  const seconds = (1 / perSecond).toPrecision(2);
+  return `${seconds.includes('e') ? Number(seconds) : seconds} s/${unit}`;
 }

@@ -79,6 +79,10 @@ describe('the command line', () => {
       'inspect has no command runs; did you mean run? Known are model, adapter, checkpoint, run and data',
     ],
     [
+      ['inspect', 'base.Q4_0.gguf'],
+      'inspect needs to know what a file is; did you mean steptrain inspect model base.Q4_0.gguf?',
+    ],
+    [
       ['inspect', 'foo', 'x'],
       'inspect has no command foo; known are model, adapter, checkpoint, run and data',
     ],

@@ -231,7 +231,7 @@ describe('steptrain data stats', () => {
       ...['source=auto', `train=${train}`, `test=${test}`].flatMap((value) => ['--set', `data.${value}`]),
     );
     expect(stdout).toMatch(/^labelled steps +\d+ +\d+ +2$/m);
-    expect(stdout).toContain('Warning: 1 test problems are also trained on, such as "p"');
+    expect(stdout).toContain('Warning: 1 test problem is also trained on, such as "p"');
   });
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');

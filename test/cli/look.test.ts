@@ -177,6 +177,22 @@ describe('inspect', () => {
     const judge = rows((await cli('inspect', 'adapter', 'word-problems-judge')).stdout);
     expect(judge.get('base')).toBe('word-problems');
     expect(judge.get('judges')).toBe("steps, by the words 1 and 0 and the base's likelihood");
+    cpSync(at('run/adapter'), at('counting'), { recursive: true });
+    const card = JSON.parse(readFileSync(at('counting/steptrain.json'), 'utf8'));
+    const said = async (weights: object) => {
+      const likelihood = { of: 'calculations', constant: 1, least: 2, before: 0, ...weights };
+      const own = { ...card.judge, likelihood, threshold: 0.25, warnings: ['hardly above chance'] };
+      writeFileSync(
+        at('counting/steptrain.json'),
+        JSON.stringify({ ...card, dtype: 'bf16', quantize: 'nf4', judge: own }),
+      );
+      return rows((await cli('inspect', 'adapter', at('counting'))).stdout);
+    };
+    const counting = await said({ verdict: 0 });
+    expect(counting.get('judges')).toBe('steps, by calculations alone');
+    expect(counting.get('trained by')).toBe('method sft, in bf16, on a base in nf4');
+    expect([counting.get('threshold'), counting.get('warning')]).toEqual(['0.250', 'hardly above chance']);
+    expect((await said({ verdict: 1 })).get('judges')).toBe('steps, by the words + and - and calculations');
     expect(await cli('inspect', 'adapter', at('run/checkpoints'))).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('is no adapter'),

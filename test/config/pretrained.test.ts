@@ -45,6 +45,16 @@ describe('a recipe with values for a pretrained base', () => {
         'for the base org/model small.yaml has data.max_length 1024, sft.learning_rate 0.0002; --set changes them',
       ],
     ]);
+    // What --set changes is said as it is, and nothing before a mistake.
+    await load(recipe, 'model.base=org/other', 'sft.learning_rate=1e-5');
+    await load(recipe, 'model.base=org/third', 'sft.learning_rat=1').catch(() => {});
+    expect(said.mock.calls.slice(1)).toEqual([
+      [
+        expect.stringContaining(
+          'for the base org/other small.yaml has data.max_length 1024, sft.learning_rate 0.00001;',
+        ),
+      ],
+    ]);
     const saved = formatRunConfig(config);
     expect(saved).not.toContain('pretrained:');
     expect(parseRunConfig(saved, { name: 'config.yaml' }).config).toEqual(config);

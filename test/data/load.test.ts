@@ -152,7 +152,9 @@ describe('loadRecords', () => {
       expect(failure, bad).toBeInstanceOf(DataError);
       expect((failure as Error).message, bad).toMatch(message);
       expect((failure as Error).message).toContain(`${path}, line 2: `);
-      expect((failure as Error).message).toMatch(/correct the row, or set data\.on_bad_row to skip$/);
+      expect((failure as Error).message).toMatch(
+        /correct the row, or skip such rows with --set data\.on_bad_row=skip$/,
+      );
     }
   });
 

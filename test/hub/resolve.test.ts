@@ -196,7 +196,7 @@ it('steptrain run trains a model of the hub on data of the hub', async () => {
     });
   const { stdout, stderr } = await run();
   expect(stdout).toMatch(/F1 macro/);
-  expect(stderr).toMatch(/Done after 1 steps/);
+  expect(stderr).toMatch(/Done after 1 step;/);
   await hub.close();
   vi.stubEnv('HF_HUB_OFFLINE', '1');
   expect((await run()).stdout).toBe(stdout);

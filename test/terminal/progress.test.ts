@@ -77,6 +77,15 @@ describe('progress in a pipe', () => {
     );
   });
 
+  it('writes long steps without an exponent', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 5, stream, now: () => time });
+    time = 110_000;
+    progress.update(1);
+    expect(stream.written.join('')).toBe('step 1/5  110 s/step\n');
+  });
+
   it('prints notes at once', () => {
     const stream = screen(false);
     const progress = createProgress({ total: 10, stream });

@@ -8,8 +8,8 @@ import type { Section } from './section.js';
 
 export function time({ times, log }: CollectedRun): Section {
   const rows = times.flatMap(({ phase, seconds, after }) => [
-    ...(seconds >= 0.05 ? [{ name: nameOf(phase), value: seconds, shown: duration(seconds) }] : []),
-    ...(after >= 1 ? [{ name: `after ${nameOf(phase)}`, value: after, shown: duration(after) }] : []),
+    ...(seconds >= 0.05 ? [{ name: phase, value: seconds, shown: duration(seconds) }] : []),
+    ...(after >= 1 ? [{ name: `after ${phase}`, value: after, shown: duration(after) }] : []),
   ]);
   const parts = log.phases.flatMap(({ name, columns }) => {
     const seconds = [...columns].filter(([key]) => key.endsWith('_seconds') && !/^(rank_|logged_)/.test(key));
@@ -19,7 +19,7 @@ export function time({ times, log }: CollectedRun): Section {
     const all = sums.reduce((sum, [, value]) => sum + value, 0);
     return all > 0
       ? [
-          html`<p>In <b>${nameOf(name)}</b>, mean seconds of the logged steps: ${sums.map(([key, value], i) => html`${i > 0 && ', '}${nameOf(key.replace(/_seconds$/, ''))} ${number(value, 3)}`)}.</p>`,
+          html`<p>In <b>${name}</b>, mean seconds of the logged steps: ${sums.map(([key, value], i) => html`${i > 0 && ', '}${nameOf(key.replace(/_seconds$/, ''))} ${number(value, 3)}`)}.</p>`,
         ]
       : [];
   });
@@ -42,9 +42,7 @@ export function memory(run: CollectedRun): Section {
   const planned = memory?.planned_peak_bytes;
   const peaks = log.phases.flatMap(({ name, columns }) => {
     const measured = columns.get('peak_bytes')?.value;
-    return measured
-      ? [{ name: `peak of ${nameOf(name)}`, value: measured.reduce((a, b) => Math.max(a, b), 0) }]
-      : [];
+    return measured ? [{ name: `peak of ${name}`, value: measured.reduce((a, b) => Math.max(a, b), 0) }] : [];
   });
   const rows = [
     ...peaks.map(({ name, value }) => ({

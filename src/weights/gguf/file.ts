@@ -181,7 +181,7 @@ class Reader {
     const left = this.size - this.position;
     if (count > BigInt(Math.floor(left / least)))
       throw new WeightsError(
-        `${this.path}: ${count} ${of} do not fit into the ${left} bytes that follow; the file is damaged`,
+        `${this.path}: ${count} ${of} do not fit into the ${left} bytes that follow; the file is damaged or truncated, fetch it again`,
       );
     return Number(count);
   }
@@ -226,7 +226,9 @@ class Reader {
 
   private bytes(count: number): Uint8Array {
     if (count > this.size - this.position)
-      throw new WeightsError(`${this.path}: the header ends in the middle; the file is truncated`);
+      throw new WeightsError(
+        `${this.path}: the header ends in the middle; the file is truncated, fetch it again`,
+      );
     const inside = this.position - this.chunkBegin;
     if (inside + count > this.chunk.length) {
       this.chunk = new Uint8Array(Math.min(Math.max(CHUNK, count), this.size - this.position));

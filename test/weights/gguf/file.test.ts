@@ -60,7 +60,11 @@ describe('GGUF files', () => {
     ['another kind', () => Buffer.from('PK\u0003\u0004 and more'), /begins with "GGUF"/],
     ['version 1', () => changed('GGUF', 4, [1]), /version 2 or 3, found 1/],
     ['big endian', () => changed('GGUF', 4, [0, 0, 0, 3]), /big endian/],
-    ['many tensors', () => changed('GGUF', 8, u64(2n ** 63n)), /tensors do not fit/],
+    [
+      'many tensors',
+      () => changed('GGUF', 8, u64(2n ** 63n)),
+      /tensors do not fit .* damaged or truncated, fetch it again$/,
+    ],
     ['many entries', () => changed('GGUF', 16, u64(2n ** 40n)), /entries of metadata do not fit/],
     ['a long key', () => changed('general.architecture', -8, u64(2n ** 50n)), /do not fit into/],
     ['a long list', () => changed('tokens', 6 + 8, u64(2n ** 32n)), /values of tokens do not fit/],
