@@ -1,9 +1,10 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { extname, join, resolve } from 'node:path';
 import type { Argv } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { GgufType } from '../models/save-gguf.js';
+import { editDistance } from '../native/nearest.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { isJsonObject, type JsonObject } from '../weights/json.js';
 import { type ArgumentsOf, argument, command, flag } from './command.js';
@@ -27,7 +28,8 @@ const options = (argv: Argv) =>
     .positional('out', { type: 'string', describe: 'Directory to write, or a file FILE.gguf for llama.cpp' })
     .option('dtype', {
       choices: DTYPES,
-      describe: 'Dtype of the written weights; default: as in the base. q8_0 and q4_0 are for .gguf alone',
+      describe:
+        'Dtype of the written weights; default: as in the base, bf16 in .gguf. q8_0 and q4_0 are for .gguf alone',
     })
     .option('check', {
       type: 'boolean',
@@ -72,9 +74,14 @@ async function named({
 
 const isGgufName = (path: string) => path.toLowerCase().endsWith('.gguf');
 
+/** No directory is called `mine.ggf`. */
+const isNearlyGguf = (path: string) => editDistance(extname(path).toLowerCase(), '.gguf') <= 2;
+
 async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeArguments): Promise<void> {
   const { base, given, out } = await named(names);
   const asGguf = isGgufName(out);
+  if (!asGguf && isNearlyGguf(out))
+    throw new UsageError(`${out} would be a directory; name a file that ends in .gguf, or a directory`);
   if (!asGguf && (dtype === 'q8_0' || dtype === 'q4_0'))
     throw new UsageError(`--dtype ${dtype} is for GGUF files; name the output ${out}.gguf`);
   const { baseDirectory } = await import('../models/base.js');
@@ -82,11 +89,14 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   const { resolveModel } = await import('../run/paths.js');
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
-  if (!asGguf)
-    return writeMerged(directory, given as string, out, dtype as 'f32' | 'bf16' | 'f16' | undefined);
+  if (!asGguf) {
+    await writeMerged(directory, given as string, out, dtype as 'f32' | 'bf16' | 'f16' | undefined);
+    return;
+  }
   const { ggufKeys, saveGguf } = await import('../models/save-gguf.js');
   const type = (dtype ?? 'bf16').toUpperCase() as GgufType;
   if (existsSync(out)) throw new UsageError(`${out} is there already; name another file or remove it`);
+  let adapter: string | undefined;
   if (given === undefined) {
     await saveGguf(directory, out, type);
   } else {
@@ -95,20 +105,21 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     // In f32, so that weights are rounded once.
     const between = await mkdtemp(`${resolve(out)}.merged-`);
     try {
-      await writeMerged(directory, given, between, 'f32');
+      adapter = await writeMerged(directory, given, between, 'f32');
       await saveGguf(between, out, type);
     } finally {
       await rm(between, { recursive: true, force: true });
     }
   }
   console.log(`wrote ${out}: ${type}, for llama.cpp and what reads its files`);
+  if (check) await checkWritten(type, { base: directory, adapter, output: baseDirectory(out) });
 
   async function writeMerged(
     directory: string,
     given: string,
     to: string,
     dtype: 'f32' | 'bf16' | 'f16' | undefined,
-  ): Promise<void> {
+  ): Promise<string> {
     const { mergeAdapter } = await import('../models/merge.js');
     const { readModelConfig } = await import('../architectures/table.js');
     const { openDevice } = await import('../runtime/device.js');
@@ -117,6 +128,9 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
     const { checkOwnBase } = await import('../run/trained-on.js');
     if (!otherBase) await checkOwnBase({ adapter, base, directory }, 'merge');
+    const { changesNothing } = await import('../weights/no-change.js');
+    const unchanged = changesNothing(adapter);
+    if (unchanged !== undefined) console.error(`warning: ${unchanged}`);
     const device = openDevice('cpu');
     try {
       const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
@@ -140,9 +154,32 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
             `${largestDifference.toPrecision(3)}, of logits up to ${largestLogit.toPrecision(3)}`,
         );
       }
+      return adapter;
     } finally {
       device.dispose();
     }
+  }
+}
+
+/** Rounding to the type of a GGUF file comes after the merge, so what was written is read back. */
+async function checkWritten(
+  type: GgufType,
+  models: { readonly base: string; readonly adapter: string | undefined; readonly output: string },
+): Promise<void> {
+  const { logitDifference } = await import('../models/merge.js');
+  const { readModelConfig } = await import('../architectures/table.js');
+  const { openDevice } = await import('../runtime/device.js');
+  const device = openDevice('cpu');
+  try {
+    const tokens = await checkedTokens(readModelConfig(models.base));
+    const { largestDifference, largestLogit } = await logitDifference(device, models, [tokens]);
+    const other = models.adapter === undefined ? 'the model' : 'the adapter';
+    console.log(
+      `as written in ${type}, read back: ${largestDifference.toPrecision(3)} to ${other}, ` +
+        `of logits up to ${largestLogit.toPrecision(3)}`,
+    );
+  } finally {
+    device.dispose();
   }
 }
 

@@ -72,12 +72,17 @@ async function serveModel(given: ServeArguments): Promise<void> {
   const { openScorers } = await import('../scoring/open.js');
   const { judgeFor } = await import('../models/base.js');
   const { serve } = await import('../serve/server.js');
+  const { changesNothing } = await import('../weights/no-change.js');
   const { isLoopback } = await import('../serve/access.js');
   if (!isLoopback(args.host) && !process.env[args['key-env']])
     throw new UsageError(
       `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
     );
   const chosen = await openChosenModel(args);
+  const warn = (warning: string) => console.error(`warning: ${warning}`);
+  const own = chosen.model.files?.adapter;
+  const unchanged = own === undefined ? undefined : changesNothing(own);
+  if (unchanged !== undefined) warn(unchanged);
   let scoring: OpenScorers | undefined;
   try {
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
@@ -106,7 +111,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
           queue: args['max-queue'],
           ...(args['max-new-tokens'] === undefined ? {} : { newTokens: args['max-new-tokens'] }),
         },
-        onWarning: (warning) => console.error(`warning: ${warning}`),
+        onWarning: warn,
         onError: (error) => console.error(error instanceof Error ? (error.stack ?? error.message) : error),
       },
     );

@@ -51,6 +51,10 @@ export function shippedAdapter(name: string): string | undefined {
   );
 }
 
+/** The model under a judge of the package; undefined for any other name. */
+export const judgeBase = (name: string): string | undefined =>
+  Object.hasOwn(PACKAGE, name) ? PACKAGE[name]?.base : undefined;
+
 /** The judge that the package has for the solutions of one of its models; any other name as it is. */
 export function judgeFor(name: string): string {
   return Object.entries(PACKAGE).find(([, { base }]) => base === name)?.[0] ?? name;

@@ -106,7 +106,7 @@ export async function mergeAdapter(
         await copyFiles(['generation_config.json'], base, output);
         await copyFiles([CARD], adapter, output);
       });
-      const difference = check && (await compare(device, { base, adapter, output }, check, signal));
+      const difference = check && (await logitDifference(device, { base, adapter, output }, check, signal));
       return {
         dtype,
         merged: pairs.size,
@@ -159,14 +159,23 @@ async function copyFiles(names: readonly string[], from: string, to: string): Pr
   }
 }
 
-/** Both models in f32 over the same tokens, one after the other in memory. */
-async function compare(
+/**
+ * A base, under its adapter where it has one, against what was written of it: both in f32 over the same tokens, one after the
+ * other in memory.
+ *
+ * @param models directories of models and an adapter
+ * @param signal aborted: the promise rejects with its reason
+ * @throws WeightsError for files that are damaged or do not fit
+ */
+export async function logitDifference(
   device: Device,
-  { base, adapter, output }: Readonly<Record<'base' | 'adapter' | 'output', string>>,
+  models: { readonly base: string; readonly adapter: string | undefined; readonly output: string },
   sequences: readonly ArrayLike<number>[],
-  signal: AbortSignal | undefined,
+  signal?: AbortSignal,
 ): Promise<{ readonly largestDifference: number; readonly largestLogit: number }> {
+  const { base, adapter, output } = models;
   const expected = await withDecoder(device, base, signal, async (decoder) => {
+    if (adapter === undefined) return logitsOf(decoder, {}, sequences, signal);
     const role = { adapter: loadAdapter(device, decoder.config, adapter) };
     try {
       return await logitsOf(decoder, role, sequences, signal);

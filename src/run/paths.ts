@@ -12,7 +12,7 @@ import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
 import type { SnapshotOptions } from '../hub/snapshot.js';
-import { describedNames, isShipped, packageNames, shippedNames } from '../models/base.js';
+import { describedNames, isShipped, judgeBase, packageNames, shippedNames } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
 import { nearestName } from '../native/nearest.js';
 
@@ -171,6 +171,9 @@ async function found(
 /** What to name instead: a model of the package with nearly that name, or what holds a tokenizer. */
 function hint([section, name]: readonly (string | number)[], path: string): string {
   if (section !== 'model') return '';
+  const under = judgeBase(path);
+  if (under !== undefined)
+    return `; in the package, ${path} is an adapter, a judge on ${under}: as a base take ${under}`;
   const nearest = nearestName(path, packageNames());
   if (nearest !== undefined) return `; did you mean ${nearest}?`;
   if (name === 'base') return `; the package has ${describedNames()}`;

@@ -9,6 +9,7 @@ import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { refuseClassifier } from '../models/writes-text.js';
 import { foreignBase } from '../run/trained-on.js';
 import { isAdapter } from '../weights/adapter.js';
+import { changesNothing } from '../weights/no-change.js';
 import { fieldError, RequestError } from './errors.js';
 
 /** An adapter for as long as a request uses it. */
@@ -33,7 +34,7 @@ export interface AdapterPolicy {
   readonly root?: string | undefined;
   /** Those of another base too. */
   readonly otherBase?: boolean | undefined;
-  /** Called with a sentence where it cannot be told whose an adapter is. */
+  /** Called with a sentence where it cannot be told whose an adapter is, and of one that changes nothing. */
   readonly onWarning?: ((warning: string) => void) | undefined;
 }
 
@@ -92,6 +93,8 @@ export class ServedModels {
     try {
       refuseClassifier(directory);
       adapter = loadAdapter(decoder.device, decoder.config, directory);
+      const unchanged = changesNothing(directory);
+      if (unchanged !== undefined) this.policy.onWarning?.(unchanged);
     } catch (error) {
       throw fieldError('lora_path', reasonOf(error));
     }

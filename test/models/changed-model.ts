@@ -58,3 +58,21 @@ export function changedAdapter(name: string, keys: Readonly<Record<string, unkno
   writeFileSync(join(directory, 'adapter_config.json'), JSON.stringify({ ...json, ...keys }));
   return directory;
 }
+
+/** The same as before training: every lora_B is 0. */
+export async function untrainedAdapter(name: string): Promise<string> {
+  const directory = changedAdapter(name, {});
+  const file = openSafetensors(join(goldenDirectory(name), 'adapter', 'adapter_model.safetensors'));
+  const tensors = [...file.tensors].map(([tensor, { shape }]) => ({
+    name: tensor,
+    shape,
+    dtype: 'F32' as const,
+    values: readStoredF32(file, tensor).map((value) => (tensor.includes('lora_B') ? 0 : value)),
+  }));
+  await writeSafetensors(
+    join(directory, 'adapter_model.safetensors'),
+    tensors.map(({ values, ...tensor }) => ({ ...tensor, data: () => fromF32(values, 'F32') })),
+  );
+  file.close();
+  return directory;
+}

@@ -12,7 +12,8 @@ import { openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
 import { goldenPath } from '../weights/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { changedAdapter, changedModel } from './changed-model.js';
+import { changedAdapter, changedModel, untrainedAdapter } from './changed-model.js';
+import { writeTokenizer } from './gguf-tokenizer.js';
 import { expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
 const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
@@ -184,6 +185,46 @@ describe('steptrain merge', () => {
     expect(reader.tensors.get('model.norm.weight')?.dtype).toBe('BF16');
     reader.close();
     expect((await cli('merge', '--help')).stdout).toMatch(/Examples:\n +steptrain merge /);
+  });
+
+  test('prints for a GGUF file what its type loses', async () => {
+    const base = await changedModel('qwen2');
+    writeTokenizer(base, 'qwen2');
+    const lost: number[] = [];
+    for (const type of ['F32', 'Q8_0', 'Q4_0']) {
+      const output = join(temporaryDirectory(), 'merged.gguf');
+      const more = ['--dtype', type.toLowerCase(), '--other-base'];
+      const { code, stdout } = await cli('merge', base, adapterOf('qwen2'), output, ...more);
+      expect(code).toBe(0);
+      lost.push(
+        Number(new RegExp(`as written in ${type}, read back: (\\S+) to the adapter`).exec(stdout)?.[1]),
+      );
+    }
+    const [exact, eight, four] = lost as [number, number, number];
+    expect(exact).toBeLessThan(1e-4);
+    expect(eight).toBeGreaterThan(10 * exact);
+    expect(four).toBeGreaterThan(2 * eight);
+    const whole = await cli('merge', base, join(temporaryDirectory(), 'whole.gguf'), '--dtype', 'f32');
+    expect(whole.stdout).toMatch(/as written in F32, read back: \S+ to the model, of logits up to/);
+  });
+
+  test('refuses a name that is nearly that of a GGUF file', async () => {
+    for (const name of ['mine.ggf', 'mine.GUFF', 'mine.ggml']) {
+      const output = join(temporaryDirectory(), name);
+      const { code, stderr } = await cli('merge', goldenDirectory('llama3'), adapterOf('llama3'), output);
+      expect([code, existsSync(output)]).toEqual([1, false]);
+      expect(stderr).toContain(`${name} would be a directory; name a file that ends in .gguf`);
+    }
+  });
+
+  test('warns of an adapter that changes nothing', async () => {
+    const untrained = await untrainedAdapter('llama3');
+    const merge = (adapter: string) =>
+      cli('merge', goldenDirectory('llama3'), adapter, join(temporaryDirectory(), 'merged'), '--other-base');
+    expect((await merge(untrained)).stderr).toMatch(
+      /^warning: .* changes nothing: every lora_B in it is 0, .* kept the parameters of that one$/,
+    );
+    expect(await merge(adapterOf('llama3'))).toMatchObject({ code: 0, stderr: '' });
   });
 
   test('warns if the adapter names another base', async () => {

@@ -88,6 +88,9 @@ describe('the paths of a configuration', () => {
     await expect(base('word-problem')).rejects.toThrow(
       `there is no word-problem (looked for from ${folder}); did you mean word-problems?`,
     );
+    await expect(base('word-problems-judge')).rejects.toThrow(
+      'word-problems-judge is an adapter, a judge on word-problems: as a base take word-problems',
+    );
     // It was never meant for the hub.
     const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
     await expect(resolved({ base: { init }, tokenizer: 'tokenizers/qwen2_5' })).rejects.toThrow(

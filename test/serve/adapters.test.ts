@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadAdapter } from '../../src/models/adapter.js';
+import { untrainedAdapter } from '../models/changed-model.js';
 import { goldenDirectory } from '../models/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { metric, post, type TestServer, testServer, until } from './test-server.js';
@@ -40,6 +41,15 @@ const given = ({ json }: Awaited<ReturnType<typeof ask>>) => {
 };
 
 describe('adapters', () => {
+  it('that change nothing are told of as they are loaded', async () => {
+    const warnings: string[] = [];
+    const adapters = { trained: adapter, untrained: await untrainedAdapter('llama3') };
+    await testServer({ adapters, otherBase: true, onWarning: (warning) => warnings.push(warning) });
+    expect(warnings).toEqual([
+      expect.stringMatching(new RegExp(`^${adapters.untrained} changes nothing: every lora_B`)),
+    ]);
+  });
+
   it('answer under their names, beside each other and the base', async () => {
     const server = await testServer({ adapters: { first: adapter }, adapterRoot: goldenDirectory('llama3') });
     expect(await load(server, 'second', adapter)).toMatchObject({ status: 200 });
