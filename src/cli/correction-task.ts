@@ -13,6 +13,7 @@ import type { CorrectionTask, NamedScorer } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
 import { methodOf, type RunConfig } from '../methods/table.js';
+import { isPretrained } from '../models/base.js';
 import type { StepRecord } from '../records/record.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
@@ -83,6 +84,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   );
   return {
     method: config.method,
+    pretrained: isPretrained(config.model.base),
     judge: { source: directory, ...judgedBy(options) },
     test,
     seen: ({ solution, step }) => seen[solution]?.[step] === true,

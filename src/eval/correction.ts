@@ -53,7 +53,7 @@ export interface NamedScorer extends OpenScorerOptions {
 export interface CorrectionTask
   extends Pick<
     EvaluationOptions,
-    'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings' | 'seen'
+    'method' | 'data' | 'invalidAsWrong' | 'pretrained' | 'valueLosses' | 'warnings' | 'seen'
   > {
   readonly judge: NamedScorer;
   readonly test: readonly StepRecord[];

@@ -78,6 +78,11 @@ export function isShipped(base: string): boolean {
   return Object.hasOwn(PACKAGE, base) && PACKAGE[base]?.base === undefined;
 }
 
+/** Whether a run's `model.base` is a model that somebody trained, and none of the package's small ones. */
+export function isPretrained(base: unknown): boolean {
+  return typeof base === 'string' && !isShipped(base);
+}
+
 /**
  * The directory of `base`: the path itself, that of a model that the package ships, or what a GGUF file says of itself.
  *

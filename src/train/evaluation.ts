@@ -7,7 +7,7 @@ import { keptVerdicts } from '../eval/likelihood-weights.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { bestThreshold, thresholdReader } from '../eval/thresholds.js';
-import { isShipped } from '../models/base.js';
+import { isPretrained } from '../models/base.js';
 import type { Role } from '../models/decoder.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
@@ -148,7 +148,7 @@ export async function finalEvaluation(
     valueLosses: more.valueLosses,
     rewardNetwork: more.rewardNetwork,
     likelihood,
-    pretrained: typeof config.model.base === 'string' && !isShipped(config.model.base),
+    pretrained: isPretrained(config.model.base),
     threshold: chosen?.threshold,
     warnings: doubts,
   });

@@ -169,6 +169,8 @@ describe('a page', () => {
     ])
       expect(page).toContain(`<section id="${id}"`);
     expect(page).toContain('<mfrac>');
+    // A stage is called there what the log calls it.
+    expect(page).toContain('peak of ppo');
     // No events were written: the section says so instead of showing zeros.
     expect(page).toMatch(/<b>Time\.<\/b> The wall times stand in the TensorBoard events/);
   });
