@@ -145,6 +145,8 @@ void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, i
 template <typename T>
 void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
                 bool accumulate = false) {
+  // No part of the depth would write the sums.
+  if (k == 0) return accumulate ? void() : zero_sums(rows, c);
   const int height = tile_height<T>(rows);
   if constexpr (kWidens<T>)
     if (x.wide) return widened_block(rows, height, x, panel, k, c, end, accumulate);

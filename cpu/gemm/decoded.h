@@ -53,6 +53,8 @@ void multiply_decoded(const Quantized<kFormat>& w, int rows, const T* x, int64_t
         return decoded::run<4>(w, x, stride, panel, k, c);
     }
   }
+  // No part of the depth would write the sums.
+  if (k == 0) return zero_sums(rows, c);
   // Parts that stay in the L1 cache.
   constexpr int64_t depth = 64;
   static_assert(depth % kSteps<T> == 0);

@@ -6,6 +6,7 @@
 // processor has them, else two fused multiply-adds, even k first.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -48,6 +49,11 @@ constexpr int64_t kSteps<bf16> = neon_tile::kDepth;
 
 /// Floats from one row of a C tile to the next.
 constexpr int64_t kTileStride = kPanel;
+
+/// c[rows][kTileStride] = 0, the sums of a depth of 0.
+inline void zero_sums(int64_t rows, float* c) {
+  std::fill_n(c, rows * kTileStride, 0.0f);
+}
 
 namespace tile {
 

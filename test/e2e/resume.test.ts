@@ -160,7 +160,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     const settings = ['data.source=auto', `data.train=${data}`, 'run.device=cpu'];
     const set = settings.flatMap((setting) => ['--set', setting]);
     const begun = await steptrain(['run', 'quickstart_sft', '--output', run, ...set]);
-    expect(begun.err).toMatch(/Done after 1 steps/);
+    expect(begun.err).toMatch(/Done after 1 step;/);
     await restoring(
       data,
       () => appendFile(data, `${rows[0]}\n`),
