@@ -16,7 +16,7 @@ export {
   TrainableParameters,
   type TrainedParameters,
 } from './autograd/parameters.js';
-export { type Disposable, type Gradients, type Saved, Tape } from './autograd/tape.js';
+export { type AuxiliaryLoss, type Disposable, type Gradients, type Saved, Tape } from './autograd/tape.js';
 export { Detokenizer, type DetokenizerOptions, detokenize } from './generate/detokenize.js';
 export type { TokenLogprob } from './generate/drawn.js';
 export type { Generation } from './generate/generation.js';
