@@ -9,6 +9,7 @@
 //   node scripts/real-solutions.mjs calculations labels.jsonl scores.jsonl    whether its calculations come out
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
 //   node scripts/real-solutions.mjs short gsm8k.jsonl short.jsonl CHARACTERS [FROM [TO]]    GSM8K's short problems by hash, from FROM to before TO
+//   node scripts/real-solutions.mjs equations gsm8k.jsonl out.jsonl CHARACTERS 2-3 [FROM [TO]]    solutions as equations alone
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -16,6 +17,7 @@ import { gunzipSync } from 'node:zlib';
 import { extractAnswer } from '../dist/answers/extract.js';
 import { loadProblems } from '../dist/data/benchmarks/load.js';
 import { calculationsIn } from '../dist/data/equations/calculations.js';
+import { equationsIn } from '../dist/data/equations/equations.js';
 import { loadRecords } from '../dist/data/load.js';
 import { rocAuc } from '../dist/eval/metrics.js';
 import { loadModel, openDevice } from '../dist/index.js';
@@ -144,6 +146,28 @@ function short(from, to, characters, begin = '0', end = 'Infinity') {
   write(to, byHash.slice(Number(begin), Number(end)));
 }
 
+/**
+ * Problems of at most so many characters whose solutions are from LEAST-MOST equations, each right, and the last one is the answer: the
+ * notes for calculators of GSM8K, or the lines of `svamp`. By hash of how a problem begins, without its figures: what SVAMP says of one
+ * story in several ways stays together.
+ */
+function equations(from, to, characters, lines, begin = '0', end = 'Infinity') {
+  const [least, most] = lines.split('-').map(Number);
+  const keyOf = ({ problem }) => hash(problem.replaceAll(/[\d.]+/g, '').slice(0, 40));
+  const kept = rowsOf(from).flatMap(({ question, answer: solution }) => {
+    const [text, answer] = solution.replaceAll(',', '').split('\n#### ');
+    const notes = [...text.matchAll(/<<([^<>]+)>>/g)].map(([, note]) => note);
+    const worked = notes.length > 0 ? notes : text.split('\n').map((line) => line.replaceAll(' ', ''));
+    const isRight = (line) =>
+      /^[-+*/().\d]+=-?[\d.]+$/.test(line) && equationsIn(line).equations.every(({ holds }) => holds);
+    const ends = Number(worked.at(-1)?.split('=')[1]) === Number(answer);
+    if (question.length > Number(characters) || worked.length < least || worked.length > most) return [];
+    if (!ends || !worked.every(isRight)) return [];
+    return [{ problem: question, solution: `${worked.join('\n')}\nThe answer is: ${answer}`, answer }];
+  });
+  write(to, kept.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)).slice(Number(begin), Number(end)));
+}
+
 /** Of each step the geometric mean of its tokens' probabilities (`scores`) and the least of them (`least`). */
 async function likelihood(from, name, to) {
   const device = openDevice('cpu');
@@ -185,6 +209,6 @@ async function likelihood(from, name, to) {
 
 const [command, ...given] = process.argv.slice(2);
 const judges = Object.fromEntries(Object.entries(ALONE).map(([name, score]) => [name, alone(score)]));
-const commands = { svamp, gsm8k, few, rows, processbench, short, likelihood, ...judges };
+const commands = { svamp, gsm8k, few, rows, processbench, short, equations, likelihood, ...judges };
 if (!commands[command]) throw new Error(`expected one of ${Object.keys(commands).join(', ')}`);
 await commands[command](...given);

@@ -25,6 +25,10 @@ const sample = section({
 }).describe('Sampling of wrong steps, each after a right beginning.');
 
 const validate = section({
+  by: choice('continuations', 'reference').describe(
+    'A candidate is wrong if none of its continuations reaches the answer, or by exact arithmetic: if its equation does not hold, or its ' +
+      'value is one that worked solution and problem do not have (`reference`; nothing is drawn, and the keys below are for nothing).',
+  ),
   k: count(8).describe('Continuations of each candidate: it is wrong if none of them reaches the answer.'),
   temperature: samplingTemperature(0.7).describe('Temperature of the continuations.'),
   top_p: topP(),
@@ -33,7 +37,7 @@ const validate = section({
     'Control: a position counts only if one of k continuations of the right step reaches the answer. Without it, steps of problems that ' +
       'the model cannot solve pass for wrong.',
   ),
-}).describe('Which candidates are wrong, by their continuations (pass@k).');
+}).describe('Which candidates are wrong.');
 
 const annotate = section({
   teacher: choice('auto', 'oracle', 'plain', 'remote').describe(

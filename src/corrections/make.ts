@@ -1,6 +1,7 @@
 /** Samples with corrections of a chunk of solutions: candidates, validation, teacher, filters, assembly. */
 import { grade } from '../answers/grade.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
+import { stepsByReference } from '../data/equations/by-reference.js';
 import { isRightAnswer } from '../data/problems/oracle.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
@@ -176,7 +177,7 @@ async function atSolvablePositions(
   candidates: readonly Candidate[],
   { sampler, settings: { validate }, tally, signal }: Making,
 ): Promise<readonly Candidate[] | undefined> {
-  if (!validate.require_true_step_pass) return candidates;
+  if (!validate.require_true_step_pass || validate.by === 'reference') return candidates;
   const keyOf = ({ solution, at }: Candidate) => `${solution.number} ${at}`;
   const places = [...new Map(candidates.map((each) => [keyOf(each), each])).entries()];
   const prefixes = places.map(([, { solution, at }]) =>
@@ -194,11 +195,17 @@ async function atSolvablePositions(
   return candidates.filter((each) => solved.has(keyOf(each)));
 }
 
-/** Candidates from which no continuation reaches the answer. */
+/** Candidates from which no continuation reaches the answer, or that are wrong by exact arithmetic. */
 async function wrongOnes(
   candidates: readonly Candidate[],
   { sampler, settings: { validate }, tally, signal }: Making,
 ): Promise<Validated[] | undefined> {
+  if (validate.by === 'reference') {
+    tally.add('candidates tested', candidates.length);
+    const wrong = candidates.filter(isWrongByReference);
+    tally.add('wrong steps', wrong.length);
+    return wrong.map((candidate) => ({ ...candidate, continued: [] }));
+  }
   const prefixes = candidates.map(({ solution, at, text, number }) => prefixOf(solution, at, [text], number));
   const drawn = await sampler.continuations(prefixes, validate.k, validate, 'wrong', signal);
   if (!drawn) return undefined;
@@ -212,6 +219,12 @@ async function wrongOnes(
   });
   tally.add('wrong steps', wrong.length);
   return wrong;
+}
+
+function isWrongByReference({ solution, at, text }: Candidate): boolean {
+  const { problem, answer, record, steps } = solution;
+  const reference = { problem, answer, solution: record.gold_solution ?? steps.join('\n') };
+  return stepsByReference(reference, [...steps.slice(0, at), text])[at] === 0;
 }
 
 /** At most `max_per_position` of a position and `max_errors_per_solution` of a solution; those of different positions first. */

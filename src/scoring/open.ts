@@ -13,13 +13,14 @@ import { functionScorer, type ScoreFunction } from './functions.js';
 import { judgeIn } from './judge.js';
 import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
 import { oracleScorer } from './oracle.js';
+import { referenceScorer } from './reference.js';
 import { ofOutcomes, type Scorer } from './scorer.js';
 import { type LlmJudgeOptions, llmJudge } from './server/llm.js';
 
 /**
- * A name: `oracle` (of generated problems), a file of labels or scores, the address of an OpenAI-compatible server, with the name of
- * its model behind a `#` (default `default`), or a model: a run, an adapter, a directory, a hub id, `word-problems` for the judge of
- * the package. Or a server with its settings, a function, or what is a scorer already.
+ * A name: `oracle` (of generated problems), `reference` (of problems with worked solutions), a file of labels or scores, the address of
+ * an OpenAI-compatible server, with the name of its model behind a `#` (default `default`), or a model: a run, an adapter, a directory,
+ * a hub id, `word-problems` for the judge of the package. Or a server with its settings, a function, or what is a scorer already.
  */
 export type ScorerSource = string | LlmJudgeOptions | ScoreFunction | Scorer;
 
@@ -78,6 +79,7 @@ async function withoutModel(
   if (typeof source === 'function') return functionScorer(source, unit ? { unit } : {});
   if (typeof source !== 'string') return 'url' in source ? llmJudge(source) : source;
   if (source === 'oracle') return oracleScorer;
+  if (source === 'reference') return referenceScorer;
   if (isAddress(source)) return serverJudge(source);
   return isDataFile(source) ? fileScorer(source, column) : undefined;
 }
@@ -115,7 +117,8 @@ async function openModel(
 }
 
 /** Whether a name is that of something else than a model. */
-export const isNoModel = (name: string) => name === 'oracle' || isAddress(name) || isDataFile(name);
+export const isNoModel = (name: string) =>
+  name === 'oracle' || name === 'reference' || isAddress(name) || isDataFile(name);
 
 const isAddress = (name: string) => /^https?:\/\//.test(name);
 

@@ -105,6 +105,18 @@ describe('making samples', () => {
     expect(tally.get('wrong steps')).toBe(0);
   });
 
+  it('knows wrong steps by exact arithmetic, where it shall, and draws nothing for that', async () => {
+    const hopeless = (prompt: string, sample: number) =>
+      prompt.split('\n').length === 2 ? ['2+3=6', '2+3=5', '2+2=4', 'So.'][sample % 4] : 'The answer is: 9';
+    const tally = new Tally();
+    const by = { ...at0, max_per_position: 4, validate: { by: 'reference' } };
+    const records = await makeSamples([solution()], tools(hopeless as typeof pupil, by), tally);
+    // 4 is a number of the problem, and of words nothing is known.
+    expect(records?.slice(1).map(({ steps }) => steps[0]?.text)).toEqual(['2+3=6']);
+    expect(tally.state.counts).toMatchObject({ 'candidates tested': 3, 'wrong steps': 1, samples: 1 });
+    expect(tally.get('positions tested')).toBe(0);
+  });
+
   it('passes over positions that the model cannot solve with the right step, unless told not to', async () => {
     const weak = (prompt: string, sample: number) =>
       prompt.split('\n').length === 2 ? pupil(prompt, sample) : 'The answer is: 0';

@@ -47,7 +47,7 @@ it('docs/methods/s3c.md has every row of its tables', () => {
     sampled_corrections: own,
     prefixes: {
       ...{ prefixes: 1, trigger_rate: 0, fix_rate: 0, triggered_fix_rate: 0, false_trigger_rate: 0 },
-      ...{ right_rate: 0, harm_rate: 0, trigger_difference: { value: 0 } },
+      ...{ repair_rate: 0, spoil_rate: 0, right_rate: 0, harm_rate: 0, trigger_difference: { value: 0 } },
     },
   });
   const cells = firstCells('docs/methods/s3c.md');

@@ -5,6 +5,7 @@ import { SHARE_DIFFERENCE } from '../../eval/bootstrap.js';
 import type { PrefixMetrics } from '../../eval/solving/corrections.js';
 import { type MetricValue, metricValues } from '../../eval/solving/metrics.js';
 import type { StepRecord } from '../../records/record.js';
+import { sameResult } from '../result.js';
 import type { Continuation, DrawSettings, StepSampler } from '../sampler.js';
 
 /** A right beginning with a wrong step, and with the right one in its place. */
@@ -61,10 +62,12 @@ export async function prefixMetrics(
     steps.map(({ answer, ...step }, i) => {
       const { text = '', ended = false } = drawn[i]?.[0] ?? {};
       // A reflection is read as one only after a step.
-      const [, next] = writer.read(`${step[which]}${sampler.separator}${text}`);
+      const [, next, after] = writer.read(`${step[which]}${sampler.separator}${text}`);
       const whole = text.trim() === '' ? step[which] : text;
       return {
         triggered: next?.kind === 'reflection',
+        improved:
+          next?.kind === 'reflection' && after?.kind === 'improvement' && sameResult(after.text, step.right),
         isRight: grade(lastStep(whole, writer), answer, { ended }).correct,
       };
     });
@@ -75,11 +78,13 @@ export async function prefixMetrics(
     prefixes: steps.length,
     trigger_rate: share(bad, ({ triggered }) => triggered),
     fix_rate: share(bad, ({ isRight }) => isRight),
+    repair_rate: share(bad, ({ improved }) => improved),
     triggered_fix_rate: share(bad, ({ triggered, isRight }) => triggered && isRight),
     false_trigger_rate: share(good, ({ triggered }) => triggered),
     trigger_difference: meanDifference(
       steps.map(({ problem }, i) => [problem, Number(bad[i]?.triggered) - Number(good[i]?.triggered)]),
     ),
+    spoil_rate: share(good, ({ triggered, improved }) => triggered && !improved),
     right_rate: share(good, ({ isRight }) => isRight),
     harm_rate: share(good, ({ triggered, isRight }) => triggered && !isRight),
   };

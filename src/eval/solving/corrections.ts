@@ -32,11 +32,15 @@ export interface PrefixMetrics {
   readonly trigger_rate: number;
   readonly fix_rate: number;
   readonly triggered_fix_rate: number;
+  /** After a wrong step: a reflection, and then a step with the right one's result. */
+  readonly repair_rate: number;
   /** After a right step the same: triggers there are false. */
   readonly false_trigger_rate: number;
   /** The difference of both rates, with its interval over whole problems: only above 0 does a model see errors at all. */
   readonly trigger_difference: MetricValue;
   readonly right_rate: number;
+  /** After a right step: a false trigger, and no step with its result behind it. */
+  readonly spoil_rate: number;
   /** After a right step: a false trigger, and a wrong final answer. */
   readonly harm_rate: number;
 }
@@ -73,8 +77,10 @@ export function shortCorrectionMetrics({
     wrong_steps: own.wrong_steps,
     trigger_rate: prefixes?.trigger_rate,
     fix_rate: prefixes?.fix_rate,
+    repair_rate: prefixes?.repair_rate,
     false_trigger_rate: prefixes?.false_trigger_rate,
     trigger_difference: prefixes?.trigger_difference.value,
+    spoil_rate: prefixes?.spoil_rate,
     harm_rate: prefixes?.harm_rate,
   };
   return Object.fromEntries(
@@ -165,6 +171,11 @@ export function correctionTables({
     [
       [`after ${prefixes.prefixes} held-out steps, %`, 'wrong', 'right'],
       ['reflects', percent(prefixes.trigger_rate), percent(prefixes.false_trigger_rate)],
+      [
+        'reflects, not the right step then',
+        percent(Math.max(0, prefixes.trigger_rate - prefixes.repair_rate)),
+        percent(prefixes.spoil_rate),
+      ],
       ['right final answer', percent(prefixes.fix_rate), percent(prefixes.right_rate)],
       [
         'reflects, wrong final answer',

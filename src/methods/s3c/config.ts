@@ -148,6 +148,17 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
         'corrections',
         'corrections needs solutions that end with an answer, and data.source "arithmetic" has none; use "word_problems"',
       );
+    if (corrections !== 'none' && corrections.validate.by === 'reference')
+      for (const [key, usual] of [
+        ['shape', 'step'],
+        ['sampler', 'steps'],
+      ] as const)
+        if (corrections[key] !== usual)
+          yield conflict(
+            `corrections.${key}`,
+            `corrections.${key} "${corrections[key]}" needs continuations, and corrections.validate.by "reference" draws none; ` +
+              `set it to ${usual}, or validate.by to continuations`,
+          );
     if (corrections !== 'none' && corrections.shape === 'post_hoc') {
       // Its samples correct a solution that is part of the problem, so that no step of them is a wrong one.
       for (const [key, usual] of [

@@ -10,6 +10,7 @@ import { loadRecords } from '../../data/load.js';
 import type { CorrectionReport } from '../../eval/solving/corrections.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
+import { referenceScorer } from '../../scoring/reference.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
 import { correctionReading } from './config.js';
 import type { S3cRun } from './making.js';
@@ -22,7 +23,7 @@ export async function evaluateRun(
   { test, problems: ofRecords }: CorrectionSamples,
   signal: AbortSignal,
 ): Promise<CorrectionReport | undefined> {
-  const { format, eval: evaluation, eval_sampling: settings, run } = config;
+  const { format, corrections, eval: evaluation, eval_sampling: settings, run } = config;
   const limit = evaluation.max_samples === 'all' ? Number.POSITIVE_INFINITY : evaluation.max_samples;
   const made = 'solutions' in data.given ? data.given.solutions : undefined;
   const problems = made
@@ -50,6 +51,10 @@ export async function evaluateRun(
         seed: run.seed,
         eosTokenIds,
         scope: correctionReading(config).scope,
+        // Whoever said which samples are wrong says it of solutions, too.
+        ...(corrections !== 'none' && corrections.validate.by === 'reference'
+          ? { judge: referenceScorer }
+          : {}),
         signal,
       },
     );
@@ -59,8 +64,9 @@ export async function evaluateRun(
   }
 }
 
-function asProblem({ problem, answer, word }: SourceSolution): Problem {
-  return { problem, answer, ...(word ? { generated: word } : {}) };
+function asProblem({ problem, answer, steps, record, word }: SourceSolution): Problem {
+  const solution = record.gold_solution ?? steps.join('\n');
+  return { problem, answer, solution, ...(word ? { generated: word } : {}) };
 }
 
 /** Data may have several solutions of a problem, which is asked once. */

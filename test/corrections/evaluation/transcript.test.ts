@@ -127,23 +127,26 @@ describe('after held-out steps', () => {
       'corrects errors alone',
       (prompt: string) =>
         prompt.endsWith('b=3\n') ? 'Wait: no\nNow: b=2\nThe answer is: 4' : 'The answer is: 4',
-      [1, 1, 1, 0, 1, 0],
+      [1, 1, 1, 0, 1, 0, 1, 0],
     ],
     [
       'never corrects',
       (prompt: string) => (prompt.endsWith('b=3\n') ? 'The answer is: 5' : 'The answer is: 4'),
-      [0, 0, 0, 0, 1, 0],
+      [0, 0, 0, 0, 1, 0, 0, 0],
     ],
-    ['corrects everything, badly', () => 'Wait: no\nNow: b=9\nThe answer is: 9', [1, 0, 0, 1, 0, 1]],
-  ] as const)('a model %s', async (_, next, [trigger, fix, both, falsely, right, harm]) => {
+    ['corrects everything, badly', () => 'Wait: no\nNow: b=9\nThe answer is: 9', [1, 0, 0, 1, 0, 1, 0, 1]],
+  ] as const)('a model %s', async (_, next, rates) => {
+    const [trigger, fix, both, falsely, right, harm, repair, spoil] = rates;
     const { sampler } = tools(next);
     expect(await prefixMetrics([held], sampler, writer, { max_new_tokens: 50 })).toEqual({
       prefixes: 1,
       trigger_rate: trigger,
       fix_rate: fix,
       triggered_fix_rate: both,
+      repair_rate: repair,
       false_trigger_rate: falsely,
       right_rate: right,
+      spoil_rate: spoil,
       harm_rate: harm,
       trigger_difference: { value: trigger - falsely },
     });
@@ -175,14 +178,15 @@ it('a table shows rates with their intervals in percent', () => {
     settings: {},
   } as const;
   const prefixes = {
-    ...{ prefixes: 8, trigger_rate: 0.5, fix_rate: 0, triggered_fix_rate: 0 },
-    ...{ false_trigger_rate: 0.125, right_rate: 1, harm_rate: 0 },
+    ...{ prefixes: 8, trigger_rate: 0.5, fix_rate: 0, triggered_fix_rate: 0, repair_rate: 0.25 },
+    ...{ false_trigger_rate: 0.125, right_rate: 1, spoil_rate: 0.125, harm_rate: 0 },
     trigger_difference: { value: 0.375, interval: [0.125, 0.625] },
   } as const;
   const report = { greedy, greedy_corrections: corrections, prefixes };
   const table = formatCorrectionReport(report);
   expect(table).toMatch(/pass@1 +50\.0 \(25\.0 to 75\.5\)/);
   expect(table).toMatch(/more often than after right ones by 37\.5 \(12\.5 to 62\.5\)/);
+  expect(table).toMatch(/reflects, not the right step then +25\.0 +12\.5/);
   expect(table).toMatch(/reflects, wrong final answer +50\.0 +0\.0/);
   const sampled = { ...greedy, n: 4, metrics: { 'pass@1': { value: 0.5 }, 'maj@4': { value: 0.75 } } };
   for (const found of [report, { ...report, sampled, sampled_corrections: corrections }])

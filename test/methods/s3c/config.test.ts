@@ -17,6 +17,17 @@ it('refuses choices among samples by their wrong step where they have none', () 
   expect(() => config({ corrections, s3c: { clean_ratio: 1 } })).toThrow(/s3c\.clean_ratio tells samples by/);
 });
 
+it('refuses exact arithmetic where what follows a wrong step is needed', () => {
+  const validate = { by: 'reference' };
+  expect(() => config({ corrections: { validate } })).not.toThrow();
+  expect(() => config({ corrections: { validate, shape: 'instance' } })).toThrow(
+    /corrections\.shape "instance" needs continuations/,
+  );
+  expect(() => config({ corrections: { validate, sampler: 'mcts' } })).toThrow(
+    /corrections\.sampler "mcts" needs continuations/,
+  );
+});
+
 it('asks a problem once, however many solutions of it there are', () => {
   const problems = ['What is 2 + 2?', 'what is  2 + 2?', 'What is 3?'].map((problem) => ({
     problem,

@@ -46,6 +46,11 @@ export function* roundConflicts(
     ...(iterations > 0 ? [['judge', judge.kind, 'kind'] as const] : []),
     ...(judging ? [['eval_solving', evaluation.judge, 'judge'] as const] : []),
   ]) {
+    if (kind === 'reference' && data.source === 'word_problems')
+      yield conflict(
+        `${section}.${key}`,
+        'the reference is the worked solution of rows, and generated problems have a plan in its place; use "oracle"',
+      );
     if (kind === 'oracle' && data.source !== 'word_problems')
       yield conflict(
         `${section}.${key}`,

@@ -64,8 +64,8 @@ const endpoint = {
 };
 
 export const judge = section({
-  kind: choice('oracle', 'run', 'file', 'llm', 'none').describe(
-    'Who labels the steps: `oracle` (the plan of generated problems), `run` (the model of another run of this ' +
+  kind: choice('oracle', 'reference', 'run', 'file', 'llm', 'none').describe(
+    'Who labels the steps: `oracle` (the plan of generated problems), `reference` (exact arithmetic and the worked solution of the data), `run` (the model of another run of this ' +
       'package that judges steps: verdicts, or a reward model of steps), `file` (labels that were made elsewhere), `llm` (a language model behind an OpenAI-compatible server), ' +
       'or `none` (outcomes alone, which makes the method KTO).',
   ),
@@ -87,11 +87,11 @@ export const solvingEvaluation = section({
     'Samples of each problem, for the vote of Maj@k; 0: greedy ones alone.',
   ),
   judge: z
-    .enum(['oracle', 'run', 'file', 'llm', 'none'])
+    .enum(['oracle', 'reference', 'run', 'file', 'llm', 'none'])
     .default('none')
     .describe(
       'Who judges the steps of held-out solutions (with `solve`, or rounds). Not the judge that labels, whose mistakes the policy learns; the oracle ' +
-        'makes none and may do both.',
+        'makes none and may do both; `reference` may too, and says nothing of what it cannot read.',
     ),
   judge_run: optionalText().describe('The name of that judge (`run`), as for `judge.path`.'),
   judge_file: optionalText().describe('Records with its labels (`file`).'),

@@ -162,6 +162,7 @@ it.each([
   ],
   [{ judge: { kind: 'file' } }, /judge.kind "file" needs judge.path/],
   [{ step_kto: { batch_size: 1 } }, /step_kto.batch_size is 1/],
+  [{ judge: { kind: 'reference' } }, /generated problems have a plan in its place; use "oracle"/],
   [{ data: { train: 'x.jsonl' } }, /the oracle judges generated problems alone/],
 ] as const)('refuses %j', (more, message) => {
   expect(() => completeRunConfig(tiny(more as unknown as Record<string, object>))).toThrow(message);
