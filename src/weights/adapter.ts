@@ -7,10 +7,9 @@ import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
-import { fromF32, toF32 } from './convert.js';
 import { WeightsError } from './error.js';
 import { withExpertNames } from './joint-experts.js';
-import { apartForm, type JointForm, jointForm, needsJointForm, ownDropout, ownForm } from './joint-form.js';
+import { apartForm, jointForm, jointSource, needsJointForm, ownDropout, ownForm } from './joint-form.js';
 import { readJsonObject } from './json.js';
 import { type LoraModule, type LoraPlan, loraPlan } from './lora-plan.js';
 import { type Initializer, type ModuleSpec, ofExperts } from './modules.js';
@@ -297,12 +296,4 @@ export async function writeAdapter(
   const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();
   const written = joint?.config ?? adapterConfigJson(own.config, targets);
   await writeJson(join(directory, CONFIG_FILE), written);
-}
-
-function jointSource(
-  { name, shape, values }: JointForm['tensors'][number],
-  data: (name: string) => TensorData,
-): TensorSource {
-  const read = async (own: string) => toF32(Uint8Array.from(await data(own)), 'F32');
-  return { name, shape, dtype: 'F32', data: async () => fromF32(await values(read), 'F32') };
 }

@@ -3,6 +3,7 @@
  * those for a model as of transformers 4, and of these only some.
  */
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
+import { fromF32, toF32 } from './convert.js';
 import { WeightsError } from './error.js';
 import {
   type ExpertRanks,
@@ -15,6 +16,7 @@ import {
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from './json.js';
 import type { LoraModule, LoraPlan } from './lora-plan.js';
 import { ofExperts } from './modules.js';
+import type { TensorData, TensorSource } from './safetensors-writer.js';
 
 /** The key of safetensors' metadata under which stands what this form does not say. */
 const OWN = 'steptrain';
@@ -81,6 +83,15 @@ export interface JointForm {
   /** In place of those of experts. */
   readonly tensors: readonly JointTensor[];
   readonly metadata: Readonly<Record<string, string>>;
+}
+
+/** @param data the bytes of a tensor by its name in a file with a pair for each expert, in f32 */
+export function jointSource(
+  { name, shape, values }: JointTensor,
+  data: (name: string) => TensorData,
+): TensorSource {
+  const read = async (own: string) => toF32(Uint8Array.from(await data(own)), 'F32');
+  return { name, shape, dtype: 'F32', data: async () => fromF32(await values(read), 'F32') };
 }
 
 /**
