@@ -14,6 +14,7 @@ import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
 import { methodOf, type RunConfig } from '../methods/table.js';
 import { isPretrained } from '../models/base.js';
+import { standsOnPretrained } from '../models/saved.js';
 import type { StepRecord } from '../records/record.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
@@ -151,6 +152,7 @@ export async function taskOfModel(
   const judged = chosen(counted(test), limit, config.data.seed);
   return {
     method: adapter === undefined ? 'model' : 'adapter',
+    pretrained: standsOnPretrained(model),
     // A model that no run left is asked in the usual words.
     judge: { source: model, adapter, tokenizer, dtype, prompt: promptOf(options), ...judgedBy(options) },
     test: judged.records,

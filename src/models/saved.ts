@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileKind } from '../files/kind.js';
 import { StepTrainError } from '../native/errors.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
-import { baseDirectory, isShipped, shippedAdapter } from './base.js';
+import { baseDirectory, isPretrained, isShipped, shippedAdapter } from './base.js';
 import { type ModelCard, readCard } from './card.js';
 import { isGguf } from './gguf.js';
 
@@ -88,8 +88,18 @@ export function withCard({ directory, adapter }: Pick<SavedModel, 'directory' | 
   };
 }
 
+/** What an adapter says of its base: a directory, a hub id or a name of the package. */
+export const savedBase = (adapter: string): string | undefined =>
+  readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+
+/** Whether the name means a model that somebody trained, or an adapter on one, and none of the package's small ones. */
+export function standsOnPretrained(name: string): boolean {
+  const { adapter } = namedModel(name);
+  return isPretrained(adapter === undefined ? name : savedBase(adapter));
+}
+
 function baseOfAdapter(adapter: string): string {
-  const base = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+  const base = savedBase(adapter);
   if (base === undefined)
     throw new StepTrainError(
       'E_ASSET',

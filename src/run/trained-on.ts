@@ -6,9 +6,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { contentHash } from '../files/content-hash.js';
 import { parseHubId } from '../hub/hub-id.js';
 import { baseDirectory, shippedDirectory } from '../models/base.js';
-import { readCard } from '../models/card.js';
 import { isGguf } from '../models/gguf.js';
-import { readAdapterConfig } from '../weights/adapter.js';
+import { savedBase } from '../models/saved.js';
 import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { RunError } from './error.js';
 
@@ -24,7 +23,7 @@ export interface TrainedOn {
  * both are of the hub. Reads all weights if the two lie in different directories.
  */
 export async function trainedOn(adapter: string, base: string, directory: string): Promise<TrainedOn> {
-  const saved = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+  const saved = savedBase(adapter);
   const named = saved && ggufOf(saved);
   return {
     named,
