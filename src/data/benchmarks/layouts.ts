@@ -1,4 +1,5 @@
 // The layouts of benchmarks: under which columns a row has its problem, its answer and its solution.
+import { answersEqual } from '../../answers/equal.js';
 import { extractAnswer } from '../../answers/extract.js';
 import { BadRow } from '../bad-row.js';
 import {
@@ -69,7 +70,7 @@ const metamath: Layout = {
   },
 };
 
-/** SVAMP: a story and its question in two columns. */
+/** SVAMP: a story and its question in two columns; the equation that gives the answer is its solution. */
 const svamp: Layout = {
   name: 'svamp',
   columns: 'Body, Question, Answer',
@@ -78,7 +79,16 @@ const svamp: Layout = {
     const body = textColumn(row, 'Body').trim();
     const question = textColumn(row, 'Question').trim();
     const problem = `${body}${/[.!?,]$/.test(body) ? '' : '.'} ${question}`;
-    return { problem, answer: answerColumn(row, 'Answer'), ...identified(row, 'ID') };
+    const answer = answerColumn(row, 'Answer');
+    const written = optionalText(row, 'Equation')?.replace(/\.0+(?!\d)/g, '') ?? '';
+    const equation = written
+      .replace(/\( /g, '(')
+      .replace(/ \)/g, ')')
+      .replace(/^\((.*)\)$/s, '$1');
+    // One of a thousand gives another number.
+    const holds = / [-+*/] /.test(equation) && answersEqual(equation, answer).equal;
+    const solution = holds ? { solution: `${equation} = ${answer}` } : {};
+    return { problem, answer, ...solution, ...identified(row, 'ID') };
   },
 };
 

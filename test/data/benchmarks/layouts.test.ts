@@ -76,6 +76,29 @@ describe('layouts', () => {
       'math',
     ],
     [
+      'SVAMP, whose equation is its solution',
+      {
+        ID: 'chal-2',
+        Body: 'Ann has 17 pens, gives 10 away and buys 7.',
+        Question: 'How many?',
+        Equation: '( ( 17.0 - 10.0 ) + 7.0 )',
+        Answer: 14.0,
+      },
+      {
+        problem: 'Ann has 17 pens, gives 10 away and buys 7. How many?',
+        answer: '14',
+        solution: '(17 - 10) + 7 = 14',
+        id: 'chal-2',
+      },
+      'svamp',
+    ],
+    [
+      'SVAMP with an equation of another number',
+      { Body: 'Ann has pens.', Question: 'How many?', Equation: '( ( 4.0 - 2.0 ) + 3.0 )', Answer: 1.0 },
+      { problem: 'Ann has pens. How many?', answer: '1' },
+      'svamp',
+    ],
+    [
       'SVAMP',
       {
         ID: 'chal-1',

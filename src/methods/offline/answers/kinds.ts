@@ -95,7 +95,7 @@ function isRightAnswer({ outcome, steps, context_steps = 0 }: StepRecord): boole
 /** Every answer, whatever its label. */
 export const allAnswers: ItemKind = {
   noun: 'answers',
-  expected: 'expected rows with answers',
+  expected: 'expected rows with worked solutions, or with replies',
   items: (records, tokens) =>
     records.flatMap((record) => {
       const answer = tokens.answer(record, record.steps, { label: record.outcome ?? null });
