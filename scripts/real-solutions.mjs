@@ -10,6 +10,7 @@
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
 //   node scripts/real-solutions.mjs short gsm8k.jsonl short.jsonl CHARACTERS [FROM [TO]]    GSM8K's short problems by hash, from FROM to before TO
 //   node scripts/real-solutions.mjs equations gsm8k.jsonl out.jsonl CHARACTERS 2-3 [FROM [TO]]    solutions as equations alone
+//   node scripts/real-solutions.mjs heldout RUN slips.jsonl others.jsonl    the wrong steps that a run of s3c holds out, by whether their equation holds
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -168,6 +169,19 @@ function equations(from, to, characters, lines, begin = '0', end = 'Infinity') {
   write(to, kept.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)).slice(Number(begin), Number(end)));
 }
 
+function heldout(run, slips, others) {
+  const wrong = ({ steps }) => steps.find(({ kind }) => kind === 'wrong');
+  const records = rowsOf(`${run}/artefacts/samples.jsonl`).flatMap(({ part, record }) =>
+    part === 'test' && wrong(record) ? [record] : [],
+  );
+  const isSlip = (record) => equationsIn(wrong(record).text).equations.some(({ holds }) => !holds);
+  write(slips, records.filter(isSlip));
+  write(
+    others,
+    records.filter((record) => !isSlip(record)),
+  );
+}
+
 /** Of each step the geometric mean of its tokens' probabilities (`scores`) and the least of them (`least`). */
 async function likelihood(from, name, to) {
   const device = openDevice('cpu');
@@ -209,6 +223,6 @@ async function likelihood(from, name, to) {
 
 const [command, ...given] = process.argv.slice(2);
 const judges = Object.fromEntries(Object.entries(ALONE).map(([name, score]) => [name, alone(score)]));
-const commands = { svamp, gsm8k, few, rows, processbench, short, equations, likelihood, ...judges };
+const commands = { svamp, gsm8k, few, rows, processbench, short, equations, heldout, likelihood, ...judges };
 if (!commands[command]) throw new Error(`expected one of ${Object.keys(commands).join(', ')}`);
 await commands[command](...given);

@@ -33,8 +33,9 @@ export function average(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** Of a sample, with n − 1; 0 for a single value. */
+/** Of a sample, with n − 1; 0 for a single value, and for equal ones, whose mean may differ from them by rounding. */
 export function sampleDeviation(values: readonly number[]): number {
+  if (values.every((value) => value === values[0])) return 0;
   const mean = average(values);
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
   return Math.sqrt(squares / Math.max(1, values.length - 1));

@@ -22,6 +22,12 @@ describe("Student's t", () => {
     expect(studentCdf(t, df)).toBeCloseTo(0.975, 4);
   });
 
+  it('has no deviation of equal values, however their sum rounds', () => {
+    const values = [29.866666666666667, 29.866666666666667, 29.866666666666667];
+    expect(sampleDeviation(values)).toBe(0);
+    expect(sampleDeviation([1, 2, 3])).toBe(1);
+  });
+
   it('gives the interval and p of a paired test', () => {
     // scipy.stats.ttest_1samp([1.0, 2.5, -0.5, 1.5, 3.0], 0): t = 2.4495, p = 0.07048; confidence_interval() = (-0.2002, 3.2002)
     const { n, mean, interval, p } = meanInterval([1.0, 2.5, -0.5, 1.5, 3.0]);
