@@ -257,6 +257,25 @@ function portsOf(environment: Environment, launcher: string, job: string): reado
   return range(20_000 + (createHash('sha256').update(job).digest().readUInt32LE() % 12_000));
 }
 
+/**
+ * How long a process waits at the start for the others, and for an address of rank 0's host; empty where STEPTRAIN_JOIN_SECONDS is.
+ *
+ * @throws StepTrainError E_RANGE for what is no number of seconds
+ */
+export function joinLimits(environment: Environment): {
+  readonly joinSeconds?: number;
+  readonly unknownSeconds?: number;
+} {
+  const text = environment.STEPTRAIN_JOIN_SECONDS;
+  if (text === undefined || text === '') return {};
+  const seconds = /^\d{1,6}$/.test(text) ? Number(text) : 0;
+  if (seconds === 0)
+    throw invalid(
+      `STEPTRAIN_JOIN_SECONDS is ${JSON.stringify(text)}, expected a whole number of seconds from 1 to 999999; unset it for 300`,
+    );
+  return { joinSeconds: seconds, unknownSeconds: seconds };
+}
+
 const range = (first: number) => Array.from({ length: PORTS }, (_, i) => first + i);
 
 function among(environment: Environment, launcher: string, rankName: string, sizeName: string) {

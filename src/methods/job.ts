@@ -1,7 +1,7 @@
 /** A run in several processes, which a launcher has started: the first one owns the run directory, all compute. */
 import { createHash } from 'node:crypto';
 import { type Cluster, joinCluster } from '../cluster/cluster.js';
-import { type Environment, placeOf } from '../cluster/environment.js';
+import { type Environment, joinLimits, placeOf } from '../cluster/environment.js';
 import { packageVersion } from '../native/version.js';
 import { type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
@@ -34,7 +34,7 @@ export async function joinJob(
   // Another Node may compute other logarithms.
   const versions = { version: packageVersion(), Node: process.version };
   const greeting = { ...versions, ...Object.fromEntries(hashes) };
-  return joinCluster({ place, greeting, say: console.error });
+  return joinCluster({ place, greeting, say: console.error, ...joinLimits(environment) });
 }
 
 /** Rank 0 starts the run; the others follow it, and go on once all have what it has written so far. */

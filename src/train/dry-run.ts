@@ -33,7 +33,7 @@ import {
   trainingOperations,
 } from './planned-work.js';
 import { type PlannedSampling, withRows } from './sampling-plan.js';
-import { refuseSampling } from './shared-base.js';
+import { refuseSampling, refuseTrained } from './shared-base.js';
 
 /** Milliseconds of steps that are measured of each stage, where nothing else is said. */
 const MEASURED_MS = 1000;
@@ -72,6 +72,8 @@ export async function describeRun<Config extends FrameConfig>(
     measuredMs = MEASURED_MS,
   }: DryRunOptions = {},
 ): Promise<RunDescription> {
+  const divides = given.run.shard_base && processes > 1;
+  refuseTrained(divides, given);
   await refuseUnusable(method, given, weights);
   const config = await withReadableLength(given);
   const { threads, device: wanted } = config.run;
@@ -89,7 +91,7 @@ export async function describeRun<Config extends FrameConfig>(
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const samples = sampled.plan !== undefined || sampled.unknown !== undefined;
-    refuseSampling(config.run.shard_base && processes > 1, samples);
+    refuseSampling(divides, samples);
     const shape = await modelShape(config);
     const plan = memoryPlan(device, config, method.memory(config, device), shape, {
       sampled: withRows(sampled.plan, device),

@@ -26,7 +26,7 @@ import { emptyParts, reportData } from './notes.js';
 import { planLine } from './plan-line.js';
 import type { RunResult } from './result.js';
 import { withRows } from './sampling-plan.js';
-import { holdersOf, refuseSampling, refuseWhole, releasesGradients } from './shared-base.js';
+import { holdersOf, refuseSampling, refuseTrained, refuseWhole, releasesGradients } from './shared-base.js';
 import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
 
@@ -99,6 +99,7 @@ async function runOn<Config extends FrameConfig>(
     reportData(data, { resumed: begun !== undefined });
     const context = { config, device, tokenizer, run };
     const { holders } = dataParallel(device) ?? {};
+    refuseTrained(holders !== undefined, config);
     refuseSampling(holders !== undefined, method.sampling?.(config, tokenizer) !== undefined);
     roles = await method.roles(context).catch((error: unknown) => {
       throw withOthers(error, device, config.run.memory_fraction);

@@ -29,10 +29,16 @@ export function refuseSampling(divides: boolean, samples: boolean): void {
   if (divides && samples) refuse('a method that does not sample');
 }
 
+const ONE_ROLE = 'a run with LoRA, by a method that trains one role on its base';
+
+/** @throws StepTrainError E_CONFIG where all weights are trained */
+export function refuseTrained(divides: boolean, config: { readonly lora?: unknown }): void {
+  if (divides && (config.lora ?? 'none') === 'none') refuse(ONE_ROLE);
+}
+
 /** @throws StepTrainError E_CONFIG where the method has loaded its base whole */
 export function refuseWhole(holders: LayerHolders | undefined, decoder: Decoder): void {
-  if (holders && !decoder.options.layers)
-    refuse('a run with LoRA, by a method that trains one role on its base');
+  if (holders && !decoder.options.layers) refuse(ONE_ROLE);
 }
 
 /** Whether `run.zero` 2 frees gradients during the backward pass; says so where it cannot. */

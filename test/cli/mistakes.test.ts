@@ -31,6 +31,10 @@ describe('a mistake', () => {
       '--plan-for expects an amount of memory such as 80GiB or 8x80GiB, found 0GiB',
     ],
     [
+      'run quickstart_sft --dry-run --plan-for 8x80GiB --set lora=none --set run.shard_base=true --set run.gradient_checkpointing=true',
+      'run.shard_base needs a run with LoRA, by a method that trains one role on its base; set it to false',
+    ],
+    [
       'run quickstart_sft --dry-run --set model.base=HERE/file',
       /^--set model.base=HERE\/file: HERE\/file is a file; name the directory of a model, or a \.gguf file$/,
     ],

@@ -4,12 +4,14 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import {
   firstHost,
+  joinLimits,
   mpiProxy,
   type Place,
   placeOf,
   tasksOn,
   withoutLauncher,
 } from '../../src/cluster/environment.js';
+import { joinJob } from '../../src/methods/job.js';
 
 const TORCHRUN = {
   RANK: '5',
@@ -314,4 +316,30 @@ describe('lists of SLURM', () => {
     ['4(x2),3', 2, 3],
     ['4(x2),3', 3, undefined],
   ])('%s has on node %i the tasks %s', (list, node, tasks) => expect(tasksOn(list, node)).toBe(tasks));
+});
+
+it('waits at the start for as long as STEPTRAIN_JOIN_SECONDS says', () => {
+  expect(joinLimits({})).toEqual({});
+  expect(joinLimits({ STEPTRAIN_JOIN_SECONDS: '' })).toEqual({});
+  expect(joinLimits({ STEPTRAIN_JOIN_SECONDS: '900' })).toEqual({ joinSeconds: 900, unknownSeconds: 900 });
+  for (const wrong of ['0', '-1', '1.5', '15 min', '1000000'])
+    expect(() => joinLimits({ STEPTRAIN_JOIN_SECONDS: wrong })).toThrow(
+      `STEPTRAIN_JOIN_SECONDS is "${wrong}", expected a whole number of seconds from 1 to 999999; unset it for 300`,
+    );
+});
+
+it('takes the limit of the environment when it joins', async () => {
+  const environment = {
+    ...TORCHRUN,
+    RANK: '0',
+    MASTER_ADDR: '127.0.0.1',
+    MASTER_PORT: '28731',
+    STEPTRAIN_JOIN_SECONDS: '1',
+  };
+  await expect(joinJob({}, environment)).rejects.toThrow(
+    /^7 of 8 processes have not come within 1 s: rank 1, 2, /,
+  );
+  await expect(joinJob({}, { ...environment, STEPTRAIN_JOIN_SECONDS: 'soon' })).rejects.toThrow(
+    /^STEPTRAIN_JOIN_SECONDS is "soon"/,
+  );
 });

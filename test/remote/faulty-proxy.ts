@@ -17,7 +17,8 @@ export type Fault =
   | 'error event'
   | 'no end'
   | 'half a prompt'
-  | 'other type';
+  | 'other type'
+  | 'ignored adapter';
 
 export interface FaultyProxy {
   readonly url: string;
@@ -65,6 +66,10 @@ async function pass(
   if (fault === 'no answer') return;
   const body: Buffer[] = [];
   for await (const chunk of request) body.push(chunk as Buffer);
+  if (fault === 'ignored adapter') {
+    const asked = JSON.parse(Buffer.concat(body).toString());
+    body.splice(0, body.length, Buffer.from(JSON.stringify({ ...asked, model: 'base' })));
+  }
   if (fault === '429' || fault === '500') {
     response.writeHead(Number(fault), { 'retry-after': '0' });
     response.end('{"error": {"message": "not now"}}');

@@ -41,6 +41,11 @@ const server = z
       'Rollout batches that the server draws ahead while the policy learns: each comes from a policy that is at most so many rollout ' +
         'batches older than the one that learns from it. 0: the policy waits for the server. More needs `ppo.old_logprobs: sampler`.',
     ),
+    max_difference: positiveNumber(0.5).describe(
+      'Nats by which the log-probs of a token may differ on average between the server and the policy that it was given, before the run ' +
+        'learns from them: where they differ more, the server has another adapter or base, and the run ends with a sentence. ' +
+        '`sampler_difference` is what they do; of batches drawn ahead it has the age in it.',
+    ),
   })
   .describe(
     'A server that has the base, to sample rollouts there instead of in this process; the policy is an adapter that it loads.',

@@ -75,6 +75,7 @@ export function solutionStage(
     }),
     seed: run.seed,
     maxStaleness: rollout.server?.max_staleness ?? 0,
+    maxDifference: rollout.server?.max_difference,
     best: 'accuracy',
     begin: async () => {},
     validate,

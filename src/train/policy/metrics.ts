@@ -1,5 +1,6 @@
 /** The metrics logged for every rollout batch. */
 import { ratio } from '../../eval/metrics.js';
+import { RemoteError } from '../../remote/errors.js';
 import type { Metrics } from '../stage.js';
 import type { Answer, CreditedGroup, Group } from './records.js';
 
@@ -44,6 +45,25 @@ export function samplerDifference(groups: readonly Group[]): Metrics {
       ),
     ),
   );
+}
+
+/**
+ * A server that answers as if it had loaded the adapter, and samples from an older one or none, cannot be told by its answers.
+ *
+ * @param metrics with those of `samplerDifference`
+ * @throws RemoteError where samples are not those of the policy
+ */
+export function refuseOtherSampler(metrics: Metrics, most = Number.POSITIVE_INFINITY): void {
+  for (const [name, value] of Object.entries(metrics)) {
+    const found = /^sampler_difference(?:_server_(\d+))?$/.exec(name);
+    if (!found || (value as number) <= most) continue;
+    const [, server] = found;
+    throw new RemoteError(
+      `rollout.server: the log-probs of ${server === undefined ? 'its samples' : `server ${server}`} differ by ${(value as number).toPrecision(3)} ` +
+        `nats a token from those of the policy, more than rollout.server.max_difference ${most}: the server has not taken the adapter of ` +
+        'this batch, or has another base. Nothing was learned from it; mend the server and go on with --resume, or raise the key',
+    );
+  }
 }
 
 function difference(name: string, answers: readonly Answer[]): Metrics {

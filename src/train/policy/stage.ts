@@ -15,7 +15,7 @@ import type {
 import { applyGradients } from '../update.js';
 import { type Columns, packRows, unpackRows } from './columns.js';
 import { KlControl, type KlSettings, withKlPenalty } from './kl.js';
-import { rolloutMetrics, samplerDifference } from './metrics.js';
+import { refuseOtherSampler, rolloutMetrics, samplerDifference } from './metrics.js';
 import type {
   Advantage,
   CreditedGroup,
@@ -62,6 +62,8 @@ export interface PolicyStageOptions<G extends Group> {
   readonly seed: number;
   /** Rollout batches that may be sampled while the policy learns from the ones before. Default 0. */
   readonly maxStaleness?: number;
+  /** `rollout.server.max_difference`. Default: any. */
+  readonly maxDifference?: number | undefined;
   /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly begin: () => Promise<void>;
@@ -168,6 +170,8 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const gradients = await parts.objective.gradients(chosen, index);
     const { scored } = gradients;
     if (scored) metrics = { ...metrics, ...samplerDifference(scored), ...this.kl.observe(scored) };
+    // Later passes differ by what was learned since.
+    if (within === 0) refuseOtherSampler(metrics, options.maxDifference);
     if (gradients.enough) {
       this.enough = true;
       return { ...left, metrics: { ...left.metrics, ...gradients.metrics, stopped_by_kl: 1 } };

@@ -143,6 +143,19 @@ describe('rollout.server', () => {
     await servers[1].close(0);
   }, 60_000);
 
+  it('refuses the first batch of a server that says it has an adapter and samples without it', async () => {
+    const proxy = await faultyProxy(server.url, (_request, path) =>
+      path === '/v1/completions' ? 'ignored adapter' : undefined,
+    );
+    await expect(run('ignored', remote(proxy.url, { max_difference: 0.01 }))).rejects.toThrow(
+      /^rollout\.server: the log-probs of its samples differ by 0\.\d+ nats a token from those of the policy, more than rollout\.server\.max_difference 0\.01: .* --resume, or raise the key$/,
+    );
+    // The adapter that a run begins with changes nothing: the one of the second batch does, and nothing is learned from that.
+    const steps = (await metrics(at('ignored'))).filter(({ loss }) => loss !== undefined);
+    expect(steps).toHaveLength(1);
+    expect(existsSync(at('ignored', 'adapter'))).toBe(false);
+  }, 60_000);
+
   it('draws rollout batches ahead from the policy as it was, corrects for it, and says how old they are', async () => {
     const stale = (url: string) => remote(url, { max_staleness: 1 });
     const still = { learning_rate: 1e-30 };
