@@ -1,4 +1,5 @@
 // Whether an answer is the expected one.
+import { checkText } from '../native/errors.js';
 import { Algebra } from './algebra.js';
 import { BudgetExceeded, DEFAULT_STEPS, StepBudget } from './budget.js';
 import { sameChoice } from './choice.js';
@@ -43,6 +44,8 @@ export interface EqualityOptions {
  * equals nothing. Take a whole solution's answer with {@link extractAnswer} first.
  */
 export function answersEqual(got: string, expected: string, options: EqualityOptions = {}): Equality {
+  checkText('answersEqual: the first answer', got);
+  checkText('answersEqual: the second answer', expected);
   const { digits = 6, units = 'optional', steps = DEFAULT_STEPS } = options;
   if (!(digits >= 1)) throw new RangeError(`digits is ${digits}; expected a number of at least 1`);
   if (!(Number.isSafeInteger(steps) && steps >= 1))

@@ -1,4 +1,5 @@
 // The final answer of a worked solution.
+import { checkText } from '../native/errors.js';
 import { type Found, lastBoxed } from './boxed.js';
 import { choiceOf } from './choice.js';
 import { withoutDerivation } from './derivation.js';
@@ -34,6 +35,7 @@ export function extractAnswer(
   text: string,
   { expect = 'any', inReasoning = false }: ExtractionOptions = {},
 ): ExtractedAnswer | undefined {
+  checkText('extractAnswer', text);
   const spoken = tagged(withoutReasoning(text, inReasoning));
   const found = (answer: string | undefined, method: ExtractionMethod) =>
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };

@@ -1,4 +1,5 @@
 // Predictions graded against expected answers, one by one and counted.
+import { checkText } from '../native/errors.js';
 import { answersEqual, type EqualityMethod, type EqualityOptions } from './equal.js';
 import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './extract.js';
 
@@ -20,6 +21,8 @@ export interface Grade {
 
 /** Grades a prediction or whole solution against an answer, or against a solution that marks its own with a box or `####`. */
 export function grade(prediction: string, reference: string, options: GradeOptions = {}): Grade {
+  checkText('grade: the prediction', prediction);
+  checkText('grade: the reference', reference);
   const marked = extractAnswer(reference);
   const isMarked = marked?.method === 'boxed' || marked?.method === 'marker' || marked?.method === 'phrase';
   const expected = isMarked ? marked.answer : reference.trim();

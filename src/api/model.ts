@@ -15,7 +15,7 @@ import { type ModelFiles, type SavedModel, savedModel, withCard } from '../model
 import { checkOptions, DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
-import type { Device } from '../runtime/device.js';
+import { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { loadTokenizer as tokenizerIn } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -102,6 +102,8 @@ export async function loadModel(
   name: string,
   options: LoadModelOptions = {},
 ): Promise<Model> {
+  if (!(device instanceof Device))
+    throw invalid(`loadModel: expected a device, such as openDevice('cpu') gives, found ${shown(device)}`);
   if (typeof name !== 'string' || name === '') {
     const found = name === '' ? 'an empty text' : shown(name);
     throw invalid(`loadModel: expected the name of a model or a directory, found ${found}`);
@@ -218,12 +220,10 @@ export class Model {
    *
    * @throws StepTrainError for a sequence that the model cannot read, DisposedError after `dispose`
    */
-  async score(
-    sequences: readonly ArrayLike<number>[],
-    { signal }: ScoreOptions = {},
-  ): Promise<SequenceScore[]> {
+  async score(sequences: readonly ArrayLike<number>[], options: ScoreOptions = {}): Promise<SequenceScore[]> {
     this.check('score', sequences);
-    return this.inBatches(sequences, signal, (part) => this.scoreBatch(part));
+    checkOptions('score', options, { signal: true });
+    return this.inBatches(sequences, options.signal, (part) => this.scoreBatch(part));
   }
 
   /**
@@ -233,10 +233,11 @@ export class Model {
    */
   async classify(
     sequences: readonly ArrayLike<number>[],
-    { signal }: ScoreOptions = {},
+    options: ScoreOptions = {},
   ): Promise<SequenceClasses[]> {
     this.check('classify', sequences);
-    return this.inBatches(sequences, signal, (part) => this.classifyBatch(part));
+    checkOptions('classify', options, { signal: true });
+    return this.inBatches(sequences, options.signal, (part) => this.classifyBatch(part));
   }
 
   /**

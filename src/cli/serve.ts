@@ -96,8 +96,9 @@ async function serveModel(given: ServeArguments): Promise<void> {
         : await openScorers(chosen.device, judge);
     const scorers = scoring?.scorers ?? {};
     const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
+    const { model: loaded, tokenizer, eosTokenIds } = chosen;
     const server = await serve(
-      { ...chosen, name, scorers },
+      { name, model: loaded, tokenizer, eosTokenIds, scorers },
       {
         host: args.host,
         port: args.port,

@@ -1,4 +1,5 @@
 import { DataError, type FilePosition } from '../files/data-error.js';
+import { checkOptions } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
@@ -21,6 +22,25 @@ export interface LoadOptions extends Partial<ConversionOptions> {
   /** What happens at a row that does not fit the layout: an error, or the row is skipped and counted. Default `error`. */
   readonly on_bad_row?: 'error' | 'skip';
 }
+
+const RECORD_OPTIONS: Record<keyof LoadOptions, true> = {
+  source: true,
+  problems: true,
+  columns: true,
+  group_by: true,
+  on_bad_row: true,
+  neutral: true,
+  human: true,
+  null_rating: true,
+  flagged: true,
+  alternatives: true,
+  quality_control: true,
+  initial_screening: true,
+  skip_finish_reasons: true,
+  phase: true,
+  turns: true,
+  label_threshold: true,
+};
 
 /** Counts of the rows read; complete once the records have been consumed. */
 export interface LoadReport {
@@ -50,6 +70,7 @@ export function loadRecords(
   paths: string | readonly string[],
   options: LoadOptions = {},
 ): { readonly records: AsyncGenerator<StepRecord>; readonly report: LoadReport } {
+  checkOptions('loadRecords', options, RECORD_OPTIONS);
   const report = new MutableReport();
   return { records: readAll(typeof paths === 'string' ? [paths] : paths, options, report), report };
 }

@@ -8,14 +8,14 @@ import type { SeenSteps } from '../data/overlap.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { writeJson } from '../files/json-file.js';
 import { readCard } from '../models/card.js';
-import { DisposedError } from '../native/errors.js';
+import { checkOptions, DisposedError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { makeResultsDirectory } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { resolveJudge } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
-import type { JudgeStepsOptions } from '../scoring/judge.js';
+import { isModel, JUDGE_OPTIONS, type JudgeStepsOptions } from '../scoring/judge.js';
 import { type ModelScorersOptions, modelScorers, settingsOf } from '../scoring/kinds.js';
 import { isNoModel, type OpenScorerOptions, openScorer } from '../scoring/open.js';
 import { TOKENS_AT_ONCE } from '../scoring/readable.js';
@@ -323,6 +323,14 @@ export interface EvaluateOptions extends JudgeStepsOptions {
   readonly onProgress?: ((done: number, total: number) => void) | undefined;
 }
 
+const EVALUATE_OPTIONS: Record<keyof EvaluateOptions, true> = {
+  ...JUDGE_OPTIONS,
+  validation: true,
+  data: true,
+  invalidAsWrong: true,
+  onProgress: true,
+};
+
 /**
  * Judges the labelled steps of solutions, and says how well: accuracy, balanced accuracy, F1, AUC, calibration, baselines, and 95 %
  * intervals by problems, as `steptrain eval correction` does. `formatEvalTable` prints it.
@@ -335,11 +343,13 @@ export interface EvaluateOptions extends JudgeStepsOptions {
 export async function evaluate(
   judge: Model | Scorer,
   records: readonly StepRecord[],
-  { validation = [], data = {}, invalidAsWrong = true, onProgress, signal, ...options }: EvaluateOptions = {},
+  given: EvaluateOptions = {},
 ): Promise<EvalReport> {
+  checkOptions('evaluate', given, EVALUATE_OPTIONS);
+  const { validation = [], data = {}, invalidAsWrong = true, onProgress, signal, ...options } = given;
   const task = { test: records, validation, positivePrior: undefined, data, invalidAsWrong };
   const progress = { onProgress, signal };
-  if (!('decoder' in judge))
+  if (!isModel('evaluate', judge))
     return (await evaluateScorer(judge, { ...task, method: judge.name }, progress)).report;
   if (judge.isDisposed) throw new DisposedError('the model');
   const { files } = judge;

@@ -52,7 +52,10 @@ const WIDTH = 80;
  * out if there are intervals or trained baselines. Where some of the steps also stand in the training data, the rows of
  * the others follow.
  */
-export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed: boolean }): string {
+export function formatEvalTable(
+  report: EvalReport,
+  { boxed = false }: { readonly boxed?: boolean } = {},
+): string {
   if (report.metrics.n === 0) {
     const why =
       'No test step was judged, so there is no table: the test part is empty, or none of its steps has a label.';

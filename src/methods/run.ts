@@ -1,6 +1,8 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
 import type { Cluster } from '../cluster/cluster.js';
 import type { Locate } from '../config/issues.js';
+import { checkOptions, invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { exportRun } from '../report/export.js';
 import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
@@ -31,6 +33,13 @@ export interface TrainOptions {
   readonly shareStages?: string | undefined;
 }
 
+const TRAIN_OPTIONS: Record<keyof TrainOptions, true> = {
+  output: true,
+  signal: true,
+  onStep: true,
+  shareStages: true,
+};
+
 export interface TrainResult extends RunResult {
   /** Absolute path; `resume` continues there. */
   readonly directory: string;
@@ -42,10 +51,9 @@ export interface TrainResult extends RunResult {
  * @param config as in a recipe; omitted keys have their defaults
  * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError from the run
  */
-export async function train(
-  config: RunConfigInput,
-  { output, signal, onStep, shareStages }: TrainOptions = {},
-): Promise<TrainResult> {
+export async function train(config: RunConfigInput, options: TrainOptions = {}): Promise<TrainResult> {
+  checkOptions('train', options, TRAIN_OPTIONS);
+  const { output, signal, onStep, shareStages } = options;
   const complete = completeRunConfig(config);
   const cluster = await joinJob({ configuration: complete });
   return together(cluster, async () => {
@@ -68,15 +76,25 @@ export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep'
   readonly set?: readonly string[] | undefined;
 }
 
+const RESUME_OPTIONS: Record<keyof ResumeRunOptions, true> = {
+  set: true,
+  signal: true,
+  onStep: true,
+  shareStages: true,
+};
+
 /**
  * Resumes the run in `directory` from its last checkpoint; on the CPU bit-identical to a run that was not stopped.
  *
  * @throws RunError where data, base or configuration are not those that the run began with
  */
-export async function resume(
-  directory: string,
-  { signal, set, onStep, shareStages }: ResumeRunOptions = {},
-): Promise<TrainResult> {
+export async function resume(directory: string, options: ResumeRunOptions = {}): Promise<TrainResult> {
+  checkOptions('resume', options, RESUME_OPTIONS);
+  const { signal, set, onStep, shareStages } = options;
+  if (set !== undefined && !(Array.isArray(set) && set.every((each) => typeof each === 'string')))
+    throw invalid(
+      `resume: set: expected a list of texts such as ['run.max_minutes=60'], found ${shown(set)}`,
+    );
   const cluster = await joinJob({ run: directory, changes: set ?? [] });
   return together(cluster, async () => {
     const { config, run } = await startTogether(cluster, () => openRun(directory, set));

@@ -1,3 +1,4 @@
+import { nearestName } from './nearest.js';
 import { shown } from './shown.js';
 
 /** Every failure that steptrain reports. `code` is stable; `hint` says what to do. */
@@ -46,10 +47,32 @@ export class DisposedError extends StepTrainError {
   }
 }
 
-/** @throws StepTrainError for an option that `known` lacks, such as a misspelt one */
-export function checkOptions(what: string, options: object, known: Readonly<Record<string, true>>): void {
-  const option = Object.keys(options).find((key) => !Object.hasOwn(known, key));
-  if (option === undefined) return;
-  const names = Object.keys(known).join(', ');
-  throw new StepTrainError('E_RANGE', `${what}: there is no option ${shown(option)}; known are ${names}`);
+/**
+ * @param known the names of all options
+ * @throws StepTrainError for an option that is not known, such as a misspelt one, for a promise that was not awaited, and for a
+ * `signal` that is none
+ */
+export function checkOptions(what: string, options: object, known: object): void {
+  if (typeof options !== 'object' || options === null)
+    throw invalid(`${what}: expected an object of options, found ${shown(options)}`);
+  for (const [name, value] of Object.entries(options)) {
+    if (!Object.hasOwn(known, name)) throw noSuchOption(what, name, Object.keys(known));
+    if (value instanceof Promise) throw invalid(`${what}: ${name} is a promise; await it`);
+    if (name === 'signal' && value !== undefined && typeof value?.throwIfAborted !== 'function')
+      throw invalid(
+        `${what}: signal: expected an AbortSignal, such as the \`signal\` of an AbortController, found ${shown(value)}`,
+      );
+  }
+}
+
+/** @throws StepTrainError for what is no text */
+export function checkText(what: string, text: unknown): void {
+  if (typeof text !== 'string') throw invalid(`${what}: expected a text, found ${shown(text)}`);
+}
+
+function noSuchOption(what: string, option: string, known: readonly string[]): StepTrainError {
+  const nearest = nearestName(option, known);
+  const hint = nearest === undefined ? '' : `did you mean ${nearest}? `;
+  const names = known.join(', ');
+  return invalid(`${what}: there is no option ${shown(option)}; ${hint}${hint ? 'K' : 'k'}nown are ${names}`);
 }

@@ -31,7 +31,8 @@ function written(value: unknown, depth: number): string {
     )}]`;
   }
   const made: unknown = value.constructor;
-  if (made !== Object && typeof made === 'function') return `a ${made.name}`;
+  if (made !== Object && typeof made === 'function')
+    return `${/^[AEIOU]/.test(made.name) ? 'an' : 'a'} ${made.name}`;
   if (depth === 0) return 'an object';
   const keys = Object.keys(value);
   const entries = keys

@@ -1,10 +1,18 @@
 /** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
 import { calculationsIn } from '../data/equations/calculations.js';
-import { DisposedError, invalid } from '../native/errors.js';
+import { checkOptions, DisposedError, invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
-import { probabilityOf, type Scorer, type Solution, type SolutionScores, verdictsIn } from './scorer.js';
+import {
+  checkSolutions,
+  probabilityOf,
+  type Scorer,
+  type Solution,
+  type SolutionScores,
+  verdictsIn,
+} from './scorer.js';
 import { settingsOfFiles } from './settings.js';
 import { foreignSteps, foreignWords } from './verdict/step-forms.js';
 
@@ -13,6 +21,14 @@ export interface JudgeStepsOptions extends Omit<ScoringOptions, 'neutralScore'> 
   readonly tokenizer?: Tokenizer | undefined;
   readonly signal?: AbortSignal | undefined;
 }
+
+export const JUDGE_OPTIONS: Record<keyof JudgeStepsOptions, true> = {
+  prompt: true,
+  threshold: true,
+  maxLength: true,
+  tokenizer: true,
+  signal: true,
+};
 
 export interface StepJudgement {
   readonly step: string;
@@ -52,7 +68,7 @@ export async function judgeSteps(
   steps: readonly string[],
   options: JudgeStepsOptions = {},
 ): Promise<StepJudgement[]> {
-  const [judged] = await judgeSolutions(model, [{ problem, steps }], options);
+  const [judged] = await judgedSolutions('judgeSteps', model, [{ problem, steps }], options);
   return judged as StepJudgement[];
 }
 
@@ -60,10 +76,21 @@ export async function judgeSteps(
 export async function judgeSolutions(
   model: Model | Scorer,
   solutions: readonly Solution[],
-  { signal, ...options }: JudgeStepsOptions = {},
+  options: JudgeStepsOptions = {},
 ): Promise<StepJudgement[][]> {
-  checkSolutions(solutions);
-  if (!('decoder' in model)) return judgements(model, solutions, signal);
+  return judgedSolutions('judgeSolutions', model, solutions, options);
+}
+
+async function judgedSolutions(
+  what: string,
+  model: Model | Scorer,
+  solutions: readonly Solution[],
+  given: JudgeStepsOptions,
+): Promise<StepJudgement[][]> {
+  checkOptions(what, given, JUDGE_OPTIONS);
+  const { signal, ...options } = given;
+  checkSolutions(what, solutions);
+  if (!isModel(what, model)) return judgements(model, solutions, signal);
   if (model.isDisposed) throw new DisposedError('the model');
   const settings = settingsOf(model, options);
   const tokenizer = options.tokenizer ?? (await model.tokenizer());
@@ -74,6 +101,17 @@ export async function judgeSolutions(
   } finally {
     opened.dispose();
   }
+}
+
+/** @throws StepTrainError for what is neither a model nor a scorer, such as a name */
+export function isModel(what: string, judge: Model | Scorer): judge is Model {
+  if (typeof judge === 'object' && judge !== null) {
+    if ('decoder' in judge) return true;
+    if (typeof judge.score === 'function') return false;
+  }
+  throw invalid(
+    `${what}: expected a model or a scorer, such as loadModel and openScorer give, found ${shown(judge)}`,
+  );
 }
 
 /** What judges steps in a model. Of log-ratios, which are probabilities too, the number itself is given. */
@@ -153,14 +191,4 @@ export function calculationsCount({ files }: Pick<Model, 'files'>): 'alone' | 'b
 export function judgeWarnings({ files }: Pick<Model, 'files'>): readonly string[] {
   const settings = files && settingsOfFiles(files);
   return (settings?.kind === 'verdict' && settings.warnings) || [];
-}
-
-function checkSolutions(solutions: readonly Solution[]): void {
-  for (const { problem, steps } of solutions)
-    if (
-      typeof problem !== 'string' ||
-      !Array.isArray(steps) ||
-      steps.some((step) => typeof step !== 'string')
-    )
-      throw invalid('judgeSteps: expected a problem as text and a list of steps as texts');
 }

@@ -1,5 +1,7 @@
 /** The one interface of whatever gives numbers to solutions: models, oracle, files, servers, rules, functions. */
 import type { Problem } from '../data/benchmarks/problem.js';
+import { invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { RunError } from '../run/error.js';
 
 /** A solution as scorers read it. */
@@ -60,7 +62,34 @@ export interface Scorer {
 /** A scorer of which only the name and the scores are its own: of steps, by probabilities, with nothing to free. */
 export function scorer(own: Pick<Scorer, 'name' | 'score'> & Partial<Scorer>): Scorer {
   const { scale = 'probability' } = own;
-  return { unit: 'step', scale, threshold: scale === 'probability' ? 0.5 : 0, dispose() {}, ...own };
+  return {
+    unit: 'step',
+    scale,
+    threshold: scale === 'probability' ? 0.5 : 0,
+    dispose() {},
+    ...own,
+    async score(solutions, options) {
+      checkSolutions('score', solutions);
+      return own.score(solutions, options);
+    },
+  };
+}
+
+/** @throws StepTrainError for what is no list of problems with their steps */
+export function checkSolutions(what: string, solutions: readonly Solution[]): void {
+  if (!Array.isArray(solutions))
+    throw invalid(
+      `${what}: expected a list of solutions such as [{ problem: '…', steps: ['…'] }], found ${shown(solutions)}`,
+    );
+  for (const [i, solution] of solutions.entries()) {
+    const { problem, steps } = solution ?? {};
+    const isTexts = Array.isArray(steps) && steps.every((step) => typeof step === 'string');
+    if (typeof problem !== 'string' || !isTexts)
+      throw invalid(
+        `${what}: expected a problem as text and a list of steps as texts${solutions.length > 1 ? ` as solution ${i}` : ''}, ` +
+          `found ${shown({ problem, steps })}`,
+      );
+  }
 }
 
 /** The probability that a score stands for; null of a reward without bounds. */

@@ -17,7 +17,8 @@ export interface Served {
   /** The model's name in requests and in /v1/models. */
   readonly name: string;
   readonly model: Model;
-  readonly tokenizer: Tokenizer;
+  /** Default: the model's. */
+  readonly tokenizer?: Tokenizer | undefined;
   /** Default: the model's. */
   readonly eosTokenIds?: readonly number[];
   /** What /score answers with, by the names that requests give; the first where they give none. */
@@ -45,7 +46,7 @@ export class Engine {
   private breakDown: (error: unknown) => void = () => {};
 
   constructor(
-    readonly served: Served,
+    readonly served: Served & { readonly tokenizer: Tokenizer },
     readonly limits: ServeLimits,
     options: GeneratorOptions & { readonly adapters?: AdapterPolicy },
   ) {

@@ -4,8 +4,11 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { Model } from '../api/model.js';
 import type { GeneratorOptions } from '../generate/generator.js';
-import { invalid } from '../native/errors.js';
+import { defined } from '../native/defined.js';
+import { checkOptions, invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { checkAccess, isLoopback } from './access.js';
 import { Engine, type Served } from './engine.js';
 import { RequestError } from './errors.js';
@@ -35,6 +38,22 @@ export interface ServeOptions extends GeneratorOptions {
   readonly onWarning?: (warning: string) => void;
 }
 
+const SERVE_OPTIONS: Record<keyof ServeOptions, true> = {
+  host: true,
+  port: true,
+  key: true,
+  adapterRoot: true,
+  adapters: true,
+  otherBase: true,
+  limits: true,
+  signal: true,
+  onError: true,
+  onWarning: true,
+  cacheBytes: true,
+  maxRows: true,
+  maxTokens: true,
+};
+
 export interface RunningServer {
   /** `http://127.0.0.1:8000` */
   readonly url: string;
@@ -59,14 +78,18 @@ const LAST_WORDS_MS = 2000;
  * cannot be loaded
  */
 export async function serve(served: Served, options: ServeOptions = {}): Promise<RunningServer> {
+  checkOptions('serve', options, SERVE_OPTIONS);
+  if (options.limits !== undefined) checkOptions('serve: limits', options.limits, DEFAULT_LIMITS);
+  checkServed(served);
   const { host = '127.0.0.1', port = 8000, key, adapters = {}, signal, onError = () => {} } = options;
   signal?.throwIfAborted();
   const { adapterRoot, otherBase, onWarning, cacheBytes, maxRows, maxTokens } = options;
   if (key === undefined && !isLoopback(host))
     throw invalid(`serve: ${host} can be reached from other machines: give a key, or listen on 127.0.0.1`);
   if (key === '') throw invalid('serve: the key is empty; give one, or none');
-  const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const engine = new Engine(served, limits, {
+  const limits = { ...DEFAULT_LIMITS, ...defined(options.limits ?? {}) };
+  const tokenizer = served.tokenizer ?? (await served.model.tokenizer());
+  const engine = new Engine({ ...served, tokenizer }, limits, {
     adapters: { root: adapterRoot, otherBase, onWarning },
     cacheBytes,
     maxRows,
@@ -93,6 +116,23 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
     engine.dispose();
     throw error;
   }
+}
+
+const SERVED: Record<keyof Served, true> = {
+  name: true,
+  model: true,
+  tokenizer: true,
+  eosTokenIds: true,
+  scorers: true,
+};
+
+function checkServed(served: Served): void {
+  checkOptions('serve', served, SERVED);
+  const { name, model } = served;
+  if (typeof name !== 'string' || name === '')
+    throw invalid(`serve: name: expected the model's name in requests, found ${shown(name)}`);
+  if (!(model instanceof Model))
+    throw invalid(`serve: model: expected what loadModel gives, found ${shown(model)}`);
 }
 
 class HttpServer {

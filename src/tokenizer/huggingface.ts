@@ -3,6 +3,8 @@ import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { badTokenizer, type DataError, reasonOf } from '../files/data-error.js';
 import { makeDirectories } from '../files/directory.js';
+import { checkText, invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
 import { respectSingleWords } from './single-words.js';
@@ -71,6 +73,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   encode(text: string, { addSpecialTokens = true, continuation = false }: EncodeOptions = {}): number[] {
+    checkText('encode', text);
     const library = continuation ? this.forContinuation() : this.library;
     const { ids, tokens } = library.encode(text, { add_special_tokens: false });
     const unknown = ids.indexOf(undefined as unknown as number);
@@ -110,6 +113,10 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string {
+    if (!Array.isArray(messages))
+      throw invalid(
+        `applyChatTemplate: expected a list of messages such as [{ role: 'user', content: '…' }], found ${shown(messages)}`,
+      );
     return this.chat.render(messages, options);
   }
 

@@ -1,3 +1,4 @@
+import { checkText } from '../native/errors.js';
 import type { Tokenizer } from './tokenizer.js';
 
 /**
@@ -14,7 +15,10 @@ export function reversedDigits(tokenizer: Tokenizer): Tokenizer {
     suffixIds: tokenizer.suffixIds,
     hasChatTemplate: tokenizer.hasChatTemplate,
     reversesDigits: true,
-    encode: (text, options) => tokenizer.encode(withDigitsReversed(text), options),
+    encode(text, options) {
+      checkText('encode', text);
+      return tokenizer.encode(withDigitsReversed(text), options);
+    },
     decode: (ids, options) => withDigitsReversed(tokenizer.decode(ids, options)),
     tokenBytes: (id) => tokenizer.tokenBytes(id),
     isSpecial: (id) => tokenizer.isSpecial(id),

@@ -4,12 +4,13 @@ import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { Served } from '../../src/serve/engine.js';
 import { type RunningServer, type ServeOptions, serve } from '../../src/serve/server.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
 import { chatModel } from '../generate/chat-model.js';
 
 export interface TestServer extends RunningServer {
   readonly device: Device;
   readonly model: Model;
-  readonly served: Served;
+  readonly served: Served & { readonly tokenizer: Tokenizer };
   /** Errors passed to `onError`. */
   readonly errors: unknown[];
 }

@@ -1,4 +1,5 @@
 import { badFile, DataError } from '../../files/data-error.js';
+import { checkOptions } from '../../native/errors.js';
 import { BadRow } from '../bad-row.js';
 import { describeValue, groupColumn, type Row } from '../columns.js';
 import { dataFiles } from '../files.js';
@@ -16,11 +17,13 @@ import type { Problem } from './problem.js';
 export interface ProblemOptions {
   /** `auto` (default) recognises it by the columns of each file's first row. */
   readonly layout?: LayoutName | 'auto' | undefined;
-  /** Columns of files in no layout; both or none. */
   /** A column whose values become the `group` of the problems. Default none. */
   readonly groupBy?: string | undefined;
+  /** Columns of files in no layout; both or none. */
   readonly columns?: { readonly problem: string; readonly answer: string } | undefined;
 }
+
+const PROBLEM_OPTIONS: Record<keyof ProblemOptions, true> = { layout: true, groupBy: true, columns: true };
 
 export interface LoadedProblems {
   readonly files: readonly string[];
@@ -34,6 +37,7 @@ export interface LoadedProblems {
  * @throws DataError with file and line: a file that cannot be read, columns of no layout, a row without problem or answer
  */
 export async function loadProblems(path: string, options: ProblemOptions = {}): Promise<LoadedProblems> {
+  checkOptions('loadProblems', options, PROBLEM_OPTIONS);
   const { layout: named = 'auto', columns, groupBy } = options;
   const files = await dataFiles(path);
   const problems: Problem[] = [];

@@ -10,6 +10,7 @@ import { badOption } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
 import { defined } from '../../native/defined.js';
+import { checkOptions } from '../../native/errors.js';
 import { RunError } from '../../run/error.js';
 import { openJournal } from '../../run/journal.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -52,6 +53,41 @@ export interface SolvingOptions
   readonly onProgress?: (progress: SolvingProgress) => void;
 }
 
+const SOLVING_OPTIONS: Record<keyof SolvingOptions, true> = {
+  n: true,
+  maxNewTokens: true,
+  temperature: true,
+  topK: true,
+  topP: true,
+  minP: true,
+  seed: true,
+  stop: true,
+  eosTokenIds: true,
+  template: true,
+  chat: true,
+  system: true,
+  examples: true,
+  expect: true,
+  inReasoning: true,
+  digits: true,
+  units: true,
+  steps: true,
+  ks: true,
+  scorer: true,
+  aggregation: true,
+  untilWrong: true,
+  curves: true,
+  judge: true,
+  corrections: true,
+  maxRows: true,
+  output: true,
+  search: true,
+  about: true,
+  bootstrap: true,
+  signal: true,
+  onProgress: true,
+};
+
 export interface SolvingProgress {
   /** Samples are drawn first, then scored and judged; a search comes last. */
   readonly phase: 'samples' | 'scores' | 'verdicts' | 'search';
@@ -85,6 +121,7 @@ export async function evaluateSolving(
   problems: readonly Problem[],
   options: SolvingOptions = {},
 ): Promise<SolvingResult> {
+  checkOptions('evaluateSolving', options, SOLVING_OPTIONS);
   const { n = 1, maxRows, output, signal, onProgress } = options;
   if (!(Number.isSafeInteger(n) && n > 0))
     throw badOption(`n: expected a whole number of at least 1, found ${n}`);
