@@ -17,6 +17,7 @@ import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
 import { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { groupBySize, tokensAtOnce } from '../sequences/batching.js';
 import { loadTokenizer as tokenizerIn } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
@@ -32,7 +33,7 @@ export interface LoadModelOptions {
 
 /** Of `Model.score` and `Model.classify`. */
 export interface ScoreOptions {
-  /** Aborted: no further batch begins, and the promise rejects with the signal's reason. */
+  /** Aborted: no further batch begins, and the promise rejects with the signal's reason. On a CPU a batch has fewer tokens with one. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -86,9 +87,6 @@ const GENERATE_OPTIONS: Record<keyof ModelGenerateOptions, true> = {
   maxRows: true,
   maxTokens: true,
 };
-
-/** Sequences are batched up to this many tokens. */
-const TOKENS_PER_BATCH = 4096;
 
 /**
  * Loads a model. An adapter of a run brings its base, tokenizer, prompt and verdict words; of another one, `adapter` is its directory
@@ -300,17 +298,13 @@ export class Model {
     run: (part: readonly ArrayLike<number>[]) => Promise<T[]>,
   ): Promise<T[]> {
     const results: T[] = [];
-    for (let begin = 0; begin < sequences.length; ) {
-      let end = begin;
-      for (let tokens = 0; end < sequences.length; end++) {
-        tokens += (sequences[end] as ArrayLike<number>).length;
-        if (tokens > TOKENS_PER_BATCH && end > begin) break;
-      }
+    const budget = tokensAtOnce(this.decoder.device, signal);
+    for (const part of groupBySize(sequences, ({ length }) => length, budget)) {
       if (this.disposed) throw new DisposedError('the model');
       signal?.throwIfAborted();
-      results.push(...(await run(sequences.slice(begin, end))));
-      begin = end;
+      results.push(...(await run(part)));
     }
+    signal?.throwIfAborted();
     return results;
   }
 

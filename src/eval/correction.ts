@@ -18,7 +18,6 @@ import type { Device } from '../runtime/device.js';
 import { isModel, JUDGE_OPTIONS, type JudgeStepsOptions } from '../scoring/judge.js';
 import { type ModelScorersOptions, modelScorers, settingsOf } from '../scoring/kinds.js';
 import { isNoModel, type OpenScorerOptions, openScorer } from '../scoring/open.js';
-import { TOKENS_AT_ONCE } from '../scoring/readable.js';
 import {
   ofOutcomes,
   probabilityOf,
@@ -35,7 +34,9 @@ import {
   withUnread,
 } from '../scoring/verdict/likelihood.js';
 import { judgeVerdicts } from '../scoring/verdict/verdicts.js';
+import { tokensAtOnce } from '../sequences/batching.js';
 import { verdictSequence } from '../sequences/sequence.js';
+import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { recordSolution } from './agreement.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
@@ -112,7 +113,7 @@ async function evaluateModel(
   const { maxPositions } = model.decoder.config;
   if (settings.kind === 'verdict') {
     const maxLength = Math.min(options.maxLength ?? settings.max_length, maxPositions);
-    const judge = { ...settings, tokenizer, maxLength };
+    const judge = { ...settings, tokenizer: readingUpTo(tokenizer, maxLength), maxLength };
     return evaluateBy(
       (records, told) => byWords(model, judge, records, told, progress.signal),
       judge,
@@ -232,7 +233,7 @@ async function byWords(
   });
   const judged = await judgeVerdicts(decoder, { adapter }, inMemory(sequences), {
     threshold: judge.threshold,
-    microBatchTokens: TOKENS_AT_ONCE,
+    microBatchTokens: tokensAtOnce(decoder.device, signal),
     tokenizer: verdicts,
     onProgress,
     ...(signal ? { signal } : {}),
@@ -244,7 +245,7 @@ async function byWords(
     for (const { solution, unread } of all) if (unread) (tooLong[solution] as number)--;
     return { judged: all, tooLong, likelihoods };
   }
-  const options = { microBatchTokens: TOKENS_AT_ONCE, signal };
+  const options = { microBatchTokens: tokensAtOnce(decoder.device, signal), signal };
   return { judged, tooLong, likelihoods: await stepLikelihoods(decoder, inMemory(sequences), options) };
 }
 

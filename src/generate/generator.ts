@@ -83,8 +83,11 @@ export class Generator {
   private loop: Promise<void> | undefined;
   /** The next step, if it was queued before the one before it was read. */
   private ahead: readonly QueuedStep<SampleRow>[] | undefined;
+  /** Resolves when the last chunk of prompts has run. */
+  private chunk: Promise<void> | undefined;
   private roles: readonly RoleKey[] = [];
   private disposed = false;
+  private readonly isCpu: boolean;
 
   /** @param decoder stays the caller's, and must outlive the generator */
   constructor(
@@ -93,6 +96,7 @@ export class Generator {
   ) {
     const { pageBytes, window } = cacheShape(decoder);
     const bytes = cacheBytes ?? cacheBudget(decoder.device);
+    this.isCpu = decoder.device.info().name === 'cpu';
     checkWhole({ maxRows, maxTokens, cacheBytes: bytes });
     this.limits = { maxRows, maxTokens, window };
     const maxPages = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
@@ -269,6 +273,7 @@ export class Generator {
     } finally {
       for (const queued of this.ahead ?? []) queued.dispose();
       this.ahead = undefined;
+      this.chunk = undefined;
       this.loop = undefined;
       if (this.disposed) this.freeMemory();
     }
@@ -295,9 +300,22 @@ export class Generator {
           this.remove(new Set([row]));
         });
       }
+      if (step.every(({ rows }) => rows.length === 0)) await this.chunkDone();
     } finally {
       for (const queued of step) queued.dispose();
     }
+  }
+
+  /**
+   * Nothing is read of a chunk of a prompt, yet an abort must be heard before the next one is queued. A GPU has one more queued
+   * meanwhile, so that it need not wait for the host.
+   */
+  private async chunkDone(): Promise<void> {
+    const earlier = this.chunk;
+    const last = this.decoder.device.synchronize();
+    last.catch(() => {});
+    this.chunk = last;
+    await (this.isCpu ? last : earlier);
   }
 
   /** @param before draws the tokens of the step, where it runs ahead */

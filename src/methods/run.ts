@@ -24,8 +24,8 @@ export interface TrainOptions {
   readonly output?: string | undefined;
   /** Stops the run as Ctrl-C does: after the current step, with a checkpoint. */
   readonly signal?: AbortSignal | undefined;
-  /** Called after every step and every validation. It should return soon; an error that it throws ends the run. */
-  readonly onStep?: ((event: StepEvent) => void) | undefined;
+  /** Called after every step and every validation. The run waits for what it returns; an error that it throws, or a promise that rejects, ends the run. */
+  readonly onStep?: ((event: StepEvent) => unknown) | undefined;
   /**
    * A folder of finished stages that runs have in common. A new run begins with what another run left there, if all that
    * the stage reads is equal (settings, data, kernels), and leaves its own stages there.

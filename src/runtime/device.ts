@@ -1,11 +1,20 @@
 import { totalmem } from 'node:os';
+import { inspect } from 'node:util';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { unwatch, watch } from './abandoned.js';
 import { refuseWithoutCuda } from './chosen-device.js';
 import { type CheckedOptions, checkedOptions, type DeviceOptions } from './device-options.js';
-import { bf16ToFloat32, DTYPES, type DType, kindOf, type TypedArray, toStorage } from './dtype.js';
+import {
+  bf16ToFloat32,
+  DTYPES,
+  type DType,
+  kindOf,
+  type TypedArray,
+  toStorage,
+  typedArray,
+} from './dtype.js';
 import { Graph, GraphPool } from './graph.js';
 import { opsOf } from './op-call.js';
 import type { OpsOf } from './op-types.js';
@@ -39,6 +48,7 @@ export class Device {
   private readonly stacks: string[] | undefined = process.env.STEPTRAIN_STACKS === '1' ? [] : undefined;
   private disposed = false;
   private capturing = false;
+  private failed: StepTrainError | undefined;
 
   private readonly memoryLimit: number | undefined;
   /** Share of the memory that what runs here plans for. */
@@ -91,7 +101,7 @@ export class Device {
         'E_SHAPE',
         `expected a shape such as [2, 3], found ${shown(shape)}; a tensor is made by tensor(values, shape, dtype)`,
       );
-    return this.adopt(this.open.allocate(code, shape), shape, dtype, 'device.empty, zeros or tensor');
+    return this.adopt(this.working.allocate(code, shape), shape, dtype, 'device.empty, zeros or tensor');
   }
 
   zeros(shape: readonly number[], dtype: DType = 'f32'): Tensor {
@@ -103,11 +113,16 @@ export class Device {
   /** Copies `values` at the call. dtype defaults to the array's own kind; bf16 takes bits or floats. */
   tensor(
     values: TypedArray,
-    shape: readonly number[] = [values.length],
+    shape: readonly number[] = [typedArray(values).length],
     dtype: DType = kindOf(values),
   ): Tensor {
     const tensor = this.empty(shape, dtype);
     try {
+      if (typedArray(values).length !== tensor.size)
+        throw new StepTrainError(
+          'E_SHAPE',
+          `a tensor of shape [${shape.join(', ')}] takes ${tensor.size} numbers, got ${values.length}`,
+        );
       tensor.write(values);
     } catch (error) {
       tensor.dispose();
@@ -117,7 +132,7 @@ export class Device {
   }
 
   private enqueue(): void {
-    this.open.enqueue();
+    this.working.enqueue();
     if (this.stacks)
       this.stacks[(this.commands[COMMAND.number] as number) % STACKS] = new Error().stack ?? '';
   }
@@ -187,7 +202,7 @@ export class Device {
    */
   capture<T>(fn: () => T, pool?: GraphPool): Graph<T> {
     if (this.capturing) throw new StepTrainError('E_CAPTURE', 'captures do not nest');
-    this.open.beginCapture(pool?.id ?? 0);
+    this.working.beginCapture(pool?.id ?? 0);
     this.capturing = true;
     let result: T;
     try {
@@ -223,11 +238,15 @@ export class Device {
 
   /** Resolves when everything queued so far has run; rejects with what failed. */
   async synchronize(): Promise<void> {
-    try {
-      await this.open.synchronize();
-    } catch (error) {
-      throw this.withStack(error);
-    }
+    await this.waited(this.working.synchronize());
+  }
+
+  /**
+   * What failed inside an op: a bad index, an error of the GPU. Nothing is computed after it, and what is asked of the device then is
+   * refused with E_DEVICE_FAILED; `info`, `stats` and `dispose` work on. It is known once something has waited for it.
+   */
+  get failure(): StepTrainError | undefined {
+    return this.failed;
   }
 
   /** Cancels what is queued, waits for the running op and frees everything. */
@@ -237,8 +256,21 @@ export class Device {
     this.native.dispose();
   }
 
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
   get isDisposed(): boolean {
     return this.disposed;
+  }
+
+  [inspect.custom](): string {
+    if (this.disposed) return 'Device { disposed }';
+    const { name, isa, threads } = this.open.info();
+    const { tensors, liveBytes } = this.open.stats();
+    const failed = this.failed ? `, failed: ${this.failed.message}` : '';
+    const on = name === 'cpu' ? `${isa}, ${threads} threads` : isa;
+    return `Device { ${name}, ${on}, ${tensors} tensors of ${liveBytes} bytes${failed} }`;
   }
 
   /** Wraps a native handle that the caller owns, as part of the innermost scope. `origin`: the op that made it. */
@@ -257,12 +289,18 @@ export class Device {
     return this.open.view(handle, offset, shape);
   }
   writeHandle(handle: number, values: TypedArray): void {
-    this.open.upload(handle, values);
+    this.working.upload(handle, values);
   }
   async readHandle(handle: number): Promise<ArrayBuffer> {
+    return this.waited(this.working.download(handle));
+  }
+
+  /** A wait for the queue rejects where an op has failed, which no later op survives, or where the device was disposed meanwhile. */
+  private async waited<T>(wait: Promise<T>): Promise<T> {
     try {
-      return await this.open.download(handle);
+      return await wait;
     } catch (error) {
+      if (error instanceof StepTrainError && error.code !== 'E_CANCELLED') this.failed ??= error;
       throw this.withStack(error);
     }
   }
@@ -270,6 +308,17 @@ export class Device {
   private get open(): NativeDevice {
     if (this.disposed) throw new DisposedError('the device');
     return this.native;
+  }
+
+  /** As `open`, for what has to be computed. */
+  private get working(): NativeDevice {
+    const { open, failed: cause } = this;
+    if (!cause) return open;
+    throw new StepTrainError(
+      'E_DEVICE_FAILED',
+      `this device failed earlier (${cause.message}): dispose of it and open another`,
+      { cause },
+    );
   }
 
   private withStack(error: unknown): unknown {

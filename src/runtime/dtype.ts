@@ -1,10 +1,20 @@
 /** The dtypes of tensors, and the arrays of the host that hold their values. */
 import { StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 
 export type DType = 'f32' | 'bf16' | 'i32' | 'u8';
 export type TypedArray = Float32Array | Uint16Array | Int32Array | Uint8Array;
 
 export const DTYPES: readonly DType[] = ['f32', 'bf16', 'i32', 'u8'];
+
+/** @throws StepTrainError for a list, or what is no array at all */
+export function typedArray(values: TypedArray): TypedArray {
+  if (ArrayBuffer.isView(values)) return values;
+  throw new StepTrainError(
+    'E_DTYPE',
+    `a tensor takes a typed array such as Float32Array.from([1, 2, 3]), found ${shown(values)}`,
+  );
+}
 
 /** The dtype that an array has by itself. */
 export function kindOf(values: TypedArray): DType {
@@ -41,6 +51,7 @@ const STORAGE: Record<DType, string> = {
 
 /** `values` as a tensor of `dtype` stores them. @throws StepTrainError for an array of another kind */
 export function toStorage(values: TypedArray, dtype: DType): TypedArray {
+  typedArray(values);
   if (dtype === 'bf16' && values instanceof Float32Array) return float32ToBf16(values);
   const fits =
     (dtype === 'f32' && values instanceof Float32Array) ||

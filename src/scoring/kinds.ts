@@ -10,7 +10,10 @@ import { loadAdapter } from '../models/adapter.js';
 import { readCard } from '../models/card.js';
 import { loadDecoder } from '../models/load.js';
 import { defined } from '../native/defined.js';
+import { invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { RunError } from '../run/error.js';
+import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
 import { classifierScorer } from './classifier.js';
@@ -192,6 +195,7 @@ export function settingsOf(
 ): JudgeSettings {
   const found = (files && settingsOfFiles(files)) ?? publishedSettings(config, files);
   if (!found && !prompt) throw new RunError(noSettings(name, files));
+  checkThreshold(threshold);
   const asked = defined(prompt ?? {});
   const base: JudgeSettings = found ?? {
     kind: 'verdict',
@@ -214,6 +218,13 @@ export function settingsOf(
   // Weights hold for the prompt that they were fitted with.
   if (otherwise.kind === 'verdict') delete otherwise.likelihood;
   return otherwise;
+}
+
+/** @throws StepTrainError for what is no threshold, by which every step would be wrong or every step right */
+export function checkThreshold(threshold: 'greedy' | number | undefined): void {
+  if (threshold === undefined || threshold === 'greedy') return;
+  if (typeof threshold === 'number' && threshold >= 0 && threshold <= 1) return;
+  throw invalid(`threshold: expected 'greedy' or a number from 0 to 1, found ${shown(threshold)}`);
 }
 
 /** Of an adapter only what is known by its name: its base is what it was before. */
@@ -257,8 +268,10 @@ export async function modelScorers(model: Model, options: ModelScorersOptions = 
   const { files } = model;
   const { run, skipUnreadable = false, name = files?.adapter ?? files?.model ?? 'model' } = options;
   const settings = options.settings ?? settingsOf(model, options, name);
-  const tokenizer = options.tokenizer ?? (await model.tokenizer());
   const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
+  const whole = options.tokenizer ?? (await model.tokenizer());
+  // Published layouts find the ends of steps in the tokens of the whole text.
+  const tokenizer = settings.kind === 'published' ? whole : readingUpTo(whole, maxLength);
   const of = { name, model, tokenizer, maxLength, skipUnreadable };
   const own = await openKind(settings, of);
   const network = run === undefined ? undefined : await openNetwork(join(run, 'reward'), of);

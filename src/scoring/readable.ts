@@ -33,6 +33,3 @@ export function readable<T>(read: () => T, skip: boolean): T | undefined {
 export function unlabelled({ problem, steps }: Pick<Solution, 'problem' | 'steps'>) {
   return { problem, steps: steps.map((text): Step => ({ text, label: null, kind: 'normal' })) };
 }
-
-/** Tokens of a forward that scores; no score depends on it. */
-export const TOKENS_AT_ONCE = 4096;

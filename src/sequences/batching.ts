@@ -1,5 +1,6 @@
 /** Order and grouping of sequences: a function of (seed, epoch) alone, so that a resumed run sees the same batches. */
 import { PhiloxStream } from '../random/philox.js';
+import type { Device } from '../runtime/device.js';
 
 /** Domain of the random stream that orders the data. */
 const ORDER = 0x6f726472;
@@ -31,6 +32,14 @@ export function groupBySize<T>(items: Iterable<T>, sizeOf: (item: T) => number, 
     total += size;
   }
   return groups;
+}
+
+/**
+ * Tokens of a forward that scores; no score depends on it. A CPU takes seconds for the most, so it takes fewer at once where a signal
+ * may stop it in between.
+ */
+export function tokensAtOnce(device: Device, signal: AbortSignal | undefined): number {
+  return signal && device.info().name === 'cpu' ? 512 : 4096;
 }
 
 export interface BatchSettings {

@@ -56,7 +56,7 @@ export interface EngineOptions {
   /** What cuts batches beside the stages' own `batching`. */
   readonly batching?: RunState['batching'];
   /** Called after every step and validation; an error that it throws ends the run. */
-  readonly onStep?: ((event: StepEvent) => void) | undefined;
+  readonly onStep?: ((event: StepEvent) => unknown) | undefined;
   /** Called when a stage has ended and the checkpoint with its result is written. */
   readonly onStageEnd?: ((stage: string) => Promise<void>) | undefined;
 }
@@ -309,7 +309,7 @@ class Engine {
     }
     progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate, ...this.options.ranks?.shown });
     if (last && 'artefact' in stage && stage.note) progress.note(`${stage.name}: ${stage.note}`);
-    this.tell('step', stage, outcome.metrics, nonFinite);
+    await this.tell('step', stage, outcome.metrics, nonFinite);
     return true;
   }
 
@@ -339,7 +339,7 @@ class Engine {
     if (!metrics) return false;
     this.update({ validation_due: false });
     this.log(stage, metrics);
-    this.tell('validation', stage, metrics);
+    await this.tell('validation', stage, metrics);
     const { best } = stage.settings;
     const value = best === undefined ? undefined : metrics[best];
     const tie = metrics.auc ?? (metrics.loss === undefined ? undefined : -metrics.loss);
@@ -357,10 +357,15 @@ class Engine {
     this.options.run.metrics.append({ step, phase: name, phase_step: stage_step, ...metrics });
   }
 
-  private tell(kind: StepEvent['kind'], { name, steps }: Stage, metrics: Metrics, nonFinite?: string): void {
+  private async tell(
+    kind: StepEvent['kind'],
+    { name, steps }: Stage,
+    metrics: Metrics,
+    nonFinite?: string,
+  ): Promise<void> {
     const { stage_step: stageStep, step, tokens } = this.state;
     const stage = { stage: name, stageStep, stageSteps: steps };
-    this.options.onStep?.({ kind, ...stage, step, tokens, metrics, nonFinite });
+    await this.options.onStep?.({ kind, ...stage, step, tokens, metrics, nonFinite });
   }
 
   private async interrupted(work: Work | undefined): Promise<EngineResult> {

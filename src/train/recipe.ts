@@ -36,7 +36,7 @@ export interface RunOptions<Config extends FrameConfig> {
   readonly run: RunDirectory;
   readonly signal: AbortSignal;
   readonly resume: boolean;
-  readonly onStep?: ((event: StepEvent) => void) | undefined;
+  readonly onStep?: ((event: StepEvent) => unknown) | undefined;
   /** The processes of the job; absent where this one is alone. */
   readonly cluster?: Cluster | undefined;
   /** Folder from which stages that another run has trained are taken, and where this run leaves its own. */

@@ -123,6 +123,34 @@ describe.each(Object.entries(CALLS))('%s', (_, call) => {
   );
 });
 
+describe.each([
+  ['whose batches are left', 8, 500],
+  ['whose only batch runs', 1, 1000],
+])('model.score of sequences %s', (_, count, length) => {
+  it('rejects with its reason after the batch under way', async () => {
+    const reason = new Error('enough');
+    const stop = new AbortController();
+    const forward = vi.spyOn(model.decoder, 'forward');
+    const ids = Array.from(
+      { length: Math.min(length, model.decoder.config.maxPositions) },
+      (_, i) => 3 + (i % 40),
+    );
+    const ended = model.score(
+      Array.from({ length: count }, () => ids),
+      { signal: stop.signal },
+    );
+    setImmediate(() => stop.abort(reason));
+    await expect(ended).rejects.toBe(reason);
+    expect(forward).toHaveBeenCalledTimes(1);
+    forward.mockRestore();
+  });
+});
+
+it('scores have the same bits with a signal, whose batches are smaller', async () => {
+  const some = Array.from({ length: 8 }, (_, i) => sequence.slice(i * 20));
+  expect(await model.score(some, { signal: new AbortController().signal })).toEqual(await model.score(some));
+});
+
 describe('serve', () => {
   const served = () => ({ model, tokenizer, name: 'pupil' }) as Parameters<typeof serve>[0];
 

@@ -116,7 +116,7 @@ describe('tensors', () => {
     [
       'fewer values than its shape',
       () => device.tensor(new Float32Array(3), [2, 2]),
-      /expected 16 bytes, got 12/,
+      /^a tensor of shape \[2, 2\] takes 4 numbers, got 3$/,
     ],
     [
       'values that were given away',
@@ -125,8 +125,19 @@ describe('tensors', () => {
         structuredClone(values, { transfer: [values.buffer] });
         return device.tensor(values, [4]);
       },
-      /expected 16 bytes, got 0/,
+      /^a tensor of shape \[4\] takes 4 numbers, got 0$/,
     ],
+    [
+      'a list of numbers',
+      () => device.tensor(any([1, 2, 3])),
+      /^a tensor takes a typed array such as Float32Array\.from\(\[1, 2, 3\]\), found \[1,2,3\]$/,
+    ],
+    [
+      'a list of numbers with its shape',
+      () => device.tensor(any([1, 2]), [2], 'bf16'),
+      /typed array such as/,
+    ],
+    ['no values', () => device.tensor(any(undefined)), /typed array such as .*, found nothing/],
     ['values of another type', () => device.tensor(any(new Float64Array(2))), /takes|Float64Array/],
     ['a view past its end', () => device.zeros([4]).view(2, [4]), /./],
     ['half an offset in a view', () => device.zeros([4]).view(any(Number.NaN), [5]), /./],

@@ -1,6 +1,6 @@
 // A generator: how samples end, what it refuses, and that it frees its memory.
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
 import { cacheShape } from '../../src/generate/cache.js';
 import { Generator } from '../../src/generate/generator.js';
@@ -180,6 +180,21 @@ describe('a sample ends', () => {
     expect(resumed[0]?.[0]).toMatchObject({ tokens: whole, finishReason: 'length' });
     const early = await generator.generate([PROMPT], { signal: AbortSignal.abort() }).samples;
     expect(early).toMatchObject([[{ tokens: [], finishReason: 'abort' }]]);
+    generator.dispose();
+  });
+
+  it('when its signal aborts between the chunks of its prompt', async () => {
+    const controller = new AbortController();
+    const generator = new Generator(model.decoder, { maxTokens: 16, maxRows: 1 });
+    const forward = vi.spyOn(model.decoder, 'forwardAttending');
+    const generation = generator.generate([tokensOf(400, 7)], { ...greedy, signal: controller.signal });
+    // As a timer or a client that goes away: what the event loop brings.
+    setImmediate(() => controller.abort());
+    const sample = only(await generation.samples);
+    expect(sample).toMatchObject({ tokens: [], finishReason: 'abort' });
+    // On a GPU one more is queued.
+    expect(forward.mock.calls.length).toBeLessThanOrEqual(device.info().name === 'cpu' ? 1 : 2);
+    forward.mockRestore();
     generator.dispose();
   });
 

@@ -59,6 +59,44 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+test('a threshold that is none is refused, since every step would be wrong or every step right', async () => {
+  const model = await loadModel(device, at('sft'));
+  for (const [threshold, found] of [
+    [70, '70'],
+    [Number.NaN, 'NaN'],
+    [-1, '-1'],
+    [null, 'null'],
+    ['0.5', '"0.5"'],
+    ['x', '"x"'],
+  ] as const) {
+    const message = `threshold: expected 'greedy' or a number from 0 to 1, found ${found}`;
+    const options = { threshold: threshold as never };
+    await expect(judgeSteps(model, PROBLEM, STEPS, options)).rejects.toThrow(message);
+    await expect(openScorer(device, at('sft'), options)).rejects.toThrow(message);
+  }
+  model.dispose();
+});
+
+test('a run ends with the error of a callback that is not synchronous', async () => {
+  const silent = vi.spyOn(console, 'error').mockImplementation(() => {});
+  const ended = train({ method: 'sft', lora: { r: 2 }, data, sft: { max_steps: 50 }, run } as never, {
+    output: at('rejected'),
+    onStep: async ({ step }) => {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (step === 2) throw new Error('no more');
+    },
+  });
+  await expect(ended).rejects.toThrow('no more');
+  const { step } = JSON.parse(
+    readFileSync(join(at('rejected'), 'metrics.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .at(-1)!,
+  );
+  expect(step).toBe(2);
+  silent.mockRestore();
+});
+
 async function judgedBy(name: string) {
   const model = await loadModel(device, name);
   try {

@@ -118,7 +118,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     expect((await read).at(-1)).toBe(1);
     await expect(larger.readFloats()).rejects.toThrow(/gather_rows: rows\[0\] is 1024/);
     larger.dispose();
-    device.empty([LARGER]);
+    expect(() => device.empty([LARGER])).toThrow(/^this device failed earlier/);
   });
 
   test('a device with work in its queue can be disposed after memory ran out', () => {

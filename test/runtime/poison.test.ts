@@ -36,13 +36,44 @@ test('queueing succeeds; the next read rejects with op, number, scope, index and
   expect(error.message).toBe('embedding: ids[2] is 70000, outside 0..99 (op embedding #3 in layer 3)');
 });
 
-test('every later wait rejects with the first failure, also for unrelated tensors', async () => {
+test('every wait that began rejects with the first failure, also for unrelated tensors', async () => {
   const { device, after, weight } = poisoned();
+  // These begin before the failure is known.
   for (const wait of [after.read(), weight.read(), device.synchronize()]) {
     expect(await rejection(wait)).toMatchObject({ code: 'E_RANGE', op: 'embedding', opNumber: 3 });
   }
-  const later = device.ops.copy({ x: weight }).y;
-  expect(await rejection(later.read())).toMatchObject({ op: 'embedding', opNumber: 3 });
+});
+
+test('what is asked of it once a failure is known is refused, with the failure as the cause', async () => {
+  const { device, weight, rows } = poisoned();
+  expect(device.failure).toBeUndefined();
+  const first = await rejection(rows.read());
+  expect(device.failure).toBe(first);
+  const calls: (() => unknown)[] = [
+    () => weight.read(),
+    () => weight.write(new Float32Array(800)),
+    () => device.synchronize(),
+    () => device.zeros([1]),
+    () => device.ops.copy({ x: weight }),
+    () => device.capture(() => weight),
+  ];
+  for (const call of calls) {
+    const error = await rejection(Promise.resolve().then(call));
+    expect(error).toMatchObject({ code: 'E_DEVICE_FAILED', cause: first });
+    expect(error.message).toBe(
+      'this device failed earlier (embedding: ids[2] is 70000, outside 0..99 (op embedding #3 in layer 3)): ' +
+        'dispose of it and open another',
+    );
+  }
+  expect(device.stats().tensors).toBeGreaterThan(0);
+  expect(device.info().name).toBe('cpu');
+});
+
+test('a refusal before an op is queued is no failure of the device', async () => {
+  device = openDevice('cpu');
+  expect(() => device?.ops.copy({ x: undefined as never })).toThrow();
+  await expect(device.synchronize()).resolves.toBeUndefined();
+  expect(device.failure).toBeUndefined();
 });
 
 test('reads that were queued before the failing op resolve', async () => {

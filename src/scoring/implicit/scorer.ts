@@ -1,9 +1,9 @@
 /** A model of `method: implicit_prm` as scorers of steps: its log-ratios to the reference that it was trained against. */
 
 import type { PlacedRole } from '../../models/decoder.js';
-import { groupBySize } from '../../sequences/batching.js';
+import { groupBySize, tokensAtOnce } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
-import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
+import { type ReadingOptions, readable, unlabelled } from '../readable.js';
 import {
   outcomeScores,
   type Scorer,
@@ -101,7 +101,11 @@ async function logRatios(
       sums.map((sum, span) => options.beta * (sum - (theirs[i]?.[span] as number))),
     );
   };
-  const groups = groupBySize(items, ({ item }) => sequenceLength(item), TOKENS_AT_ONCE);
+  const groups = groupBySize(
+    items,
+    ({ item }) => sequenceLength(item),
+    tokensAtOnce(policy.decoder.device, signal),
+  );
   const found = await overGroups(policy.decoder.device, groups, score, {
     signal,
     onGroup: (scored, group) =>

@@ -1,7 +1,8 @@
 /** A published reward model of steps as a scorer: the probability that each step is right. */
 import type { Decoder } from '../../models/decoder.js';
+import { tokensAtOnce } from '../../sequences/batching.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { type ReadingOptions, readable, TOKENS_AT_ONCE } from '../readable.js';
+import { type ReadingOptions, readable } from '../readable.js';
 import type { RewardItem, ScoredRow } from '../reward-model/items.js';
 import { type RewardNetwork, scoreItems } from '../reward-model/network.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
@@ -38,7 +39,10 @@ export function publishedScorer(
         (solution): RewardItem =>
           readable(() => itemOf(layout, tokenizer, solution, maxLength), skipUnreadable) ?? NOTHING,
       );
-      const found = await scoreItems(network, items, { microBatchTokens: TOKENS_AT_ONCE, signal });
+      const found = await scoreItems(network, items, {
+        microBatchTokens: tokensAtOnce(decoder.device, signal),
+        signal,
+      });
       return found?.map((list, i) => {
         const { rows, tokens } = items[i] as RewardItem;
         const scores = rows.map(({ step }, r): [number, number] => [step, probability(list[r] as number)]);

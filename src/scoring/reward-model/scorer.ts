@@ -1,7 +1,8 @@
 /** A trained reward model as a scorer of steps. */
 import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
-import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
+import { tokensAtOnce } from '../../sequences/batching.js';
+import { type ReadingOptions, readable, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import type { NeutralScore } from '../settings.js';
 import { probability } from '../verdict/judged.js';
@@ -58,7 +59,10 @@ export function rewardModelScorer(
         const options = { ...settings, whole: false, everyStep: true, maxLength };
         return rewardItem(solution, i, verdicts, options);
       });
-      const scores = await scoreItems(network, items, { microBatchTokens: TOKENS_AT_ONCE, signal });
+      const scores = await scoreItems(network, items, {
+        microBatchTokens: tokensAtOnce(decoder.device, signal),
+        signal,
+      });
       return scores?.map((list, i) => {
         const { rows, tokens } = items[i] as RewardItem;
         const judged = rows.flatMap(({ what, step }, r): [number, number][] =>

@@ -3,8 +3,9 @@ import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
 import { roleHead } from '../../models/heads.js';
 import { invalid } from '../../native/errors.js';
+import { tokensAtOnce } from '../../sequences/batching.js';
 import { verdictSequence } from '../../sequences/sequence.js';
-import { type ReadingOptions, readable, TOKENS_AT_ONCE, unlabelled } from '../readable.js';
+import { type ReadingOptions, readable, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import { type PairMode, rewardSequence, scoreVerdicts } from './scores.js';
 
@@ -36,7 +37,7 @@ export function rewardScorer(
   return scorer({
     name,
     scale: mode === 'label' ? 'log_odds' : 'reward',
-    async score(solutions, { signal = new AbortController().signal } = {}) {
+    async score(solutions, { signal } = {}) {
       const places = solutions.flatMap((asked, i) => {
         const read = () => verdicts.solution(unlabelled(asked), { steps: 'all', maxLength });
         const solution = readable(read, skipUnreadable);
@@ -45,7 +46,7 @@ export function rewardScorer(
         return [{ i, solution, sequence }];
       });
       const sequences = places.map(({ sequence }) => sequence);
-      const options = { mode, microBatchTokens: TOKENS_AT_ONCE, signal };
+      const options = { mode, microBatchTokens: tokensAtOnce(decoder.device, signal), signal };
       const scores = await scoreVerdicts({ decoder, reward, rewardHead }, sequences, options);
       if (!scores) return undefined;
       const found = solutions.map(({ steps }) => ({

@@ -43,7 +43,11 @@ export interface VerdictScores {
 export async function scoreVerdicts(
   roles: { readonly decoder: Decoder; readonly reward: Role; readonly rewardHead: LinearHead },
   sequences: readonly RewardSequence[],
-  options: { readonly mode: PairMode; readonly microBatchTokens: number; readonly signal: AbortSignal },
+  options: {
+    readonly mode: PairMode;
+    readonly microBatchTokens: number;
+    readonly signal?: AbortSignal | undefined;
+  },
 ): Promise<VerdictScores[][] | undefined> {
   const { decoder, reward, rewardHead } = roles;
   const { device } = decoder;

@@ -2,8 +2,9 @@
 import { inMemory } from '../../data/dataset.js';
 import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
+import { tokensAtOnce } from '../../sequences/batching.js';
 import { verdictSequence } from '../../sequences/sequence.js';
-import { type ReadingOptions, readable, TOKENS_AT_ONCE } from '../readable.js';
+import { type ReadingOptions, readable } from '../readable.js';
 import { type Scorer, scorer } from '../scorer.js';
 import type { LikelihoodWeights } from '../settings.js';
 import {
@@ -50,7 +51,10 @@ export function verdictScorer(
         return solution ? [{ i, sequence: verdictSequence(solution, verdicts, i) }] : [];
       });
       const sequences = inMemory(places.map(({ sequence }) => sequence));
-      const options = { microBatchTokens: TOKENS_AT_ONCE, ...(signal ? { signal } : {}) };
+      const options = {
+        microBatchTokens: tokensAtOnce(decoder.device, signal),
+        ...(signal ? { signal } : {}),
+      };
       const asked = { threshold, tokenizer: verdicts, ...options };
       const byWords = (await judgeVerdicts(decoder, role, sequences, asked)).map((verdict) => ({
         ...verdict,
