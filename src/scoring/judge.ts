@@ -13,7 +13,7 @@ import {
   type SolutionScores,
   verdictsIn,
 } from './scorer.js';
-import { settingsOfFiles } from './settings.js';
+import { type JudgeSettings, settingsOfFiles } from './settings.js';
 import { foreignSteps, foreignWords } from './verdict/step-forms.js';
 
 export interface JudgeStepsOptions extends Omit<ScoringOptions, 'neutralScore'> {
@@ -49,6 +49,11 @@ export interface StepJudgement {
    * can be read, or this judge computes none (`eval_verdicts.likelihood` of its run).
    */
   readonly checked: boolean;
+  /**
+   * Set of a step of which a judge of its own run says little, as it learned from none like it ({@link unlikeTraining} says in what it
+   * differs): its probability is that of any such step, be it right or wrong.
+   */
+  readonly unlikeTraining?: true;
   /** Set of a step beyond what the model reads that is judged all the same: by its calculations alone. */
   readonly unread?: true;
 }
@@ -97,7 +102,14 @@ async function judgedSolutions(
   signal?.throwIfAborted();
   const opened = await modelScorers(model, { ...options, settings, tokenizer });
   try {
-    return await judgements(judgeIn(opened), solutions, signal);
+    const judged = await judgements(judgeIn(opened), solutions, signal);
+    const places = placesUnlike(settings);
+    return solutions.map(({ steps }, i) => {
+      const unlike = new Set(places(steps)?.places);
+      return (judged[i] as StepJudgement[]).map((own, step) =>
+        unlike.has(step) ? { ...own, unlikeTraining: true } : own,
+      );
+    });
   } finally {
     opened.dispose();
   }
@@ -161,20 +173,28 @@ export function unlikeTraining(
   { files }: Pick<Model, 'files'>,
   steps: readonly string[],
 ): UnlikeTraining | undefined {
-  const settings = files && settingsOfFiles(files);
-  if (settings?.kind !== 'verdict') return undefined;
+  return placesUnlike(files && settingsOfFiles(files))(steps);
+}
+
+function placesUnlike(
+  settings: JudgeSettings | undefined,
+): (steps: readonly string[]) => UnlikeTraining | undefined {
+  if (settings?.kind !== 'verdict') return () => undefined;
   const { forms = [], words = [], likelihood } = settings;
-  if (likelihood?.of === 'calculations') {
-    const places = steps.flatMap((step, i) => (calculationsIn(step).length > 0 ? [] : [i]));
-    return places.length > 0 ? { places, forms: [], words: [] } : undefined;
-  }
-  const places = forms.length > 0 ? foreignSteps(steps, forms) : [];
-  if (places.length > 0) return { places, forms, words: [] };
-  const foreign = words.length > 0 ? foreignWords(steps, words) : [];
-  const withForeign = foreign.flatMap((of, i) => (of.length > 0 ? [i] : []));
-  return withForeign.length > 0
-    ? { places: withForeign, forms, words: [...new Set(foreign.flat())] }
-    : undefined;
+  if (likelihood?.of === 'calculations')
+    return (steps) => {
+      const places = steps.flatMap((step, i) => (calculationsIn(step).length > 0 ? [] : [i]));
+      return places.length > 0 ? { places, forms: [], words: [] } : undefined;
+    };
+  return (steps) => {
+    const places = forms.length > 0 ? foreignSteps(steps, forms) : [];
+    if (places.length > 0) return { places, forms, words: [] };
+    const foreign = words.length > 0 ? foreignWords(steps, words) : [];
+    const withForeign = foreign.flatMap((of, i) => (of.length > 0 ? [i] : []));
+    return withForeign.length > 0
+      ? { places: withForeign, forms, words: [...new Set(foreign.flat())] }
+      : undefined;
+  };
 }
 
 /**
