@@ -167,7 +167,8 @@ export { type VerdictScorerOptions, verdictScorer } from './scoring/verdict/scor
 export { type JudgeOptions, judgeVerdicts } from './scoring/verdict/verdicts.js';
 export type { Served } from './serve/engine.js';
 export type { ServeLimits } from './serve/limits.js';
-export type { ProgressPart, ProgressStream } from './terminal/progress.js';
+export type { Log, ProgressStream } from './terminal/log.js';
+export type { ProgressPart } from './terminal/progress.js';
 export { AdamW, type AdamWOptions, type Moments, type OptimizerStep } from './train/adamw.js';
 export { type GaeSettings, gaeAdvantage } from './train/policy/advantage.js';
 export { KlControl, type KlSettings, klEstimate, withKlPenalty } from './train/policy/kl.js';

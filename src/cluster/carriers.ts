@@ -5,6 +5,7 @@ import { rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { addon, type OpenedCarrier } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
+import { toLog } from '../terminal/log.js';
 import type { Cluster } from './cluster.js';
 import { exchange, foundOnce } from './exchange.js';
 
@@ -43,7 +44,7 @@ export interface CarrierOptions {
  */
 export async function openCarrier(
   cluster: Cluster,
-  { wanted, device, plugin = MPI_PLUGIN, say = console.error }: CarrierOptions,
+  { wanted, device, plugin = MPI_PLUGIN, say = toLog }: CarrierOptions,
 ): Promise<Carrier | undefined> {
   const obstacles = {
     shm: shmObstacle(cluster.place, device),

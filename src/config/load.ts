@@ -1,6 +1,7 @@
 // Recipe text + overrides → one complete configuration, or one sentence per problem.
 import { reasonOf } from '../files/data-error.js';
 import { nearestName } from '../native/nearest.js';
+import { toLog } from '../terminal/log.js';
 import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
@@ -244,7 +245,7 @@ const said = new Set<string>();
 
 /** A sweep reads the same recipe for each of its runs. */
 function sayOnce(sentence: string): void {
-  if (!said.has(sentence)) console.error(sentence);
+  if (!said.has(sentence)) toLog(sentence);
   said.add(sentence);
 }
 

@@ -2,7 +2,8 @@
 import { mkdir, statfs } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tryLock, type Unlock } from '../files/lock.js';
-import { createProgress, formatBytes, type ProgressStream } from '../terminal/progress.js';
+import { type ProgressStream, progressStream } from '../terminal/log.js';
+import { createProgress, formatBytes } from '../terminal/progress.js';
 import { RepositoryCache, sizeOf, writing } from './cache.js';
 import { download } from './download.js';
 import { badDisk, HubError } from './error.js';
@@ -51,7 +52,7 @@ export async function fetchSnapshot(
   choose: ChooseFiles,
   options: SnapshotOptions = {},
 ): Promise<Snapshot> {
-  const { settings = hubSettings(), stream = process.stderr } = options;
+  const { settings = hubSettings(), stream = progressStream() } = options;
   const cache = new RepositoryCache(settings.cache, kind, id.repo);
   const known = await knownCommit(cache, id.revision);
   const snapshot = ({ commit, all }: KnownCommit): Snapshot => ({

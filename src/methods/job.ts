@@ -7,6 +7,7 @@ import { type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
 import { shadowRunDirectory } from '../run/shadow.js';
+import { toLog } from '../terminal/log.js';
 import { parseRunConfig } from './config.js';
 import { methodOf, type RunConfig } from './table.js';
 
@@ -34,7 +35,7 @@ export async function joinJob(
   // Another Node may compute other logarithms.
   const versions = { version: packageVersion(), Node: process.version };
   const greeting = { ...versions, ...Object.fromEntries(hashes) };
-  return joinCluster({ place, greeting, say: console.error, ...joinLimits(environment) });
+  return joinCluster({ place, greeting, say: toLog, ...joinLimits(environment) });
 }
 
 /** Rank 0 starts the run; the others follow it, and go on once all have what it has written so far. */

@@ -8,6 +8,7 @@ import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
+import { type Log, loggingTo, toLog } from '../terminal/log.js';
 import { checkAdapter } from '../train/adapter-start.js';
 import type { Method } from '../train/method.js';
 import { withReadableLength } from '../train/model-shape.js';
@@ -26,6 +27,8 @@ export interface TrainOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called after every step and every validation. The run waits for what it returns; an error that it throws, or a promise that rejects, ends the run. */
   readonly onStep?: ((event: StepEvent) => unknown) | undefined;
+  /** Takes what the run would write to standard error, line by line: see {@link Log}. */
+  readonly log?: Log | undefined;
   /**
    * A folder of finished stages that runs have in common. A new run begins with what another run left there, if all that
    * the stage reads is equal (settings, data, kernels), and leaves its own stages there.
@@ -37,6 +40,7 @@ const TRAIN_OPTIONS: Record<keyof TrainOptions, true> = {
   output: true,
   signal: true,
   onStep: true,
+  log: true,
   shareStages: true,
 };
 
@@ -49,11 +53,20 @@ export interface TrainResult extends RunResult {
  * Trains, evaluates and writes everything to one directory, like `steptrain run`.
  *
  * @param config as in a recipe; omitted keys have their defaults
- * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError from the run
+ * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError from the run; the reason of a signal
+ *   that was aborted before, of which nothing is written
  */
 export async function train(config: RunConfigInput, options: TrainOptions = {}): Promise<TrainResult> {
   checkOptions('train', options, TRAIN_OPTIONS);
-  const { output, signal, onStep, shareStages } = options;
+  const { signal, log } = options;
+  signal?.throwIfAborted();
+  return loggingTo(log, () => begun(config, options));
+}
+
+async function begun(
+  config: RunConfigInput,
+  { output, signal, onStep, shareStages }: TrainOptions,
+): Promise<TrainResult> {
   const complete = completeRunConfig(config);
   const cluster = await joinJob({ configuration: complete });
   return together(cluster, async () => {
@@ -71,7 +84,7 @@ export async function train(config: RunConfigInput, options: TrainOptions = {}):
   });
 }
 
-export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep' | 'shareStages'> {
+export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep' | 'log' | 'shareStages'> {
   /** Changes such as `run.max_minutes=60`; docs/reference/configuration.md lists the keys that may change. */
   readonly set?: readonly string[] | undefined;
 }
@@ -80,6 +93,7 @@ const RESUME_OPTIONS: Record<keyof ResumeRunOptions, true> = {
   set: true,
   signal: true,
   onStep: true,
+  log: true,
   shareStages: true,
 };
 
@@ -90,11 +104,18 @@ const RESUME_OPTIONS: Record<keyof ResumeRunOptions, true> = {
  */
 export async function resume(directory: string, options: ResumeRunOptions = {}): Promise<TrainResult> {
   checkOptions('resume', options, RESUME_OPTIONS);
-  const { signal, set, onStep, shareStages } = options;
+  const { set, log } = options;
   if (set !== undefined && !(Array.isArray(set) && set.every((each) => typeof each === 'string')))
     throw invalid(
       `resume: set: expected a list of texts such as ['run.max_minutes=60'], found ${shown(set)}`,
     );
+  return loggingTo(log, () => resumed(directory, options));
+}
+
+async function resumed(
+  directory: string,
+  { signal, set, onStep, shareStages }: ResumeRunOptions,
+): Promise<TrainResult> {
   const cluster = await joinJob({ run: directory, changes: set ?? [] });
   return together(cluster, async () => {
     const { config, run } = await startTogether(cluster, () => openRun(directory, set));
@@ -170,11 +191,10 @@ export async function openRun(directory: string, settings: readonly string[] = [
       acceptedChanges(directory, before, now, { defaults, isKey, formerly: methodOf(config).formerly });
     const { changed = [], added = [], gone = [] } = accepted ?? {};
     if (!before)
-      console.error(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`);
-    for (const change of changed) console.error(`changed: ${change}`);
-    if (added.length > 0)
-      console.error(`added since this run began, with their defaults: ${added.join(', ')}`);
-    if (gone.length > 0) console.error(`no keys of this version, and left out: ${gone.join(', ')}`);
+      toLog(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`, 'warning');
+    for (const change of changed) toLog(`changed: ${change}`);
+    if (added.length > 0) toLog(`added since this run began, with their defaults: ${added.join(', ')}`);
+    if (gone.length > 0) toLog(`no keys of this version, and left out: ${gone.join(', ')}`);
     if (settings.length > 0 || added.length > 0)
       await run.writeConfig(formatRunConfig(config, { head: RESUMED }));
     await run.writeInputs(now);
@@ -236,7 +256,7 @@ async function reported(path: string): Promise<void> {
   try {
     await writeRunReport(path);
   } catch (error) {
-    console.error(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`);
+    toLog(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`, 'warning');
   }
   await tracked(path);
 }
@@ -249,7 +269,7 @@ async function tracked(path: string): Promise<void> {
     try {
       await exportRun(path, to);
     } catch (error) {
-      console.error(`${(error as Error).message}; steptrain export ${path} --to ${to} tries again`);
+      toLog(`${(error as Error).message}; steptrain export ${path} --to ${to} tries again`, 'warning');
     }
   }
 }

@@ -5,6 +5,7 @@ import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
 import { invalid } from '../native/errors.js';
+import { toLog } from '../terminal/log.js';
 import { DrawnAhead } from './drawn-ahead.js';
 import { RemoteError } from './errors.js';
 import { RemoteServer, type RemoteServerOptions } from './remote-server.js';
@@ -63,7 +64,7 @@ class RemoteSource implements SampleSource {
 
   constructor(
     private readonly servers: readonly RemoteServer[],
-    { adapters, tell = console.error }: Pick<RemoteSourceOptions, 'adapters' | 'tell'>,
+    { adapters, tell = toLog }: Pick<RemoteSourceOptions, 'adapters' | 'tell'>,
   ) {
     this.live = new Set(servers);
     this.adapters = adapters;

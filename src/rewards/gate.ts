@@ -15,6 +15,7 @@ import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 import { resolveJudge } from '../run/resolve-saved.js';
 import { isNoModel } from '../scoring/open.js';
+import { warn } from '../terminal/log.js';
 
 /** Beside the weights; `steptrain eval reward-model` writes it. */
 export const REWARD_QUALITY = 'reward-quality.json';
@@ -72,5 +73,5 @@ export async function checkRewardModel(
 export async function admitScorer(name: string, accept: boolean): Promise<void> {
   if (isNoModel(name)) return;
   const notice = await checkRewardModel(name, { accept });
-  if (notice !== undefined) console.error(`Warning: ${notice}`);
+  if (notice !== undefined) warn(notice);
 }

@@ -17,6 +17,7 @@ import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import { unfinished } from '../files/unfinished.js';
 import { tokenizerDirectory } from '../models/base.js';
+import { toLog } from '../terminal/log.js';
 
 /** Entries that were not opened for this long are deleted. */
 const KEPT_MS = 30 * 24 * 3600 * 1000;
@@ -92,7 +93,7 @@ async function workingDirectory(
     await mkdir(path, { recursive: true });
     return { path, isKept: true };
   } catch (error) {
-    console.error(
+    toLog(
       `the cache ${folder} cannot be written (${systemReason(error)}); tokenised data is not kept for the next run ` +
         '(STEPTRAIN_CACHE names another place)',
     );

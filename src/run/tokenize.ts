@@ -8,6 +8,7 @@ import { problemKey } from '../data/overlap.js';
 import { TokenStoreWriter } from '../data/token-store.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
+import { toLog } from '../terminal/log.js';
 import { dividedRecords } from './parts.js';
 import { configuredTokenizer } from './tokenizer.js';
 
@@ -58,7 +59,7 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
         else if ('failure' in message) reject(new DataError(message.failure.kind, message.failure.message));
         else if (performance.now() - notedAt > NOTE_MS) {
           notedAt = performance.now();
-          console.error(`tokenised ${message.solutions} solutions`);
+          toLog(`tokenised ${message.solutions} solutions`);
         }
       });
       worker.on('error', reject);

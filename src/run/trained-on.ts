@@ -8,6 +8,7 @@ import { parseHubId } from '../hub/hub-id.js';
 import { baseDirectory, shippedDirectory } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
 import { savedBase } from '../models/saved.js';
+import { warn } from '../terminal/log.js';
 import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { RunError } from './error.js';
 
@@ -63,7 +64,7 @@ export async function checkOwnBase(
   const { refusal, warning } = await foreignBase(adapter, base, directory);
   if (refusal !== undefined)
     throw new RunError(`${refusal}; name that one, or ${use} all the same with --other-base`);
-  if (warning !== undefined) console.error(`warning: ${warning}`);
+  if (warning !== undefined) warn(warning);
 }
 
 async function compare(named: string, base: string, directory: string): Promise<TrainedOn['same']> {

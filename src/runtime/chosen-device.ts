@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { addon, type NativeAddon } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
+import { toLog } from '../terminal/log.js';
 
 type Gpus = Pick<NativeAddon, 'cudaDevices' | 'cudaObstacle'>;
 
@@ -17,12 +18,12 @@ export function chosenDevice(name: string, gpus: Gpus = addon(), hasGpu: () => b
   if (name !== 'auto') return name;
   if (gpus.cudaDevices()?.length) return 'cuda:0';
   if (gpus.cudaDevices() === undefined && hasGpu())
-    console.error(
+    toLog(
       'running on the CPU, since the addon has no CUDA kernels; to compile them for the GPU here, with nvcc on the path: npx steptrain build --cuda',
     );
   const obstacle = gpus.cudaObstacle();
   if (obstacle && !/has no NVIDIA driver|no NVIDIA GPU is visible/.test(obstacle))
-    console.error(`running on the CPU, since no GPU can be used: ${obstacle}`);
+    toLog(`running on the CPU, since no GPU can be used: ${obstacle}`);
   return 'cpu';
 }
 

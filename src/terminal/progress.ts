@@ -1,5 +1,6 @@
 // Progress of a run: one line that is updated on a terminal, or occasional lines in a pipe.
 import pc from 'picocolors';
+import { type ProgressStream, progressStream } from './log.js';
 
 export interface Progress {
   /** Reports that `done` of `total` units are done; `metrics` are shown in the given order, numbers rounded. */
@@ -34,18 +35,18 @@ export interface ProgressOptions {
   readonly now?: () => number;
 }
 
-export interface ProgressStream {
-  readonly isTTY?: boolean;
-  readonly columns?: number;
-  write(text: string): unknown;
-}
-
 const REDRAW_MS = 100;
 const PIPE_LINE_MS = 10_000;
 const BAR_WIDTH = 20;
 
 export function createProgress(options: ProgressOptions): Progress {
-  const { total, start = 0, unit = 'step', stream = process.stderr, now = () => performance.now() } = options;
+  const {
+    total,
+    start = 0,
+    unit = 'step',
+    stream = progressStream(),
+    now = () => performance.now(),
+  } = options;
   const live = stream.isTTY === true && process.env.TERM !== 'dumb';
   const interval = live ? REDRAW_MS : PIPE_LINE_MS;
   const colors = pc.createColors(live && !process.env.NO_COLOR);
@@ -113,7 +114,8 @@ export function createProgress(options: ProgressOptions): Progress {
     note(text) {
       if (finished) return;
       clear();
-      stream.write(`${text}\n`);
+      if (stream.note) stream.note(text);
+      else stream.write(`${text}\n`);
       if (live && line !== '') draw();
     },
     finish() {

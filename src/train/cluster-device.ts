@@ -10,6 +10,7 @@ import { StepTrainError } from '../native/errors.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { toLog } from '../terminal/log.js';
 import { PIECE } from './slices.js';
 
 /** The device of this process: its share of the machine's cores, or the GPU of its number. */
@@ -42,7 +43,7 @@ export interface UsableCores {
 export async function ownCores(
   cluster: Pick<Cluster, 'gather' | 'rank'> & { readonly place: Pick<Place, 'localSize' | 'cores' | 'mpi'> },
   usable = usableCores(),
-  say: (text: string) => void = console.error,
+  say: (text: string) => void = toLog,
 ): Promise<number> {
   const { localSize, cores, mpi } = cluster.place;
   const all = await exchange(cluster, usable.which);

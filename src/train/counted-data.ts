@@ -7,6 +7,7 @@ import { DataError } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
+import { toLog } from '../terminal/log.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { Method, RunData } from './method.js';
 
@@ -42,7 +43,7 @@ export async function countData<Config extends FrameConfig>(
   if (read && read.train.solutions > MOST_TOKENISED) return { counts: read };
   try {
     const tokenizer = await configuredTokenizer(config.model);
-    console.error('reading and tokenising the data, to count steps');
+    toLog('reading and tokenising the data, to count steps');
     const data = await method.data(config, tokenizer, new AbortController().signal);
     if (!data) return { counts: read ?? (await records()) };
     return { counts: data.summary.parts, tokenised: { data, tokenizer } };

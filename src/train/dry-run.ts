@@ -9,6 +9,7 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { openDevice } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
+import { toLog } from '../terminal/log.js';
 import { checkAdapter } from './adapter-start.js';
 import { type CountedData, countData, formatCounts } from './counted-data.js';
 import { formatMeasuredTime, measuredRun } from './measured-time.js';
@@ -214,8 +215,8 @@ async function describeWork<Config extends FrameConfig>({
   const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
   const isSmall = operations === undefined || operations < MOST_OPERATIONS * steps;
   if (measured && isSmall && countParameters(shape) <= MOST_PARAMETERS) {
-    console.error('taking a few steps, to measure their time');
-    const onStage = (name: string) => console.error(`  ${name}`);
+    toLog('taking a few steps, to measure their time');
+    const onStage = (name: string) => toLog(`  ${name}`);
     lines.push(formatMeasuredTime(await measuredRun(method, planned, { measuredMs, onStage })));
   } else if (operations !== undefined)
     lines.push(formatLeastTime(operations, await productRate(device, config.model.dtype)));

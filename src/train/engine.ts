@@ -6,6 +6,7 @@ import { invalid, StepTrainError } from '../native/errors.js';
 import { sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
+import { toLog } from '../terminal/log.js';
 import { createProgress, type Progress } from '../terminal/progress.js';
 import type { RankMeter } from './by-rank.js';
 import {
@@ -195,12 +196,12 @@ class Engine {
     const { training } = work;
     // As transformers' schedules have it, the first step of a warm-up is at rate 0.
     if (work.stage.steps === 1 && (work.stage.settings.warmup_ratio ?? 0) > 0)
-      console.error(
+      toLog(
         `Warning: ${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +
           'set the warmup_ratio of its section to 0, or train longer',
       );
     const few = fewSteps(work.stage);
-    if (few) console.error(few);
+    if (few) toLog(few);
     await training.begin();
     await training.warn?.();
     if (folder && this.state.best) this.best = readBest(folder, training.trains);
@@ -215,7 +216,7 @@ class Engine {
     if (best.stage_step === 0 && this.state.stage_step > 0)
       this.update({ unchanged: [...(this.state.unchanged ?? []), stage.name] });
     this.log(stage, { best_step: best.stage_step, [`best_${stage.settings.best}`]: best.value });
-    console.error(
+    toLog(
       `${stage.name}: kept the parameters of step ${best.stage_step} of ${this.state.stage_step}, the best on validation ` +
         `(${stage.settings.best} ${best.value.toFixed(4)}${best.stage_step === 0 ? ', with which the stage began' : ''})`,
     );
@@ -372,7 +373,7 @@ class Engine {
     const entry = work?.stage ?? (this.stages[this.state.stage] as StageEntry);
     await this.save(work, 'open' in entry ? entry.settings.save_total_limit : Number.POSITIVE_INFINITY);
     const { size } = this.options.run.draws;
-    if (size > 0) console.error(`${entry.name}: ${size} samples of the step under way are kept`);
+    if (size > 0) toLog(`${entry.name}: ${size} samples of the step under way are kept`);
     return this.result('interrupted');
   }
 

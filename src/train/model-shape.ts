@@ -6,6 +6,7 @@ import type { FrameConfig } from '../config/schema.js';
 import { DataError } from '../files/data-error.js';
 import { baseDirectory } from '../models/base.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
+import { toLog } from '../terminal/log.js';
 
 /**
  * Of the base that is there, or that `model.base.init` describes.
@@ -40,7 +41,7 @@ export async function withReadableLength<Config extends Pick<FrameConfig, 'data'
     throw error;
   }
   if (data.max_length <= maxPositions) return config;
-  console.error(
+  toLog(
     `data.max_length is ${data.max_length}, and ${nameOf(model)} reads at most ${maxPositions} tokens: it is ${maxPositions} in this run`,
   );
   return { ...config, data: { ...data, max_length: maxPositions } };

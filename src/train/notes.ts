@@ -1,4 +1,5 @@
 import { formatLoadReport, formatTrainingDataSummary } from '../data/summary.js';
+import { toLog } from '../terminal/log.js';
 import type { RunData } from './method.js';
 
 /** The counts of each part, then the rows read from and left out of each file. A resumed run has warned already. */
@@ -7,8 +8,8 @@ export function reportData(
   { resumed }: { readonly resumed: boolean },
 ): void {
   const shown = resumed ? { ...summary, warnings: [] } : summary;
-  for (const line of formatTrainingDataSummary(shown)) console.error(line);
-  for (const line of reports.flatMap(formatLoadReport)) console.error(line);
+  for (const line of formatTrainingDataSummary(shown)) toLog(line);
+  for (const line of reports.flatMap(formatLoadReport)) toLog(line);
 }
 
 /** What a held-out part without a solution means for a run, and what to do: a sentence for each. */

@@ -11,6 +11,7 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { shareWork } from '../runtime/processes.js';
 import { unverified } from '../runtime/unverified-gpu.js';
+import { toLog } from '../terminal/log.js';
 import { type Agreement, agreeing } from './agreement.js';
 import { type RankMeter, rankMeter } from './by-rank.js';
 import { type RunState, readRunState } from './checkpoint.js';
@@ -49,7 +50,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
   const time = limitTime(signal, config.run.max_minutes);
   try {
     const doubt = unverified(device.info());
-    if (doubt !== undefined) console.error(doubt);
+    if (doubt !== undefined) toLog(doubt);
     await sameKernels(device, cluster);
     const { collectives: wanted, shards, zero } = config.run;
     const carrier = cluster && (await openCarrier(cluster, { wanted, device: device.info().name }));
@@ -107,7 +108,7 @@ async function runOn<Config extends FrameConfig>(
     const { decoder, held, parameters } = roles;
     refuseWhole(holders, decoder);
     const { formats } = decoder.options;
-    if (formats) console.error(quantizedSummary(formats));
+    if (formats) toLog(quantizedSummary(formats));
     const plan = memoryPlan(device, config, method.memory(config, device), decoder.config, {
       sampled: withRows(method.sampling?.(config, tokenizer), device),
       processes: cluster?.size,
@@ -127,7 +128,7 @@ async function runOn<Config extends FrameConfig>(
       settleCache(plan, usable as number),
     );
     if (!cluster || cluster.rank === 0)
-      console.error(planLine(plan, device, { usable: usable as number, microBatches: settled, cacheBytes }));
+      toLog(planLine(plan, device, { usable: usable as number, microBatches: settled, cacheBytes }));
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,
       data,
@@ -145,8 +146,7 @@ async function runOn<Config extends FrameConfig>(
     const { train, validation, test } = data.summary.parts;
     const validates = validation.solutions > 0 || train.solutions === 0;
     if (train.solutions > 0)
-      for (const line of emptyParts({ validation: validation.solutions, test: test.solutions }))
-        console.error(line);
+      for (const line of emptyParts({ validation: validation.solutions, test: test.solutions })) toLog(line);
     const shared =
       shareStages === undefined
         ? undefined
@@ -159,7 +159,7 @@ async function runOn<Config extends FrameConfig>(
             batching: settled,
           });
     const taken = resume ? undefined : await shared?.take(run);
-    if (taken !== undefined) console.error(`${taken}: taken from ${shareStages}, where another run left it`);
+    if (taken !== undefined) toLog(`${taken}: taken from ${shareStages}, where another run left it`);
     const result = await runStages(stages, parameters, {
       device,
       validates,
@@ -177,16 +177,14 @@ async function runOn<Config extends FrameConfig>(
     });
     const isFirst = !cluster || cluster.rank === 0;
     const byRank = ranks?.summary();
-    if (isFirst && byRank) console.error(byRank);
+    if (isFirst && byRank) toLog(byRank);
     if (isFirst && (result.status === 'finished' || agreement.expired)) {
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
       await method.save(open, reached);
     }
     if (result.status === 'interrupted') return result;
     if (config.data.test === undefined && config.data.split[2] === 0) {
-      console.error(
-        'data.split leaves no rows for a final evaluation, and data.test is not given: there is none',
-      );
+      toLog('data.split leaves no rows for a final evaluation, and data.test is not given: there is none');
       run.metrics.append({ step: result.step, phase: 'test' });
       return result;
     }
@@ -194,7 +192,7 @@ async function runOn<Config extends FrameConfig>(
     if (!evaluation) return { status: 'interrupted', step: result.step };
     const { metrics, report, solved, summary } = evaluation;
     run.metrics.append({ step: result.step, phase: 'test', ...metrics });
-    if (summary) console.error(summary);
+    if (summary) toLog(summary);
     if (report ?? solved) await run.writeJson('eval.json', report ?? solved);
     return { ...result, ...(report ? { evaluation: report } : {}), ...(solved ? { solved } : {}) };
   } finally {
@@ -207,14 +205,14 @@ async function runOn<Config extends FrameConfig>(
 async function continuation(run: RunDirectory): Promise<RunState | undefined> {
   const found = await run.findCheckpoint();
   if (!found) {
-    console.error('no checkpoint was written yet: the run begins again at step 1');
+    toLog('no checkpoint was written yet: the run begins again at step 1');
     return undefined;
   }
   for (const { step, reason } of found.damaged)
-    console.error(`the checkpoint of step ${step} is damaged (${reason}) and is passed over`);
+    toLog(`the checkpoint of step ${step} is damaged (${reason}) and is passed over`, 'warning');
   const state = await readRunState(found.checkpoint.path);
   const stage = state.stages[state.stage];
-  console.error(
+  toLog(
     `from the checkpoint of step ${state.step}: ${stage === undefined ? 'all stages are done' : `${stage} step ${state.stage_step}`}`,
   );
   return state;

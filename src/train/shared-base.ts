@@ -5,6 +5,7 @@ import type { FrameConfig } from '../config/schema.js';
 import type { Decoder } from '../models/decoder.js';
 import type { LayerHolders } from '../models/sharded-layers.js';
 import { StepTrainError } from '../native/errors.js';
+import { toLog } from '../terminal/log.js';
 
 /**
  * The processes of the job; undefined where each has all.
@@ -46,7 +47,7 @@ export function releasesGradients({ run }: FrameConfig, cluster: Cluster | undef
   if (!cluster) return false;
   const fits = Math.max(1, run.shards) === cluster.size;
   if (!fits && cluster.rank === 0)
-    console.error(
+    toLog(
       `run.zero 2 holds gradients whole here, as 1 does, since run.shards is ${run.shards}, not ${cluster.size}`,
     );
   return fits;

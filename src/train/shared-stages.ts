@@ -12,6 +12,7 @@ import { findCheckpoint, MARKER, saveCheckpoint } from '../run/checkpoint.js';
 import type { RunDirectory } from '../run/directory.js';
 import { matchesKey, type RunInputs } from '../run/inputs.js';
 import { readLog } from '../run/log-file.js';
+import { toLog } from '../terminal/log.js';
 import { type RunState, readRunState, STATE } from './checkpoint.js';
 
 /** A stage whose outcome other runs may take over. */
@@ -53,7 +54,7 @@ export class SharedStages {
       if (!existsSync(folder)) continue;
       const found = await findCheckpoint(folder).catch(() => undefined);
       if (!found) {
-        console.error(`${folder} is damaged and is made again`);
+        toLog(`${folder} is damaged and is made again`, 'warning');
         await rm(folder, { recursive: true, force: true });
         continue;
       }

@@ -2,6 +2,7 @@
 
 import { ConfigError } from '../../config/error.js';
 import type { BatchSchedule } from '../../sequences/batching.js';
+import { warn } from '../../terminal/log.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { policyStage } from '../../train/policy/stage.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
@@ -34,7 +35,7 @@ export function solutionStage(
   const { config, data, roles, tokenizer } = open;
   const { rollout, reward, run } = config;
   const settings = settled(config);
-  for (const warning of settingWarnings(config)) console.error(`Warning: ${warning}`);
+  for (const warning of settingWarnings(config)) warn(warning);
   const { problems, prompts } = data.parts.train;
   const sources = standardised(open, base);
   const microBatchTokens = open.microBatchTokens('ppo');
@@ -83,7 +84,7 @@ export function solutionStage(
     onRollout: (groups, iteration) => {
       for (const sample of solutionSamples(groups, problems, iteration)) open.run.samples.append(sample);
       const warning = equalGroups(groups);
-      if (warning !== undefined) console.error(`Warning: ${warning}`);
+      if (warning !== undefined) warn(warning);
     },
   });
   if (hasCritic(config.ppo) && stage.steps <= settings.critic_warmup)

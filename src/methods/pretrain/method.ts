@@ -7,6 +7,7 @@ import { type SummarizedSolution, summarizeTrainingData } from '../../data/summa
 import type { StepRecord } from '../../records/record.js';
 import { configuredRecords } from '../../run/parts.js';
 import { maskedSequence, type TrainingSequence } from '../../sequences/sequence.js';
+import { toLog } from '../../terminal/log.js';
 import { segmentTokenizer, type TokenizedSequence } from '../../tokenizer/segments.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
@@ -114,7 +115,7 @@ export function pretrainSequences(
   }
   const tooLong = records.length - kept.length;
   if (tooLong > 0)
-    console.error(`${tooLong} solutions are longer than data.max_length ${maxLength} and are left out`);
+    toLog(`${tooLong} solutions are longer than data.max_length ${maxLength} and are left out`);
   return dataset(kept.length, (i) => {
     const { sequence, row } = kept[i] as (typeof kept)[number];
     return maskedSequence(sequence, row);

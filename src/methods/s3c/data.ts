@@ -7,6 +7,7 @@ import { problemKey } from '../../data/overlap.js';
 import { type Part, smallestRanks } from '../../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
 import { dividedRecords, nothingToTrainOn } from '../../run/parts.js';
+import { toLog } from '../../terminal/log.js';
 import { reasoningWarning } from '../../tokenizer/chat-reply.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RunData } from '../../train/method.js';
@@ -66,8 +67,7 @@ async function readSolutions(config: S3cRunConfig, signal: AbortSignal): Promise
     if (signal.aborted) return undefined;
     solutions[part].push(solution);
   }
-  for (const [reason, n] of leftOut)
-    console.error(`${n} solutions are left out: ${reason.replace('_', ' ')}`);
+  for (const [reason, n] of leftOut) toLog(`${n} solutions are left out: ${reason.replace('_', ' ')}`);
   const rankOf = (solution: SourceSolution) => solutionRank(asRecord(solution), data.seed);
   if (data.max_samples !== 'all')
     solutions.train = smallestRanks(solutions.train.map(rankOf), data.max_samples).map(

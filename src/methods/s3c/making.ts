@@ -9,6 +9,7 @@ import { StepTrainError } from '../../native/errors.js';
 import type { StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { toLog } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { OpenRun } from '../../train/method.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
@@ -83,8 +84,7 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
           tally = counted;
           const drawn = tools.sampler.tokens - before;
           tokens += drawn;
-          if (index === chunks.length - 1)
-            for (const line of reportLines({ tally, tokens })) console.error(line);
+          if (index === chunks.length - 1) for (const line of reportLines({ tally, tokens })) toLog(line);
           const samples = tally.get('samples');
           return {
             rows: made.map((record) => ({ part, record })),

@@ -7,6 +7,7 @@ import { normalizeProblem, type StepRecord } from '../../records/record.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
+import { toLog } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { S3cRunConfig } from './config.js';
 import { correctionTokenizer } from './sequences.js';
@@ -71,7 +72,7 @@ export class SampleCollector {
   finish(): CorrectionSamples {
     const { tooLong } = this;
     if (tooLong > 0)
-      console.error(
+      toLog(
         `${tooLong} solutions are longer than data.max_length ${this.config.data.max_length} and are left out`,
       );
     const { data, eval: evaluation } = this.config;

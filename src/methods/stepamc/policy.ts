@@ -2,6 +2,7 @@
 import { selectionOf } from '../../data/rare-class.js';
 import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
+import { toLog, warn } from '../../terminal/log.js';
 import { AdamW } from '../../train/adamw.js';
 import { mean } from '../../train/policy/metrics.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
@@ -36,7 +37,7 @@ export function scpoStage(
   const iterations = rolloutBatches(open);
   const seed = policySeed(config.run);
   if (ppo.kl_in === 'loss' && ppo.kl_estimator === 'k1' && ppo.kl_coef > 0) {
-    console.error(
+    toLog(
       'Warning: verdict_ppo.kl_estimator k1 in the loss has no gradient in expectation, so it does not hold the policy near the ' +
         'reference; use k3 or k2, or verdict_ppo.kl_in: reward',
     );
@@ -112,7 +113,7 @@ async function warnOfNetwork(
   const warmUp = await validate(signal);
   if (!network || !warmUp || network.judged.length === 0) return;
   const sentence = weakNetwork(network.report.metrics, warmUp as { f1_macro: number });
-  if (sentence) console.error(`Warning: on the validation steps ${sentence}`);
+  if (sentence) warn(`on the validation steps ${sentence}`);
 }
 
 /** Tokens of all forward and backward passes of a network that learns from every rollout batch. */

@@ -4,6 +4,7 @@ import { limited, problemRank } from '../../data/limit.js';
 import { problemKey } from '../../data/overlap.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { summarizeTrainingData } from '../../data/summary.js';
+import { toLog } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RunData } from '../method.js';
 import { configuredProblems, type RunProblem } from './problems.js';
@@ -26,7 +27,7 @@ export async function askedProblems(
   how: Pick<SolutionPromptOptions, 'template' | 'maxNewTokens'>,
 ): Promise<AskedProblems> {
   const { parts: all, reports, unanswered } = await configuredProblems(data);
-  if (unanswered > 0) console.error(`${unanswered} rows have no answer and are left out`);
+  if (unanswered > 0) toLog(`${unanswered} rows have no answer and are left out`);
   let stop: readonly string[] = [];
   const ofParts = <T>(make: (part: Part) => T) =>
     Object.fromEntries(PARTS.map((part) => [part, make(part)])) as Record<Part, T>;
@@ -37,7 +38,7 @@ export async function askedProblems(
     stop = asked.stop;
     const tooLong = prompts.filter((prompt) => prompt === undefined).length;
     if (tooLong > 0)
-      console.error(
+      toLog(
         `${tooLong} of ${prompts.length} ${part} problems leave no room for ${how.maxNewTokens} tokens within ` +
           `data.max_length ${data.max_length} and are ${part === 'train' ? 'left out' : 'counted as wrong'}`,
       );

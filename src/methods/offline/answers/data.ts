@@ -10,6 +10,7 @@ import type { StepRecord } from '../../../records/record.js';
 import { configuredRecords } from '../../../run/parts.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
+import { toLog } from '../../../terminal/log.js';
 import type { SegmentSpan } from '../../../tokenizer/segments.js';
 import type { Tokenizer } from '../../../tokenizer/tokenizer.js';
 import type { PreviewSample, RunData } from '../../../train/method.js';
@@ -40,7 +41,7 @@ export async function offlineData(
     const fitting = made.filter((item) => fits(item, data.max_length));
     const left = made.length - fitting.length;
     if (left > 0)
-      console.error(
+      toLog(
         `${part}: ${left} of ${made.length} ${kind.noun} are longer than data.max_length ${data.max_length} and are left out`,
       );
     items[part] = inMemory(fitting);
@@ -67,7 +68,7 @@ function reportUnused(part: Part, records: readonly StepRecord[], kind: ItemKind
     if (reason !== undefined) counts.set(reason, (counts.get(reason) ?? 0) + 1);
   }
   for (const [reason, count] of counts)
-    console.error(`${part}: ${count} of ${records.length} rows ${reason} are left out`);
+    toLog(`${part}: ${count} of ${records.length} rows ${reason} are left out`);
 }
 
 /** Transformers renders such replies without a word, and TRL warns that prompt and conversation differ. */
@@ -76,7 +77,7 @@ function reportReasoning(part: Part, items: readonly OfflineItem[]): void {
   const say = (tags: readonly (string | undefined)[], sentence: (tag: string) => string) => {
     const found = tags.filter((tag) => tag !== undefined);
     if (found[0] !== undefined)
-      console.error(`${part}: ${found.length} of ${answers.length} answers ${sentence(found[0])}`);
+      toLog(`${part}: ${found.length} of ${answers.length} answers ${sentence(found[0])}`);
   };
   say(
     answers.map(({ unclosed }) => unclosed),

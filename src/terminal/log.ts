@@ -1,0 +1,39 @@
+/** What a run tells whoever started it: lines on standard error, or for the function that a program gave. */
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+/**
+ * Takes a line at a time. `warning`: something may be wrong with the run or its data; `progress`: how far it is, at most every ten
+ * seconds; `info`: whatever else.
+ */
+export type Log = (line: string, level: 'info' | 'warning' | 'progress') => void;
+
+const logs = new AsyncLocalStorage<Log>();
+
+/** Runs `work`, whose lines, and those of all that it starts, go to `log`. */
+export const loggingTo = <T>(log: Log | undefined, work: () => T): T => (log ? logs.run(log, work) : work());
+
+export function toLog(line: string, level: 'info' | 'warning' = 'info'): void {
+  const log = logs.getStore();
+  if (log) log(line, level);
+  else console.error(line);
+}
+
+/** A sentence that begins with `Warning` where nothing else shows that it is one. */
+export function warn(sentence: string): void {
+  toLog(logs.getStore() ? sentence : `Warning: ${sentence}`, 'warning');
+}
+
+export interface ProgressStream {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  write(text: string): unknown;
+  /** Takes a line that stands for itself. Default: it is written like the others. */
+  note?(text: string): unknown;
+}
+
+/** Where progress goes; no terminal, where it is a program's function. */
+export function progressStream(): ProgressStream {
+  const log = logs.getStore();
+  if (!log) return process.stderr;
+  return { write: (text) => log(text.trimEnd(), 'progress'), note: (text) => log(text, 'info') };
+}
