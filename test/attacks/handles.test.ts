@@ -71,7 +71,7 @@ describe('options of generate', () => {
     [
       'a misspelt name',
       { maxNewToken: 2 },
-      /generate: there is no option "maxNewToken"; known are n, maxNewTokens/,
+      /generate: there is no option "maxNewToken"; did you mean maxNewTokens\? Known are n, maxNewTokens/,
     ],
     ['a prototype', JSON.parse('{"__proto__": 1}'), /there is no option "__proto__"/],
     ['no tokens', { maxNewTokens: 0 }, /maxNewTokens: expected a whole number of at least 1, found 0/],
@@ -186,7 +186,7 @@ describe('names', () => {
     [
       'a misspelt option of a device',
       () => openDevice('cpu', any({ thread: 1 })),
-      /openDevice: there is no option "thread"; known are threads, isa, memoryLimit/,
+      /openDevice: there is no option "thread"; did you mean threads\? Known are threads, isa, memoryLimit/,
     ],
     [
       'a negative number of threads',
