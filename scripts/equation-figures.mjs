@@ -82,7 +82,8 @@ const share = (seed, figure, weights) => {
   return sum / of;
 };
 const once = new Uint32Array(asked.length).fill(1);
-const draws = [...resampledProblems(asked.length, BOOTSTRAP)].map((weights) => Uint32Array.from(weights));
+// Copies: one buffer serves all draws.
+const draws = Array.from(resampledProblems(asked.length, BOOTSTRAP), (weights) => Uint32Array.from(weights));
 const percent = (value) => (100 * value).toFixed(1);
 const points = (value) => `${value < 0 ? '−' : '+'}${Math.abs(100 * value).toFixed(1)}`;
 const names = Object.keys(FIGURES);
