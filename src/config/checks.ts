@@ -1,6 +1,7 @@
 // Rules between keys of the sections that every method has.
 import { newModelConflicts } from '../architectures/table.js';
 import { GENERATED, isGenerated } from '../data/generated.js';
+import { unknownTemplate, VERDICT_TEMPLATES } from '../data/verdict.js';
 import { isShipped } from '../models/base.js';
 import {
   type BatchSection,
@@ -12,8 +13,6 @@ import {
   type ModelConfig,
   type PromptConfig,
 } from './schema.js';
-
-const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
 /** Conflicts within the sections that every method has, and between them and those of `method`. */
 export function* sharedConflicts<Config extends FrameConfig>(
@@ -118,7 +117,7 @@ function* dataConflicts(data: DataConfig): Generator<Conflict> {
   } else if (data.train === undefined)
     yield conflict(
       'data.train',
-      `data.train is missing: give a file with --set data.train=FILE, or choose data.source ${GENERATED.map((name) => JSON.stringify(name)).join(' or ')}`,
+      `data.train is missing: set it to a file (--set data.train=FILE of a command), or choose data.source ${GENERATED.map((name) => JSON.stringify(name)).join(' or ')}`,
     );
   const { max_value, max_operand } = data.arithmetic;
   if (max_value < max_operand)
@@ -157,7 +156,12 @@ function* promptConflicts({ template, pos_word, neg_word }: PromptConfig): Gener
       'prompt.neg_word',
       `prompt.pos_word and prompt.neg_word must differ, found ${JSON.stringify(pos_word)} for both`,
     );
-  if (NAMED_TEMPLATES.includes(template)) return;
+  if (VERDICT_TEMPLATES.includes(template)) return;
+  const unknown = unknownTemplate(template);
+  if (unknown !== undefined) {
+    yield conflict('prompt.template', `prompt.template: ${unknown}`);
+    return;
+  }
   for (const place of ['{problem}', '{steps}']) {
     const found = template.split(place).length - 1;
     if (found !== 1)

@@ -181,7 +181,7 @@ function likelyColumns(row: Row): string[] {
 
 function badRowSentence(error: BadRow, source: Source<ConversionOptions> | undefined): string {
   const layout = source === undefined ? '' : ` (read as ${source.name})`;
-  return `${error.message}${layout}; correct the row, or skip such rows with --set data.on_bad_row=skip`;
+  return `${error.message}${layout}; correct the row, or skip such rows by on_bad_row: skip (--set data.on_bad_row=skip of a command)`;
 }
 
 function count(counts: Map<string, number>, reason: string): void {

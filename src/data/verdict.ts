@@ -1,4 +1,5 @@
 import { badTemplate, DataError } from '../files/data-error.js';
+import { nearestName } from '../native/nearest.js';
 import type { StepLabel, StepRecord, VerdictSample } from '../records/record.js';
 import {
   type Segment,
@@ -44,6 +45,8 @@ export interface VerdictTemplate {
   readonly specialTokens: 'start' | 'none';
 }
 
+/** Templates that are known by name. */
+export const VERDICT_TEMPLATES: readonly string[] = ['auto', 'chat', 'compact'];
 const PROBLEM = '{problem}';
 const STEPS = '{steps}';
 
@@ -65,6 +68,8 @@ const chatRequest = (positive: string, negative: string, reason: boolean): strin
  */
 export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokenizer): VerdictTemplate {
   const { template = 'auto', pos_word: positive = '+', neg_word: negative = '-' } = options;
+  const unknown = unknownTemplate(template);
+  if (unknown !== undefined) throw badTemplate(`prompt.template: ${unknown}`);
   const isChat = template === 'chat' || (template === 'auto' && tokenizer.hasChatTemplate);
   const named = template === 'auto' || template === 'compact' ? COMPACT : template;
   const rationaleTokens =
@@ -261,6 +266,16 @@ function chatText(request: string, tokenizer: Tokenizer): string {
     );
   }
   return text.replace(trimmed, () => request);
+}
+
+/** What is wrong with a template that is one word, which is meant as a name; undefined where nothing is. */
+export function unknownTemplate(template: string): string | undefined {
+  if (VERDICT_TEMPLATES.includes(template) || !/^[\w-]+$/.test(template)) return undefined;
+  const nearest = nearestName(template, VERDICT_TEMPLATES);
+  return (
+    `there is no template ${JSON.stringify(template)}; ${nearest ? `did you mean ${nearest}? Expected` : 'expected'} ` +
+    `${VERDICT_TEMPLATES.join(', ')}, or a text with ${PROBLEM} and ${STEPS}`
+  );
 }
 
 function takeApart(text: string): Pick<VerdictTemplate, 'opening' | 'afterProblem' | 'stepEnd' | 'tail'> {

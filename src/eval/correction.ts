@@ -6,6 +6,7 @@ import { type Model, openSaved } from '../api/model.js';
 import { inMemory } from '../data/dataset.js';
 import type { SeenSteps } from '../data/overlap.js';
 import { verdictTokenizer } from '../data/verdict.js';
+import { badOption } from '../files/data-error.js';
 import { writeJson } from '../files/json-file.js';
 import { readCard } from '../models/card.js';
 import { checkOptions, DisposedError } from '../native/errors.js';
@@ -154,6 +155,7 @@ async function evaluateBy(
   { onProgress, signal }: Progress,
 ): Promise<CorrectionResult> {
   const { test, validation } = task;
+  if (test.length === 0) throw badOption('there is no solution to judge');
   const records = [...validation, ...test];
   const solutions = await judging(records, (done) => onProgress?.(done, records.length));
   signal?.throwIfAborted();

@@ -107,7 +107,7 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
       if (!(await stat(wanted)).isDirectory())
         throw new RunError(`${path} is no directory; name another one for the run`);
       throw new RunError(
-        `${path} already holds files; choose another directory, or continue its run with --resume ${path}`,
+        `${path} already holds files; choose another directory, or continue its run: steptrain run --resume ${path}, or resume(directory) in a program`,
       );
     }
   } catch (error) {

@@ -269,7 +269,7 @@ export class Device {
     const { name, isa, threads } = this.open.info();
     const { tensors, liveBytes } = this.open.stats();
     const failed = this.failed ? `, failed: ${this.failed.message}` : '';
-    const on = name === 'cpu' ? `${isa}, ${threads} threads` : isa;
+    const on = name === 'cpu' ? `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}` : isa;
     return `Device { ${name}, ${on}, ${tensors} tensors of ${liveBytes} bytes${failed} }`;
   }
 

@@ -16,6 +16,7 @@ import { RunError } from '../run/error.js';
 import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
+import { calledAs } from '../weights/gguf/checkpoint.js';
 import { classifierScorer } from './classifier.js';
 import { openReference } from './implicit/reference.js';
 import { implicitScorers } from './implicit/scorer.js';
@@ -183,6 +184,8 @@ const PUBLISHED: readonly PublishedKind[] = [
   },
 ];
 
+const nameOf = (files: Model['files']) => files && (files.adapter ?? calledAs(files.model));
+
 /**
  * How a model scores: as its card says, else as a row of published models does, else by verdict words where `prompt` says how to ask.
  *
@@ -191,7 +194,7 @@ const PUBLISHED: readonly PublishedKind[] = [
 export function settingsOf(
   { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
   { prompt, threshold, neutralScore }: ScoringOptions,
-  name = files?.adapter ?? files?.model ?? 'this model',
+  name = nameOf(files) ?? 'this model',
 ): JudgeSettings {
   const found = (files && settingsOfFiles(files)) ?? publishedSettings(config, files);
   if (!found && !prompt) throw new RunError(noSettings(name, files));
@@ -266,7 +269,7 @@ export interface ModelScorersOptions extends ScoringOptions {
 /** What scores in a model that is loaded. Disposing of it leaves the model. */
 export async function modelScorers(model: Model, options: ModelScorersOptions = {}): Promise<OpenScorers> {
   const { files } = model;
-  const { run, skipUnreadable = false, name = files?.adapter ?? files?.model ?? 'model' } = options;
+  const { run, skipUnreadable = false, name = nameOf(files) ?? 'model' } = options;
   const settings = options.settings ?? settingsOf(model, options, name);
   const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
   const whole = options.tokenizer ?? (await model.tokenizer());

@@ -10,7 +10,7 @@ import { toF32 } from './convert.js';
 import { type FloatDtype, isFloatDtype } from './dtype.js';
 import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
-import { GGUF_FILE, openGgufCheckpoint } from './gguf/checkpoint.js';
+import { calledAs, GGUF_FILE, openGgufCheckpoint } from './gguf/checkpoint.js';
 import { readJsonObject } from './json.js';
 import { withQuantizedWeights } from './quantized/checkpoint.js';
 import type { CheckpointReader } from './reader.js';
@@ -79,7 +79,7 @@ type MatchedReader = Pick<CheckpointReader, 'directory' | 'tensors' | 'read' | '
  */
 export function openCheckpoint(directory: string): CheckpointReader {
   const gguf = join(directory, GGUF_FILE);
-  if (existsSync(gguf)) return openGgufCheckpoint(gguf, directory);
+  if (existsSync(gguf)) return openGgufCheckpoint(gguf, calledAs(directory));
   const stored = openFiles(directory);
   try {
     return withQuantizedWeights(stored);

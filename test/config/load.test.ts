@@ -337,7 +337,11 @@ describe('rules between keys', () => {
     'model:\n  tokenizer: bytes\n  base:\n    init: {hidden_size: 64, intermediate_size: 128, num_hidden_layers: 1, num_attention_heads: 3}\n';
 
   it.each([
-    ['method: sft', [], /^r\.yaml: data\.train is missing: give a file with --set data\.train=FILE/],
+    [
+      'method: sft',
+      [],
+      /^r\.yaml: data\.train is missing: set it to a file \(--set data\.train=FILE of a command\)/,
+    ],
     [BASE, ['data.test=x'], /^--set data\.test=x: data\.source "arithmetic" generates/],
     [
       BASE,
@@ -346,6 +350,11 @@ describe('rules between keys', () => {
     ],
     [BASE, ['sft.tokens_per_step=100'], /sft\.tokens_per_step \(100\) holds no sequence/],
     [BASE, ['prompt.neg_word=+ '], /pos_word and prompt\.neg_word must differ/],
+    [
+      BASE,
+      ['prompt.template=compakt'],
+      /prompt\.template: there is no template "compakt"; did you mean compact\? Expected auto, chat, compact, or a text with \{problem\} and \{steps\}$/,
+    ],
     [BASE, ['prompt.template={problem} only'], /must hold \{steps\} exactly once, found 0$/],
     [BASE, ['prompt.template={problem}{problem}{steps}'], /must hold \{problem\} exactly once, found 2$/],
     [BASE, ['data.split=[0,1,1]'], /no rows for training/],

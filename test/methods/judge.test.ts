@@ -139,6 +139,12 @@ test('an error of onStep ends the run', async () => {
 });
 
 describe('evaluate', () => {
+  test.each(['sft', 'joint'])('refuses to say of nothing how well %s judges it', async (name) => {
+    const model = await loadModel(device, at(name));
+    await expect(evaluate(model, [])).rejects.toThrow('there is no solution to judge');
+    model.dispose();
+  });
+
   const records: StepRecord[] = [
     { problem: PROBLEM, steps: STEPS.map((text, i) => ({ text, label: i === 0 ? 1 : 0, kind: 'normal' })) },
     { problem: '2 + 2', steps: [{ text: '2+2=4', label: 1, kind: 'normal' }] },

@@ -8,10 +8,11 @@ import { baseDirectory } from '../../src/models/base.js';
 import { openDecoderWeights } from '../../src/models/load.js';
 import { ggufKeys, saveGguf } from '../../src/models/save-gguf.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
+import { judgeSteps } from '../../src/scoring/judge.js';
 import { ggufTokens } from '../../src/tokenizer/gguf-tokens.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { readTokenizerFiles } from '../../src/tokenizer/tokenizer-files.js';
-import { readStoredF32 } from '../../src/weights/checkpoint.js';
+import { matchWeights, openCheckpoint, readStoredF32 } from '../../src/weights/checkpoint.js';
 import { openGgufCheckpoint } from '../../src/weights/gguf/checkpoint.js';
 import { openGguf } from '../../src/weights/gguf/file.js';
 import { type Typed, writeGguf } from '../../src/weights/gguf/writer.js';
@@ -339,6 +340,13 @@ describe('models as GGUF', () => {
     const first = baseDirectory(path);
     expect(baseDirectory(path)).toBe(first);
     expect(readModelConfig(first).numLayers).toBe(readModelConfig(directory).numLayers);
+    // Messages name the file, not the cache.
+    const model = await loadModel(device, path);
+    await expect(judgeSteps(model, '1 + 1', ['2'])).rejects.toThrow(`${path} judges no steps`);
+    model.dispose();
+    const weights = openCheckpoint(first);
+    expect(() => matchWeights(weights, [])).toThrow(`${path}: the weights do not fit`);
+    weights.close();
     await saveGguf(directory, path, 'Q8_0');
     expect(baseDirectory(path)).not.toBe(first);
   });

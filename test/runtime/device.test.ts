@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DisposedError, type StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
@@ -122,4 +123,14 @@ test('arguments in the wrong order are shown by their beginning', () => {
     /^fill: value must be a number, found a Float32Array of 100000$/,
   );
   expect(() => openDevice('cpu', { threads: wrong(values) })).toThrow(/found a Float32Array of 100000$/);
+});
+
+test('a device is shown in a line, and ends with the block that uses it', async () => {
+  const own = openDevice('cpu', { threads: 1 });
+  const x = own.zeros([3]);
+  expect(inspect(own)).toMatch(/^Device \{ cpu, \w+, 1 thread, 1 tensors of \d+ bytes \}$/);
+  expect(inspect({ x }, { depth: 4 }).split('\n').length).toBeLessThan(20);
+  own[Symbol.dispose]();
+  expect(own.isDisposed).toBe(true);
+  expect(inspect(own)).toBe('Device { disposed }');
 });

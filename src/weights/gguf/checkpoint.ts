@@ -1,4 +1,6 @@
 /** The weights of a GGUF file as a checkpoint: names, shapes and order of rows of transformers; quantised ones in f32. */
+import { readlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
 import { show, showNames, WeightsError } from '../error.js';
@@ -13,6 +15,15 @@ import { checkpointName, expertName, hasPairedRows, movedRows, storedOffset } fr
 
 /** The name, in the directory of its configuration, of a link to the file. */
 export const GGUF_FILE = 'model.gguf';
+
+/** What messages call a model directory: one that was made of a GGUF file, in the cache, by the path of that file. */
+export function calledAs(directory: string): string {
+  try {
+    return readlinkSync(join(directory, GGUF_FILE));
+  } catch {
+    return directory;
+  }
+}
 
 /** What follows from metadata, or from the other tensors; a checkpoint does not store it. */
 const COMPUTED = /^rope_freqs\.weight$/;
