@@ -1,6 +1,6 @@
 // Real clients against `steptrain serve`, our own client against a real vLLM, and our files in llama.cpp: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
 // Each client has an environment of its own in the user's cache. Exits with 1 where a client was answered wrongly.
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -122,11 +122,15 @@ async function main() {
     await part('vllm', async () => {
       const python = await vllmPython();
       console.log('vllm: starting; this takes minutes');
-      const other = await serveVllm(python, directory, name);
+      const weights = join(CACHE, 'served');
+      rmSync(weights, { recursive: true, force: true });
+      cpSync(directory, weights, { recursive: true, dereference: true });
+      const other = await serveVllm(python, weights, name);
       try {
         const folder = join(CACHE, 'adapters');
         const each = (check) => report('vllm', [check]);
-        await vllm({ url: other.url, own: server.url, name, local, folder, report: each });
+        const { url, kill } = other;
+        await vllm({ url, own: server.url, name, local, folder, weights, kill, report: each });
       } finally {
         record('vllm-server', other);
         await other.stop();

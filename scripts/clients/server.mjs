@@ -81,6 +81,7 @@ export async function serveVllm(python, model, name) {
     VLLM_CPU_OMP_THREADS_BIND: 'nobind',
     OMP_NUM_THREADS: process.env.OMP_NUM_THREADS ?? '1',
     VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True',
+    VLLM_SERVER_DEV_MODE: '1',
   };
   const answers = async () => {
     const response = await fetch(`${url}/health`).catch(() => undefined);
@@ -131,6 +132,7 @@ async function recorded({ url, stop }) {
   return {
     url: `http://127.0.0.1:${proxy.address().port}`,
     exchanges,
+    kill: stop,
     async stop() {
       proxy.close();
       proxy.closeAllConnections();

@@ -1,6 +1,9 @@
 // A real vLLM on the CPU as a source of rollouts and as a judge, beside the model in this process, and beside `steptrain serve`.
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { Generator } from '../../dist/generate/generator.js';
 import { ChatClient, createAdapter, remoteSource } from '../../dist/index.js';
+import { loadDecoder } from '../../dist/models/load.js';
 import { PEFT_DEFAULTS } from '../../dist/weights/adapter-config.js';
 
 /** Of log-probabilities: two programs in f32. */
@@ -17,8 +20,11 @@ const post = async (url, path, body) => {
   return text.startsWith('{') ? JSON.parse(text) : text;
 };
 
-/** Calls `report` with each check as it ends; `own` is the address of a steptrain server of the same model. */
-export async function vllm({ url, own, name, local, folder, report }) {
+/**
+ * Calls `report` with each check as it ends; `own` is the address of a steptrain server of the same model, `weights` the directory that
+ * vLLM serves, and `kill` ends it.
+ */
+export async function vllm({ url, own, name, local, folder, weights, kill, report }) {
   const { model, tokenizer } = local;
   const check = async (what, body) => {
     try {
@@ -36,6 +42,7 @@ export async function vllm({ url, own, name, local, folder, report }) {
     server: 'vllm',
     model: name,
     adapters: { directory: folder },
+    weights: { directory: weights },
     attempts: 2,
   });
   const greedy = { n: 1, maxNewTokens: 16, temperature: 0, seed: 1 };
@@ -163,6 +170,37 @@ export async function vllm({ url, own, name, local, folder, report }) {
     }
     return said.join(' | ');
   });
+
+  await check('all weights, read anew from the directory that it serves', async () => {
+    const adapter = someAdapter(model, 3);
+    const saved = join(folder, 'merged');
+    await adapter.save(saved);
+    adapter.dispose();
+    const trained = await loadDecoder(model.decoder.device, weights, { dtype: 'f32', merged: saved });
+    const generator = new Generator(trained);
+    const before = await source.sample(prompts, greedy);
+    await source.publishWeights(trained);
+    const there = await source.sample(prompts, greedy);
+    const gaps = alike(there, await generator.generate(prompts, greedy).samples);
+    for (const owned of [generator, trained]) owned.dispose();
+    const tokens = (samples) => samples.flat().map((sample) => sample.tokens.join());
+    if (tokens(before).join('|') === tokens(there).join('|')) throw new Error('the same samples as before');
+    await source.publishWeights(model.decoder);
+    return `${gaps}; back: ${alike(await source.sample(prompts, greedy), await model.generate(prompts, greedy))}`;
+  });
+  await check('killed while it samples: a sentence', async () => {
+    const long = { ...greedy, n: 8, maxNewTokens: 400, temperature: 1, ignoreEos: true };
+    const drawn = source.sample(prompts, long).then(
+      () => 'samples of a server that was killed',
+      (error) => error.message,
+    );
+    await new Promise((next) => setTimeout(next, 2000));
+    await kill();
+    const said = await drawn;
+    if (!/^prompt \d+ failed 2 times/.test(said)) throw new Error(said);
+    return said;
+  });
+  await source.close();
 }
 
 function alike(there, here) {

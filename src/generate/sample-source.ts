@@ -3,6 +3,7 @@
  * go in and samples come out as the tokens that were drawn, never as text that is made into tokens again.
  */
 import type { Adapter } from '../models/adapter.js';
+import type { Decoder } from '../models/decoder.js';
 import type { Generator } from './generator.js';
 import type { SamplingOptions } from './options.js';
 import type { FinishReason, Sample } from './sample-row.js';
@@ -60,6 +61,8 @@ export interface SampleSource {
    * @param iteration numbers the round
    */
   publish(adapter: Adapter, iteration: number): Promise<void>;
+  /** The same of a model that is trained whole: all later samples come from its weights as they are now. */
+  publishWeights?(decoder: Decoder): Promise<void>;
   /**
    * Begins to draw what `sample` of the same iteration then gives, from the adapter as it is now; resolves once the adapter may change.
    * Rounds are drawn in the order of these calls, and a later one publishes anew.

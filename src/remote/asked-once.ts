@@ -22,6 +22,9 @@ export function askedOnce(source: SampleSource, cluster: Cluster | undefined): S
       return found;
     },
     publish: (adapter, iteration) => (isAsking ? source.publish(adapter, iteration) : Promise.resolve()),
+    async publishWeights(decoder) {
+      if (isAsking) await source.publishWeights?.(decoder);
+    },
     close: () => source.close(),
   };
 }

@@ -24,6 +24,12 @@ export const STEPTRAIN: Protocol = {
 export const VLLM: Protocol = {
   ...completions((request) => ({ seed: seedOf(request) })),
   adapterHint: 'start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True',
+  // It reads what it was started on. What it computed of prompts by the weights before is of no use.
+  reload: () => [
+    ['/collective_rpc', { method: 'reload_weights' }],
+    ['/reset_prefix_cache', {}],
+  ],
+  reloadHint: 'start vLLM with VLLM_SERVER_DEV_MODE=1',
 };
 
 function completions(seeds: (request: SampleRequest) => object): Omit<Protocol, 'adapterHint'> {

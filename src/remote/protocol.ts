@@ -30,6 +30,10 @@ export interface Protocol {
   readonly unloadPath: string;
   /** How a server is made to load adapters, for the refusal of one that does not. */
   readonly adapterHint: string;
+  /** Requests, one after the other, that make the server read its weights anew from the directory at `path`; absent: it cannot. */
+  readonly reload?: (path: string) => readonly (readonly [path: string, body: object])[];
+  /** The same of these. */
+  readonly reloadHint?: string;
 }
 
 /** Domain of the seeds that servers with generators of their own are given. */

@@ -144,11 +144,19 @@ export class RemoteServer {
         }
       });
     } catch (error) {
-      if (error instanceof StatusError && [403, 404, 405].includes(error.status))
-        throw new RemoteError(`the server loads no adapters (${error.message}); ${protocol.adapterHint}`, {
-          cause: error,
-        });
-      throw error;
+      throw refused(error, 'loads no adapters', protocol.adapterHint);
+    }
+  }
+
+  /** @param path of the directory that it serves, as the server sees it */
+  async reload(path: string): Promise<void> {
+    const { reload, reloadHint } = this.protocol;
+    const { signal } = new AbortController();
+    try {
+      for (const [where, body] of reload?.(path) ?? [])
+        await retrying('reading the weights anew', this.retry, signal, () => this.post(where, body));
+    } catch (error) {
+      throw refused(error, 'reads no weights anew', reloadHint);
     }
   }
 
@@ -204,6 +212,12 @@ export class RemoteServer {
   ): Promise<string> {
     return received(this.endpoint, path, body, signal);
   }
+}
+
+/** The error of a request; of one that the server has no path for, what it lacks. */
+function refused(error: unknown, what: string, hint: string | undefined): unknown {
+  if (!(error instanceof StatusError && [403, 404, 405].includes(error.status))) return error;
+  return new RemoteError(`the server ${what} (${error.message}); ${hint}`, { cause: error });
 }
 
 function refuse(option: string, expected: string, found: unknown): never {

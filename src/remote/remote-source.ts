@@ -4,11 +4,13 @@ import { rm } from 'node:fs/promises';
 import { posix, resolve } from 'node:path';
 import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
 import type { Adapter } from '../models/adapter.js';
+import type { Decoder } from '../models/decoder.js';
 import { invalid } from '../native/errors.js';
 import { toLog } from '../terminal/log.js';
 import { DrawnAhead } from './drawn-ahead.js';
 import { RemoteError } from './errors.js';
 import { RemoteServer, type RemoteServerOptions } from './remote-server.js';
+import { writeOver } from './served-weights.js';
 import { spread } from './spread.js';
 
 export interface RemoteSourceOptions extends RemoteServerOptions {
@@ -16,6 +18,11 @@ export interface RemoteSourceOptions extends RemoteServerOptions {
   readonly url: string | readonly string[];
   /** Where published adapters are written, and the same folder as the server sees it. Without it nothing can be published. */
   readonly adapters?: { readonly directory: string; readonly seenAs?: string };
+  /**
+   * The model directory that the servers were started on, of a model that is trained whole: its weights are written over. And the same
+   * as the server sees it.
+   */
+  readonly weights?: { readonly directory: string; readonly seenAs?: string };
   /** Hears that one of several servers is left out, or is back. Default: standard error. */
   readonly tell?: (sentence: string) => void;
 }
@@ -42,8 +49,9 @@ export function remoteSource({ url, ...options }: RemoteSourceOptions): SampleSo
   );
 }
 
+/** An adapter by its name; without one, the weights of the model. */
 interface Published {
-  readonly name: string;
+  readonly name?: string;
   readonly directory: string;
   readonly path: string;
 }
@@ -52,6 +60,7 @@ class RemoteSource implements SampleSource {
   /** Those that answer. */
   private readonly live: Set<RemoteServer>;
   private readonly adapters: RemoteSourceOptions['adapters'];
+  private readonly weights: RemoteSourceOptions['weights'];
   private readonly tell: (sentence: string) => void;
   /** Of this source's adapters, so that those of another run are never taken for them. */
   private readonly prefix = `steptrain-${randomBytes(6).toString('hex')}`;
@@ -64,10 +73,11 @@ class RemoteSource implements SampleSource {
 
   constructor(
     private readonly servers: readonly RemoteServer[],
-    { adapters, tell = toLog }: Pick<RemoteSourceOptions, 'adapters' | 'tell'>,
+    { adapters, weights, tell = toLog }: Pick<RemoteSourceOptions, 'adapters' | 'weights' | 'tell'>,
   ) {
     this.live = new Set(servers);
     this.adapters = adapters;
+    this.weights = weights;
     this.tell = tell;
   }
 
@@ -135,6 +145,14 @@ class RemoteSource implements SampleSource {
     await this.load(await this.write(adapter, iteration));
   }
 
+  async publishWeights(decoder: Decoder): Promise<void> {
+    const { weights } = this;
+    if (!weights)
+      throw new RemoteError('the source has no weights.directory, which the servers were started on');
+    await writeOver(weights.directory, decoder);
+    await this.load({ directory: weights.directory, path: weights.seenAs ?? resolve(weights.directory) });
+  }
+
   private async write(adapter: Adapter, iteration: number): Promise<Published> {
     const { adapters, prefix } = this;
     if (!adapters)
@@ -157,11 +175,12 @@ class RemoteSource implements SampleSource {
 
   private async load(published: Published): Promise<void> {
     const { published: earlier } = this;
-    await this.onAll((server) => server.load(published.name, published.path));
+    await this.onAll((server) => give(server, published));
     this.published = published;
-    if (!earlier) return;
-    await this.onAll((server) => server.unload(earlier.name));
-    await this.remove(earlier.directory);
+    const { name, directory } = earlier ?? {};
+    if (name === undefined || directory === undefined) return;
+    await this.onAll((server) => server.unload(name));
+    await this.remove(directory);
   }
 
   private async remove(directory: string): Promise<void> {
@@ -171,9 +190,9 @@ class RemoteSource implements SampleSource {
 
   async close(): Promise<void> {
     await this.ahead.end();
-    const { published } = this;
+    const name = this.published?.name;
     this.published = undefined;
-    if (published) await Promise.allSettled([...this.live].map((server) => server.unload(published.name)));
+    if (name !== undefined) await Promise.allSettled([...this.live].map((server) => server.unload(name)));
     for (const directory of this.folders) await this.remove(directory);
     for (const server of this.servers) server.close();
   }
@@ -207,7 +226,7 @@ class RemoteSource implements SampleSource {
       lost.map(async (server) => {
         if (!(await server.isThere())) return;
         try {
-          if (published) await server.load(published.name, published.path);
+          if (published) await give(server, published);
         } catch {
           return;
         }
@@ -217,3 +236,6 @@ class RemoteSource implements SampleSource {
     );
   }
 }
+
+const give = (server: RemoteServer, { name, path }: Published): Promise<void> =>
+  name === undefined ? server.reload(path) : server.load(name, path);

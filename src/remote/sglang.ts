@@ -20,6 +20,8 @@ export const SGLANG: Protocol = {
   loadPath: '/load_lora_adapter',
   unloadPath: '/unload_lora_adapter',
   adapterHint: 'start SGLang with --enable-lora, --max-lora-rank and --lora-target-modules',
+  reload: (path) => [['/update_weights_from_disk', { model_path: path }]],
+  reloadHint: 'take an SGLang that has /update_weights_from_disk',
 };
 
 function generateBody(request: SampleRequest): object {

@@ -236,7 +236,7 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeo
         'sampling.problems_per_iteration': 20,
         'sampling.dedupe': 'false',
         // Answers are a single step here: a right one of a wrong answer would pull as hard as the answer, the other way.
-        ...short('step_kto', { iterations: 1, batch_size: 2, num_train_epochs: 2, step_weight: 0.5 }),
+        ...short('step_kto', { iterations: 1, batch_size: 3, num_train_epochs: 2, step_weight: 0.5 }),
       });
       expect(await steps('step_kto')).toEqual({ 'step_kto-1': STEPS });
     });

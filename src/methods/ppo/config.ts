@@ -1,4 +1,6 @@
 // `method: ppo`: how it is configured.
+import { existsSync, realpathSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { adapterUse } from '../../config/adapter.js';
 import { data } from '../../config/data.js';
@@ -71,11 +73,7 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'rollout.num_generations',
       `ppo.algorithm "${ppo.algorithm}"${advantage === 'returns' ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
     );
-  if (rollout.server && lora === 'none')
-    yield conflict(
-      'rollout.server',
-      'rollout.server gets the policy as an adapter of the base that it has, and lora is none; add lora, or sample in this process',
-    );
+  if (rollout.server) yield* publishing(rollout.server, lora === 'none', model.base);
   if (rollout.server && rollout.temperature !== 1)
     yield conflict(
       'rollout.temperature',
@@ -166,4 +164,44 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
   }
   if (Object.values(reward).every((source) => typeof source !== 'object' || source.weight === 0))
     yield conflict('reward', 'reward has no source with a weight, so there is nothing to learn from');
+}
+
+/** How a server gets the policy. */
+function* publishing(
+  { kind, adapters, weights, max_staleness: ahead }: NonNullable<PpoRunConfig['rollout']['server']>,
+  whole: boolean,
+  base: PpoRunConfig['model']['base'],
+): Generator<Conflict> {
+  if (!whole && adapters === undefined)
+    yield conflict(
+      'rollout.server.adapters',
+      'rollout.server gets the policy as an adapter: name a folder that both see as rollout.server.adapters',
+    );
+  if (!whole) return;
+  if (kind === 'steptrain')
+    yield conflict(
+      'rollout.server.kind',
+      'steptrain serve takes the policy as an adapter alone, and lora is none; add lora, or take a vllm or sglang',
+    );
+  if (weights === undefined)
+    yield conflict(
+      'rollout.server.weights',
+      'with lora none the server reads all weights of the policy anew: name the model directory that it was started on, a copy of ' +
+        'model.base, as rollout.server.weights; or add lora',
+    );
+  else if (typeof base === 'string' && isSamePlace(weights, base))
+    yield conflict(
+      'rollout.server.weights',
+      `rollout.server.weights is written over, and ${base} is model.base; start the server on a copy of it and name that`,
+    );
+  if (ahead > 0)
+    yield conflict(
+      'rollout.server.max_staleness',
+      'rollout.server.weights holds the weights of one policy, so nothing is drawn ahead; set rollout.server.max_staleness to 0, or add lora',
+    );
+}
+
+function isSamePlace(one: string, other: string): boolean {
+  const [a, b] = [one, other].map((path) => (existsSync(path) ? realpathSync(path) : resolve(path)));
+  return a === b;
 }

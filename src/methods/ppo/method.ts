@@ -147,8 +147,9 @@ function rolloutSampler(
 ): SolutionSampler {
   const { server } = rollout;
   const { adapter } = roles.policy;
-  if (!server || !adapter) return localSampler(sampling);
-  const { url, kind, model, adapters, adapters_seen_as: seenAs, key_env: keyEnv, attempts, timeout } = server;
+  if (!server) return localSampler(sampling);
+  const { url, kind, model, adapters, weights, key_env: keyEnv, attempts, timeout } = server;
+  const seenAs = server.adapters_seen_as;
   const source = remoteSource({
     url,
     server: kind,
@@ -157,7 +158,8 @@ function rolloutSampler(
     attempts,
     idleSeconds: timeout,
     concurrency: concurrencyOf(rollout.max_rows),
-    adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) },
+    ...(adapters && { adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) } }),
+    ...(weights && { weights: { directory: weights, ...(seenAs ? { seenAs } : {}) } }),
   });
   return remoteSampler({
     ...sampling,

@@ -26,8 +26,12 @@ const server = z
       ),
     kind: choice('steptrain', 'vllm', 'sglang').describe('The kind of server.'),
     model: text('base').describe('The base’s name at that server.'),
-    adapters: text().describe(
-      'Folder into which the policy’s adapter is written for the server before each rollout batch.',
+    adapters: optionalText().describe(
+      'With LoRA: folder into which the policy’s adapter is written for the server before each rollout batch.',
+    ),
+    weights: optionalText().describe(
+      'With `lora: none`: the model directory that a vLLM or SGLang was started on, a copy of `model.base`. Before each rollout batch its ' +
+        'weights are written over with the policy’s, and the server reads them anew.',
     ),
     adapters_seen_as: optionalText().describe(
       'The same folder as the server sees it, where that is another path.',
@@ -48,7 +52,7 @@ const server = z
     ),
   })
   .describe(
-    'A server that has the base, to sample rollouts there instead of in this process; the policy is an adapter that it loads.',
+    'A server that has the base, to sample rollouts there instead of in this process; it loads the policy as an adapter, or all its weights.',
   );
 
 export const rollout = section({

@@ -52,7 +52,8 @@ ${marks(scales)}</svg>`;
 /** Three to six round numbers within the axis. */
 export function ticks({ min, max }: Pick<Axis, 'min' | 'max'>): number[] {
   const span = max - min;
-  if (!(span > 0)) return [min];
+  // Numbers that differ by rounding alone have no round ones between them.
+  if (!(span > 1e-10 * Math.max(Math.abs(min), Math.abs(max)))) return [min];
   const rough = span / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((each) => each * power >= rough * 0.999) as number);

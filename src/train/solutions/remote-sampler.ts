@@ -1,8 +1,9 @@
-/** Solutions sampled by a server that holds the same base: before each round it is given the policy's adapter as it is then. */
+/** Solutions sampled by a server that holds the same model: before each round it is given the policy as it is then. */
 import type { SamplingKeys } from '../../config/sampling.js';
 import { detokenize } from '../../generate/detokenize.js';
 import type { SampleSource, SourceSample } from '../../generate/sample-source.js';
 import type { Adapter } from '../../models/adapter.js';
+import type { Decoder } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -11,7 +12,9 @@ import { requestOf, type SampledSolution, type SolutionSampler } from './solutio
 
 export interface RemoteSamplerOptions {
   readonly source: SampleSource;
-  readonly adapter: Adapter;
+  /** What is trained: an adapter, or else the decoder's own weights. */
+  readonly adapter: Adapter | undefined;
+  readonly decoder: Decoder;
   readonly tokenizer: Tokenizer;
   /** At temperature 1: servers give the log-probs of no other. */
   readonly sampling: SamplingKeys;
@@ -28,7 +31,7 @@ export interface RemoteSamplerOptions {
  * @throws RemoteError from `sample`, in one sentence, where the server does not answer after all tries
  */
 export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
-  const { source, adapter, sampling, eosTokenIds, goOn } = options;
+  const { source, adapter, decoder, sampling, eosTokenIds, goOn } = options;
   /** By round that is drawn ahead the one in which that began. */
   const begun = new Map<number, number>();
   return {
@@ -41,7 +44,8 @@ export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
         const age = ahead ? { staleness: since === undefined ? 0 : iteration - since } : {};
         const given = (ended: SourceSample) => ({ ...solutionOf(ended, options), ...age });
         const stop = [...sampling.stop, ...eosTokenIds];
-        if (ahead && source.begin) {
+        if (!adapter) await source.publishWeights?.(decoder);
+        else if (ahead && source.begin) {
           for (const next of [{ iteration, prompts }, ...ahead]) {
             if (begun.has(next.iteration)) continue;
             begun.set(next.iteration, iteration);

@@ -1,0 +1,37 @@
+/** The directory of a model that servers read again: weights are written beside those that lie there, and then take their places. */
+import { randomBytes } from 'node:crypto';
+import { readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemReason } from '../files/error.js';
+import type { Decoder } from '../models/decoder.js';
+import { saveDecoder } from '../models/save.js';
+import { RemoteError } from './errors.js';
+
+const isWeights = (name: string) => /\.safetensors(\.index\.json)?$/.test(name);
+
+/**
+ * Its other files, configuration and tokenizer, stay. Weights are in the dtype that the decoder computes in.
+ *
+ * @throws RemoteError where the directory is not there or cannot be written
+ */
+export async function writeOver(directory: string, decoder: Decoder): Promise<void> {
+  const made = join(directory, `.steptrain-${randomBytes(6).toString('hex')}`);
+  try {
+    const before = (await readdir(directory)).filter(isWeights);
+    try {
+      await saveDecoder(decoder, made, { dtype: decoder.dtype === 'bf16' ? 'BF16' : 'F32' });
+      const files = (await readdir(made)).filter(isWeights);
+      for (const name of before) if (!files.includes(name)) await rm(join(directory, name));
+      for (const name of files) await rename(join(made, name), join(directory, name));
+    } finally {
+      await rm(made, { recursive: true, force: true });
+    }
+  } catch (error) {
+    throw new RemoteError(
+      `cannot write the weights that the server reads, ${directory}: ${systemReason(error)}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
