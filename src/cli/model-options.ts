@@ -21,7 +21,8 @@ export const QUANTIZED = {
 } as const;
 
 /** What `--model`, or an argument in its place, may name; the same in every command. */
-export const MODEL_NAME = 'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';
+export const MODEL_NAME =
+  'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';
 
 /** The model as the first argument, of commands that take no other. */
 export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME) {

@@ -31,7 +31,12 @@ export function ggufTokenizer(of: Metadata): GgufTokenizer {
       ? ofBytes(of, tokens)
       : model === 'llama'
         ? ofPieces(of, tokens, types)
-        : of.fail('tokenizer.ggml.model', 'gpt2 (merged bytes) or llama (SentencePiece)');
+        : model === 't5'
+          ? ofUnigrams(of, tokens, types)
+          : of.fail(
+              'tokenizer.ggml.model',
+              "gpt2 (merged bytes), llama (SentencePiece's merges) or t5 (its unigrams)",
+            );
   const named = (name: string) => {
     const id = of.integer(`tokenizer.ggml.${name}_token_id`);
     if (id === undefined) return undefined;
@@ -39,7 +44,7 @@ export function ggufTokenizer(of: Metadata): GgufTokenizer {
   };
   const [bos, eos] = [named('bos'), named('eos')];
   const addsBos = of.flag('tokenizer.ggml.add_bos_token') ?? parts.addsBos;
-  const addsEos = of.flag('tokenizer.ggml.add_eos_token') ?? false;
+  const addsEos = of.flag('tokenizer.ggml.add_eos_token') ?? parts.addsEos === true;
   const added = tokens.flatMap((content, id) => {
     const type = types[id];
     if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
@@ -74,6 +79,8 @@ interface Parts {
   readonly json: JsonObject;
   /** Whether a text begins with the token of beginnings, where metadata does not say. */
   readonly addsBos: boolean;
+  /** The same of its end. Default: not. */
+  readonly addsEos?: boolean;
 }
 
 const vocabulary = (tokens: readonly string[]): JsonObject =>
@@ -108,28 +115,15 @@ function ofBytes(of: Metadata, tokens: readonly string[]): Parts {
 
 /** SentencePiece's BPE, with bytes for what it lacks. */
 function ofPieces(of: Metadata, tokens: readonly string[], types: readonly number[]): Parts {
-  const scores = of.required('numbers', 'tokenizer.ggml.scores');
-  if (scores.length !== tokens.length)
-    of.fail('tokenizer.ggml.scores', `a score for each of the ${tokens.length} tokens`);
-  const prefixed = of.flag('tokenizer.ggml.add_space_prefix') ?? true;
-  const space = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+  const scores = scoresOf(of, tokens);
+  const { marks, decoder } = spacesOf(of);
   const unknown = tokens[of.integer('tokenizer.ggml.unknown_token_id') ?? 0];
   return {
     addsBos: true,
     json: {
-      normalizer: prefixed
-        ? { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, space] }
-        : space,
+      normalizer: marks.length === 1 ? (marks[0] as JsonObject) : { type: 'Sequence', normalizers: marks },
       pre_tokenizer: null,
-      decoder: {
-        type: 'Sequence',
-        decoders: [
-          { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
-          { type: 'ByteFallback' },
-          { type: 'Fuse' },
-          ...(prefixed ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
-        ],
-      },
+      decoder,
       model: {
         ...{ type: 'BPE', dropout: null, unk_token: unknown ?? null, continuing_subword_prefix: null },
         ...{ end_of_word_suffix: null, fuse_unk: true, byte_fallback: types.includes(BYTE) },
@@ -139,6 +133,59 @@ function ofPieces(of: Metadata, tokens: readonly string[], types: readonly numbe
       },
     },
   };
+}
+
+/** SentencePiece's unigrams: of all ways to cut a text into pieces the one of the largest sum of scores. */
+function ofUnigrams(of: Metadata, tokens: readonly string[], types: readonly number[]): Parts {
+  const scores = scoresOf(of, tokens);
+  const squeezes = of.flag('tokenizer.ggml.remove_extra_whitespaces') ?? false;
+  const { marks, decoder } = spacesOf(of);
+  const normalizers: JsonObject[] = [
+    ...(squeezes ? [{ type: 'Strip', strip_left: true, strip_right: true }] : []),
+    // As everywhere here in place of SentencePiece's own map of characters.
+    ...(of.has('tokenizer.ggml.precompiled_charsmap') ? [{ type: 'NFKC' }] : []),
+    ...(squeezes ? [{ type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' }] : []),
+    ...marks,
+  ];
+  return {
+    addsBos: false,
+    addsEos: true,
+    json: {
+      normalizer: { type: 'Sequence', normalizers },
+      pre_tokenizer: null,
+      decoder,
+      model: {
+        type: 'Unigram',
+        unk_id: of.integer('tokenizer.ggml.unknown_token_id') ?? 2,
+        vocab: tokens.map((token, id) => [token, scores[id] as number]),
+        byte_fallback: types.includes(BYTE),
+      },
+    },
+  };
+}
+
+/** SentencePiece's spaces: how texts get its marks, one before them too where it is so, and how they become spaces again. */
+function spacesOf(of: Metadata): { readonly marks: readonly JsonObject[]; readonly decoder: JsonObject } {
+  const prefixed = of.flag('tokenizer.ggml.add_space_prefix') ?? true;
+  const decoders = [
+    { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+    { type: 'ByteFallback' },
+    { type: 'Fuse' },
+    ...(prefixed ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
+  ];
+  return {
+    marks: [
+      ...(prefixed ? [{ type: 'Prepend', prepend: '▁' }] : []),
+      { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+    ],
+    decoder: { type: 'Sequence', decoders },
+  };
+}
+
+function scoresOf(of: Metadata, tokens: readonly string[]): readonly number[] {
+  const scores = of.required('numbers', 'tokenizer.ggml.scores');
+  if (scores.length === tokens.length) return scores;
+  return of.fail('tokenizer.ggml.scores', `a score for each of the ${tokens.length} tokens`);
 }
 
 /** Two pieces become the one that they spell, those of the highest score first, as SentencePiece joins them. */
