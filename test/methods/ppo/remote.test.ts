@@ -196,7 +196,7 @@ describe('rollout.server', () => {
   });
 
   it.each([
-    [{ lora: 'none' }, {}, /rollout\.server gets the policy as an adapter/],
+    [{ lora: 'none' }, {}, /steptrain serve takes the policy as an adapter alone/],
     [{}, { temperature: 0.7 }, /gives log-probs at temperature 1 alone; .* found 0\.7/],
   ])('refuses %j %j', (changes, rollout, sentence) => {
     const asked = { ...config({ ...remote('http://127.0.0.1:1'), ...rollout }), ...changes };
