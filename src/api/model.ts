@@ -33,7 +33,7 @@ export interface LoadModelOptions {
 
 /** Of `Model.score` and `Model.classify`. */
 export interface ScoreOptions {
-  /** Aborted: no further batch begins, and the promise rejects with the signal's reason. On a CPU a batch has fewer tokens with one. */
+  /** Aborted: no further batch begins, and the promise rejects with the signal's reason. On a CPU a batch of a large model has fewer tokens with one. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -298,7 +298,7 @@ export class Model {
     run: (part: readonly ArrayLike<number>[]) => Promise<T[]>,
   ): Promise<T[]> {
     const results: T[] = [];
-    const budget = tokensAtOnce(this.decoder.device, signal);
+    const budget = tokensAtOnce(this.decoder, signal);
     for (const part of groupBySize(sequences, ({ length }) => length, budget)) {
       if (this.disposed) throw new DisposedError('the model');
       signal?.throwIfAborted();

@@ -235,7 +235,7 @@ async function byWords(
   });
   const judged = await judgeVerdicts(decoder, { adapter }, inMemory(sequences), {
     threshold: judge.threshold,
-    microBatchTokens: tokensAtOnce(decoder.device, signal),
+    microBatchTokens: tokensAtOnce(decoder, signal),
     tokenizer: verdicts,
     onProgress,
     ...(signal ? { signal } : {}),
@@ -247,7 +247,7 @@ async function byWords(
     for (const { solution, unread } of all) if (unread) (tooLong[solution] as number)--;
     return { judged: all, tooLong, likelihoods };
   }
-  const options = { microBatchTokens: tokensAtOnce(decoder.device, signal), signal };
+  const options = { microBatchTokens: tokensAtOnce(decoder, signal), signal };
   return { judged, tooLong, likelihoods: await stepLikelihoods(decoder, inMemory(sequences), options) };
 }
 

@@ -101,11 +101,7 @@ async function logRatios(
       sums.map((sum, span) => options.beta * (sum - (theirs[i]?.[span] as number))),
     );
   };
-  const groups = groupBySize(
-    items,
-    ({ item }) => sequenceLength(item),
-    tokensAtOnce(policy.decoder.device, signal),
-  );
+  const groups = groupBySize(items, ({ item }) => sequenceLength(item), tokensAtOnce(policy.decoder, signal));
   const found = await overGroups(policy.decoder.device, groups, score, {
     signal,
     onGroup: (scored, group) =>

@@ -40,7 +40,7 @@ export function publishedScorer(
           readable(() => itemOf(layout, tokenizer, solution, maxLength), skipUnreadable) ?? NOTHING,
       );
       const found = await scoreItems(network, items, {
-        microBatchTokens: tokensAtOnce(decoder.device, signal),
+        microBatchTokens: tokensAtOnce(decoder, signal),
         signal,
       });
       return found?.map((list, i) => {

@@ -60,7 +60,7 @@ export function rewardModelScorer(
         return rewardItem(solution, i, verdicts, options);
       });
       const scores = await scoreItems(network, items, {
-        microBatchTokens: tokensAtOnce(decoder.device, signal),
+        microBatchTokens: tokensAtOnce(decoder, signal),
         signal,
       });
       return scores?.map((list, i) => {

@@ -46,7 +46,7 @@ export function rewardScorer(
         return [{ i, solution, sequence }];
       });
       const sequences = places.map(({ sequence }) => sequence);
-      const options = { mode, microBatchTokens: tokensAtOnce(decoder.device, signal), signal };
+      const options = { mode, microBatchTokens: tokensAtOnce(decoder, signal), signal };
       const scores = await scoreVerdicts({ decoder, reward, rewardHead }, sequences, options);
       if (!scores) return undefined;
       const found = solutions.map(({ steps }) => ({

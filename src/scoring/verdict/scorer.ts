@@ -52,7 +52,7 @@ export function verdictScorer(
       });
       const sequences = inMemory(places.map(({ sequence }) => sequence));
       const options = {
-        microBatchTokens: tokensAtOnce(decoder.device, signal),
+        microBatchTokens: tokensAtOnce(decoder, signal),
         ...(signal ? { signal } : {}),
       };
       const asked = { threshold, tokenizer: verdicts, ...options };
