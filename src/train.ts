@@ -16,6 +16,7 @@ export type { LoadedProblems, ProblemOptions } from './data/benchmarks/load.js';
 export type { CorrectionFormat } from './data/corrections/layout.js';
 export type { CorrectionReading, CorrectionScope } from './data/corrections/standing.js';
 export { type Dataset, dataset, inMemory } from './data/dataset.js';
+export type { StepRows } from './data/load.js';
 export type { SeenSteps } from './data/overlap.js';
 export type { TemplateChoice } from './data/problems/choices.js';
 export type { Fact, Operation } from './data/problems/facts.js';
@@ -95,11 +96,14 @@ export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './ev
 export type { SearchSettings } from './eval/solving/search.js';
 export type { SolvingSamplingOptions } from './eval/solving/settings.js';
 export type { StepErrorMetrics, StepErrors, Told } from './eval/step-errors.js';
+export type { MeanInterval } from './eval/student.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export type { SolvingPromptOptions } from './generate/solving-prompt.js';
 export type { HubSettings } from './hub/settings.js';
 export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
-export type { InputOf, RunConfig } from './methods/table.js';
+export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
+export type { InputOf, RunConfig, RunConfigInput } from './methods/table.js';
+export type { OptionsOf } from './native/defined.js';
 export {
   MESSAGE_EXTRAS,
   type Message,
@@ -112,6 +116,7 @@ export {
 export { ChatClient, type ChatClientOptions, type ChatReply, type ChatSettings } from './remote/chat.js';
 export { RemoteError } from './remote/errors.js';
 export { type RemoteSourceOptions, remoteSource } from './remote/remote-source.js';
+export { writeReport } from './report/write.js';
 export { type FunctionRewardOptions, functionReward, type RewardFunction } from './rewards/function.js';
 export {
   type MixedReward,
@@ -125,6 +130,7 @@ export { boundedSteps, type StepBound, stepEnds } from './rewards/placement.js';
 export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/reward.js';
 export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
 export { type StepRewardOptions, stepScoreReward } from './rewards/step-scores.js';
+export { fetchModel } from './run/resolve-saved.js';
 // Scoring
 export { classifierScorer } from './scoring/classifier.js';
 export { labelFile, scoreFile } from './scoring/files.js';
@@ -167,6 +173,20 @@ export { type VerdictScorerOptions, verdictScorer } from './scoring/verdict/scor
 export { type JudgeOptions, judgeVerdicts } from './scoring/verdict/verdicts.js';
 export type { Served } from './serve/engine.js';
 export type { ServeLimits } from './serve/limits.js';
+export type {
+  Arm as SweepArm,
+  Column as SweepColumn,
+  Settings as SweepSettings,
+  Sweep,
+} from './sweep/file.js';
+export type {
+  ArmSummary as SweepArmSummary,
+  ColumnSummary as SweepColumnSummary,
+  Difference as SweepDifference,
+  SweepSummary,
+  Trial as SweepTrial,
+} from './sweep/summary.js';
+export { runSweepFile, type SweepFileOptions, type SweepRunEvent } from './sweep/sweep-file.js';
 export type { Log, ProgressStream } from './terminal/log.js';
 export type { ProgressPart } from './terminal/progress.js';
 export { AdamW, type AdamWOptions, type Moments, type OptimizerStep } from './train/adamw.js';
@@ -193,7 +213,7 @@ export {
   type PolicyStageOptions,
   policyStage,
 } from './train/policy/stage.js';
-export type { RunResult } from './train/result.js';
+export type { EndedRun, RunResult } from './train/result.js';
 export { learningRateAt, type ScheduleOptions } from './train/schedule.js';
 export { type MixOptions, mixedBatches } from './train/solutions/mix.js';
 export { type ConfiguredProblems, configuredProblems, type RunProblem } from './train/solutions/problems.js';

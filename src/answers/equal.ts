@@ -32,11 +32,11 @@ export interface Equality {
 
 export interface EqualityOptions {
   /** Significant digits from which a decimal stands for the value that it is rounded from. Default 6; Infinity for never. */
-  readonly digits?: number;
+  readonly digits?: number | undefined;
   /** Whether one side may leave its unit out. Default `optional`. */
-  readonly units?: 'optional' | 'required';
+  readonly units?: 'optional' | 'required' | undefined;
   /** Bound on the work, in counted steps, so that the verdict is the same on every machine. Default 100,000. */
-  readonly steps?: number;
+  readonly steps?: number | undefined;
 }
 
 /**

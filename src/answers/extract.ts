@@ -25,7 +25,7 @@ export interface ExtractedAnswer {
 
 export interface ExtractionOptions {
   /** What to look for if the text marks no answer: `choice` prefers a letter to a number. Default `any`. */
-  readonly expect?: 'any' | 'choice';
+  readonly expect?: 'any' | 'choice' | undefined;
   /** The prompt opened reasoning (`<think>`), and the text goes on in it: one that never ends it gives no answer. Default false. */
   readonly inReasoning?: boolean | undefined;
 }

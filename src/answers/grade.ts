@@ -5,7 +5,7 @@ import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './
 
 export interface GradeOptions extends EqualityOptions, ExtractionOptions {
   /** Whether the prediction came to its end. One that was cut off gives no answer, whatever number it holds. Default true. */
-  readonly ended?: boolean;
+  readonly ended?: boolean | undefined;
 }
 
 export interface Grade {

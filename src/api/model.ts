@@ -11,7 +11,8 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
 import { isQuantize, QUANTIZE, type Quantize } from '../models/quantize.js';
-import { type ModelFiles, type SavedModel, savedModel, withCard } from '../models/saved.js';
+import { type ModelFiles, namedModel, type SavedModel, savedModel, withCard } from '../models/saved.js';
+import { defined } from '../native/defined.js';
 import { checkOptions, DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
@@ -26,7 +27,7 @@ export interface LoadModelOptions {
   readonly dtype?: 'f32' | 'bf16' | undefined;
   /** Which weights stay in 4 or 8 bits. Default: as its run had it, else those that are stored so. */
   readonly quantize?: Quantize | undefined;
-  /** Directory of a PEFT adapter. */
+  /** Directory of a PEFT adapter, or a run that has one. */
   readonly adapter?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -114,12 +115,16 @@ export async function loadModel(
   if (quantize !== undefined && !isQuantize(quantize))
     throw invalid(`loadModel: quantize: expected one of ${QUANTIZE.join(', ')}, found ${shown(quantize)}`);
   const found = savedModel(name);
-  checkIsHere(found);
+  checkIsHere('loadModel', found);
   if (adapter === undefined) return openSaved(device, found, { dtype: wanted, quantize, signal });
   if (found.adapter !== undefined) {
     throw invalid(`loadModel: ${name} is an adapter already; name the base of ${adapter}`);
   }
-  return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, quantize, signal });
+  return openSaved(device, withCard({ ...found, adapter: namedModel(adapter).adapter ?? adapter }), {
+    dtype: wanted,
+    quantize,
+    signal,
+  });
 }
 
 /**
@@ -129,22 +134,24 @@ export async function loadModel(
  * @throws DataError for a missing or damaged file, StepTrainError for an adapter whose base is not here
  */
 export async function loadTokenizer(model: string): Promise<Tokenizer> {
-  return tokenizerIn(savedModel(model).tokenizer);
+  const saved = savedModel(model);
+  checkIsHere('loadTokenizer', saved);
+  return tokenizerIn(saved.tokenizer);
 }
 
 /** @throws StepTrainError that says where it was looked for, or that a run has no model yet */
-function checkIsHere({ name, kind, directory }: SavedModel): void {
+function checkIsHere(what: string, { name, kind, directory }: SavedModel): void {
   // What is there and no model says what is wrong with it when it is read.
   if (kind === 'elsewhere' && isMissing(name))
     throw new StepTrainError(
       'E_ASSET',
-      `loadModel: there is no ${name} (looked for from ${process.cwd()}); name the directory of a model, an adapter or a run, a .gguf file, ` +
-        `or one of those of the package, ${describedNames()}; a model of the hub has to be downloaded first, as the commands do`,
+      `${what}: there is no ${name} (looked for from ${process.cwd()}); name the directory of a model, an adapter or a run, a .gguf file, ` +
+        `or one of those of the package, ${describedNames()}; a model of the hub has to be downloaded first, by fetchModel of steptrain/train`,
     );
   if (kind === 'run' && directory === name)
     throw new StepTrainError(
       'E_ASSET',
-      `loadModel: ${name} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${name}`,
+      `${what}: ${name} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${name}`,
     );
 }
 
@@ -276,7 +283,7 @@ export class Model {
     cacheBytes: _bytes,
     ...options
   }: ModelGenerateOptions): GenerateOptions {
-    return { role: this.role, eosTokenIds: this.eosTokenIds, ...options };
+    return { role: this.role, eosTokenIds: this.eosTokenIds, ...defined(options) };
   }
 
   /** A generator with a cache of at most the size that these prompts can fill. */

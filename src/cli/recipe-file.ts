@@ -1,11 +1,8 @@
 // Finds the recipe of a command.
-import { existsSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import type { Argv } from 'yargs';
-import { recipeNames, shippedFolder, shippedRecipe } from '../config/shipped.js';
-import { nearestName } from '../native/nearest.js';
+import { namedRecipe, shippedFolder } from '../config/shipped.js';
 import { type ArgumentsOf, text } from './command.js';
-import { UsageError } from './error.js';
 
 const DEFAULT = 'quickstart.yaml';
 
@@ -27,23 +24,5 @@ export type RecipeArguments = ArgumentsOf<typeof recipeOptions>;
 
 /** The file that `recipe` names: a path, else a recipe of the package, with or without folder and extension. */
 export function recipeFile({ recipe }: Partial<RecipeArguments>): string {
-  return recipe === undefined ? join(shippedFolder, DEFAULT) : fileOrShipped(recipe, shippedFolder, 'recipe');
-}
-
-/** The same for a sweep. */
-export function sweepFile(name: string): string {
-  return fileOrShipped(name, join(shippedFolder, 'sweeps'), 'sweep');
-}
-
-function fileOrShipped(path: string, folder: string, kind: string): string {
-  if (existsSync(path)) return path;
-  // A mistyped folder of one's own must not become the recipe of the package.
-  const found = shippedRecipe(path.replace(/^(recipes\/)?(sweeps\/)?/, ''), folder);
-  if (found !== undefined) return found;
-  const names = recipeNames(folder);
-  const nearest = nearestName(basename(path, '.yaml'), names);
-  throw new UsageError(
-    `there is no ${kind} ${path}; ${nearest === undefined ? '' : `did you mean ${nearest}? `}` +
-      `${nearest === undefined ? 'name' : 'Name'} a YAML file or one of ${names.join(', ')}`,
-  );
+  return recipe === undefined ? join(shippedFolder, DEFAULT) : namedRecipe(recipe);
 }

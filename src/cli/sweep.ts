@@ -1,9 +1,7 @@
 import { existsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { recipeFile, sweepFile } from './recipe-file.js';
 import { checkWhole } from './usage.js';
 
 export const sweepCommand = command({
@@ -35,12 +33,10 @@ export const sweepCommand = command({
     if (minutes !== undefined && !(minutes > 0))
       throw new UsageError(`--max-minutes expects a number above 0, found ${minutes}`);
     const { loadSweep } = await import('../sweep/file.js');
+    const { PROGRAM, recipesBeside, sweepFile } = await import('../sweep/sweep-file.js');
     const loaded = await loadSweep(sweepFile(args.file), args.set);
     const sweep = args.output === undefined ? loaded : { ...loaded, outputDir: args.output };
-    const findRecipe = (recipe: string) => {
-      const beside = join(dirname(sweep.file), recipe);
-      return recipeFile({ recipe: existsSync(beside) ? beside : recipe });
-    };
+    const findRecipe = recipesBeside(sweep.file);
     if (args['dry-run']) {
       const { describeSweep } = await import('../sweep/dry-run.js');
       console.log((await describeSweep(sweep, { findRecipe, jobs: args.jobs })).join('\n'));
@@ -109,6 +105,3 @@ export const sweepCommand = command({
     }
   },
 });
-
-/** The command line itself, which runs each cell. */
-const PROGRAM = fileURLToPath(new URL('./main.js', import.meta.url));

@@ -45,21 +45,24 @@ export interface ConfigReader<Config extends FrameConfig> {
   load(file: string, settings?: readonly string[]): Promise<LoadedConfig<Config>>;
   /** The same for a recipe that is already in memory. */
   parse(content: string, options: ParseOptions): LoadedConfig<Config>;
-  /** The same for an object built by a program: fills in the defaults and checks. */
+  /** The same for an object built by a program, which may extend a recipe: fills in the defaults and checks. */
   complete(value: unknown): Config;
 }
 
 export function configReader<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
 ): ConfigReader<Config> {
-  const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [], unknown }) => {
+  const layered = (
+    source: RecipeSource,
+    { settings = [], unknown }: Omit<ParseOptions, 'name'> = {},
+  ): LoadedConfig<Config> => {
     const typed = spellOutOverrides(methods, settings.map(parseOverride));
     for (const { path, text, origin } of typed) {
       const last = typed.findLast((other) => other.path.join('.') === path.join('.'));
       if (last && last.text !== text) sayOnce(`${origin}: given twice; ${last.text} counts, the last one`);
     }
     const recipe = withBases(
-      parseRecipe(content, name),
+      source,
       (value, at) => spellOutMethod(methods, value, at),
       (source, method) => withNamesOfToday(source, formerlyOf(methods, method)),
       typed.findLast(({ path }) => path.join('.') === 'model.base')?.text,
@@ -79,24 +82,21 @@ export function configReader<Config extends FrameConfig>(
     for (const note of recipe.notes) sayOnce(note(config));
     return { config, locate };
   };
+  const parse: ConfigReader<Config>['parse'] = (content, { name, ...options }) =>
+    layered(parseRecipe(content, name), options);
   return {
     parse,
     load: async (file, settings = []) => parse(readRecipe(file), { name: file, settings }),
     complete(value) {
       if (!isSection(value)) {
-        throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
+        const hint = typeof value === 'string' ? `; { extends: '${value}' } is the recipe of that name` : '';
+        throw new ConfigError(
+          `a configuration is an object with sections, found ${describeValue(value)}${hint}`,
+        );
       }
       const own = copied(value);
-      const place = () => 'config';
-      const implied = spellOutMethod(methods, own, place);
-      const source = { name: 'config', value: own, locate: place };
-      const { locate } = withNamesOfToday(source, formerlyOf(methods, own.method));
-      return complete(
-        methods,
-        { value: own, implied, own: new Set(Object.keys(own)), notes: [] },
-        [],
-        locate,
-      );
+      if (own.extends === undefined) delete own.extends;
+      return layered({ name: 'config', value: own, locate: () => 'config' }).config;
     },
   };
 }

@@ -1,7 +1,9 @@
 // The recipes of the package.
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { nearestName } from '../native/nearest.js';
+import { ConfigError } from './error.js';
 
 export const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
 
@@ -22,4 +24,22 @@ export function recipeNames(folder: string = shippedFolder): string[] {
 export function shippedRecipe(name: string, folder: string = shippedFolder): string | undefined {
   const found = recipeNames(folder).find((known) => name === known || name === `${known}.yaml`);
   return found && join(folder, `${found}.yaml`);
+}
+
+/**
+ * The file that a name means: a path, else a file of the package, with or without folder and extension.
+ *
+ * @throws ConfigError where there is none
+ */
+export function namedRecipe(path: string, folder: string = shippedFolder, kind = 'recipe'): string {
+  if (existsSync(path)) return path;
+  // A mistyped folder of one's own must not become the recipe of the package.
+  const found = shippedRecipe(path.replace(/^(recipes\/)?(sweeps\/)?/, ''), folder);
+  if (found !== undefined) return found;
+  const names = recipeNames(folder);
+  const nearest = nearestName(basename(path, '.yaml'), names);
+  throw new ConfigError(
+    `there is no ${kind} ${path}; ${nearest === undefined ? '' : `did you mean ${nearest}? `}` +
+      `${nearest === undefined ? 'name' : 'Name'} a YAML file or one of ${names.join(', ')}`,
+  );
 }

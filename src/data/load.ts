@@ -1,5 +1,7 @@
 import { DataError, type FilePosition } from '../files/data-error.js';
-import { checkOptions } from '../native/errors.js';
+import { defined, type OptionsOf } from '../native/defined.js';
+import { checkOptions, invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
@@ -7,20 +9,20 @@ import { groupColumn, isRow, misfit, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
-import { READING_DEFAULTS, type Source, type SourceName } from './sources/source.js';
+import { type ConversionLog, READING_DEFAULTS, type Source, type SourceName } from './sources/source.js';
 
 /** Options for reading data files. Keys are those of a run's `data` section. */
-export interface LoadOptions extends Partial<ConversionOptions> {
+export interface LoadOptions extends OptionsOf<ConversionOptions> {
   /** The layout; `auto` recognises it by the columns of each file's first row, a benchmark's layout of problems last. Default `auto`. */
-  readonly source?: SourceName | 'auto';
+  readonly source?: SourceName | 'auto' | undefined;
   /** Whether `auto` takes problems with worked solutions too, whose steps nobody judged. Default true. */
-  readonly problems?: boolean;
+  readonly problems?: boolean | undefined;
   /** Columns under other names than the layout's: its own name, and the file's. Default none. */
-  readonly columns?: Readonly<Record<string, string>>;
+  readonly columns?: Readonly<Record<string, string>> | undefined;
   /** A column whose values become the `group` of the records. Default none. */
   readonly group_by?: string | undefined;
   /** What happens at a row that does not fit the layout: an error, or the row is skipped and counted. Default `error`. */
-  readonly on_bad_row?: 'error' | 'skip';
+  readonly on_bad_row?: 'error' | 'skip' | undefined;
 }
 
 const RECORD_OPTIONS: Record<keyof LoadOptions, true> = {
@@ -75,6 +77,53 @@ export function loadRecords(
   return { records: readAll(typeof paths === 'string' ? [paths] : paths, options, report), report };
 }
 
+/** Records, or rows in any layout of training data, in memory or as they come. */
+export type StepRows =
+  | Iterable<StepRecord | Readonly<Record<string, unknown>>>
+  | AsyncIterable<StepRecord | Readonly<Record<string, unknown>>>;
+
+/**
+ * The records of rows in memory: as they are, or converted from a layout such as `{ question, steps, labels }`.
+ *
+ * @param what names the rows in errors
+ * @throws DataError for a row that does not fit, StepTrainError for what has no rows
+ */
+export async function recordsOf(what: string, rows: StepRows): Promise<StepRecord[]> {
+  const isRows = typeof rows === 'object' && rows !== null;
+  if (!isRows || !(Symbol.iterator in rows || Symbol.asyncIterator in rows))
+    throw invalid(
+      `${what}: expected a list of records or the \`records\` of loadRecords, found ${shown(rows)}`,
+    );
+  const records: StepRecord[] = [];
+  let source: Source<ConversionOptions> | undefined;
+  let number = 0;
+  for await (const row of rows) {
+    const position: FilePosition = { file: what, row: ++number };
+    try {
+      if (!isRow(row)) throw misfit('the row is', row, 'an object');
+      if (isRecord(row)) {
+        records.push(row);
+        continue;
+      }
+      if (!source?.matches(row)) source = detected(row, position, true);
+      records.push(...source.convert(row, CONVERSION_DEFAULTS, SILENT));
+    } catch (error) {
+      if (!(error instanceof BadRow)) throw error;
+      throw new DataError('row', `${error.message}${source ? ` (read as ${source.name})` : ''}`, position);
+    }
+  }
+  return records;
+}
+
+/** What `loadRecords` gives has kinds of steps; a row whose steps are objects need not. */
+const isRecord = (row: Row): row is Row & StepRecord =>
+  typeof row.problem === 'string' && Array.isArray(row.steps) && row.steps.every(isStep);
+const isStep = (step: unknown) =>
+  isRow(step) && typeof step.text === 'string' && typeof step.kind === 'string' && 'label' in step;
+
+const CONVERSION_DEFAULTS: ConversionOptions = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS };
+const SILENT: ConversionLog = { skipRow() {}, unlabelled() {}, replies() {} };
+
 class MutableReport implements LoadReport {
   files: string[] = [];
   rows = 0;
@@ -90,7 +139,7 @@ async function* readAll(
   options: LoadOptions,
   report: MutableReport,
 ): AsyncGenerator<StepRecord> {
-  const conversion: ConversionOptions = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS, ...options };
+  const conversion: ConversionOptions = { ...CONVERSION_DEFAULTS, ...defined(options) };
   const log = {
     skipRow: (reason: string) => count(report.skipped, reason),
     unlabelled: (reason: string) => count(report.unlabelled, reason),

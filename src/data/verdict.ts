@@ -16,14 +16,14 @@ export interface VerdictPromptOptions {
    * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` if the tokenizer has a chat
    * template and `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step.
    */
-  readonly template?: string;
+  readonly template?: string | undefined;
   /** The words for a right and a wrong step, of one or more tokens. Default `+` and `-`. */
-  readonly pos_word?: string;
-  readonly neg_word?: string;
+  readonly pos_word?: string | undefined;
+  readonly neg_word?: string | undefined;
   /** The word alone (default), or a line with a reason before it. */
-  readonly response_format?: 'verdict' | 'rationale_then_verdict';
+  readonly response_format?: 'verdict' | 'rationale_then_verdict' | undefined;
   /** Max tokens of a reason with its line break. Default 64. */
-  readonly rationale_tokens?: number;
+  readonly rationale_tokens?: number | undefined;
 }
 
 /** A parsed template. A sequence is opening, problem, afterProblem, steps, tail, and one of the two words. */

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Model, openSaved } from '../api/model.js';
 import { inMemory } from '../data/dataset.js';
+import { recordsOf, type StepRows } from '../data/load.js';
 import type { SeenSteps } from '../data/overlap.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { badOption } from '../files/data-error.js';
@@ -318,7 +319,7 @@ function trainedBaselines(
 
 export interface EvaluateOptions extends JudgeStepsOptions {
   /** Labelled solutions on which thresholds are chosen; they are not judged by them. Default none. */
-  readonly validation?: readonly StepRecord[] | undefined;
+  readonly validation?: StepRows | undefined;
   /** What the report says of the data. */
   readonly data?: Readonly<Record<string, unknown>> | undefined;
   /** A verdict that is neither word counts as wrong, instead of being left out. Default true. */
@@ -339,22 +340,28 @@ const EVALUATE_OPTIONS: Record<keyof EvaluateOptions, true> = {
  * intervals by problems, as `steptrain eval correction` does. `formatEvalTable` prints it.
  *
  * @param judge a model that judges steps, or any scorer of steps
- * @param records as `loadRecords` reads them
+ * @param records a list, or the `records` of `loadRecords`, which are read to their end; rows such as `{ question, steps, labels }` too
  * @throws RunError for what gives no probability of steps, DataError for text that the tokenizer cannot express, the signal's reason
  *   if it stopped the call
  */
 export async function evaluate(
   judge: Model | Scorer,
-  records: readonly StepRecord[],
+  records: StepRows,
   given: EvaluateOptions = {},
 ): Promise<EvalReport> {
   checkOptions('evaluate', given, EVALUATE_OPTIONS);
   const { validation = [], data = {}, invalidAsWrong = true, onProgress, signal, ...options } = given;
-  const task = { test: records, validation, positivePrior: undefined, data, invalidAsWrong };
+  const isOpen = isModel('evaluate', judge);
+  if (isOpen && judge.isDisposed) throw new DisposedError('the model');
+  const task = {
+    test: await recordsOf('evaluate', records),
+    validation: await recordsOf('evaluate: validation', validation),
+    positivePrior: undefined,
+    data,
+    invalidAsWrong,
+  };
   const progress = { onProgress, signal };
-  if (!isModel('evaluate', judge))
-    return (await evaluateScorer(judge, { ...task, method: judge.name }, progress)).report;
-  if (judge.isDisposed) throw new DisposedError('the model');
+  if (!isOpen) return (await evaluateScorer(judge, { ...task, method: judge.name }, progress)).report;
   const { files } = judge;
   const method = (files && readCard(files.adapter ?? files.model)?.method) ?? 'model';
   return (await evaluateModel(judge, options, { ...task, method }, progress)).report;

@@ -38,11 +38,11 @@ export interface GeneratorOptions {
 
 export interface GenerateOptions extends SamplingOptions {
   /** The adapter to sample from. Default: the base. */
-  readonly role?: Pick<Role, 'adapter'>;
+  readonly role?: Pick<Role, 'adapter'> | undefined;
   /** Ends all samples with their tokens so far. */
   readonly signal?: AbortSignal | undefined;
   /** Samples that the caller has already, by the number of their prompt and their own: they are not drawn, and end as `abort`. */
-  readonly skip?: (prompt: number, sample: number) => boolean;
+  readonly skip?: ((prompt: number, sample: number) => boolean) | undefined;
   /** Called with each sample that has come to its own end. */
   readonly onSample?: ((prompt: number, sample: number, ended: Sample) => void) | undefined;
 }

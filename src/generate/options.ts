@@ -8,51 +8,51 @@ import type { Penalties } from './penalties.js';
 /** How tokens are sampled. Requests with different options can run together. */
 export interface SamplingOptions {
   /** Samples of each prompt. Default 1. */
-  readonly n?: number;
+  readonly n?: number | undefined;
   /** Max tokens of a sample, within the max length of the model. Default 256. */
-  readonly maxNewTokens?: number;
+  readonly maxNewTokens?: number | undefined;
   /** Min tokens before an end-of-text token, a token of `stop` or a stop text may end the sample. Default 0. */
-  readonly minTokens?: number;
+  readonly minTokens?: number | undefined;
   /** Temperature of the softmax, at least 0.01; 0 takes the most likely token. Default 1. */
-  readonly temperature?: number;
+  readonly temperature?: number | undefined;
   /** Draws from this many of the most likely tokens; 0: from all. Default 0. */
-  readonly topK?: number;
+  readonly topK?: number | undefined;
   /** Draws from the most likely tokens that together reach this probability. Default 1: all. */
-  readonly topP?: number;
+  readonly topP?: number | undefined;
   /** Draws from tokens with at least this share of the largest probability. Default 0: all. */
-  readonly minP?: number;
+  readonly minP?: number | undefined;
   /** Taken from the logits of tokens that were drawn before, from −2 to 2. Default 0. */
-  readonly presencePenalty?: number;
+  readonly presencePenalty?: number | undefined;
   /** The same for each time that they were drawn, from −2 to 2. Default 0. */
-  readonly frequencyPenalty?: number;
+  readonly frequencyPenalty?: number | undefined;
   /** Positive logits of tokens of the prompt and of those drawn before are divided by it, others multiplied. Default 1. */
-  readonly repetitionPenalty?: number;
+  readonly repetitionPenalty?: number | undefined;
   /** Added to the logits of tokens, by id; −Infinity bans one. */
-  readonly logitBias?: Readonly<Record<number, number>>;
+  readonly logitBias?: Readonly<Record<number, number>> | undefined;
   /** The answers, in tokens, of which each sample is one; none is longer than `maxNewTokens`. */
-  readonly choices?: readonly (readonly number[])[];
+  readonly choices?: readonly (readonly number[])[] | undefined;
   /** false: any token may be drawn, and a sample that has become none of the `choices` ends there. Default true. */
-  readonly choicesOnly?: boolean;
+  readonly choicesOnly?: boolean | undefined;
   /** Token ids, and texts where a `tokenizer` is given, that end a sample. */
-  readonly stop?: readonly (number | string)[];
+  readonly stop?: readonly (number | string)[] | undefined;
   /** The tokens that end a text. Default: those of the model's configuration. */
-  readonly eosTokenIds?: readonly number[];
+  readonly eosTokenIds?: readonly number[] | undefined;
   /** Continue after end-of-text tokens. Default false. */
-  readonly ignoreEos?: boolean;
+  readonly ignoreEos?: boolean | undefined;
   /** Number of most likely tokens whose log-probabilities are returned at each position. Default 0. */
-  readonly topLogprobs?: number;
+  readonly topLogprobs?: number | undefined;
   /** Return log-probabilities of the prompt's tokens too. Default false. */
-  readonly promptLogprobs?: boolean;
+  readonly promptLogprobs?: boolean | undefined;
   /** The number of most likely tokens that come with them in the place of each. Default 0. */
-  readonly promptTopLogprobs?: number;
+  readonly promptTopLogprobs?: number | undefined;
   /** Seed of all random numbers. Default 0. */
-  readonly seed?: number;
+  readonly seed?: number | undefined;
   /** Gives several rounds with one seed different random numbers. Default 0. */
-  readonly iteration?: number;
+  readonly iteration?: number | undefined;
   /** Numbers of the prompts, which key their random numbers; default 0, 1, 2, … . */
-  readonly promptIds?: readonly number[];
+  readonly promptIds?: readonly number[] | undefined;
   /** Adds text to samples and events; required for stop texts. */
-  readonly tokenizer?: Pick<Tokenizer, 'tokenBytes' | 'isSpecial' | 'reversesDigits'>;
+  readonly tokenizer?: Pick<Tokenizer, 'tokenBytes' | 'isSpecial' | 'reversesDigits'> | undefined;
 }
 
 /** Complete, checked options. */

@@ -13,7 +13,7 @@ import { checkAdapter } from '../train/adapter-start.js';
 import type { Method } from '../train/method.js';
 import { withReadableLength } from '../train/model-shape.js';
 import { runMethod } from '../train/recipe.js';
-import type { RunResult } from '../train/result.js';
+import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
 import { joinJob, type StartedRun, startTogether, together } from './job.js';
@@ -44,7 +44,7 @@ const TRAIN_OPTIONS: Record<keyof TrainOptions, true> = {
   shareStages: true,
 };
 
-export interface TrainResult extends RunResult {
+export interface TrainResult extends EndedRun {
   /** Absolute path; `resume` continues there. */
   readonly directory: string;
 }
@@ -218,7 +218,7 @@ export async function runRecipe(
     TrainOptions,
     'onStep' | 'shareStages'
   >,
-): Promise<RunResult> {
+): Promise<EndedRun> {
   const row = methodOf(config);
   const loaded = await row.load();
   const method: Method<RunConfig> & Pick<typeof row, 'sections'> = {
@@ -277,7 +277,7 @@ async function tracked(path: string): Promise<void> {
 const finished = (
   run: RunDirectory,
   cluster: Cluster | undefined,
-  work: () => Promise<RunResult>,
+  work: () => Promise<EndedRun>,
 ): Promise<TrainResult> => closing(run, cluster, async () => ({ ...(await work()), directory: run.path }));
 
 const never = () => new AbortController().signal;

@@ -50,9 +50,18 @@ export type RunConfig = { [M in MethodName]: z.output<(typeof methods)[M]['schem
 export type InputOf<M extends MethodName> = z.input<(typeof methods)[M]['schema']>;
 
 /** A configuration as a recipe or a program writes it: `method` decides which sections there are, and defaults may be left out. */
-export type RunConfigInput =
+export type RunConfigInput = (
   | { [M in MethodName]: InputOf<M> }[MethodName]
-  | (Omit<InputOf<'ppo'>, 'method'> & { method: Algorithm });
+  | (Omit<InputOf<'ppo'>, 'method'> & { method: Algorithm })
+  | ({ readonly extends: string; readonly method?: undefined } & {
+      readonly [Section in Exclude<{ [M in MethodName]: keyof InputOf<M> }[MethodName], 'method'>]?:
+        | Readonly<Record<string, unknown>>
+        | undefined;
+    })
+) & {
+  /** A recipe of the package by its name, such as `my_steps`, or a file, which may name the method; the keys given here replace its own. */
+  readonly extends?: string | undefined;
+};
 
 interface Row extends MethodSchema<RunConfig> {
   load(): Promise<Method<RunConfig>>;

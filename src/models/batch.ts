@@ -130,7 +130,9 @@ export function checkSequences(
   }
   sequences.forEach((ids, s) => {
     if (!isArrayLike(ids)) {
-      throw invalid(`${what}: expected an array of token ids as sequence ${s}, found ${shown(ids)}`);
+      const hint =
+        typeof ids === 'string' ? '; tokenizer.encode makes token ids of a text, promptTokens of a chat' : '';
+      throw invalid(`${what}: expected an array of token ids as sequence ${s}, found ${shown(ids)}${hint}`);
     }
     if (ids.length === 0) {
       throw invalid(`${what}: sequence ${s} is empty; give at least one token`);

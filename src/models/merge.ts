@@ -4,6 +4,7 @@ import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { modelConfigJson, modelModules, modelWeights, readModelConfig } from '../architectures/table.js';
 import { unfinished } from '../files/unfinished.js';
+import { checkOptions, invalid } from '../native/errors.js';
 import { headLogits } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
@@ -19,17 +20,25 @@ import type { Decoder, Role } from './decoder.js';
 import { headOutputs, roleHead } from './heads.js';
 import { loadDecoder, openDecoderWeights } from './load.js';
 import { addPair } from './merged-adapter.js';
+import { namedModel, savedModel } from './saved.js';
 
 export interface MergeOptions {
   /** Dtype of the output. Default: that of the base's weights. */
-  readonly dtype?: FloatDtype;
+  readonly dtype?: FloatDtype | undefined;
   /** Token sequences on which the merged model is compared with the base under its adapter. Default none. */
-  readonly check?: readonly ArrayLike<number>[];
+  readonly check?: readonly ArrayLike<number>[] | undefined;
   /** Larger outputs are split into files of at most this many bytes. */
-  readonly maxShardBytes?: number;
+  readonly maxShardBytes?: number | undefined;
   /** Aborted: what was not written whole is removed, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
+
+const MERGE_OPTIONS: Record<keyof MergeOptions, true> = {
+  dtype: true,
+  check: true,
+  maxShardBytes: true,
+  signal: true,
+};
 
 export interface MergeReport {
   readonly dtype: FloatDtype;
@@ -59,18 +68,25 @@ const TOKENIZER_FILES = [
  * Writes base + adapter as one Hugging Face directory: W + scaling·B·A in f32, rounded once to `dtype`, as PEFT's
  * `merge_and_unload`. One weight at a time is in memory. The tokenizer, and the adapter's `steptrain.json`, come along.
  *
+ * @param model the base: a directory, or a model of the package
+ * @param run the adapter: its directory, or a run that has one
  * @param output must not hold weights yet
  * @throws WeightsError for an adapter that does not fit, or an output that cannot be written
  */
 export async function mergeAdapter(
   device: Device,
-  base: string,
-  adapter: string,
+  model: string,
+  run: string,
   output: string,
   options: MergeOptions = {},
 ): Promise<MergeReport> {
+  checkOptions('mergeAdapter', options, MERGE_OPTIONS);
   const { check, maxShardBytes, signal } = options;
   signal?.throwIfAborted();
+  const { directory: base, adapter: own } = savedModel(model);
+  if (own !== undefined)
+    throw invalid(`mergeAdapter: ${model} has an adapter of its own, ${own}; name the base of ${run}`);
+  const adapter = namedModel(run).adapter ?? run;
   const config = readModelConfig(base);
   if (check) checkSequences('merge', check, config);
   const head = readAdapterHead(adapter);

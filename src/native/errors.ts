@@ -32,6 +32,13 @@ export class StepTrainError extends Error {
     this.scope = details.scope ?? '';
     this.location = details.location ?? '';
   }
+
+  /** What a log can keep: an error has its message apart from its own keys. Without what is empty. */
+  toJSON(): Readonly<Record<string, unknown>> {
+    const { name, code, message, op, opNumber, scope, location, hint } = this;
+    const all = Object.entries({ ...this, name, code, message, op, opNumber, scope, location, hint });
+    return Object.fromEntries(all.filter(([, value]) => value !== '' && value !== 0));
+  }
 }
 
 /** The error about a value or a call that cannot be. */

@@ -55,6 +55,19 @@ export async function resolveSaved(
   return tokenizer === 'base' ? whole : { ...whole, tokenizer: found.tokenizer };
 }
 
+/**
+ * A model of the hub, downloaded into the cache of Hugging Face where it does not lie there yet, as the commands do; `HF_TOKEN` and the
+ * other variables of huggingface_hub hold.
+ *
+ * @param name a hub id such as `Qwen/Qwen2.5-0.5B`, with a revision after an `@`; a directory stays what it is
+ * @returns the directory, which `loadModel` and `model.base` take
+ * @throws HubError where the hub cannot be used, ConfigError for what is no hub id
+ */
+export async function fetchModel(name: string): Promise<string> {
+  const { base } = await resolveModel({ base: name, tokenizer: 'base' }, () => 'fetchModel');
+  return baseDirectory(base);
+}
+
 /** The same where a judge is meant: a model of the package stands for the judge that the package has on it. */
 export const resolveJudge = (name: string, options?: ResolveOptions): Promise<SavedModel> =>
   resolveSaved(options?.adapter === undefined ? judgeFor(name) : name, options);

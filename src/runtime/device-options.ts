@@ -6,13 +6,13 @@ import { MEMORY_FRACTION } from './memory.js';
 
 export interface DeviceOptions {
   /** CPU threads; 0 for one per usable core. Default: STEPTRAIN_THREADS, else 0. */
-  readonly threads?: number;
+  readonly threads?: number | undefined;
   /** Instruction set of the CPU kernels. Default: STEPTRAIN_ISA, else the best this processor has. */
-  readonly isa?: string;
+  readonly isa?: string | undefined;
   /** Max bytes of all tensors, in segments of whole MiB; workspace is not counted. Default: no limit. */
-  readonly memoryLimit?: number;
+  readonly memoryLimit?: number | undefined;
   /** Share of the device's memory that what runs on it plans for, above 0 and at most 1. Default 0.9. */
-  readonly memoryFraction?: number;
+  readonly memoryFraction?: number | undefined;
 }
 
 const OPTIONS: Record<keyof DeviceOptions, true> = {
@@ -26,7 +26,9 @@ const OPTIONS: Record<keyof DeviceOptions, true> = {
 const THREADS_PER_CORE = 16;
 
 /** Options without gaps. */
-export type CheckedOptions = Required<Omit<DeviceOptions, 'memoryLimit'>> & {
+export type CheckedOptions = {
+  readonly [Name in 'threads' | 'isa' | 'memoryFraction']-?: NonNullable<DeviceOptions[Name]>;
+} & {
   readonly memoryLimit: number | undefined;
 };
 

@@ -20,9 +20,9 @@ export interface Served {
   /** Default: the model's. */
   readonly tokenizer?: Tokenizer | undefined;
   /** Default: the model's. */
-  readonly eosTokenIds?: readonly number[];
+  readonly eosTokenIds?: readonly number[] | undefined;
   /** What /score answers with, by the names that requests give; the first where they give none. */
-  readonly scorers?: Readonly<Record<string, Scorer>>;
+  readonly scorers?: Readonly<Record<string, Scorer>> | undefined;
 }
 
 /** Texts with more characters per token of the context than this are refused before they are tokenised. */

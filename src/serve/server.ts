@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { Model } from '../api/model.js';
 import type { GeneratorOptions } from '../generate/generator.js';
-import { defined } from '../native/defined.js';
+import { defined, type OptionsOf } from '../native/defined.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { checkAccess, isLoopback } from './access.js';
@@ -18,24 +18,24 @@ import { ROUTES, routeOf, sendJson } from './routes.js';
 
 export interface ServeOptions extends GeneratorOptions {
   /** Address to listen on. Default 127.0.0.1. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Default 8000; 0 takes a free one. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** The key that clients send as `Authorization: Bearer …`. Required unless the address is local. */
   readonly key?: string | undefined;
   /** Folder from which /v1/load_lora_adapter may load adapters; without it, none. */
   readonly adapterRoot?: string | undefined;
   /** Adapters to begin with: PEFT directories by the name that requests give as `model`. */
-  readonly adapters?: Readonly<Record<string, string>>;
+  readonly adapters?: Readonly<Record<string, string>> | undefined;
   /** Takes adapters that were trained on another base too. Default false. */
-  readonly otherBase?: boolean;
-  readonly limits?: Partial<ServeLimits>;
+  readonly otherBase?: boolean | undefined;
+  readonly limits?: OptionsOf<ServeLimits> | undefined;
   /** Aborted: running requests are aborted too, and the server closes; before it listens, the promise rejects with the reason. */
   readonly signal?: AbortSignal | undefined;
   /** Called with errors that no client has caused. */
-  readonly onError?: (error: unknown) => void;
+  readonly onError?: ((error: unknown) => void) | undefined;
   /** Called with a sentence, such as for an adapter of a base that is not here. */
-  readonly onWarning?: (warning: string) => void;
+  readonly onWarning?: ((warning: string) => void) | undefined;
 }
 
 const SERVE_OPTIONS: Record<keyof ServeOptions, true> = {

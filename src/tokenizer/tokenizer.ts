@@ -53,14 +53,14 @@ export interface Tokenizer {
 
 export interface EncodeOptions {
   /** Add the tokenizer's special tokens, such as a start token. Default true. */
-  readonly addSpecialTokens?: boolean;
+  readonly addSpecialTokens?: boolean | undefined;
   /** The text continues another one: no space is put before it. Default false. Implies no special tokens. */
-  readonly continuation?: boolean;
+  readonly continuation?: boolean | undefined;
 }
 
 export interface DecodeOptions {
   /** Leave special tokens out of the text. Default false. */
-  readonly skipSpecialTokens?: boolean;
+  readonly skipSpecialTokens?: boolean | undefined;
 }
 
 /** One message; templates may read further keys such as `tool_calls`. */
@@ -72,13 +72,13 @@ export interface ChatMessage {
 
 export interface ChatTemplateOptions {
   /** End with the opening of the assistant's turn. Default false. */
-  readonly addGenerationPrompt?: boolean;
+  readonly addGenerationPrompt?: boolean | undefined;
   /** End with the text of the last message, so that the model goes on with it. Default false. */
-  readonly continueFinalMessage?: boolean;
+  readonly continueFinalMessage?: boolean | undefined;
   /** Function descriptions in JSON schema, for templates that support tools. */
-  readonly tools?: readonly unknown[];
+  readonly tools?: readonly unknown[] | undefined;
   /** Which of several named templates. Default `tool_use` if tools are given and it exists, else `default`. */
-  readonly template?: string;
+  readonly template?: string | undefined;
   /** Further variables for the template, such as `enable_thinking`. */
-  readonly variables?: Readonly<Record<string, unknown>>;
+  readonly variables?: Readonly<Record<string, unknown>> | undefined;
 }

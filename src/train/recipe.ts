@@ -25,7 +25,7 @@ import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { checkLength, modelShape } from './model-shape.js';
 import { emptyParts, reportData } from './notes.js';
 import { planLine } from './plan-line.js';
-import type { RunResult } from './result.js';
+import type { EndedRun } from './result.js';
 import { withRows } from './sampling-plan.js';
 import { holdersOf, refuseSampling, refuseTrained, refuseWhole, releasesGradients } from './shared-base.js';
 import { SharedStages } from './shared-stages.js';
@@ -44,7 +44,7 @@ export interface RunOptions<Config extends FrameConfig> {
   readonly shareStages?: string | undefined;
 }
 
-export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<RunResult> {
+export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<EndedRun> {
   const { config, signal, cluster } = options;
   const device = await openShare(config, cluster);
   const time = limitTime(signal, config.run.max_minutes);
@@ -86,7 +86,7 @@ async function runOn<Config extends FrameConfig>(
   { method, config, run, resume, onStep, shareStages, cluster }: RunOptions<Config>,
   agreement: Agreement,
   ranks: RankMeter | undefined,
-): Promise<RunResult> {
+): Promise<EndedRun> {
   const { signal } = agreement;
   const begun = resume ? await continuation(run) : undefined;
   const batching = begun?.batching ?? {};
@@ -96,7 +96,10 @@ async function runOn<Config extends FrameConfig>(
   let roles: RunRoles | undefined;
   try {
     data = await method.data(config, tokenizer, signal);
-    if (!data) return { status: 'interrupted', step: 0 };
+    if (!data) {
+      const { step = 0, stage = 0, tokens = 0, unchanged = [] } = begun ?? {};
+      return { status: 'interrupted', step, stage, tokens, unchanged };
+    }
     reportData(data, { resumed: begun !== undefined });
     const context = { config, device, tokenizer, run };
     const { holders } = dataParallel(device) ?? {};
@@ -189,7 +192,7 @@ async function runOn<Config extends FrameConfig>(
       return result;
     }
     const evaluation = await method.evaluate(open, result, signal);
-    if (!evaluation) return { status: 'interrupted', step: result.step };
+    if (!evaluation) return { ...result, status: 'interrupted' };
     const { metrics, report, solved, summary } = evaluation;
     run.metrics.append({ step: result.step, phase: 'test', ...metrics });
     if (summary) toLog(summary);

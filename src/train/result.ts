@@ -14,3 +14,13 @@ export interface RunResult {
   /** The same of a method that solves problems. */
   readonly solved?: SolvedReport;
 }
+
+/** The same of a run that trained here. */
+export interface EndedRun extends RunResult {
+  /** The stage that it is in, from 0; the number of stages where all have ended. */
+  readonly stage: number;
+  /** Tokens trained on, over all stages and sessions. */
+  readonly tokens: number;
+  /** Stages that ended with the parameters that they began with, as no evaluation was better. */
+  readonly unchanged: readonly string[];
+}

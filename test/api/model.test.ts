@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadModel, type Model } from '../../src/api/model.js';
+import { loadModel, loadTokenizer, type Model } from '../../src/api/model.js';
 import { DisposedError } from '../../src/native/errors.js';
 import { roundAlike } from '../cuda/gpu.js';
 import { changedAdapter, changedModel } from '../models/changed-model.js';
@@ -118,6 +118,11 @@ describe('score', () => {
       [1, 2],
       'score: expected an array of token ids as sequence 0, found 1',
     ],
+    [
+      'texts',
+      ['hello'],
+      'score: expected an array of token ids as sequence 0, found "hello"; tokenizer.encode makes token ids of a text, promptTokens of a chat',
+    ],
     ['no array', 'text', 'score: expected an array of token sequences, found "text"'],
     ['nothing', undefined, 'score: expected an array of token sequences, found nothing'],
   ])('refuses %s in one sentence', async (_, sequences, sentence) => {
@@ -203,6 +208,7 @@ describe('loadModel refuses', () => {
     await expect(loadModel(device, path)).rejects.toThrow(
       `loadModel: there is no ${path} (looked for from ${process.cwd()}); name the directory of a model`,
     );
+    await expect(loadTokenizer('nope')).rejects.toThrow(/^loadTokenizer: there is no nope .* word-problems/);
     const run = temporaryDirectory();
     writeFileSync(join(run, 'config.yaml'), 'method: sft\n');
     await expect(loadModel(device, run)).rejects.toThrow(

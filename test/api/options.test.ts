@@ -2,22 +2,30 @@
 import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import {
   answersEqual,
   byteTokenizer,
+  type DeviceOptions,
   evaluate,
   evaluateSolving,
   extractAnswer,
   formatEvalTable,
+  type GradeOptions,
   grade,
   judgeSolutions,
   judgeSteps,
   loadModel,
   loadProblems,
   loadRecords,
+  type MergeOptions,
   type Model,
+  type ModelGenerateOptions,
+  type RecordOptions,
   resume,
+  type ServeOptions,
+  type SolvingOptions,
+  type StepRecord,
   serve,
   train,
 } from '../../src/index.js';
@@ -179,4 +187,102 @@ test('serve wants a name, and takes the tokenizer of its model', async () => {
   });
   expect(response.status).toBe(200);
   await server.close(0);
+});
+
+/** Each key may be undefined. */
+type Loose<T> = { readonly [Key in keyof T]?: T[Key] | undefined };
+/** Fails to compile where a type of options has a key that may be left out but not be undefined. */
+const undefinedKeys = <T extends object>(keys: readonly (keyof T)[], accept: (options: Loose<T>) => T) =>
+  accept(Object.fromEntries(keys.map((key) => [key, undefined])) as Loose<T>);
+
+test('an option that is undefined has its default', async () => {
+  const tokenizer = await judge.tokenizer();
+  const ids = tokenizer.encode('Tom has 12 apples.');
+  const sampling = undefinedKeys<ModelGenerateOptions>(
+    ['n', 'temperature', 'topK', 'stop', 'eosTokenIds', 'role', 'tokenizer', 'seed', 'skip', 'promptIds'],
+    (options) => options,
+  );
+  const texts = async (options: ModelGenerateOptions) =>
+    (await judge.generate([ids], { ...options, maxNewTokens: 4 })).map((samples) =>
+      samples.map(({ tokens }) => [...tokens]),
+    );
+  expect(await texts(sampling)).toEqual(await texts({}));
+  const reading = undefinedKeys<RecordOptions>(
+    ['source', 'turns', 'neutral', 'phase', 'label_threshold', 'on_bad_row', 'columns', 'problems'],
+    (options) => options,
+  );
+  const read = async (options: RecordOptions) => {
+    const all: StepRecord[] = [];
+    for await (const each of loadRecords(data, options).records) all.push(each);
+    return all;
+  };
+  expect(await read(reading)).toEqual(await read({}));
+  undefinedKeys<ServeOptions>(['host', 'limits', 'adapters', 'onError'], (options) => options);
+  undefinedKeys<SolvingOptions>(['n', 'about', 'bootstrap', 'onProgress', 'digits'], (options) => options);
+  undefinedKeys<GradeOptions>(['ended', 'expect', 'units', 'steps'], (options) => options);
+  undefinedKeys<MergeOptions>(['dtype', 'check', 'maxShardBytes'], (options) => options);
+  undefinedKeys<DeviceOptions>(['threads', 'isa', 'memoryLimit', 'memoryFraction'], (options) => options);
+});
+
+const ROW = { question: '12 + 7 - 3', steps: ['12 + 7 = 19', '19 - 3 = 15'], labels: [1, 0] };
+
+test('evaluate takes rows of any layout, in memory or as they come', async () => {
+  const converted: StepRecord = {
+    problem: ROW.question,
+    steps: ROW.steps.map((text, i) => ({ text, label: ROW.labels[i] as 0 | 1, kind: 'normal' })),
+  };
+  const expected = await evaluate(judge, [converted, record]);
+  expect(expected.metrics.n).toBe(3);
+  expect(await evaluate(judge, [ROW, record])).toEqual(expected);
+  async function* coming() {
+    yield ROW;
+    yield record;
+  }
+  expect(await evaluate(judge, coming())).toEqual(expected);
+  const { records } = loadRecords(data);
+  // Their file is a group of its own.
+  expect((await evaluate(judge, records)).metrics).toEqual((await evaluate(judge, [record])).metrics);
+  const validated = await evaluate(judge, [record], { validation: [ROW] });
+  expect(validated).toEqual(await evaluate(judge, [record], { validation: [converted] }));
+});
+
+test.each<[string, unknown, string | RegExp]>([
+  [
+    'what loadRecords gives beside the records',
+    { records: [] },
+    'evaluate: expected a list of records or the `records` of loadRecords, found {"records":[]}',
+  ],
+  ['the name of a file', 'rows.jsonl', /found "rows\.jsonl"$/],
+  [
+    'a row of no layout',
+    [ROW, { question: 'q' }],
+    /^evaluate, row 2: the columns question are of no known layout/,
+  ],
+  ['another number of labels', [{ ...ROW, labels: [1] }], /^evaluate, row 1: /],
+  ['no row', [3], /^evaluate, row 1: the row is /],
+])('evaluate refuses %s', async (_, rows, message) => {
+  await expect(evaluate(judge, rows as never)).rejects.toThrow(message);
+});
+
+test('a run from a recipe tells how far it came', async () => {
+  vi.spyOn(console, 'error').mockImplementation(() => {});
+  const result = await train({
+    extends: 'quickstart_sft',
+    data: { arithmetic: { samples: 60 } },
+    sft: { max_steps: 1, tokens_per_step: 256 },
+    eval: { max_samples: 10 },
+    run: { output_dir: join(folder, 'run'), threads: 1 },
+  });
+  expect(result).toMatchObject({ status: 'finished', step: 1, stage: 1 });
+  expect(result.unchanged.every((stage) => stage === 'sft')).toBe(true);
+  expect(result.tokens).toBeGreaterThan(0);
+});
+
+test('an error keeps its message as JSON', async () => {
+  const error: unknown = await judge.score([[]]).catch((reason: unknown) => reason);
+  expect(JSON.parse(JSON.stringify(error))).toEqual({
+    name: 'StepTrainError',
+    code: 'E_RANGE',
+    message: 'score: sequence 0 is empty; give at least one token',
+  });
 });

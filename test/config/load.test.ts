@@ -391,6 +391,25 @@ describe('a configuration from a program', () => {
     expect(frozen).toEqual(input);
   });
 
+  it('may extend a recipe of the package or a file, as a recipe may', () => {
+    const own = { lora: { r: 8 }, data: { train: 'rows.jsonl' } };
+    const text = 'extends: my_steps\nlora: {r: 8}\ndata: {train: rows.jsonl}\n';
+    expect(completeRunConfig({ extends: 'my_steps', ...own })).toEqual(parse(text));
+    expect(completeRunConfig({ extends: 'recipes/my_steps.yaml', ...own })).toEqual(parse(text));
+    expect(completeRunConfig({ extends: undefined, method: 'sft', data: { source: 'arithmetic' } })).toEqual(
+      completeRunConfig({ method: 'sft', data: { source: 'arithmetic' } }),
+    );
+  });
+
+  it('that extends nothing is told what was meant', () => {
+    expect(() => completeRunConfig({ extends: 'my_step' })).toThrow(
+      'config: there is no my_step beside config, and no recipe of the package has that name; did you mean my_steps?',
+    );
+    expect(() => completeRunConfig('my_steps')).toThrow(
+      'a configuration is an object with sections, found the text "my_steps"; { extends: \'my_steps\' } is the recipe of that name',
+    );
+  });
+
   it('is refused with the same sentences', () => {
     expect(() =>
       completeRunConfig({ method: 'sft', data: { source: 'arithmetic' }, sft: { max_step: 3 } }),

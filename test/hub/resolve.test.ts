@@ -7,6 +7,7 @@ import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import { runRecipe } from '../../src/methods/run.js';
 import { configuredRecords } from '../../src/run/parts.js';
 import { resolveInputs } from '../../src/run/paths.js';
+import { fetchModel } from '../../src/run/resolve-saved.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
 import { capture, cli } from '../cli/run-cli.js';
@@ -99,6 +100,17 @@ describe('a model of the hub', () => {
       'tokenizer_config.json',
     ]);
     expect((await configuredTokenizer(section)).encode('7')).toEqual([55]);
+  });
+
+  it('is fetched for a program that loads it, by its id; a directory stays what it is', async () => {
+    vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    const directory = await fetchModel('golden/qwen2');
+    expect(relative(join(folder, 'hf/hub'), directory)).toBe(
+      `models--golden--qwen2/snapshots/${hub.commit(model)}`,
+    );
+    expect(filesOf(directory)).toContain('model.safetensors');
+    expect(await fetchModel(directory)).toBe(directory);
+    await expect(fetchModel('golden/none')).rejects.toThrow(/^fetchModel: there is no golden\/none/);
   });
 
   it('in shards downloads those of its index', async () => {

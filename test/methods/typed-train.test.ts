@@ -50,12 +50,14 @@ const RIGHT = {
   grpo: "await train({ method: 'grpo', model: { base: 'word-problems' }, data: { source: 'word_problems' }, reward: { rule: { weight: 1 } } });",
   variable:
     "const config: RunConfigInput = { method: 'dpo', data: { train: [{ path: 'a.jsonl', weight: 2 }, 'b.jsonl'] } };\nawait train(config, { output: 'runs/x' });",
+  extends: "await train({ extends: 'my_steps', data: { train: 'rows.jsonl' }, sft: { max_steps: 3 } });",
+  both: "await train({ extends: 'quickstart_sft', method: 'sft', sft: { max_steps: 3 } });",
   init: "await train({ method: 'pretrain', model: { base: { init: { model_type: 'qwen2' } }, tokenizer: 'bytes' } });",
 };
 
 const WRONG: Readonly<Record<string, readonly [string, RegExp]>> = {
   method: ["await train({ method: 'grpoo' });", /'"grpoo"' is not assignable to type '.*"grpo"/],
-  none: ["await train({ data: { source: 'arithmetic' } });", /Property 'method' is missing/],
+  none: ["await train({ data: { source: 'arithmetic' } });", /Property '(method|extends)' is missing/],
   key: [
     "await train({ method: 'sft', sft: { max_step: 3 } });",
     /'max_step' does not exist .*|Did you mean to write 'max_steps'/,

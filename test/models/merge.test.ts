@@ -22,6 +22,24 @@ const MERGED: Readonly<Record<string, number>> = { llama3: 4, opt: 12 };
 const device = openTest();
 afterAll(() => device.dispose());
 
+test('names are those of loadModel: models of the package, and a run in the place of its adapter', async () => {
+  const merged = join(temporaryDirectory(), 'merged');
+  const report = await mergeAdapter(device, 'word-problems', 'word-problems-judge', merged);
+  expect(report.merged).toBeGreaterThan(0);
+  const run = temporaryDirectory();
+  writeFileSync(join(run, 'config.yaml'), 'method: sft\n');
+  cpSync(adapterOf('mistral'), join(run, 'adapter'), { recursive: true });
+  const [byRun, byAdapter] = ['run', 'adapter'].map((name) => join(run, name, '..', `of-${name}`));
+  await mergeAdapter(device, goldenDirectory('mistral'), run, byRun as string);
+  await mergeAdapter(device, goldenDirectory('mistral'), join(run, 'adapter'), byAdapter as string);
+  const bytes = (path?: string) => readFileSync(join(path as string, 'model.safetensors'));
+  expect(bytes(byRun).equals(bytes(byAdapter))).toBe(true);
+  await expect(mergeAdapter(device, run, run, merged)).rejects.toThrow();
+  const own = await loadModel(device, goldenDirectory('mistral'), { adapter: run });
+  expect(own.files?.adapter).toBe(join(run, 'adapter'));
+  own.dispose();
+});
+
 const adapterOf = (name: string) => join(goldenDirectory(name), 'adapter');
 
 /** Some weights that PEFT has merged, by name in the model. */
@@ -233,7 +251,7 @@ describe('steptrain merge', () => {
     const { code, stderr } = await cli('merge', goldenDirectory('llama3'), named, output);
     expect(code).toBe(0);
     expect(stderr).toMatch(
-      /^warning: .* was trained on models\/other, which is not here, and .*llama3 has another name/,
+      /^Warning: .* was trained on models\/other, which is not here, and .*llama3 has another name/,
     );
     const own = changedAdapter('llama3', { base_model_name_or_path: 'elsewhere/llama3@main' });
     expect((await cli('merge', goldenDirectory('llama3'), own, `${output}-2`)).stderr).toBe('');

@@ -9,7 +9,7 @@ import { writeFileAtomically } from '../../files/atomic-file.js';
 import { badOption } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
-import { defined } from '../../native/defined.js';
+import { defined, type OptionsOf } from '../../native/defined.js';
 import { checkOptions } from '../../native/errors.js';
 import { RunError } from '../../run/error.js';
 import { openJournal } from '../../run/journal.js';
@@ -44,13 +44,13 @@ export interface SolvingOptions
    */
   readonly output?: string | undefined;
   /** Also search with the scorer, beside samples for as many tokens. */
-  readonly search?: Partial<SearchSettings> | undefined;
+  readonly search?: OptionsOf<SearchSettings> | undefined;
   /** Kept in the report. */
-  readonly about?: JsonObject;
-  readonly bootstrap?: Partial<BootstrapOptions>;
+  readonly about?: JsonObject | undefined;
+  readonly bootstrap?: OptionsOf<BootstrapOptions> | undefined;
   /** Ends it; what came so far is in `output`. */
   readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: (progress: SolvingProgress) => void;
+  readonly onProgress?: ((progress: SolvingProgress) => void) | undefined;
 }
 
 const SOLVING_OPTIONS: Record<keyof SolvingOptions, true> = {
@@ -209,7 +209,7 @@ const SEARCH_DEFAULTS = { beams: 4, expansions: 4, rounds: 40 };
 
 /** Complete; generated problems are solved line by line, others by paragraphs. */
 function searchSettings(
-  { separator, ...given }: Partial<SearchSettings>,
+  { separator, ...given }: OptionsOf<SearchSettings>,
   problems: readonly Problem[],
 ): SearchSettings {
   const settings = {
@@ -331,7 +331,7 @@ function reportOf(
   },
 ): SolvingReport {
   const { scorer, judge, aggregation = AGGREGATION, about } = options;
-  const bootstrap = { ...BOOTSTRAP, ...options.bootstrap };
+  const bootstrap = { ...BOOTSTRAP, ...defined(options.bootstrap ?? {}) };
   const samples = problems.map((problem) => problem.samples);
   const ended = (reason: GradedSample['finish_reason']) =>
     samples.flat().filter(({ finish_reason }) => finish_reason === reason).length;

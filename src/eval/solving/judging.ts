@@ -12,11 +12,11 @@ export interface JudgingOptions {
   /** For the best of k and weighted votes. */
   readonly scorer?: Scorer | undefined;
   /** How its scores of steps become one. Default `min`. */
-  readonly aggregation?: Aggregation;
+  readonly aggregation?: Aggregation | undefined;
   /** Aggregate only the scores up to the first below one half. Default false. */
-  readonly untilWrong?: boolean;
+  readonly untilWrong?: boolean | undefined;
   /** Aggregate in every way, for a curve of the best of k for each. Default false. */
-  readonly curves?: boolean;
+  readonly curves?: boolean | undefined;
   /** Judges the steps of right solutions, by its verdicts. */
   readonly judge?: Scorer | undefined;
   /** The model corrects itself: a step that it takes back is no error. Neither judge nor scorer sees it. */

@@ -11,7 +11,7 @@ import { stepsOf } from '../../records/steps.js';
 import { numbersOf, type Scorer, sampled } from '../../scoring/scorer.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type Aggregation, aggregated, untilWrong } from './aggregation.js';
-import type { SolvingSamplingOptions } from './settings.js';
+import type { Sampling } from './settings.js';
 
 export interface SearchSettings {
   /** How many go on after each step. */
@@ -24,7 +24,7 @@ export interface SearchSettings {
   readonly separator: string;
 }
 
-export interface SearchOptions extends SearchSettings, Required<Omit<SolvingSamplingOptions, 'n'>> {
+export interface SearchOptions extends SearchSettings, Sampling {
   readonly tokenizer: Tokenizer;
   readonly scorer: Scorer;
   readonly aggregation: Aggregation;

@@ -16,10 +16,10 @@ export interface SolvingSamplingOptions
     'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
   > {
   /** Samples of each problem. Default 1. */
-  readonly n?: number;
+  readonly n?: number | undefined;
 }
 
-type Sampling = {
+export type Sampling = {
   readonly [K in Exclude<keyof SolvingSamplingOptions, 'n'>]-?: NonNullable<SolvingSamplingOptions[K]>;
 };
 

@@ -1,0 +1,81 @@
+/** A sweep from its file, for the command and for programs. */
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { namedRecipe, shippedFolder } from '../config/shipped.js';
+import { checkOptions } from '../native/errors.js';
+import { childRuns } from './child.js';
+import { loadSweep } from './file.js';
+import type { FindRecipe } from './folder.js';
+import { runSweep } from './run.js';
+import type { SweepSummary } from './summary.js';
+
+export interface SweepFileOptions {
+  /** The directory for the runs. Default: `output_dir` of the file. */
+  readonly output?: string | undefined;
+  /** Runs at the same time. Default 1. */
+  readonly jobs?: number | undefined;
+  /** Values for every run, such as `run.device=cpu`. */
+  readonly set?: readonly string[] | undefined;
+  /** Stops it: the runs that are under way write a checkpoint, and the same call goes on. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called when a run begins and when it ends. */
+  readonly onRun?: ((event: SweepRunEvent) => void) | undefined;
+}
+
+export interface SweepRunEvent {
+  /** Its folder within that of the sweep. */
+  readonly id: string;
+  readonly status: 'started' | 'resumed' | 'finished' | 'stopped' | 'failed';
+  /** Why it failed. */
+  readonly reason?: string;
+  /** What it took, and how many are left, at its end. */
+  readonly seconds?: number;
+  readonly left?: number;
+}
+
+const OPTIONS: Record<keyof SweepFileOptions, true> = {
+  output: true,
+  jobs: true,
+  set: true,
+  signal: true,
+  onRun: true,
+};
+
+/**
+ * Makes every run of a sweep file that is missing, each in a process of its own, and goes on with those that were stopped, as
+ * `steptrain sweep` does. Writes sweep.json, sweep.md and report.html into its directory.
+ *
+ * @param file a path, or the name of a sweep of the package
+ * @returns what sweep.json holds: of runs that failed `unfinished` says why
+ * @throws ConfigError before the first run where one of them cannot run; RunError where the directory holds runs of another sweep
+ */
+export async function runSweepFile(file: string, options: SweepFileOptions = {}): Promise<SweepSummary> {
+  checkOptions('runSweepFile', options, OPTIONS);
+  const { output, jobs = 1, set, signal = new AbortController().signal, onRun } = options;
+  const loaded = await loadSweep(sweepFile(file), set);
+  const sweep = output === undefined ? loaded : { ...loaded, outputDir: output };
+  return runSweep(sweep, {
+    findRecipe: recipesBeside(sweep.file),
+    jobs,
+    signal,
+    note: (line) => console.error(line),
+    starter: (folder) => childRuns(folder, { program: [PROGRAM], jobs }).start,
+    onStart: ({ id }, { resume }) => onRun?.({ id, status: resume ? 'resumed' : 'started' }),
+    onEnd: ({ id }, outcome) => onRun?.({ id, ...outcome }),
+  });
+}
+
+/** The file of a sweep: a path, else a sweep of the package. */
+export const sweepFile = (name: string): string => namedRecipe(name, join(shippedFolder, 'sweeps'), 'sweep');
+
+/** Recipes are looked for beside the sweep first. */
+export const recipesBeside =
+  (file: string): FindRecipe =>
+  (recipe) => {
+    const beside = join(dirname(file), recipe);
+    return namedRecipe(existsSync(beside) ? beside : recipe);
+  };
+
+/** The command line itself, which runs each cell. */
+export const PROGRAM = fileURLToPath(new URL('../cli/main.js', import.meta.url));
