@@ -75,9 +75,9 @@ const char* const kSignatures[] = {
     " -> dy:=dz[S,H], dweights:f32[T,k]",
     // linear, linear_dx, lora_grads and linear_dw of the rows of each expert with its own weight and pair. On the CPU rows
     // have the bits of those. An expert without rows costs nothing, and its gradients stay as they are. row_ids and positions
-    // are those of rows, the key is that of all experts. P is a multiple of E: group p has pair p and the weight of expert
-    // p mod E.
-    "linear_experts(x:F[S,K], w:Q[E,N,K], offsets:i32[P+1], lora_a?:f32[P,r,K], lora_b?:f32[P,N,r],"
+    // are those of rows, the key is that of all experts. P is a multiple of E: group p has the weight of expert p mod E. The
+    // first P - G groups have no pair, the others one each, of a scale each where there are `scales`. u needs G = P.
+    "linear_experts(x:F[S,K], w:Q[E,N,K], offsets:i32[P+1], lora_a?:f32[G,r,K], lora_b?:f32[G,N,r], scales?:f32[G],"
     " row_ids?:i32[S], positions?:i32[S]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[S,N], u?:f32[S,r]",
     "linear_experts_dx(dy:F[S,N], w:Q[E,N,K], offsets:i32[E+1], lora_a?:f32[E,r,K], lora_b?:f32[E,N,r],"
     " row_ids?:i32[S], positions?:i32[S];"

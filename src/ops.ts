@@ -116,6 +116,7 @@ export {
   type RoutedAdapters,
   type Routing,
   route,
+  type StackedExperts,
   stackWeight,
 } from './ops/experts.js';
 export type { Dropout, LoraPair, StackedPairs } from './ops/gemm.js';

@@ -91,15 +91,19 @@ class ExpertGrid {
 template <typename T>
 class ExpertLowRank {
  public:
-  /// As LowRank, of `adapter` [E,…,…].
+  /// As LowRank, of `adapter` [E,…,…], which the groups from `bare` on have; with `scales` [E] each `multiplied` by its own.
   ExpertLowRank(Stream& stream, const std::vector<ExpertRows>& experts, const TensorView& adapter,
-                bool transposed, const TensorView& out, int64_t rows, float stored, float multiplied,
-                const Dropout& dropout)
+                int64_t bare, const TensorView& scales, bool transposed, const TensorView& out, int64_t rows,
+                float stored, float multiplied, const Dropout& dropout)
       : adapter_(adapter),
+        bare_(bare),
+        scales_(scales ? scales.as<const float>() : nullptr),
+        multiplied_(multiplied),
         transposed_(transposed),
         rows_(stream, adapter, transposed, out, rows, stored, multiplied, dropout) {
     // A task packs the adapter for its rows.
-    for (const ExpertRows& rows : experts) lists_.add(rows, (rows.count() + kRows - 1) / kRows);
+    for (const ExpertRows& rows : experts)
+      if (rows.expert >= bare) lists_.add(rows, (rows.count() + kRows - 1) / kRows);
   }
   const LowRank<T>& rows() const { return rows_; }
 
@@ -108,7 +112,9 @@ class ExpertLowRank {
     for (int64_t task; (task = worker.next(phase)) < lists_.count();) {
       lists_.at(task, [&](const ExpertRows& rows, int64_t part) {
         const int64_t first = rows.first + part * kRows, last = std::min(rows.last, first + kRows);
-        rows_.multiply(worker.index, x, first, last, {of_expert(adapter_, rows.expert), transposed_});
+        const int64_t pair = rows.expert - bare_;
+        rows_.multiply(worker.index, x, first, last, {of_expert(adapter_, pair), transposed_},
+                       scales_ ? scales_[pair] : multiplied_);
       });
     }
   }
@@ -117,6 +123,9 @@ class ExpertLowRank {
   static constexpr int64_t kRows = 128;
 
   TensorView adapter_;
+  int64_t bare_;
+  const float* scales_;
+  float multiplied_;
   bool transposed_;
   LowRank<T> rows_;
   TaskLists<ExpertRows> lists_;

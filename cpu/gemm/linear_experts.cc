@@ -4,6 +4,7 @@
 // each expert += what lora_grads and linear_dw add for its rows alone.
 #include <optional>
 
+#include "core/experts.h"
 #include "cpu/gemm/experts.h"
 #include "cpu/gemm/input_gradient.h"
 #include "cpu/gemm/pair_gradients.h"
@@ -16,25 +17,20 @@ namespace {
 
 template <typename T>
 void forward_experts(Stream& stream, const Args& args) {
-  const auto [x, w, offsets, lora_a, lora_b, row_ids, positions, y, u] = args.tensors<9>();
+  const auto [x, w, offsets, lora_a, lora_b, scales, row_ids, positions, y, u] = args.tensors<10>();
   const auto experts = experts_with_rows("linear_experts", offsets, x[0]);
   const Dropout dropout =
       dropout_of("linear_experts", x[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
-  if (w[0] == 0 ? offsets[0] != 1 : (offsets[0] - 1) % w[0] != 0)
-    throw Error(
-        "E_SHAPE",
-        format("linear_experts: offsets have %lld groups, expected a multiple of the %lld experts of w",
-               static_cast<long long>(offsets[0] - 1), static_cast<long long>(w[0])));
-  if (u && !lora_a)
-    throw Error("E_SHAPE", "linear_experts: u is the LoRA pairs'; pass lora_a and lora_b or no u");
+  const int64_t bare = groups_without_pair(offsets, w, lora_a, scales, u);
   if (experts.empty()) return;
   const int threads = stream.pool.threads();
   std::optional<ExpertLowRank<T>> low;
-  if (lora_a) low.emplace(stream, experts, lora_a, false, u, x[0], 1.0f, args.f(0), dropout);
+  if (lora_a) low.emplace(stream, experts, lora_a, bare, scales, false, u, x[0], 1.0f, args.f(0), dropout);
   // Groups of several adapters have the weights of the same experts.
   const auto projection = [&, &w = w, &lora_b = lora_b](int64_t group, int64_t count) {
-    return Projection<T>(of_expert(w, group % w[0]), of_expert(lora_b, group), count,
-                         low ? &low->rows() : nullptr);
+    const TensorView weight = of_expert(w, group % w[0]);
+    if (!low || group < bare) return Projection<T>(weight, {}, count, nullptr);
+    return Projection<T>(weight, of_expert(lora_b, group - bare), count, &low->rows());
   };
   const Rows<T> rows(stream.scratch, x, projection(0, 1).summed(), false);
   int64_t buffer_size = 0;
@@ -96,7 +92,8 @@ void backward_experts(Stream& stream, const Args& args) {
   const Rows<T> rows(stream.scratch, dy, 0, false);
   const Dropout unmasked;
   std::optional<ExpertLowRank<T>> low;
-  if (lora_a) low.emplace(stream, experts, lora_b, true, v, dy[0], args.f(0), args.f(0), unmasked);
+  if (lora_a)
+    low.emplace(stream, experts, lora_b, 0, TensorView{}, true, v, dy[0], args.f(0), args.f(0), unmasked);
   const auto gradient = [&, &w = w, &lora_a = lora_a](int64_t expert) {
     return InputGradient<T>(of_expert(w, expert), of_expert(lora_a, expert), low ? &low->rows() : nullptr,
                             dropout);

@@ -61,20 +61,21 @@ class LowRank {
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     const int height = tile_height<T>(rows_);
     for (int64_t t; (t = worker.next(phase) * height) < rows_;) {
-      tiles(worker.index, x, t, static_cast<int>(std::min<int64_t>(height, rows_ - t)), panels_);
+      tiles(worker.index, x, t, static_cast<int>(std::min<int64_t>(height, rows_ - t)), panels_, multiplied_);
     }
   }
-  /// Rows [first, last), by an adapter that the member packs for them.
-  void multiply(int member, const Rows<T>& x, int64_t first, int64_t last, const Panels<T>& adapter) const {
+  /// Rows [first, last), by an adapter that the member packs for them, with a `multiplied` of their own.
+  void multiply(int member, const Rows<T>& x, int64_t first, int64_t last, const Panels<T>& adapter,
+                float multiplied) const {
     T* const panels = panels_ + member * adapter.count() * adapter.size();
     for (int64_t panel = 0; panel < adapter.count(); panel++)
       adapter.fill(panel, panels + panel * adapter.size());
-    each_tile<T>(first, last, [&](int64_t t, int rows) { tiles(member, x, t, rows, panels); });
+    each_tile<T>(first, last, [&](int64_t t, int rows) { tiles(member, x, t, rows, panels, multiplied); });
   }
 
  private:
   /// A tile of rows by all panels.
-  void tiles(int member, const Rows<T>& x, int64_t t, int rows, const T* panels) const {
+  void tiles(int member, const Rows<T>& x, int64_t t, int rows, const T* panels, float multiplied) const {
     const T* from = x.row(t);
     int64_t stride = x.stride();
     if (dropout_) {
@@ -82,7 +83,7 @@ class LowRank {
       from = drop(member, x, t, rows, stride);
     }
     for (int64_t panel = 0; panel < adapter_.count(); panel++)
-      tile(t, rows, from, stride, panel, panels + panel * adapter_.size());
+      tile(t, rows, from, stride, panel, panels + panel * adapter_.size(), multiplied);
   }
 
   const T* drop(int member, const Rows<T>& x, int64_t t, int rows, int64_t stride) const {
@@ -100,7 +101,8 @@ class LowRank {
     return dropped;
   }
 
-  void tile(int64_t t, int rows, const T* x, int64_t stride, int64_t panel, const T* weights) const {
+  void tile(int64_t t, int rows, const T* x, int64_t stride, int64_t panel, const T* weights,
+            float multiplied) const {
     alignas(64) float c[kTileRows<T> * kTileStride];
     const int64_t columns = adapter_.columns(panel), depth = adapter_.depth();
     if (columns <= kLanes) {
@@ -113,7 +115,7 @@ class LowRank {
         const float value = c[i * kTileStride + j];
         const int64_t at = panel * kPanel + j;
         if (out_) out_[(t + i) * rank_ + at] = stored_ * value;
-        data_[(t + i) * stride_ + at] = from_float<T>(multiplied_ * value);
+        data_[(t + i) * stride_ + at] = from_float<T>(multiplied * value);
       }
     }
   }

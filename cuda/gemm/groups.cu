@@ -40,7 +40,8 @@ __device__ Place place_in_rows(const Groups& groups, int64_t total, int tile_row
   const auto tiles_of = [&](int64_t group) -> int64_t {
     int64_t end;
     if (!range_holds(groups.faults, groups.argument, groups.offsets, group, groups.count, total, place.begin,
-                     end))
+                     end) ||
+        group < groups.first)
       return 0;
     place.rows = end - place.begin;
     return (place.rows + tile_rows - 1) / tile_rows * across;
@@ -103,8 +104,15 @@ __device__ Product product_of(const Product& all, const Groups& groups, const Pl
     first_row = place.group * all.rows;
   } else {
     p.rows = place.rows;
-    p.b = own_of(all.b, static_cast<uint32_t>(place.group) % static_cast<uint32_t>(groups.weights));
-    p.lora_a = rows_of(all.lora_a, place), p.lora_b = own_of(all.lora_b, place.group);
+    p.b = own_of(all.b,
+                 static_cast<uint32_t>(place.group - groups.first) % static_cast<uint32_t>(groups.weights));
+    const int64_t pair = place.group - groups.bare;
+    if (pair < 0) {
+      p.rank = 0;
+    } else {
+      p.lora_a = rows_of(all.lora_a, place), p.lora_b = own_of(all.lora_b, pair);
+      if (groups.scales) p.lora_scale = groups.scales[pair];
+    }
     first_row = place.begin;
   }
   p.out = const_cast<void*>(element_of(all.out, all.out_dtype, first_row * all.columns));
@@ -223,7 +231,8 @@ void multiply_groups(Stream& stream, DType activations, Layout layout, Product p
   const bool in_tiles = activations == DType::bf16;
   const Loading loading = in_tiles ? loading_of(stream, p) : Loading::registers;
   if (loading != Loading::registers) round_factors(stream, Loading::cp_async, p);
-  if (layout != Layout::weight) p.b.rows /= groups.weights, p.lora_b.rows /= groups.count;
+  if (layout != Layout::weight) p.b.rows /= groups.weights;
+  if (p.rank > 0) p.lora_b.rows /= groups.count - groups.bare;
   if (!in_tiles) return launch_f32(stream, layout, p, groups);
   if (loading == Loading::registers) return launch<Small, false>(stream, layout, p, groups);
   // By the rows of a group on average.

@@ -1,7 +1,7 @@
 // The linear ops of experts: rows sorted by expert, each expert with a weight [N,K] and a LoRA pair of its own, as
 // cuda/gemm/linear.cc, linear_dx.cc, lora_grads.cc and linear_dw.cu do it for one. A product is one launch for all
 // experts (cuda/gemm/groups.h), with one more for each f32 factor that is rounded and for quantised weights.
-#include "core/error.h"
+#include "core/experts.h"
 #include "cuda/gemm/groups.h"
 #include "cuda/gemm/lora.h"
 #include "cuda/runtime/families.h"
@@ -9,15 +9,9 @@
 namespace steptrain::cuda {
 namespace {
 
-/// Of `experts` weights. There may be a whole number of groups for each, with a pair each.
-Groups groups_of(const Stream& stream, const char* op, const TensorView& offsets, int argument,
-                 int64_t experts) {
-  const int64_t groups = offsets[0] - 1;
-  if (experts == 0 ? groups != 0 : groups % experts != 0)
-    throw Error("E_SHAPE",
-                format("%s: offsets have %lld groups, expected a multiple of the %lld experts of w", op,
-                       static_cast<long long>(groups), static_cast<long long>(experts)));
-  return {offsets.as<const int32_t>(), groups, experts, argument, stream.faults};
+/// Of `experts` weights, each of which one or several groups have.
+Groups groups_of(const Stream& stream, const TensorView& offsets, int argument, int64_t experts) {
+  return {offsets.as<const int32_t>(), offsets[0] - 1, experts, argument, stream.faults};
 }
 
 /// Tensors of all experts [E, rows, columns], one below the other.
@@ -25,10 +19,10 @@ Factor stacked(const TensorView& t) {
   return {t.data, t.dtype, t[0] * t[1], t[2]};
 }
 
-/// A pair's low-rank rows, scale · drop(rows)·first, in `out` or workspace, and with them the pair into `p`.
+/// The low-rank rows of groups with a pair, scale · drop(rows)·first, in `out` or workspace, and with them the pairs into `p`.
 void fold_experts(Stream& stream, Layout layout, const LowRank& pair, int64_t rank, Groups groups,
                   Product& p) {
-  groups.weights = groups.count;
+  groups.first = groups.bare, groups.weights = groups.count - groups.bare;
   Product low;
   low.rows = pair.rows[0], low.columns = rank, low.depth = pair.rows[1];
   low.a = factor(pair.rows), low.b = stacked(pair.first);
@@ -42,17 +36,17 @@ void fold_experts(Stream& stream, Layout layout, const LowRank& pair, int64_t ra
 }
 
 void linear_experts(Stream& stream, const Args& args) {
-  const auto [x, w, offsets, lora_a, lora_b, row_ids, positions, y, u] = args.tensors<9>();
+  const auto [x, w, offsets, lora_a, lora_b, scales, row_ids, positions, y, u] = args.tensors<10>();
   const Dropout dropout = dropout_of("linear_experts", {args.d(1), args.i(2), args.i(3)}, x[0], lora_a,
                                      lora_b, row_ids, positions);
-  if (u && !lora_a)
-    throw Error("E_SHAPE", "linear_experts: u is the LoRA pairs'; pass lora_a and lora_b or no u");
-  const Groups groups = groups_of(stream, "linear_experts", offsets, 2, w[0]);
+  Groups groups = groups_of(stream, offsets, 2, w[0]);
+  groups.bare = groups_without_pair(offsets, w, lora_a, scales, u);
+  if (scales) groups.scales = scales.as<const float>();
   Product p;
   p.rows = x[0], p.columns = w[1], p.depth = w[2];
   p.a = factor(x), p.b = group_weights(stream, x.dtype, w, groups);
   set_output(p, y.data, y.dtype, false);
-  if (lora_a) {
+  if (groups.bare < groups.count) {
     p.lora_scale = args.f(0);
     fold_experts(stream, Layout::forward, {x, lora_a, lora_b, u, 1, dropout}, lora_a[1], groups, p);
   }
@@ -65,7 +59,7 @@ void linear_experts_dx(Stream& stream, const Args& args) {
                                      lora_b, row_ids, positions);
   if (v && !lora_a)
     throw Error("E_SHAPE", "linear_experts_dx: v is the LoRA pairs'; pass lora_a and lora_b or no v");
-  const Groups groups = groups_of(stream, "linear_experts_dx", offsets, 2, w[0]);
+  const Groups groups = groups_of(stream, offsets, 2, w[0]);
   Product p;
   p.rows = dy[0], p.columns = w[2], p.depth = w[1];
   p.a = factor(dy), p.b = group_weights(stream, dy.dtype, w, groups);
@@ -81,7 +75,7 @@ void linear_experts_lora_grads(Stream& stream, const Args& args) {
   const auto [x, dy, u, v, offsets, da, db, row_ids, positions] = args.tensors<9>();
   const Dropout dropout = dropout_of("linear_experts_lora_grads", {args.d(1), args.i(2), args.i(3)}, x[0], u,
                                      v, row_ids, positions);
-  const Groups groups = groups_of(stream, "linear_experts_lora_grads", offsets, 4, da[0]);
+  const Groups groups = groups_of(stream, offsets, 4, da[0]);
   Product a;
   a.rows = v[1], a.columns = x[1], a.depth = x[0];
   a.a = factor(v), a.b = factor(x);
@@ -103,8 +97,7 @@ void linear_experts_dw(Stream& stream, const Args& args) {
   p.rows = dy[1], p.columns = x[1], p.depth = x[0];
   p.a = factor(dy), p.b = factor(x);
   set_output(p, dw.data, DType::f32, true);
-  multiply_groups(stream, x.dtype, Layout::weight, p,
-                  groups_of(stream, "linear_experts_dw", offsets, 2, dw[0]));
+  multiply_groups(stream, x.dtype, Layout::weight, p, groups_of(stream, offsets, 2, dw[0]));
 }
 
 }  // namespace

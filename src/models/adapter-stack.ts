@@ -2,6 +2,7 @@
  * The LoRA pairs of several adapters side by side, in the panels and the dtype that the kernels read: a forward may hold
  * tokens of all of them, and packs nothing but the pairs of experts. It holds the values that the adapters had when it was made.
  */
+import type { StackedExperts } from '../ops/experts.js';
 import { type LoraPair, packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
@@ -22,8 +23,7 @@ export function stackBytes(
   dtype: DType,
 ): number {
   return pairs.reduce((sum, { aShape: [rank = 0, features = 0], bShape: [outputs = 0], expert }) => {
-    // Beside them zeros for tokens without an adapter.
-    if (expert) return sum + 2 * 4 * rank * (features + outputs);
+    if (expert) return sum + 4 * (rank * (features + outputs) + 1);
     return sum + (dtype === 'bf16' ? 2 : 4) * whole(rank) * (features + 1 + whole(outputs));
   }, 0);
 }
@@ -36,7 +36,7 @@ export interface StackPlace {
 
 export class AdapterStack {
   private readonly modules = new Map<string, StackedPairs>();
-  private readonly joint = new Map<string, LoraPair>();
+  private readonly joint = new Map<string, StackedExperts>();
 
   /** Holds its memory until `dispose`. */
   constructor(
@@ -65,14 +65,14 @@ export class AdapterStack {
     return this.joint.size > 0;
   }
 
-  /** The pairs of all experts, by their name, of no adapter and then of each, see `RoutedAdapters`; undefined likewise. */
-  experts(of: string): LoraPair | undefined {
+  /** The pairs of all experts, by their name, for `RoutedAdapters`; undefined likewise. */
+  experts(of: string): StackedExperts | undefined {
     return this.joint.get(of);
   }
 
   dispose(): void {
-    for (const pairs of this.modules.values()) for (const tensor of Object.values(pairs)) tensor.dispose();
-    for (const { a, b } of this.joint.values()) for (const { value } of [a, b]) value.dispose();
+    for (const pairs of [...this.modules.values(), ...this.joint.values()])
+      for (const tensor of Object.values(pairs)) tensor.dispose();
     this.modules.clear();
     this.joint.clear();
   }
@@ -105,19 +105,13 @@ function stackOf({ device, dtype }: StackPlace, module: string, adapters: readon
   }, 'adapters');
 }
 
-/**
- * The pairs of each adapter's experts one after the other, in f32 and of the largest rank: zeros where an adapter has less, and first for
- * tokens without one. Of one scale, by which low-rank rows are multiplied as in training; where scales differ, they are in B.
- */
-function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapter[]): LoraPair {
+/** The pairs of each adapter's experts one after the other, in f32 and of the largest rank: zeros where an adapter has less. */
+function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapter[]): StackedExperts {
   const pairs = adapters.map((adapter) => adapter.pair(of));
   const { a, b } = pairs.find((pair) => pair !== undefined) as LoraPair;
   const [experts = 0, , features = 0] = a.value.shape;
   const outputs = b.value.shape[1] as number;
   const rankOf = (pair: LoraPair) => pair.a.value.shape[1] as number;
-  const scales = new Set(pairs.flatMap((pair) => pair?.scale ?? []));
-  const [only] = scales;
-  const scale = only !== undefined && scales.size === 1 ? only : 1;
   const most = Math.max(...pairs.map((pair) => (pair ? rankOf(pair) : 0)));
   /** x as rows of `width`, each `rank` of them followed by zeros up to `most`. */
   const padded = (x: Tensor, rank: number, width: number): Tensor => {
@@ -127,25 +121,24 @@ function expertsOf({ device }: StackPlace, of: string, adapters: readonly Adapte
     const T = (count / rank) * most;
     return device.ops.scatter_rows({ x: x.reshape([count, width]), rows: device.tensor(rows), T }).y;
   };
-  const joined = (side: string, shape: readonly number[], part: (pair: LoraPair) => Tensor) => {
-    const size = experts * product(shape);
-    const all = device.zeros([(1 + pairs.length) * experts, ...shape]);
+  const joined = (shape: readonly [number, number], part: (pair: LoraPair) => Tensor) => {
+    const size = experts * shape[0] * shape[1];
+    const all = device.zeros([pairs.length * experts, ...shape]);
     pairs.forEach((pair, g) => {
-      if (pair) device.ops.copy({ x: part(pair).reshape([size]), y: all.view((1 + g) * size, [size]) });
+      if (pair) device.ops.copy({ x: part(pair).reshape([size]), y: all.view(g * size, [size]) });
     });
-    return { name: `${of}.${side}`, value: device.keep(all) };
+    return device.keep(all);
   };
+  const scales = Float32Array.from(
+    { length: pairs.length * experts },
+    (_, p) => pairs[Math.floor(p / experts)]?.scale ?? 0,
+  );
   return device.scope(
     () => ({
-      a: joined('a', [most, features], (pair) => padded(pair.a.value, rankOf(pair), features)),
-      b: joined('b', [outputs, most], (pair) => {
-        const { y } = device.ops.scale({ x: pair.b.value, factor: pair.scale / scale });
-        return padded(y, rankOf(pair), 1);
-      }),
-      scale,
+      a: joined([most, features], (pair) => padded(pair.a.value, rankOf(pair), features)),
+      b: joined([outputs, most], (pair) => padded(pair.b.value, rankOf(pair), 1)),
+      scales: device.keep(device.tensor(scales)),
     }),
     'adapters',
   );
 }
-
-const product = (shape: readonly number[]) => shape.reduce((total, extent) => total * extent, 1);

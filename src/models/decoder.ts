@@ -215,7 +215,7 @@ export class Decoder {
         const rows = routedRows(batch, role, routing);
         const project = (x: Tensor, of: string) => {
           const { weight, lora, dropout } = this.projection(of, rows, role);
-          return linearExperts(x, { weight, lora: stack?.experts(of) ?? lora, dropout }, routing.offsets);
+          return linearExperts(x, { weight, lora, stack: stack?.experts(of), dropout }, routing.offsets);
         };
         return { routing, project };
       },

@@ -22,10 +22,22 @@ export interface Routing {
 export interface ExpertProjection {
   /** Of shape [E, N, K]; each packed, quantised or neither, one after the other (`stackWeight`); trainable f32. */
   readonly weight: Parameter;
-  /** A [E, r, K] and B [E, N, r]; with `RoutedAdapters` those of no adapter, then of each: [(1 + count)·E, …]. */
+  /** A [E, r, K] and B [E, N, r]. */
   readonly lora?: LoraPair | undefined;
+  /** In place of `lora`, for tokens of several adapters. */
+  readonly stack?: StackedExperts | undefined;
   /** Of the input of all pairs; row ids and positions are those of rows, i32 [S]. */
   readonly dropout?: Dropout | undefined;
+}
+
+/** The pairs of `RoutedAdapters` on E experts, those of an adapter one after the other. Not differentiable. */
+export interface StackedExperts {
+  /** f32 [count·E, r, K]. */
+  readonly a: Tensor;
+  /** f32 [count·E, N, r]. */
+  readonly b: Tensor;
+  /** f32 [count·E]: of each pair, by which its low-rank rows are multiplied. */
+  readonly scales: Tensor;
 }
 
 /** Adapters whose pairs on experts the tokens of one forward have. Not differentiable. */
@@ -80,15 +92,16 @@ export function combineExperts(y: Tensor, { weights, places }: Routing): Tensor 
  * @param offsets i32 [E + 1], those of a `Routing`
  */
 export function linearExperts(x: Tensor, projection: ExpertProjection, offsets: Tensor): Tensor {
-  const { weight, lora } = projection;
+  const { weight, lora, stack } = projection;
   const mask = maskOf(projection);
   const tape = tapeFor(x, weight, lora?.a, lora?.b);
   const { y, u } = x.device.ops.linear_experts({
     x,
     w: weight.value,
     offsets,
-    lora_a: lora?.a.value,
-    lora_b: lora?.b.value,
+    lora_a: stack?.a ?? lora?.a.value,
+    lora_b: stack?.b ?? lora?.b.value,
+    scales: stack?.scales,
     row_ids: mask?.rowIds,
     positions: mask?.positions,
     scale: lora?.scale,

@@ -185,13 +185,14 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
     },
   );
 
-  it('a group reads the weight of its expert and a pair of its own', async () => {
+  it('a group reads the weight of its expert and, but for the first ones, a pair and a scale of its own', async () => {
     const [N, K, r] = [40, 72, 8];
     const groups = [3, 0, 17, 1, 40, 0, 2, 0, 5]; // of three experts
     const offsets = offsetsOf(groups);
     const rows = offsets.at(-1)!;
     const given = { x: random(rows * K, 1), w: random(3 * N * K, 2) };
-    const pairs = { a: random(9 * r * K, 3), b: random(9 * N * r, 4) };
+    const pairs = { a: random(6 * r * K, 3), b: random(6 * N * r, 4) };
+    const scales = Float32Array.of(0.5, 0.5, 0.5, 1.7, 1.7, 1.7);
     for (const dtype of ['f32', 'bf16'] as const) {
       const [all, ...alone] = gpu.scope(() => {
         const cut = (of: Float32Array, at: number, size: readonly number[], as: Dtype) => {
@@ -202,9 +203,9 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
           x: gpu.tensor(given.x, [rows, K], dtype),
           w: gpu.tensor(given.w, [3, N, K], dtype),
           offsets: gpu.tensor(Int32Array.from(offsets), [10], 'i32'),
-          lora_a: gpu.tensor(pairs.a, [9, r, K]),
-          lora_b: gpu.tensor(pairs.b, [9, N, r]),
-          scale: 0.5,
+          lora_a: gpu.tensor(pairs.a, [6, r, K]),
+          lora_b: gpu.tensor(pairs.b, [6, N, r]),
+          scales: gpu.tensor(scales),
         }).y;
         const own = groups.map(
           (size, p) =>
@@ -212,9 +213,11 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
               x: gpu.tensor(given.x.slice(offsets[p]! * K, offsets[p + 1]! * K), [size, K], dtype),
               w: cut(given.w, p % 3, [1, N, K], dtype),
               offsets: gpu.tensor(Int32Array.of(0, size), [2], 'i32'),
-              lora_a: cut(pairs.a, p, [1, r, K], 'f32'),
-              lora_b: cut(pairs.b, p, [1, N, r], 'f32'),
-              scale: 0.5,
+              ...(p >= 3 && {
+                lora_a: cut(pairs.a, p - 3, [1, r, K], 'f32'),
+                lora_b: cut(pairs.b, p - 3, [1, N, r], 'f32'),
+                scale: scales[p - 3]!,
+              }),
             }).y,
         );
         return [y, ...own];

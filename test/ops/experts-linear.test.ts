@@ -277,34 +277,59 @@ describe.each(isas)('linears of experts on %s', (isa) => {
     },
   );
 
-  it('multiplies rows of several adapters, each with its own pair on the weight of the expert', async () => {
+  it('multiplies rows of no adapter and of several, each with its own pair and scale on the weight of the expert', async () => {
     const [E, N, K, r] = [3, 40, 33, 5];
     const counts = [2, 0, 1, 9, 3, 0, 0, 17, 1];
+    const scales = Float32Array.of(0.5, 0.5, 0.5, 1.7, 1.7, 1.7);
     for (const dtype of ['f32', 'bf16'] as const) {
       const groups = expertsOf([counts, N, K, r], dtype, dtype);
-      const { w: all, x, offsets, lora_a, lora_b } = upload(device, groups, dtype, dtype, true);
-      const w = all.slice(0, E);
-      const y = await device.ops.linear_experts({ x, w, offsets, lora_a, lora_b, scale: 0.5 }).y.readFloats();
-      const want = await Promise.all(
-        counts.map((_, p) => {
-          const rows = x.slice(groups.offsets[p]!, groups.offsets[p + 1]!);
-          const pair = { lora_a: expertWeight(lora_a, p), lora_b: expertWeight(lora_b, p), scale: 0.5 };
-          return device.ops.linear({ x: rows, w: expertWeight(w, p % E), ...pair }).y.readFloats();
-        }),
+      const { w: all, x, offsets, ...each } = upload(device, groups, dtype, dtype, true);
+      const [w, lora_a, lora_b] = [all.slice(0, E), each.lora_a.slice(E, 9), each.lora_b.slice(E, 9)];
+      const given = { x, w, offsets, lora_a, lora_b, scales: device.tensor(scales) };
+      const y = await device.ops.linear_experts(given).y.readFloats();
+      const problems = groups.each.map((problem, p) => {
+        const { w } = groups.each[p % E]!;
+        return { ...problem, w, scale: scales[p - E] ?? 0 };
+      });
+      const [exactly, naively] = [exact, onGpu(isa) && dtype === 'bf16' ? tensorCores : naive(dtype)].map(
+        (as) => joined(problems.map((problem) => reference(problem, as).y)),
       );
-      if (!onGpu(isa)) expect(y).toEqual(joined(want));
-      else expect(maxDifference(y, joined(want))).toBeLessThan(dtype === 'f32' ? 1e-4 : 0.25);
+      expect(maxDifference(y, exactly!)).toBeLessThanOrEqual(tolerance(naively!, exactly!, dtype));
+      if (onGpu(isa)) continue;
+      const alone = counts.map((_, p) => {
+        const rows = x.slice(groups.offsets[p]!, groups.offsets[p + 1]!);
+        const pair = p >= E && {
+          lora_a: expertWeight(lora_a, p - E),
+          lora_b: expertWeight(lora_b, p - E),
+          scale: scales[p - E]!,
+        };
+        return device.ops.linear({ x: rows, w: expertWeight(w, p % E), ...pair }).y.readFloats();
+      });
+      expect(y).toEqual(joined(await Promise.all(alone)));
     }
-    const other = openTest(isa);
-    const [w, offsets] = [other.zeros([E, N, K]), other.tensor(Int32Array.from([0, 1, 2, 2, 2]))];
-    expect(() => other.ops.linear_experts_dx({ dy: other.zeros([2, N]), w, offsets })).toThrow(
-      'linear_experts_dx: offsets must be [E+1] with E = 3, got [5]',
-    );
-    other.ops.linear_experts({ x: other.zeros([2, K]), w, offsets });
-    await expect(other.synchronize()).rejects.toThrow(
-      'linear_experts: offsets have 4 groups, expected a multiple of the 3 experts of w',
-    );
-    other.dispose();
+  });
+
+  it.each([
+    [
+      'groups of no expert',
+      { groups: 4 },
+      'offsets have 4 groups, expected a multiple of the 3 experts of w',
+    ],
+    ['scales of no pair', { groups: 3, scales: true }, "scales are the LoRA pairs'"],
+    ['more pairs than groups', { groups: 3, pairs: 4 }, 'lora_a has 4 pairs, expected at most the 3 groups'],
+    ['u of groups without a pair', { groups: 6, pairs: 3, u: true }, "u is the LoRA pairs'"],
+  ] as const)('refuses %s', async (_, given, message) => {
+    const [E, N, K, r] = [3, 8, 6, 2];
+    const { groups, pairs, scales, u } = { pairs: 0, scales: false, u: false, ...given };
+    const own = openTest(isa);
+    own.ops.linear_experts({
+      ...{ x: own.zeros([2, K]), w: own.zeros([E, N, K]), u },
+      offsets: own.tensor(Int32Array.from({ length: groups + 1 }, (_, p) => (p ? 2 : 0))),
+      ...(pairs > 0 && { lora_a: own.zeros([pairs, r, K]), lora_b: own.zeros([pairs, N, r]) }),
+      ...(scales && { scales: own.zeros([3]) }),
+    });
+    await expect(own.synchronize()).rejects.toThrow(`linear_experts: ${message}`);
+    own.dispose();
   });
 
   it('adds to the dx that it is given, and needs no pair', async () => {
@@ -419,7 +444,7 @@ describe.each(isas)('linears of experts on %s', (isa) => {
   });
 
   it('refuses what does not belong together', () => {
-    const { x, w, offsets, lora_a } = upload(
+    const { x, w, offsets, lora_a, lora_b } = upload(
       device,
       expertsOf([[2, 3], 4, 6, 2], 'f32', 'f32'),
       'f32',
@@ -430,8 +455,12 @@ describe.each(isas)('linears of experts on %s', (isa) => {
     expect(() => ops.linear_experts({ x, w: expertWeight(w, 0), offsets })).toThrow(
       'linear_experts: w must be [E,N,K], got [4,6]',
     );
-    expect(() => ops.linear_experts({ x, w, offsets, lora_a: lora_a.slice(0, 1) })).toThrow(
-      'linear_experts: lora_a must be [P,r,K] with P = 2, got [1,2,6]',
+    expect(() => ops.linear_experts({ x, w, offsets, lora_a, lora_b: lora_b.slice(0, 1) })).toThrow(
+      'linear_experts: lora_b must be [G,N,r] with G = 2, got [1,4,2]',
+    );
+    const three = device.tensor(Int32Array.from([0, 2, 5, 5]));
+    expect(() => ops.linear_experts_dx({ dy: device.zeros([5, 4]), w, offsets: three })).toThrow(
+      'linear_experts_dx: offsets must be [E+1] with E = 2, got [4]',
     );
     expect(() => ops.unpack_weight({ w, dtype: 'f32' })).toThrow(
       'unpack_weight: w must be [N,K], got [2,4,6]',

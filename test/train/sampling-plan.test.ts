@@ -44,6 +44,7 @@ test.each([
 test.each([
   ['qwen2', 'bf16', 8],
   ['qwen3', 'f32', 40],
+  ['variants/qwen3-moe', 'bf16', 40],
 ] as const)('%s in %s: foresees what an adapter of rank %i is packed into', async (name, dtype, r) => {
   const model = await loadModel(device, goldenDirectory(name), { dtype });
   const adapter = someAdapter(model, { r }, 1);
