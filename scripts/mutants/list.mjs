@@ -32,6 +32,12 @@ const PORTABLE_ROWS = {
   tests: ['few-rows', 'linear (40|104) outputs'],
   capability: 80,
 };
+const GROUPS = {
+  file: 'cuda/gemm/groups.cu',
+  unit: 'cuda/gemm/groups.cu',
+  tests: ['experts', 'a group reads the weight'],
+  capability: 80,
+};
 const PAGED = {
   unit: 'cuda/attention/paged_bf16.cu',
   tests: ['attention-paged', 'agrees with the CPU: .*"headDim":(64|128)'],
@@ -472,6 +478,37 @@ ${MAIN_ROUND}`,
     from: '      if (!kNew || !inside)\n',
     to: '',
     ...STEP,
+  },
+
+  {
+    name: 'experts: a pair counted from the first group, which has none',
+    ...GROUPS,
+    from: 'const int64_t pair = place.group - groups.bare;',
+    to: 'const int64_t pair = place.group;',
+  },
+  {
+    name: 'experts: a pair for rows that have none',
+    ...GROUPS,
+    from: '      p.rank = 0;\n',
+    to: '',
+  },
+  {
+    name: 'experts: one scale for all pairs',
+    ...GROUPS,
+    from: 'groups.scales[pair]',
+    to: 'groups.scales[0]',
+  },
+  {
+    name: 'experts: low-rank rows by the pair of the group before',
+    ...GROUPS,
+    from: 'place.group - groups.first) %',
+    to: 'place.group - groups.first + groups.weights - 1) %',
+  },
+  {
+    name: "experts: a block's tile counted from the first of its lane's groups on",
+    ...GROUPS,
+    from: '__shfl_sync(0xffffffffu, through - own, found)',
+    to: '__shfl_sync(0xffffffffu, through, found)',
   },
 
   {
