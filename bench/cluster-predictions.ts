@@ -46,7 +46,7 @@ export function clusterPredictions(): Prediction[] {
   );
 }
 
-/** LoRA on a base whose layers the GPUs of a machine hold together: a layer is gathered twice a micro-batch, beside nothing. */
+/** LoRA on a base whose layers the GPUs of a machine hold together: a layer is gathered twice a micro-batch. */
 const SHARDED = { what: 'Llama-3.3-70B', layers: 80, layerBytes: 2 * 855.6e6, layerParameters: 855.6e6 };
 /** Products of bf16 a second that a training step reaches: two fifths of what the GPU's makers say. */
 const PRODUCTS = 400e12;
@@ -68,7 +68,7 @@ export function predictedGather(tokens: number): GatherPrediction {
 }
 
 export interface StepPrediction {
-  /** With a sum that begins when the backward pass has ended, as NCCL's does. */
+  /** With a sum that begins when the backward pass has ended: `run.overlap` false. */
   readonly after: number;
   /** With one that goes on beside it: but for the time of the last layer's sum, which this leaves out. */
   readonly beside: number;
@@ -97,7 +97,7 @@ function stepLines(): string[] {
   return (Object.keys(STEPS) as (keyof typeof STEPS)[]).flatMap((what) =>
     [8, 64].map((gpus) => {
       const { after, beside } = predictedStep(what, 8192, gpus);
-      return `predicted, ${gpus} H100, ${what}: a step of 8192 tokens a GPU in ${after.toFixed(3)} s, and in ${beside.toFixed(3)} s were the sum beside the backward pass`;
+      return `predicted, ${gpus} H100, ${what}: a step of 8192 tokens a GPU in ${beside.toFixed(3)} s, and in ${after.toFixed(3)} s with run.overlap=false`;
     }),
   );
 }
@@ -105,7 +105,7 @@ function stepLines(): string[] {
 function gatherLines(): string[] {
   return [1024, 8192].map((tokens) => {
     const { gather, compute } = predictedGather(tokens);
-    return `predicted, 8 H100, ${SHARDED.what} with run.shard_base: layers gathered in ${gather.toFixed(2)} s of a micro-batch of ${tokens} tokens, which computes for ${compute.toFixed(2)} s`;
+    return `predicted, 8 H100, ${SHARDED.what} with run.shard_base: layers gathered in ${gather.toFixed(2)} s of a micro-batch of ${tokens} tokens, which computes for ${compute.toFixed(2)} s: ${(Math.max(gather, compute) + gather / SHARDED.layers).toFixed(2)} s ahead of their use, ${(gather + compute).toFixed(2)} s with run.overlap=false`;
   });
 }
 

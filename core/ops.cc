@@ -305,10 +305,13 @@ const char* const kSignatures[] = {
 
     // ---- collectives -------------------------------------------------------------------------------------
     // Among the W processes of a communicator (carriers/communicators.h), which call them in the same order. Row r of x
-    // goes to rank r, and row r of y comes from it. Not in a graph.
-    "all_to_all(x:F[W,N], &y:=x[W,N]; communicator:i)",
+    // goes to rank r, and row r of y comes from it. Not in a graph. `beside`: the bytes travel beside what is queued next,
+    // which leaves x and y alone until `arrived`.
+    "all_to_all(x:F[W,N], &y:=x[W,N]; communicator:i, beside:bool=false)",
     // Row r of y is the x of rank r.
-    "all_gather(x:F[N], &y:=x[W,N]; communicator:i)",
+    "all_gather(x:F[N], &y:=x[W,N]; communicator:i, beside:bool=false)",
+    // What is queued next waits for all that travels beside the queue; y came last.
+    "arrived(&y:F[#n]; communicator:i)",
     // Rows of x added in pairs, one after the other: row pairs[p][0] += row pairs[p][1]. y is what row `root` then is.
     "sum_slices(x:f32[R,N], pairs:i32[P,2]; root:i) -> y:f32[N]",
 };

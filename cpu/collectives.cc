@@ -16,18 +16,34 @@ const steptrain_carrier& carrier_of(const Args& args, int64_t parts, const char*
   return carrier;
 }
 
-void all_to_all(Stream&, const Args& args) {
+using Move = int (*)(void* self, const void* from, void* to, size_t bytes, void* stream);
+
+/// Now, or on the thread beside the queue. A carrier has one call at a time.
+void carry(Stream& stream, const Args& args, const steptrain_carrier& carrier, Move move, size_t bytes,
+           const char* op) {
   const auto [x, y] = args.tensors<2>();
-  const auto& carrier = carrier_of(args, x[0], "all_to_all");
-  const auto bytes = static_cast<size_t>(x.bytes() / x[0]);
-  check_carried(carrier, carrier.all_to_all(carrier.self, x.data, y.data, bytes, nullptr), "all_to_all");
+  const auto moved = [=, from = x.data, to = y.data] {
+    check_carried(carrier, move(carrier.self, from, to, bytes, nullptr), op);
+  };
+  if (args.i(1)) return stream.beside.give(moved);
+  stream.beside.wait();
+  moved();
 }
 
-void all_gather(Stream&, const Args& args) {
-  const auto [x, y] = args.tensors<2>();
+void all_to_all(Stream& stream, const Args& args) {
+  const TensorView& x = args.tensor[0];
+  const auto& carrier = carrier_of(args, x[0], "all_to_all");
+  carry(stream, args, carrier, carrier.all_to_all, static_cast<size_t>(x.bytes() / x[0]), "all_to_all");
+}
+
+void all_gather(Stream& stream, const Args& args) {
+  const TensorView &x = args.tensor[0], &y = args.tensor[1];
   const auto& carrier = carrier_of(args, y[0], "all_gather");
-  const auto bytes = static_cast<size_t>(x.bytes());
-  check_carried(carrier, carrier.all_gather(carrier.self, x.data, y.data, bytes, nullptr), "all_gather");
+  carry(stream, args, carrier, carrier.all_gather, static_cast<size_t>(x.bytes()), "all_gather");
+}
+
+void arrived(Stream& stream, const Args&) {
+  stream.beside.wait();
 }
 
 /// Elements of a run: R of them are in the cache at a time.
@@ -64,6 +80,7 @@ void sum_slices(Stream& stream, const Args& args) {
 void register_collectives(KernelTable& table) {
   table.set("all_to_all", all_to_all);
   table.set("all_gather", all_gather);
+  table.set("arrived", arrived);
   table.set("sum_slices", sum_slices);
 }
 

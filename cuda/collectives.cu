@@ -17,29 +17,40 @@ const steptrain_carrier& carrier_of(const Args& args, int64_t parts, const char*
   return carrier;
 }
 
-/// What comes next must not start beside a carrier's kernels.
-void queued(Stream& stream) {
-  if (stream.predecessor) stream.predecessor->is_kernel = false;
+/// Lets what comes next wait for all that travels beside the queue.
+void join(Stream& stream) {
+  stream.beside->join(stream.stream);
+  stream.predecessor->is_kernel = false;  // it must not start early
+}
+
+/// The stream on which an op's bytes travel, behind all that was queued before it. The device refuses a capture of these ops.
+cudaStream_t way(Stream& stream, const Args& args) {
+  if (!args.i(1)) {
+    join(stream);
+    return stream.stream;
+  }
+  stream.predecessor->is_kernel = false;
+  return stream.beside->after(stream.stream);
 }
 
 void all_to_all(Stream& stream, const Args& args) {
   const auto [x, y] = args.tensors<2>();
   const auto& carrier = carrier_of(args, x[0], "all_to_all");
-  if (stream.measuring) return;
   const auto bytes = static_cast<size_t>(x.bytes() / x[0]);
-  check_carried(carrier, carrier.all_to_all(carrier.self, x.data, y.data, bytes, stream.stream),
+  check_carried(carrier, carrier.all_to_all(carrier.self, x.data, y.data, bytes, way(stream, args)),
                 "all_to_all");
-  queued(stream);
 }
 
 void all_gather(Stream& stream, const Args& args) {
   const auto [x, y] = args.tensors<2>();
   const auto& carrier = carrier_of(args, y[0], "all_gather");
-  if (stream.measuring) return;
   const auto bytes = static_cast<size_t>(x.bytes());
-  check_carried(carrier, carrier.all_gather(carrier.self, x.data, y.data, bytes, stream.stream),
+  check_carried(carrier, carrier.all_gather(carrier.self, x.data, y.data, bytes, way(stream, args)),
                 "all_gather");
-  queued(stream);
+}
+
+void arrived(Stream& stream, const Args&) {
+  join(stream);
 }
 
 __global__ void __launch_bounds__(kSliceColumns)
@@ -72,6 +83,7 @@ void sum_slices(Stream& stream, const Args& args) {
 void register_collectives(KernelTable& table) {
   table.set("all_to_all", all_to_all);
   table.set("all_gather", all_gather);
+  table.set("arrived", arrived);
   table.set("sum_slices", sum_slices);
 }
 

@@ -167,7 +167,7 @@ class CpuBackend final : public Backend {
   void start() override { pool_ = std::make_unique<ThreadPool>(threads_); }
   void run(int op, const Args& args) override {
     using Clock = std::chrono::steady_clock;
-    Stream stream{*pool_, scratch_};
+    Stream stream{*pool_, scratch_, beside_};
     const auto began = Clock::now();
     table_.at(op)(stream, args);
     nanoseconds_ += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began).count();
@@ -180,7 +180,7 @@ class CpuBackend final : public Backend {
   void download(const TensorView& source, void* bytes, const Later&) override {
     if (source.bytes() > 0) std::memcpy(bytes, source.data, static_cast<size_t>(source.bytes()));
   }
-  void synchronize() override {}
+  void synchronize() override { beside_.wait(); }
   Counters counters() const override {
     return {ops_, pool_ ? pool_->regions() : 0, scratch_.peak(), 0, 1e-9 * static_cast<double>(nanoseconds_)};
   }
@@ -192,6 +192,7 @@ class CpuBackend final : public Backend {
   std::string processor_;
   std::unique_ptr<ThreadPool> pool_;
   Scratch scratch_;
+  Beside beside_;
   std::atomic<int64_t> ops_{0}, nanoseconds_{0};
 };
 

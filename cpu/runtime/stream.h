@@ -8,6 +8,7 @@
 
 #include "core/args.h"
 #include "core/error.h"
+#include "cpu/runtime/beside.h"
 #include "cpu/runtime/thread_pool.h"
 
 namespace steptrain::cpu {
@@ -48,6 +49,7 @@ class Scratch {
 struct Stream {
   ThreadPool& pool;
   Scratch& scratch;
+  Beside& beside;
 };
 
 using Kernel = void (*)(Stream&, const Args&);

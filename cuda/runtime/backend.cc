@@ -1,4 +1,4 @@
-// The CUDA device: everything happens in the order of one compute stream. Memory segments come from
+// The CUDA device: everything happens in the order of one compute stream, but for what carriers move beside it. Memory segments come from
 // cudaMalloc and are divided by core/allocator.h. The queue's thread launches and does not wait, except where
 // all staging buffers are in use; reads end on the waiter's thread.
 #include "cuda/runtime/backend.h"
@@ -115,6 +115,7 @@ struct Session {
   PreparedKernels prepared;
   Tickets tickets{compute.stream};
   Predecessor predecessor;
+  Beside beside;
 };
 
 class CudaBackend final : public Backend {
@@ -187,6 +188,7 @@ class CudaBackend final : public Backend {
     Stream stream{session_->compute.stream, session_->scratch, session_->prepared, hardware_,
                   session_->tickets.data};
     stream.predecessor = &session_->predecessor;
+    stream.beside = &session_->beside;
     stream.faults = session_->faults.reporter(op, number_);
     {
       const TraceRange range(ops()[static_cast<size_t>(op)].name.c_str());
@@ -230,6 +232,7 @@ class CudaBackend final : public Backend {
   }
   void synchronize() override {
     if (!session_) return;  // the GPU could not be opened
+    session_->beside.join(session_->compute.stream);
     session_->staging.synchronize();
     session_->faults.raise(number_);
   }

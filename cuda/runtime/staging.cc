@@ -22,6 +22,10 @@ void Event::record(cudaStream_t stream) {
   check(cudaEventRecord(event_, stream), "marking the stream");
 }
 
+void Event::hold_back(cudaStream_t stream) const {
+  check(cudaStreamWaitEvent(stream, event_, 0), "waiting for another stream");
+}
+
 bool Event::wait(const char* doing) const {
   // Polls first, like the queue's own wait: waking a thread costs tens of microseconds.
   constexpr auto kSpin = std::chrono::microseconds(100);

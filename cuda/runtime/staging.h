@@ -26,6 +26,8 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t stream);
+  /// What `stream` is given next waits for what was recorded last.
+  void hold_back(cudaStream_t stream) const;
   /// Returns whether there was something to wait for; at once where nothing was recorded.
   bool wait(const char* doing) const;
 

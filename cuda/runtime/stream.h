@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/args.h"
+#include "cuda/runtime/beside.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/choice.h"
 #include "cuda/runtime/faults.h"
@@ -111,6 +112,8 @@ struct Stream {
   /// A dry run: kernels are loaded and counted, not launched.
   bool measuring = false;
   Predecessor* predecessor = nullptr;
+  /// Null in a capture.
+  Beside* beside = nullptr;
   FaultReporter faults{};
   int64_t launches = 0;
 

@@ -3,6 +3,7 @@ export const CHANGEABLE = [
   'run.max_minutes',
   'run.threads',
   'run.collectives',
+  'run.overlap',
   'run.zero',
   'run.shard_base',
   'run.logging_steps',

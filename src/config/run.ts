@@ -43,6 +43,11 @@ export const run = section({
       'processors), MPI (`steptrain build --mpi`; processors) or NCCL (GPUs). `auto` is MPI where mpirun has started the processes and ' +
       'the plugin is compiled, else shm where all processes are on one machine, else TCP. The bits are the same.',
   ),
+  overlap: flag(true).describe(
+    'Whether bytes travel between the processes of a job while they compute: gradients during the backward pass, and with ' +
+      '`run.shard_base` a layer while the one before it runs, for which a second one is whole. `false` sends them when they are ' +
+      'needed, but for TCP. The bits are the same.',
+  ),
   zero: z
     .union([z.literal(0), z.literal(1), z.literal(2)])
     .default(0)

@@ -1,6 +1,7 @@
 /**
  * Frozen weights of layers of which each process of a machine holds a part, as FSDP and ZeRO stage 3 have it (arXiv 1910.02054):
- * a layer is whole while it runs, and no longer. What is gathered are the bytes that one process would hold, so the bits are the same.
+ * a layer is whole while it runs, and while the one before it runs, beside which it is gathered. What is gathered are the bytes that
+ * one process would hold, so the bits are the same.
  */
 import type { Parameter } from '../autograd/parameters.js';
 import { openTape } from '../autograd/tape.js';
@@ -14,6 +15,8 @@ export interface LayerHolders {
   readonly communicator: number;
   readonly rank: number;
   readonly size: number;
+  /** Whether a layer is gathered while the one before it runs: two are whole then. Default: when it runs. */
+  readonly ahead?: boolean;
 }
 
 /** Weights and parts begin at multiples of so many elements, where vectors do. */
@@ -69,6 +72,10 @@ export class ShardedLayers {
   private readonly parts: readonly Tensor[];
   /** Of the layer that runs. */
   private readonly whole = new Map<string, Parameter>();
+  /** The layer that ran last. */
+  private last: number | undefined;
+  /** Gathered ahead of its use. */
+  private next: { readonly layer: number; readonly all: Tensor } | undefined;
 
   /** @param dtype in which the weights are held */
   constructor(
@@ -108,9 +115,11 @@ export class ShardedLayers {
   /** Runs a layer while its weights are whole. A tape that records it keeps them so until its backward has run. */
   during<Result>(layer: number, run: () => Result): Result {
     const { device, holders, places, whole } = this;
-    const part = this.parts[layer] as Tensor;
-    const all = device.keep(device.empty([holders.size, part.size], part.dtype));
-    device.ops.all_gather({ x: part, y: all, communicator: holders.communicator });
+    const all = this.gathered(layer) ?? this.gather(layer, false);
+    const following = followingLayer(this.last, layer, this.parts.length);
+    this.last = layer;
+    if (holders.ahead && following !== undefined)
+      this.next = { layer: following, all: this.gather(following, true) };
     for (const [name, place] of places)
       if (place.layer === layer && !place.isPart)
         whole.set(name, { name, value: device.keep(all.view(place.offset, place.shape)) });
@@ -129,8 +138,36 @@ export class ShardedLayers {
   }
 
   dispose(): void {
+    this.gathered(undefined);
     for (const part of this.parts) part.dispose();
   }
+
+  /** What was gathered ahead, where it is this layer; another is let go. */
+  private gathered(layer: number | undefined): Tensor | undefined {
+    const { next, device, holders } = this;
+    if (!next) return undefined;
+    this.next = undefined;
+    device.ops.arrived({ y: next.all, communicator: holders.communicator });
+    if (next.layer === layer) return next.all;
+    next.all.dispose();
+    return undefined;
+  }
+
+  private gather(layer: number, beside: boolean): Tensor {
+    const { device, holders } = this;
+    const part = this.parts[layer] as Tensor;
+    const all = device.keep(device.empty([holders.size, part.size], part.dtype));
+    device.ops.all_gather({ x: part, y: all, communicator: holders.communicator, beside });
+    return all;
+  }
+}
+
+/** Which layer runs after `layer`: a forward goes up, a backward down, and what follows the end of either nobody knows. */
+export function followingLayer(last: number | undefined, layer: number, count: number): number | undefined {
+  const isUp = last === layer - 1 || (last !== layer + 1 && layer === 0);
+  const isDown = last === layer + 1 || (last !== layer - 1 && layer === count - 1);
+  const next = isUp ? layer + 1 : isDown ? layer - 1 : undefined;
+  return next !== undefined && next >= 0 && next < count ? next : undefined;
 }
 
 const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALIGNED;

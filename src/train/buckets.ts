@@ -25,7 +25,7 @@ export interface Bucket extends Part {
 
 /** Elements: shorter ones cost more messages than they save time, longer ones more memory. */
 const LEAST = 1 << 18;
-const MOST = 1 << 22;
+export const MOST = 1 << 22;
 
 /** Parameters whose gradients a backward pass completes together, in their order in the buffer, and after which layer. */
 export function gradientGroups(
@@ -54,7 +54,8 @@ export function completedAt(trains: readonly Pick<TrainedParameters, 'list' | 'o
 /** All of a buffer, in the order in which a backward pass completes its pieces. The same in all processes of a job. */
 export function bucketsOf(
   parameters: Pick<TrainedParameters, 'list' | 'offsets'>,
-  [least, most]: readonly [number, number] = [LEAST, MOST],
+  most = MOST,
+  least = LEAST,
 ): readonly Bucket[] {
   const { offsets } = parameters;
   return gradientGroups(parameters, least)

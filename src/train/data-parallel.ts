@@ -21,6 +21,8 @@ export interface DataParallel {
   readonly cluster?: Cluster | undefined;
   /** Absent: the sockets of the job. */
   readonly carrier?: Carrier | undefined;
+  /** `run.overlap`. Default: true. */
+  readonly overlap?: boolean;
   /** `run.zero` */
   readonly zero?: 0 | 1 | 2 | undefined;
   /** `run.shard_base`: the processes that hold the layers of the base together. */
@@ -60,7 +62,7 @@ interface OfGroup<Item> {
 export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
   trains: readonly TrainedParameters[],
-  { shards, cluster, carrier, holders }: DataParallel,
+  { shards, cluster, carrier, holders, overlap = true }: DataParallel,
   compute: (items: readonly Item[], passed: Passed) => Promise<readonly Found[]>,
   fill: () => Promise<void> = async () => {},
 ): Promise<Found[]> {
@@ -69,7 +71,7 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   const sums = trains.map((parameters) =>
     gradientSum(parameters, shards, cluster, carrier, slicedBuffers.has(parameters), {
       turns,
-      ...(holders ? { overlaps: false } : {}),
+      overlaps: overlap && !holders,
     }),
   );
   await fill();

@@ -20,6 +20,8 @@ export interface FrozenBase {
   readonly workspace: number;
   /** Processes that hold the layers together. */
   readonly holders: number;
+  /** Of which so many are whole at once. */
+  readonly whole: number;
 }
 
 /** Bytes of a value: a CPU has codes of six bits as bytes, and of 256 sixteen scales of a byte and a half. */
@@ -34,6 +36,7 @@ export function frozenBase(
   decoder: ModelConfig,
   device: Pick<Device, 'info'>,
   holders = 1,
+  slots = 1,
 ): FrozenBase {
   const specs = modelWeights(decoder);
   const reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
@@ -64,13 +67,15 @@ export function frozenBase(
       const workspace = productValues(kind, shape, dtype) * perValue;
       products.set(product, (products.get(product) ?? 0) + workspace);
     }
+    const { sizes } = layerPlaces(specs);
+    const whole = Math.min(slots, sizes.length);
     if (holders > 1 && counts.size === 0) {
-      const { sizes } = layerPlaces(specs);
       for (const elements of sizes) bytes -= perValue * (elements - partOf(elements, holders));
-      bytes += perValue * holders * partOf(Math.max(...sizes), holders);
+      bytes += whole * perValue * holders * partOf(Math.max(...sizes), holders);
     }
     return {
       holders,
+      whole,
       bytes,
       quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
       workspace: onCpu ? 0 : Math.max(0, ...products.values()),

@@ -25,7 +25,7 @@ import { Turns } from './turns.js';
 export interface SumOptions {
   /** Of all buffers whose gradients are summed together. Default: of this one. */
   readonly turns?: Turns;
-  /** Whether a carrier of host memory is free while the queue runs: not where layers of the base are gathered by it. */
+  /** Whether gradients travel during the backward pass: not where the carrier gathers layers of the base meanwhile. Default: yes. */
   readonly overlaps?: boolean;
   /** Elements that another carrier moves at a time. */
   readonly inFlight?: number;
@@ -40,11 +40,7 @@ export function gradientSum(
   cluster: Cluster | undefined,
   carrier: Carrier | undefined,
   isSliced = false,
-  {
-    turns = new Turns(),
-    overlaps = carrier !== undefined && carrier.name !== 'nccl',
-    inFlight = IN_FLIGHT,
-  }: SumOptions = {},
+  { turns = new Turns(), overlaps = true, inFlight = IN_FLIGHT }: SumOptions = {},
 ): GradientSum {
   if (!cluster) return new OwnSum(parameters);
   if (parameters.released)

@@ -71,7 +71,7 @@ export function memoryPlan(
 ): MemoryPlan {
   let workspace = 0;
   const frozen = () => {
-    const base = frozenBase(model, decoder, device, run.shard_base ? processes : 1);
+    const base = frozenBase(model, decoder, device, run.shard_base ? processes : 1, run.overlap ? 2 : 1);
     if (base.holders > 1) refuseUndivided(run.gradient_checkpointing, base.quantized !== '');
     workspace = base.workspace;
     return base;
@@ -87,7 +87,7 @@ export function memoryPlan(
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
   const releases = run.zero === 2 && processes > 1 && [0, processes].includes(run.shards);
-  const beside = run.collectives !== 'nccl' && !run.shard_base;
+  const beside = run.collectives !== 'nccl' && run.overlap && !run.shard_base;
   for (const planned of roles) {
     if ('bytes' in planned) {
       items.push(planned);
@@ -159,12 +159,12 @@ function baseItem(
   role: string,
   weights: number,
   { dtype }: FrameConfig['model'],
-  { bytes, quantized, holders }: FrozenBase,
+  { bytes, quantized, holders, whole }: FrozenBase,
 ): MemoryItem {
   const held = quantized === '' ? dtype : `${quantized}, the rest ${dtype}`;
   return {
     role,
-    what: `${parameterCount(weights)} frozen parameters, ${held}, shared by all roles${holders > 1 ? `; of each layer 1/${holders}, and one layer whole` : ''}`,
+    what: `${parameterCount(weights)} frozen parameters, ${held}, shared by all roles${holders > 1 ? `; of each layer 1/${holders}, and ${whole === 1 ? 'one layer' : 'two layers'} whole` : ''}`,
     bytes,
   };
 }
@@ -186,7 +186,8 @@ function releasedBytes(
   }
   const outside = size - layers.reduce((sum, elements) => sum + elements, 0);
   const layer = Math.max(0, ...layers);
-  const held = size / holders + outside + layer + (beside ? layer + SCRATCH : 3 * Math.min(size, PIECE));
+  const held =
+    size / holders + outside + layer + (beside ? layer + SCRATCH : (4 + 1 / holders) * Math.min(size, PIECE));
   return Math.max(0, SUM_BYTES * (size - held));
 }
 

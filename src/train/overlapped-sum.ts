@@ -1,16 +1,23 @@
-/** The gradient of a batch whose buckets a carrier moves, in host memory and beside the queue, while the backward pass goes on. */
+/**
+ * The gradient of a batch whose buckets a carrier moves while the backward pass goes on: in host memory by a thread that sums them too;
+ * of a GPU, by ops whose bytes travel beside the queue.
+ */
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Carrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
 import { type Additions, additions, joinNeighbours, type SumOf, shardsOf } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { type Bucket, bucketsOf, type GradientSum } from './buckets.js';
+import { type Bucket, bucketsOf, type GradientSum, MOST } from './buckets.js';
+import { PiecePipeline } from './piece-pipeline.js';
 import { aligned, slicesIn } from './slices.js';
 import type { Turns } from './turns.js';
 
 /** Elements for what arrives at a time: they stay in the caches, and are all that the exchange takes beside the gradients. */
 export const SCRATCH = 1 << 20;
+
+/** After all buckets. */
+const END = -2;
 
 export class OverlappedSum implements GradientSum {
   /** Of the shards before the last one. */
@@ -19,7 +26,10 @@ export class OverlappedSum implements GradientSum {
   private readonly hasShard: boolean;
   private readonly buckets: readonly (Bucket & { readonly give: ReturnType<Turns['take']> })[];
   private readonly order: Additions;
-  private readonly scratch: Tensor;
+  /** For the thread. */
+  private readonly scratch: Tensor | undefined;
+  private readonly pipeline: PiecePipeline | undefined;
+  private readonly flush: ReturnType<Turns['take']> | undefined;
   private given = 0;
   private readonly sums: Promise<void>[] = [];
 
@@ -35,9 +45,18 @@ export class OverlappedSum implements GradientSum {
     const { begin, end } = shardsOf(shards, cluster.rank, cluster.size);
     this.last = end - 1;
     this.hasShard = end > begin;
-    this.buckets = bucketsOf(parameters).map((bucket) => ({ ...bucket, give: turns.take(bucket.layer) }));
     this.order = additions(shards, cluster.size);
-    this.scratch = scratchOf(device, size, this.order.rows * (cluster.size - 1));
+    const { rows } = this.order;
+    const { communicator, name } = carrier;
+    if (name === 'nccl') this.pipeline = new PiecePipeline(device, communicator, cluster.size, this.order);
+    else this.scratch = scratchOf(device, size, rows * (cluster.size - 1));
+    // The rows of a piece travel together.
+    const most = this.pipeline ? aligned(MOST / rows) : MOST;
+    this.buckets = bucketsOf(parameters, most).map((bucket) => ({
+      ...bucket,
+      give: turns.take(bucket.layer),
+    }));
+    if (this.pipeline) this.flush = turns.take(END);
     // Whatever else takes turns, nothing of the others waits for what this process has not.
     if (!this.hasShard) this.giveDownTo(-1);
   }
@@ -58,9 +77,15 @@ export class OverlappedSum implements GradientSum {
   }
 
   async finish(): Promise<void> {
-    await this.cluster.waiting.during(Promise.all(this.sums));
+    const { cluster, parameters, pipeline, flush } = this;
+    // What a GPU still computes is no waiting for others.
+    const computed = pipeline && parameters.device.synchronize();
+    const ended = flush?.(async () => pipeline?.flush());
+    await computed;
+    await cluster.waiting.during(Promise.all([...this.sums, ended]));
+    if (pipeline) await cluster.waiting.during(parameters.device.synchronize());
     for (const { values } of this.earlier) values.dispose();
-    this.scratch.dispose();
+    for (const owned of [this.scratch, pipeline]) owned?.dispose();
   }
 
   private giveDownTo(layer: number): void {
@@ -69,7 +94,7 @@ export class OverlappedSum implements GradientSum {
   }
 
   private give(bucket: (typeof this.buckets)[number]): void {
-    const { parameters, cluster, carrier, order, scratch, isSliced } = this;
+    const { parameters, pipeline } = this;
     const { device } = parameters;
     const length = bucket.end - bucket.begin;
     const window = (of: Tensor) => device.keep(of.view(bucket.begin, [length]));
@@ -86,22 +111,39 @@ export class OverlappedSum implements GradientSum {
         return left;
       },
     );
+    const own = rows.map(({ values }) => values);
+    const dispose = () => {
+      for (const tensor of windows) tensor.dispose();
+    };
+    if (pipeline) {
+      const take = (sum: Tensor) => {
+        device.ops.copy({ x: sum, y: result });
+        dispose();
+      };
+      this.sums.push(bucket.give(async () => pipeline.give(own, length, take)));
+      return;
+    }
     const computed = this.hasShard ? device.synchronize() : Promise.resolve();
-    const piece = {
-      ...{ rows: rows.map(({ values }) => values), result, scratch },
+    computed.catch(() => {}); // the turn hears of it
+    const sum = bucket.give(async () => {
+      await computed;
+      await this.sumByThread(bucket, own, result);
+      dispose();
+    });
+    this.sums.push(sum);
+  }
+
+  private sumByThread(bucket: Bucket, rows: readonly Tensor[], result: Tensor): Promise<void> {
+    const { parameters, cluster, carrier, order, isSliced } = this;
+    const length = bucket.end - bucket.begin;
+    return parameters.device.sumAcross(carrier.communicator, {
+      ...{ rows, result, scratch: this.scratch as Tensor },
       ...{ counts: order.counts, pairs: order.pairs, root: order.root },
       begins: evenBegins(length, cluster.size),
       wanted: isSliced
         ? slicesIn(bucket, parameters.size, cluster.size)
         : Array.from({ length: cluster.size }, () => ({ begin: 0, end: length })),
-    };
-    computed.catch(() => {}); // the turn hears of it
-    const sum = bucket.give(async () => {
-      await computed;
-      await device.sumAcross(carrier.communicator, piece);
-      for (const tensor of windows) tensor.dispose();
     });
-    this.sums.push(sum);
   }
 }
 

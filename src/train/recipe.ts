@@ -52,11 +52,11 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     const doubt = unverified(device.info());
     if (doubt !== undefined) toLog(doubt);
     await sameKernels(device, cluster);
-    const { collectives: wanted, shards, zero } = config.run;
+    const { collectives: wanted, shards, zero, overlap } = config.run;
     const carrier = cluster && (await openCarrier(cluster, { wanted, device: device.info().name }));
     const holders = holdersOf(config, cluster, carrier);
     const releases = zero === 2 && releasesGradients(config, cluster);
-    divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, zero, holders });
+    divideBatches(device, { shards: Math.max(1, shards), cluster, carrier, overlap, zero, holders });
     const agreement = agreeing(cluster, time);
     const ranks = cluster && rankMeter(cluster);
     if (cluster && ranks)
@@ -73,6 +73,8 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
       // What waited in it failed for that reason.
       throw cluster?.lost.aborted ? cluster.lost.reason : error;
     });
+    // What was gathered ahead may still be on its way.
+    if (carrier) await device.synchronize();
     await carrier?.close();
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;
   } finally {

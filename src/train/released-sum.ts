@@ -7,10 +7,11 @@ import { additions, type ShardSum } from '../cluster/shards.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { cut, type GradientSum, gradientGroups } from './buckets.js';
 import { evenBegins, scratchOf } from './overlapped-sum.js';
-import { aligned, slicesIn } from './slices.js';
+import { PiecePipeline } from './piece-pipeline.js';
+import { slicesIn } from './slices.js';
 import type { Turns } from './turns.js';
 
-/** Elements that are summed at a time: ops of the queue hold as many that are sent, that arrive and that are added. */
+/** Elements that are summed at a time: ops of the queue hold as many that are sent and that arrive, and of the piece before its sum. */
 export const PIECE = 1 << 22;
 
 interface Group extends Part {
@@ -27,7 +28,8 @@ export class ReleasedSum implements GradientSum {
   private readonly groups: readonly (Group & { readonly sum: SumOfGroup })[];
   private readonly sums: Promise<void>[] = [];
   private readonly held: Tensor[] = [];
-  private readonly isQueued: boolean;
+  /** Where ops of the queue sum. */
+  private pipeline: PiecePipeline | undefined;
 
   constructor(
     private readonly parameters: TrainedParameters,
@@ -40,12 +42,11 @@ export class ReleasedSum implements GradientSum {
     }: { readonly carrier: Carrier | undefined; readonly overlaps: boolean; readonly turns: Turns },
   ) {
     const { offsets } = parameters;
-    this.isQueued = carrier !== undefined && !overlaps;
     const sumOf = !carrier
       ? (group: Group) => this.throughSockets(group)
-      : overlaps
+      : overlaps && carrier.name !== 'nccl'
         ? this.besideTheQueue(carrier, turns)
-        : this.inTheQueue(carrier);
+        : this.byOps(carrier, overlaps);
     this.groups = gradientGroups(parameters)
       .map(({ from, to, layer }, group) => ({
         ...{ group, layer, begin: offsets[from] as number, end: offsets[to] as number },
@@ -65,7 +66,7 @@ export class ReleasedSum implements GradientSum {
       const before = sums.at(-1);
       sums.push(sum);
       // Ops of the queue run in the order in which they are given: that of all processes, whatever each waits for.
-      if (!before || this.isQueued) continue;
+      if (!before || this.pipeline) continue;
       // Others are waited for by a process that has nothing left to compute.
       await Promise.race([before, parameters.device.synchronize()]);
       await cluster.waiting.during(before);
@@ -77,9 +78,10 @@ export class ReleasedSum implements GradientSum {
   }
 
   async finish(): Promise<void> {
-    const { cluster, parameters } = this;
+    const { cluster, parameters, pipeline } = this;
+    pipeline?.flush();
     await cluster.waiting.during(Promise.all([...this.sums, parameters.device.synchronize()]));
-    for (const tensor of this.held) tensor.dispose();
+    for (const owned of [...this.held, pipeline]) owned?.dispose();
   }
 
   private besideTheQueue({ communicator }: Carrier, turns: Turns): (group: Group) => SumOfGroup {
@@ -137,33 +139,25 @@ export class ReleasedSum implements GradientSum {
     };
   }
 
-  /** Ops, so that the memory of a group serves the next one: of a GPU, or where ops of the queue use the carrier too. */
-  private inTheQueue({ communicator }: Carrier): (group: Group) => SumOfGroup {
+  /** So that the memory of a group serves the next one: of a GPU, or where ops of the queue use the carrier too. */
+  private byOps({ communicator }: Carrier, isBeside: boolean): (group: Group) => SumOfGroup {
     const { device } = this.parameters;
     const { size } = this.cluster;
-    const { pairs, root } = additions(size, size);
-    const order = device.keep(device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]));
-    this.held.push(order);
-    const sum = (piece: Tensor, begin: number) => {
-      const each = aligned(piece.size / size);
-      const given = device.zeros([size, each]);
-      device.ops.copy({ x: piece, y: given.view(0, [piece.size]) });
-      const x = device.empty([size, each]);
-      device.ops.all_to_all({ x: given, y: x, communicator });
-      const { y } = device.ops.sum_slices({ x, pairs: order, root });
-      device.ops.all_gather({ x: y, y: given, communicator });
+    const pipeline = new PiecePipeline(device, communicator, size, additions(size, size), isBeside);
+    this.pipeline = pipeline;
+    const take = (sum: Tensor, begin: number) => {
       const { slice, begin: first } = this.gradients;
       const from = Math.max(begin, first);
-      const to = Math.min(begin + piece.size, first + slice.size);
-      if (from < to) this.keep(given.view(from - begin, [to - from]), from);
+      const to = Math.min(begin + sum.size, first + slice.size);
+      if (from < to) this.keep(sum.view(from - begin, [to - from]), from);
     };
     return ({ begin: first, end }) =>
       async (flat) => {
-        for (const piece of cut({ begin: 0, end: end - first }, PIECE))
-          device.scope(
-            () => sum(flat.view(piece.begin, [piece.end - piece.begin]), first + piece.begin),
-            'gradients of all processes',
-          );
+        for (const { begin, end: to } of cut({ begin: 0, end: end - first }, PIECE)) {
+          const piece = flat.view(begin, [to - begin]);
+          pipeline.give([piece], piece.size, (sum) => take(sum, first + begin));
+          piece.dispose();
+        }
         flat.dispose();
       };
   }

@@ -22,7 +22,7 @@ export function holdersOf(
   if (place.localSize !== size)
     refuse(`all processes on one machine, and ${place.localSize} of ${size} are on this one`);
   if (!carrier) refuse('run.collectives: shm, mpi or nccl, which move bytes between two ops');
-  return { communicator: carrier.communicator, rank, size };
+  return { communicator: carrier.communicator, rank, size, ahead: run.overlap };
 }
 
 /** @throws StepTrainError E_CONFIG for a method that samples: every process would have to sample as many tokens */

@@ -1,12 +1,19 @@
 // A library with NCCL's functions, whose ranks are threads of one process and whose memory is the host's. It checks what it is
-// called with, writes each call into the file MOCK_NCCL_LOG, and fails where MOCK_NCCL_FAIL names a function.
+// called with, writes each call into the file MOCK_NCCL_LOG, and fails where MOCK_NCCL_FAIL names a function. A collective takes as
+// many milliseconds as MOCK_NCCL_DELAY says, or runs in the stream that it is given where that is one of the emulated GPU's: there the
+// world is one rank, which waits for nobody.
+#include <dlfcn.h>
+
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -39,6 +46,7 @@ int ids = 0;
 thread_local bool grouped = false;
 thread_local std::vector<Call> group;
 thread_local Comm* group_comm = nullptr;
+thread_local void* group_stream = nullptr;
 
 int logged(const char* name, int rank, size_t count, int type, int peer) {
   if (const char* path = std::getenv("MOCK_NCCL_LOG")) {
@@ -52,6 +60,8 @@ int logged(const char* name, int rank, size_t count, int type, int peer) {
 }
 
 int deliver(Comm* comm, const std::vector<Call>& calls) {
+  if (const char* delay = std::getenv("MOCK_NCCL_DELAY"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(delay)));
   World& world = *comm->world;
   std::unique_lock lock(world.mutex);
   for (const Call& call : calls) {
@@ -69,6 +79,31 @@ int deliver(Comm* comm, const std::vector<Call>& calls) {
     std::memcpy(call.to, box.front().data(), call.count);
     box.erase(box.begin());
   }
+  return 0;
+}
+
+struct Queued {
+  Comm* comm;
+  std::vector<Call> calls;
+};
+
+/// The emulator's function, which the addon that it is has.
+auto* emulated_queue() {
+  using Function = void(void* stream, void (*run)(void*), void* with);
+  const char* path = std::getenv("STEPTRAIN_ADDON");
+  void* addon = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+  return addon ? reinterpret_cast<Function*>(dlsym(addon, "emulated_queue")) : nullptr;
+}
+
+int deliver_in(void* stream, Comm* comm, std::vector<Call> calls) {
+  if (!stream) return deliver(comm, calls);
+  auto* const queue = emulated_queue();
+  if (!queue || comm->world->size != 1) return 4;
+  const auto run = [](void* with) {
+    const std::unique_ptr<Queued> queued(static_cast<Queued*>(with));
+    deliver(queued->comm, queued->calls);
+  };
+  queue(stream, run, new Queued{comm, std::move(calls)});
   return 0;
 }
 
@@ -138,11 +173,12 @@ API int ncclGroupEnd() {
   const auto calls = std::move(group);
   group.clear();
   if (int failed = logged("ncclGroupEnd", -1, 0, 0, 0)) return failed;
-  return calls.empty() ? 0 : deliver(group_comm, calls);
+  return calls.empty() ? 0 : deliver_in(group_stream, group_comm, calls);
 }
-API int ncclSend(const void* from, size_t count, int type, int peer, Comm* comm, void*) {
+API int ncclSend(const void* from, size_t count, int type, int peer, Comm* comm, void* stream) {
   if (!grouped || type != 1) return 4;
   group_comm = comm;
+  group_stream = stream;
   group.push_back({true, from, nullptr, count, peer});
   return logged("ncclSend", comm->rank, count, type, peer);
 }
@@ -152,12 +188,12 @@ API int ncclRecv(void* to, size_t count, int type, int peer, Comm* comm, void*) 
   group.push_back({false, nullptr, to, count, peer});
   return logged("ncclRecv", comm->rank, count, type, peer);
 }
-API int ncclAllGather(const void* from, void* to, size_t count, int type, Comm* comm, void*) {
+API int ncclAllGather(const void* from, void* to, size_t count, int type, Comm* comm, void* stream) {
   if (type != 1) return 4;
   if (int failed = logged("ncclAllGather", comm->rank, count, type, 0)) return failed;
   std::vector<Call> calls;
   for (int r = 0; r < comm->world->size; r++) calls.push_back({true, from, nullptr, count, r});
   for (int r = 0; r < comm->world->size; r++)
     calls.push_back({false, nullptr, static_cast<char*>(to) + static_cast<size_t>(r) * count, count, r});
-  return deliver(comm, calls);
+  return deliver_in(stream, comm, calls);
 }

@@ -1,5 +1,4 @@
 // NCCL's calls, beside a library of the same functions whose ranks are threads and whose memory is the host's.
-import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,8 +13,8 @@ import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { GradientSum } from '../../src/train/buckets.js';
 import { gradientSum } from '../../src/train/gradient-sum.js';
 import { sliceLength } from '../../src/train/slices.js';
+import { compileMockNccl, hasCompiler } from './nccl-library.js';
 
-const hasCompiler = spawnSync('g++', ['--version']).status === 0;
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-nccl-'));
 const library = join(folder, 'libnccl.so.2');
 const log = join(folder, 'calls');
@@ -84,10 +83,7 @@ const calls = () => (existsSync(log) ? readFileSync(log, 'utf8').trim().split('\
 
 describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', () => {
   beforeAll(() => {
-    const source = new URL('mock-nccl.cc', import.meta.url).pathname;
-    const flags = ['-std=c++20', '-shared', '-fPIC', '-pthread', '-Wall', '-Werror', source, '-o', library];
-    const { status, stderr } = spawnSync('g++', flags, { encoding: 'utf8' });
-    expect(status, stderr).toBe(0);
+    compileMockNccl(folder);
     process.env.MOCK_NCCL_LOG = log;
   }, 120_000);
   afterEach(() => {

@@ -1,6 +1,5 @@
 // Frozen layers of which each process holds a part: the bits of a whole base, and less memory. NCCL's mock carries the bytes.
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -16,12 +15,13 @@ import { addon } from '../../src/native/addon.js';
 import { nll } from '../../src/objectives/nll.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { scoreRows } from '../../src/sequences/forward.js';
+import { compileMockNccl, hasCompiler } from '../carriers/nccl-library.js';
 import { changedAdapter } from './changed-model.js';
 import { goldenDirectory } from './golden.js';
 
-const hasCompiler = spawnSync('g++', ['--version']).status === 0;
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-sharded-'));
 const library = join(folder, 'libnccl.so.2');
+const log = join(folder, 'calls');
 const ids = [5, 17, 90, 3, 50, 12, 7];
 
 /** Loss and gradients of an adapter on a decoder, and the most that was held. */
@@ -70,34 +70,42 @@ async function hiddenOf(decoder: Decoder): Promise<Float32Array> {
 
 describe.skipIf(!hasCompiler)('layers that several processes hold together (needs g++)', () => {
   beforeAll(() => {
-    const source = new URL('../carriers/mock-nccl.cc', import.meta.url).pathname;
-    const flags = ['-std=c++20', '-shared', '-fPIC', '-pthread', source, '-o', library];
-    const { status, stderr } = spawnSync('g++', flags, { encoding: 'utf8' });
-    expect(status, stderr).toBe(0);
+    compileMockNccl(folder);
+    // Bytes that nobody waits for come too late.
+    process.env.MOCK_NCCL_DELAY = '2';
+    process.env.MOCK_NCCL_LOG = log;
   }, 120_000);
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  afterAll(() => {
+    for (const name of ['MOCK_NCCL_DELAY', 'MOCK_NCCL_LOG']) delete process.env[name];
+    rmSync(folder, { recursive: true, force: true });
+  });
 
   it.each([
-    ['qwen3', 'f32', 2],
-    ['qwen3', 'bf16', 3],
-    ['opt', 'bf16', 2],
-    ['variants/qwen3-moe', 'f32', 2],
-    ['variants/qwen3-moe', 'bf16', 3],
+    ['qwen3', 'f32', 2, true],
+    ['qwen3', 'bf16', 3, false],
+    ['opt', 'bf16', 2, true],
+    ['variants/qwen3-moe', 'f32', 2, false],
+    ['variants/qwen3-moe', 'bf16', 3, true],
   ] as const)(
-    '%s in %s over %i give the bits of a whole base, forward and backward',
-    async (model, dtype, size) => {
+    '%s in %s over %i give the bits of a whole base, forward and backward; gathered ahead: %s',
+    async (model, dtype, size, ahead) => {
+      rmSync(log, { force: true });
       const load = { dtype, gradientCheckpointing: true };
       const whole = await stepOf(load, model);
       const id = await addon().ncclId(library);
       const ranks = await Promise.all(
         Array.from({ length: size }, async (_, rank) => {
           const { communicator } = await addon().openNccl(library, id, rank, size, -1);
-          const found = await stepOf({ ...load, holders: { communicator, rank, size } }, model);
+          const found = await stepOf({ ...load, holders: { communicator, rank, size, ahead } }, model);
           await addon().closeCarrier(communicator);
           return found;
         }),
       );
       expect(whole.gradients.some((value) => value !== 0)).toBe(true);
+      // Two forwards and a backward: none is gathered in vain.
+      const { numLayers } = readModelConfig(goldenDirectory(model));
+      const gathers = readFileSync(log, 'utf8').match(/^0 ncclAllGather/gm);
+      expect(gathers).toHaveLength(3 * numLayers);
       const weights = modelWeights(readModelConfig(goldenDirectory(model)));
       const elements = layerPlaces(weights).sizes.reduce((sum, each) => sum + each, 0);
       const bytes = (dtype === 'bf16' ? 2 : 4) * elements;

@@ -38,7 +38,8 @@ describe('buckets', () => {
         ['model.layers.2.a', 3],
         ['model.norm.weight', 1],
       ]),
-      [5, 10],
+      10,
+      5,
     );
     expect(found).toEqual([
       { begin: 33, end: 38, layer: 1 },

@@ -18,7 +18,7 @@ const of = (rank: number, localSize = 4) =>
 const carrier = { name: 'shm', communicator: 7 } as Carrier;
 
 it('a base is divided among the processes of one machine that more than sockets connect', () => {
-  expect(holdersOf(shared, of(2), carrier)).toEqual({ communicator: 7, rank: 2, size: 4 });
+  expect(holdersOf(shared, of(2), carrier)).toEqual({ communicator: 7, rank: 2, size: 4, ahead: true });
   expect(holdersOf(config({}), of(2), carrier)).toBe(undefined);
   expect(holdersOf(shared, undefined, undefined)).toBe(undefined);
   expect(() => holdersOf(shared, of(2, 2), carrier)).toThrow(

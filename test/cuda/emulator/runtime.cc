@@ -26,8 +26,14 @@ struct Work {
   std::shared_ptr<Launch> launch;
 };
 
+/// An event as it was recorded, which lies in its stream until the stream comes to it.
+struct Recorded {
+  Stream* stream;
+  bool pending = true;
+};
 struct Event {
-  bool pending = false;
+  std::shared_ptr<Recorded> last;
+  bool pending() const { return last && last->pending; }
 };
 struct Graph {
   std::vector<Work> work;
@@ -149,8 +155,25 @@ void run_next(Stream* stream) {
 void drain(Stream* stream) {
   while (!stream->queued.empty()) run_next(stream);
 }
+/// Runs a stream until it has come to an event.
+void run_to(const Recorded& event) {
+  while (event.pending && !event.stream->queued.empty()) run_next(event.stream);
+}
 void drain_all() {
   for (Stream* stream : streams) drain(stream);
+}
+
+/// Whether it runs beside another one of its GPU.
+bool is_second(const Stream* stream) {
+  for (const Stream* other : streams)
+    if (other->device == stream->device) return other != stream;
+  return false;
+}
+/// With STEPTRAIN_EMULATED_SECOND=early, work of a second stream runs as soon as it is queued; else when something waits for it.
+/// Between the two lies what a GPU may do.
+bool runs_at_once() {
+  const char* text = std::getenv("STEPTRAIN_EMULATED_SECOND");
+  return text && std::string_view(text) == "early";
 }
 
 void push(Stream* stream, Work work);
@@ -162,6 +185,7 @@ void push(Stream* stream, Work work) {
     stream->capture->work.push_back(std::move(work));
   } else {
     stream->queued.push_back(std::move(work));
+    if (is_second(stream) && runs_at_once()) drain(stream);
   }
 }
 
@@ -217,6 +241,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
 }  // namespace emulator
 
 using namespace emulator;  // the functions below are the global ones that CUDA declares
+
+/// For a library that stands for NCCL (test/carriers/mock-nccl.cc), whose copies belong into a stream.
+extern "C" __attribute__((visibility("default"))) void emulated_queue(void* stream, void (*run)(void*), void* with) {
+  const std::lock_guard guard(lock);
+  refuse_foreign(static_cast<Stream*>(stream), "a collective");
+  push(static_cast<Stream*>(stream), [run, with] { run(with); });
+}
 
 cudaError_t cudaGetLastError() {
   return std::exchange(last, cudaSuccess);
@@ -381,13 +412,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard guard(lock);
-  event->pending = true;
-  push(stream, [event] { event->pending = false; });
+  event->last = std::make_shared<Recorded>(Recorded{stream});
+  push(stream, [recorded = event->last] { recorded->pending = false; });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard guard(lock);
-  return event->pending ? fail(cudaErrorNotReady) : cudaSuccess;
+  return event->pending() ? fail(cudaErrorNotReady) : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const bool busy = stay_busy();
@@ -395,9 +426,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   holds_up("cudaEventSynchronize");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   if (busy) drain_all();
-  for (Stream* stream : streams) {
-    while (event->pending && !stream->queued.empty()) run_next(stream);
-  }
+  if (event->pending()) run_to(*std::shared_ptr(event->last));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard guard(lock);
+  refuse_foreign(stream, "cudaStreamWaitEvent");
+  if (event->pending()) push(stream, [recorded = event->last] { run_to(*recorded); });
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
