@@ -155,6 +155,10 @@ export function deviceCases(): DeviceCases {
       tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
       cases: attentions('backward').filter(({ headDim }) => headDim === 128),
     },
+    lora_gradients: {
+      tests: ['test/ops/gemm.test', 'test/cuda/gemm.test'],
+      cases: groups.lora.filter((item) => 'rank' in item && item.rank > 0),
+    },
   };
   return { groups, successors };
 }
@@ -181,6 +185,7 @@ export function tinyCases(): DeviceCases {
       tests: ['test/ops/attention.test'],
       cases: [attention('backward', [1, 64], [2, 1, 128])],
     },
+    lora_gradients: { tests: ['test/ops/gemm.test'], cases: groups.lora },
   };
   return { groups, successors };
 }

@@ -47,12 +47,11 @@ const char* const kSignatures[] = {
     "linear_swiglu_stack(x:F[T,K], w_gate:Q[N,K], w_up:Q[N,K], adapter:i32[T], gate_stack_a?:W[R,K],"
     " gate_stack_b?:W[N,R], gate_ranks?:i32[G,2], gate_scales?:f32[G], up_stack_a?:W[S,K], up_stack_b?:W[N,S],"
     " up_ranks?:i32[G,2], up_scales?:f32[G]) -> y:=x[T,N]",
-    // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B; accumulate adds to the dx that is passed.
-    "linear_dx(dy:F[T,N], w:Q[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];"
+    // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B; accumulate adds to the dx that is passed. With x, u, da and db also
+    // the pair's gradients: da += vᵀ·drop(x), db += scale·dyᵀ·u.
+    "linear_dx(dy:F[T,N], w:Q[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T],"
+    " x?:F[T,K], u?:f32[T,r], &da?:f32[r,K], &db?:f32[N,r];"
     " scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]",
-    // da += vᵀ·drop(x), db += scale·dyᵀ·u.
-    "lora_grads(x:F[T,K], dy:F[T,N], u:f32[T,r], v:f32[T,r], &da:f32[r,K], &db:f32[N,r], row_ids?:i32[T],"
-    " positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0)",
     // dw += dyᵀ·x, db += column sums of dy.
     "linear_dw(x:F[T,K], dy:F[T,N], &dw?:f32[N,K], &db?:f32[N])",
 
@@ -73,10 +72,11 @@ const char* const kSignatures[] = {
     "combine_experts(y:F[S,H], places:i32[T,k], weights:f32[T,k]) -> z:=y[T,H]",
     "combine_experts_backward(dz:F[T,H], y:=dz[S,H], places:i32[T,k], weights:f32[T,k])"
     " -> dy:=dz[S,H], dweights:f32[T,k]",
-    // linear, linear_dx, lora_grads and linear_dw of the rows of each expert with its own weight and pair. On the CPU rows
-    // have the bits of those. An expert without rows costs nothing, and its gradients stay as they are. row_ids and positions
-    // are those of rows, the key is that of all experts. P is a multiple of E: group p has the weight of expert p mod E. The
-    // first P - G groups have no pair, the others one each, of a scale each where there are `scales`. u needs G = P.
+    // linear, linear_dx, the gradients of a pair and linear_dw of the rows of each expert with its own weight and pair. On the
+    // CPU rows have the bits of those. An expert without rows costs nothing, and its gradients stay as they are. row_ids and
+    // positions are those of rows, the key is that of all experts. P is a multiple of E: group p has the weight of expert
+    // p mod E. The first P - G groups have no pair, the others one each, of a scale each where there are `scales`. u needs
+    // G = P.
     "linear_experts(x:F[S,K], w:Q[E,N,K], offsets:i32[P+1], lora_a?:f32[G,r,K], lora_b?:f32[G,N,r], scales?:f32[G],"
     " row_ids?:i32[S], positions?:i32[S]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[S,N], u?:f32[S,r]",
     "linear_experts_dx(dy:F[S,N], w:Q[E,N,K], offsets:i32[E+1], lora_a?:f32[E,r,K], lora_b?:f32[E,N,r],"

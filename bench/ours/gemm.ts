@@ -23,11 +23,8 @@ export async function benchGemm(device: Device, item: GemmCase, seconds: number)
   const samples = await stopwatch(device, seconds, (run) => {
     const { x, dy, w } = sets[run % sets.length] as (typeof sets)[number];
     const forward = op === 'linear_dx' ? undefined : ops.linear({ x, w, ...lora, u: trains });
-    const backward = dy && ops.linear_dx({ dy, w, ...lora, v: trains });
-    if (pair && dy && forward?.u && backward?.v) {
-      const { da, db } = pair;
-      ops.lora_grads({ x, dy, u: forward.u, v: backward.v, da, db, scale: SCALE });
-    }
+    const gradients = trains && { x, u: forward?.u, da: pair.da, db: pair.db };
+    const backward = dy && ops.linear_dx({ dy, w, ...lora, ...gradients });
     for (const tensor of Object.values({ ...forward, ...backward })) tensor?.dispose();
   });
   for (const set of sets) for (const tensor of Object.values(set)) tensor?.dispose();

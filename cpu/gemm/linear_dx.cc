@@ -1,6 +1,7 @@
 // linear_dx: dx[T,K] = dy[T,N]·W[N,K] + mask·(v·A) with v[T,r] = scale·dy·B; v and dx are overwritten; with
 // `accumulate`, dx is accumulated into. One region computes v first; then each task multiplies a block of rows by a panel of W
-// (cpu/gemm/input_gradient.h). f32 accumulators, in ascending n, then over the rank.
+// (cpu/gemm/input_gradient.h). f32 accumulators, in ascending n, then over the rank. A second region adds the gradients of
+// the pair.
 #include <optional>
 
 #include "cpu/gemm/input_gradient.h"
@@ -11,11 +12,20 @@ namespace {
 
 template <typename T>
 void backward(Stream& stream, const Args& args) {
-  const auto [dy, w, lora_a, lora_b, row_ids, positions, dx, v] = args.tensors<8>();
+  const auto [dy, w, lora_a, lora_b, row_ids, positions, x, u, da, db, dx, v_out] = args.tensors<12>();
   const Dropout dropout =
       dropout_of("linear_dx", dy[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
   const bool accumulate = args.i(4) != 0;
-  if (v && !lora_a) throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
+  if (v_out && !lora_a)
+    throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
+  const bool trains = x || u || da || db;
+  if (trains && !(x && u && da && db && lora_a))
+    throw Error("E_SHAPE", "linear_dx: x, u, da and db come together, with lora_a and lora_b");
+  TensorView v = v_out;
+  if (trains && !v) {
+    v = u;
+    v.data = stream.scratch.take<float>(u.numel());
+  }
   const int threads = stream.pool.threads();
   const Rows<T> rows(stream.scratch, dy);
   const Dropout unmasked;
@@ -39,6 +49,7 @@ void backward(Stream& stream, const Args& args) {
                   accumulate);
     }
   });
+  if (trains) add_lora_gradients(stream, {x, u, da, db}, dy, v, args.f(0), dropout);
 }
 
 void linear_dx(Stream& stream, const Args& args) {

@@ -41,7 +41,6 @@ const KernelTable& kernels() {
     register_linear_swiglu_stack(t);
     register_linear_dx(t);
     register_linear_dw(t);
-    register_lora_grads(t);
     register_linear_experts(t);
     register_attention(t);
     register_attention_backward(t);

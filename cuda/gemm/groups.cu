@@ -60,12 +60,12 @@ __device__ Place place_in_rows(const Groups& groups, int64_t total, int tile_row
   const int found = kWarp - __popc(behind);
   place.group = found * each;
   place.tile = int64_t{blockIdx.x} - __shfl_sync(0xffffffffu, through - own, found);
-  for (;;) {
+  for (; place.group < groups.count; place.group++) {
     const int64_t tiles = tiles_of(place.group);
     if (place.tile < tiles) return place;
     place.tile -= tiles;
-    place.group++;
   }
+  return {};
 }
 
 template <Layout kLayout>

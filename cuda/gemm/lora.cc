@@ -74,7 +74,8 @@ void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p) {
   if (takes_narrow(pair.rows, rank)) {
     Narrow narrow = narrow_of(pair);
     narrow.of[0] = narrow_factor(stream, pair, rank, p);
-    return multiply_narrow(stream, layout, narrow);
+    return pair.db ? multiply_narrow_once(stream, narrow, pair.u, pair.db)
+                   : multiply_narrow(stream, layout, narrow);
   }
   Product low;
   low.rows = tokens, low.columns = rank, low.depth = pair.rows[1];
@@ -99,6 +100,38 @@ void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twi
   narrow.of[0] = narrow_factor(stream, pair, rank, p);
   narrow.of[1] = narrow_factor(stream, twin_pair, twin_rank, twin);
   multiply_narrow(stream, Layout::forward, narrow);
+}
+
+void add_lora_gradients(Stream& stream, const LoraGradients& gradients, const TensorView& dy,
+                        const TensorView& v, float scale, const Dropout& dropout) {
+  const auto& [x, u, da, db] = gradients;
+  const bool both = static_cast<bool>(dy);
+  if (takes_narrow_gradients(x, both ? dy : x, u[1])) {
+    NarrowGradient a, b;
+    a.narrow = factor(v), a.wide = factor(x);
+    a.dropped = dropout.rate > 0, a.dropout = dropout;
+    a.out = da.as<float>(), a.narrow_stride = x[1], a.wide_stride = 1;
+    if (both) {
+      b.narrow = factor(u), b.wide = factor(dy);
+      b.scale = scale;
+      b.out = db.as<float>(), b.narrow_stride = 1, b.wide_stride = u[1];
+    }
+    return add_narrow_gradients(stream, a, b);
+  }
+  Product a;
+  a.rows = v[1], a.columns = x[1], a.depth = x[0];
+  a.a = factor(v), a.b = factor(x);
+  drop(a, Dropped::b, dropout);
+  a.out = da.data, a.accumulate = true;
+  multiply(stream, x.dtype, Layout::weight, a);
+  if (!both) return;
+
+  Product b;
+  b.rows = dy[1], b.columns = u[1], b.depth = x[0];
+  b.a = factor(dy), b.b = factor(u);
+  b.scale = scale;
+  b.out = db.data, b.accumulate = true;
+  multiply(stream, x.dtype, Layout::weight, b);
 }
 
 }  // namespace steptrain::cuda

@@ -27,6 +27,8 @@ struct LowRank {
   TensorView out;  // low for the backward, may be absent
   float scale = 1;
   Dropout dropout;
+  const float* u = nullptr;  // with it db += scale · rowsᵀ·u, of rows and a rank that takes_narrow_once
+  float* db = nullptr;
 };
 
 /// Computes the low-rank rows and adds the pair to `p`, whose lora_scale is set, and is 1 afterwards where the rows are
@@ -35,5 +37,13 @@ void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p);
 /// The same for two pairs of the same rows, each with a product of its own.
 /// One launch for both where nothing is dropped.
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin);
+
+/// da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u: what linear_dx is given for them, all of it or nothing.
+struct LoraGradients {
+  TensorView x, u, da, db;
+};
+/// One launch for both of aligned bf16 rows and ranks up to kMaxNarrow; else one each. Without `dy` da alone.
+void add_lora_gradients(Stream& stream, const LoraGradients& gradients, const TensorView& dy,
+                        const TensorView& v, float scale, const Dropout& dropout);
 
 }  // namespace steptrain::cuda

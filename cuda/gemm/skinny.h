@@ -39,6 +39,14 @@ bool takes_narrow(const TensorView& rows, int64_t columns);
 /// that row alone: the order of sums follows from the depth.
 void multiply_narrow(Stream& stream, Layout layout, const Narrow& narrow);
 
+constexpr int kMaxNarrowOnce = 32;  // columns that multiply_narrow_once takes
+/// Whether multiply_narrow_once takes these rows and that rank.
+bool takes_narrow_once(const TensorView& rows, int64_t rank);
+/// One factor of Layout::input as multiply_narrow multiplies it, v = scale · dy·B, and with it db[n][j] += scale · Σ_t dy[t][n] ·
+/// u[t][j], j < rank, in one pass over dy, and a launch that adds what its blocks leave (cuda/gemm/skinny_once.cu).
+/// The bits of a row of v depend on that row alone, those of db on the shape.
+void multiply_narrow_once(Stream& stream, const Narrow& v, const float* u, float* db);
+
 /// out[j][k] += scale · Σ_t narrow[t][j] · drop(wide)[t][k], j < rank. Strides are those of `out`.
 struct NarrowGradient {
   Factor narrow;  // [tokens][rank]
@@ -57,7 +65,7 @@ struct NarrowGradient {
 
 /// Whether add_narrow_gradients takes these wide factors, for pairs of that rank.
 bool takes_narrow_gradients(const TensorView& first, const TensorView& second, int64_t rank);
-/// Both in one launch (cuda/gemm/skinny_tokens.cu). Shapes alone decide how tokens are split; the last block of a tile
+/// Both, or the first where the second is empty, in one launch (cuda/gemm/skinny_tokens.cu). Shapes alone decide how tokens are split; the last block of a tile
 /// adds the splits in order.
 void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second);
 

@@ -27,7 +27,6 @@ void register_linear_swiglu(KernelTable& table);
 void register_linear_swiglu_stack(KernelTable& table);
 void register_linear_dx(KernelTable& table);
 void register_linear_dw(KernelTable& table);
-void register_lora_grads(KernelTable& table);
 void register_linear_experts(KernelTable& table);
 void register_attention(KernelTable& table);
 void register_attention_backward(KernelTable& table);

@@ -27,6 +27,7 @@ const EARLY_NORM = { unit: 'cuda/rmsnorm.cu', tests: ['early', 'cuda'] };
 const EARLY_STREAM = { unit: 'cuda/runtime/stream.cc', tests: ['early', 'cuda'] };
 const SKINNY = { unit: 'cuda/gemm/skinny_slices.cu', tests: ['tiles', 'agree on a LoRA pair: 400 x 136'] };
 const GRADIENTS = { unit: 'cuda/gemm/skinny_tokens.cu', tests: ['gemm', 'sums 700 tokens'] };
+const ONCE = { unit: 'cuda/gemm/skinny_once.cu', tests: ['gemm', 'kernels: new sums 300 tokens, 600'] };
 const PORTABLE_ROWS = {
   unit: 'cuda/gemm/few_rows.cu',
   tests: ['few-rows', 'linear (40|104) outputs'],
@@ -54,6 +55,7 @@ const backward = 'cuda/attention/sm90_backward.cuh';
 const at = (name) => `cuda/attention/${name}.cu`;
 const rows = 'cuda/gemm/sm90_few_rows.cuh';
 const paged = at('paged_bf16');
+const once = 'cuda/gemm/skinny_once.cu';
 
 const MAIN_ROUND = `      wgmma_fence();
 #pragma unroll
@@ -435,6 +437,59 @@ ${MAIN_ROUND}`,
     from: '  __threadfence();\n  __syncthreads();\n  if (threadIdx.x == 0) {',
     to: '  __syncthreads();\n  if (threadIdx.x == 0) {',
     ...GRADIENTS,
+  },
+  {
+    name: 'LoRA once: parts of v added before all are written',
+    file: once,
+    from: '  __syncthreads();\n  leave_v(rounds - 1);',
+    to: '  leave_v(rounds - 1);',
+    ...ONCE,
+  },
+  {
+    name: 'LoRA once: one place for the parts of two rounds',
+    file: once,
+    from: 'round % 2 * kWarps',
+    to: '0 * kWarps',
+    ...ONCE,
+  },
+  {
+    name: 'LoRA once: the last split left out of db',
+    file: once,
+    from: 'of_db, p.splits)',
+    to: 'of_db, p.splits - 1)',
+    ...ONCE,
+  },
+
+  {
+    name: 'groups: a product read before it is written',
+    ...GROUPS,
+    from: 'product_of<kLayout>(all, groups, place);\n  __syncthreads();',
+    to: 'product_of<kLayout>(all, groups, place);',
+  },
+  {
+    name: 'groups: the block of a last tile takes none',
+    ...GROUPS,
+    from: 'through > int64_t{blockIdx.x}',
+    to: 'through > int64_t{blockIdx.x} + 1',
+  },
+  {
+    name: 'groups: lanes count the tiles of 15 before them alone',
+    ...GROUPS,
+    from: 'distance < kWarp;',
+    to: 'distance < kWarp / 2;',
+  },
+  {
+    name: 'groups: the pair of a group of another adapter',
+    ...GROUPS,
+    from: 'own_of(all.lora_b, pair);',
+    to: 'own_of(all.lora_b, pair % groups.weights);',
+  },
+  {
+    name: 'groups: a quantised weight left out whose first group has no rows',
+    ...GROUPS,
+    from: 'group += groups.weights)',
+    to: 'group += groups.count)',
+    tests: ['experts', 'a quantised weight is multiplied'],
   },
 
   {

@@ -273,31 +273,27 @@ function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, 
   tape.record(y, save, (dy, saved, gradients) => {
     const [scale, dropout, key0, key1] = [lora?.scale, mask?.rate, mask?.key[0], mask?.key[1]];
     const { row_ids, positions } = saved;
-    let v: Tensor | undefined;
     if (gradients.wants(x) || trains) {
       const into = gradients.wants(x) ? gradients.inPlace(x) : undefined;
-      const made = ops.linear_dx({
+      const { dx } = ops.linear_dx({
         dy,
         w: weight.value,
         lora_a: lora?.a.value,
         lora_b: lora?.b.value,
         row_ids,
         positions,
+        x: trains ? saved.x : undefined,
+        u: trains ? saved.u : undefined,
+        da: trains ? lora?.a.grad : undefined,
+        db: trains ? lora?.b.grad : undefined,
         scale,
         dropout,
         key0,
         key1,
         accumulate: into !== undefined,
         dx: into,
-        v: trains,
       });
-      v = made.v;
-      if (!into) gradients.add(x, made.dx);
-    }
-    if (lora && trains && saved.x && saved.u && v) {
-      const [da, db] = [lora.a.grad as Tensor, lora.b.grad as Tensor];
-      const { x, u } = saved;
-      ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, scale, dropout, key0, key1 });
+      if (!into) gradients.add(x, dx);
     }
     if (saved.x && (hasGrad(weight) || hasGrad(bias))) {
       ops.linear_dw({ x: saved.x, dy, dw: weight.grad, db: bias?.grad });

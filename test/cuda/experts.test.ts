@@ -98,13 +98,14 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
       const name = (one: string, all: string) => (grouped ? all : one);
       const forward = { x, w, ...order, ...pair, ...mask, ...asked('u') };
       const { y, u } = op[name('linear', 'linear_experts')]!(forward);
-      const backward = { dy, w, ...order, ...pair, ...mask, accumulate: true, dx, ...asked('v') };
+      const da = cut(given.da, first * r * K, [...many, r, K], 'f32');
+      const db = cut(given.db, first * N * r, [...many, N, r], 'f32');
+      const own = r > 0 && !grouped ? { x, u, da, db } : {};
+      const backward = { dy, w, ...order, ...pair, ...own, ...mask, accumulate: true, dx, ...asked('v') };
       const { v } = op[name('linear_dx', 'linear_experts_dx')]!(backward);
       op[name('linear_dw', 'linear_experts_dw')]!({ x, dy, ...order, dw });
       if (r === 0) return { y: y!, dx, dw };
-      const da = cut(given.da, first * r * K, [...many, r, K], 'f32');
-      const db = cut(given.db, first * N * r, [...many, N, r], 'f32');
-      op[name('lora_grads', 'linear_experts_lora_grads')]!({ x, dy, u, v, ...order, da, db, ...mask });
+      if (grouped) op.linear_experts_lora_grads!({ x, dy, u, v, ...order, da, db, ...mask });
       return { y: y!, dx, dw, u: u!, v: v!, da, db };
     });
     const read: Values = {};
@@ -187,12 +188,26 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
 
   it('a group reads the weight of its expert and, but for the first ones, a pair and a scale of its own', async () => {
     const [N, K, r] = [40, 72, 8];
-    const groups = [3, 0, 17, 1, 40, 0, 2, 0, 5]; // of three experts
+    // Of three experts; more than a warp has lanes.
+    const groups = [
+      3,
+      0,
+      17,
+      1,
+      40,
+      0,
+      2,
+      0,
+      5,
+      ...Array.from({ length: 36 }, (_, group) => (group * 5) % 4),
+    ];
     const offsets = offsetsOf(groups);
     const rows = offsets.at(-1)!;
     const given = { x: random(rows * K, 1), w: random(3 * N * K, 2) };
-    const pairs = { a: random(6 * r * K, 3), b: random(6 * N * r, 4) };
-    const scales = Float32Array.of(0.5, 0.5, 0.5, 1.7, 1.7, 1.7);
+    const bare = 3; // the first ones
+    const paired = groups.length - bare;
+    const pairs = { a: random(paired * r * K, 3), b: random(paired * N * r, 4) };
+    const scales = Float32Array.from({ length: paired }, (_, pair) => (pair < paired / 2 ? 0.5 : 1.7));
     for (const dtype of ['f32', 'bf16'] as const) {
       const [all, ...alone] = gpu.scope(() => {
         const cut = (of: Float32Array, at: number, size: readonly number[], as: Dtype) => {
@@ -202,9 +217,9 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
         const y = gpu.ops.linear_experts({
           x: gpu.tensor(given.x, [rows, K], dtype),
           w: gpu.tensor(given.w, [3, N, K], dtype),
-          offsets: gpu.tensor(Int32Array.from(offsets), [10], 'i32'),
-          lora_a: gpu.tensor(pairs.a, [6, r, K]),
-          lora_b: gpu.tensor(pairs.b, [6, N, r]),
+          offsets: gpu.tensor(Int32Array.from(offsets)),
+          lora_a: gpu.tensor(pairs.a, [paired, r, K]),
+          lora_b: gpu.tensor(pairs.b, [paired, N, r]),
           scales: gpu.tensor(scales),
         }).y;
         const own = groups.map(
@@ -213,10 +228,10 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
               x: gpu.tensor(given.x.slice(offsets[p]! * K, offsets[p + 1]! * K), [size, K], dtype),
               w: cut(given.w, p % 3, [1, N, K], dtype),
               offsets: gpu.tensor(Int32Array.of(0, size), [2], 'i32'),
-              ...(p >= 3 && {
-                lora_a: cut(pairs.a, p - 3, [1, r, K], 'f32'),
-                lora_b: cut(pairs.b, p - 3, [1, N, r], 'f32'),
-                scale: scales[p - 3]!,
+              ...(p >= bare && {
+                lora_a: cut(pairs.a, p - bare, [1, r, K], 'f32'),
+                lora_b: cut(pairs.b, p - bare, [1, N, r], 'f32'),
+                scale: scales[p - bare]!,
               }),
             }).y,
         );
@@ -242,6 +257,8 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
         const x = gpu.tensor(random(rows * K, 1), [rows, K], dtype);
         const dy = gpu.tensor(random(rows * N, 2), [rows, N], dtype);
         const offsets = gpu.tensor(Int32Array.of(0, 0, 7, rows), [4], 'i32');
+        // Two groups of each expert: the first expert has rows in its second alone.
+        const twice = gpu.tensor(Int32Array.of(0, 0, 4, 4, rows, rows, rows), [7], 'i32');
         const [own, twin] = [packed, plain].map((w) => {
           let stack: Tensor | undefined;
           for (const expert of [2, 0, 1]) stack = stackWeight(w, expert, 3, stack);
@@ -249,13 +266,17 @@ describe.skipIf(gpus.length === 0)(`experts on cuda:0${skipped}`, () => {
         });
         const given = [own!, twin!].map((w) => [
           gpu.ops.linear_experts({ x, w, offsets }).y,
+          gpu.ops.linear_experts({ x, w, offsets: twice }).y,
           gpu.ops.linear_experts_dx({ dy, w, offsets }).dx,
         ]);
         given[0]!.push(unpackWeight(expertWeight(own!, 2), 'f32'));
         return [...given, [unpackWeight(packed, 'f32')]].flat();
       });
-      const [y, dx, last, yPlain, dxPlain, values] = await Promise.all(results.map((of) => of.readFloats()));
+      const [y, yTwice, dx, last, yPlain, yTwicePlain, dxPlain, values] = await Promise.all(
+        results.map((of) => of.readFloats()),
+      );
       expect(y).toEqual(yPlain);
+      expect(yTwice).toEqual(yTwicePlain);
       expect(dx).toEqual(dxPlain);
       expect(last).toEqual(values);
       for (const tensor of results) tensor.dispose();

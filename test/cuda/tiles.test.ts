@@ -72,8 +72,8 @@ describe.skipIf(gpus.length === 0)(`products on cuda:0 by tiles${skipped}`, () =
       device.tensor(Int32Array.from({ length: rows }, (_, t) => Math.floor(t / divisor)));
     const masked = { row_ids: ids(7), positions: ids(1), scale, dropout, key0: 99, key1: -5 };
     const { y, u } = device.ops.linear({ x, w, lora_a, lora_b, ...masked, u: true });
-    const { dx, v } = device.ops.linear_dx({ dy, w, lora_a, lora_b, ...masked, accumulate: false, v: true });
-    device.ops.lora_grads({ x, dy, u, v, da, db, ...masked });
+    const gradients = { x, u, da, db, accumulate: false, v: true } as const;
+    const { dx, v } = device.ops.linear_dx({ dy, w, lora_a, lora_b, ...masked, ...gradients });
     const read: Values = {};
     for (const [name, tensor] of Object.entries({ y, u, dx, v, da, db }))
       read[name] = await tensor!.readFloats();

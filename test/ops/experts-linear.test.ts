@@ -132,7 +132,7 @@ async function read(tensors: Record<Names, Tensor>): Promise<Record<Names, Float
   return made;
 }
 
-/** The same by linear, linear_dx, lora_grads and linear_dw of each expert. */
+/** The same by linear, linear_dx and linear_dw of each expert. */
 async function one(
   device: Device,
   experts: Experts,
@@ -160,7 +160,6 @@ async function one(
     ];
     const lora = { lora_a, lora_b, row_ids, positions, ...scalars };
     const { y, u } = ops.linear({ x, w, ...lora, u: true });
-    const { dx, v } = ops.linear_dx({ dy, w, ...lora, v: true });
     const [da, db, dw] = [
       [r, K],
       [N, r],
@@ -170,10 +169,8 @@ async function one(
       ops.fill({ x: tensor, value: held });
       return tensor;
     }) as [Tensor, Tensor, Tensor];
-    if (T > 0) {
-      ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, ...scalars });
-      ops.linear_dw({ x, dy, dw });
-    }
+    const { dx, v } = ops.linear_dx({ dy, w, ...lora, x, u, da, db, v: true });
+    if (T > 0) ops.linear_dw({ x, dy, dw });
     parts.push(await read({ y, u, dx, v, da, db, dw }));
   }
   return Object.fromEntries(RESULTS.map((name) => [name, joined(parts.map((part) => part[name]))]));

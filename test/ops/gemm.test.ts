@@ -99,15 +99,14 @@ async function run(device: Device, problem: Problem, rows: Storage, weights: Sto
   const { x, w, bias, dy, ...lora } = upload(device, problem, rows, weights, packed);
   const scalars = scalarsOf(problem);
   const { y, u } = device.ops.linear({ x, w, bias, ...lora, ...scalars, u: true });
-  const { dx, v } = device.ops.linear_dx({ dy, w, ...lora, ...scalars, accumulate: false, v: true });
   const [da, db, dw, dbias] = [
     device.zeros([r, K]),
     device.zeros([N, r]),
     device.zeros([N, K]),
     device.zeros([N]),
   ];
-  const { row_ids, positions } = lora;
-  device.ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, ...scalars });
+  const given = { dy, w, ...lora, x, u, da, db, ...scalars };
+  const { dx, v } = device.ops.linear_dx({ ...given, accumulate: false, v: true });
   device.ops.linear_dw({ x, dy, dw, db: dbias });
   const read: Record<string, Float32Array> = {};
   for (const [name, tensor] of Object.entries({ y, u, dx, v, da, db, dw, dbias }))
@@ -215,7 +214,7 @@ describe.each(isas)('gemm on %s', (isa) => {
   it('adds to the given gradients, over many tokens', async () => {
     const size = [1100, 33, 20, 17] as const;
     const problem = problemOf(size, 'f32', 'f32', 0.1);
-    const { x, dy, row_ids, positions } = upload(device, problem, 'f32', 'f32', false);
+    const { x, w, dy, bias: _, ...lora } = upload(device, problem, 'f32', 'f32', false);
     const want = reference(problem, exact);
     const low = reference(problem, naive('f32'));
     const shapes = { da: [17, 20], db: [33, 17], dw: [33, 20], dbias: [33] } as const;
@@ -229,10 +228,9 @@ describe.each(isas)('gemm on %s', (isa) => {
       }),
     );
     const u = device.tensor(Float32Array.from(want.u), [1100, 17]);
-    const v = device.tensor(Float32Array.from(want.v), [1100, 17]);
     const { da, db, dw, dbias } = held;
-    const tensors = { da: da!.tensor, db: db!.tensor };
-    device.ops.lora_grads({ x, dy, u, v, row_ids, positions, ...tensors, ...scalarsOf(problem) });
+    const tensors = { x, u, da: da!.tensor, db: db!.tensor };
+    device.ops.linear_dx({ dy, w, ...lora, ...tensors, ...scalarsOf(problem) });
     device.ops.linear_dw({ x, dy, dw: dw!.tensor, db: dbias!.tensor });
     for (const name of Object.keys(shapes) as (keyof typeof shapes)[]) {
       const total = want[name].map((value, i) => value + held[name]!.values[i]!);
@@ -390,11 +388,9 @@ describe.each(isas)('gemm on %s', (isa) => {
     await device.synchronize();
     const before = device.stats().launches;
     const { u } = device.ops.linear({ x, w, bias, ...lora, ...scalars, u: true });
-    const { v } = device.ops.linear_dx({ dy, w, ...lora, ...scalars, v: true });
     const [da, db] = [device.tensor(problem.a as Float32Array, [4, 64]), device.tensor(random(160), [40, 4])];
     const dw = device.tensor(problem.w as Float32Array, [40, 64]);
-    const { row_ids, positions } = lora;
-    device.ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, ...scalars });
+    device.ops.linear_dx({ dy, w, ...lora, x, u, da, db, ...scalars });
     device.ops.linear_dw({ x, dy, dw });
     await device.synchronize();
     expect(device.stats().launches - before).toBe(4);
@@ -407,6 +403,38 @@ describe.each(isas)('gemm on %s', (isa) => {
       const sizes = Object.fromEntries(Object.entries(got).map(([name, values]) => [name, values.length]));
       expect(sizes).toEqual({ y: 0, u: 0, dx: 0, v: 0, da: 20, db: 12, dw: 60, dbias: 6 });
       for (const values of Object.values(got)) expect(values.every((value) => value === 0)).toBe(true);
+    }
+  });
+
+  it('adds the same gradients of a pair whether v is asked for or not', async () => {
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const problem = problemOf([70, 40, 24, 8], dtype, dtype, 0.3);
+      const { x, w, dy, bias: _, ...lora } = upload(device, problem, dtype, dtype, true);
+      const u = device.tensor(random(70 * 8, 9), [70, 8]);
+      const added = async (v: boolean) => {
+        const [da, db] = [device.zeros([8, 24]), device.zeros([40, 8])];
+        device.ops.linear_dx({ dy, w, ...lora, x, u, da, db, ...scalarsOf(problem), v: v || undefined });
+        return [await floats(da), await floats(db)];
+      };
+      expect(await added(false)).toEqual(await added(true));
+    }
+  });
+
+  it('refuses the gradients of a pair without all that they need', async () => {
+    const broken = openTest(isa);
+    try {
+      const problem = problemOf([3, 4, 5, 2], 'f32', 'f32');
+      const { x, w, dy, lora_a, lora_b } = upload(broken, problem, 'f32', 'f32', true);
+      const gradients = { x, u: broken.zeros([3, 2]), da: broken.zeros([2, 5]) };
+      const call = async () => {
+        broken.ops.linear_dx({ dy, w, lora_a, lora_b, ...gradients });
+        await broken.synchronize();
+      };
+      await expect(call()).rejects.toThrow(
+        'linear_dx: x, u, da and db come together, with lora_a and lora_b',
+      );
+    } finally {
+      broken.dispose();
     }
   });
 

@@ -1,6 +1,6 @@
-// lora_grads: da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u, in one region (cpu/gemm/pair_gradients.h).
+#include "cpu/gemm/lora.h"
+
 #include "cpu/gemm/pair_gradients.h"
-#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -26,13 +26,11 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
 namespace {
 
 template <typename T, typename X>
-void gradients(Stream& stream, const Args& args) {
-  const auto [x, dy, u, v, da, db, row_ids, positions] = args.tensors<8>();
-  const Dropout dropout =
-      dropout_of("lora_grads", x[0], u, v, row_ids, positions, args.d(1), args.i(2), args.i(3));
-  const PairGradients<T, X> pair(stream, x, dy, u, v, args.f(0), dropout);
-  const int64_t tokens = x[0];
-  const typename PairGradients<T, X>::Part all{0, tokens, da.template as<float>(), db.template as<float>(),
+void gradients(Stream& stream, const LoraGradients& g, const TensorView& dy, const TensorView& v, float scale,
+               const Dropout& dropout) {
+  const PairGradients<T, X> pair(stream, g.x, dy, g.u, v, scale, dropout);
+  const int64_t tokens = dy[0];
+  const typename PairGradients<T, X>::Part all{0, tokens, g.da.as<float>(), g.db.as<float>(),
                                                stream.scratch.take<T>(pair.transposed_size(tokens))};
   stream.pool.region([&](Worker& worker) {
     for (int64_t task; (task = worker.next(0)) < pair.transposes(tokens);) pair.transpose(all, task);
@@ -42,18 +40,14 @@ void gradients(Stream& stream, const Args& args) {
   });
 }
 
-void lora_grads(Stream& stream, const Args& args) {
-  const bool narrow_x = args.tensor[0].dtype == DType::bf16;
-  auto run = args.tensor[1].dtype == DType::bf16
-                 ? (narrow_x ? gradients<bf16, bf16> : gradients<bf16, float>)
-                 : (narrow_x ? gradients<float, bf16> : gradients<float, float>);
-  run(stream, args);
-}
-
 }  // namespace
 
-void register_lora_grads(KernelTable& table) {
-  table.set("lora_grads", lora_grads);
+void add_lora_gradients(Stream& stream, const LoraGradients& gradients_of, const TensorView& dy,
+                        const TensorView& v, float scale, const Dropout& dropout) {
+  const bool narrow_x = gradients_of.x.dtype == DType::bf16;
+  auto run = dy.dtype == DType::bf16 ? (narrow_x ? gradients<bf16, bf16> : gradients<bf16, float>)
+                                     : (narrow_x ? gradients<float, bf16> : gradients<float, float>);
+  run(stream, gradients_of, dy, v, scale, dropout);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA
