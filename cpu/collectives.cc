@@ -42,7 +42,8 @@ void all_gather(Stream& stream, const Args& args) {
   carry(stream, args, carrier, carrier.all_gather, static_cast<size_t>(x.bytes()), "all_gather");
 }
 
-void arrived(Stream& stream, const Args&) {
+void arrived(Stream& stream, const Args& args) {
+  communicator(args.i(0));
   stream.beside.wait();
 }
 

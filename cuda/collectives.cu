@@ -49,7 +49,8 @@ void all_gather(Stream& stream, const Args& args) {
                 "all_gather");
 }
 
-void arrived(Stream& stream, const Args&) {
+void arrived(Stream& stream, const Args& args) {
+  communicator(args.i(0));
   join(stream);
 }
 

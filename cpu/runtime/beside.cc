@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/glibcxx.h"
+
 namespace steptrain::cpu {
 
 Beside::~Beside() {
