@@ -239,6 +239,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     ['zero', 3, ['run.zero=1']],
     ['zero', 4, ['run.zero=2']],
     ['sft', 3, SHARED_BASE],
+    ['sft', 4, [...SHARED_BASE, 'run.overlap=false']],
     ['dpo', 2, SHARED_BASE],
   ] as const)(
     '%s has the same bits where MPI carries its gradients in %i processes, %j (needs Open MPI and steptrain build --mpi)',
