@@ -9,7 +9,7 @@ import { spawnSync } from 'node:child_process';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runSuite } from './suite.mjs';
-import { markVerified } from './verified.mjs';
+import { markVerified, sourcesHash } from './verified.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../../..');
 const PORTABLE = [
@@ -34,6 +34,7 @@ function run(command, args, env = {}) {
 }
 
 const seed = process.env.STEPTRAIN_EMULATED_SEED ?? String(1 + Math.floor(Math.random() * 1e6));
+const tested = sourcesHash();
 const built = run(process.execPath, [join(root, 'test/cuda/emulator/build.mjs')]);
 if (built !== 0) process.exit(built);
 const addon = join(root, 'build/emulated/build/Release/steptrain.node');
@@ -73,5 +74,5 @@ for (const [capability, files] of [
   status ||= ended;
 }
 const isWhole = process.argv.length === 2 && process.env.STEPTRAIN_EMULATED_CAPABILITY === undefined;
-if (status === 0 && isWhole) markVerified();
+if (status === 0 && isWhole) markVerified(tested);
 process.exit(status);
