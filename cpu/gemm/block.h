@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/gemm/panel.h"
 #include "cpu/gemm/tile.h"
@@ -21,6 +22,10 @@ constexpr bool kWidens = false;
 template <typename T>
 constexpr bool kWidens = sizeof(T) == 2;
 #endif
+
+/// What factors are multiplied as that are packed for one product alone: widened then, once.
+template <typename T>
+using Widened = std::conditional_t<kWidens<T>, float, T>;
 
 /// Whether rows may be copied first, into tile order or to f32.
 template <typename T>

@@ -15,12 +15,14 @@ void add_columns(const T* dy, int64_t stride, int64_t rows, int64_t columns, flo
   });
 }
 
-template <typename T, typename X>
+template <typename Y, typename X>
 void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const TensorView& dw,
               const TensorView& db) {
   const int64_t tokens = x[0], outputs = dy[1];
-  const WeightGradient<T, X> product(stream, x, dy);
-  constexpr int64_t rows = WeightGradient<T, X>::kRows;
+  using T = Widened<Y>;
+  using Product = WeightGradient<T, X, Y>;
+  const Product product(stream, x, dy);
+  constexpr int64_t rows = Product::kRows;
   T* const left = dw ? stream.scratch.take<T>(product.left_size(tokens)) : nullptr;
   const Grid<T> grid = product.grid(tokens, stream.pool.threads());
   const int64_t cuts = product.transposes(), tasks = dw ? grid.tasks() : 0;
@@ -29,12 +31,12 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
     int64_t cut = worker.next(0), task = worker.next(1);
     for (int64_t chunk = 0; chunk * rows < tokens; chunk++) {
       const int64_t first = chunk * rows, last = std::min(first + rows, tokens);
-      const typename WeightGradient<T, X>::Chunk own{first, last, left, dw ? dw.as<float>() : nullptr};
+      const typename Product::Chunk own{first, last, left, dw ? dw.as<float>() : nullptr};
       for (; cut < (chunk + 1) * cuts; cut = worker.next(0)) {
         const int64_t n = (cut - chunk * cuts) * kPanel, columns = std::min(kPanel, outputs - n);
         if (dw) product.transpose(own, cut - chunk * cuts);
         if (db)
-          add_columns(dy.as<const T>() + first * outputs + n, outputs, last - first, columns,
+          add_columns(dy.as<const Y>() + first * outputs + n, outputs, last - first, columns,
                       db.as<float>() + n);
       }
       worker.barrier();

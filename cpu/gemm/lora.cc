@@ -25,13 +25,15 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
 
 namespace {
 
-template <typename T, typename X>
+template <typename Y, typename X>
 void gradients(Stream& stream, const LoraGradients& g, const TensorView& dy, const TensorView& v, float scale,
                const Dropout& dropout) {
-  const PairGradients<T, X> pair(stream, g.x, dy, g.u, v, scale, dropout);
+  using T = Widened<Y>;
+  using Pair = PairGradients<T, X, Y>;
+  const Pair pair(stream, g.x, dy, g.u, v, scale, dropout);
   const int64_t tokens = dy[0];
-  const typename PairGradients<T, X>::Part all{0, tokens, g.da.as<float>(), g.db.as<float>(),
-                                               stream.scratch.take<T>(pair.transposed_size(tokens))};
+  const typename Pair::Part all{0, tokens, g.da.as<float>(), g.db.as<float>(),
+                                stream.scratch.take<T>(pair.transposed_size(tokens))};
   stream.pool.region([&](Worker& worker) {
     for (int64_t task; (task = worker.next(0)) < pair.transposes(tokens);) pair.transpose(all, task);
     worker.barrier();

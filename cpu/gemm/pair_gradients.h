@@ -7,8 +7,9 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// X: the dtype of x, T: that of dy and of the products.
-template <typename T, typename X>
+/// X: the dtype of x, Y: of dy, T: of the products. Floats that stand for bf16 are rounded to it, so that the bits are those
+/// of products of bf16.
+template <typename T, typename X, typename Y = T>
 class PairGradients {
  public:
   /// Rows [first, last) of x, dy, u and v, whose gradients are added to da and db. `transposed`: as many as
@@ -40,7 +41,10 @@ class PairGradients {
   void transpose(const Part& part, int64_t task) const {
     const int64_t at = task / 2 * kRows, count = std::min(kRows, part.count() - at);
     const float* const from = (task % 2 ? v_ : u_) + (part.first + at) * rank_;
-    transpose_rows<T>(from, rank_, count, rank_, (task % 2 ? vt(part) : ut(part)) + at, stride(part));
+    T* const to = (task % 2 ? vt(part) : ut(part)) + at;
+    transpose_rows<T>(from, rank_, count, rank_, to, stride(part));
+    if constexpr (kRounds)
+      for (int64_t i = 0; i < rank_; i++) round_all(to + i * stride(part), count);
   }
 
   int64_t products(int64_t rows) const { return rows ? panels(x_[1]) + panels(dy_[1]) : 0; }
@@ -56,6 +60,11 @@ class PairGradients {
  private:
   static constexpr int64_t kRows = 512;  // a panel, at most 64 KiB, and as many dropout factors stay in L2
   static constexpr int64_t kPanelSize = panel_stride<T>(kRows);
+  static constexpr bool kRounds = sizeof(T) != sizeof(Y);
+
+  static void round_all(float* values, int64_t count) {
+    for (int64_t i = 0; i < count; i++) values[i] = to_float(from_float<bf16>(values[i]));
+  }
 
   int64_t stride(const Part& part) const { return row_stride<T>(part.count()); }
   T* ut(const Part& part) const { return part.transposed; }
@@ -86,6 +95,7 @@ class PairGradients {
         each_vector(columns, [&](int64_t j, auto... n) {
           store(row + j, load(row + j, n...) * load(from + t * features + j, n...), n...);
         });
+        if constexpr (kRounds) round_all(row, columns);
       }
       pack_columns<T>(factors, kPanel, columns, count, panel);
     });
@@ -98,7 +108,7 @@ class PairGradients {
   void of_b(const Part& part, int64_t n, T* panel, float* c) const {
     const int64_t outputs = dy_[1], columns = std::min(kPanel, outputs - n);
     reduce(part, ut(part), panel, c, [&](int64_t first, int64_t count) {
-      pack_columns<T>(dy_.as<const T>() + first * outputs + n, outputs, columns, count, panel);
+      pack_columns<T>(dy_.as<const Y>() + first * outputs + n, outputs, columns, count, panel);
     });
     for (int64_t j = 0; j < columns; j++) {
       float* out = part.db + (n + j) * rank_;

@@ -8,8 +8,8 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// X: the dtype of x, T: that of dy and of the products.
-template <typename T, typename X>
+/// X: the dtype of x, Y: of dy, T: of the products.
+template <typename T, typename X, typename Y = T>
 class WeightGradient {
  public:
   static constexpr int64_t kRows = 1024;  // a panel of x, at most 128 KiB, stays in the L2 cache
@@ -31,7 +31,7 @@ class WeightGradient {
   int64_t transposes() const { return panels(dy_[1]); }
   void transpose(const Chunk& chunk, int64_t task) const {
     const int64_t n = task * kPanel, outputs = dy_[1];
-    transpose_rows<T>(dy_.as<const T>() + chunk.first * outputs + n, outputs, chunk.count(),
+    transpose_rows<T>(dy_.as<const Y>() + chunk.first * outputs + n, outputs, chunk.count(),
                       std::min(kPanel, outputs - n), chunk.left + n * stride(chunk), stride(chunk));
   }
 
