@@ -1,7 +1,7 @@
 // linear_experts: y[S,N], the rows of each expert by linear's product with its own weight and pair, whose bits they have. One
 // region: low-rank rows first, then tasks of an expert's rows by a run of its panels. linear_experts_dx: dx[S,K] = or, with
 // `accumulate`, +=, likewise by linear_dx's; v is overwritten. linear_experts_lora_grads and linear_experts_dw: da, db and dw of
-// each expert += what lora_grads and linear_dw add for its rows alone.
+// each expert += what linear_dx and linear_dw add for its rows alone.
 #include <optional>
 
 #include "core/experts.h"
