@@ -1,6 +1,6 @@
 // Runs in the processes that a launcher starts: the same bits for any number of them, and an end for all when one is lost.
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -311,6 +311,36 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     );
     const [whole, divided] = found.map(trained);
     expect(divided).toEqual(whole);
+  }, 120_000);
+
+  test('ends with the bits of one process where one has ten times the tokens, and others none', async () => {
+    const row = (steps: number, at: number) => ({
+      question: `What is ${at} + 1?`,
+      steps: Array.from({ length: steps }, (_, i) => `${at} + 1 + ${i} = ${at + 1 + i}`),
+      labels: Array.from({ length: steps }, (_, i) => (i + at) % 2),
+    });
+    const files = {
+      train: [1, 20, 1, 1, 20, 1, 1, 1].map(row),
+      validation: [row(3, 40)],
+      test: [row(2, 50)],
+    };
+    const data = Object.entries(files).map(([part, rows]) => {
+      const path = join(folder, `uneven-${part}.jsonl`);
+      writeFileSync(path, rows.map((each) => JSON.stringify(each)).join('\n'));
+      return `data.${part}=${path}`;
+    });
+    const sets = ['sft.max_steps=4', 'sft.eval_steps=1', 'sft.tokens_per_step=700'];
+    const recipe = join(folder, 'uneven.yaml');
+    writeFileSync(recipe, 'extends: quickstart_sft\ndata: { source: auto, max_length: 600 }\n');
+    const found = [];
+    for (const size of [1, 3]) {
+      const run = join(folder, `uneven-${size}`);
+      const more = set(...COMMON, ...sets, ...data, 'sft.micro_batch_tokens=600');
+      const ended = await launch(size, ['run', recipe, '--output', run, ...more]);
+      for (const { code, err } of ended) expect(code, err).toBe(0);
+      found.push(contents(run));
+    }
+    expect(differences(found[0], found[1])).toEqual([]);
   }, 120_000);
 
   test('bears a process that is busy for longer than it would bear its silence', async () => {
