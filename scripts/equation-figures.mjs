@@ -1,6 +1,7 @@
 // Solutions that are equations alone (`real-solutions.mjs equations`), beside the worked ones: means over seeds, paired differences over
 // seeds (Student) and over problems (bootstrap of the mean of the seeds). No judge of the package is asked.
 //   node scripts/equation-figures.mjs problems.jsonl 'M0=DIR/eval-0.jsonl' 'KTO=DIR/eval-2.jsonl,DIR/eval-2.jsonl,…'
+//   node scripts/equation-figures.mjs problems.jsonl:100-200 …      of its problems from the 101st to the 200th alone
 // Rows have the index of a problem of the file, or its text, and the text of a solution; sample 0 counts alone. Seeds stand in the same
 // order in every arm; a single file stands for all seeds. docs/evidence/step-kto-gsm8k.md has results.
 import { readFileSync } from 'node:fs';
@@ -9,7 +10,8 @@ import { BOOTSTRAP, percentileInterval, resampledProblems } from '../dist/eval/b
 import { average, meanInterval, sampleDeviation } from '../dist/eval/student.js';
 
 const rowsOf = (path) => readFileSync(path, 'utf8').split('\n').filter(Boolean).map(JSON.parse);
-const [path, ...given] = process.argv.slice(2);
+const [selection, ...given] = process.argv.slice(2);
+const [, path, from = 0, to = Number.POSITIVE_INFINITY] = /^(.*?)(?::(\d+)-(\d+))?$/.exec(selection ?? '');
 if (given.length === 0 || given.some((text) => !/^[^=]+=./.test(text)))
   throw new Error("expected the problems, and 'NAME=FILE,FILE,…' of each arm");
 const problems = rowsOf(path).map((row) => ({
@@ -39,6 +41,9 @@ const FIGURES = {
   ],
   'equations that do not hold': (_, own) => [own.filter(({ holds }) => !holds).length, own.length],
   'equations a solution': (_, own) => [own.length / 100, 1],
+  'solutions of one equation': (_, own) => [Number(own.length === 1), 1],
+  'right answer where one is enough': (of, _, text) =>
+    of.results.length === 1 ? FIGURES['right answer'](of, _, text) : [0, 0],
 };
 
 /** By problem and figure. */
@@ -67,10 +72,13 @@ const arms = given.map((text) => {
       .map(counted),
   };
 });
-const asked = arms[0].seeds[0].flatMap((own, i) => (own ? [i] : []));
+const asked = arms[0].seeds[0].flatMap((own, i) => (own && i >= from && i < to ? [i] : []));
 for (const { name, seeds } of arms)
   for (const seed of seeds)
-    if (asked.some((i) => !seed[i]) || seed.filter(Boolean).length !== asked.length)
+    if (
+      asked.some((i) => !seed[i]) ||
+      seed.filter(Boolean).length !== arms[0].seeds[0].filter(Boolean).length
+    )
       throw new Error(`${name} solved other problems`);
 
 const share = (seed, figure, weights) => {
@@ -84,8 +92,9 @@ const share = (seed, figure, weights) => {
 const once = new Uint32Array(asked.length).fill(1);
 // Copies: one buffer serves all draws.
 const draws = Array.from(resampledProblems(asked.length, BOOTSTRAP), (weights) => Uint32Array.from(weights));
-const percent = (value) => (100 * value).toFixed(1);
-const points = (value) => `${value < 0 ? '−' : '+'}${Math.abs(100 * value).toFixed(1)}`;
+const percent = (value) => (Number.isNaN(value) ? '–' : (100 * value).toFixed(1));
+const points = (value) =>
+  Number.isNaN(value) ? '–' : `${value < 0 ? '−' : '+'}${Math.abs(100 * value).toFixed(1)}`;
 const names = Object.keys(FIGURES);
 console.log(`${asked.length} problems; ${BOOTSTRAP.resamples} resamples of problems\n`);
 console.log(`| arm | ${names.join(' | ')} |\n|${' --- |'.repeat(names.length + 1)}`);
