@@ -67,14 +67,20 @@ export function namedModel(name: string): NamedModel {
 export function savedModel(name: string): SavedModel {
   const { kind, adapter } = namedModel(name);
   const whole = join(name, 'model');
-  const directory =
-    adapter !== undefined
-      ? baseOfAdapter(adapter)
-      : kind !== 'elsewhere' &&
-          existsSync(join(whole, 'config.json')) &&
-          !existsSync(join(name, 'config.json'))
-        ? whole
-        : baseDirectory(name);
+  const isRun =
+    kind !== 'elsewhere' && existsSync(join(whole, 'config.json')) && !existsSync(join(name, 'config.json'));
+  const base = adapter !== undefined ? savedBase(adapter) : isRun ? whole : name;
+  if (base === undefined)
+    throw new StepTrainError(
+      'E_ASSET',
+      `${adapter} does not say which model it was trained on; name its base`,
+    );
+  const directory = baseDirectory(base);
+  if (adapter !== undefined && !existsSync(join(directory, 'config.json')))
+    throw new StepTrainError(
+      'E_ASSET',
+      `${adapter} was trained on ${base}, which is not here; name its base`,
+    );
   return { name, kind, ...withCard({ directory, adapter }) };
 }
 
@@ -96,16 +102,4 @@ export const savedBase = (adapter: string): string | undefined =>
 export function standsOnPretrained(name: string): boolean {
   const { adapter } = namedModel(name);
   return isPretrained(adapter === undefined ? name : savedBase(adapter));
-}
-
-function baseOfAdapter(adapter: string): string {
-  const base = savedBase(adapter);
-  if (base === undefined)
-    throw new StepTrainError(
-      'E_ASSET',
-      `${adapter} does not say which model it was trained on; name its base`,
-    );
-  const directory = baseDirectory(base);
-  if (existsSync(join(directory, 'config.json'))) return directory;
-  throw new StepTrainError('E_ASSET', `${adapter} was trained on ${base}, which is not here; name its base`);
 }

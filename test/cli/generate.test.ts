@@ -247,7 +247,7 @@ describe('steptrain generate', () => {
     const unknown = changedAdapter('llama3', { base_model_name_or_path: 'models/unknown' });
     const warned = await generate('--model', own, '--tokenizer', 'bytes', '--adapter', unknown, 'a', ...few);
     expect(warned.code).toBe(0);
-    expect(warned.stderr).toMatch(/^warning: .* was trained on models\/unknown, which is not here/);
+    expect(warned.stderr).toMatch(/^Warning: .* was trained on models\/unknown, which is not here/);
   });
 
   it('refuses a row without the column and names its line', async () => {

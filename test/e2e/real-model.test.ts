@@ -14,9 +14,6 @@ import { compiled, MAIN } from './program.js';
 
 const FILE = sharedPath('models/smollm2-135m-instruct.Q4_1.gguf');
 const why = FILE ? '' : ' (skipped: ../shared/models is absent)';
-/** What takes longer than half a minute with the rest. */
-const release = process.env.STEPTRAIN_RELEASE === '1';
-const whyNot = release ? '' : ' (skipped: STEPTRAIN_RELEASE=1 runs it)';
 
 const STEPS = 20;
 const NAMES = ['Tom', 'Ann', 'Max', 'Zoe'];
@@ -197,7 +194,7 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeo
     device.dispose();
   });
 
-  describe.skipIf(!release)(`by other methods${whyNot}`, () => {
+  describe('by other methods', () => {
     test('StepAMC', async () => {
       await run('base/stepamc', 'stepamc', {
         'data.train': at('rows.jsonl'),
