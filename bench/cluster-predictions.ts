@@ -67,6 +67,13 @@ export function predictedGather(tokens: number): GatherPrediction {
   };
 }
 
+/** A forward has half of the gathers and a third of the products; the first layer of each pass is waited for. */
+function gatheredAhead(gather: number, compute: number): number {
+  const forward = Math.max(gather / 2, compute / 3);
+  const backward = Math.max(gather / 2, (2 * compute) / 3);
+  return forward + backward + gather / SHARDED.layers;
+}
+
 export interface StepPrediction {
   /** With a sum that begins when the backward pass has ended: `run.overlap` false. */
   readonly after: number;
@@ -105,7 +112,7 @@ function stepLines(): string[] {
 function gatherLines(): string[] {
   return [1024, 8192].map((tokens) => {
     const { gather, compute } = predictedGather(tokens);
-    return `predicted, 8 H100, ${SHARDED.what} with run.shard_base: layers gathered in ${gather.toFixed(2)} s of a micro-batch of ${tokens} tokens, which computes for ${compute.toFixed(2)} s: ${(Math.max(gather, compute) + gather / SHARDED.layers).toFixed(2)} s ahead of their use, ${(gather + compute).toFixed(2)} s with run.overlap=false`;
+    return `predicted, 8 H100, ${SHARDED.what} with run.shard_base: layers gathered in ${gather.toFixed(2)} s of a micro-batch of ${tokens} tokens, which computes for ${compute.toFixed(2)} s: ${gatheredAhead(gather, compute).toFixed(2)} s ahead of their use, ${(gather + compute).toFixed(2)} s with run.overlap=false`;
   });
 }
 

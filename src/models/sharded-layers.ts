@@ -138,7 +138,11 @@ export class ShardedLayers {
   }
 
   dispose(): void {
-    this.gathered(undefined);
+    try {
+      this.gathered(undefined);
+    } catch {
+      // The device has failed: those who wait for it hear of that.
+    }
     for (const part of this.parts) part.dispose();
   }
 
@@ -147,10 +151,14 @@ export class ShardedLayers {
     const { next, device, holders } = this;
     if (!next) return undefined;
     this.next = undefined;
-    device.ops.arrived({ y: next.all, communicator: holders.communicator });
-    if (next.layer === layer) return next.all;
-    next.all.dispose();
-    return undefined;
+    let isWanted = false;
+    try {
+      device.ops.arrived({ y: next.all, communicator: holders.communicator });
+      isWanted = next.layer === layer;
+    } finally {
+      if (!isWanted) next.all.dispose();
+    }
+    return isWanted ? next.all : undefined;
   }
 
   private gather(layer: number, beside: boolean): Tensor {

@@ -73,7 +73,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
       // What waited in it failed for that reason.
       throw cluster?.lost.aborted ? cluster.lost.reason : error;
     });
-    // What was gathered ahead may still be on its way.
+    // What was gathered ahead may still be on its way: letting go of its layer has queued a wait for it.
     if (carrier) await device.synchronize();
     await carrier?.close();
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;
@@ -201,8 +201,11 @@ async function runOn<Config extends FrameConfig>(
     if (report ?? solved) await run.writeJson('eval.json', report ?? solved);
     return { ...result, ...(report ? { evaluation: report } : {}), ...(solved ? { solved } : {}) };
   } finally {
-    roles?.dispose();
-    data?.close();
+    try {
+      roles?.dispose();
+    } finally {
+      data?.close();
+    }
   }
 }
 

@@ -288,6 +288,19 @@ describe('layers that are gathered ahead', () => {
     });
   });
 
+  it('are let go on a device that has failed', async () => {
+    const [one, other] = (await ranks(2)) as [Rank, Rank];
+    const { layers, read } = divided(one, true);
+    const others = divided(other, false);
+    await Promise.all([read(0), others.read(0)]);
+    setTimeout(() => addon().cancelCarrier(one.communicator), 20);
+    await expect(read(1)).rejects.toMatchObject({ code: 'E_CLUSTER' });
+    expect(() => one.device.zeros([1])).toThrow(/^this device failed earlier/);
+    layers.dispose();
+    expect(one.device.stats().liveBytes).toBe(0);
+    others.layers.dispose();
+  });
+
   it('are the next of a forward and of a backward', () => {
     const follows = (order: readonly number[], count: number) =>
       order.map((layer, i) => followingLayer(order[i - 1], layer, count));
