@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { namedRecipe, shippedFolder } from '../config/shipped.js';
 import { checkOptions } from '../native/errors.js';
+import { toLog } from '../terminal/log.js';
 import { childRuns } from './child.js';
 import { loadSweep } from './file.js';
 import type { FindRecipe } from './folder.js';
@@ -59,7 +60,7 @@ export async function runSweepFile(file: string, options: SweepFileOptions = {})
     findRecipe: recipesBeside(sweep.file),
     jobs,
     signal,
-    note: (line) => console.error(line),
+    note: (line) => toLog(line),
     starter: (folder) => childRuns(folder, { program: [PROGRAM], jobs }).start,
     onStart: ({ id }, { resume }) => onRun?.({ id, status: resume ? 'resumed' : 'started' }),
     onEnd: ({ id }, outcome) => onRun?.({ id, ...outcome }),

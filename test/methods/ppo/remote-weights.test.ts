@@ -13,6 +13,7 @@ import { serve } from '../../../src/serve/server.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { metrics } from '../../e2e/program.js';
 import { goldenDirectory } from '../../models/golden.js';
+import { remoteConfig } from './remote-config.js';
 
 let folder: string;
 const at = (...names: string[]) => join(folder, ...names);
@@ -23,23 +24,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-const config = (server: object) => ({
-  method: 'ppo',
-  model: { base: goldenDirectory('llama3'), tokenizer: 'bytes', dtype: 'f32' },
-  lora: 'none',
-  data: { source: 'word_problems', word_problems: { samples: 40, levels: [1] }, max_length: 250 },
-  rollout: { num_generations: 3, max_new_tokens: 12, template: '{problem}\n', stop: ['ee'], server },
-  reward: { format: { weight: 1, pattern: '[a-m]' }, length: { weight: 0.1, from: 2, to: 12 } },
-  ppo: {
-    learning_rate: 1e-2,
-    rollout_batch: 12,
-    max_iterations: 3,
-    critic_warmup: 0,
-    old_logprobs: 'sampler',
-  },
-  run: { device: 'cpu', threads: 1, logging_steps: 1 },
-  eval: { max_samples: 2 },
-});
+const config = (server: object) => remoteConfig('none', { server });
 
 /** Answers by steptrain serve on what lay in the directory when it was last told to read it; `reads` false: it then goes on with what it has. */
 async function standIn(directory: string, reads = true) {

@@ -12,6 +12,7 @@ import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { metrics, tensors } from '../../e2e/program.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { faultyProxy } from '../../remote/faulty-proxy.js';
+import { remoteConfig } from './remote-config.js';
 
 let folder: string;
 let device: Device;
@@ -36,26 +37,12 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const config = (rollout: object = {}, ppo: object = {}) => ({
-  method: 'ppo',
-  model: { base: goldenDirectory('llama3'), tokenizer: 'bytes', dtype: 'f32' },
-  lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
-  data: { source: 'word_problems', word_problems: { samples: 40, levels: [1] }, max_length: 250 },
-  rollout: { num_generations: 3, max_new_tokens: 12, template: '{problem}\n', stop: ['ee'], ...rollout },
-  reward: { format: { weight: 1, pattern: '[a-m]' }, length: { weight: 0.1, from: 2, to: 12 } },
-  ppo: {
-    learning_rate: 1e-2,
-    rollout_batch: 12,
-    max_iterations: 3,
-    critic_warmup: 0,
-    old_logprobs: 'sampler',
+const config = (rollout: object = {}, ppo: object = {}) =>
+  remoteConfig({ r: 4, lora_alpha: 8, lora_dropout: 0 }, rollout, {
     load_best_model_at_end: false,
     save_steps: 1,
     ...ppo,
-  },
-  run: { device: 'cpu', threads: 1, logging_steps: 1 },
-  eval: { max_samples: 2 },
-});
+  });
 
 async function run(name: string, rollout: object = {}, ppo: object = {}) {
   const said = vi.spyOn(console, 'error').mockImplementation(() => {});
