@@ -1,5 +1,6 @@
 /** Rewards of several sources as one, by solution and by step. */
 import { invalid, StepTrainError } from '../native/errors.js';
+import { grouped } from '../native/grouped.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { RewardedSolution, SolutionReward, SourceReward } from './reward.js';
 
@@ -12,8 +13,8 @@ export interface SourceWeight {
   readonly clip: number;
   /** To mean 0 and standard deviation 1 over the solutions of a rollout batch, or by those given; after scale and clip. */
   readonly whiten: boolean | RewardMoments;
-  /** A control: dealt out anew at random among the solutions of a rollout batch. */
-  readonly shuffle?: boolean;
+  /** A control: dealt out anew at random among the solutions of a rollout batch, or only among those of each problem. */
+  readonly shuffle?: boolean | 'problem';
 }
 
 /** Of a source's rewards after scale and clip. */
@@ -70,9 +71,8 @@ export async function mixedRewards(
     if (!given || signal?.aborted) return undefined;
     refuseOdd(reward.name, given, solutions);
     const own = normalised(given, source, bySteps);
-    const scaled = source.shuffle
-      ? dealtOut(own, new PhiloxStream(seed, SHUFFLE, iteration * sources.length + at))
-      : own;
+    const draw = new PhiloxStream(seed, SHUFFLE, iteration * sources.length + at);
+    const scaled = source.shuffle ? dealtOut(own, sharing(solutions, source.shuffle), draw) : own;
     mixed.forEach((own, i) => {
       const { value, steps } = scaled[i] as SourceReward;
       own.terms[reward.name] = (given[i] as SourceReward).value;
@@ -128,23 +128,39 @@ function normalised(given: readonly SourceReward[], source: SourceWeight, byStep
   }));
 }
 
-/** The same rewards in another order: each solution's own says nothing of it. */
-function dealtOut(given: readonly SourceReward[], draw: PhiloxStream): SourceReward[] {
-  const values = shuffled(
-    draw,
-    given.flatMap(({ value, steps }) => (steps ? [] : [value])),
-  );
-  const steps = shuffled(
-    draw,
-    given.flatMap(({ steps = [] }) => steps),
-  );
-  let next = 0;
-  let at = 0;
-  return given.map(({ value, steps: own }) => {
-    if (!own) return { value: values[at++] as number };
-    next += own.length;
-    return { value, steps: steps.slice(next - own.length, next) };
-  });
+/** The places of the solutions that exchange their rewards. */
+function sharing(solutions: readonly RewardedSolution[], shuffle: true | 'problem'): number[][] {
+  const places = solutions.map((_, i) => i);
+  if (shuffle === true) return [places];
+  return [...grouped(places, (i) => solutions[i]?.problem.problem).values()];
+}
+
+/** The same rewards in another order within each group: each solution's own says nothing of it. */
+function dealtOut(
+  given: readonly SourceReward[],
+  groups: readonly (readonly number[])[],
+  draw: PhiloxStream,
+): SourceReward[] {
+  const dealt = [...given];
+  for (const group of groups) {
+    const own = group.map((i) => given[i] as SourceReward);
+    const values = shuffled(
+      draw,
+      own.flatMap(({ value, steps }) => (steps ? [] : [value])),
+    );
+    const steps = shuffled(
+      draw,
+      own.flatMap(({ steps = [] }) => steps),
+    );
+    for (const [n, i] of group.entries()) {
+      const { value, steps: { length } = { length: undefined } } = own[n] as SourceReward;
+      dealt[i] =
+        length === undefined
+          ? { value: values.shift() as number }
+          : { value, steps: steps.splice(0, length) };
+    }
+  }
+  return dealt;
 }
 
 function moments(given: ReturnType<typeof bounded>): RewardMoments {

@@ -195,6 +195,18 @@ describe('a mixture', () => {
     expect(all).toEqual(numbers.flatMap((i) => new Array(i % 3).fill(i)));
   });
 
+  it('shuffles among the solutions of a problem alone', async () => {
+    const many = Array.from({ length: 40 }, (_, i) => ({
+      ...solution(String(i)),
+      problem: { problem: `problem ${i % 5}`, answer: '7' },
+    }));
+    const numbers = many.map((_, i) => i);
+    const dealt = (await mixedRewards([source('one', numbers, { shuffle: 'problem' })], many))!;
+    expect(dealt.every(({ value }, i) => (value as number) % 5 === i % 5)).toBe(true);
+    expect(dealt.filter(({ value }, i) => value === i).length).toBeLessThan(20);
+    expect(dealt.map(({ value }) => value as number).sort((a, b) => a - b)).toEqual(numbers);
+  });
+
   it('refuses what is no finite number or too few of them, and names the solution', async () => {
     await expect(mixedRewards([source('odd', [1, Number.NaN, 1])], three)).rejects.toThrow(
       'reward odd: expected finite numbers, found NaN for the solution "b" of "3 + 4?"',

@@ -25,9 +25,13 @@ const source = (weight: number) => ({
       'Normalise them to mean 0 and standard deviation 1 over the rollout batch (`true`), or over solutions of the model before ' +
         'training (`base`), so that rewards keep one scale for the whole run.',
     ),
-  shuffle: flag(false).describe(
-    'A control: the rewards of a rollout batch are dealt out anew at random among its solutions, those of steps among all of its steps.',
-  ),
+  shuffle: z
+    .union([z.boolean(), z.literal('problem')])
+    .default(false)
+    .describe(
+      'A control: the rewards of a rollout batch are dealt out anew at random among its solutions, those of steps among all of its steps; ' +
+        '`problem`: only among the solutions of each problem, so that what they say of problems stays.',
+    ),
 });
 
 const model = {

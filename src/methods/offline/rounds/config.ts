@@ -76,6 +76,7 @@ export function* roundConflicts(
     const idle = [
       ['judge', 'outcome', judge.outcome !== 'answer'],
       ['judge', 'flip', judge.flip > 0],
+      ['judge', 'control', judge.control !== 'none'],
       ['sampling', 'balance_per_problem', sampling.balance_per_problem],
       ['sampling', 'drop_unanimous', sampling.drop_unanimous],
     ] as const;

@@ -1,6 +1,6 @@
 /** The second stage of a round: outcomes by the answers, steps by the judge, as records that any run can read. */
 import { grouped } from '../../../native/grouped.js';
-import { PhiloxStream } from '../../../random/philox.js';
+import { PhiloxStream, shuffled } from '../../../random/philox.js';
 import type { StepLabel } from '../../../records/record.js';
 import { stepsOf } from '../../../records/steps.js';
 import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
@@ -17,6 +17,15 @@ import {
 } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
 
+/** What is done to the labels of steps so that they say less than the judge does. */
+export interface LabelControl {
+  /** This share of them is turned round. */
+  readonly flip: number;
+  /** Afterwards `shuffled` among the labelled steps of a chunk, or all `wrong`. */
+  readonly labels: 'none' | 'shuffled' | 'wrong';
+  readonly seed: number;
+}
+
 export interface LabelStageOptions {
   readonly name: string;
   /** The artefact that the candidates come from. */
@@ -27,8 +36,7 @@ export interface LabelStageOptions {
   readonly judge: Scorer | undefined;
   /** What makes a candidate right: `answer`, or also (`clean`) that no step is labelled wrong. */
   readonly outcome: 'answer' | 'clean';
-  /** A control: this share of the labels is turned round. */
-  readonly flip: { readonly share: number; readonly seed: number };
+  readonly control: LabelControl;
   readonly selection: SelectionOptions;
   /** At which candidates were cut off. */
   readonly maxNewTokens: number;
@@ -36,7 +44,7 @@ export interface LabelStageOptions {
 }
 
 export function labelStage(options: LabelStageOptions): MakingStage {
-  const { name, source, problems, judge, outcome, flip, selection, settings } = options;
+  const { name, source, problems, judge, outcome, control, selection, settings } = options;
   const verdicts = judge && verdictsOf(judge);
   const candidates = options.rows.map(
     (row): Candidate => ({ ...row, right: isRight(problems[row.problem] as RunProblem, row) }),
@@ -58,7 +66,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
       const judged =
         (await verdicts?.(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
       if (signal.aborted) return undefined;
-      const labels = flipped(judged, flip, index);
+      const labels = controlled(judged, control, index);
       const labelled = asked.map((candidate, i) => {
         const own = labels[i] ?? [];
         return { ...candidate, right: candidate.right && !(clean && own.includes(0)), labels: own };
@@ -108,23 +116,35 @@ export function labelStage(options: LabelStageOptions): MakingStage {
 /** Selection that reads no labels. */
 const ALL = { balance_per_problem: false, drop_unanimous: false };
 
-/** Domain of the random stream of labels that are turned round. */
+/** Domains of the random streams of labels that are turned round, and dealt out anew. */
 const FLIPS = 0x666c6970;
+const DEALS = 0x6465616c;
 
-/** @param chunk the step of the stage that the solutions belong to, which numbers the stream */
-function flipped(
-  solutions: readonly (readonly StepLabel[])[],
-  { share, seed }: LabelStageOptions['flip'],
-  chunk: number,
-): readonly (readonly StepLabel[])[] {
+type Labels = readonly (readonly StepLabel[])[];
+
+/** @param chunk the step of the stage that the solutions belong to, which numbers the streams */
+function controlled(solutions: Labels, { flip, labels, seed }: LabelControl, chunk: number): Labels {
+  const turned = flipped(solutions, flip, new PhiloxStream(seed, FLIPS, chunk));
+  if (labels === 'wrong') return relabelled(turned, () => 0);
+  if (labels === 'none') return turned;
+  const known = turned.flat().filter((label) => label !== null);
+  const dealt = shuffled(new PhiloxStream(seed, DEALS, chunk), known).values();
+  return relabelled(turned, () => dealt.next().value as 0 | 1);
+}
+
+function flipped(solutions: Labels, share: number, draw: PhiloxStream): Labels {
   if (share === 0) return solutions;
-  const stream = new PhiloxStream(seed, FLIPS, chunk);
   return solutions.map((labels) =>
     labels.map((label) => {
-      const turned = stream.uniform() < share;
+      const turned = draw.uniform() < share;
       return label !== null && turned ? ((1 - label) as 0 | 1) : label;
     }),
   );
+}
+
+/** Steps without a label keep none. */
+function relabelled(solutions: Labels, next: () => 0 | 1): Labels {
+  return solutions.map((labels) => labels.map((label) => (label === null ? null : next())));
 }
 
 function sums<Name extends string>(all: readonly Readonly<Record<Name, number>>[]): Record<string, number> {

@@ -153,7 +153,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
           problems: data.asked.parts.train.problems,
           judge,
           outcome: config.judge.outcome,
-          flip: { share: config.judge.flip, seed },
+          control: { flip: config.judge.flip, labels: config.judge.control, seed },
           selection: sampling,
           maxNewTokens: sampling.max_new_tokens,
           settings,

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { CandidateRow, SelectionOptions } from '../../../../src/methods/offline/rounds/candidates.js';
-import { labelStage } from '../../../../src/methods/offline/rounds/label.js';
+import { type LabelControl, labelStage } from '../../../../src/methods/offline/rounds/label.js';
 import type { StepRecord } from '../../../../src/records/record.js';
 import { scorer } from '../../../../src/scoring/scorer.js';
 
@@ -38,6 +38,7 @@ function labelling(
   rows: readonly CandidateRow[],
   outcome: 'answer' | 'clean' = 'answer',
   selection = { balance_per_problem: false, drop_unanimous: false },
+  control: Partial<LabelControl> = {},
 ) {
   return labelStage({
     name: 'labels-1',
@@ -50,7 +51,7 @@ function labelling(
         solutions.map(({ steps }) => ({ scores: [steps[0] === 'unclean' ? 0 : 1, 1] })),
     }),
     outcome,
-    flip: { share: 0, seed: 1 },
+    control: { flip: 0, labels: 'none', seed: 1, ...control },
     selection: { dedupe: false, ...selection },
     maxNewTokens: 8,
     settings: { save_steps: 0, save_total_limit: 1 } as never,
@@ -68,6 +69,34 @@ it('where steps say what is right, right and wrong are compared by what the judg
   expect((await outcomes('clean', { balance_per_problem: false, drop_unanimous: false }))[0]).toEqual([
     1, 0, 0, 0, 0, 0, 0, 0,
   ]);
+});
+
+it('deals labels out anew as a control, as many right as before, or calls all labelled steps wrong', async () => {
+  const rows = Array.from({ length: 40 }, (_, sample) => ({
+    problem: 0,
+    sample,
+    text: `${sample % 4 === 0 ? 'unclean' : 'clean'}\nThe answer is 7`,
+    tokens: 4,
+    finish_reason: 'stop' as const,
+  }));
+  const labels = async (control: Partial<LabelControl>) => {
+    const step = await labelling(rows, 'answer', undefined, control)
+      .open()
+      .step(0, new AbortController().signal);
+    return (step?.rows ?? [])
+      .map((row) => row as unknown as StepRecord)
+      .map(({ steps }) => steps.map(({ label }) => label));
+  };
+  const plain = await labels({});
+  expect(plain.filter(([first]) => first === 0).length).toBe(10);
+  const dealt = await labels({ labels: 'shuffled' });
+  const right = (all: readonly (readonly unknown[])[]) => all.flat().filter((label) => label === 1).length;
+  expect(right(dealt)).toBe(right(plain));
+  expect(dealt).not.toEqual(plain);
+  expect(await labels({ labels: 'shuffled' })).toEqual(dealt);
+  expect(await labels({ labels: 'shuffled', seed: 2 })).not.toEqual(dealt);
+  const wrong = await labels({ labels: 'wrong' });
+  expect(wrong).toEqual(plain.map((own) => own.map((label) => (label === null ? null : 0))));
 });
 
 it('says how many candidates were cut off and are left out', () => {
