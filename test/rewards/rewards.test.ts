@@ -9,6 +9,7 @@ import { boundedSteps, stepEnds } from '../../src/rewards/placement.js';
 import type { RewardedSolution, SolutionReward } from '../../src/rewards/reward.js';
 import { answerReward, formatReward, lengthReward } from '../../src/rewards/rules.js';
 import { stepScoreReward } from '../../src/rewards/step-scores.js';
+import { referenceScorer } from '../../src/scoring/reference.js';
 import { numbersOf, outcomeScores, scorer } from '../../src/scoring/scorer.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -103,6 +104,24 @@ describe('scores of steps', () => {
     const [counted] = (await stepScoreReward(own, cut).score([solution('0.25\n?\n0.75')])) ?? [];
     expect(counted).toEqual({ value: 0.25, steps: [0.25, 0, 0.75] });
   });
+});
+
+it('exact arithmetic rewards steps up to the first wrong one, by the worked solution', async () => {
+  const problem = {
+    problem: '3 + 4 apples, twice?',
+    answer: '14',
+    solution: '3+4=7\n7*2=14\nThe answer is: 14',
+  };
+  const reward = stepScoreReward(referenceScorer, { name: 'reference', aggregation: 'mean' });
+  const given = await reward.score([
+    solution('3+4=7\n7*2=14', { problem }),
+    solution('3+4=7\n7*2=15\n15+1=16', { problem }),
+  ]);
+  expect(given).toEqual([
+    { value: 1, steps: [1, 1] },
+    { value: 1 / 3, steps: [1, 0, 0] },
+  ]);
+  await expect(reward.score([solution('3+4=7')])).rejects.toThrow(/compares steps with worked solutions/);
 });
 
 it('a model of whole texts rewards each text; what it cannot read gets its own', async () => {

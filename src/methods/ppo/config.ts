@@ -139,6 +139,11 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'reward.oracle.weight',
       'reward.oracle judges generated problems alone: it needs data.source "word_problems"',
     );
+  if (reward.reference.weight !== 0 && data.source === 'word_problems')
+    yield conflict(
+      'reward.reference.weight',
+      'reward.reference compares steps with worked solutions of rows, and generated problems have a plan in their place; use reward.oracle',
+    );
   if (reward.implicit.weight !== 0 && lora === 'none')
     yield conflict(
       'reward.implicit.weight',

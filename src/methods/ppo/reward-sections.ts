@@ -75,6 +75,16 @@ export const reward = section({
     ...source(0),
     aggregation: z.enum(AGGREGATIONS).default('min').describe('As of `steps`.'),
   }).describe('The exact judge of steps of generated word problems: what a perfect reward model is worth.'),
+  reference: section({
+    ...source(0),
+    aggregation: z
+      .enum(AGGREGATIONS)
+      .default('mean')
+      .describe('As of `steps`; steps behind the first wrong one count 0.'),
+  }).describe(
+    'Exact arithmetic and the worked solutions of the data: wrong is the first step whose equation does not hold or whose value neither ' +
+      'solution nor problem has.',
+  ),
   implicit: section({
     weight: z.number().default(0).describe('Weight of its rewards; 0 leaves it out.'),
     beta: positiveNumber(0.05).describe(

@@ -10,6 +10,7 @@ import { RunError } from '../../run/error.js';
 import type { OpenScorers } from '../../scoring/kinds.js';
 import { openScorer } from '../../scoring/open.js';
 import { oracleScorer } from '../../scoring/oracle.js';
+import { referenceScorer } from '../../scoring/reference.js';
 import type { Scorer } from '../../scoring/scorer.js';
 import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import type { RunContext } from '../../train/method.js';
@@ -68,6 +69,8 @@ export async function rewardSources({ config: { reward, run }, device }: Context
     },
     oracle: async () =>
       stepScoreReward(oracleScorer, { name: 'oracle', aggregation: reward.oracle.aggregation }),
+    reference: async () =>
+      stepScoreReward(referenceScorer, { name: 'reference', aggregation: reward.reference.aggregation }),
     function: async () =>
       functionReward(await loadRewardFunction(reward.function.module ?? ''), reward.function),
   };
