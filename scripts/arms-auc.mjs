@@ -1,19 +1,31 @@
 // AUC of arms of a sweep on one set of judged steps: means over seeds, paired differences over seeds (Student) and over problems
 // (bootstrap of the mean of the seeds), beside judges that know only where a step stands or how long it is.
 //   node scripts/arms-auc.mjs 'warm-up=DIR' 'SFT continued=DIR,DIR,DIR' 'StepAMC=DIR,DIR,DIR'
+//   node scripts/arms-auc.mjs only:test.jsonl:subject=Algebra …    of problems whose rows in that file say so; but: of the others
 // A DIR holds verdicts.jsonl: of a run, or --output of `steptrain eval correction`. Seeds stand in the same order in every arm.
 // A single DIR stands for all seeds. docs/evidence/stepamc-gsm8k.md has results.
+import { readFileSync } from 'node:fs';
 import { BOOTSTRAP, ProblemSample, percentileInterval, resampledProblems } from '../dist/eval/bootstrap.js';
 import { readVerdictDump } from '../dist/eval/dump.js';
 import { average, meanInterval, sampleDeviation } from '../dist/eval/student.js';
 
+const given = process.argv.slice(2);
+const part = /^(only|but):(.*):(.*?)=(.*)$/.exec(given[0] ?? '');
+if (part) given.shift();
+const chosen = new Set();
+if (part)
+  for (const line of readFileSync(part[2], 'utf8').split('\n').filter(Boolean)) {
+    const row = JSON.parse(line);
+    if (row[part[3]] === part[4]) chosen.add(row.problem);
+  }
+const counts = ({ problem }) => !part || chosen.has(problem) === (part[1] === 'only');
 const arms = await Promise.all(
-  process.argv.slice(2).map(async (text) => {
+  given.map(async (text) => {
     const at = text.indexOf('=');
     const folders = text.slice(at + 1).split(',');
     return {
       name: text.slice(0, at),
-      seeds: await Promise.all(folders.map((folder) => readVerdictDump(folder))),
+      seeds: await Promise.all(folders.map(async (folder) => (await readVerdictDump(folder)).filter(counts))),
     };
   }),
 );

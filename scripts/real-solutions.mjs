@@ -10,6 +10,8 @@
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
 //   node scripts/real-solutions.mjs short gsm8k.jsonl short.jsonl CHARACTERS [FROM [TO]]    GSM8K's short problems by hash, from FROM to before TO
 //   node scripts/real-solutions.mjs equations gsm8k.jsonl out.jsonl CHARACTERS 2-3 [FROM [TO]]    solutions as equations alone
+//   node scripts/real-solutions.mjs subjects prm800k.jsonl.gz MATH,MATH out.jsonl SUBJECT FROM TO [N]    solutions of MATH's problems of a subject (or all),
+//                                                                         of which the hash is in a part of 0 to 1; of N problems at most
 //   node scripts/real-solutions.mjs heldout RUN slips.jsonl others.jsonl    the wrong steps that a run of s3c holds out, by whether their equation holds
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
@@ -169,6 +171,29 @@ function equations(from, to, characters, lines, begin = '0', end = 'Infinity') {
   write(to, kept.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)).slice(Number(begin), Number(end)));
 }
 
+/** At most 24 solutions of a problem (one has hundreds), of the first COUNT problems by hash; no problem is in two parts that do not overlap, whatever the subject. */
+async function subjects(from, math, to, subject, begin, end, count = 'Infinity') {
+  const subjectOf = new Map(
+    math.split(',').flatMap((path) => rowsOf(path).map(({ problem, type }) => [problem, type])),
+  );
+  const place = (text) => Number.parseInt(hash(text).slice(0, 8), 16) / 2 ** 32;
+  const kept = [];
+  for await (const { problem, gold_answer, steps } of loadRecords(from).records) {
+    const own = subjectOf.get(problem);
+    const at = place(problem);
+    if ((subject !== 'all' && own !== subject) || at < Number(begin) || at >= Number(end)) continue;
+    kept.push({ problem, gold_answer, steps, subject: own });
+  }
+  kept.sort((a, b) => place(a.problem) - place(b.problem));
+  const byProblem = new Map(kept.map(({ problem }) => [problem, []]));
+  for (const row of kept) byProblem.get(row.problem).push(row);
+  const drawn = [...byProblem.values()].slice(0, Number(count));
+  write(
+    to,
+    drawn.flatMap((own) => own.slice(0, 24)),
+  );
+}
+
 function heldout(run, slips, others) {
   const wrong = ({ steps }) => steps.find(({ kind }) => kind === 'wrong');
   const records = rowsOf(`${run}/artefacts/samples.jsonl`).flatMap(({ part, record }) =>
@@ -223,6 +248,9 @@ async function likelihood(from, name, to) {
 
 const [command, ...given] = process.argv.slice(2);
 const judges = Object.fromEntries(Object.entries(ALONE).map(([name, score]) => [name, alone(score)]));
-const commands = { svamp, gsm8k, few, rows, processbench, short, equations, heldout, likelihood, ...judges };
+const commands = {
+  ...{ svamp, gsm8k, few, rows, processbench, short, equations, subjects, heldout, likelihood },
+  ...judges,
+};
 if (!commands[command]) throw new Error(`expected one of ${Object.keys(commands).join(', ')}`);
 await commands[command](...given);
