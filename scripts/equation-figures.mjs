@@ -2,15 +2,20 @@
 // seeds (Student) and over problems (bootstrap of the mean of the seeds). No judge of the package is asked.
 //   node scripts/equation-figures.mjs problems.jsonl 'M0=DIR/eval-0.jsonl' 'KTO=DIR/eval-2.jsonl,DIR/eval-2.jsonl,…'
 //   node scripts/equation-figures.mjs problems.jsonl:100-200 …      of its problems from the 101st to the 200th alone
+//   node scripts/equation-figures.mjs picture:out.svg:'right answer' problems.jsonl …     one figure alone, as a picture besides
 // Rows have the index of a problem of the file, or its text, and the text of a solution; sample 0 counts alone. Seeds stand in the same
 // order in every arm; a single file stands for all seeds. docs/evidence/step-kto-gsm8k.md has results.
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { equationsIn } from '../dist/data/equations/equations.js';
 import { BOOTSTRAP, percentileInterval, resampledProblems } from '../dist/eval/bootstrap.js';
 import { average, meanInterval, sampleDeviation } from '../dist/eval/student.js';
+import { picture } from '../dist/report/svg/picture.js';
 
 const rowsOf = (path) => readFileSync(path, 'utf8').split('\n').filter(Boolean).map(JSON.parse);
-const [selection, ...given] = process.argv.slice(2);
+const args = process.argv.slice(2);
+const drawn = /^picture:(.*):(.*)$/.exec(args[0] ?? '');
+if (drawn) args.shift();
+const [selection, ...given] = args;
 const [, path, from = 0, to = Number.POSITIVE_INFINITY] = /^(.*?)(?::(\d+)-(\d+))?$/.exec(selection ?? '');
 if (given.length === 0 || given.some((text) => !/^[^=]+=./.test(text)))
   throw new Error("expected the problems, and 'NAME=FILE,FILE,…' of each arm");
@@ -95,7 +100,7 @@ const draws = Array.from(resampledProblems(asked.length, BOOTSTRAP), (weights) =
 const percent = (value) => (Number.isNaN(value) ? '–' : (100 * value).toFixed(1));
 const points = (value) =>
   Number.isNaN(value) ? '–' : `${value < 0 ? '−' : '+'}${Math.abs(100 * value).toFixed(1)}`;
-const names = Object.keys(FIGURES);
+const names = Object.keys(FIGURES).filter((name) => !drawn || name === drawn[2]);
 console.log(`${asked.length} problems; ${BOOTSTRAP.resamples} resamples of problems\n`);
 console.log(`| arm | ${names.join(' | ')} |\n|${' --- |'.repeat(names.length + 1)}`);
 for (const { name, seeds } of arms) {
@@ -108,6 +113,7 @@ for (const { name, seeds } of arms) {
 console.log(
   '\n| difference | figure | points | over seeds | over problems |\n| --- | --- | --- | --- | --- |',
 );
+const differences = [];
 for (const [i, to] of arms.entries())
   for (const arm of arms.slice(i + 1))
     for (const figure of names) {
@@ -117,8 +123,27 @@ for (const [i, to] of arms.entries())
       const over = percentileInterval(
         draws.map((weights) => average(of(arm, weights)) - average(of(to, weights))),
       );
+      differences.push({ name: `${arm.name} − ${to.name}`, mean, interval });
       const seeds = interval ? interval.map(points).join(' to ') : '–';
       console.log(
         `| ${arm.name} − ${to.name} | ${figure} | ${points(mean)} | ${seeds} | ${over.map(points).join(' to ')} |`,
       );
     }
+if (drawn) {
+  const [, file, figure] = drawn;
+  const values = ({ seeds }) => seeds.map((seed) => share(seed, figure, once));
+  const blocks = [
+    {
+      title: `${figure}, %: seeds (rings) and their mean`,
+      rows: arms.map((arm) => ({ name: arm.name, values: values(arm), mean: average(values(arm)) })),
+      format: percent,
+    },
+    {
+      title: 'differences, points: mean and Student’s 95 % interval over seeds',
+      rows: differences,
+      format: points,
+      line: 0,
+    },
+  ];
+  writeFileSync(file, picture(figure, blocks));
+}

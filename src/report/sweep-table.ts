@@ -1,0 +1,61 @@
+/** What a sweep's `sweep.json` says, column by column; whatever else stands there is passed over. */
+import { isObject, numbersIn } from './values.js';
+
+export interface SweepColumn {
+  readonly title: string;
+  /** All values are between 0 and 1, and are shown in percent. */
+  readonly isShare: boolean;
+  readonly arms: readonly SweepArm[];
+  readonly differences: readonly SweepDifference[];
+}
+
+export interface SweepArm {
+  readonly name: string;
+  /** By seed. */
+  readonly values: readonly (readonly [seed: string, value: number])[];
+  readonly mean?: number;
+  readonly deviation?: number;
+}
+
+export interface SweepDifference {
+  readonly name: string;
+  readonly n: number;
+  readonly mean?: number;
+  readonly interval?: readonly [low: number, high: number];
+}
+
+/** None where it is no summary of a sweep. */
+export function sweepColumns(summary: unknown): SweepColumn[] {
+  const listed = (key: string) => {
+    const list = isObject(summary) ? summary[key] : undefined;
+    return Array.isArray(list) ? list.filter(isObject) : [];
+  };
+  const [arms, differences] = [listed('arms'), listed('differences')];
+  const titles = new Set(arms.flatMap(({ columns }) => (isObject(columns) ? Object.keys(columns) : [])));
+  return [...titles].map((title) => {
+    const own = arms.map(({ arm, columns }): SweepArm => {
+      const cell = isObject(columns) && isObject(columns[title]) ? columns[title] : {};
+      return {
+        name: String(arm),
+        values: Object.entries(numbersIn(cell.values)),
+        ...numbersIn({ mean: cell.mean, deviation: cell.deviation }),
+      };
+    });
+    return {
+      title,
+      isShare: own.every(({ values }) => values.every(([, value]) => value >= 0 && value <= 1)),
+      arms: own,
+      differences: differences.filter(({ column }) => column === title).map(difference),
+    };
+  });
+}
+
+function difference({ arm, to, n, mean, interval }: Readonly<Record<string, unknown>>): SweepDifference {
+  const [low, high] = Array.isArray(interval) ? interval.map(Number) : [];
+  return {
+    name: `${String(arm)} − ${String(to)}`,
+    n: Number(n),
+    ...numbersIn({ mean }),
+    ...(low === undefined || high === undefined ? {} : { interval: [low, high] }),
+  };
+}
