@@ -142,7 +142,13 @@ void pack_quantized(Stream& stream, const Args& args) {
   if (y.format != Format::nf4_double) return;
   const int64_t blocks = n * k / 64, nested = (blocks + kNestedBlock - 1) / kNestedBlock;
   const uint8_t* const second = from.scales() + blocks;
-  std::memcpy(to.shared, second + 4 * nested, static_cast<size_t>(4 * (kNestedLevels + 1)));
+  const uint8_t* const levels = second + 4 * nested;
+#if defined(__AVX512F__)
+  NestedLevels::pack(levels, to.shared);
+#else
+  std::memcpy(to.shared, levels, 4 * kNestedLevels);
+#endif
+  std::memcpy(to.shared + kNestedLevels, levels + 4 * kNestedLevels, 4);
   std::memcpy(to.shared + kNestedLevels + 1, second, static_cast<size_t>(4 * nested));
 }
 

@@ -53,7 +53,7 @@ constexpr int64_t aligned(int64_t bytes) {
 struct QuantizedParts {
   uint8_t* codes;
   uint8_t* scales;
-  float* shared;  // nf4_double: levels, offset, then the second-level scales
+  float* shared;  // nf4_double: levels (cpu/gemm/quantized_values.h), offset, then the second-level scales
   int64_t panel_codes, panel_scales, bytes;
 
   explicit QuantizedParts(const TensorView& w) {
@@ -80,6 +80,9 @@ struct Quantized {
   static constexpr int64_t kSteps = 16 / kBits;
   /// Features that decode() makes at a time: blocks are multiples of them, or whole rows.
   static constexpr int64_t kRun = 32;
+  /// Bytes of codes that are asked for ahead: they come from memory, and as few at a time as the processor does not read ahead
+  /// of itself; of the panels after this one, too.
+  static constexpr int64_t kAhead = 8192;
 
   explicit Quantized(const TensorView& w)
       : parts_(w),
@@ -124,9 +127,7 @@ struct Quantized {
       [[maybe_unused]] const vf scale[4] = {twice(own.scale[0], 0), twice(own.scale[0], kLanes / 2),
                                             twice(own.scale[1], 0), twice(own.scale[1], kLanes / 2)};
       for (; at < end; at += kSteps, codes += 4 * kLanes) {
-        // Codes come from memory, and as few at a time as the processor does not read ahead of itself; of the panels after
-        // this one, too.
-        __builtin_prefetch(codes + 4096, 0, 3);
+        __builtin_prefetch(codes + kAhead, 0, 3);
         if constexpr (kBits == 4) {
           const vu word = load_units(codes);
 #pragma GCC unroll 2
@@ -151,41 +152,46 @@ struct Quantized {
   }
 
 #if defined(__AVX512BF16__)
-  /// body(k, halves) likewise, of the codes' own values as bf16: exact, but for NF4's levels.
-  template <typename Body>
+  /// body(k, i, halves) likewise, of the codes' own values as bf16: exact, but for NF4's levels. [first, last) is the first of kRuns
+  /// neighbouring runs of features, which take turns; i counts them. What comes is asked for in the order of memory, as the
+  /// processor's own reading ahead wants it.
+  template <int kRuns, typename Body>
   inline __attribute__((always_inline)) void each_code(int64_t panel, int64_t first, int64_t last,
                                                        const Body& body) const {
-    const uint8_t* codes = codes_of(panel, first);
-    if constexpr (kBits == 4) {
-      const __m512i levels = _mm512_load_si512(kLevels.data());
-      for (int64_t at = first; at < last; at += kSteps, codes += 4 * kLanes) {
-        __builtin_prefetch(codes + 4096, 0, 3);
-        const vu word = load_units(codes);
-        const auto units = [&](int vector) __attribute__((always_inline)) {
-          const auto order = reinterpret_cast<__m512i>(word >> (4 * vector));
-          return Units{reinterpret_cast<__m512bh>(_mm512_permutexvar_epi16(order, levels))};
-        };
+    const int64_t features = last - first, run = features * kPanel * kBits / 8;
+    const uint8_t *codes = codes_of(panel, first), *next = codes + kAhead;
+    [[maybe_unused]] const auto value = values();
+    [[maybe_unused]] const __m512i levels = _mm512_load_si512(kLevels.data());
+    for (int64_t at = first; at < last; at += kSteps, codes += 4 * kLanes) {
 #pragma GCC unroll 2
-        for (int pair = 0; pair < 2; pair++) {
-          const Units halves[2] = {units(2 * pair), units(2 * pair + 1)};
-          body(at + 2 * pair, halves);
+      for (int i = 0; i < kRuns; i++) {
+        const uint8_t* const own = codes + i * run;
+        __builtin_prefetch(next, 0, 3);
+        next += 4 * kLanes;
+        if constexpr (kBits == 4) {
+          const vu word = load_units(own);
+          const auto units = [&](int vector) __attribute__((always_inline)) {
+            const auto order = reinterpret_cast<__m512i>(word >> (4 * vector));
+            return Units{reinterpret_cast<__m512bh>(_mm512_permutexvar_epi16(order, levels))};
+          };
+#pragma GCC unroll 2
+          for (int pair = 0; pair < 2; pair++) {
+            const Units halves[2] = {units(2 * pair), units(2 * pair + 1)};
+            body(at + i * features + 2 * pair, i, halves);
+          }
+        } else {
+          const Neighbours<bf16> halves[2] = {{value(own), value(own + kLanes)},
+                                              {value(own + 2 * kLanes), value(own + 3 * kLanes)}};
+          body(at + i * features, i, halves);
         }
-      }
-    } else {
-      const auto value = values();
-      for (int64_t at = first; at < last; at += kSteps, codes += 4 * kLanes) {
-        __builtin_prefetch(codes + 4096, 0, 3);
-        const Neighbours<bf16> halves[2] = {{value(codes), value(codes + kLanes)},
-                                            {value(codes + 2 * kLanes), value(codes + 3 * kLanes)}};
-        body(at, halves);
       }
     }
   }
 
   /// A panel of them.
   void fill_codes(int64_t panel, int64_t first, int64_t last, bf16* out) const {
-    each_code(
-        panel, first, last, [&](int64_t at, const auto(&halves)[2]) __attribute__((always_inline)) {
+    each_code<1>(
+        panel, first, last, [&](int64_t at, int, const auto(&halves)[2]) __attribute__((always_inline)) {
           for (int half = 0; half < 2; half++) halves[half].store(out + (at - first) * kPanel, half);
         });
   }

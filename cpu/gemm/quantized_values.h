@@ -226,20 +226,19 @@ struct Neighbours<bf16> {
 // ---- levels of scales ----------------------------------------------------------------------------------------------
 
 #if defined(__AVX512F__)
-/// The 256 levels as halves of their bits: a look-up of words finds 64 of them, and a gather takes much longer.
+/// The 256 levels as halves of their bits, the lower ones first: a look-up of words finds 64 of them, and a gather takes much
+/// longer. A packed weight has them so.
 class NestedLevels {
  public:
-  explicit NestedLevels(const float* levels) {
-    for (int i = 0; i < kNestedLevels; i += kLanes) {
-      const auto bits = _mm512_loadu_si512(levels + i);
-      _mm256_store_si256(reinterpret_cast<__m256i*>(halves_[0] + i), _mm512_cvtepi32_epi16(bits));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(halves_[1] + i),
-                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
-    }
+  explicit NestedLevels(const float* halves) : halves_(reinterpret_cast<const uint16_t*>(halves)) {}
+  static void pack(const uint8_t* levels, float* to) {
+    uint16_t halves[2][kNestedLevels];
+    for (int i = 0; i < 2 * kNestedLevels; i++) std::memcpy(&halves[i % 2][i / 2], levels + 2 * i, 2);
+    std::memcpy(to, halves, sizeof halves);
   }
   vf operator()(const uint8_t* codes, int half) const {
     const __m512i at = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
-    const __m512i low = find(halves_[0], at), high = find(halves_[1], at);
+    const __m512i low = find(halves_, at), high = find(halves_ + kNestedLevels, at);
     const auto words = [&](__m512i all) {
       return _mm512_cvtepu16_epi32(half ? _mm512_extracti64x4_epi64(all, 1) : _mm512_castsi512_si256(all));
     };
@@ -249,15 +248,15 @@ class NestedLevels {
  private:
   static __m512i find(const uint16_t* table, __m512i at) {
     const auto in = [&](int quarter) {
-      const auto* const first = reinterpret_cast<const __m512i*>(table + 64 * quarter);
-      return _mm512_permutex2var_epi16(first[0], at, first[1]);
+      const uint16_t* const first = table + 64 * quarter;
+      return _mm512_permutex2var_epi16(_mm512_loadu_si512(first), at, _mm512_loadu_si512(first + 32));
     };
     const __mmask32 odd = _mm512_test_epi16_mask(at, _mm512_set1_epi16(64));
     const __mmask32 upper = _mm512_test_epi16_mask(at, _mm512_set1_epi16(128));
     return _mm512_mask_blend_epi16(upper, _mm512_mask_blend_epi16(odd, in(0), in(1)),
                                    _mm512_mask_blend_epi16(odd, in(2), in(3)));
   }
-  alignas(64) uint16_t halves_[2][kNestedLevels];
+  const uint16_t* halves_;
 };
 struct NoLevels {
   explicit NoLevels(const float*) {}
