@@ -24,8 +24,8 @@ class InputGradient {
     T* const lora_panel = buffer + weight_.size();
     weight_.fill(p, buffer);
     if (lora_) lora_a_.fill(p, lora_panel);
-    each_block<T>(first, last, [&](int64_t t, int64_t count) {
-      alignas(64) float c[kBlockRows<T> * kTileStride];
+    each_part(first, last, [&](int64_t t, int64_t count) {
+      alignas(64) float c[kPartRows * kTileStride];
       gemm_block<T>(count, dy.left(t, count), buffer, weight_.depth(), c, nullptr);
       if (lora_)
         each_tile<T>(0, count, [&](int64_t i, int height) {
@@ -33,15 +33,33 @@ class InputGradient {
         });
       for (int64_t i = 0; i < count; i++) {
         T* const out = dx.as<T>() + (t + i) * dx[1] + p * kPanel;
-        each_vector(columns, [&](int64_t j, auto... n) {
+        const auto put = [&](int64_t j, auto... n) {
           const vf sum = load(c + i * kTileStride + j);
           store(out + j, accumulate ? load(out + j, n...) + sum : sum, n...);
-        });
+        };
+        if (columns < kPanel) {
+          each_vector(columns, put);
+          continue;
+        }
+#pragma GCC unroll 2
+        for (int64_t j = 0; j < kPanel; j += kLanes) put(j);
       }
     });
   }
 
  private:
+  // Rows of dx lie far apart, so a store waits for its line. Those of one tile are on their way while the next is multiplied;
+  // only what is widened or put in order is multiplied a block at a time.
+  static constexpr int64_t kPartRows = kOrders<T> ? kBlockRows<T> : kTileRows<T>;
+  template <typename Body>
+  static void each_part(int64_t first, int64_t last, const Body& body) {
+    if constexpr (kOrders<T>) {
+      each_block<T>(first, last, body);
+    } else {
+      each_tile<T>(first, last, body);
+    }
+  }
+
   void add_pair(int64_t t, int height, int64_t p, const T* panel, float* c) const {
     if (!dropout_) return gemm_tile<T>(height, lora_->row(t), lora_->stride(), panel, lora_->rank(), c, true);
     alignas(64) float low[kTileRows<T> * kTileStride], factors[(kTileRows<T> + 1) * kPanel];

@@ -143,14 +143,14 @@ template <typename T>
 struct Grid {
   int64_t rows, panels, block, blocks, run, runs;
 
-  /// `filled`: each task packs its panels first, which pays off only for many rows.
+  /// `filled`: each task packs its panels first, which pays off only for many rows: blocks are larger, and fewer for a thread.
   Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled) : rows(rows), panels(panels) {
-    int64_t max_rows = 36 * kTileRows<T>;
+    int64_t max_rows = (filled ? 108 : 36) * kTileRows<T>;
     if (kSteps < T >> kGroup<T> && !filled)
       max_rows =
           std::clamp<int64_t>(kResidentBytes / (std::max<int64_t>(depth, 1) * sizeof(T)), 128, max_rows);
     const int64_t min_rows = filled ? 18 * kTileRows<T> : 4 * kTileRows<T>;
-    const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
+    const int64_t wanted = ((filled ? 8 : 16) * threads + panels - 1) / std::max<int64_t>(panels, 1);
     blocks = std::max<int64_t>((rows + max_rows / 2) / max_rows, std::min(wanted, rows / min_rows));
     blocks = std::max<int64_t>(blocks, 1);
     block = ((rows + blocks - 1) / blocks + kTileRows<T> - 1) / kTileRows<T> * kTileRows<T>;
