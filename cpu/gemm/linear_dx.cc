@@ -12,20 +12,12 @@ namespace {
 
 template <typename T>
 void backward(Stream& stream, const Args& args) {
-  const auto [dy, w, lora_a, lora_b, row_ids, positions, x, u, da, db, dx, v_out] = args.tensors<12>();
+  auto [dy, w, lora_a, lora_b, row_ids, positions, x, u, da, db, dx, v] = args.tensors<12>();
   const Dropout dropout =
       dropout_of("linear_dx", dy[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
   const bool accumulate = args.i(4) != 0;
-  if (v_out && !lora_a)
-    throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
-  const bool trains = x || u || da || db;
-  if (trains && !(x && u && da && db && lora_a))
-    throw Error("E_SHAPE", "linear_dx: x, u, da and db come together, with lora_a and lora_b");
-  TensorView v = v_out;
-  if (trains && !v) {
-    v = u;
-    v.data = stream.scratch.take<float>(u.numel());
-  }
+  const LoraGradients gradients{x, u, da, db};
+  check_gradients(gradients, lora_a, v, stream.scratch);
   const int threads = stream.pool.threads();
   const Rows<T> rows(stream.scratch, dy);
   const Dropout unmasked;
@@ -49,7 +41,7 @@ void backward(Stream& stream, const Args& args) {
                   accumulate);
     }
   });
-  if (trains) add_lora_gradients(stream, {x, u, da, db}, dy, v, args.f(0), dropout);
+  if (x) add_lora_gradients(stream, gradients, dy, v, args.f(0), dropout);
 }
 
 void linear_dx(Stream& stream, const Args& args) {

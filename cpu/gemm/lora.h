@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/lora.h"
 #include "cpu/gemm/dropout.h"
 #include "cpu/gemm/rows.h"
 #include "cpu/gemm/weight.h"
@@ -16,10 +17,6 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
                    const TensorView& row_ids, const TensorView& positions, double rate, int64_t key0,
                    int64_t key1);
 
-/// da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u: what linear_dx is given for them, all of it or nothing.
-struct LoraGradients {
-  TensorView x, u, da, db;
-};
 /// In a region of its own (cpu/gemm/pair_gradients.h).
 void add_lora_gradients(Stream& stream, const LoraGradients& gradients, const TensorView& dy,
                         const TensorView& v, float scale, const Dropout& dropout);

@@ -1,7 +1,6 @@
 // linear_dx: v = scale·dy·B, dx = dy·W + mask·(v·A). Both are overwritten; with `accumulate`, dx is accumulated
 // into. Launches as in cuda/gemm/linear.cc, and one for the gradients of a pair, da += vᵀ·drop(x), db += scale·dyᵀ·u; or
 // db comes with v, while dy is read once.
-#include "core/error.h"
 #include "cuda/gemm/lora.h"
 #include "cuda/gemm/quantized.h"
 #include "cuda/runtime/families.h"
@@ -10,21 +9,13 @@ namespace steptrain::cuda {
 namespace {
 
 void linear_dx(Stream& stream, const Args& args) {
-  const auto [dy, w, lora_a, lora_b, row_ids, positions, x, u, da, db, dx, v_out] = args.tensors<12>();
+  auto [dy, w, lora_a, lora_b, row_ids, positions, x, u, da, db, dx, v] = args.tensors<12>();
   const Dropout dropout =
       dropout_of("linear_dx", {args.d(1), args.i(2), args.i(3)}, dy[0], lora_a, lora_b, row_ids, positions);
-  if (v_out && !lora_a)
-    throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
-  const bool trains = x || u || da || db;
-  if (trains && !(x && u && da && db && lora_a))
-    throw Error("E_SHAPE", "linear_dx: x, u, da and db come together, with lora_a and lora_b");
-  TensorView v = v_out;
-  if (trains && !v) {
-    v = u;
-    v.data = stream.scratch.take<float>(u.numel());
-  }
+  const LoraGradients gradients{x, u, da, db};
+  check_gradients(gradients, lora_a, v, stream.scratch);
   // A second pass over dy is dear where dy is the wider one.
-  const bool once = trains && stream.hardware.choice.takes(Successor::lora_gradients) && dy[1] >= x[1] &&
+  const bool once = x && stream.hardware.choice.takes(Successor::lora_gradients) && dy[1] >= x[1] &&
                     takes_narrow_once(dy, u[1]);
   Product p;
   p.rows = dy[0], p.columns = w[1], p.depth = dy[1];
@@ -37,7 +28,7 @@ void linear_dx(Stream& stream, const Args& args) {
     drop(p, Dropped::lora, dropout);
   }
   multiply(stream, dy.dtype, Layout::input, p);
-  if (trains) add_lora_gradients(stream, {x, u, da, db}, once ? TensorView{} : dy, v, args.f(0), dropout);
+  if (x) add_lora_gradients(stream, gradients, once ? TensorView{} : dy, v, args.f(0), dropout);
 }
 
 }  // namespace

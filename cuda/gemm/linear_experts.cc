@@ -1,5 +1,5 @@
 // The linear ops of experts: rows sorted by expert, each expert with a weight [N,K] and a LoRA pair of its own, as
-// cuda/gemm/linear.cc, linear_dx.cc, lora_grads.cc and linear_dw.cu do it for one. A product is one launch for all
+// cuda/gemm/linear.cc, linear_dx.cc, lora.cc and linear_dw.cu do it for one. A product is one launch for all
 // experts (cuda/gemm/groups.h), with one more for each f32 factor that is rounded and for quantised weights.
 #include "core/experts.h"
 #include "cuda/gemm/groups.h"
@@ -33,6 +33,18 @@ void fold_experts(Stream& stream, Layout layout, const LowRank& pair, int64_t ra
   p.rank = rank;
   p.lora_a = {low.out, DType::f32, low.rows, rank};
   p.lora_b = stacked(pair.second);
+}
+
+/// Of each group: out += scale · aᵀ·drop(b), in f32.
+void add_products(Stream& stream, DType activations, const TensorView& a, const TensorView& b, float scale,
+                  const Dropout& dropout, const TensorView& out, const Groups& groups) {
+  Product p;
+  p.rows = a[1], p.columns = b[1], p.depth = a[0];
+  p.a = factor(a), p.b = factor(b);
+  p.scale = scale;
+  drop(p, Dropped::b, dropout);
+  set_output(p, out.data, DType::f32, true);
+  multiply_groups(stream, activations, Layout::weight, p, groups);
 }
 
 void linear_experts(Stream& stream, const Args& args) {
@@ -76,28 +88,13 @@ void linear_experts_lora_grads(Stream& stream, const Args& args) {
   const Dropout dropout = dropout_of("linear_experts_lora_grads", {args.d(1), args.i(2), args.i(3)}, x[0], u,
                                      v, row_ids, positions);
   const Groups groups = groups_of(stream, offsets, 4, da[0]);
-  Product a;
-  a.rows = v[1], a.columns = x[1], a.depth = x[0];
-  a.a = factor(v), a.b = factor(x);
-  drop(a, Dropped::b, dropout);
-  set_output(a, da.data, DType::f32, true);
-  multiply_groups(stream, x.dtype, Layout::weight, a, groups);
-
-  Product b;
-  b.rows = dy[1], b.columns = u[1], b.depth = x[0];
-  b.a = factor(dy), b.b = factor(u);
-  b.scale = args.f(0);
-  set_output(b, db.data, DType::f32, true);
-  multiply_groups(stream, x.dtype, Layout::weight, b, groups);
+  add_products(stream, x.dtype, v, x, 1, dropout, da, groups);
+  add_products(stream, x.dtype, dy, u, args.f(0), {}, db, groups);
 }
 
 void linear_experts_dw(Stream& stream, const Args& args) {
   const auto [x, dy, offsets, dw] = args.tensors<4>();
-  Product p;
-  p.rows = dy[1], p.columns = x[1], p.depth = x[0];
-  p.a = factor(dy), p.b = factor(x);
-  set_output(p, dw.data, DType::f32, true);
-  multiply_groups(stream, x.dtype, Layout::weight, p, groups_of(stream, offsets, 2, dw[0]));
+  add_products(stream, x.dtype, dy, x, 1, {}, dw, groups_of(stream, offsets, 2, dw[0]));
 }
 
 }  // namespace

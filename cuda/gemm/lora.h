@@ -1,6 +1,7 @@
 // LoRA pairs on the host: their masks, and how a frozen product takes them up.
 #pragma once
 
+#include "core/lora.h"
 #include "cuda/gemm/product.h"
 #include "cuda/gemm/skinny.h"
 
@@ -38,10 +39,6 @@ void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p);
 /// One launch for both where nothing is dropped.
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin);
 
-/// da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u: what linear_dx is given for them, all of it or nothing.
-struct LoraGradients {
-  TensorView x, u, da, db;
-};
 /// One launch for both of aligned bf16 rows and ranks up to kMaxNarrow; else one each. Without `dy` da alone.
 void add_lora_gradients(Stream& stream, const LoraGradients& gradients, const TensorView& dy,
                         const TensorView& v, float scale, const Dropout& dropout);
