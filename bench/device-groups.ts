@@ -90,6 +90,13 @@ const LORA = [
   [1536, 8960],
   [8960, 1536],
 ] as const;
+/** [m, k, n] of products whose last wave is far from full in whole tiles. */
+const SHARED = [
+  [3072, 8960, 1536],
+  [8192, 4864, 896],
+  [2048, 18_944, 3584],
+  [2048, 3584, 3584],
+] as const;
 const LENGTHS = [
   [8, 2048],
   [4, 4096],
@@ -159,6 +166,13 @@ export function deviceCases(): DeviceCases {
       tests: ['test/ops/gemm.test', 'test/cuda/gemm.test'],
       cases: groups.lora.filter((item) => 'rank' in item && item.rank > 0),
     },
+    stream_k: {
+      tests: ['test/ops/gemm.test', 'test/cuda/gemm.test', 'test/cuda/tiles.test'],
+      cases: [
+        ...SHARED.flatMap(([m, k, n]) => [gemm('linear', m, k, n), gemm('linear_dx', m, n, k)]),
+        head('both', '7B'),
+      ],
+    },
   };
   return { groups, successors };
 }
@@ -186,6 +200,7 @@ export function tinyCases(): DeviceCases {
       cases: [attention('backward', [1, 64], [2, 1, 128])],
     },
     lora_gradients: { tests: ['test/ops/gemm.test'], cases: groups.lora },
+    stream_k: { tests: ['test/cuda/tiles.test'], cases: [product] },
   };
   return { groups, successors };
 }

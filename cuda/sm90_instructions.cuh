@@ -115,6 +115,16 @@ __device__ inline void store_release(uint32_t* count, uint32_t value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(count), "r"(value) : "memory");
 }
 
+/// Reads four floats, or where `taken` is false leaves them as they are, without a branch.
+__device__ inline void load_where(bool taken, const float4* from, float& a, float& b, float& c, float& d) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n"
+      "@p ld.global.v4.f32 {%0, %1, %2, %3}, [%4];\n}\n"
+      : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+      : "l"(from), "r"(uint32_t{taken})
+      : "memory");
+}
+
 /// The descriptor by which a wgmma finds a factor in boxes of rows of 128 bytes, whose chunks of 16 bytes
 /// TMA's 128-byte swizzle has permuted by the row mod 8; 8 rows are 1024 bytes. MN-major, `across` is the
 /// distance between boxes of 64 columns. A step of 16 of the depth is 32 bytes further, MN-major 2048.

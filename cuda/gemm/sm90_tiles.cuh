@@ -26,6 +26,8 @@
 #include <algorithm>
 
 #include "cuda/gemm/linear_swiglu.cuh"
+#include "cuda/gemm/sm90_tiles.h"
+#include "cuda/gemm/stream_k.cuh"
 #include "cuda/runtime/tensor_map.h"
 #include "cuda/sm90_block.cuh"
 #include "cuda/sm90_instructions.cuh"
@@ -284,8 +286,9 @@ __global__ void __launch_bounds__(kThreads, 1)
                      const __grid_constant__ Epilogue epilogue) {
   using R = TileRing<kColumns, kMasked>;
   constexpr bool kKMajorA = a_k_major(kLayout), kKMajorB = b_k_major(kLayout);
-  constexpr bool kHalves = kTwin<Epilogue>;
+  constexpr bool kHalves = kTwin<Epilogue>, kStreamK = kShares<Epilogue>;
   static_assert(!kHalves || (kKMajorB && !kMasked));
+  static_assert(!kStreamK || (cuts(kColumns) && !kMasked && fits_in_shared(R::kShared)));
   constexpr int kTileColumns = tile_columns<Epilogue>(kColumns);
   constexpr int kBoxRows = box_rows(kTileColumns);
   constexpr bool kCuts = !kHalves && cuts(kColumns);
@@ -309,6 +312,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   take_turn();
+  uint32_t ticket = 0;
+  if constexpr (kStreamK) ticket = epilogue.plan.draw();
 
   const int down = static_cast<int>((p.rows + kRows - 1) / kRows),
             across = static_cast<int>((p.columns + kTileColumns - 1) / kTileColumns), items = down * across;
@@ -319,9 +324,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int rounds = rounds_of(p.depth);
   RingPlace<R::kStages> place;
 
-  /// body.operator()<columns>(tile) for each tile of the block. Where the last tiles are no more than half of the blocks,
-  /// each is cut into two: a block for each half.
+  /// body.operator()<columns>(tile, first, end) for each tile of the block, and the rounds of the frozen product that it
+  /// takes: all but where blocks share tiles. Where the last tiles are no more than half of the blocks, each is cut into
+  /// two: a block for each half.
   const auto each_tile = [&](auto body) {
+    if constexpr (kStreamK) {
+      const StreamK& plan = epilogue.plan;
+      return each_piece(plan, ticket, [&](const Piece& piece) {
+        if (piece.tile < plan.wide)
+          return body.template operator()<kColumns>(
+              banded_place(piece.tile, down, plan.across, maps.band, kColumns), piece.first, piece.end);
+        const TilePlace last{int64_t{piece.tile - plan.wide} * kRows, int64_t{plan.across} * kColumns};
+        body.template operator()<kColumns / 2>(last, piece.first, piece.end);
+      });
+    }
     const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
     const int last = items % blocks;
     const bool cut = kCuts && 2 * last <= blocks;
@@ -329,23 +345,23 @@ __global__ void __launch_bounds__(kThreads, 1)
       return banded_place(index, down, across, maps.band, kTileColumns);
     };
     for (int index = block; index < (cut ? items - last : items); index += blocks)
-      body.template operator()<kColumns>(place_of(index));
+      body.template operator()<kColumns>(place_of(index), 0, rounds);
     if constexpr (kCuts) {
       if (!cut || block >= 2 * last) return;
       TilePlace tile = place_of(items - last + block / 2);
       tile.column += block % 2 * (kColumns / 2);
-      if (tile.column < p.columns) body.template operator()<kColumns / 2>(tile);
+      if (tile.column < p.columns) body.template operator()<kColumns / 2>(tile, 0, rounds);
     }
   };
 
   if (group == 0) {
     shrink_registers<kMasked ? 56 : 40>();
     if (masks && threadIdx.x >= 32)
-      each_tile([&]<int kWidth>(const TilePlace& tile) {
+      each_tile([&]<int kWidth>(const TilePlace& tile, int, int) {
         mask.template draw<kWidth>(p, tile, static_cast<int>(threadIdx.x) - 32);
       });
     if (threadIdx.x != 0) return;
-    each_tile([&]<int kWidth>(const TilePlace& tile) {
+    each_tile([&]<int kWidth>(const TilePlace& tile, int first, int end) {
       const auto row = static_cast<int32_t>(tile.row), column = static_cast<int32_t>(tile.column);
       /// The stage's barrier once the stage is free; in the first round all are: the phase before the
       /// first counts as ended.
@@ -358,13 +374,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         char* const to = b_tile(place.stage);
         if constexpr (kKMajorB) {
 #pragma unroll
-          for (int first = 0; first < kWidth; first += kBoxRows)
-            tma_load(to + first * kDepth * 2, b, column + first, depth, barrier);
+          for (int of = 0; of < kWidth; of += kBoxRows)
+            tma_load(to + of * kDepth * 2, b, column + of, depth, barrier);
         } else {
           copy_factor<false, kWidth>(to, b, column, depth, barrier);
         }
       };
-      for (int round = 0; round < lora_rounds; round++, place.advance()) {
+      for (int round = 0; round < lora_rounds && first == 0; round++, place.advance()) {
         Barrier* const barrier = take_stage();
         if constexpr (kHalves) {
           // The other half is zeros, from a box below the matrix.
@@ -381,7 +397,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           copy_b(&maps.lora_b, round * kDepth, barrier);
         }
       }
-      for (int round = 0; round < rounds; round++, place.advance()) {
+      for (int round = first; round < end; round++, place.advance()) {
         Barrier* const barrier = take_stage();
         const int32_t depth = round * kDepth;
         copy_factor<kKMajorA, kRows>(a_tile(place.stage), &maps.a, row, depth, barrier);
@@ -410,15 +426,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   Outbox<R::kBoxes> outbox{ring + R::kBytes + (group - 1) * R::kBoxes * kStoreBytes, group};
 
-  each_tile([&]<int kWidth>(const TilePlace& tile) {
+  each_tile([&]<int kWidth>(const TilePlace& tile, int first, int end) {
     using Sums = TensorSums<2, kWidth / 8, 1>;
     Sums sums{};
     sums.tile = tile;
     sums.first_row = warp_row;
     sums.first_column = fragment_column(lane, 0);
     int before = -1;  // the stage whose products may be incomplete
+    if constexpr (kStreamK) epilogue.plan.take_over(sums.v, ticket, group, first > 0);
 
-    for (int round = 0; round < lora_rounds; round++, place.advance()) {
+    for (int round = 0; round < lora_rounds && first == 0; round++, place.advance()) {
       mbarrier_wait(&full[place.stage], place.parity);
       const bool of_twin = kHalves && round >= own_lora_rounds;
       const int left =
@@ -446,7 +463,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         pin(sums.v);
       }
     }
-    for (int round = 0; round < rounds; round++, place.advance()) {
+    for (int round = first; round < end; round++, place.advance()) {
       mbarrier_wait(&full[place.stage], place.parity);
       const uint64_t a = a_factor(), b = b_factor();
       wgmma_fence();
@@ -461,6 +478,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     wgmma_wait<0>();
     pin(sums.v);
     if (before >= 0) release(before);
+    if constexpr (kStreamK)
+      if (end < rounds) return epilogue.plan.leave(sums.v, ticket, group);
 
     const auto row = static_cast<int32_t>(tile.row) + (group - 1) * 64,
                column = static_cast<int32_t>(tile.column);
@@ -538,38 +557,47 @@ void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue, in
                       kThreads, TileRing<kColumns, kMasked>::kShared, p, maps, epilogue);
 }
 
-/// The columns of the tiles that take least: clocks of the rounds of a tile and of what is not hidden behind
-/// them, as an H100 takes them for depths of 1,536 to 8,960, times how many tiles the busiest multiprocessor has; the last
-/// one may be a half.
-inline int fitting_columns(const Stream& stream, const Product& p) {
-  struct Candidate {
-    int columns;
-    int64_t round, rest;
-  };
-  constexpr Candidate kNarrow{128, 560, 2100};
-  constexpr Candidate kCandidates[] = {{256, 1024, 2500}, {192, 770, 2000}, kNarrow};
-  const int64_t rounds = (p.depth + kDepth - 1) / kDepth;
-  int best = 0;
-  int64_t least = 0;
-  for (const Candidate& c : kCandidates) {
+/// Clocks of a round of a tile of that many columns and of what is not hidden behind its rounds, as an H100 takes them for
+/// depths of 1,536 to 8,960.
+struct TileClocks {
+  int columns;
+  int64_t round, rest;
+  constexpr int64_t of(int64_t rounds) const { return rounds * round + rest; }
+};
+constexpr TileClocks kWide{256, 1024, 2500}, kMedium{192, 770, 2000}, kNarrow{128, 560, 2100};
+
+inline int64_t rounds_of(const Product& p) {
+  return (p.depth + kDepth - 1) / kDepth;
+}
+
+/// The columns of the tiles that take least: what one takes, times how many the busiest multiprocessor has; the last one
+/// may be a half.
+struct Fit {
+  int columns;
+  int64_t clocks;
+};
+inline Fit fitting(const Stream& stream, const Product& p) {
+  const int64_t rounds = rounds_of(p);
+  Fit best{};
+  for (const TileClocks& c : {kWide, kMedium, kNarrow}) {
     const int64_t tiles = tile_count(p, kRows, c.columns),
-                  blocks = std::min<int64_t>(tiles, stream.hardware.multiprocessors);
-    const int64_t last = tiles % blocks, clocks_of_tile = rounds * c.round + c.rest;
-    int64_t clocks = tiles / blocks * clocks_of_tile;
-    if (last > 0)
-      clocks +=
-          cuts(c.columns) && 2 * last <= blocks ? rounds * kNarrow.round + kNarrow.rest : clocks_of_tile;
-    if (best && clocks >= least) continue;
-    best = c.columns, least = clocks;
+                  blocks = std::min<int64_t>(tiles, stream.hardware.multiprocessors), last = tiles % blocks;
+    int64_t clocks = tiles / blocks * c.of(rounds);
+    if (last > 0) clocks += cuts(c.columns) && 2 * last <= blocks ? kNarrow.of(rounds) : c.of(rounds);
+    if (best.columns == 0 || clocks < best.clocks) best = {c.columns, clocks};
   }
   return best;
 }
 
 template <Layout kLayout, bool kMasked>
 void launch_fitting(Stream& stream, const Product& p) {
-  const int columns = fitting_columns(stream, p);
-  if (columns == 256) return launch_tiles<kLayout, 256, kMasked>(stream, p, Store{});
-  if (columns == 192) return launch_tiles<kLayout, 192, kMasked>(stream, p, Store{});
+  const Fit fit = fitting(stream, p);
+  if constexpr (!kMasked)
+    if (stream.hardware.choice.takes(Successor::stream_k) &&
+        multiply_stream_k(stream, kLayout, p, fit.clocks))
+      return;
+  if (fit.columns == 256) return launch_tiles<kLayout, 256, kMasked>(stream, p, Store{});
+  if (fit.columns == 192) return launch_tiles<kLayout, 192, kMasked>(stream, p, Store{});
   launch_tiles<kLayout, 128, kMasked>(stream, p, Store{});
 }
 

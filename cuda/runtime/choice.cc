@@ -9,7 +9,7 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr std::string_view kNames[] = {"attention_backward", "lora_gradients"};
+constexpr std::string_view kNames[] = {"attention_backward", "lora_gradients", "stream_k"};
 constexpr uint32_t kCount = static_cast<uint32_t>(Successor::kCount);
 static_assert(sizeof(kNames) / sizeof(kNames[0]) == kCount);
 

@@ -9,6 +9,7 @@ namespace steptrain::cuda {
 enum class Successor : uint8_t {
   attention_backward,  // heads of 128 on Hopper: five products in sm90_backward_128.cu, not seven in two kernels
   lora_gradients,  // v and db in one pass over dy in skinny_once.cu, not in skinny_slices.cu and skinny_tokens.cu
+  stream_k,  // products on Hopper whose last tiles blocks share in stream_k.cuh, not waves of whole tiles
   kCount,
 };
 

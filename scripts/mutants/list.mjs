@@ -27,6 +27,7 @@ const EARLY_NORM = { unit: 'cuda/rmsnorm.cu', tests: ['early', 'cuda'] };
 const EARLY_STREAM = { unit: 'cuda/runtime/stream.cc', tests: ['early', 'cuda'] };
 const SKINNY = { unit: 'cuda/gemm/skinny_slices.cu', tests: ['tiles', 'agree on a LoRA pair: 400 x 136'] };
 const GRADIENTS = { unit: 'cuda/gemm/skinny_tokens.cu', tests: ['gemm', 'sums 700 tokens'] };
+const STREAM_K = { unit: 'cuda/gemm/sm90_stream_k.cu', tests: ['tiles', 'bits of whole tiles: (y|dx)'] };
 const ONCE = { unit: 'cuda/gemm/skinny_once.cu', tests: ['gemm', 'kernels: new sums 300 tokens, 600'] };
 const PORTABLE_ROWS = {
   unit: 'cuda/gemm/few_rows.cu',
@@ -56,6 +57,7 @@ const at = (name) => `cuda/attention/${name}.cu`;
 const rows = 'cuda/gemm/sm90_few_rows.cuh';
 const paged = at('paged_bf16');
 const once = 'cuda/gemm/skinny_once.cu';
+const streamK = 'cuda/gemm/stream_k.cuh';
 
 const MAIN_ROUND = `      wgmma_fence();
 #pragma unroll
@@ -91,8 +93,8 @@ export const MUTANTS = [
   {
     name: 'products: sums read before their products are waited for',
     file: tiles,
-    from: '    wgmma_wait<0>();\n    pin(sums.v);\n    if (before >= 0) release(before);\n\n',
-    to: '    pin(sums.v);\n    if (before >= 0) release(before);\n\n',
+    from: '    wgmma_wait<0>();\n    pin(sums.v);\n    if (before >= 0) release(before);\n    if constexpr (kStreamK)',
+    to: '    pin(sums.v);\n    if (before >= 0) release(before);\n    if constexpr (kStreamK)',
     ...TILES,
   },
   {
@@ -154,6 +156,77 @@ ${MAIN_ROUND}`,
     ...without('    mbarrier_wait(full(place.stage), place.parity);\n'),
     ways: 'random',
     ...MASKED,
+  },
+
+  {
+    name: "stream-K: another block's sums not waited for",
+    file: streamK,
+    ...without('    if (taken) wait_for_count(mark(block - 1, group), 1);\n'),
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: sums left without a fence',
+    file: streamK,
+    from: '    __threadfence();\n    warpgroup_barrier(group);',
+    to: '    warpgroup_barrier(group);',
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: sums marked before all threads have left theirs',
+    file: streamK,
+    from: '    __threadfence();\n    warpgroup_barrier(group);',
+    to: '    __threadfence();',
+    ways: 'random',
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: the mark set back before all threads have seen it',
+    file: streamK,
+    ...without('    warpgroup_barrier(group);  // all have seen the mark\n'),
+    ways: 'random',
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: the mark not set back',
+    file: streamK,
+    ...without('    if (threadIdx.x % kGroup == 0) *mark(block - 1, group) = 0;\n'),
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: the tickets not set back',
+    file: streamK,
+    ...without('      if (drawn == gridDim.x - 1) *tickets = 0;\n'),
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: one round for two blocks',
+    file: streamK,
+    from: 'return {to.tile, 0, to.first};',
+    to: 'return {to.tile, 0, to.first + 1};',
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: a tile taken by two blocks',
+    file: streamK,
+    from: '(from.first > 0 ? 1 : 0) + i;',
+    to: 'i;',
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: the narrow tiles one column of tiles too far left',
+    file: tiles,
+    from: 'int64_t{plan.across} * kColumns};',
+    to: 'int64_t{plan.across - 1} * kColumns};',
+    ...STREAM_K,
+  },
+  {
+    name: 'stream-K: a LoRA pair added by both blocks of a tile',
+    file: tiles,
+    from: `    for (int round = 0; round < lora_rounds && first == 0; round++, place.advance()) {
+      mbarrier_wait`,
+    to: `    for (int round = 0; round < lora_rounds; round++, place.advance()) {
+      mbarrier_wait`,
+    ...STREAM_K,
   },
 
   { name: 'head: no wgmma.fence', file: head, ...without('        wgmma_fence();\n'), ...HEAD },

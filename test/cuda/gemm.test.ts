@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import {
   dwBound,
@@ -12,7 +12,7 @@ import {
 import { maxDifference, random } from '../ops/numbers.js';
 import { exact, naive, stored, tensorCores } from '../ops/precision.js';
 import { EMULATED, gpus, roundAlike, skipped } from './gpu.js';
-import { made } from './two-devices.js';
+import { made, withKernels } from './two-devices.js';
 
 /** T, N, K, r: single elements, odd extents, extents of whole 16 bytes, several tiles, depths of several stages. */
 const sizes = [
@@ -74,14 +74,6 @@ async function run(device: Device, p: Problem, rows: Storage, weights: Storage, 
   for (const [name, tensor] of Object.entries({ y, u, dx, v, da, db, dw, dbias }))
     read[name] = await tensor.readFloats();
   return read;
-}
-
-/** A device with these kernels, whatever STEPTRAIN_KERNELS says. */
-function withKernels(kernels: string): Device {
-  vi.stubEnv('STEPTRAIN_KERNELS', kernels);
-  const device = openDevice('cuda:0');
-  vi.unstubAllEnvs();
-  return device;
 }
 
 describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {

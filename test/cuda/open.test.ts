@@ -49,7 +49,7 @@ describe('opening cuda:0', () => {
     vi.unstubAllEnvs();
     expect(error.code).toBe('E_RANGE');
     expect(error.message).toBe(
-      "STEPTRAIN_KERNELS names 'tiles'; expected verified, new, or a list of attention_backward, lora_gradients",
+      "STEPTRAIN_KERNELS names 'tiles'; expected verified, new, or a list of attention_backward, lora_gradients, stream_k",
     );
   });
 

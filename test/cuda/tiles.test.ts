@@ -1,11 +1,11 @@
 // Products beside the CPU's, on sizes that take every width of Hopper's tiles (cuda/gemm/sm90_tiles.cuh) on the emulator's three
 // multiprocessors, and every way of a LoRA pair's own products.
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/numbers.js';
 import { stored } from '../ops/precision.js';
-import { gpus, skipped } from './gpu.js';
-import { openBoth } from './two-devices.js';
+import { EMULATED, gpus, skipped } from './gpu.js';
+import { openBoth, withKernels } from './two-devices.js';
 
 /** T, N, K, rank: 256, 192 and 128 columns a tile in x·Wᵀ, and tiles that are cut into two; several rounds of a pair; depths that are not whole rounds. */
 const sizes = [
@@ -15,6 +15,15 @@ const sizes = [
   [400, 136, 72, 32],
 ] as const;
 type Size = readonly [T: number, N: number, K: number, rank: number];
+
+/**
+ * For each layout a size whose last wave of tiles would leave multiprocessors idle, so that blocks share tiles
+ * (cuda/gemm/stream_k.cuh): on the emulator's three also those of half the width, on a GPU of 100 to 140.
+ */
+const isEmulated = gpus[0] === EMULATED;
+const shared = isEmulated
+  ? ({ y: [400, 584, 840, 16], dx: [136, 840, 776, 8], dw: [840, 136, 776, 0] } as const)
+  : ({ y: [2304, 2000, 1600, 16], dx: [2304, 1600, 2000, 8], dw: [1600, 2304, 2000, 0] } as const);
 
 type Values = Record<string, Float32Array>;
 const largest = (values: Float32Array) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -145,5 +154,48 @@ describe.skipIf(gpus.length === 0)(`products on cuda:0 by tiles${skipped}`, () =
       agree(got, await swiglu(cpu, size, ranks, true));
       expect((await swiglu(gpu, size, ranks, false)).y).toEqual(got.y);
     }
+  });
+
+  describe('that blocks share', () => {
+    let whole: Device;
+    let sharing: Device;
+    beforeAll(() => {
+      [whole, sharing] = [withKernels('verified'), withKernels('stream_k')];
+    });
+    afterAll(() => {
+      for (const device of [whole, sharing]) device.dispose();
+    });
+
+    async function product(device: Device, name: keyof typeof shared): Promise<Values> {
+      const [T, N, K, r] = shared[name];
+      const [x, w, dy] = [of(device, [T, K], 1), of(device, [N, K], 2), of(device, [T, N], 3)];
+      if (name === 'dw') {
+        const dw = of(device, [N, K], 7, 'f32');
+        device.ops.linear_dw({ x, dy, dw });
+        return { dw: await dw.readFloats() };
+      }
+      const pair = { lora_a: rounded(device, [r, K], 4), lora_b: rounded(device, [N, r], 5) };
+      const scalars = { scale: 0.7, dropout: 0, key0: 0, key1: 0 };
+      const made =
+        name === 'y'
+          ? {
+              plain: device.ops.linear({ x, w, bias: device.tensor(random(N, 6)), residual: dy }).y,
+              adapted: device.ops.linear({ x, w, ...pair, ...scalars }).y,
+            }
+          : {
+              plain: device.ops.linear_dx({ dy, w, dx: x, accumulate: true }).dx,
+              adapted: device.ops.linear_dx({ dy, w, ...pair, ...scalars, accumulate: false }).dx,
+            };
+      const read: Values = {};
+      for (const [of, tensor] of Object.entries(made)) read[of] = await tensor.readFloats();
+      return read;
+    }
+
+    it.each(['y', 'dx', 'dw'] as const)('have the bits of whole tiles: %s', async (name) => {
+      const got = await product(sharing, name);
+      expect(got).toEqual(await product(whole, name));
+      expect(await product(sharing, name)).toEqual(got); // the marks are set back
+      if (isEmulated) agree(got, await product(cpu, name));
+    });
   });
 });

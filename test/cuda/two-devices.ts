@@ -1,4 +1,4 @@
-import { afterAll, beforeAll } from 'vitest';
+import { afterAll, beforeAll, vi } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { DType, Tensor, TypedArray } from '../../src/runtime/tensor.js';
 import { call } from '../ops/devices.js';
@@ -14,6 +14,14 @@ export function openBoth(opened: (gpu: Device, cpu: Device) => void): void {
   afterAll(() => {
     for (const device of devices) device.dispose();
   });
+}
+
+/** cuda:0 with these kernels, whatever STEPTRAIN_KERNELS says. */
+export function withKernels(kernels: string): Device {
+  vi.stubEnv('STEPTRAIN_KERNELS', kernels);
+  const device = openDevice('cuda:0');
+  vi.unstubAllEnvs();
+  return device;
 }
 
 /** A tensor to create on each device. `offset`: its distance in elements from the start of its buffer. */

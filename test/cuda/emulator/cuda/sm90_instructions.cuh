@@ -111,6 +111,10 @@ inline void store_release(uint32_t* count, uint32_t value) {
   emulator::release_count(count, value);
 }
 
+inline void load_where(bool taken, const float4* from, float& a, float& b, float& c, float& d) {
+  if (taken) a = from->x, b = from->y, c = from->z, d = from->w;
+}
+
 inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
   return descriptor_at(static_cast<uint32_t>(static_cast<const char*>(tile) - emulator::shared_base()), across);
 }
