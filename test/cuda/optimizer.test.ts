@@ -101,7 +101,11 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
     // Queued after the failure: it is launched, but its result is not returned.
     const late = device.ops.copy({ x }).y;
     await expect(late.read()).rejects.toThrow(message);
-    await expect(device.synchronize()).rejects.toMatchObject({ code: 'E_RANGE' });
+    // What comes after it is told that the device has failed, and of what.
+    await expect(device.synchronize()).rejects.toMatchObject({
+      code: 'E_DEVICE_FAILED',
+      cause: { code: 'E_RANGE' },
+    });
     device.dispose();
   });
 
