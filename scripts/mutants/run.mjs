@@ -18,6 +18,7 @@ const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 const work = join(root, 'build/mutants');
 const unchanged = join(root, 'build/emulated/build/Release/steptrain.node');
 const found = join(work, 'found.json');
+const list = join(root, 'docs/kernels/mutants.md');
 const SEEDS = [1, 2, 3];
 /** A mutant that hangs is found, too. */
 const LIMIT = 20 * 60_000;
@@ -84,21 +85,33 @@ async function mutated({ name, file, from, to, unit }, number) {
   return { addon, folder };
 }
 
+/** What the page says of earlier runs: [found by, date] by name. */
+function earlier() {
+  const text = existsSync(list) ? readFileSync(list, 'utf8') : '';
+  const rows = text.matchAll(/^\| (.*) \| `cuda[^`]*` \| (.*) \| (\d{4}-\d\d-\d\d) \|$/gm);
+  return Object.fromEntries([...rows].map(([, name, by, date]) => [name, [by, date]]));
+}
+
 function page(results) {
-  const rows = MUTANTS.map(({ name, file }) => `| ${name} | \`${file}\` | ${results[name] ?? 'not run'} |`);
-  const killed = MUTANTS.filter(({ name }) => results[name] && results[name] !== 'nothing').length;
+  const said = { ...earlier(), ...results };
+  const rows = MUTANTS.map(({ name, file }) => {
+    const [by, date] = said[name] ?? ['not run', '–'];
+    return `| ${name} | \`${file}\` | ${by} | ${date} |`;
+  });
+  const killed = MUTANTS.filter(({ name }) => said[name] && said[name][0] !== 'nothing').length;
+  const untried = MUTANTS.filter(({ name }) => !said[name]).length;
   return `# Mutants of the CUDA kernels
 
 One-line errors in the kernels (\`scripts/mutants/list.mjs\` in a checkout has each edit), put into a copy of
 the sources one at a time, and what found each on the emulator: its own check of what CUDA forbids, or a
 test's. The same tests pass without an error. Written by \`npm run test:mutants\`, which compiles the one file
 that an error concerns and runs the tests aimed at it, with copies and products late, at once and at random,
-until one fails.
+until one fails. Each was tried on the sources of the date beside it; a run tries all again, or some.
 
-${killed} killed of ${MUTANTS.length}.
+${killed} killed of ${MUTANTS.length}${untried > 0 ? `, ${untried} not run` : ''}.
 
-| error | in | found by |
-| --- | --- | --- |
+| error | in | found by | run |
+| --- | --- | --- | --- |
 ${rows.join('\n')}
 `;
 }
@@ -116,7 +129,7 @@ const tree = contentHash(
 );
 const known = existsSync(found) ? JSON.parse(readFileSync(found, 'utf8')) : {};
 const results = known.tree === tree ? known.results : {};
-const isLeft = ({ name }) => !results[name] || results[name] === 'nothing';
+const isLeft = ({ name }) => !results[name] || results[name][0] === 'nothing';
 const chosen = MUTANTS.filter(
   ({ name }) => texts.length === 0 || texts.some((text) => name.includes(text)),
 ).filter((mutant) => !args.includes('--rest') || isLeft(mutant));
@@ -141,9 +154,9 @@ async function attempt(mutant) {
     break;
   }
   if (by) killed++;
-  results[mutant.name] = by ?? 'nothing';
+  results[mutant.name] = [by ?? 'nothing', new Date().toISOString().slice(0, 10)];
   writeFileSync(found, JSON.stringify({ tree, results }, undefined, 1));
-  writeFileSync(join(root, 'docs/kernels/mutants.md'), page(results));
+  writeFileSync(list, page(results));
   rmSync(folder, { recursive: true, force: true });
   console.log(`${by ? 'killed  ' : 'SURVIVED'} ${mutant.name}${by ? `: ${by}` : ''}`);
 }
