@@ -60,8 +60,8 @@ struct PagedProblem {
     return window > 0 ? std::max<int64_t>(0, first_query(s) - window + 1) : 0;
   }
   int32_t page(int64_t s, int64_t tile) const { return pages[s * max_pages + tile / kTile]; }
-  int64_t query_row(int64_t s, int64_t kv_head, RowPlace row) const {
-    return ((offsets[s] + row.query) * heads + kv_head * group + row.member) * size;
+  int64_t query_row(int64_t s, int64_t kv_head, int64_t r) const {
+    return ((offsets[s] + r / group) * heads + kv_head * group + r % group) * size;
   }
 
  private:
@@ -105,9 +105,8 @@ class PagedForward {
     int64_t lowest = INT64_MAX, longest = 0;
     for (int64_t s = begin; s < end; s++) {
       for (int64_t r = 0; r < problem_.rows(s); r++) {
-        const RowPlace place{static_cast<int32_t>(r / problem_.group),
-                             static_cast<int32_t>(r % problem_.group)};
-        const int64_t query = problem_.first_query(s) + place.query, at = problem_.query_row(s, head, place);
+        const int64_t query = problem_.first_query(s) + r / problem_.group,
+                      at = problem_.query_row(s, head, r);
         const int64_t first = problem_.window > 0 ? std::max<int64_t>(0, query - problem_.window + 1) : 0;
         rows.add({q_ + at, o_ + at, first, query});
       }
@@ -136,9 +135,9 @@ class PagedForward {
   void block(int64_t sequence, int64_t head, int64_t index, float* memory) const {
     const RowBlock rows(index * kRows, problem_.rows(sequence), problem_.group,
                         problem_.first_query(sequence), problem_.window);
-    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.place[r]); };
-    BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
-                                [&](int64_t r) { return q_ + offset(r); });
+    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.begin + r); };
+    const BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
+                                      [&](int64_t r) { return q_ + offset(r); });
     for (int64_t tile = rows.lowest() / kTile * kTile; tile <= rows.highest(); tile += kTile) {
       const int64_t from = std::max(tile, rows.lowest() / kTileRows * kTileRows);
       const int64_t to = std::min(tile + kTile, round_up(rows.highest() + 1, kTileRows));
@@ -237,8 +236,8 @@ void attend(Stream& stream, const PagedProblem& problem, const TensorView& q, co
     using T = typename decltype(operand)::Storage;
     for (int64_t s = 0; s < problem.sequences; s++) {
       if (problem.lengths[s] == 0)
-        std::fill_n(o.as<T>() + problem.query_row(s, 0, RowPlace{}),
-                    problem.queries(s) * problem.heads * problem.size, T{});
+        std::fill_n(o.as<T>() + problem.query_row(s, 0, 0), problem.queries(s) * problem.heads * problem.size,
+                    T{});
     }
     const PagedForward<decltype(operand)> forward(problem, q, cache, o);
     float* const memory = stream.scratch.take<float>(stream.pool.threads() * forward.workspace());

@@ -190,7 +190,7 @@ class FewRows {
       float *const scores = scores_ + r * kTile, *const weights = weights_ + r * kTile;
       const vf maximum = set1(maximum_[row + r]);
       for (int64_t key = 0; key < keys; key += kLanes) {
-        const vf p = Operand::power(load(scores + key) - maximum);
+        const vf p = exp2(load(scores + key) - maximum);
         store(scores + key, p);
         Operand::store_elements(weights, key, p);
       }

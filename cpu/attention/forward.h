@@ -5,6 +5,7 @@
 // the operands of both products, p included, are bf16.
 #pragma once
 
+#include <cmath>
 #include <numbers>
 
 #include "cpu/attention/tile.h"
@@ -59,6 +60,7 @@ class BlockForward {
     }
     std::fill(maximum_, maximum_ + kRows, kMinimum);
     std::fill(sum_, sum_ + kRows, 0.0f);
+    std::fill(o_, o_ + lanes_ * kRows, 0.0f);
     std::fill(zeros_, zeros_ + lanes_, 0.0f);
   }
 
@@ -71,18 +73,17 @@ class BlockForward {
   int64_t lanes() const { return lanes_; }
 
   /// Adds keys [from, to), a multiple of kTileRows within one tile. `tile` begins at `from`.
-  void add_tile(const KeyTile& tile, int64_t from, int64_t to) {
+  void add_tile(const KeyTile& tile, int64_t from, int64_t to) const {
     add_tile(tile, from, to, [](float*) {});
   }
   /// `adjust(scores)` changes the scores before the mask: [key][kRows] in log2 units.
   template <typename Adjust>
-  void add_tile(const KeyTile& tile, int64_t from, int64_t to, Adjust adjust) {
+  void add_tile(const KeyTile& tile, int64_t from, int64_t to, Adjust adjust) const {
     score(tile.k, tile.key_step, tile.unit_step, to - from, scores_);
     adjust(scores_);
     if (!rows_.all_visible(from, to)) mask(from, to);
     make_probabilities(to - from);
     add_values(tile, to - from);
-    empty_ = false;
   }
 
   /// o = sums / sum of probabilities; `out(r)`: where row r goes.
@@ -93,14 +94,10 @@ class BlockForward {
       T* row[kLanes];
       for (int i = 0; i < n; i++) row[i] = out(v * kLanes + i);
       const vf inverse = set1(1.0f) / load(sum_ + v * kLanes);
-      unpack_columns<Operand>(o_ + v * kLanes, kRows, inverse, row, n, size_);
+      unpack_columns(o_ + v * kLanes, kRows, inverse, row, n, size_);
     }
   }
-  /// out[r]: the log-sum-exp of row r, of kRows.
-  void log_sums(float* out) const {
-    for (int64_t r = 0; r < vectors_ * kLanes; r += kLanes)
-      store(out + r, fma(load(maximum_ + r), set1(std::numbers::ln2_v<float>), log(load(sum_ + r))));
-  }
+  float lse(int64_t r) const { return maximum_[r] * std::numbers::ln2_v<float> + std::log(sum_[r]); }
 
   /// scores[key][row] = scale·q·k in log2 units; k lies as in KeyTile.
   void score(const float* k, int64_t key_step, int64_t unit_step, int64_t keys, float* scores) const {
@@ -152,7 +149,7 @@ class BlockForward {
         for (int v = 0; v < width(); v++) {
           vf p[Operand::kSteps];
           for (int64_t s = 0; s < Operand::kSteps; s++) {
-            p[s] = Operand::power(load(scores + (key + s) * kRows + v * kLanes) - maximum[v]);
+            p[s] = exp2(load(scores + (key + s) * kRows + v * kLanes) - maximum[v]);
             sum[v] = sum[v] + p[s];
           }
           store(scores + key / Operand::kSteps * kRows + v * kLanes,
@@ -172,8 +169,7 @@ class BlockForward {
         vf acc[kTileRows][width()];
         float* const out = o_ + d * kRows + first * kLanes;
         for (int r = 0; r < kTileRows; r++) {
-          for (int v = 0; v < width(); v++)
-            acc[r][v] = empty_ ? zero() : load(out + r * kRows + v * kLanes) * decay[v];
+          for (int v = 0; v < width(); v++) acc[r][v] = load(out + r * kRows + v * kLanes) * decay[v];
         }
         accumulate<Operand>(acc, tile.v + d, 1, tile.value_step, scores_ + first * kLanes, kRows,
                             keys / Operand::kSteps);
@@ -186,7 +182,6 @@ class BlockForward {
 
   const RowBlock& rows_;
   int64_t size_, units_, lanes_;
-  bool empty_ = true;  // no tile was added
   int vectors_;
   float scale_;
   float *q_, *k_, *v_, *scores_, *o_, *maximum_, *sum_, *decay_, *zeros_;
