@@ -443,20 +443,47 @@ inline vf exp(vf x) {
   p = fma(p, r * r, r + set1(1.0f));
   return select_less(x, low, zero(), scale2(p, n));
 }
-/// 2^x to about 1 ulp, 2^0 = 1 exactly; 0 far below -150, where finite; x ≤ 127.
-inline vf exp2(vf x) {
+/// x · 2^n for integral n ≤ 127; 0 far below -150, where finite. Exact unless what comes out is below 2^-126.
+inline vf scale2_down(vf x, vf n) {
 #if !defined(__AVX512F__)
-  x = max(set1(-127.0f), x);  // scale2 turns -127 into 0
+  n = max(set1(-127.0f), n);  // scale2 turns -127 into 0
 #endif
+  return scale2(x, n);
+}
+/// 2^x / 2^m for integral m ≥ x - 127: a power of two times 2^x, so its digits do not depend on m.
+/// 2^x = 2^round(x) · (1 + r·terms[last] + r²·…). 2^0 = 1 exactly.
+template <int N>
+inline vf exp2(vf x, vf m, const float (&terms)[N]) {
   const vf n = round(x);
   const vf r = x - n;
-  vf p = set1(1.326472614891827e-3f);
-  p = fma(p, r, set1(9.671512991189957e-3f));
-  p = fma(p, r, set1(5.550733581185341e-2f));
-  p = fma(p, r, set1(2.4022242426872253e-1f));
-  p = fma(p, r, set1(6.931470036506653e-1f));
-  p = fma(p, r, set1(1.0f));
-  return scale2(p, n);
+  vf p = set1(terms[0]);
+#pragma GCC unroll 8
+  for (int i = 1; i < N; i++) p = fma(p, r, set1(terms[i]));
+  return scale2_down(fma(p, r, set1(1.0f)), n - m);
+}
+/// 2^x / 2^m to about 1 ulp.
+inline vf exp2(vf x, vf m = zero()) {
+  return exp2(x, m,
+              {1.326472614891827e-3f, 9.671512991189957e-3f, 5.550733581185341e-2f, 2.4022242426872253e-1f,
+               6.931470036506653e-1f});
+}
+/// 2^x / 2^m to 2^-18, for what is rounded to bf16.
+inline vf exp2_to_bf16(vf x, vf m = zero()) {
+  return exp2(x, m,
+              {9.58285316891255e-3f, 5.5906425036458915e-2f, 2.4024098611259426e-1f, 6.931241933678403e-1f});
+}
+/// ln x to about 1 ulp, for finite x ≥ 2^-126.
+inline vf log(vf x) {
+  typedef int32_t integers __attribute__((vector_size(4 * kLanes)));
+  const auto bits = reinterpret_cast<integers>(x);
+  const integers n = (bits - 0x3f3504f3) >> 23;  // x = 2^n · (1 + f), √½ ≤ 1 + f < √2
+  const vf f = reinterpret_cast<vf>(bits - (n << 23)) - set1(1.0f), e = __builtin_convertvector(n, vf);
+  vf p = set1(-7.63450015e-2f);
+  for (const float term : {1.27615795e-1f, -1.31601822e-1f, 1.42017577e-1f, -1.66233573e-1f, 2.00012269e-1f,
+                           -2.50008210e-1f, 3.33333317e-1f})
+    p = fma(p, f, set1(term));
+  const vf low = fma(f * f, fma(p, f, set1(-0.5f)), e * set1(-2.12194440e-4f));  // ln 2 in two parts
+  return fma(e, set1(0.693359375f), f + low);
 }
 /// 1 / (1 + e^-x).
 inline vf sigmoid(vf x) {

@@ -122,10 +122,10 @@ class Backward {
       rows_.lse[at + r] = kPaddedLse;
       rows_.delta[at + r] = 0.0f;
       if (r >= rows.count) continue;
-      const float lse = lse_[problem_.statistic(sequence, head, rows.begin + r)];
+      const float lse = lse_[problem_.statistic(sequence, head, rows.place[r])];
       if (lse != -std::numeric_limits<float>::infinity())
         rows_.lse[at + r] = lse * std::numbers::log2e_v<float>;
-      const int64_t row = problem_.query_row(sequence, head, rows.begin + r);
+      const int64_t row = problem_.query_row(sequence, head, rows.place[r]);
       vf delta = zero();
       for (int64_t d = 0; d < problem_.size; d += kLanes) {
         const int n = static_cast<int>(std::min<int64_t>(kLanes, problem_.size - d));
@@ -181,7 +181,7 @@ class Backward {
     const T *q[kTileRows], *dout[kTileRows];
     for (int64_t r = 0; r < padded; r += kTileRows) {
       for (int i = 0; i < kTileRows; i++) {
-        const int64_t at = problem_.query_row(sequence, head, rows.begin + std::min(r + i, rows.count - 1));
+        const int64_t at = problem_.query_row(sequence, head, rows.place[std::min(r + i, rows.count - 1)]);
         const auto* const zeros = reinterpret_cast<const T*>(w.zeros);
         q[i] = r + i < rows.count ? q_ + at : zeros;
         dout[i] = r + i < rows.count ? dout_ + at : zeros;
@@ -269,7 +269,7 @@ class Backward {
                 vf p[kSteps], ds[kSteps];
                 const int64_t column = (first + v) * kLanes;
                 for (int s = 0; s < kSteps; s++) {
-                  p[s] = exp2(load(w.scores + (i + s) * kTile + column));
+                  p[s] = Operand::power(load(w.scores + (i + s) * kTile + column));
                   ds[s] = (acc[i + s][v] - set1(rows_.delta[at + r + i + s])) * (p[s] * scale);
                   if constexpr (kSteps > 1)
                     Operand::store_elements(w.ds_rows + (r + i + s) * kTile / kSteps, column, ds[s]);
@@ -343,7 +343,7 @@ class Backward {
 
   void finish_rows(const RowBlock& rows, int64_t sequence, int64_t head, int64_t at) const {
     for (int64_t r = 0; r < rows.count; r++) {
-      T* const out = dq_ + problem_.query_row(sequence, head, rows.begin + r);
+      T* const out = dq_ + problem_.query_row(sequence, head, rows.place[r]);
       for (int64_t d = 0; d < problem_.size; d += kLanes) {
         const int n = static_cast<int>(std::min<int64_t>(kLanes, problem_.size - d));
         store(out + d, load(rows_.dq + (at + r) * lanes_ + d), n);
@@ -360,8 +360,8 @@ class Backward {
         dk[i] = dk_ + problem_.key_row(sequence, head, key + i);
         dv[i] = dv_ + problem_.key_row(sequence, head, key + i);
       }
-      unpack_columns(w.dkeys + column, kTile, set1(1.0f), dk, n, problem_.size);
-      unpack_columns(w.dvalues + column, kTile, set1(1.0f), dv, n, problem_.size);
+      unpack_columns<Operand>(w.dkeys + column, kTile, set1(1.0f), dk, n, problem_.size);
+      unpack_columns<Operand>(w.dvalues + column, kTile, set1(1.0f), dv, n, problem_.size);
     }
   }
 

@@ -60,8 +60,8 @@ struct PagedProblem {
     return window > 0 ? std::max<int64_t>(0, first_query(s) - window + 1) : 0;
   }
   int32_t page(int64_t s, int64_t tile) const { return pages[s * max_pages + tile / kTile]; }
-  int64_t query_row(int64_t s, int64_t kv_head, int64_t r) const {
-    return ((offsets[s] + r / group) * heads + kv_head * group + r % group) * size;
+  int64_t query_row(int64_t s, int64_t kv_head, RowPlace row) const {
+    return ((offsets[s] + row.query) * heads + kv_head * group + row.member) * size;
   }
 
  private:
@@ -105,8 +105,9 @@ class PagedForward {
     int64_t lowest = INT64_MAX, longest = 0;
     for (int64_t s = begin; s < end; s++) {
       for (int64_t r = 0; r < problem_.rows(s); r++) {
-        const int64_t query = problem_.first_query(s) + r / problem_.group,
-                      at = problem_.query_row(s, head, r);
+        const RowPlace place{static_cast<int32_t>(r / problem_.group),
+                             static_cast<int32_t>(r % problem_.group)};
+        const int64_t query = problem_.first_query(s) + place.query, at = problem_.query_row(s, head, place);
         const int64_t first = problem_.window > 0 ? std::max<int64_t>(0, query - problem_.window + 1) : 0;
         rows.add({q_ + at, o_ + at, first, query});
       }
@@ -135,9 +136,9 @@ class PagedForward {
   void block(int64_t sequence, int64_t head, int64_t index, float* memory) const {
     const RowBlock rows(index * kRows, problem_.rows(sequence), problem_.group,
                         problem_.first_query(sequence), problem_.window);
-    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.begin + r); };
-    const BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
-                                      [&](int64_t r) { return q_ + offset(r); });
+    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.place[r]); };
+    BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
+                                [&](int64_t r) { return q_ + offset(r); });
     for (int64_t tile = rows.lowest() / kTile * kTile; tile <= rows.highest(); tile += kTile) {
       const int64_t from = std::max(tile, rows.lowest() / kTileRows * kTileRows);
       const int64_t to = std::min(tile + kTile, round_up(rows.highest() + 1, kTileRows));
@@ -157,7 +158,7 @@ class PagedForward {
   /// values are multiplied by 0, so they must be replaced by finite ones.
   KeyTile key_tile(const BlockForward<Operand>& block, const T* page, int64_t from, int64_t to,
                    int64_t visible_end) const {
-    const T *const keys = page + at_.key(from, 0), *const values = page + at_.value(from, 0);
+    const T *const keys = page + at_.key(from, 0), *const values = page + at_.value_units(from, 0);
     if constexpr (sizeof(T) * Operand::kSteps == sizeof(float)) {  // the page holds units
       KeyTile tile{reinterpret_cast<const float*>(keys), 1, kTile, reinterpret_cast<const float*>(values),
                    at_.width};
@@ -179,7 +180,7 @@ class PagedForward {
     float* out = block.values();
     for (int64_t j = from; j < to; j += Operand::kSteps, out += block.lanes()) {
       for (int64_t d = 0; d < block.lanes(); d += kLanes)
-        store(out + d, Operand::stored_units(page + at_.value(j, d), visible_end - j));
+        store(out + d, Operand::stored_units(page + at_.value_units(j, d), visible_end - j));
     }
     tile.v = block.values();
     tile.value_step = block.lanes();
@@ -236,8 +237,8 @@ void attend(Stream& stream, const PagedProblem& problem, const TensorView& q, co
     using T = typename decltype(operand)::Storage;
     for (int64_t s = 0; s < problem.sequences; s++) {
       if (problem.lengths[s] == 0)
-        std::fill_n(o.as<T>() + problem.query_row(s, 0, 0), problem.queries(s) * problem.heads * problem.size,
-                    T{});
+        std::fill_n(o.as<T>() + problem.query_row(s, 0, RowPlace{}),
+                    problem.queries(s) * problem.heads * problem.size, T{});
     }
     const PagedForward<decltype(operand)> forward(problem, q, cache, o);
     float* const memory = stream.scratch.take<float>(stream.pool.threads() * forward.workspace());

@@ -74,9 +74,9 @@ class Forward {
   void block(int64_t sequence, int64_t head, int64_t index, float* memory) const {
     const RowBlock rows(problem_, sequence, index);
     const int64_t length = problem_.length(sequence);
-    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.begin + r); };
-    const BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
-                                      [&](int64_t r) { return q_ + offset(r); });
+    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.place[r]); };
+    BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
+                                [&](int64_t r) { return q_ + offset(r); });
     float* const of_keys = memory + BlockForward<Operand>::workspace(problem_.size);
     float* const of_queries = of_keys + kWindow * kRows;
     for (int64_t from = 0; from < length; from += kTile) {
@@ -92,8 +92,9 @@ class Forward {
       });
     }
     block.finish([&](int64_t r) { return o_ + offset(r); });
-    for (int64_t r = 0; r < rows.count; r++)
-      lse_[problem_.statistic(sequence, head, rows.begin + r)] = block.lse(r);
+    float lse[kRows];
+    block.log_sums(lse);
+    for (int64_t r = 0; r < rows.count; r++) lse_[problem_.statistic(sequence, head, rows.place[r])] = lse[r];
   }
 
  private:

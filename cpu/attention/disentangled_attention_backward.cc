@@ -150,7 +150,7 @@ class Backward {
         finish_keys(w, s, head, key, keys);
       }
       for (int64_t row = 0; row < length; row++)
-        store_row(w.dq + row * lanes_, dq_ + problem_.query_row(s, head, row));
+        store_row(w.dq + row * lanes_, dq_ + problem_.query_row(s, head, {static_cast<int32_t>(row), 0}));
     }
   }
 
@@ -177,10 +177,11 @@ class Backward {
       w.lse[r] = kPaddedLse;
       w.delta[r] = 0.0f;
       if (r >= length) continue;
-      const int64_t row = problem_.query_row(sequence, head, r);
+      const RowPlace place{static_cast<int32_t>(r), 0};
+      const int64_t row = problem_.query_row(sequence, head, place);
       pack_row<Single<T>>(q_ + row, problem_.size, w.q + r * lanes_);
       pack_row<Single<T>>(dout_ + row, problem_.size, w.dout + r * lanes_);
-      w.lse[r] = lse_[problem_.statistic(sequence, head, r)] * std::numbers::log2e_v<float>;
+      w.lse[r] = lse_[problem_.statistic(sequence, head, place)] * std::numbers::log2e_v<float>;
       vf delta = zero();
       for (int64_t d = 0; d < problem_.size; d += kLanes) {
         const int n = static_cast<int>(std::min<int64_t>(kLanes, problem_.size - d));
@@ -281,8 +282,8 @@ class Backward {
         dk[i] = dk_ + problem_.key_row(sequence, head, begin + key + i);
         dv[i] = dv_ + problem_.key_row(sequence, head, begin + key + i);
       }
-      unpack_columns(w.dk + key, kTile, set1(1.0f), dk, n, problem_.size);
-      unpack_columns(w.dv + key, kTile, set1(1.0f), dv, n, problem_.size);
+      unpack_columns<Single<T>>(w.dk + key, kTile, set1(1.0f), dk, n, problem_.size);
+      unpack_columns<Single<T>>(w.dv + key, kTile, set1(1.0f), dv, n, problem_.size);
     }
   }
 

@@ -1,8 +1,7 @@
 // The online softmax of few query rows over pages of keys, for decoding. Lanes are keys for the scores and
 // elements of the head for the values, so that one query fills whole vectors. A row's sums have the order of
-// forward.h, and so the same bits: scores sum over ascending units of a head, the maximum moves once per
-// tile, every other sum runs over ascending keys, and a masked key adds exactly 0. Rows that share a page
-// (heads of a group, sequences with a common prefix) share its loads.
+// forward.h, and so the same bits. Rows that share a page (heads of a group, sequences with a common prefix)
+// share its loads.
 //
 // Per key with D = 64 in bf16 pairs: each row takes 2 vector dot products for the score and 2 for the values;
 // all rows of the KV head share 256 bytes of the page. Seven rows are 28 instructions for 256 bytes.
@@ -176,7 +175,7 @@ class FewRows {
       const float* const scores = scores_ + r * kTile;
       vf top = load(scores);
       for (int64_t key = kLanes; key < keys; key += kLanes) top = max(top, load(scores + key));
-      const float before = maximum_[row + r], maximum = std::max(before, max(top));
+      const float before = maximum_[row + r], maximum = std::max(before, std::nearbyint(max(top)));
       maximum_[row + r] = maximum;
       decay_[row + r] = before - maximum;
     }
@@ -184,13 +183,13 @@ class FewRows {
     for (int r = 0; r < N; r += kLanes) {
       float* const decay = decay_ + row + r;
       const int n = std::min(kLanes, N - r);
-      store(decay, exp2(load(decay, n)), n);
+      store(decay, scale2_down(set1(1.0f), load(decay, n)), n);
     }
     for (int r = 0; r < N; r++) {
       float *const scores = scores_ + r * kTile, *const weights = weights_ + r * kTile;
       const vf maximum = set1(maximum_[row + r]);
       for (int64_t key = 0; key < keys; key += kLanes) {
-        const vf p = exp2(load(scores + key) - maximum);
+        const vf p = Operand::power(load(scores + key), maximum);
         store(scores + key, p);
         Operand::store_elements(weights, key, p);
       }
@@ -216,7 +215,7 @@ class FewRows {
       for (int v = 0; v < V; v++) acc[r][v] = load(out + r * lanes_ + v * kLanes) * decay;
     }
     int64_t key = from / Operand::kSteps * Operand::kSteps;
-    const T* values = page + at_.value(key, lane);
+    const T* values = page + at_.value_units(key, lane);
     const float* weights = weights_ + key / Operand::kSteps;
     vf units[V];
     for (; key + Operand::kSteps <= to; key += Operand::kSteps, values += at_.width * Operand::kSteps) {

@@ -1,11 +1,11 @@
 // The online softmax of a block of query rows over tiles of keys, which attention and attention_paged share.
-// Lanes are query rows, so a row's bits depend on its own keys alone: scores sum over ascending units of a
-// head, the maximum moves once per tile, every other sum runs over ascending keys, and a masked key adds
-// exactly 0, whether its tile is skipped or not. Scores and sums are f32; with AVX512_BF16 and bf16 storage
-// the operands of both products, p included, are bf16.
+// Lanes are query rows, so a row's bits depend on its visible keys alone, not on what lies between them or
+// where tiles begin: scores sum over ascending units of a head, every other sum runs over ascending keys, one
+// by one, a masked key adds exactly 0, and p is relative to the maximum rounded to a power of two, so that
+// sums move to another maximum exactly. Scores and sums are f32; with AVX512_BF16 and bf16 storage the operands
+// of both products, p included, are bf16.
 #pragma once
 
-#include <cmath>
 #include <numbers>
 
 #include "cpu/attention/tile.h"
@@ -60,7 +60,6 @@ class BlockForward {
     }
     std::fill(maximum_, maximum_ + kRows, kMinimum);
     std::fill(sum_, sum_ + kRows, 0.0f);
-    std::fill(o_, o_ + lanes_ * kRows, 0.0f);
     std::fill(zeros_, zeros_ + lanes_, 0.0f);
   }
 
@@ -73,17 +72,18 @@ class BlockForward {
   int64_t lanes() const { return lanes_; }
 
   /// Adds keys [from, to), a multiple of kTileRows within one tile. `tile` begins at `from`.
-  void add_tile(const KeyTile& tile, int64_t from, int64_t to) const {
+  void add_tile(const KeyTile& tile, int64_t from, int64_t to) {
     add_tile(tile, from, to, [](float*) {});
   }
   /// `adjust(scores)` changes the scores before the mask: [key][kRows] in log2 units.
   template <typename Adjust>
-  void add_tile(const KeyTile& tile, int64_t from, int64_t to, Adjust adjust) const {
+  void add_tile(const KeyTile& tile, int64_t from, int64_t to, Adjust adjust) {
     score(tile.k, tile.key_step, tile.unit_step, to - from, scores_);
     adjust(scores_);
     if (!rows_.all_visible(from, to)) mask(from, to);
     make_probabilities(to - from);
     add_values(tile, to - from);
+    empty_ = false;
   }
 
   /// o = sums / sum of probabilities; `out(r)`: where row r goes.
@@ -94,10 +94,14 @@ class BlockForward {
       T* row[kLanes];
       for (int i = 0; i < n; i++) row[i] = out(v * kLanes + i);
       const vf inverse = set1(1.0f) / load(sum_ + v * kLanes);
-      unpack_columns(o_ + v * kLanes, kRows, inverse, row, n, size_);
+      unpack_columns<Operand>(o_ + v * kLanes, kRows, inverse, row, n, size_);
     }
   }
-  float lse(int64_t r) const { return maximum_[r] * std::numbers::ln2_v<float> + std::log(sum_[r]); }
+  /// out[r]: the log-sum-exp of row r, of kRows.
+  void log_sums(float* out) const {
+    for (int64_t r = 0; r < vectors_ * kLanes; r += kLanes)
+      store(out + r, fma(load(maximum_ + r), set1(std::numbers::ln2_v<float>), log(load(sum_ + r))));
+  }
 
   /// scores[key][row] = scale·q·k in log2 units; k lies as in KeyTile.
   void score(const float* k, int64_t key_step, int64_t unit_step, int64_t keys, float* scores) const {
@@ -140,7 +144,8 @@ class BlockForward {
       }
       for (int v = 0; v < width(); v++) {
         const int64_t at = (first + v) * kLanes;
-        const vf decay = exp2(load(maximum_ + at) - maximum[v]);
+        maximum[v] = round(maximum[v]);
+        const vf decay = scale2_down(set1(1.0f), load(maximum_ + at) - maximum[v]);
         store(decay_ + at, decay);
         store(maximum_ + at, maximum[v]);
         sum[v] = load(sum_ + at) * decay;
@@ -149,7 +154,7 @@ class BlockForward {
         for (int v = 0; v < width(); v++) {
           vf p[Operand::kSteps];
           for (int64_t s = 0; s < Operand::kSteps; s++) {
-            p[s] = exp2(load(scores + (key + s) * kRows + v * kLanes) - maximum[v]);
+            p[s] = Operand::power(load(scores + (key + s) * kRows + v * kLanes), maximum[v]);
             sum[v] = sum[v] + p[s];
           }
           store(scores + key / Operand::kSteps * kRows + v * kLanes,
@@ -169,7 +174,8 @@ class BlockForward {
         vf acc[kTileRows][width()];
         float* const out = o_ + d * kRows + first * kLanes;
         for (int r = 0; r < kTileRows; r++) {
-          for (int v = 0; v < width(); v++) acc[r][v] = load(out + r * kRows + v * kLanes) * decay[v];
+          for (int v = 0; v < width(); v++)
+            acc[r][v] = empty_ ? zero() : load(out + r * kRows + v * kLanes) * decay[v];
         }
         accumulate<Operand>(acc, tile.v + d, 1, tile.value_step, scores_ + first * kLanes, kRows,
                             keys / Operand::kSteps);
@@ -182,6 +188,7 @@ class BlockForward {
 
   const RowBlock& rows_;
   int64_t size_, units_, lanes_;
+  bool empty_ = true;  // no tile was added
   int vectors_;
   float scale_;
   float *q_, *k_, *v_, *scores_, *o_, *maximum_, *sum_, *decay_, *zeros_;

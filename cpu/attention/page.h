@@ -26,7 +26,11 @@ struct PageHead {
     return d / kSteps * kTile * kSteps + place * kSteps + d % kSteps;
   }
   int64_t value(int64_t place, int64_t d) const {
-    return kTile * width + place / kSteps * width * kSteps + d * kSteps + place % kSteps;
+    return value_units(place, d) + (kSteps - 1 - place % kSteps);
+  }
+  /// The units of elements from d on that have the value at `place`.
+  int64_t value_units(int64_t place, int64_t d) const {
+    return kTile * width + place / kSteps * width * kSteps + d * kSteps;
   }
 };
 

@@ -47,27 +47,33 @@ Problem::Problem(const char* op, const TensorView& q, const TensorView& k, const
 
 RowBlock::RowBlock(const Problem& problem, int64_t sequence, int64_t index)
     : begin(index * kRows), count(std::min(kRows, problem.rows(sequence) - begin)) {
-  const int64_t length = problem.length(sequence);
+  find_places(problem.group);
+  const auto end = static_cast<int32_t>(problem.length(sequence) - 1);
   key_branch = problem.branch ? problem.branch + problem.cu_seqlens[sequence] : nullptr;
-  int64_t query = begin / problem.group, member = begin % problem.group;
   for (int64_t r = 0; r < kRows; r++) {
+    const int32_t query = place[r].query;
     first[r] =
         static_cast<int32_t>(problem.window > 0 ? std::max<int64_t>(0, query - problem.window + 1) : 0);
-    last[r] = static_cast<int32_t>(problem.causal ? query : length - 1);
+    last[r] = problem.causal ? query : end;
     branch[r] = key_branch ? key_branch[query] : 0;
-    if (r + 1 < count && ++member == problem.group) {
-      query++;
-      member = 0;
-    }
   }
 }
 
 RowBlock::RowBlock(int64_t begin, int64_t rows, int64_t group, int64_t query, int64_t window)
     : begin(begin), count(std::min(kRows, rows - begin)), branch{}, key_branch(nullptr) {
+  find_places(group);
   for (int64_t r = 0; r < kRows; r++) {
-    const int64_t at = query + (begin + std::min(r, count - 1)) / group;
+    const int64_t at = query + place[r].query;
     first[r] = static_cast<int32_t>(window > 0 ? std::max<int64_t>(0, at - window + 1) : 0);
     last[r] = static_cast<int32_t>(at);
+  }
+}
+
+void RowBlock::find_places(int64_t group) {
+  RowPlace at{static_cast<int32_t>(begin / group), static_cast<int32_t>(begin % group)};
+  for (int64_t r = 0; r < kRows; r++) {
+    place[r] = at;
+    if (r + 1 < count && ++at.member == group) at = {at.query + 1, 0};
   }
 }
 

@@ -29,6 +29,11 @@ constexpr int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
+/// A query row of one KV head: `member` of the group's heads in `query`.
+struct RowPlace {
+  int32_t query, member;
+};
+
 /// Extents and settings of one call, checked.
 struct Problem {
   int64_t tokens, heads, kv_heads, group, size, sequences;
@@ -45,17 +50,17 @@ struct Problem {
   Problem(const char* op, const TensorView& q, const TensorView& k, const TensorView& v,
           const TensorView& cu_seqlens, const TensorView& branch, bool causal, int64_t window, float scale);
 
-  /// Element offset of query row r of a (sequence, KV head) in q, o, do, dq.
-  int64_t query_row(int64_t sequence, int64_t kv_head, int64_t r) const {
-    return ((cu_seqlens[sequence] + r / group) * heads + kv_head * group + r % group) * size;
+  /// Element offset of a query row of a (sequence, KV head) in q, o, do, dq.
+  int64_t query_row(int64_t sequence, int64_t kv_head, RowPlace row) const {
+    return ((cu_seqlens[sequence] + row.query) * heads + kv_head * group + row.member) * size;
   }
   /// Element offset of a key in k, v, dk, dv.
   int64_t key_row(int64_t sequence, int64_t kv_head, int64_t key) const {
     return ((cu_seqlens[sequence] + key) * kv_heads + kv_head) * size;
   }
-  /// Index of query row r in lse.
-  int64_t statistic(int64_t sequence, int64_t kv_head, int64_t r) const {
-    return (kv_head * group + r % group) * tokens + cu_seqlens[sequence] + r / group;
+  /// Index of a query row in lse.
+  int64_t statistic(int64_t sequence, int64_t kv_head, RowPlace row) const {
+    return (kv_head * group + row.member) * tokens + cu_seqlens[sequence] + row.query;
   }
   int64_t length(int64_t sequence) const { return cu_seqlens[sequence + 1] - cu_seqlens[sequence]; }
   int64_t rows(int64_t sequence) const { return length(sequence) * group; }
@@ -99,7 +104,8 @@ class Schedule {
 /// Up to kRows query rows of one (sequence, KV head), and the keys visible to each: first ≤ key ≤ last, and
 /// of these the keys whose branch is 0 or the row's own. Rows past `count` repeat the last.
 struct RowBlock {
-  int64_t begin, count;  // in the list of rows
+  int64_t begin, count;   // in the list of rows
+  RowPlace place[kRows];  // of queries of this call
   int32_t first[kRows], last[kRows], branch[kRows];
   const int32_t* key_branch;  // of the sequence's tokens, or null
 
@@ -116,6 +122,9 @@ struct RowBlock {
   }
   /// Whether branches mask all keys [from, to) for every row.
   bool all_masked(int64_t from, int64_t to) const;
+
+ private:
+  void find_places(int64_t group);
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

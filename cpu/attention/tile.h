@@ -1,7 +1,9 @@
 // The inner products of attention. Operands consist of 4-byte units: a `Single` unit is a float, one step of
 // a sum; a `Paired` unit is two bf16, two steps that one dot-product instruction adds. The left operand of a
-// tile is broadcast unit by unit, the right one is read in vectors,
-// and every element adds its steps in ascending order.
+// tile is broadcast unit by unit, the right one is read in vectors, and every element adds its steps in
+// ascending order. VDPBF16PS adds the upper half's product first, each by a multiply-add, so of two rows in
+// units the earlier is the upper half: a sum over rows then has the same bits wherever pairs begin. (BFDOT of
+// ARM adds both products at once.)
 #pragma once
 
 #include "cpu/attention/problem.h"
@@ -29,11 +31,17 @@ struct Single {
   /// Units whose steps are rows; one unit here takes one row.
   static vf interleave(const T* row, const T*, int64_t n) { return units(row, n); }
   static vf round(vf row, vf) { return row; }
+  /// 2^x / 2^m, m integral, as exactly as the products take it.
+  static vf power(vf x, vf m = zero()) { return exp2(x, m); }
   /// A vector of units as they lie in memory; with n, only the first n steps of each, the others are zero.
   static vf stored_units(const T* units) { return load(units); }
   static vf stored_units(const T* units, int64_t n) { return n > 0 ? load(units) : zero(); }
   /// A vector of elements of a row of units.
   static void store_elements(float* units, int64_t element, vf x) { store(units + element, x); }
+  /// A vector of units into a row of which n elements are left.
+  static void store_units(T* row, vf x, int64_t n) {
+    n >= kLanes ? store(row, x) : store(row, x, static_cast<int>(n));
+  }
 };
 
 #if defined(__AVX512BF16__)
@@ -45,28 +53,45 @@ struct Paired {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
   static vf units(const bf16* row, int64_t n) {
-    const __mmask32 mask = n >= 32 ? ~__mmask32{0} : n > 0 ? (__mmask32{1} << n) - 1 : 0;
-    return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, row));
+    if (n >= 2 * kLanes) return stored_units(row);
+    return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(first(n), row));
   }
-  static vf interleave(const bf16* even, const bf16* odd, int64_t n) {
-    const __mmask16 mask = lane_mask(static_cast<int>(std::clamp<int64_t>(n, 0, kLanes)));
-    const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even));
-    const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
-    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  static void store_units(bf16* row, vf x, int64_t n) {
+    n >= 2 * kLanes ? _mm512_storeu_ps(row, x)
+                    : _mm512_mask_storeu_epi16(row, first(n), _mm512_castps_si512(x));
+  }
+  static vf interleave(const bf16* earlier, const bf16* later, int64_t n) {
+    __m256i low, high;
+    if (n >= kLanes) {
+      low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(later));
+      high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(earlier));
+    } else {
+      low = _mm256_maskz_loadu_epi16(first(n), later);
+      high = _mm256_maskz_loadu_epi16(first(n), earlier);
+    }
+    return _mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16)));
   }
   static vf stored_units(const bf16* units) { return _mm512_loadu_ps(units); }
   static vf stored_units(const bf16* units, int64_t n) {
-    const __m512i mask = _mm512_set1_epi32(n >= 2 ? -1 : n == 1 ? 0xffff : 0);
+    const __m512i mask = _mm512_set1_epi32(n >= 2 ? -1 : n == 1 ? static_cast<int>(0xffff0000) : 0);
     return _mm512_castsi512_ps(_mm512_and_si512(mask, _mm512_loadu_si512(units)));
   }
-  static vf round(vf even, vf odd) {
-    const __m512i low = _mm512_cvtepu16_epi32(round_bf16(even));
-    const __m512i high = _mm512_cvtepu16_epi32(round_bf16(odd));
-    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  static vf round(vf earlier, vf later) {
+    const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(earlier, later));
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i order =
+        _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(0x10001)), _mm512_set1_epi32(0x100000));
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, halves));
   }
+  static vf power(vf x, vf m = zero()) { return exp2_to_bf16(x, m); }
   static void store_elements(float* units, int64_t element, vf x) {
-    store(reinterpret_cast<bf16*>(units) + element, x);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<bf16*>(units) + element),
+                        _mm256_rol_epi32(round_bf16(x), 16));
   }
+
+ private:
+  static __mmask32 first(int64_t n) { return n > 0 ? (__mmask32{1} << n) - 1 : 0; }
 };
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 struct Paired {
@@ -82,17 +107,21 @@ struct Paired {
     if (n > 0) std::memcpy(t, row, static_cast<size_t>(n) * sizeof(bf16));
     return reinterpret_cast<vf>(vld1q_u16(bits(t)));
   }
-  static vf interleave(const bf16* even, const bf16* odd, int64_t n) {
-    return paired(four(even, n), four(odd, n));
+  static vf interleave(const bf16* earlier, const bf16* later, int64_t n) {
+    return paired(four(later, n), four(earlier, n));
   }
   static vf stored_units(const bf16* units) { return reinterpret_cast<vf>(vld1q_u16(bits(units))); }
   static vf stored_units(const bf16* units, int64_t n) {
-    const uint32x4_t mask = vdupq_n_u32(n >= 2 ? ~0u : n == 1 ? 0xffffu : 0u);
+    const uint32x4_t mask = vdupq_n_u32(n >= 2 ? ~0u : n == 1 ? 0xffff0000u : 0u);
     return reinterpret_cast<vf>(vandq_u32(mask, reinterpret_cast<uint32x4_t>(vld1q_u16(bits(units)))));
   }
-  static vf round(vf even, vf odd) { return paired(round_bf16(even), round_bf16(odd)); }
+  static vf round(vf earlier, vf later) { return paired(round_bf16(later), round_bf16(earlier)); }
+  static vf power(vf x, vf m = zero()) { return exp2_to_bf16(x, m); }
   static void store_elements(float* units, int64_t element, vf x) {
-    store(reinterpret_cast<bf16*>(units) + element, x);
+    vst1_u16(reinterpret_cast<uint16_t*>(units) + element, vrev32_u16(round_bf16(x)));
+  }
+  static void store_units(bf16* row, vf x, int64_t n) {
+    std::memcpy(row, &x, static_cast<size_t>(std::min<int64_t>(n, 2 * kLanes)) * sizeof(bf16));
   }
 
  private:
@@ -143,9 +172,9 @@ inline void pack_row(const typename Operand::Storage* row, int64_t n, float* out
 
 /// Two rows (one where a unit is one step) as units whose steps are the rows, zero-filled likewise.
 template <typename Operand>
-inline void pack_interleaved(const typename Operand::Storage* even, const typename Operand::Storage* odd,
+inline void pack_interleaved(const typename Operand::Storage* earlier, const typename Operand::Storage* later,
                              int64_t n, float* out) {
-  for (int64_t d = 0; d < n; d += kLanes) store(out + d, Operand::interleave(even + d, odd + d, n - d));
+  for (int64_t d = 0; d < n; d += kLanes) store(out + d, Operand::interleave(earlier + d, later + d, n - d));
 }
 
 /// kLanes rows of n elements each as columns of units: out[unit · stride + row], zero-filled likewise.
@@ -160,16 +189,19 @@ inline void pack_columns(const typename Operand::Storage* const (&rows)[kLanes],
   }
 }
 
-/// columns[d · stride + row] as rows of n elements; `count` of kLanes rows are written.
-template <typename T>
-inline void unpack_columns(const float* columns, int64_t stride, vf factor, T* const (&rows)[kLanes],
-                           int count, int64_t n) {
-  for (int64_t d = 0; d < n; d += kLanes) {
-    vf block[kLanes];
-    for (int i = 0; i < kLanes; i++) block[i] = load(columns + (d + i) * stride) * factor;
+/// factor · columns[d · stride + row] as rows of n elements; `count` of kLanes rows are written.
+template <typename Operand>
+inline void unpack_columns(const float* columns, int64_t stride, vf factor,
+                           typename Operand::Storage* const (&rows)[kLanes], int count, int64_t n) {
+  constexpr int kSteps = Operand::kSteps;
+  for (int64_t d = 0; d < n; d += kSteps * kLanes) {
+    vf block[kLanes] = {};
+    for (int i = 0; i < kLanes && d + i * kSteps < n; i++) {
+      const float* const column = columns + (d + i * kSteps) * stride;
+      block[i] = Operand::round(load(column + (kSteps - 1) * stride) * factor, load(column) * factor);
+    }
     transpose(block);
-    const int width = static_cast<int>(std::min<int64_t>(kLanes, n - d));
-    for (int i = 0; i < count; i++) store(rows[i] + d, block[i], width);
+    for (int i = 0; i < count; i++) Operand::store_units(rows[i] + d, block[i], n - d);
   }
 }
 

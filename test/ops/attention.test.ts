@@ -318,7 +318,8 @@ describe.each(isas)('attention on %s', (isa) => {
       return scratchBytes;
     };
     const [short, long] = [await scratch(1000), await scratch(3000)];
-    expect(long - short).toBeLessThan(2000 * (16 + 4) * 4);
+    // A token's key and value, each padded to 16 floats, or dq with two statistics.
+    expect(long - short).toBeLessThan(2000 * (2 * 16 + 4) * 4);
   });
 
   describe('refuses', () => {

@@ -63,8 +63,8 @@ export const verdictPpo = section({
     'Temperature of sampling and of the log-probs that are compared.',
   ),
   old_logprobs: choice('rescore', 'sampler').describe(
-    'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1 for words of one token, on the ' +
-      'CPU) or from the sampler. Their difference is logged either way.',
+    'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1 on the CPU; in bf16 on ' +
+      'ARM for words of one token) or from the sampler. Their difference is logged either way.',
   ),
   gamma: share(1).describe('Discount per token.'),
   lam: share(0.95).describe('λ of generalised advantage estimation.'),
