@@ -10,8 +10,8 @@
 //   node scripts/real-solutions.mjs processbench gsm8k.json.gz pb.json N  N of its solutions by hash
 //   node scripts/real-solutions.mjs short gsm8k.jsonl short.jsonl CHARACTERS [FROM [TO]]    GSM8K's short problems by hash, from FROM to before TO
 //   node scripts/real-solutions.mjs equations gsm8k.jsonl out.jsonl CHARACTERS 2-3 [FROM [TO]]    solutions as equations alone
-//   node scripts/real-solutions.mjs subjects prm800k.jsonl.gz MATH,MATH out.jsonl SUBJECT FROM TO [N]    solutions of MATH's problems of a subject (or all),
-//                                                                         of which the hash is in a part of 0 to 1; of N problems at most
+//   node scripts/real-solutions.mjs subjects prm800k.jsonl.gz MATH,MATH out.jsonl SUBJECT FROM TO [N [EACH]]    solutions of MATH's problems of a subject (or all),
+//                                                                         of which the hash is in a part of 0 to 1; of N problems at most, EACH of a problem by hash
 //   node scripts/real-solutions.mjs heldout RUN slips.jsonl others.jsonl    the wrong steps that a run of s3c holds out, by whether their equation holds
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
@@ -171,8 +171,8 @@ function equations(from, to, characters, lines, begin = '0', end = 'Infinity') {
   write(to, kept.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)).slice(Number(begin), Number(end)));
 }
 
-/** At most 24 solutions of a problem (one has hundreds), of the first COUNT problems by hash; no problem is in two parts that do not overlap, whatever the subject. */
-async function subjects(from, math, to, subject, begin, end, count = 'Infinity') {
+/** At most 24 solutions of a problem (one has hundreds), or EACH by hash, of the first COUNT problems by hash; no problem is in two parts that do not overlap, whatever the subject. */
+async function subjects(from, math, to, subject, begin, end, count = 'Infinity', each = undefined) {
   const subjectOf = new Map(
     math.split(',').flatMap((path) => rowsOf(path).map(({ problem, type }) => [problem, type])),
   );
@@ -188,9 +188,11 @@ async function subjects(from, math, to, subject, begin, end, count = 'Infinity')
   const byProblem = new Map(kept.map(({ problem }) => [problem, []]));
   for (const row of kept) byProblem.get(row.problem).push(row);
   const drawn = [...byProblem.values()].slice(0, Number(count));
+  const byHash = (own) =>
+    own.toSorted((a, b) => place(JSON.stringify(a.steps)) - place(JSON.stringify(b.steps)));
   write(
     to,
-    drawn.flatMap((own) => own.slice(0, 24)),
+    drawn.flatMap((own) => (each ? byHash(own).slice(0, Number(each)) : own.slice(0, 24))),
   );
 }
 
