@@ -1,7 +1,8 @@
 // AUC of arms of a sweep on one set of judged steps: means over seeds, paired differences over seeds (Student) and over problems
-// (bootstrap of the mean of the seeds), beside judges that know only where a step stands or how long it is.
+// (bootstrap of the mean of the seeds), beside judges that know only where a step stands, how long it is, or its share of digits.
 //   node scripts/arms-auc.mjs 'warm-up=DIR' 'SFT continued=DIR,DIR,DIR' 'StepAMC=DIR,DIR,DIR'
 //   node scripts/arms-auc.mjs only:test.jsonl:subject=Algebra …    of problems whose rows in that file say so; but: of the others
+//   node scripts/arms-auc.mjs 'step:\d' …                        of steps whose text has such a part
 // A DIR holds verdicts.jsonl: of a run, or --output of `steptrain eval correction`. Seeds stand in the same order in every arm.
 // A single DIR stands for all seeds. docs/evidence/stepamc-gsm8k.md has results.
 import { readFileSync } from 'node:fs';
@@ -18,7 +19,11 @@ if (part)
     const row = JSON.parse(line);
     if (row[part[3]] === part[4]) chosen.add(row.problem);
   }
-const counts = ({ problem }) => !part || chosen.has(problem) === (part[1] === 'only');
+const steps = /^step:(.*)$/.exec(given[0] ?? '');
+if (steps) given.shift();
+const has = new RegExp(steps?.[1] ?? '');
+const counts = ({ problem, text }) =>
+  (!part || chosen.has(problem) === (part[1] === 'only')) && has.test(text);
 const arms = await Promise.all(
   given.map(async (text) => {
     const at = text.indexOf('=');
@@ -40,6 +45,10 @@ const knows = (value) => [first.map((row) => ({ ...row, probability: value(row) 
 arms.push(
   { name: 'place of the step alone', seeds: knows(({ step }) => 1 - step / 100) },
   { name: 'length of the step alone', seeds: knows(({ text }) => 1 - text.length / 10_000) },
+  {
+    name: 'share of digits alone',
+    seeds: knows(({ text }) => 1 - text.replace(/\D/g, '').length / text.length),
+  },
 );
 const sampled = arms.map(({ name, seeds }) => ({
   name,
@@ -67,8 +76,8 @@ sampled.forEach((arm, i) => {
   );
 });
 console.log('\n| difference | points | over seeds | p | over problems |\n| --- | --- | --- | --- | --- |');
-for (const [i, to] of sampled.slice(0, -2).entries())
-  for (const [j, arm] of sampled.slice(0, -2).entries()) {
+for (const [i, to] of sampled.slice(0, -3).entries())
+  for (const [j, arm] of sampled.slice(0, -3).entries()) {
     if (j <= i) continue;
     const [a, b] = [aucs(to, once), aucs(arm, once)];
     const { mean, interval, p } = meanInterval(b.map((value, seed) => value - a[a.length === 1 ? 0 : seed]));

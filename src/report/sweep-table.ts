@@ -45,10 +45,16 @@ export function sweepColumns(summary: unknown): SweepColumn[] {
       title,
       isShare: own.every(({ values }) => values.every(([, value]) => value >= 0 && value <= 1)),
       arms: own,
-      differences: differences.filter(({ column }) => column === title).map(difference),
+      differences: once(differences.filter(({ column }) => column === title)).map(difference),
     };
   });
 }
+
+/** Of a − b and b − a the first, where a sweep compares with both. */
+const once = (differences: readonly Readonly<Record<string, unknown>>[]) =>
+  differences.filter(
+    ({ arm, to }, i) => !differences.slice(0, i).some((earlier) => earlier.arm === to && earlier.to === arm),
+  );
 
 function difference({ arm, to, n, mean, interval }: Readonly<Record<string, unknown>>): SweepDifference {
   const [low, high] = Array.isArray(interval) ? interval.map(Number) : [];

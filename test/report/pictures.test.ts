@@ -25,6 +25,12 @@ it('draws rows over one axis: seeds as rings, means as dots, intervals as lines'
   expect(xOf(svg, 'interval')).toEqual([three]);
   expect(xOf(svg, 'zero')).toEqual([two]);
   expect(svg).toContain('>4 %</text>');
+  // Names of any length fit beside the axis.
+  const named = (name: string) => picture('', [{ title: '', rows: [{ name, mean: 7 }], format }]);
+  const widthOf = (drawn: string) => Number(/width="(\d+)"/.exec(drawn)?.[1]);
+  const [mean] = xOf(named('n'.repeat(60)), 'mean') as [number];
+  expect(widthOf(named('n'.repeat(60))) - widthOf(named('n'))).toBeGreaterThan(59 * 7);
+  expect(mean).toBeGreaterThan(60 * 7);
   // Nothing to draw is an empty picture, and one value has an axis.
   expect(picture('', [{ title: '', rows: [{ name: 'x' }], format }])).not.toContain('<g>');
   expect(picture('', [{ title: '', rows: [{ name: 'x', mean: 7 }], format }])).toContain('7 %');
@@ -41,6 +47,8 @@ it('draws a file a column of a sweep, and refuses what has no table', async () =
   ];
   const differences = [
     { arm: 'ORM', to: 'PRM', column: 'solved', n: 2, mean: -0.15, interval: [-0.785, 0.485] },
+    // The other way round, of a sweep that compares with both, says the same.
+    { arm: 'PRM', to: 'ORM', column: 'solved', n: 2, mean: 0.15, interval: [-0.485, 0.785] },
   ];
   writeFileSync(join(folder, 'sweep.json'), JSON.stringify({ arms, differences }));
   const [path, ...more] = await writePictures(folder, join(folder, 'out'));
