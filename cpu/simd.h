@@ -26,6 +26,20 @@ inline float to_float(bf16 x) {
   std::memcpy(&out, &bits, 4);
   return out;
 }
+/// Of the bits of an f16.
+inline float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t rest = static_cast<uint32_t>(half & 0x7fffu) << 13;
+  uint32_t bits = rest + (112u << 23);                    // the exponent's bias: 15 to 127
+  if (rest >= 0x7c00u << 13) bits = rest + (224u << 23);  // infinity, NaN
+  float value;
+  std::memcpy(&value, &bits, 4);
+  if (rest < 1u << 23) value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;  // zero, subnormal
+  std::memcpy(&bits, &value, 4);
+  bits |= sign;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
 template <typename T>
 T from_float(float x);
 template <>

@@ -66,6 +66,23 @@ void each_vector(int64_t n, const Body& body) {
   if (j < n) body(j, static_cast<int>(n - j));
 }
 
+/// body(j) for the whole vectors of `columns` outputs of a panel, which are seldom fewer than all; else as each_vector.
+template <typename Body>
+void each_column(int64_t columns, const Body& body) {
+  if (columns < kPanel) return each_vector(columns, body);
+#pragma GCC unroll 2
+  for (int64_t j = 0; j < kPanel; j += kLanes) body(j);
+}
+
+/// body(t, rows) for the tiles of rows [first, last).
+template <typename T, typename Body>
+void each_tile(int64_t first, int64_t last, const Body& body) {
+  const int height = tile_height<T>(last - first);
+  for (int64_t t = first; t < last; t += height) {
+    body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
+  }
+}
+
 /// Rows of the left side from one on, which begins a tile.
 template <typename T>
 struct Left {
@@ -118,9 +135,9 @@ inline void widen_panel(const bf16* panel, int64_t k, float* out) {
 /// gemm_block of rows that were widened: K goes in parts, each of which is widened into the L1 cache for all tiles. A tile of
 /// bf16 would widen the panel for its few rows alone, and elements of x for every panel anew. Factors and the order of
 /// sums are the same, and so are the bits.
-template <typename T>
+template <typename T, typename Done>
 void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, int64_t k, float* c,
-                   const T* end, bool accumulate) {
+                   const T* end, bool accumulate, const Done& done) {
   constexpr int64_t depth = 128;
   alignas(64) float part[depth * kPanel];
   for (int64_t first = 0; first < k; first += depth) {
@@ -135,29 +152,32 @@ void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, i
       const bool continues = accumulate || first > 0;
       if (r == 0 && end && next < end) {
         // The first tile asks for the next part and the one after, which the next asks for again: it is there.
-        const intptr_t ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(part);
-        gemm_tile<float, 2, true>(n, left, x.stride, part, count, sums, continues,
-                                  ahead / intptr_t{sizeof(float)});
+        gemm_tile<float, 2, kPanel>(n, left, x.stride, part, count, sums, continues, next);
       } else {
         gemm_tile<float>(n, left, x.stride, part, count, sums, continues);
       }
+      if (first + count == k) done(r, n);
     }
   }
 }
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels
-/// end that the caller reads one after another, this one first, if they come from memory.
-template <typename T>
+/// end that the caller reads one after another, this one first, if they come from memory. done(r, n): the rows [r, r + n) of c, a
+/// tile, are complete. To store them then is to wait for their lines while the next tile is multiplied.
+template <typename T, typename Done>
 void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
-                bool accumulate = false) {
-  // No part of the depth would write the sums.
-  if (k == 0) return accumulate ? void() : zero_sums(rows, c);
+                bool accumulate, const Done& done) {
   const int height = tile_height<T>(rows);
+  // No part of the depth would write the sums.
+  if (k == 0) {
+    if (!accumulate) zero_sums(rows, c);
+    return each_tile<T>(0, rows, done);
+  }
   if constexpr (kWidens<T>)
-    if (x.wide) return widened_block(rows, height, x, panel, k, c, end, accumulate);
+    if (x.wide) return widened_block(rows, height, x, panel, k, c, end, accumulate, done);
 #if defined(__AMX_BF16__)
   if constexpr (sizeof(T) == 2)
-    return amx_tile::block(rows, height, x, panel, k, c, end, accumulate);
+    return amx_tile::block(rows, height, x, panel, k, c, end, accumulate, done);
   else
 #endif
   {
@@ -179,22 +199,14 @@ void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float
         const T* const left = x.data + r * x.stride + first;
         float* const sums = c + r * kTileStride;
         if (streams && tile < lines && from + ahead < end) {
-          gemm_tile<T, 2, true>(n, left, x.stride, from, count, sums, accumulate || first > 0,
-                                ahead + tile * line);
+          gemm_tile<T, 2, kPanel>(n, left, x.stride, from, count, sums, accumulate || first > 0,
+                                  from + ahead + tile * line);
         } else {
           gemm_tile<T>(n, left, x.stride, from, count, sums, accumulate || first > 0);
         }
+        if (first + count == k) done(r, n);
       }
     }
-  }
-}
-
-/// body(t, rows) for the tiles of rows [first, last).
-template <typename T, typename Body>
-void each_tile(int64_t first, int64_t last, const Body& body) {
-  const int height = tile_height<T>(last - first);
-  for (int64_t t = first; t < last; t += height) {
-    body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
   }
 }
 

@@ -2,6 +2,8 @@
 // forward pairs bf16 along K, this product along N) and multiplies rows by it.
 #pragma once
 
+#include <utility>
+
 #include "cpu/gemm/lora.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -15,49 +17,102 @@ class InputGradient {
 
   int64_t panels() const { return weight_.count(); }
   /// Elements of the buffer of add().
-  int64_t buffer_size() const { return weight_.size() + (lora_ ? lora_a_.size() : 0); }
+  int64_t buffer_size() const { return panel_stride<T>(part()) + (lora_ ? lora_a_.size() : 0) + sums_size(); }
 
-  /// Panel p of the rows [first, last) of dx, which they are stored in, or added to.
-  void add(int64_t p, const Rows<T>& dy, int64_t first, int64_t last, T* buffer, const TensorView& dx,
-           bool accumulate) const {
+  /// Panel p of the rows [first, last) of dx, which they are stored in, or added to. `next`: a panel that comes soon, which is
+  /// asked for meanwhile if there is one.
+  void add(int64_t p, int64_t next, const Rows<T>& dy, int64_t first, int64_t last, T* buffer,
+           const TensorView& dx, bool accumulate) const {
     const int64_t columns = weight_.columns(p);
-    T* const lora_panel = buffer + weight_.size();
-    weight_.fill(p, buffer);
+    T* const lora_panel = buffer + panel_stride<T>(part());
     if (lora_) lora_a_.fill(p, lora_panel);
-    each_part(first, last, [&](int64_t t, int64_t count) {
-      alignas(64) float c[kPartRows * kTileStride];
-      gemm_block<T>(count, dy.left(t, count), buffer, weight_.depth(), c, nullptr);
-      if (lora_)
-        each_tile<T>(0, count, [&](int64_t i, int height) {
-          add_pair(t + i, height, p, lora_panel, c + i * kTileStride);
-        });
-      for (int64_t i = 0; i < count; i++) {
+    const auto put = [&](int64_t t, int height, float* c) {
+      if (lora_) add_pair(t, height, p, lora_panel, c);
+      for (int64_t i = 0; i < height; i++) {
         T* const out = dx.as<T>() + (t + i) * dx[1] + p * kPanel;
-        const auto put = [&](int64_t j, auto... n) {
+        each_column(columns, [&](int64_t j, auto... n) {
           const vf sum = load(c + i * kTileStride + j);
           store(out + j, accumulate ? load(out + j, n...) + sum : sum, n...);
-        };
-        if (columns < kPanel) {
-          each_vector(columns, put);
-          continue;
-        }
-#pragma GCC unroll 2
-        for (int64_t j = 0; j < kPanel; j += kLanes) put(j);
+        });
       }
-    });
+    };
+    if constexpr (kOrders<T>) {
+      weight_.fill(p, buffer);
+      each_block<T>(first, last, [&](int64_t t, int64_t count) {
+        alignas(64) float c[kBlockRows<T> * kTileStride];
+        gemm_block<T>(count, dy.left(t, count), buffer, weight_.depth(), c, nullptr, false,
+                      [&](int64_t r, int height) { put(t + r, height, c + r * kTileStride); });
+      });
+    } else {
+      // Sums of all rows, where they go on over several parts of W.
+      float* const sums = reinterpret_cast<float*>(buffer + buffer_size() - sums_size());
+      const int64_t depth = weight_.depth(), rows = part() < depth ? kTileStride : 0;
+      int64_t n = 0, after;  // outputs of W before this part, and before the next one; 0: it is the last
+      do {
+        const int64_t count = std::min(part(), depth - n);
+        after = n + count < depth ? n + count : 0;
+        weight_.fill(p, n, n + count, buffer);
+        Squares squares(weight_, after ? p : next, after, std::min(after + part(), depth));
+        each_tile<T>(first, last, [&](int64_t t, int height) {
+          float* const c = sums + (t - first) * rows;
+          multiply(height, dy.row(t) + n, dy.stride(), buffer, count, c, n > 0, squares);
+          if (!after) put(t, height, c);
+        });
+      } while ((n = after));
+    }
   }
 
  private:
-  // Rows of dx lie far apart, so a store waits for its line. Those of one tile are on their way while the next is multiplied;
-  // only what is widened or put in order is multiplied a block at a time.
-  static constexpr int64_t kPartRows = kOrders<T> ? kBlockRows<T> : kTileRows<T>;
-  template <typename Body>
-  static void each_part(int64_t first, int64_t last, const Body& body) {
-    if constexpr (kOrders<T>) {
-      each_block<T>(first, last, body);
-    } else {
-      each_tile<T>(first, last, body);
+  /// Outputs of W that are transposed at a time: what is made of them and what comes next stay in the L2 cache.
+  int64_t part() const {
+    constexpr int64_t most = kPartBytes / (kPanel * sizeof(T));
+    return kOrders<T> ? weight_.depth() : std::min(weight_.depth(), most);
+  }
+  static constexpr int64_t kPartBytes = 131072;
+  /// Of the sums of a task's rows.
+  int64_t sums_size() const {
+    if (kOrders<T>) return 0;
+    const int64_t rows = part() < weight_.depth() ? Grid<T>::kMostRows : kTileRows<T>;
+    return rows * kTileStride * int64_t{sizeof(float) / sizeof(T)};
+  }
+
+  /// The squares of W from which a panel is to be transposed, of outputs [first, last), one after the other.
+  class Squares {
+   public:
+    Squares(const Panels<T>& weight, int64_t panel, int64_t first, int64_t last)
+        : weight_(weight),
+          panel_(panel),
+          next_(first * kPanel),
+          end_(panel < weight.count() && weight.squares() > 0 ? last * kPanel : 0) {}
+
+    /// Where some of up to `count` elements lie together that have not been asked for, and how many; 0: none are left.
+    std::pair<const T*, int64_t> take(int64_t count) {
+      if (next_ >= end_) return {nullptr, 0};
+      const int64_t in = next_ % kSize, rest = (kSize - in + kSteps<T> - 1) / kSteps<T> * kSteps<T>;
+      const T* const at = weight_.square(panel_, next_ / kSize) + in;
+      count = std::min(count, rest);
+      next_ += count;
+      return {at, count};
     }
+
+   private:
+    static constexpr int64_t kSize = kPanel * kPanel;
+
+    const Panels<T>& weight_;
+    int64_t panel_, next_, end_;
+  };
+
+  /// A tile, which asks for some of the squares, an element a k: at once they would hold up what the tile itself reads.
+  static void multiply(int rows, const T* dy, int64_t stride, const T* panel, int64_t depth, float* c,
+                       bool accumulate, Squares& squares) {
+    int64_t k = 0;
+    do {
+      const auto [ahead, some] = squares.take(depth - k);
+      const int64_t count = ahead ? some : depth - k;
+      const auto run = ahead ? gemm_tile<T, 2, 1> : gemm_tile<T, 2, 0>;
+      run(rows, dy + k, stride, panel + k * kPanel, count, c, accumulate || k > 0, ahead);
+      k += count;
+    } while (k < depth);
   }
 
   void add_pair(int64_t t, int height, int64_t p, const T* panel, float* c) const {

@@ -37,7 +37,8 @@ void backward(Stream& stream, const Args& args) {
     }
     T* const buffer = buffers + worker.index * product.buffer_size();
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
-      product.add(grid.first_panel(task), rows, grid.first_row(task), grid.last_row(task), buffer, dx,
+      const int64_t panel = grid.first_panel(task);
+      product.add(panel, panel + threads, rows, grid.first_row(task), grid.last_row(task), buffer, dx,
                   accumulate);
     }
   });

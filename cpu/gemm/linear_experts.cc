@@ -58,12 +58,14 @@ void forward_experts(Stream& stream, const Args& args) {
           const int64_t columns = weight.columns(p);
           each_block<T>(own.first, own.last, [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
-            weight.block(count, rows, t, panel, c, t == own.first ? last : 0);
-            for (int64_t i = 0; i < count; i++) {
-              T* const out = y.template as<T>() + (t + i) * y[1] + p * kPanel;
-              each_vector(columns,
-                          [&](int64_t j, auto... n) { store(out + j, load(c + i * kTileStride + j), n...); });
-            }
+            weight.block(count, rows, t, panel, c, t == own.first ? last : 0, [&](int64_t r, int height) {
+              for (int64_t i = r; i < r + height; i++) {
+                T* const out = y.template as<T>() + (t + i) * y[1] + p * kPanel;
+                each_column(columns, [&](int64_t j, auto... n) {
+                  store(out + j, load(c + i * kTileStride + j), n...);
+                });
+              }
+            });
           });
         }
       });
@@ -116,7 +118,7 @@ void backward_experts(Stream& stream, const Args& args) {
       grid.at(task, [&](const ExpertRows& own, int64_t first, int64_t last, int64_t) {
         const InputGradient<T> product = gradient(own.expert);
         for (int64_t p = first; p < last; p++)
-          product.add(p, rows, own.first, own.last, buffer, dx, accumulate);
+          product.add(p, p + 1, rows, own.first, own.last, buffer, dx, accumulate);
       });
     }
   });

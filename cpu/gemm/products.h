@@ -57,17 +57,18 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
           if (bias) to_floats(bias, p * kPanel, columns, add);
           each_block<T>(first, grid.last_row(task), [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
-            weight.block(count, rows, t, panel, c, t == first ? last : 0);
-            for (int64_t i = 0; i < count; i++) {
-              const int64_t at = (t + i) * y[1] + p * kPanel;
-              T* const out = y.template as<T>() + at;
-              const T* const before = residual ? residual.template as<T>() + at : nullptr;
-              each_vector(columns, [&](int64_t j, auto... n) {
-                const vf sum = load(c + i * kTileStride + j);
-                store(out + j, bias ? sum + load(add + j) : sum, n...);
-                if (before) store(out + j, load(out + j, n...) + load(before + j, n...), n...);
-              });
-            }
+            weight.block(count, rows, t, panel, c, t == first ? last : 0, [&](int64_t r, int height) {
+              for (int64_t i = r; i < r + height; i++) {
+                const int64_t at = (t + i) * y[1] + p * kPanel;
+                T* const out = y.template as<T>() + at;
+                const T* const before = residual ? residual.template as<T>() + at : nullptr;
+                each_column(columns, [&](int64_t j, auto... n) {
+                  const vf sum = load(c + i * kTileStride + j);
+                  store(out + j, bias ? sum + load(add + j) : sum, n...);
+                  if (before) store(out + j, load(out + j, n...) + load(before + j, n...), n...);
+                });
+              }
+            });
           });
         }
       }

@@ -119,17 +119,7 @@ inline vf load_halves(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #else
   vf out;
-  for (int i = 0; i < kLanes; i++) {
-    const uint32_t exponent = p[i] >> 10 & 31, fraction = p[i] & 1023u, sign = (p[i] & 0x8000u) << 16;
-    uint32_t bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    if (exponent == 0) value = static_cast<float>(fraction) * 0x1p-24f;
-    std::memcpy(&bits, &value, 4);
-    bits |= sign;
-    std::memcpy(&value, &bits, 4);
-    out[i] = value;
-  }
+  for (int i = 0; i < kLanes; i++) out[i] = half_to_float(p[i]);
   return out;
 #endif
 }

@@ -138,10 +138,13 @@ void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T
 /// Cuts rows × panels of outputs into tasks of a run of panels by one block of rows, all panels of a block first.
 /// With several blocks a run is one panel, which stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of
 /// the block are multiplied by it; with AMX, whose tiles wait for nothing else, the block's rows should stay there too. With one block, every panel that is read in place comes once from memory, which is
-/// fastest in long runs.
+/// fastest in long runs: as many of the same length for each thread as can be, the longer ones first.
 template <typename T>
 struct Grid {
-  int64_t rows, panels, block, blocks, run, runs;
+  /// Of a block, where each task packs its panels first.
+  static constexpr int64_t kMostRows = 163 * kTileRows<T>;
+
+  int64_t rows, panels, block, blocks, runs;
 
   /// `filled`: each task packs its panels first, which pays off only for many rows: blocks are larger, and fewer for a thread.
   Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled) : rows(rows), panels(panels) {
@@ -155,12 +158,17 @@ struct Grid {
     blocks = std::max<int64_t>(blocks, 1);
     block = ((rows + blocks - 1) / blocks + kTileRows<T> - 1) / kTileRows<T> * kTileRows<T>;
     blocks = block ? (rows + block - 1) / block : 0;
-    run = blocks == 1 && !filled ? std::max<int64_t>(panels / (4 * threads), 1) : 1;
-    runs = (panels + run - 1) / run;
+    runs = blocks == 1 && !filled ? std::min<int64_t>(panels, 4 * threads) : panels;
   }
   int64_t tasks() const { return blocks * runs; }
-  int64_t first_panel(int64_t task) const { return task % runs * run; }
-  int64_t last_panel(int64_t task) const { return std::min(panels, first_panel(task) + run); }
+  int64_t first_panel(int64_t task) const {
+    const int64_t run = task % runs;
+    return run * (panels / runs) + std::min(run, panels % runs);
+  }
+  int64_t last_panel(int64_t task) const {
+    const int64_t run = task % runs;
+    return first_panel(task) + panels / runs + (run < panels % runs);
+  }
   int64_t first_row(int64_t task) const { return task / runs * block; }
   int64_t last_row(int64_t task) const { return std::min(rows, first_row(task) + block); }
 };

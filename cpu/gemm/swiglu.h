@@ -38,20 +38,21 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
           alignas(64) float g[kBlockRows<T> * kTileStride], u[kBlockRows<T> * kTileStride];
           alignas(64) T kept_gate[kPanel], kept_up[kPanel];
           const int64_t run = t == first ? last : 0;
-          gates.block(count, rows, t, gate_panel, g, run);
-          ups.block(count, rows, t, up_panel, u, run);
-          for (int64_t i = 0; i < count; i++) {
-            const int64_t at = (t + i) * y[1] + p * kPanel;
-            T* const out = y.template as<T>() + at;
-            T* const out_gate = gate ? gate.template as<T>() + at : kept_gate;
-            T* const out_up = up ? up.template as<T>() + at : kept_up;
-            each_vector(columns, [&](int64_t j, auto... n) {
-              store(out_gate + j, load(g + i * kTileStride + j), n...);
-              store(out_up + j, load(u + i * kTileStride + j), n...);
-              const vf rounded = load(out_gate + j, n...);
-              store(out + j, rounded * sigmoid(rounded) * load(out_up + j, n...), n...);
-            });
-          }
+          gates.block(count, rows, t, gate_panel, g, run, [](int64_t, int) {});
+          ups.block(count, rows, t, up_panel, u, run, [&](int64_t r, int height) {
+            for (int64_t i = r; i < r + height; i++) {
+              const int64_t at = (t + i) * y[1] + p * kPanel;
+              T* const out = y.template as<T>() + at;
+              T* const out_gate = gate ? gate.template as<T>() + at : kept_gate;
+              T* const out_up = up ? up.template as<T>() + at : kept_up;
+              each_column(columns, [&](int64_t j, auto... n) {
+                store(out_gate + j, load(g + i * kTileStride + j), n...);
+                store(out_up + j, load(u + i * kTileStride + j), n...);
+                const vf rounded = load(out_gate + j, n...);
+                store(out + j, rounded * sigmoid(rounded) * load(out_up + j, n...), n...);
+              });
+            }
+          });
         });
       }
     }

@@ -130,9 +130,9 @@ inline __attribute__((always_inline)) void add_step(vf (&acc)[kRows][kVectors],
   }
 }
 
-/// Every step of k with `kPrefetch` also asks for one cache line, `ahead` elements after its part of the panel.
-template <int kRows, int kVectors, bool kPrefetch, typename T>
-void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate, int64_t ahead) {
+template <int kRows, int kVectors, int64_t kAhead, typename T>
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
+         const void* ahead) {
   vf acc[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) {
@@ -149,7 +149,7 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
   // Counting and addresses take ports from the multiply-adds: four steps at a time they take a quarter.
 #pragma GCC unroll 4
   for (; i < whole; i += kGroup<T>) {
-    if constexpr (kPrefetch) __builtin_prefetch(panel + ahead, 0, 2);
+    if constexpr (kAhead > 0) __builtin_prefetch(static_cast<const T*>(ahead) + i * kAhead, 0, 2);
     add_step<kRows, kVectors, T>(acc, rows, stride, i, panel);
     panel += kPanel * kGroup<T>;
   }
@@ -178,21 +178,21 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
 }  // namespace tile
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows<T>; row r of x
-/// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only. kPrefetch: what lies
-/// `ahead` elements further comes from memory meanwhile, a cache line for each step of k (AMX: never, see amx_tile::block).
-template <typename T, int kVectors = 2, bool kPrefetch = false>
+/// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only. kAhead: so many
+/// elements from `ahead` on are asked for a k, at most a cache line a step (AMX: never, see amx_tile::block).
+template <typename T, int kVectors = 2, int64_t kAhead = 0>
 void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
-               int64_t ahead = 0) {
+               const void* ahead = nullptr) {
 #if defined(__AMX_BF16__)
   if constexpr (sizeof(T) == 2)
     return amx_tile::multiply<kVectors>(rows, amx_tile::row_major(x, stride), panel, k, c, accumulate);
 #elif defined(STEPTRAIN_NEON)
-  return neon_tile::multiply<T, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
+  return neon_tile::multiply<T, kVectors, kAhead>(rows, x, stride, panel, k, c, accumulate, ahead);
 #endif
   switch (rows) {
 #define STEPTRAIN_TILE(n) \
   case n:                 \
-    return tile::run<n, kVectors, kPrefetch, T>(x, stride, panel, k, c, accumulate, ahead)
+    return tile::run<n, kVectors, kAhead, T>(x, stride, panel, k, c, accumulate, ahead)
     STEPTRAIN_TILE(1);
     STEPTRAIN_TILE(2);
     STEPTRAIN_TILE(3);

@@ -155,8 +155,9 @@ void multiply(int rows, const Rows& x, const bf16* panel, int64_t k, float* c, b
 
 /// gemm_block (cpu/gemm/block.h). Where panels come from memory and there are several tiles, K goes in parts of 256, which stay
 /// in the L1 cache for all tiles; what comes later the first two ask for, a half each.
-inline void block(int64_t rows, int height, const Rows& x, const bf16* panel, int64_t k, float* c,
-                  const bf16* end, bool accumulate) {
+template <typename Done>
+void block(int64_t rows, int height, const Rows& x, const bf16* panel, int64_t k, float* c, const bf16* end,
+           bool accumulate, const Done& done) {
   constexpr int64_t depth = 256, step = kPanel * kDepth, ahead = 24 * step;
   constexpr int kLines = 32;  // of a step
   const bool single = rows <= height;
@@ -180,6 +181,7 @@ inline void block(int64_t rows, int height, const Rows& x, const bf16* panel, in
         multiply<2, kLines / 2>(n, left, from, count, sums, goes_on,
                                 later + (r > 0 ? count * kPanel / 2 : 0));
       }
+      if (first + count == k) done(r, n);
     }
   }
 }

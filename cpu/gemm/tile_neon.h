@@ -100,8 +100,16 @@ void last_units(const T* x, int64_t stride, int64_t k, T (&copy)[kHeight][kLanes
     std::memcpy(static_cast<void*>(copy[r]), x + r * stride, static_cast<size_t>(k) * sizeof(T));
 }
 
-template <typename T, int kHeight, int kVectors, bool kPrefetch>
-void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate, int64_t ahead) {
+/// Asks for `count` elements in two lines.
+template <typename T>
+void ask(const T* ahead, int64_t count) {
+  __builtin_prefetch(ahead, 0, 2);
+  __builtin_prefetch(ahead + count / 2, 0, 2);
+}
+
+template <typename T, int kHeight, int kVectors, int64_t kAhead>
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
+         const void* ahead) {
   constexpr int64_t step = kLanes * kGroup<T>;
   vf acc[kHeight][kVectors];
 #pragma GCC unroll 16
@@ -111,10 +119,7 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
   }
   int64_t i = 0;
   for (; i + step <= k; i += step, panel += step * kPanel) {
-    if constexpr (kPrefetch) {
-      __builtin_prefetch(panel + ahead, 0, 2);
-      __builtin_prefetch(panel + ahead + 64 / sizeof(T), 0, 2);
-    }
+    if constexpr (kAhead > 0) ask(static_cast<const T*>(ahead) + i * kAhead, step * kAhead);
     add_units<kLanes>(acc, x + i, stride, panel);
   }
   if (i < k) {
@@ -189,9 +194,9 @@ inline vf half(vf a, vf b, bool lower) {
   return vreinterpretq_f32_f64(lower ? vzip2q_f64(p, q) : vzip1q_f64(p, q));
 }
 
-template <int kHeight, int kVectors, bool kPrefetch>
+template <int kHeight, int kVectors, int64_t kAhead>
 void run_pairs(const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c, bool accumulate,
-               int64_t ahead) {
+               const void* ahead) {
   constexpr int64_t step = 2 * kDepth;
   vf acc[(kHeight + 1) / 2][2 * kVectors];
 #pragma GCC unroll 8
@@ -207,10 +212,7 @@ void run_pairs(const bf16* x, int64_t stride, const bf16* panel, int64_t k, floa
   }
   int64_t i = 0;
   for (; i + step <= k; i += step, panel += step * kPanel) {
-    if constexpr (kPrefetch) {
-      __builtin_prefetch(panel + ahead, 0, 2);
-      __builtin_prefetch(panel + ahead + 32, 0, 2);
-    }
+    if constexpr (kAhead > 0) ask(static_cast<const bf16*>(ahead) + i * kAhead, step * kAhead);
     add_eight<kHeight, kVectors>(acc, x + i, stride, panel);
   }
   if (const int64_t rest = k - i; rest > 0) {
@@ -241,18 +243,18 @@ void run_pairs(const bf16* x, int64_t stride, const bf16* panel, int64_t k, floa
 #endif
 
 /// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows<T>.
-template <typename T, int kVectors, bool kPrefetch, int kHeight = kRows<T>>
+template <typename T, int kVectors, int64_t kAhead, int kHeight = kRows<T>>
 void multiply(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
-              int64_t ahead) {
+              const void* ahead) {
   if constexpr (kHeight > 1) {
     if (rows < kHeight)
-      return multiply<T, kVectors, kPrefetch, kHeight - 1>(rows, x, stride, panel, k, c, accumulate, ahead);
+      return multiply<T, kVectors, kAhead, kHeight - 1>(rows, x, stride, panel, k, c, accumulate, ahead);
   }
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   if constexpr (std::is_same_v<T, bf16>)
-    return run_pairs<kHeight, kVectors, kPrefetch>(x, stride, panel, k, c, accumulate, ahead);
+    return run_pairs<kHeight, kVectors, kAhead>(x, stride, panel, k, c, accumulate, ahead);
 #endif
-  run<T, kHeight, kVectors, kPrefetch>(x, stride, panel, k, c, accumulate, ahead);
+  run<T, kHeight, kVectors, kAhead>(x, stride, panel, k, c, accumulate, ahead);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA::neon_tile

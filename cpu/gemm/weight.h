@@ -33,9 +33,7 @@ class Panels {
   int64_t depth() const { return transposed_ ? w_[0] : w_[1]; }
   int64_t count() const { return panels(outputs()); }
   int64_t columns(int64_t panel) const { return std::min(kPanel, outputs() - panel * kPanel); }
-  bool in_place() const {
-    return w_.packed && !transposed_ && w_.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
-  }
+  bool in_place() const { return w_.packed && !transposed_ && w_.dtype == kDType; }
   bool quantized() const { return w_.format != Format::none; }
   /// Elements that fill() writes.
   int64_t size() const { return panel_stride<T>(depth()); }
@@ -46,14 +44,22 @@ class Panels {
     fill(panel, buffer);
     return buffer;
   }
-  void fill(int64_t panel, T* buffer) const {
+  /// Of a panel that fill() transposes, parts that lie together: of each a square of kPanel outputs and features, read in place.
+  int64_t squares() const {
+    return w_.packed && transposed_ && !quantized() && w_.dtype == kDType ? panels(depth()) : 0;
+  }
+  const T* square(int64_t panel, int64_t i) const {
+    return w_.as<const T>() + i * panel_stride<T>(outputs()) + panel * kPanel * kPanel;
+  }
+  void fill(int64_t panel, T* buffer) const { fill(panel, 0, depth(), buffer); }
+  /// Steps [first, last) of the sum; `first` is a multiple of kPanel, of a row-major matrix of 2.
+  void fill(int64_t panel, int64_t first, int64_t last, T* buffer) const {
     if (quantized()) {
-      if (transposed_) return transpose_quantized<T>(w_, 0, depth(), panel * kPanel, buffer);
-      return dequantize_panel<T>(w_, panel, 0, depth(), buffer);
+      if (transposed_) return transpose_quantized<T>(w_, first, last - first, panel * kPanel, buffer);
+      return dequantize_panel<T>(w_, panel, first, last, buffer);
     }
-    if (!w_.packed) return fill(panel, 0, depth(), buffer);
-    if (w_.dtype == DType::bf16) return from_packed<bf16>(panel, buffer);
-    from_packed<float>(panel, buffer);
+    if (w_.dtype == DType::bf16) return from<bf16>(panel, first, last, buffer);
+    from<float>(panel, first, last, buffer);
   }
   /// Whether multiply_decoded() takes so many rows: of a quantised weight. What the head rounds to bf16 and multiplies as floats
   /// is no such product.
@@ -94,13 +100,10 @@ class Panels {
       cpu::STEPTRAIN_ISA::multiply_scaled(quantized, rows, x, stride, panel, depth(), sums, c);
     });
   }
-  /// Steps [first, last) of the sum, from a row-major matrix; `first` is even.
-  void fill(int64_t panel, int64_t first, int64_t last, T* buffer) const {
-    if (w_.dtype == DType::bf16) return from_rows<bf16>(panel, first, last, buffer);
-    from_rows<float>(panel, first, last, buffer);
-  }
 
  private:
+  static constexpr DType kDType = sizeof(T) == 2 ? DType::bf16 : DType::f32;
+
   /// body(Quantized<format>) of a format whose scales multiply sums.
   template <typename Body>
   void with_scaled_sums(const Body& body) const {
@@ -110,18 +113,14 @@ class Panels {
   }
 
   template <typename S>
-  void from_packed(int64_t panel, T* buffer) const {
+  void from(int64_t panel, int64_t first, int64_t last, T* buffer) const {
     const S* w = w_.as<const S>();
-    if (transposed_) {
-      transpose_panel<T>(w, w_[0], w_[1], panel * kPanel, buffer);
-    } else {
-      convert_panel<T>(w + panel * panel_stride<S>(depth()), depth(), buffer);
-    }
-  }
-  template <typename S>
-  void from_rows(int64_t panel, int64_t first, int64_t last, T* buffer) const {
-    const S* w = w_.as<const S>();
-    if (transposed_) {
+    if (w_.packed && transposed_) {
+      transpose_panel<T>(w + first / kPanel * panel_stride<S>(w_[1]), last - first, w_[1], panel * kPanel,
+                         buffer);
+    } else if (w_.packed) {
+      convert_panel<T>(w + panel * panel_stride<S>(depth()) + first * kPanel, last - first, buffer);
+    } else if (transposed_) {
       pack_columns<T>(w + first * w_[1] + panel * kPanel, w_[1], columns(panel), last - first, buffer);
     } else {
       pack_rows<T>(w + panel * kPanel * w_[1] + first, w_[1], columns(panel), last - first, buffer);

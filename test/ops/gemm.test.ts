@@ -194,8 +194,14 @@ describe.each(isas)('gemm on %s', (isa) => {
   });
 
   it('works without bias, LoRA or mask, and adds to dx with accumulate', async () => {
-    for (const dtype of ['f32', 'bf16'] as const) {
-      const problem = { ...problemOf([9, 40, 50, 1], dtype, dtype), bias: undefined, scale: 0 };
+    // Of 2,500 outputs a panel of dx is summed in parts.
+    for (const [dtype, N] of [
+      ['f32', 40],
+      ['bf16', 40],
+      ['f32', 2500],
+      ['bf16', 2500],
+    ] as const) {
+      const problem = { ...problemOf([9, N, 50, 1], dtype, dtype), bias: undefined, scale: 0 };
       const { x, w, dy } = upload(device, problem, dtype, dtype, true);
       const want = reference(problem, exact);
       const low = reference(problem, naive(dtype));
@@ -246,15 +252,16 @@ describe.each(isas)('gemm on %s', (isa) => {
   });
 
   it.each([
-    ['f32', 77],
-    ['bf16', 77],
-    ['f32', 1024],
-    ['bf16', 2048],
+    ['f32', 77, 70],
+    ['bf16', 77, 70],
+    ['f32', 1024, 70],
+    ['bf16', 2048, 70],
+    ['f32', 77, 2500],
+    ['bf16', 77, 2501],
   ] as const)(
-    'gives a %s row of %d features the same bits in any batch and at any thread count',
-    async (dtype, K) => {
-      const problem = problemOf([45, 70, K, 6], dtype, dtype, 0.2);
-      const { N } = problem;
+    'gives a %s row of %d features and %d outputs the same bits in any batch and at any thread count',
+    async (dtype, K, N) => {
+      const problem = problemOf([45, N, K, 6], dtype, dtype, 0.2);
       const rowsOf = async (on: Device, from: number, to: number) => {
         const cut = (values: Numbers, width: number) =>
           Array.prototype.slice.call(values, from * width, to * width);
