@@ -1,5 +1,5 @@
 // dq, dk and dv of attention on Hopper in one kernel (see problem.h), for heads of 64 elements: five products of a tile
-// instead of the seven of sm90_backward_queries.cu and sm90_backward_keys.cu, which heads of 128 take. As there, sᵀ =
+// instead of the seven of sm90_backward_queries.cu and sm90_backward_keys.cu. As there, sᵀ =
 // k·qᵀ and dpᵀ = v·doᵀ give pᵀ and dsᵀ, from whose registers come dv += pᵀ·do and dk += dsᵀ·q. dsᵀ also goes to shared
 // memory, where both consumers meet for dq = ds·k over all 128 keys, 64 of the 128 queries each; sm90_backward.cuh adds
 // these. Queries of the next sequence and their do, and keys and values of the next sequence, are overwritten with

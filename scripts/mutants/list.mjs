@@ -50,6 +50,8 @@ const STEP = {
 };
 
 const tiles = 'cuda/gemm/sm90_tiles.cuh';
+const ring = 'cuda/gemm/sm90_tile_ring.cuh';
+const stores = 'cuda/gemm/sm90_tile_stores.cuh';
 const head = 'cuda/head/sm90_product.cu';
 const block = 'cuda/attention/sm90_tiles.cuh';
 const backward = 'cuda/attention/sm90_backward.cuh';
@@ -99,15 +101,15 @@ export const MUTANTS = [
   },
   {
     name: 'products: one warp too few gives a stage back',
-    file: tiles,
-    from: 'mbarrier_init(&empty[stage], kConsumerWarps);',
-    to: 'mbarrier_init(&empty[stage], kConsumerWarps - 1);',
+    file: ring,
+    from: 'mbarrier_init(empty(stage), kConsumerWarps);',
+    to: 'mbarrier_init(empty(stage), kConsumerWarps - 1);',
     ...TILES,
   },
   {
     name: 'products: a stage not waited for',
     file: tiles,
-    from: `      mbarrier_wait(&full[place.stage], place.parity);
+    from: `      mbarrier_wait(ring.full(place.stage), place.parity);
       const uint64_t a = a_factor(), b = b_factor();
 ${MAIN_ROUND}`,
     to: `      const uint64_t a = a_factor(), b = b_factor();
@@ -117,28 +119,28 @@ ${MAIN_ROUND}`,
   },
   {
     name: 'products: fewer bytes expected than come',
-    file: tiles,
-    from: 'R::kBytesA + kWidth * kDepth * 2);',
-    to: 'R::kBytesA);',
+    file: ring,
+    from: 'Ring::kBytesA + kWidth * kDepth * 2);',
+    to: 'Ring::kBytesA);',
     ...TILES,
   },
   {
     name: 'products: no proxy fence before an output is stored',
-    file: tiles,
+    file: stores,
     from: '    fence_proxy_async();\n    warpgroup_barrier(id);',
     to: '    warpgroup_barrier(id);',
     ...TILES,
   },
   {
     name: 'products: no barrier before an output is stored',
-    file: tiles,
+    file: stores,
     from: '    fence_proxy_async();\n    warpgroup_barrier(id);',
     to: '    fence_proxy_async();',
     ...TILES,
   },
   {
     name: 'products: an output box filled while it may be read',
-    file: tiles,
+    file: stores,
     ...without('    if (sends) tma_store_wait_read<kBoxes - 1>();\n'),
     ways: 'late',
     ...TILES,
@@ -152,7 +154,7 @@ ${MAIN_ROUND}`,
   },
   {
     name: 'products: the mask not waited for',
-    file: tiles,
+    file: 'cuda/gemm/sm90_tile_mask.cuh',
     ...without('    mbarrier_wait(full(place.stage), place.parity);\n'),
     ways: 'random',
     ...MASKED,
@@ -214,7 +216,7 @@ ${MAIN_ROUND}`,
   },
   {
     name: 'stream-K: the narrow tiles one column of tiles too far left',
-    file: tiles,
+    file: ring,
     from: 'int64_t{plan.across} * kColumns};',
     to: 'int64_t{plan.across - 1} * kColumns};',
     ...STREAM_K,
@@ -222,9 +224,9 @@ ${MAIN_ROUND}`,
   {
     name: 'stream-K: a LoRA pair added by both blocks of a tile',
     file: tiles,
-    from: `    for (int round = 0; round < lora_rounds && first == 0; round++, place.advance()) {
+    from: `    for (int round = 0; round < walk.lora_rounds && first == 0; round++, place.advance()) {
       mbarrier_wait`,
-    to: `    for (int round = 0; round < lora_rounds; round++, place.advance()) {
+    to: `    for (int round = 0; round < walk.lora_rounds; round++, place.advance()) {
       mbarrier_wait`,
     ...STREAM_K,
   },
