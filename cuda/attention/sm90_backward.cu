@@ -56,12 +56,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const float scale = p.scale * kLog2e;
   float dk[kSize / 2] = {}, dv[kSize / 2] = {};
   RegisterFactor<32> factor_a[kParts], factor_ds[kParts];
-  mbarrier_wait(&barriers.own_full, 0);
-  if (tile.start + kRows > tile.length) {
-    Own::clear(k_tile, tile.length - tile.start);
-    Own::clear(shared.v_tile(), tile.length - tile.start);
-    wait_for_cleared();
-  }
+  wait_for_keys(shared, barriers, tile);
   RingPlace<kStages> place;  // of queries, and of dq
   int32_t query = block.begin;
   for (int32_t left =
@@ -70,12 +65,7 @@ __global__ void __launch_bounds__(kThreads, 1)
        left--, query = query + kQueries < block.end ? query + kQueries : block.begin, place.advance()) {
     const int stage = place.stage;
     char *const q_tile = shared.q_tile(stage), *const do_tile = shared.do_tile(stage);
-    mbarrier_wait(&barriers.full[stage], place.parity);
-    if (query + kQueries > tile.length) {
-      Other::clear(q_tile, tile.length - query);
-      Other::clear(do_tile, tile.length - query);
-      wait_for_cleared();
-    }
+    wait_for_queries(shared, barriers, place, tile, query);
     // Rows are keys, columns are queries, 64 at a time.
     float weights[kParts][32], slopes[kParts][32];
     const auto start = [&](int part) {

@@ -192,6 +192,29 @@ __device__ void feed(const Attention& p, const BackwardMaps& maps, const Attenti
   }
 }
 
+/// Waits for the block's keys and values; zeros replace those of the next sequence. By both consumers, as the next one.
+template <int kSize>
+__device__ void wait_for_keys(const BackwardLayout<kSize>& shared, BackwardBarriers& barriers,
+                              const AttentionTile& tile) {
+  using Own = typename BackwardLayout<kSize>::Own;
+  mbarrier_wait(&barriers.own_full, 0);
+  if (tile.start + kHopperRows <= tile.length) return;
+  Own::clear(shared.k_tile(), tile.length - tile.start);
+  Own::clear(shared.v_tile(), tile.length - tile.start);
+  wait_for_cleared();
+}
+/// The same for the queries of a step and their do.
+template <int kSize>
+__device__ void wait_for_queries(const BackwardLayout<kSize>& shared, BackwardBarriers& barriers,
+                                 const RingPlace<kStages>& place, const AttentionTile& tile, int32_t query) {
+  using L = BackwardLayout<kSize>;
+  mbarrier_wait(&barriers.full[place.stage], place.parity);
+  if (query + L::kQueries <= tile.length) return;
+  L::Other::clear(shared.q_tile(place.stage), tile.length - query);
+  L::Other::clear(shared.do_tile(place.stage), tile.length - query);
+  wait_for_cleared();
+}
+
 /// Hands a consumer's dq to the warp that adds it.
 template <int kSize>
 __device__ void hand_over(const float (&dq)[32], int consumer, int buffer, uint32_t parity,

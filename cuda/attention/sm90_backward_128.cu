@@ -58,12 +58,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const float scale = p.scale * kLog2e;
   float dk[kSize / 2] = {}, dv[kSize / 2] = {};
   RegisterFactor<32> factor_a, factor_ds;
-  mbarrier_wait(&barriers.own_full, 0);
-  if (tile.start + kRows > tile.length) {
-    Own::clear(k_tile, tile.length - tile.start);
-    Own::clear(v_tile, tile.length - tile.start);
-    wait_for_cleared();
-  }
+  wait_for_keys(shared, barriers, tile);
   const int32_t begin = block.begin, end = block.end;
   RingPlace<kStages> place;  // of queries, of ds, and of dq
   const auto start_dq = [&](float(&dq)[32], const RingPlace<kStages>& of) {
@@ -88,12 +83,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const auto step = [&](int32_t query, auto is_first) {
     const int stage = place.stage;
     const RingPlace<kStages> before = place_before();
-    mbarrier_wait(&barriers.full[stage], place.parity);
-    if (query + kQueries > tile.length) {
-      Other::clear(shared.q_tile(stage), tile.length - query);
-      Other::clear(shared.do_tile(stage), tile.length - query);
-      wait_for_cleared();
-    }
+    wait_for_queries(shared, barriers, place, tile, query);
     // Rows are keys, columns are queries.
     float weights[32], slopes[32], dq[32];
     multiply_tiles<Own, Other, kSize>(weights, k_tile, row, shared.q_tile(stage));
