@@ -10,7 +10,7 @@ import { type Scorer, scorer, verdictsIn } from '../../../scoring/scorer.js';
 import { llmJudge } from '../../../scoring/server/llm.js';
 import type { RoundsConfig } from './config.js';
 
-/** The judge that labels; undefined: steps get no labels. */
+/** The judge that labels, other than the model itself; undefined: steps get no labels. */
 export function labelJudge({ judge, run }: RoundsConfig, device: Device): Scorer | undefined {
   const admitted =
     judge.kind === 'run' ? () => admitScorer(judge.path as string, run.accept_weak_reward) : undefined;

@@ -64,13 +64,17 @@ const endpoint = {
 };
 
 export const judge = section({
-  kind: choice('oracle', 'reference', 'run', 'file', 'llm', 'none').describe(
-    'Who labels the steps: `oracle` (the plan of generated problems), `reference` (exact arithmetic and the worked solution of the data), `run` (the model of another run of this ' +
-      'package that judges steps: verdicts, or a reward model of steps), `file` (labels that were made elsewhere), `llm` (a language model behind an OpenAI-compatible server), ' +
-      'or `none` (outcomes alone, which makes the method KTO).',
+  kind: choice('oracle', 'reference', 'completions', 'run', 'file', 'llm', 'none').describe(
+    'Who labels the steps: `oracle` (the plan of generated problems), `reference` (exact arithmetic and the worked solution of the data), ' +
+      '`completions` (where the model that the round begins with still reaches the answer), `run` (the model of another run of this ' +
+      'package that judges steps: verdicts, or a reward model of steps), `file` (labels that were made elsewhere), `llm` (a language ' +
+      'model behind an OpenAI-compatible server), or `none` (outcomes alone, which makes the method KTO).',
   ),
   path: optionalText().describe(
     'What judges (`run`: a run, an adapter, `word-problems` for the judge of the package, a classification model of tokens), or the file of records (`file`).',
+  ),
+  completions: count(8).describe(
+    'Of each step, drawn as the candidates are (`completions`): it is right if one of them reaches the answer.',
   ),
   outcome: choice('answer', 'clean').describe(
     'What makes a candidate right: its answer, or (`clean`) its answer and no step that the judge calls wrong.',

@@ -16,6 +16,7 @@ import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan
 import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
 import { offlineStage } from '../answers/stage.js';
 import { artefactRows, type CandidateRow } from './candidates.js';
+import { completionsJudge } from './completions.js';
 import type { RoundSettings, RoundsConfig } from './config.js';
 import { labelJudge } from './judges.js';
 import { labelStage } from './label.js';
@@ -111,7 +112,8 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
     const options = { pairs, maxLength: config.data.max_length, settings, seed };
     return trainingPlan(inMemory<OfflineItem>(items), options);
   };
-  const judge = labelJudge(config, open.device);
+  const judge =
+    config.judge.kind === 'completions' ? completionsJudge(open, i) : labelJudge(config, open.device);
   const { needsReference } = objective(inMemory<OfflineItem>([]));
   const reference: StageEntry = {
     name: names.reference,
