@@ -126,7 +126,7 @@ export interface NativeAddon {
   closeCarrier(communicator: number): Promise<void>;
   initialize(
     errorFactory: (
-      code: string,
+      code: StepTrainError['code'],
       message: string,
       hint: string,
       location: string,

@@ -1,7 +1,10 @@
 import { nearestName } from './nearest.js';
 import { shown } from './shown.js';
 
-/** Every failure that steptrain reports. `code` is stable; `hint` says what to do. */
+/**
+ * Every failure that steptrain reports. `code` is stable, and one of a union, so that the compiler says which code a `switch` leaves
+ * out; `hint` says what to do.
+ */
 export class StepTrainError extends Error {
   override readonly name: string = 'StepTrainError';
   /** Op that failed, and its number in the device's queue; empty and 0 where no op is involved. */
@@ -14,7 +17,36 @@ export class StepTrainError extends Error {
   readonly hint: string;
 
   constructor(
-    readonly code: string,
+    readonly code:
+      | 'E_RANGE'
+      | 'E_CONFIG'
+      | 'E_DATA'
+      | 'E_RUN'
+      | 'E_RESUME'
+      | 'E_WEIGHTS'
+      | 'E_ASSET'
+      | 'E_HUB'
+      | 'E_FILE'
+      | 'E_REMOTE'
+      | 'E_REWARD'
+      | 'E_TIMEOUT'
+      | 'E_NONFINITE'
+      | 'E_DISPOSED'
+      | 'E_CANCELLED'
+      | 'E_HANDLE'
+      | 'E_SHAPE'
+      | 'E_DTYPE'
+      | 'E_TAPE'
+      | 'E_SCOPE'
+      | 'E_CAPTURE'
+      | 'E_STATE'
+      | 'E_MEMORY'
+      | 'E_DEVICE'
+      | 'E_DEVICE_FAILED'
+      | 'E_UNSUPPORTED'
+      | 'E_CLUSTER'
+      | 'E_ADDON'
+      | 'E_SELF_TEST',
     message: string,
     details: {
       hint?: string;

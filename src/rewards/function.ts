@@ -114,7 +114,7 @@ async function called(
 function failure(
   what: string,
   solutions: readonly RewardedSolution[],
-  { cause, code = 'E_REWARD' }: { readonly cause?: unknown; readonly code?: string } = {},
+  { cause, code = 'E_REWARD' }: { readonly cause?: unknown; readonly code?: StepTrainError['code'] } = {},
 ): StepTrainError {
   const [first] = solutions;
   const shown = JSON.stringify({

@@ -5,6 +5,8 @@ import type { Locate } from '../config/issues.js';
 import { baseDirectory, judgeFor } from '../models/base.js';
 import { DEFAULT_MODEL, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { refuseClassifier } from '../models/writes-text.js';
+import { checkOptions } from '../native/errors.js';
+import { type Log, loggingTo } from '../terminal/log.js';
 import { isAdapter, noAdapter } from '../weights/adapter.js';
 import { RunError } from './error.js';
 import { type PathOptions, resolveModel } from './paths.js';
@@ -60,11 +62,17 @@ export async function resolveSaved(
  * other variables of huggingface_hub hold.
  *
  * @param name a hub id such as `Qwen/Qwen2.5-0.5B`, with a revision after an `@`; a directory stays what it is
+ * @param options `log` takes how far the download is, which otherwise is on standard error
  * @returns the directory, which `loadModel` and `model.base` take
  * @throws HubError where the hub cannot be used, ConfigError for what is no hub id
  */
-export async function fetchModel(name: string): Promise<string> {
-  const { base } = await resolveModel({ base: name, tokenizer: 'base' }, () => 'fetchModel');
+export async function fetchModel(
+  name: string,
+  options: { readonly log?: Log | undefined } = {},
+): Promise<string> {
+  checkOptions('fetchModel', options, { log: true });
+  const resolved = () => resolveModel({ base: name, tokenizer: 'base' }, () => 'fetchModel');
+  const { base } = await loggingTo(options.log, resolved);
   return baseDirectory(base);
 }
 

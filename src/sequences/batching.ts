@@ -73,6 +73,8 @@ export interface BatchSettings {
 
 export interface BatchSchedule {
   readonly batches: readonly (readonly number[])[];
+  /** Of all batches. */
+  readonly tokens: number;
   /** Epochs done after `batch` batches. */
   epochAt(batch: number): number;
 }
@@ -106,6 +108,7 @@ export function scheduleBatches(items: readonly number[], settings: BatchSetting
   }
   return {
     batches,
+    tokens,
     epochAt(batch) {
       const epoch = ends.findIndex((end) => batch <= end);
       const before = epoch > 0 ? (ends[epoch - 1] as number) : 0;

@@ -1,4 +1,6 @@
 // `steptrain sweep --dry-run`: what there is to do, and how long it may take.
+
+import { defined } from '../native/defined.js';
 import { formatDuration, formatMetric } from '../terminal/progress.js';
 import { type Cell, describePoint, finalCells, trialCells } from './cells.js';
 import { points, type Settings, type Sweep } from './file.js';
@@ -61,21 +63,26 @@ async function estimate(
     if (sizes.has(name)) continue;
     const own = measured.filter(({ arm }) => arm === name);
     const tokens = mean(own.map((each) => each.tokens)) ?? (await estimatedTokens(folder, cell));
-    const rate = mean(measured.map((each) => each.seconds && each.tokens && each.seconds / each.tokens));
-    const seconds = mean(own.map((each) => each.seconds)) ?? (rate && tokens ? rate * tokens : undefined);
-    sizes.set(name, { ...(tokens ? { tokens } : {}), ...(seconds ? { seconds } : {}) });
+    const rate = mean(
+      measured.map(({ seconds, tokens }) => (seconds && tokens ? seconds / tokens : undefined)),
+    );
+    const seconds =
+      mean(own.map((each) => each.seconds)) ??
+      (rate === undefined || tokens === undefined ? undefined : rate * tokens);
+    sizes.set(name, defined<Size>({ tokens, seconds }));
   }
-  const each = [...sizes].map(([name, { tokens }]) => `${name} ${tokens ? formatMetric(tokens) : 'unknown'}`);
+  const each = [...sizes].map(
+    ([name, { tokens }]) => `${name} ${tokens === undefined ? 'unknown' : formatMetric(tokens)}`,
+  );
   const total = sum(left.map(({ arm }) => sizes.get(arm.name)?.seconds));
   const time =
     total === undefined
       ? 'not known before a run has ended'
       : `about ${formatDuration(total / jobs)} for the ${left.length} left, by the ${ended.length} that have ended` +
         `${jobs > 1 ? `, ${jobs} at a time` : ''}`;
-  return [
-    `trained tokens a run, about: ${each.join(', ')} (without what a model writes itself)`,
-    `time: ${time}`,
-  ];
+  const untold = [...sizes.values()].some(({ tokens }) => tokens === undefined);
+  const note = untold ? ' (unknown where a run learns from what it makes itself)' : '';
+  return [`trained tokens a run, about: ${each.join(', ')}${note}`, `time: ${time}`];
 }
 
 const known = (values: readonly (number | undefined)[]) => values.filter((value) => value !== undefined);

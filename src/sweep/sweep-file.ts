@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { namedRecipe, shippedFolder } from '../config/shipped.js';
 import { checkOptions } from '../native/errors.js';
-import { toLog } from '../terminal/log.js';
+import { type Log, loggingTo, toLog } from '../terminal/log.js';
 import { childRuns } from './child.js';
 import { loadSweep } from './file.js';
 import type { FindRecipe } from './folder.js';
@@ -22,6 +22,8 @@ export interface SweepFileOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called when a run begins and when it ends. */
   readonly onRun?: ((event: SweepRunEvent) => void) | undefined;
+  /** Takes what the sweep would write to standard error, line by line; each run writes its own to its log file. */
+  readonly log?: Log | undefined;
 }
 
 export interface SweepRunEvent {
@@ -41,6 +43,7 @@ const OPTIONS: Record<keyof SweepFileOptions, true> = {
   set: true,
   signal: true,
   onRun: true,
+  log: true,
 };
 
 /**
@@ -53,7 +56,13 @@ const OPTIONS: Record<keyof SweepFileOptions, true> = {
  */
 export async function runSweepFile(file: string, options: SweepFileOptions = {}): Promise<SweepSummary> {
   checkOptions('runSweepFile', options, OPTIONS);
-  const { output, jobs = 1, set, signal = new AbortController().signal, onRun } = options;
+  return loggingTo(options.log, () => begun(file, options));
+}
+
+async function begun(
+  file: string,
+  { output, jobs = 1, set, signal = new AbortController().signal, onRun }: SweepFileOptions,
+): Promise<SweepSummary> {
   const loaded = await loadSweep(sweepFile(file), set);
   const sweep = output === undefined ? loaded : { ...loaded, outputDir: output };
   return runSweep(sweep, {

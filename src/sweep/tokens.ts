@@ -1,9 +1,11 @@
-// How many tokens a run will train, before it has run: by its data and the passes over it.
+// How many tokens a run has trained or will train.
 import { loadRunConfig } from '../methods/config.js';
 import { methodOf } from '../methods/table.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
-import { trainedTokens as plannedTokens } from '../train/planned-work.js';
+import { openDevice } from '../runtime/device.js';
+import { modelShape, withReadableLength } from '../train/model-shape.js';
+import { plannedWork } from '../train/planned-work.js';
 import type { Cell } from './cells.js';
 import type { SweepFolder } from './folder.js';
 import { readResults } from './values.js';
@@ -16,17 +18,32 @@ export async function trainedTokens(directory: string): Promise<number | undefin
 }
 
 /**
- * Of one that has not: the training tokens times the passes of each section, or its max_steps. What a model writes itself is not
- * known and not in it. Reads and tokenises the data, which the run then finds done.
+ * Of one that has not, by the plan of its stages. Reads and tokenises the data, which the run then finds done; loads no weight.
+ * Undefined where a stage trains on what the run makes itself.
  */
 export async function estimatedTokens(folder: SweepFolder, cell: Cell): Promise<number | undefined> {
   const loaded = await loadRunConfig(folder.recipe(cell), cell.settings);
-  const config = await resolveInputs(loaded.config, loaded.locate);
-  const row = methodOf(config);
-  const method = await row.load();
+  const config = await withReadableLength(await resolveInputs(loaded.config, loaded.locate));
+  const method = await methodOf(config).load();
   const tokenizer = await configuredTokenizer(config.model);
   const data = await method.data(config, tokenizer, new AbortController().signal);
   if (data === undefined) return undefined;
-  data.close();
-  return plannedTokens(row.sections(config), data);
+  const device = openDevice('cpu');
+  try {
+    const microBatchTokens = () => config.data.max_length;
+    const shape = await modelShape(config);
+    const { tokens, untold } = plannedWork({
+      method,
+      config,
+      tokenizer,
+      data,
+      shape,
+      device,
+      microBatchTokens,
+    });
+    return untold.length === 0 ? tokens : undefined;
+  } finally {
+    device.dispose();
+    data.close();
+  }
 }

@@ -67,6 +67,7 @@ export function batchedStage(options: BatchedStageOptions): TrainingStage {
       'batch_size' in settings
         ? { [`${name}.batch_size`]: settings.batch_size }
         : { [`${name}.tokens_per_step`]: settings.tokens_per_step },
+    expectedTokens: () => options.batches.tokens,
     open() {
       const optimizer = new AdamW(parameters, { ...adamSettings(settings), rateOf });
       return {

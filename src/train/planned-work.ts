@@ -1,7 +1,7 @@
 /** What a run has to do, told from its data before a weight is loaded: optimizer steps by stage, tokens, and how long at least. */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules } from '../architectures/table.js';
-import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import type { FrameConfig } from '../config/schema.js';
 import { packWeight } from '../ops/gemm.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
@@ -16,12 +16,14 @@ export interface PlannedWork {
   readonly stages: readonly { readonly name: string; readonly steps?: number }[];
   /** Stages of so few steps that they teach little, in sentences. */
   readonly fewSteps: readonly string[];
-  /** Forward and backward in all stages, without what a model writes itself; undefined where all of it is written. */
-  readonly tokens: number | undefined;
+  /** Forward and backward in all stages but those of `untold`. */
+  readonly tokens: number;
+  /** Stages that train on what the run makes itself, so that the data do not tell their tokens. */
+  readonly untold: readonly string[];
 }
 
 export interface PlannedRun<Config extends FrameConfig> {
-  readonly method: Pick<Method<Config>, 'stages'> & Pick<MethodSchema<Config>, 'sections'>;
+  readonly method: Pick<Method<Config>, 'stages'>;
   readonly config: Config;
   readonly tokenizer: Tokenizer;
   readonly data: RunData;
@@ -38,7 +40,7 @@ export function plannedWork<Config extends FrameConfig>({
   shape,
   ...run
 }: PlannedRun<Config>): PlannedWork {
-  const { config, device } = run;
+  const { device } = run;
   const directory = { path: '', artefact: () => standIn({ path: '' }) } as unknown as RunDirectory;
   const roles = standIn({ decoder: standIn({ config: shape, device }) }) as unknown as RunRoles;
   const open: OpenRun<Config, RunData, RunRoles> = {
@@ -54,21 +56,13 @@ export function plannedWork<Config extends FrameConfig>({
     fewSteps: stages.flatMap(
       (stage) => ('batching' in stage && !('artefact' in stage) && fewSteps(stage)) || [],
     ),
-    tokens: trainedTokens(method.sections(config), data) ?? batchedTokens(stages),
+    tokens: stages.reduce((sum, stage) => sum + (trainedTokens(stage) ?? 0), 0),
+    untold: stages.filter((stage) => trainedTokens(stage) === undefined).map(({ name }) => name),
   };
 }
 
-/** Of stages whose batches are made of so many tokens; undefined where there is another one that trains. */
-function batchedTokens(stages: readonly StageEntry[]): number | undefined {
-  let sum = 0;
-  for (const stage of stages) {
-    if ('artefact' in stage) continue;
-    const each = 'steps' in stage ? stage.batching[`${stage.name}.tokens_per_step`] : undefined;
-    if (!('steps' in stage) || each === undefined) return undefined;
-    sum += stage.steps * each;
-  }
-  return sum;
-}
+/** Undefined where the data do not tell. */
+const trainedTokens = (stage: StageEntry) => ('artefact' in stage ? 0 : stage.expectedTokens?.());
 
 /** An object of which anything beside what is known may be taken too, and called. */
 function standIn(known: object): object {
@@ -79,42 +73,24 @@ function standIn(known: object): object {
   return any;
 }
 
-/** Keys that sections of training share. */
-interface Section {
-  readonly num_train_epochs?: number;
-  readonly max_steps?: number;
-  readonly tokens_per_step?: number;
-}
-
-/** The training tokens times the passes of each section, or its max_steps. */
-export function trainedTokens(
-  sections: Readonly<Record<string, object>>,
-  { summary }: Pick<RunData, 'summary'>,
-): number | undefined {
-  const all = summary.parts.train.lengths?.tokens;
-  if (all === undefined) return undefined;
-  return Object.values(sections).reduce((sum, section) => sum + tokensOf(section, all), 0);
-}
-
-function tokensOf(
-  { num_train_epochs: epochs = 0, max_steps = 0, tokens_per_step = 0 }: Section,
-  all: number,
-): number {
-  const passes = epochs * all;
-  return max_steps > 0 && tokens_per_step > 0 ? Math.min(passes, max_steps * tokens_per_step) : passes;
-}
-
 /** Lines for the dry run. */
-export function formatPlannedWork({ stages, fewSteps: few, tokens }: PlannedWork): string[] {
+export function formatPlannedWork({ stages, fewSteps: few, ...work }: PlannedWork): string[] {
   const width = Math.max(12, ...stages.map(({ name }) => name.length + 2));
   const lines = stages.map(
     ({ name, steps }) => `  ${name.padEnd(width)}${steps ?? 'known once the stages before it have ended'}`,
   );
   lines.unshift('steps:');
   lines.push(...few);
-  if (tokens === undefined || tokens === 0) return lines;
-  lines.push(`trained tokens: about ${formatMetric(Math.round(tokens))}, without what a model writes itself`);
+  lines.push(`trained tokens: ${formatTokens(work)}`);
   return lines;
+}
+
+/** As the end of a sentence. */
+export function formatTokens({ tokens, untold }: Pick<PlannedWork, 'tokens' | 'untold'>): string {
+  const known = `about ${formatMetric(Math.round(tokens))}`;
+  if (untold.length === 0) return tokens === 0 ? 'none' : known;
+  const made = `those of ${untold.join(', ')}, which learns from what the run makes itself`;
+  return tokens === 0 ? `not known before: ${made}` : `${known}, without ${made}`;
 }
 
 /** Operations of matrix products, in the layers alone: where few tokens are learned, few rows pass through the head. */
@@ -122,7 +98,7 @@ export function trainingOperations(
   { tokens }: PlannedWork,
   { lora, shape }: { readonly lora: boolean; readonly shape: ModelConfig },
 ): number | undefined {
-  if (tokens === undefined || tokens === 0) return undefined;
+  if (tokens === 0) return undefined;
   const weights = modelModules(shape)
     .filter(({ kind }) => kind === 'linear' || kind === 'router')
     .reduce((sum, { shape: [out = 0, width = 0], expert }) => {

@@ -112,6 +112,8 @@ interface ClosedStage {
 /** Optimizer steps; only the open stage holds optimizer state. */
 export interface TrainingStage extends ClosedStage {
   readonly settings: TrainingSettings;
+  /** Those that pass forward and backward in all steps; absent where the run writes them itself. */
+  expectedTokens?(): number;
   open(): OpenTraining;
 }
 
@@ -136,6 +138,8 @@ export interface LaterStage {
   readonly name: string;
   /** Its steps, where the data alone tell them. */
   expectedSteps?(): number;
+  /** The same of its tokens, as of a training stage; 0 where it makes rows. */
+  expectedTokens?(): number;
   prepare(signal: AbortSignal): Promise<Stage>;
 }
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
@@ -109,6 +109,15 @@ describe('a model of the hub', () => {
       `models--golden--qwen2/snapshots/${hub.commit(model)}`,
     );
     expect(filesOf(directory)).toContain('model.safetensors');
+    const write = vi.spyOn(process.stderr, 'write');
+    rmSync(join(folder, 'hf'), { recursive: true });
+    const lines: string[] = [];
+    write.mockClear();
+    expect(await fetchModel('golden/qwen2', { log: (line, level) => lines.push(`${level}: ${line}`) })).toBe(
+      directory,
+    );
+    expect(lines.join('\n')).toMatch(/golden\/qwen2/);
+    expect(write).not.toHaveBeenCalled();
     expect(await fetchModel(directory)).toBe(directory);
     await expect(fetchModel('golden/none')).rejects.toThrow(/^fetchModel: there is no golden\/none/);
   });

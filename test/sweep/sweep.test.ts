@@ -191,7 +191,7 @@ describe('a sweep', () => {
   it('tells beforehand what it would do', async () => {
     const before = await describeSweep(parseSweep(text(), 's.yaml'), { findRecipe, jobs: 1 });
     expect(before.join('\n')).toMatch(
-      /9 runs in .*: 3 select, 6 are reported .* 0 finished, 0 to go on with, 9 new\ntrained tokens a run, about: tuned \d+, plain \d+ .*\ntime: not known/,
+      /9 runs in .*: 3 select, 6 are reported .* 0 finished, 0 to go on with, 9 new\ntrained tokens a run, about: tuned \d+, plain \d+\ntime: not known/,
     );
     await sweep(text());
     const more = parseSweep(text().replace('[1, 2, 3]', '[1, 2, 3, 4]'), 's.yaml');

@@ -1,4 +1,4 @@
-// The steps that a dry run tells are those that the run then takes, for every method.
+// The steps and tokens that a dry run tells are those that the run then takes, for every method.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,6 +36,15 @@ async function described(input: object, options: DryRunOptions = {}): Promise<re
   return (await describeRun({ ...row, ...(await row.load()) }, config, options)).lines;
 }
 
+/** Of the small runs those that learn from what they make themselves, and the stages that do. */
+const UNTOLD = new Map([
+  ['ppo', 'ppo'],
+  ['grpo', 'ppo'],
+  ['prime', 'ppo'],
+  ['step_kto', 'step_kto-1, step_kto-2'],
+  ['s3c', 's3c'],
+]);
+
 /** By stage, the steps or that they are known later. */
 const stepsIn = (lines: readonly string[]) =>
   new Map(
@@ -44,6 +53,21 @@ const stepsIn = (lines: readonly string[]) =>
       .filter((line) => line.startsWith('  '))
       .map((line) => /^ {2}(\S+) +(.+)$/.exec(line)?.slice(1) as [string, string]),
   );
+
+/** What is said of the tokens: their number, where there is one, and the stages of which it is not known. */
+function tokensIn(lines: readonly string[]): { readonly about?: number; readonly untold?: string } {
+  const line = lines.find((each) => each.startsWith('trained tokens: ')) as string;
+  const [, number, unit = ''] = /about ([\d.]+)([kM]?)/.exec(line) ?? [];
+  const untold = /those of (.*), which learns from what the run makes itself$/.exec(line)?.[1];
+  const about = number && { about: Number(number) * { '': 1, k: 1e3, M: 1e6 }[unit as '' | 'k' | 'M'] };
+  return { ...about, ...(untold && { untold }) };
+}
+
+/** Not of the stages named here. */
+function expectTokens(lines: readonly string[], counted: number): void {
+  const { about = 0 } = tokensIn(lines);
+  expect(Math.abs(about - counted) / counted).toBeLessThan(0.1);
+}
 
 const recipe = (name: string) => JSON.parse(readFileSync(recipes.get(name) as string, 'utf8')) as object;
 
@@ -57,12 +81,40 @@ test.each(Object.keys(SMALL_RUNS))(
       expect(lines).toContainEqual(expect.stringMatching(/^frn takes 6 optimizer steps, which teach little/));
     const taken = new Map<string, number>();
     const onStep = ({ stage, stageSteps }: StepEvent) => void taken.set(stage, stageSteps);
-    const { status } = await train(input as never, { output: join(folder, name), onStep });
+    const { status, tokens } = await train(input as never, { output: join(folder, name), onStep });
     expect(status).toBe('finished');
     expect([...planned.keys()]).toEqual(expect.arrayContaining([...taken.keys()]));
     const known = [...planned].filter(([, steps]) => steps !== LATER);
     expect(known.length).toBeGreaterThan(0);
     for (const [stage, steps] of known) expect([stage, taken.get(stage)]).toEqual([stage, Number(steps)]);
+    const untold = UNTOLD.get(name);
+    if (untold === undefined) expectTokens(lines, tokens);
+    else expect(tokensIn(lines)).toEqual({ untold });
+  },
+  120_000,
+);
+
+test.each([
+  { baseline: 'sft_continued' },
+  { baseline: 'dpo' },
+  { baseline: 'pseudo_labels', data: { labelled: 40 }, pseudo_labels: { tokens_per_step: 512 } },
+  { compare_with: ['sft_continued'] },
+  { ablation: { no_frn: true } },
+  { frn: { tokens_per_step: 1024, pair_mode: 'step' } },
+])(
+  'StepAMC with %j trains the tokens that are told',
+  async (more: { readonly data?: object }) => {
+    const { data, sft, ...rest } = recipe('stepamc') as Record<'data' | 'sft', object>;
+    const short = { arithmetic: { samples: 80 } };
+    const input = {
+      ...{ ...rest, ...more },
+      sft: { ...sft, max_steps: 2 },
+      data: { ...data, ...short, ...more.data },
+      eval: { max_samples: 4 },
+    };
+    const lines = await described(input);
+    const { tokens } = await train(input as never, { output: join(folder, JSON.stringify(more)) });
+    expectTokens(lines, tokens);
   },
   120_000,
 );

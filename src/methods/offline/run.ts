@@ -115,6 +115,7 @@ function onceStages(open: AnswerRun, learning: OfflineLearning): StageEntry[] {
     {
       name,
       expectedSteps: () => planOf(open, learning, 'train').batches.length,
+      expectedTokens: () => planOf(open, learning, 'train').tokens,
       async prepare() {
         const context = await contextOf(open, learning, 'train');
         const held = await contextOf(open, learning, 'validation');

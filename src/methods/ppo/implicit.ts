@@ -16,6 +16,7 @@ import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
 import { runBatch } from '../offline/answers/batch.js';
+import { heldOutPlan } from '../offline/answers/plan.js';
 import { implicitPrmObjective } from '../offline/implicit-prm.js';
 import type { RewardSection } from './config.js';
 import { IMPLICIT } from './reward-sections.js';
@@ -103,14 +104,7 @@ export class ImplicitRewards {
         decoder,
         role: role.role,
         objective: implicitPrmObjective(reward),
-        plan: {
-          items: inMemory(items),
-          batches: [[...items.keys()]],
-          epochAt: () => iteration,
-          pairsOf: () => [],
-          pairsAt: () => items.length,
-          references: items.length,
-        },
+        plan: heldOutPlan(inMemory(items), { pairs: false, maxLength: 0 }),
         references: parts.map((part) =>
           part.map(({ reference }) => [reference.reduce((sum, value) => sum + value, 0)]),
         ),

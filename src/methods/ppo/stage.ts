@@ -1,7 +1,6 @@
 /** The policy stage on solutions: the problems of each rollout batch, and the plug-ins of the loop. */
 
 import { ConfigError } from '../../config/error.js';
-import type { BatchSchedule } from '../../sequences/batching.js';
 import { warn } from '../../terminal/log.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { policyStage } from '../../train/policy/stage.js';
@@ -95,7 +94,7 @@ export function solutionStage(
   return stage;
 }
 
-function iterationsOf({ config: { ppo, rollout, run }, data }: PpoRun): BatchSchedule {
+function iterationsOf({ config: { ppo, rollout, run }, data }: PpoRun): ReturnType<typeof mixedBatches> {
   const { prompts, problems } = data.parts.train;
   return mixedBatches(
     prompts.map((prompt, i) => prompt && { group: problems[i]?.group }),

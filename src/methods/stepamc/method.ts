@@ -185,6 +185,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
         labellingStage(open),
         {
           name: 'pseudo_labels',
+          expectedTokens: tokens,
           prepare: async () => pseudoLabelStage(open, { tokens: tokens(), seed: continuedSeed, validate }),
         },
       ];

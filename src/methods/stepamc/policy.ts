@@ -48,6 +48,7 @@ export function scpoStage(
     settings: { ...ppo, kl_estimator: 'k1' },
     iterations,
     batching: { 'ppo.solutions': sequences.length },
+    expectedTokens: () => policyTokens(open) + (network ? jointTokens(open, network) : 0),
     trains: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyParameters, withHeadRate(ppo)),
     parts: (steps, kl) => ({

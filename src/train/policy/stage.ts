@@ -53,13 +53,15 @@ export interface PolicyStageOptions<G extends Group> {
   readonly name: string;
   readonly settings: PolicySettings;
   /** The items of each rollout batch. */
-  readonly iterations: BatchSchedule;
+  readonly iterations: Omit<BatchSchedule, 'tokens'>;
   readonly batching: Readonly<Record<string, number>>;
   readonly trains: TrainableParameters;
   /** Made when the stage is opened. */
   readonly optimizer: () => AdamW;
   readonly parts: (steps: number, kl: KlControl) => PolicyParts<G>;
   readonly seed: number;
+  /** All that it trains on, where the data tell. */
+  readonly expectedTokens?: () => number;
   /** Rollout batches that may be sampled while the policy learns from the ones before. Default 0. */
   readonly maxStaleness?: number;
   /** `rollout.server.max_difference`. Default: any. */
@@ -99,6 +101,7 @@ export function policyStage<G extends Group>(options: PolicyStageOptions<G>): Tr
       [`${name}.num_mini_batches`]: settings.num_mini_batches,
       ...options.batching,
     },
+    ...(options.expectedTokens ? { expectedTokens: options.expectedTokens } : {}),
     open: () => new PolicyStage(options, starts),
   };
 }

@@ -26,7 +26,7 @@ export interface MixOptions extends Pick<BatchSettings, 'batchSize' | 'epochs' |
 export function mixedBatches(
   groups: readonly ({ readonly group?: string | undefined } | undefined)[],
   { batchSize, epochs, maxBatches, seed, weights }: MixOptions,
-): BatchSchedule {
+): Omit<BatchSchedule, 'tokens'> {
   const items = groups.flatMap((problem, i) => (problem ? [i] : []));
   const plain = scheduleBatches(items, {
     epochs,

@@ -8,6 +8,8 @@ import { mismatch, mixProblems } from './pairing.js';
 export interface OfflinePlan {
   readonly items: Dataset<OfflineItem>;
   readonly batches: readonly (readonly number[])[];
+  /** Of all batches, the mismatched pairs among them. */
+  readonly tokens: number;
   epochAt(batch: number): number;
   /** The mismatched pairs of a batch, one for each of its items; none where they have no use. */
   pairsOf(batch: number): readonly OfflineItem[];
@@ -37,7 +39,7 @@ export function trainingPlan(
   const tokensOf = (i: number) => sequenceLength(items.get(i));
   const { batches, epochAt } = stageBatches(all, settings, { seed, tokensOf });
   const mixed = options.pairs ? mixProblems(batches, (i) => items.get(i).problem) : batches;
-  return { ...planned(items, mixed, options), epochAt: (batch) => epochAt(batch) };
+  return planned(items, mixed, options, epochAt);
 }
 
 /** Held-out items: one batch of all. Of a single problem it has no mismatched pairs. */
@@ -51,6 +53,7 @@ function planned(
   items: Dataset<OfflineItem>,
   batches: readonly (readonly number[])[],
   { pairs, maxLength }: OfflinePlanOptions,
+  epochAt: OfflinePlan['epochAt'] = (batch) => batch,
 ): OfflinePlan {
   const starts: number[] = [];
   let references = items.length;
@@ -58,20 +61,26 @@ function planned(
     starts.push(references);
     if (pairs) references += batch.length;
   }
+  const itemsOf = (index: number) => (batches[index] as number[]).map((i) => items.get(i));
+  function pairsOf(index: number): readonly OfflineItem[] {
+    if (!pairs) return [];
+    const batch = itemsOf(index);
+    const partners = mismatch(batch.map(({ problem }) => problem));
+    return batch.map((asked, i) => mismatched(asked, batch[partners[i] as number] as OfflineItem, maxLength));
+  }
   return {
     items,
     batches,
     references,
-    pairsAt: (batch) => starts[batch] as number,
-    epochAt: (batch) => batch,
-    pairsOf(index) {
-      if (!pairs) return [];
-      const batch = (batches[index] as number[]).map((i) => items.get(i));
-      const partners = mismatch(batch.map(({ problem }) => problem));
-      return batch.map((asked, i) =>
-        mismatched(asked, batch[partners[i] as number] as OfflineItem, maxLength),
-      );
+    // Only asked for in a plan: pairs are made again for it.
+    get tokens() {
+      const all = (i: number) => [...itemsOf(i), ...pairsOf(i)];
+      const tokensOf = (i: number) => all(i).reduce((sum, item) => sum + sequenceLength(item), 0);
+      return batches.reduce((sum, _, i) => sum + tokensOf(i), 0);
     },
+    pairsAt: (batch) => starts[batch] as number,
+    epochAt,
+    pairsOf,
   };
 }
 

@@ -117,6 +117,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
   const { needsReference } = objective(inMemory<OfflineItem>([]));
   const reference: StageEntry = {
     name: names.reference,
+    expectedTokens: () => 0,
     prepare: async () =>
       referenceStage({
         name: names.reference,
@@ -147,6 +148,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
     }),
     {
       name: names.labels,
+      expectedTokens: () => 0,
       prepare: async () =>
         labelStage({
           name: names.labels,

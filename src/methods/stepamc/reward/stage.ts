@@ -47,8 +47,7 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
 
 /** Tokens of all its forward and backward passes: the budget of the baselines. */
 export function networkTokens(open: StepAmcRun, train: RewardData): number {
-  const { batches } = schedulePairs(open, train);
-  return batches.flat().reduce((sum, i) => sum + (train.all[i] as RewardUnit).tokens, 0);
+  return schedulePairs(open, train).tokens;
 }
 
 function schedulePairs({ config: { frn, run } }: StepAmcRun, { all: units }: RewardData): BatchSchedule {
