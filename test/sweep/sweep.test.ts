@@ -13,6 +13,7 @@ import type { SweepFolder } from '../../src/sweep/folder.js';
 import { formatSweep } from '../../src/sweep/format.js';
 import { runSweep } from '../../src/sweep/run.js';
 import type { CellOutcome } from '../../src/sweep/schedule.js';
+import { runSweepFile } from '../../src/sweep/sweep-file.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -186,6 +187,18 @@ describe('a sweep', () => {
     await expect(sweep(text().replace('test.score', 'tset.score'))).rejects.toThrow(
       /no finished run reports tset\.score; there are val\.score, test\.score/,
     );
+  });
+
+  it('of a file gives its lines to the log of a program', async () => {
+    await sweep(text());
+    const file = join(folder, 's.yaml');
+    await writeFile(file, text().replace(/^(?: {2}tuned|select|compare_to): .*\n/gm, ''));
+    const lines: string[] = [];
+    const { arms, unfinished } = await runSweepFile(file, {
+      log: (line, level) => lines.push(`${level}: ${line}`),
+    });
+    expect([arms.map(({ arm }) => arm), unfinished]).toEqual([['plain'], []]);
+    expect(lines).toEqual([expect.stringMatching(/^info: 6 runs in .* stay out of its table: tuned/)]);
   });
 
   it('tells beforehand what it would do', async () => {
