@@ -42,15 +42,15 @@ for (const { name, seeds } of arms)
   if (seeds.some((steps) => placeOf(steps) !== placeOf(first))) throw new Error(`${name} judged other steps`);
 
 const knows = (value) => [first.map((row) => ({ ...row, probability: value(row) }))];
-arms.push(
+const dull = [
   { name: 'place of the step alone', seeds: knows(({ step }) => 1 - step / 100) },
   { name: 'length of the step alone', seeds: knows(({ text }) => 1 - text.length / 10_000) },
   {
     name: 'share of digits alone',
     seeds: knows(({ text }) => 1 - text.replace(/\D/g, '').length / text.length),
   },
-);
-const sampled = arms.map(({ name, seeds }) => ({
+];
+const sampled = [...arms, ...dull].map(({ name, seeds }) => ({
   name,
   samples: seeds.map((steps) => new ProblemSample(steps, { invalidAsWrong: true })),
 }));
@@ -76,8 +76,9 @@ sampled.forEach((arm, i) => {
   );
 });
 console.log('\n| difference | points | over seeds | p | over problems |\n| --- | --- | --- | --- | --- |');
-for (const [i, to] of sampled.slice(0, -3).entries())
-  for (const [j, arm] of sampled.slice(0, -3).entries()) {
+const compared = sampled.slice(0, arms.length);
+for (const [i, to] of compared.entries())
+  for (const [j, arm] of compared.entries()) {
     if (j <= i) continue;
     const [a, b] = [aucs(to, once), aucs(arm, once)];
     const { mean, interval, p } = meanInterval(b.map((value, seed) => value - a[a.length === 1 ? 0 : seed]));
