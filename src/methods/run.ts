@@ -16,11 +16,23 @@ import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
+import { withRows } from './given-rows.js';
 import { joinJob, type StartedRun, startTogether, together } from './job.js';
 import { completeSaved } from './saved-models.js';
 import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 
 export interface TrainOptions {
+  /**
+   * Rows in place of files of `data.train`, `data.validation` and `data.test`: what the lines of a .jsonl file would be. They are
+   * kept beside the run's directory in files named by their content, which `resume` reads again.
+   */
+  readonly rows?:
+    | {
+        readonly train: readonly object[];
+        readonly validation?: readonly object[] | undefined;
+        readonly test?: readonly object[] | undefined;
+      }
+    | undefined;
   /** Directory for the run, new or empty. Default: `run.output_dir`, with a number appended if that is taken. */
   readonly output?: string | undefined;
   /** Stops the run as Ctrl-C does: after the current step, with a checkpoint. */
@@ -37,6 +49,7 @@ export interface TrainOptions {
 }
 
 const TRAIN_OPTIONS: Record<keyof TrainOptions, true> = {
+  rows: true,
   output: true,
   signal: true,
   onStep: true,
@@ -65,9 +78,9 @@ export async function train(config: RunConfigInput, options: TrainOptions = {}):
 
 async function begun(
   config: RunConfigInput,
-  { output, signal, onStep, shareStages }: TrainOptions,
+  { rows, output, signal, onStep, shareStages }: TrainOptions,
 ): Promise<TrainResult> {
-  const complete = completeRunConfig(config);
+  const complete = rows ? await withRows(config, rows, output) : completeRunConfig(config);
   const cluster = await joinJob({ configuration: complete });
   return together(cluster, async () => {
     const started = await startTogether(cluster, () =>
