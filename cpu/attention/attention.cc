@@ -78,16 +78,21 @@ class Forward {
 
   void block(int64_t sequence, int64_t head, int64_t index, float* memory) const {
     const RowBlock rows(problem_, sequence, index);
-    const auto offset = [&](int64_t r) { return problem_.query_row(sequence, head, rows.place[r]); };
+    // Of each row in q and o.
+    int64_t offset[kRows], at = problem_.query_row(sequence, head, rows.place[0]);
+    for (int64_t r = 0; r < kRows; r++, at += problem_.size) {
+      offset[r] = at;
+      if (rows.place[r].member + 1 == problem_.group) at += (problem_.heads - problem_.group) * problem_.size;
+    }
     BlockForward<Operand> block(memory, problem_.size, problem_.scale, rows,
-                                [&](int64_t r) { return q_ + offset(r); });
+                                [&](int64_t r) { return q_ + offset[r]; });
     for (int64_t tile = rows.lowest() / kTile * kTile; tile <= rows.highest(); tile += kTile) {
       const int64_t from = std::max(tile, rows.lowest() / kTileRows * kTileRows);
       const int64_t to = std::min(tile + kTile, round_up(rows.highest() + 1, kTileRows));
       if (rows.all_masked(from, std::min(to, rows.highest() + 1))) continue;
       block.add_tile(keys_.from(sequence, head, from), from, to);
     }
-    block.finish([&](int64_t r) { return o_ + offset(r); });
+    block.finish([&](int64_t r) { return o_ + offset[r]; });
     float lse[kRows];
     block.log_sums(lse);
     for (int64_t r = 0; r < rows.count; r++) lse_[problem_.statistic(sequence, head, rows.place[r])] = lse[r];

@@ -122,7 +122,8 @@ class BlockForward {
  private:
   void mask(int64_t from, int64_t to) const {
     for (int64_t key = from; key < to; key++) {
-      float* scores = scores_ + (key - from) * kRows;
+      if (rows_.all_visible(key, key + 1)) continue;
+      float* const scores = scores_ + (key - from) * kRows;
       const auto j = static_cast<int32_t>(key);
       for (int64_t r = 0; r < kRows; r++)
         scores[r] = (j >= rows_.first[r]) & (j <= rows_.last[r]) ? scores[r] : kMasked;
