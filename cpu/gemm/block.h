@@ -74,6 +74,20 @@ void each_column(int64_t columns, const Body& body) {
   for (int64_t j = 0; j < kPanel; j += kLanes) body(j);
 }
 
+/// The kPanel outputs of a row, in one instruction where there is one: half of the stores.
+inline void store_row(float* out, vf low, vf high) {
+  store(out, low);
+  store(out + kLanes, high);
+}
+inline void store_row(bf16* out, vf low, vf high) {
+#if defined(__AVX512BF16__)
+  _mm512_storeu_si512(out, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+#else
+  store(out, low);
+  store(out + kLanes, high);
+#endif
+}
+
 /// body(t, rows) for the tiles of rows [first, last).
 template <typename T, typename Body>
 void each_tile(int64_t first, int64_t last, const Body& body) {
@@ -120,6 +134,11 @@ struct Left<bf16> : amx_tile::Rows {
 };
 #endif
 
+/// What is done with a tile that stays in c.
+struct Nothing {
+  void operator()(int64_t, int) const {}
+};
+
 /// k steps of a panel of bf16 as one of f32; an odd k is followed by a step of zeros.
 inline void widen_panel(const bf16* panel, int64_t k, float* out) {
   for (int64_t i = 0; i < k; i += 2) {
@@ -164,9 +183,9 @@ void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, i
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels
 /// end that the caller reads one after another, this one first, if they come from memory. done(r, n): the rows [r, r + n) of c, a
 /// tile, are complete. To store them then is to wait for their lines while the next tile is multiplied.
-template <typename T, typename Done>
+template <typename T, typename Done = Nothing>
 void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
-                bool accumulate, const Done& done) {
+                bool accumulate, const Done& done = {}) {
   const int height = tile_height<T>(rows);
   // No part of the depth would write the sums.
   if (k == 0) {

@@ -62,9 +62,16 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
                 const int64_t at = (t + i) * y[1] + p * kPanel;
                 T* const out = y.template as<T>() + at;
                 const T* const before = residual ? residual.template as<T>() + at : nullptr;
+                const auto sum = [&](int64_t j) {
+                  const vf product = load(c + i * kTileStride + j);
+                  return bias ? product + load(add + j) : product;
+                };
+                if (columns == kPanel && !before) {
+                  store_row(out, sum(0), sum(kLanes));
+                  continue;
+                }
                 each_column(columns, [&](int64_t j, auto... n) {
-                  const vf sum = load(c + i * kTileStride + j);
-                  store(out + j, bias ? sum + load(add + j) : sum, n...);
+                  store(out + j, sum(j), n...);
                   if (before) store(out + j, load(out + j, n...) + load(before + j, n...), n...);
                 });
               }

@@ -68,9 +68,9 @@ class Projection {
 
   /// c[rows][kTileStride] for the rows from t on, at most kBlockRows<T>; done(r, n) as of gemm_block. The panel is one of a run
   /// of panels up to `last` that are read from memory; 0: it is in a cache.
-  template <typename Done>
+  template <typename Done = Nothing>
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last,
-             const Done& done) const {
+             const Done& done = {}) const {
     const LowRank<T>* const low = low_rank();
     const auto finish = [&](int64_t r, int height) {
       float* const own = c + r * kTileStride;

@@ -165,8 +165,7 @@ void logits(Stream& stream, const TensorView& x, const TensorView& w, const Tens
           } else {
             const C* right = token_panel<C>(w, v, panel);
             if (v + kPanel < end) prefetch_tokens(w, v + kPanel);
-            gemm_block<C>(rows, {a, H}, right, H, block, begin == 0 ? after : nullptr, false,
-                          [](int64_t, int) {});
+            gemm_block<C>(rows, {a, H}, right, H, block, begin == 0 ? after : nullptr, false);
           }
           for (int64_t i = 0; i < rows * kPanel; i += kLanes)
             store(block + i, load(block + i) * set1(inverse));

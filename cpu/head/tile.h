@@ -72,7 +72,7 @@ const C* rows_as(const TensorView& x, int64_t begin, int64_t rows, C* buffer) {
 template <typename C>
 void multiply_rows(const C* a, int64_t stride, int64_t rows, const C* panel, int64_t k, float* c,
                    bool accumulate) {
-  gemm_block<C>(rows, {a, stride}, panel, k, c, nullptr, accumulate, [](int64_t, int) {});
+  gemm_block<C>(rows, {a, stride}, panel, k, c, nullptr, accumulate);
 }
 
 /// Unscaled logits of `rows` rows for tokens v0 … v0 + n; returns the number of panels.
