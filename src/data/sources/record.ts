@@ -13,6 +13,7 @@ import {
   textColumn,
 } from '../columns.js';
 import { extrasOf, messagesOf, templateInputs } from './chat.js';
+import type { Prm800kOptions } from './prm800k.js';
 import type { Source } from './source.js';
 
 const RECORD_KEYS = [
@@ -37,18 +38,21 @@ const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'm
  * A `StepRecord` as a row, whose problem may be called question. Of other columns those that are nearly a known key are refused, and so
  * is every unknown key of a step, since a misspelt one would silently change the data.
  */
-export const record: Source<object> = {
+export const record: Source<Pick<Prm800kOptions, 'neutral'>> = {
   name: 'record',
   columns: 'problem or question, steps (objects with text and label)',
   matches: (row) =>
     typeof (row.problem ?? row.question) === 'string' &&
     Array.isArray(row.steps) &&
     row.steps.every((step: unknown) => isRow(step)),
-  convert(row, _options, log) {
+  convert(row, { neutral }, log) {
     refuseMisspelt(row);
-    const steps = stepsOf(row, 'steps');
+    const stored = stepsOf(row, 'steps');
+    const steps = stored.map((step) => counted(step, neutral));
     const contextSteps = contextOf(row.context_steps, steps.length);
-    for (const step of steps.slice(contextSteps)) if (step.label === null) log.unlabelled('null_label');
+    for (const [i, { label }] of steps.entries())
+      if (i >= contextSteps && label === null)
+        log.unlabelled(stored[i]?.label === null ? 'null_label' : 'neutral');
     const { prompt } = row;
     return [
       defined<StepRecord>({
@@ -67,6 +71,15 @@ export const record: Source<object> = {
     ];
   },
 };
+
+/** A neutral step has the label that it was converted with, unless the run asks for another one. */
+function counted(step: Step, rule: Prm800kOptions['neutral']): Step {
+  if (!step.neutral || step.label === null) return step;
+  if (rule === 'negative') return { ...step, label: 0 };
+  if (rule !== 'drop') return step;
+  const { neutral: _, ...rest } = step;
+  return { ...rest, label: null };
+}
 
 function stepsOf(row: Row, key: 'steps' | 'rejected'): Step[] {
   const word = key === 'steps' ? 'step' : 'rejected step';

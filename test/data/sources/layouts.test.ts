@@ -223,3 +223,19 @@ describe('our own record', () => {
     }
   });
 });
+
+it.each([
+  ['positive', [1, 0, 1]],
+  ['negative', [0, 0, 1]],
+  ['drop', [null, null, 1]],
+] as const)('neutral steps of records count as data.neutral says: %s', async (neutral, expected) => {
+  const steps = [
+    { text: 'a', label: 1, neutral: true },
+    { text: 'b', label: 0, neutral: true },
+    { text: 'c', label: 1 },
+  ];
+  const file = fileWith('neutral.jsonl', JSON.stringify({ problem: 'p', steps }));
+  const { records, report } = await load(file, { neutral });
+  expect(records[0]?.steps.map(({ label }) => label)).toEqual(expected);
+  expect(report.unlabelled.get('neutral') ?? 0).toBe(neutral === 'drop' ? 2 : 0);
+});
