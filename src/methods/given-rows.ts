@@ -50,7 +50,8 @@ export async function withRows(
 
 function checkRows(part: string, given: unknown): void {
   const expected = `train: rows.${part}: expected a list of rows such as { problem, steps, labels }`;
-  if (!Array.isArray(given) || given.length === 0) throw invalid(`${expected}, found ${shown(given)}`);
+  if (!Array.isArray(given) || given.length === 0)
+    throw invalid(`${expected}, found ${Array.isArray(given) ? 'an empty list' : shown(given)}`);
   const bad = given.findIndex((row) => typeof row !== 'object' || row === null || Array.isArray(row));
   if (bad >= 0) throw invalid(`${expected}; row ${bad + 1} is ${shown(given[bad])}`);
 }

@@ -11,5 +11,6 @@ try {
 } catch (error) {
   // Error classes do not survive the message to the main thread; an unexpected error ends this thread.
   if (!(error instanceof DataError)) throw error;
-  tell({ failure: { kind: error.kind, message: error.message } });
+  const { kind, message, position } = error;
+  tell({ failure: { kind, message, position } });
 }

@@ -26,7 +26,7 @@ export interface TokenizeJob {
 export type TokenizeMessage =
   | { readonly solutions: number }
   | { readonly done: true }
-  | { readonly failure: { readonly kind: DataError['kind']; readonly message: string } };
+  | { readonly failure: Pick<DataError, 'kind' | 'message' | 'position'> };
 
 const TELL_EVERY = 1000;
 
@@ -56,7 +56,7 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
     return await new Promise<boolean>((resolve, reject) => {
       worker.on('message', (message: TokenizeMessage) => {
         if ('done' in message) resolve(true);
-        else if ('failure' in message) reject(new DataError(message.failure.kind, message.failure.message));
+        else if ('failure' in message) reject(received(message.failure));
         else if (performance.now() - notedAt > NOTE_MS) {
           notedAt = performance.now();
           toLog(`tokenised ${message.solutions} solutions`);
@@ -69,6 +69,11 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
     signal.removeEventListener('abort', stop);
     await worker.terminate();
   }
+}
+
+/** The error that the worker met; its message names the position already. */
+function received({ kind, message, position }: Pick<DataError, 'kind' | 'message' | 'position'>): DataError {
+  return Object.assign(new DataError(kind, message), { position });
 }
 
 /** Tokenises in the calling thread. */

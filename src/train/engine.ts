@@ -6,7 +6,7 @@ import { invalid, StepTrainError } from '../native/errors.js';
 import { sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
-import { toLog } from '../terminal/log.js';
+import { toLog, warn } from '../terminal/log.js';
 import { createProgress, type Progress } from '../terminal/progress.js';
 import type { RankMeter } from './by-rank.js';
 import {
@@ -196,8 +196,8 @@ class Engine {
     const { training } = work;
     // As transformers' schedules have it, the first step of a warm-up is at rate 0.
     if (work.stage.steps === 1 && (work.stage.settings.warmup_ratio ?? 0) > 0)
-      toLog(
-        `Warning: ${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +
+      warn(
+        `${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +
           'set the warmup_ratio of its section to 0, or train longer',
       );
     const few = fewSteps(work.stage);

@@ -1,5 +1,5 @@
 import { formatLoadReport, formatTrainingDataSummary } from '../data/summary.js';
-import { toLog } from '../terminal/log.js';
+import { toLog, warn } from '../terminal/log.js';
 import type { RunData } from './method.js';
 
 /** The counts of each part, then the rows read from and left out of each file. A resumed run has warned already. */
@@ -7,8 +7,8 @@ export function reportData(
   { summary, reports }: Pick<RunData, 'summary' | 'reports'>,
   { resumed }: { readonly resumed: boolean },
 ): void {
-  const shown = resumed ? { ...summary, warnings: [] } : summary;
-  for (const line of formatTrainingDataSummary(shown)) toLog(line);
+  for (const line of formatTrainingDataSummary({ ...summary, warnings: [] })) toLog(line);
+  if (!resumed) for (const warning of summary.warnings) warn(warning);
   for (const line of reports.flatMap(formatLoadReport)) toLog(line);
 }
 

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compiled, steptrain } from './program.js';
 
+const INDEX = new URL('../../dist/index.js', import.meta.url).href;
 const ROWS = fileURLToPath(new URL('../../scripts/own-rows.mjs', import.meta.url));
 
 describe.skipIf(!compiled)('sixty rows', () => {
@@ -64,3 +65,33 @@ describe.skipIf(!compiled)('sixty rows', () => {
     );
   });
 });
+
+test.skipIf(!compiled)(
+  'a program learns which row is bad: file, line and row',
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'steptrain-bad-'));
+    const file = join(folder, 'rows.jsonl');
+    await writeFile(
+      file,
+      '{"question":"1+1?","steps":["2"],"labels":[1]}\n{"question":"x","steps":["a","b"],"labels":[1]}\n',
+    );
+    const config = {
+      method: 'sft',
+      data: { train: file },
+      run: { output_dir: join(folder, 'run'), device: 'cpu' },
+    };
+    const program = `const { train } = await import(${JSON.stringify(INDEX)});
+    await train(${JSON.stringify(config)}).catch(({ code, kind, position }) => console.log(JSON.stringify({ code, kind, position })));`;
+    const out = execFileSync(process.execPath, ['--input-type=module', '-e', program], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    const lines = out.toString().trim().split('\n');
+    expect(JSON.parse(lines.at(-1) ?? '')).toEqual({
+      code: 'E_DATA',
+      kind: 'row',
+      position: { file, line: 2, row: 2 },
+    });
+    await rm(folder, { recursive: true, force: true });
+  },
+  60_000,
+);

@@ -2,7 +2,7 @@
 import { selectionOf } from '../../data/rare-class.js';
 import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
-import { toLog, warn } from '../../terminal/log.js';
+import { warn } from '../../terminal/log.js';
 import { AdamW } from '../../train/adamw.js';
 import { mean } from '../../train/policy/metrics.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
@@ -37,8 +37,8 @@ export function scpoStage(
   const iterations = rolloutBatches(open);
   const seed = policySeed(config.run);
   if (ppo.kl_in === 'loss' && ppo.kl_estimator === 'k1' && ppo.kl_coef > 0) {
-    toLog(
-      'Warning: verdict_ppo.kl_estimator k1 in the loss has no gradient in expectation, so it does not hold the policy near the ' +
+    warn(
+      'verdict_ppo.kl_estimator k1 in the loss has no gradient in expectation, so it does not hold the policy near the ' +
         'reference; use k3 or k2, or verdict_ppo.kl_in: reward',
     );
   }
