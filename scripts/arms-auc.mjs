@@ -36,6 +36,12 @@ const arms = await Promise.all(
 );
 if (arms.length === 0 || arms.some(({ name }) => name === ''))
   throw new Error("expected 'NAME=DIR,DIR,…' of each arm");
+const most = Math.max(...arms.map(({ seeds }) => seeds.length));
+for (const { name, seeds } of arms)
+  if (seeds.length !== 1 && seeds.length !== most)
+    throw new Error(
+      `${name} has ${seeds.length} directories and another arm ${most}; name as many, or one for all seeds`,
+    );
 const [first] = arms[0].seeds;
 const placeOf = (steps) => steps.map((row) => `${row.solution} ${row.step} ${row.label}`).join();
 for (const { name, seeds } of arms)
