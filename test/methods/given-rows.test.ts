@@ -57,7 +57,7 @@ it('gives what the same rows in a file give, and goes on after a stop', async ()
 }, 60_000);
 
 it.each([
-  [{ train: [] }, /^train: rows\.train: expected a list of rows such as .*, found \[\]/],
+  [{ train: [] }, /^train: rows\.train: expected a list of rows such as .*, found an empty list/],
   [{ train: [{ problem: '1 + 1' }, 'text'] }, /^train: rows\.train: .*; row 2 is "text"/],
   [{ tests: rows }, /^train: rows: there is no option "tests"; did you mean test/],
   [{ validation: rows }, /^train: rows: expected the part `train`, found none/],
