@@ -1,6 +1,6 @@
 // `steptrain data convert`: converts any readable layout to records.
 import { existsSync } from 'node:fs';
-import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { DataConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
@@ -28,7 +28,7 @@ export async function convertData(data: DataConfig, output: string, from: string
     data,
     trainingFiles(data.train).map(({ path }) => path),
   );
-  const text = Readable.from(lines(records, from), { objectMode: false });
+  const text = lines(records, from);
   await writeFileAtomically(output, output.endsWith('.gz') ? zipped(text) : text);
   return report;
 }
@@ -42,8 +42,10 @@ async function* lines(records: AsyncIterable<StepRecord>, from: string): AsyncGe
   if (!some) throw new UsageError(`${from} gives no solution; nothing was written`);
 }
 
-function zipped(text: Readable): AsyncIterable<Uint8Array> {
+/** Begins when it is read: an error before that would have nobody to hear of it. */
+async function* zipped(text: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
   const gzip = createGzip();
-  text.on('error', (error) => gzip.destroy(error));
-  return text.pipe(gzip);
+  // Whoever reads the archive hears of the error.
+  pipeline(text, gzip).catch(() => {});
+  yield* gzip;
 }
