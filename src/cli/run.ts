@@ -104,19 +104,24 @@ export async function startRun(args: RunArguments, loadRecipe: () => Promise<Run
     const known = await resolveInputs(config, locate, { weights: false });
     const row = methodOf(known);
     const { base } = config.model;
-    const { lines, failure } = await describeRun({ ...row, ...(await row.load()) }, known, {
+    // As comments, so that the output is a valid recipe.
+    const print = (lines: readonly string[]) =>
+      console.log(lines.map((line) => (args.full ? `# ${line}` : line)).join('\n'));
+    const { failure, time } = await describeRun({ ...row, ...(await row.load()) }, known, {
       // Of a model of the hub only the files that tell its size were fetched.
       // A plan for another machine needs no weights at all.
       weights:
         args['plan-for'] === undefined && typeof base === 'string' && (isShipped(base) || existsSync(base)),
       ...(args['plan-for'] === undefined ? {} : devicesOf(args['plan-for'])),
       measure: true,
+      onPlan({ lines, failure }) {
+        print(lines);
+        const head = `The complete configuration of ${file}`;
+        if (args.full) console.log(`\n${formatRunConfig(config, { head }).trimEnd()}\n`);
+        else if (failure === undefined) console.log('--full prints the complete configuration too');
+      },
     });
-    // As comments, so that the output is a valid recipe.
-    console.log(lines.map((line) => (args.full ? `# ${line}` : line)).join('\n'));
-    const head = `The complete configuration of ${file}`;
-    if (args.full) console.log(`\n${formatRunConfig(config, { head }).trimEnd()}`);
-    else if (failure === undefined) console.log('--full prints the complete configuration below this');
+    if (time.length > 0) print(time);
     if (failure !== undefined) throw new UsageError(`the run would fail: ${failure}`);
     return;
   }

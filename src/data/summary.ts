@@ -75,6 +75,7 @@ export function summarizeTrainingData(
   };
   const warnings = [
     ...classWarnings(statistics.train),
+    ...(['validation', 'test'] as const).flatMap((part) => oneClassWarning(part, statistics[part])),
     ...repeatedWarning(repeated, statistics.train),
     ...cutWarnings(statistics),
     ...(['validation', 'test'] as const).flatMap((part) =>
@@ -173,6 +174,19 @@ function classWarnings({ samples, positive, negative }: DataStatistics): string[
   if (count / samples >= RARE) return [];
   return [
     `only ${share(count, samples)} of the training steps are ${name}; class_weight or data.balance weigh them up`,
+  ];
+}
+
+function oneClassWarning(
+  part: 'validation' | 'test',
+  { samples, positive, negative }: DataStatistics,
+): string[] {
+  if (samples === 0 || Math.min(positive, negative) > 0) return [];
+  const [missing, other, metrics] =
+    negative === 0 ? ['wrong', 'correct', 'acc_neg and f1_neg'] : ['correct', 'wrong', 'acc_pos and f1_pos'];
+  return [
+    `no ${part} step is ${missing} (${samples} ${other}): AUC, ${metrics} cannot be told there, and f1_macro is at ` +
+      `most 50 %; give more rows, name data.${part}, or give it a larger share in data.split`,
   ];
 }
 

@@ -1,7 +1,8 @@
 // `steptrain sweep --dry-run`: what there is to do, and how long it may take.
 
 import { defined } from '../native/defined.js';
-import { formatDuration, formatMetric } from '../terminal/progress.js';
+import { progressStream, toLog } from '../terminal/log.js';
+import { createProgress, formatDuration, formatMetric, type Progress } from '../terminal/progress.js';
 import { type Cell, describePoint, finalCells, trialCells } from './cells.js';
 import { points, type Settings, type Sweep } from './file.js';
 import type { FindRecipe, SweepFolder } from './folder.js';
@@ -57,20 +58,23 @@ async function estimate(
       tokens: await trainedTokens(folder.directory(cell)),
     })),
   );
+  const rate = mean(
+    measured.map(({ seconds, tokens }) => (seconds && tokens ? seconds / tokens : undefined)),
+  );
   const sizes = new Map<string, Size>();
-  for (const cell of left) {
+  const first = left.filter(({ arm }, i) => left.findIndex((other) => other.arm.name === arm.name) === i);
+  const counting = shownCounting(first.length);
+  for (const cell of first) {
     const { name } = cell.arm;
-    if (sizes.has(name)) continue;
+    counting.update(sizes.size, { counting: name });
     const own = measured.filter(({ arm }) => arm === name);
     const tokens = mean(own.map((each) => each.tokens)) ?? (await estimatedTokens(folder, cell));
-    const rate = mean(
-      measured.map(({ seconds, tokens }) => (seconds && tokens ? seconds / tokens : undefined)),
-    );
     const seconds =
       mean(own.map((each) => each.seconds)) ??
       (rate === undefined || tokens === undefined ? undefined : rate * tokens);
     sizes.set(name, defined<Size>({ tokens, seconds }));
   }
+  counting.finish();
   const each = [...sizes].map(
     ([name, { tokens }]) => `${name} ${tokens === undefined ? 'unknown' : formatMetric(tokens)}`,
   );
@@ -83,6 +87,13 @@ async function estimate(
   const untold = [...sizes.values()].some(({ tokens }) => tokens === undefined);
   const note = untold ? ' (unknown where a run learns from what it makes itself)' : '';
   return [`trained tokens a run, about: ${each.join(', ')}${note}`, `time: ${time}`];
+}
+
+/** To count the tokens of an arm takes seconds: a line that moves on a terminal, one elsewhere. */
+function shownCounting(arms: number): Pick<Progress, 'update' | 'finish'> {
+  if (progressStream().isTTY) return createProgress({ total: arms, unit: 'arm' });
+  toLog(`counting the tokens that a run of each of ${arms} arms trains on`);
+  return { update() {}, finish() {} };
 }
 
 const known = (values: readonly (number | undefined)[]) => values.filter((value) => value !== undefined);

@@ -53,12 +53,19 @@ export async function countData<Config extends FrameConfig>(
   }
 }
 
-/** Lines of a plan: the solutions of each part, and their steps by label. */
+/** Lines of a plan: the solutions of each part, and their steps by label; problems to solve have none. */
 export function formatCounts(counts: CountedData['counts']): readonly string[] {
+  const all = PARTS.map((part) => counts[part]);
+  const labelled = all.some(({ positive, negative }) => positive + negative > 0);
+  const what = labelled || all.some(({ unlabelled }) => unlabelled > 0) ? 'solutions' : 'problems';
   return PARTS.map((part) => {
     const { solutions, positive, negative, unlabelled } = counts[part];
-    const without = unlabelled > 0 ? `, ${unlabelled} without a label` : '';
-    return `  ${part.padEnd(12)}${solutions} solutions, ${positive} correct and ${negative} wrong steps${without}`;
+    const texts = [
+      `${solutions} ${what}`,
+      ...(labelled ? [`${positive} correct and ${negative} wrong steps`] : []),
+      ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label`] : []),
+    ];
+    return `  ${part.padEnd(12)}${texts.join(', ')}`;
   });
 }
 

@@ -12,7 +12,7 @@ import { usableMemory } from '../runtime/memory.js';
 import { toLog } from '../terminal/log.js';
 import { checkAdapter } from './adapter-start.js';
 import { type CountedData, countData, formatCounts } from './counted-data.js';
-import { formatMeasuredTime, measuredRun } from './measured-time.js';
+import { busyMachine, formatMeasuredTime, measuredRun } from './measured-time.js';
 import { besideOthers } from './memory-beside.js';
 import {
   availableMemory,
@@ -29,6 +29,7 @@ import {
   formatLeastTime,
   formatPlannedWork,
   type PlannedRun,
+  type PlannedWork,
   plannedWork,
   productRate,
   trainingOperations,
@@ -53,10 +54,14 @@ export interface DryRunOptions {
   readonly planFor?: number | undefined;
   /** Processes of the job that it is meant for, with such a device each. Default 1. */
   readonly processes?: number | undefined;
+  /** Called with all but the time, which may take a minute to measure. */
+  readonly onPlan?: ((plan: Omit<RunDescription, 'time'>) => void) | undefined;
 }
 
 export interface RunDescription {
   readonly lines: readonly string[];
+  /** Further lines; none in a plan for another machine, and where nothing tells the time. */
+  readonly time: readonly string[];
   /** Why the run would fail, where the rest can still be told. */
   readonly failure?: string;
 }
@@ -71,6 +76,7 @@ export async function describeRun<Config extends FrameConfig>(
     weights = planFor === undefined,
     measure = false,
     measuredMs = MEASURED_MS,
+    onPlan,
   }: DryRunOptions = {},
 ): Promise<RunDescription> {
   const divides = given.run.shard_base && processes > 1;
@@ -144,18 +150,16 @@ export async function describeRun<Config extends FrameConfig>(
         `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
       );
     const failing = refusal === undefined ? {} : { failure: refusal };
+    let time: () => Promise<readonly string[]> = async () => [];
     if (tokenised) {
-      const work = { method, config, shape, device, cacheBytes, ...tokenised };
-      lines.push(
-        ...(await describeWork({
-          ...work,
-          microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
-          timed: planFor === undefined && refusal === undefined,
-          // A new model has no weights to look for.
-          measured: measure && (weights || typeof config.model.base !== 'string'),
-          measuredMs,
-        })),
-      );
+      const microBatchTokens = (section: string) => Object.fromEntries(sizes)[section] ?? longest;
+      const planned = { method, config, shape, device, cacheBytes, ...tokenised, microBatchTokens };
+      const work = plannedWork(planned);
+      lines.push(...(tokenised.data.summary.notes ?? []), ...formatPlannedWork(work));
+      // A new model has no weights to look for.
+      const measured = measure && (weights || typeof config.model.base !== 'string');
+      if (planFor === undefined && refusal === undefined)
+        time = () => timeOf(planned, work, measured ? measuredMs : undefined);
     } else
       lines.push(
         uncounted ??
@@ -163,7 +167,9 @@ export async function describeRun<Config extends FrameConfig>(
       );
     // A plan for another machine is printed also where the tokenizer is not.
     const lacking = planFor === undefined && uncounted !== undefined ? { failure: uncounted } : {};
-    return { lines, ...lacking, ...failing };
+    const description = { lines, ...lacking, ...failing };
+    onPlan?.(description);
+    return { ...description, time: await time() };
   } finally {
     counted?.tokenised?.data.close();
     device.dispose();
@@ -190,37 +196,39 @@ async function refuseUnusable<Config extends FrameConfig>(
   }
 }
 
-interface WorkOptions<Config extends FrameConfig> extends PlannedRun<Config> {
+interface TimedRun<Config extends FrameConfig> extends PlannedRun<Config> {
   readonly method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>;
   readonly cacheBytes: number | undefined;
-  readonly timed: boolean;
-  /** Loads reward models, where a few steps may be taken to measure time. */
-  readonly measured: boolean;
-  readonly measuredMs: number;
 }
 
-/** Steps and, of a run on this machine, time. */
-async function describeWork<Config extends FrameConfig>({
-  timed,
-  measured,
-  measuredMs,
-  ...planned
-}: WorkOptions<Config>): Promise<readonly string[]> {
-  const { method, config, data, device, shape } = planned;
-  const work = plannedWork(planned);
-  const lines = [...(data.summary.notes ?? []), ...formatPlannedWork(work)];
-  if (!timed) return lines;
+/** On this machine: by steps of `measuredMs`, which load reward models too, else by its rate of products. */
+async function timeOf<Config extends FrameConfig>(
+  planned: TimedRun<Config>,
+  work: PlannedWork,
+  measuredMs: number | undefined,
+): Promise<readonly string[]> {
+  const busy = busyMachine();
+  const time = await measuredOrLeast(planned, work, measuredMs);
+  return time === undefined ? [] : [time, ...(busy === undefined ? [] : [busy])];
+}
+
+async function measuredOrLeast<Config extends FrameConfig>(
+  planned: TimedRun<Config>,
+  work: PlannedWork,
+  measuredMs: number | undefined,
+): Promise<string | undefined> {
+  const { method, config, device, shape } = planned;
   const lora = 'lora' in config && config.lora !== 'none';
   const operations = trainingOperations(work, { lora, shape });
   const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
   const isSmall = operations === undefined || operations < MOST_OPERATIONS * steps;
-  if (measured && isSmall && countParameters(shape) <= MOST_PARAMETERS) {
+  if (measuredMs !== undefined && isSmall && countParameters(shape) <= MOST_PARAMETERS) {
     toLog('taking a few steps, to measure their time');
     const onStage = (name: string) => toLog(`  ${name}`);
-    lines.push(formatMeasuredTime(await measuredRun(method, planned, { measuredMs, onStage })));
-  } else if (operations !== undefined)
-    lines.push(formatLeastTime(operations, await productRate(device, config.model.dtype)));
-  return lines;
+    return formatMeasuredTime(await measuredRun(method, planned, { measuredMs, onStage }));
+  }
+  if (operations === undefined) return undefined;
+  return formatLeastTime(operations, await productRate(device, config.model.dtype));
 }
 
 /** Depends on the tokenizer, which may not be here: a plan needs no more than the model's config.json. */

@@ -1,6 +1,6 @@
 /** How long stages take on this machine, from a few steps of each that leave nothing behind. */
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
@@ -115,6 +115,15 @@ export function formatMeasuredTime({ seconds, unknown }: MeasuredTime): string {
   if (!first) return `time: about ${time}`;
   const names = unknown.map(({ name }) => name).join(', ');
   return `time: at least ${time}, without ${names}: ${first.reason}`;
+}
+
+/** A sentence where the machine has more to do than it has cores; `load` is the mean of the last minute. */
+export function busyMachine(
+  load: number = loadavg()[0] as number,
+  cores: number = cpus().length,
+): string | undefined {
+  if (load <= cores) return undefined;
+  return `the machine was busy with other work meanwhile (load average ${load.toFixed(1)} on ${cores} cores): alone the run takes less`;
 }
 
 export interface MeasuredRun {

@@ -23,11 +23,11 @@ describe('the summary of the data', () => {
         solution('Q', [null, 0], { tokens: 21, context_steps: 1 }),
       ],
       validation: [],
-      test: [solution('R', [1], { tokens: 5 })],
+      test: [solution('R', [0, 1], { tokens: 5 })],
     });
     expect(summary.warnings).toEqual([]);
     const table = formatTrainingDataSummary(summary).map((line) => line.split(/ {2,}/));
-    expect(table.find(([title]) => title === 'wrong')).toEqual(['wrong', '3 (50.0 %)', '0', '0 (0.0 %)']);
+    expect(table.find(([title]) => title === 'wrong')).toEqual(['wrong', '3 (50.0 %)', '0', '1 (50.0 %)']);
     expect(table.find(([title]) => title === 'steps without a label')?.[1]).toBe('1');
     expect(table.find(([title]) => title === 'tokens per solution')?.[1]).toBe('21, 40, 40');
   });
@@ -52,7 +52,7 @@ describe('the summary of the data', () => {
         ...Array.from({ length: 19 }, (_, i) => solution(`Problem ${i}`, [1], { tokens: 10 })),
         solution(long, [0], { tokens: 900, stepsCut: 1 }),
       ],
-      validation: [solution('New', [1], { tokens: 1 })],
+      validation: [solution('New', [1, 0], { tokens: 1 })],
       test: [
         solution(' problem  3', [1], { tokens: 1 }),
         solution(long.replace('alike', 'different'), [0], { tokens: 1 }),
@@ -112,5 +112,22 @@ describe('the summary of the data', () => {
   it('warns if the training part has only one class', () => {
     const one = summarizeTrainingData({ train: [solution('P', [1, 1])], validation: [], test: [] });
     expect(one.warnings).toEqual(['no training step is wrong: a verdict cannot be learned from one class']);
+  });
+
+  it('warns if a held-out part has only one class, and says what cannot be told of it', () => {
+    const summary = summarizeTrainingData({
+      train: [solution('P', [1, 0])],
+      validation: [solution('Q', [1, null]), solution('R', [1])],
+      test: [solution('S', [0])],
+    });
+    expect(summary.warnings).toEqual([
+      'no validation step is wrong (2 correct): AUC, acc_neg and f1_neg cannot be told there, and f1_macro is at most 50 %; ' +
+        'give more rows, name data.validation, or give it a larger share in data.split',
+      'no test step is correct (1 wrong): AUC, acc_pos and f1_pos cannot be told there, and f1_macro is at most 50 %; ' +
+        'give more rows, name data.test, or give it a larger share in data.split',
+    ]);
+    // Solutions without labels have no class to lack.
+    const none = { train: [solution('P', [null])], validation: [solution('Q', [null])], test: [] };
+    expect(summarizeTrainingData(none).warnings).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 // A dry run measures a part of a short run, however fast its steps are.
 import { expect, it } from 'vitest';
-import { type MeasuredRun, measuredTime } from '../../src/train/measured-time.js';
+import { busyMachine, type MeasuredRun, measuredTime } from '../../src/train/measured-time.js';
 
 const stepsTaken = async (steps: number) => {
   let taken = 0;
@@ -51,4 +51,11 @@ it('names each stage before it measures it', async () => {
   const artefact = () => ({ append: async () => {} }) as never;
   await measuredTime({ ...run, stages, artefact, onStage: (name) => said.push(name) });
   expect(said).toEqual(['sft', 'begin sft', 'ppo', 'begin ppo']);
+});
+
+it('says when others kept the machine busy', () => {
+  expect(busyMachine(2, 2)).toBeUndefined();
+  expect(busyMachine(5.24, 2)).toBe(
+    'the machine was busy with other work meanwhile (load average 5.2 on 2 cores): alone the run takes less',
+  );
 });

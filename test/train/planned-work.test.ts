@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { train } from '../../src/methods/run.js';
 import { methodOf } from '../../src/methods/table.js';
+import { loggingTo } from '../../src/terminal/log.js';
 import { type DryRunOptions, describeRun } from '../../src/train/dry-run.js';
 import type { StepEvent } from '../../src/train/step-event.js';
 
@@ -33,7 +34,9 @@ const LATER = 'known once the stages before it have ended';
 async function described(input: object, options: DryRunOptions = {}): Promise<readonly string[]> {
   const config = completeRunConfig(input as never);
   const row = methodOf(config);
-  return (await describeRun({ ...row, ...(await row.load()) }, config, options)).lines;
+  const { lines, time } = await describeRun({ ...row, ...(await row.load()) }, config, options);
+  // What is said of a busy machine comes after it.
+  return [...lines, ...time.slice(0, 1)];
 }
 
 /** Of the small runs those that learn from what they make themselves, and the stages that do. */
@@ -139,6 +142,17 @@ test('time is told of runs on this machine alone: measured where models may be l
   expect(measured.at(-1)).toMatch(/^time: about (\d+m)?\d+s by steps measured just now$/);
   const elsewhere = await described(recipe('sft'), { planFor: 2 ** 34, measure: true, measuredMs: 20 });
   expect(elsewhere.at(-1)).toMatch(/^trained tokens/);
+});
+
+test('the plan is told before steps are taken to measure their time', async () => {
+  const told: string[] = [];
+  const onPlan = ({ lines }: { readonly lines: readonly string[] }) => void told.push(...lines);
+  const log = (line: string) => void told.push(line);
+  const options = { measure: true, measuredMs: 20, onPlan };
+  await loggingTo(log, () => described(recipe('sft'), options));
+  const at = (start: string) => told.findIndex((line) => line.startsWith(start));
+  expect(at('trained tokens')).toBeGreaterThan(0);
+  expect(at('taking a few steps')).toBeGreaterThan(at('trained tokens'));
 });
 
 const timeOf = async (input: object) => (await described(input, { measure: true, measuredMs: 20 })).at(-1);
