@@ -10,6 +10,7 @@ export const GROUPS = {
   'any model': 'Any model: --set model.base=FILE.gguf, a directory or a hub id',
   'your data': 'Your data: give rows with --set data.train=FILE',
   'published set-ups': 'Published set-ups: models and data sets of publications',
+  sweeps: 'Sweeps: runs compared, by steptrain sweep NAME (--dry-run says how many)',
 } as const;
 export type Group = keyof typeof GROUPS;
 
@@ -27,6 +28,15 @@ export function shippedRecipes(): ListedRecipe[] {
   return recipeNames().map((name) =>
     described(name, readFileSync(join(shippedFolder, `${name}.yaml`), 'utf8')),
   );
+}
+
+/** The sweeps of the package by name. */
+export function shippedSweeps(): ListedRecipe[] {
+  const folder = join(shippedFolder, 'sweeps');
+  return recipeNames(folder).map((name) => ({
+    ...described(name, readFileSync(join(folder, `${name}.yaml`), 'utf8')),
+    group: 'sweeps',
+  }));
 }
 
 /** A line `# group: GROUP[, never trained]` stands above what the recipe is for. */

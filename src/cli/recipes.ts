@@ -14,7 +14,7 @@ type RecipeArguments = ArgumentsOf<typeof recipeArguments>;
 
 const lsCommand = command({
   command: 'ls [words..]',
-  describe: 'List the recipes of the package: to try now, for your data, and published set-ups',
+  describe: 'List the recipes of the package: to try now, for your data, published set-ups, and sweeps',
   builder: (argv) =>
     argv
       .positional('words', {
@@ -24,10 +24,11 @@ const lsCommand = command({
       })
       .example('$0 recipes ls', 'names, and what each is for')
       .example('$0 recipes ls your data', 'those that read your rows')
-      .example('$0 recipes ls grpo', 'those of a method'),
+      .example('$0 recipes ls grpo', 'those of a method')
+      .example('$0 recipes ls sweeps', 'comparisons'),
   handler: async ({ words }) => {
-    const { listing, shippedRecipes } = await import('./recipe-list.js');
-    console.log(listing(shippedRecipes(), words));
+    const { listing, shippedRecipes, shippedSweeps } = await import('./recipe-list.js');
+    console.log(listing([...shippedRecipes(), ...shippedSweeps()], words));
   },
 });
 

@@ -13,6 +13,9 @@ import { merged, type Section, walk } from './values.js';
 /** Most recipes under one. */
 const MAX_DEPTH = 8;
 
+/** The name of a configuration that a program hands over; recipes are named by their file. */
+export const FROM_PROGRAM = 'config';
+
 /** A recipe with those that it extends. */
 export interface LayeredRecipe {
   /** The values of all of them; the upper one's where both have one. */
@@ -99,8 +102,10 @@ function baseOf({ name, value, locate }: RecipeSource): string | undefined {
   const near = existsSync(`${beside}.yaml`)
     ? `${named}.yaml`
     : nearestName(named.replace(/\.yaml$/, ''), recipeNames());
+  // A program's configuration lies in no folder of its own.
+  const place = name === FROM_PROGRAM ? `in ${process.cwd()}` : `beside ${name}`;
   throw new ConfigError(
-    `${where}: there is no ${named} beside ${name}, and no recipe of the package has that name` +
+    `${where}: extends names ${named}, but there is no such file ${place} and no recipe of that name in the package` +
       (near === undefined ? '; steptrain recipes ls lists them' : `; did you mean ${near}?`),
   );
 }

@@ -5,7 +5,7 @@ import { toLog } from '../terminal/log.js';
 import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
-import { type LayeredRecipe, withBases } from './extends.js';
+import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
@@ -96,7 +96,7 @@ export function configReader<Config extends FrameConfig>(
       }
       const own = copied(value);
       if (own.extends === undefined) delete own.extends;
-      return layered({ name: 'config', value: own, locate: () => 'config' }).config;
+      return layered({ name: FROM_PROGRAM, value: own, locate: () => FROM_PROGRAM }).config;
     },
   };
 }

@@ -31,15 +31,18 @@ export function shippedRecipe(name: string, folder: string = shippedFolder): str
  *
  * @throws ConfigError where there is none
  */
-export function namedRecipe(path: string, folder: string = shippedFolder, kind = 'recipe'): string {
+export function namedRecipe(
+  path: string,
+  folder: string = shippedFolder,
+  kind: 'recipe' | 'sweep' = 'recipe',
+): string {
   if (existsSync(path)) return path;
   // A mistyped folder of one's own must not become the recipe of the package.
   const found = shippedRecipe(path.replace(/^(recipes\/)?(sweeps\/)?/, ''), folder);
   if (found !== undefined) return found;
-  const names = recipeNames(folder);
-  const nearest = nearestName(basename(path, '.yaml'), names);
+  const nearest = nearestName(basename(path, '.yaml'), recipeNames(folder));
+  const lists = `a YAML file, or one of those that steptrain recipes ls${kind === 'sweep' ? ' sweeps' : ''} lists`;
   throw new ConfigError(
-    `there is no ${kind} ${path}; ${nearest === undefined ? '' : `did you mean ${nearest}? `}` +
-      `${nearest === undefined ? 'name' : 'Name'} a YAML file or one of ${names.join(', ')}`,
+    `there is no ${kind} ${path}; ${nearest === undefined ? `name ${lists}` : `did you mean ${nearest}? Name ${lists}`}`,
   );
 }

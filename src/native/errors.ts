@@ -2,8 +2,8 @@ import { nearestName } from './nearest.js';
 import { shown } from './shown.js';
 
 /**
- * Every failure that steptrain reports. `code` is stable, and one of a union, so that the compiler says which code a `switch` leaves
- * out; `hint` says what to do.
+ * Every failure that steptrain reports. `message` says what is wrong and what to do; `code` is stable, and one of a union, so that
+ * the compiler says which code a `switch` leaves out.
  */
 export class StepTrainError extends Error {
   override readonly name: string = 'StepTrainError';
@@ -14,6 +14,7 @@ export class StepTrainError extends Error {
   readonly scope: string;
   /** File and line of the native code that refused. */
   readonly location: string;
+  /** The part of the message of a failed op, or of a device that is not there, that says what to do; empty elsewhere. */
   readonly hint: string;
 
   constructor(

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,10 +8,6 @@ import { commandPaths, commandReference } from '../../src/cli/reference.js';
 import { ConfigError } from '../../src/config/error.js';
 import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import { cli } from './run-cli.js';
-
-const yamlIn = (folder: string) =>
-  readdirSync(folder).flatMap((name) => /^(.*)\.yaml$/.exec(name)?.[1] ?? []);
-const shipped = [...yamlIn('recipes/base').map((name) => `base/${name}`), ...yamlIn('recipes')];
 
 afterEach(() => {
   delete process.env.STEPTRAIN_STACKS;
@@ -73,7 +69,10 @@ describe('the command line', () => {
       ['push', 'runs/x', 'me/y'],
       'there is no command push; did you mean hub push? steptrain --help lists them',
     ],
-    [['train', 'nope'], `there is no recipe nope; name a YAML file or one of ${shipped.join(', ')}`],
+    [
+      ['train', 'nope'],
+      'there is no recipe nope; name a YAML file, or one of those that steptrain recipes ls lists',
+    ],
     [
       ['inspect', 'runs'],
       'inspect has no command runs; did you mean run? Known are model, adapter, checkpoint, run and data',
@@ -134,9 +133,20 @@ describe('the command line', () => {
     [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
     [
       ['run', 'quikstart'],
-      `there is no recipe quikstart; did you mean quickstart? Name a YAML file or one of ${shipped.join(', ')}`,
+      'there is no recipe quikstart; did you mean quickstart? Name a YAML file, or one of those that steptrain recipes ls lists',
     ],
-    [['run', 'nope'], `there is no recipe nope; name a YAML file or one of ${shipped.join(', ')}`],
+    [
+      ['run', 'nope'],
+      'there is no recipe nope; name a YAML file, or one of those that steptrain recipes ls lists',
+    ],
+    [
+      ['sweep', 'nope.yaml'],
+      'there is no sweep nope.yaml; name a YAML file, or one of those that steptrain recipes ls sweeps lists',
+    ],
+    [
+      ['sweep', 'stepamc_arithmetc', '--dry-run'],
+      'there is no sweep stepamc_arithmetc; did you mean stepamc_arithmetic? Name a YAML file, or one of those that steptrain recipes ls sweeps lists',
+    ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
   ])('reports bad usage %j in one sentence with exit code 1', async (args, sentence) => {

@@ -48,6 +48,7 @@ describe('recipes', () => {
       'Any model',
       'Your data',
       'Published set-ups',
+      'Sweeps',
     ]);
     for (const line of groups.flatMap(([, ...rows]) => rows)) expect(line).toMatch(/^ {2}\S+ {2,}\S/);
     expect(groups[2]?.find((line) => line.includes(' qwen2.5-0.5b_dpo '))).toMatch(/\(never trained\)$/);
@@ -55,8 +56,11 @@ describe('recipes', () => {
   });
 
   test('ls lists those that have every word', async () => {
-    const { stdout } = await cli('recipes', 'ls', 'QWEN2.5-0.5B', 'stepamc');
+    const { stdout } = await cli('recipes', 'ls', 'QWEN2.5-0.5B', 'stepamc', 'published');
     expect(stdout).toMatch(/^Published set-ups: .*\n {2}qwen2\.5-0\.5b_stepamc_prm42k {2}\S.*$/);
+    expect((await cli('recipes', 'ls', 'sweeps', 'constraint')).stdout).toMatch(
+      /^Sweeps: .*\n {2}stepamc_constraint {2}How much constraint$/,
+    );
     expect((await cli('recipes', 'ls', 'your data')).stdout).toMatch(/^Your data: (?:(?!\n\n)[\s\S])*$/);
     expect(await cli('recipes', 'ls', 'kto', 'zzz')).toMatchObject({
       code: 1,

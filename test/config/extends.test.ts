@@ -117,12 +117,16 @@ describe('extends is refused', () => {
   it('where there is no such recipe', async () => {
     await refused(
       'extends: gone.yaml\n',
-      'my.yaml:1:10: there is no gone.yaml beside my.yaml, and no recipe of the package has that name; steptrain recipes ls lists them',
+      'my.yaml:1:10: extends names gone.yaml, but there is no such file beside my.yaml and no recipe of that name in the package; ' +
+        'steptrain recipes ls lists them',
     );
-    await refused('extends: quikstart\n', /has that name; did you mean quickstart\?$/);
+    await refused('extends: quikstart\n', /in the package; did you mean quickstart\?$/);
     write('base.yaml', BASE);
-    await refused('extends: base\n', /has that name; did you mean base\.yaml\?$/);
-    await refused('extends: .\n', /^my\.yaml:1:10: there is no \. beside my\.yaml/);
+    await refused('extends: base\n', /in the package; did you mean base\.yaml\?$/);
+    await refused(
+      'extends: .\n',
+      /^my\.yaml:1:10: extends names \., but there is no such file beside my\.yaml/,
+    );
   });
 
   it.each([

@@ -403,7 +403,8 @@ describe('a configuration from a program', () => {
 
   it('that extends nothing is told what was meant', () => {
     expect(() => completeRunConfig({ extends: 'my_step' })).toThrow(
-      'config: there is no my_step beside config, and no recipe of the package has that name; did you mean my_steps?',
+      `config: extends names my_step, but there is no such file in ${process.cwd()} and no recipe of that name in the package; ` +
+        'did you mean my_steps?',
     );
     expect(() => completeRunConfig('my_steps')).toThrow(
       'a configuration is an object with sections, found the text "my_steps"; { extends: \'my_steps\' } is the recipe of that name',

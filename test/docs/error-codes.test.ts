@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import type { StepTrainError } from '../../src/native/errors.js';
+import { invalid, type StepTrainError } from '../../src/native/errors.js';
 
 const FOLDERS = ['src', 'core', 'binding', 'cpu', 'cuda', 'carriers'];
 
@@ -34,4 +34,12 @@ it('the type of a code is their union, so that a switch can be exhaustive', () =
   const union = codesOf(readFileSync('src/native/errors.ts', 'utf8'));
   expect([...new Set(union)].sort()).toEqual([...listedCodes()].sort());
   expect(union).not.toContain(none);
+});
+
+it('what the page prints of an error says something of every error', () => {
+  const printed = /console\.error\((.*)\)/.exec(readFileSync('docs/reference/errors.md', 'utf8'))?.[1] ?? '';
+  const keys = [...printed.matchAll(/error\.(\w+)/g)].map(([, key]) => key as keyof StepTrainError);
+  expect(keys).toContain('message');
+  const error = invalid('a sentence');
+  expect(keys.filter((key) => error[key] === '')).toEqual([]);
 });
