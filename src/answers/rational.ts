@@ -96,7 +96,7 @@ export function parseDecimal(text: string, budget: StepBudget): Rational {
 }
 
 /** Up to a few bits above. */
-export function bitLength(value: bigint): number {
+function bitLength(value: bigint): number {
   const size = value < 0n ? -value : value;
   return size < SMALL ? 1 + Math.ceil(Math.log2(Number(size) + 1)) : 4 * size.toString(16).length;
 }

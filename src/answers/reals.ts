@@ -18,7 +18,7 @@ interface Interval {
   readonly high: End;
 }
 
-export interface RealSet {
+interface RealSet {
   /** Whose values they are, where an inequality says so. */
   readonly variable?: string;
   /** In order; neither empty nor touching. */

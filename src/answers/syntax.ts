@@ -43,7 +43,7 @@ export interface GroupNode {
 }
 
 /** Items without brackets of their own. */
-export interface ListNode {
+interface ListNode {
   readonly kind: 'list';
   readonly items: readonly Node[];
   /** Whether `or` stands between them. */

@@ -3,7 +3,7 @@ import type { StepBudget } from './budget.js';
 import { ALIASES, FUNCTIONS, LAYOUT, PLAIN_COMMANDS, SYMBOL_TYPE, TYPE_COMMANDS } from './notation.js';
 import { isUnitName, isUnitSign } from './units.js';
 
-export type TokenKind = 'number' | 'symbol' | 'mark' | 'command' | 'words';
+type TokenKind = 'number' | 'symbol' | 'mark' | 'command' | 'words';
 
 export interface Token {
   readonly kind: TokenKind;

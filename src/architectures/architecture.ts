@@ -101,14 +101,14 @@ export interface Forward {
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
 }
 
-export interface Routed {
+interface Routed {
   readonly routing: Routing;
   /** `project` of rows in its order, each through the module of its expert; `of` is the name of all, see `ExpertPlace`. */
   project(x: Tensor, of: string): Tensor;
 }
 
 /** What keys the dropout mask of each row, i32 [R] both. */
-export interface ProjectedRows {
+interface ProjectedRows {
   readonly rowIds: Tensor;
   readonly positions: Tensor;
 }

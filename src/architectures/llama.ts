@@ -35,7 +35,7 @@ import {
 import { embeddingModule, headModules } from './head-modules.js';
 import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
-export type LlamaType = 'qwen2' | 'qwen3' | 'qwen3_moe' | 'llama' | 'mistral' | 'smollm3';
+type LlamaType = 'qwen2' | 'qwen3' | 'qwen3_moe' | 'llama' | 'mistral' | 'smollm3';
 
 /** Of decoders with RMSNorms, rotated heads, some of which share their keys and values, and an MLP with a gate. */
 export interface GatedConfig extends ModelConfig {

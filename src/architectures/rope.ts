@@ -7,7 +7,7 @@ import { show, WeightsError } from '../weights/error.js';
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
 
-export type RopeScaling =
+type RopeScaling =
   | { readonly type: 'default' }
   | { readonly type: 'linear'; readonly factor: number }
   /** As default up to `maxPositions`; beyond, the frequencies depend on the longest sequence of a batch, which is refused. */

@@ -32,7 +32,7 @@ export function addonRows(): Row[] {
 const ISAS = ['amx', 'avx512bf16', 'avx512', 'avx2', 'neonbf16', 'neon', 'portable'];
 
 /** Where the addon was compiled for another processor: what would be faster on this one. */
-export function unbuiltRows([built = '']: readonly string[], [unbuilt = '']: readonly string[]): Row[] {
+function unbuiltRows([built = '']: readonly string[], [unbuilt = '']: readonly string[]): Row[] {
   if (unbuilt === '' || ISAS.indexOf(unbuilt) > ISAS.indexOf(built)) return [];
   return [['', `${unbuilt} kernels would be faster, but are not in this build: npx steptrain build`]];
 }

@@ -6,7 +6,7 @@ import { type Draws, openDraws } from '../run/draws.js';
 import { UsageError } from './error.js';
 import { checkFolder } from './usage.js';
 
-export type OutputRow = Readonly<Record<string, unknown>>;
+type OutputRow = Readonly<Record<string, unknown>>;
 
 export interface SampleOutput {
   has(prompt: number, sample: number): boolean;

@@ -141,7 +141,7 @@ export function noNumber(
 }
 
 /** The name of an option as it is typed. */
-export function dashed(name: string): string {
+function dashed(name: string): string {
   return name.length === 1 ? `-${name}` : `--${name}`;
 }
 

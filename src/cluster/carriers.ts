@@ -9,7 +9,7 @@ import { toLog } from '../terminal/log.js';
 import type { Cluster } from './cluster.js';
 import { exchange, foundOnce } from './exchange.js';
 
-export type CarrierName = 'tcp' | 'shm' | 'mpi' | 'nccl';
+type CarrierName = 'tcp' | 'shm' | 'mpi' | 'nccl';
 
 export interface Carrier {
   readonly name: Exclude<CarrierName, 'tcp'>;

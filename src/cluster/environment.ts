@@ -46,7 +46,7 @@ export function placeOf(environment: Environment, starter: () => string = mpiPro
 }
 
 /** What a launcher set for this process; programs that it starts must not believe that they are ranks of the same job. */
-export const LAUNCHER_VARIABLES =
+const LAUNCHER_VARIABLES =
   /^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_\w+|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+|SLURM_\w+|OMPI_\w+|PMIX?_\w+|PALS_\w+|PRTE_\w+|MPI_LOCAL\w+)$/;
 
 /** The environment without the launcher's variables, for processes that are started from here. */

@@ -5,7 +5,7 @@
 import { invalid } from '../native/errors.js';
 
 /** Shards `first` … `first + count − 1`, an aligned run: `count` is a power of two that divides `first`. */
-export interface ShardRun {
+interface ShardRun {
   readonly first: number;
   readonly count: number;
 }
@@ -71,7 +71,7 @@ export function addTree<Values>(
 }
 
 /** The runs that process `rank` is left with, once it has added neighbours. */
-export function runsOf(shards: number, rank: number, size: number): readonly ShardRun[] {
+function runsOf(shards: number, rank: number, size: number): readonly ShardRun[] {
   const { begin, end } = shardsOf(shards, rank, size);
   const own = Array.from({ length: end - begin }, (_, i) => ({ first: begin + i, count: 1, values: 0 }));
   return joinNeighbours(own, () => 0);

@@ -13,7 +13,7 @@ export type ModelConfig = z.output<typeof model>;
 export type LoraConfig = Exclude<z.output<typeof lora>, 'none'>;
 export type DataConfig = z.output<typeof data>;
 export type PromptConfig = z.output<typeof prompt>;
-export type RunSection = z.output<typeof run>;
+type RunSection = z.output<typeof run>;
 export type VerdictEvaluationConfig = z.output<typeof verdictEvaluation>;
 
 /** The keys that every training stage shares: schedule, batch, AdamW, evaluation and checkpoints. */

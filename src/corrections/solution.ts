@@ -16,7 +16,7 @@ export interface SourceSolution {
 }
 
 /** How a text is split into steps: at line breaks, at ends of sentences, or (`auto`) at the first of these that splits it. */
-export const STEP_SPLITS = ['auto', 'line', 'sentence'] as const;
+const STEP_SPLITS = ['auto', 'line', 'sentence'] as const;
 export type StepSplit = (typeof STEP_SPLITS)[number];
 
 const ANSWER = /^(?:####|the (?:final )?answer is\b|answer\s*:)/i;

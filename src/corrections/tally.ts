@@ -60,7 +60,7 @@ export class Tally {
 }
 
 /** The smallest hashes, and how many texts came in all. */
-export interface SketchState {
+interface SketchState {
   readonly seen: number;
   readonly smallest: readonly number[];
 }

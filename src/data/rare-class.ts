@@ -1,5 +1,5 @@
 /** Of two classes, one that is rare: then "right" to every step already pays off, and defaults are others. */
-export const RARE_CLASS = 0.25;
+const RARE_CLASS = 0.25;
 
 export interface ClassCounts {
   readonly positive: number;

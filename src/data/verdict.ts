@@ -97,7 +97,7 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
 }
 
 /** Ends a reason, which is one line. */
-export const REASON_END = '\n';
+const REASON_END = '\n';
 
 /** A reason as it is learned and read: one line. */
 export function reasonLine(rationale: string): string {

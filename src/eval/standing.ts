@@ -13,7 +13,7 @@ const HARDLY = 0.6;
 const byChance = (n: number) => 1.96 * Math.sqrt((n + 1) / (3 * n * n));
 
 /** `few`: far from one half, and chance alone reaches as far on so few steps. */
-export type AucStanding = 'above' | 'hardly' | 'chance' | 'few' | 'below';
+type AucStanding = 'above' | 'hardly' | 'chance' | 'few' | 'below';
 
 export interface Standing {
   /** Of the AUC, by its interval where there is one; absent where one class alone was judged. */

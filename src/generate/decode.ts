@@ -35,7 +35,7 @@ export interface DecodedModel {
   readonly stack?: AdapterStack | undefined;
 }
 
-export interface Decoded<R extends DecodedRow> {
+interface Decoded<R extends DecodedRow> {
   /** The next token of each slice that reaches the end of its row, in order. */
   readonly drawn: readonly Drawn[];
   readonly scores: readonly Scores<R>[];

@@ -37,7 +37,7 @@ export function layerNumber(name: string): number | undefined {
 }
 
 /** The layer of a weight that is divided: a matrix of a linear module within one. */
-export function layerOf({ name, shape, kind }: WeightSpec): number | undefined {
+function layerOf({ name, shape, kind }: WeightSpec): number | undefined {
   return kind === 'linear' && shape.length === 2 ? layerNumber(name) : undefined;
 }
 

@@ -74,7 +74,7 @@ export interface OpSignature {
   readonly scalars: readonly OpScalar[];
 }
 
-export interface OpTensor {
+interface OpTensor {
   readonly name: string;
   readonly optional: boolean;
 }

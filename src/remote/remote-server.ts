@@ -10,7 +10,7 @@ import { isObject, type Protocol, type SampleRequest } from './protocol.js';
 import { type RetryOptions, retrying } from './retry.js';
 import { SGLANG } from './sglang.js';
 
-export const PROTOCOLS = { steptrain: STEPTRAIN, vllm: VLLM, sglang: SGLANG } as const;
+const PROTOCOLS = { steptrain: STEPTRAIN, vllm: VLLM, sglang: SGLANG } as const;
 
 export interface RemoteServerOptions {
   readonly server: keyof typeof PROTOCOLS;

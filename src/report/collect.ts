@@ -14,7 +14,7 @@ import { type JudgedSolution, readJudgedSolutions } from './solutions.js';
 import { type PhaseTime, phaseTimes } from './times.js';
 import { isObject, numbersIn } from './values.js';
 
-export type RunStatus = 'running' | 'finished' | 'stopped';
+type RunStatus = 'running' | 'finished' | 'stopped';
 
 export interface CollectedRun {
   /** Absolute. */
@@ -44,7 +44,7 @@ export interface CollectedRun {
 }
 
 /** progress.json: the stages of the run, which of them it is in, and the steps of that one. */
-export interface RunProgress {
+interface RunProgress {
   readonly stages: readonly string[];
   readonly stage: number;
   readonly steps: number;

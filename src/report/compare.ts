@@ -10,7 +10,7 @@ import { learning } from './sections/learning.js';
 import { sweepSection } from './sections/sweep.js';
 
 /** More lines in one plot cannot be told apart. */
-export const MAX_COMPARED = 16;
+const MAX_COMPARED = 16;
 
 export interface Compared {
   readonly runs: readonly CollectedRun[];

@@ -182,7 +182,7 @@ const SILENT = [
   'logged_seconds',
 ];
 
-export interface PlotSeries extends Points {
+interface PlotSeries extends Points {
   readonly key: string;
 }
 

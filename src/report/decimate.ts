@@ -11,7 +11,7 @@ export interface Points {
 }
 
 /** More would not be told apart on a screen. */
-export const MAX_POINTS = 1000;
+const MAX_POINTS = 1000;
 
 /**
  * At most `max` points: values as they are, or buckets of neighbours by their mean, smallest and largest value. x of a

@@ -31,7 +31,7 @@ export async function writePictures(sweep: string, directory: string): Promise<s
 }
 
 /** One column as an SVG file. */
-export function sweepPicture(column: SweepColumn): string {
+function sweepPicture(column: SweepColumn): string {
   const { title, isShare, arms, differences } = column;
   return picture(title, [
     {

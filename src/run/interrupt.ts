@@ -8,7 +8,7 @@ export interface Interruption {
 }
 
 /** The part of `process` used here; tests pass their own. */
-export interface SignalSource {
+interface SignalSource {
   on(event: NodeJS.Signals, listener: () => void): unknown;
   off(event: NodeJS.Signals, listener: () => void): unknown;
   exit(code: number): void;

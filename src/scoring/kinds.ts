@@ -224,7 +224,7 @@ export function settingsOf(
 }
 
 /** @throws StepTrainError for what is no threshold, by which every step would be wrong or every step right */
-export function checkThreshold(threshold: 'greedy' | number | undefined): void {
+function checkThreshold(threshold: 'greedy' | number | undefined): void {
   if (threshold === undefined || threshold === 'greedy') return;
   if (typeof threshold === 'number' && threshold >= 0 && threshold <= 1) return;
   throw invalid(`threshold: expected 'greedy' or a number from 0 to 1, found ${shown(threshold)}`);

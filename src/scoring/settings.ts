@@ -138,7 +138,7 @@ export function settingsOfFiles({ model, adapter }: ModelFiles): JudgeSettings |
 }
 
 /** @throws WeightsError naming the key */
-export function parseJudgeSettings(value: JsonObject, directory: string): JudgeSettings {
+function parseJudgeSettings(value: JsonObject, directory: string): JudgeSettings {
   const parsed = settings.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;

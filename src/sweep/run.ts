@@ -71,7 +71,7 @@ export async function openSweep(sweep: Sweep, findRecipe: FindRecipe): Promise<S
 }
 
 /** Every run that the sweep may make, whatever is chosen. */
-export function possibleCells(sweep: Sweep): Cell[] {
+function possibleCells(sweep: Sweep): Cell[] {
   const cells = sweep.arms.flatMap((arm) =>
     points(arm).flatMap((point) => finalCells({ ...sweep, arms: [arm] }, new Map([[arm.name, point]]))),
   );

@@ -146,7 +146,7 @@ class HostSum implements GradientSum {
 }
 
 /** Elements that the processes exchange at a time: a process holds no more than twice as many beside its gradients. */
-export const IN_FLIGHT = 1 << 24;
+const IN_FLIGHT = 1 << 24;
 
 /**
  * A reduce-scatter and, unless the optimizer updates that slice alone, an all-gather, piece by piece: every process gets the slice of

@@ -86,7 +86,7 @@ export function formatPlannedWork({ stages, fewSteps: few, ...work }: PlannedWor
 }
 
 /** As the end of a sentence. */
-export function formatTokens({ tokens, untold }: Pick<PlannedWork, 'tokens' | 'untold'>): string {
+function formatTokens({ tokens, untold }: Pick<PlannedWork, 'tokens' | 'untold'>): string {
   const known = `about ${formatMetric(Math.round(tokens))}`;
   if (untold.length === 0) return tokens === 0 ? 'none' : known;
   const made = `those of ${untold.join(', ')}, which learns from what the run makes itself`;

@@ -36,7 +36,7 @@ export interface LabelCounts {
 }
 
 /** A solution with all its tokens, and the labels to use. */
-export interface WholeSolution {
+interface WholeSolution {
   readonly sequence: TokenizedSequence;
   readonly labels: readonly StepLabel[];
 }

@@ -2,7 +2,7 @@
 import { PhiloxStream } from '../../random/philox.js';
 
 /** Up to so many subsets all are taken; of more, so many at random. */
-export const MOST_SUBSETS = 2000;
+const MOST_SUBSETS = 2000;
 
 const SEED = 42;
 /** Domain of the random stream that draws subsets. */

@@ -10,7 +10,7 @@ import { pairObjective } from './answers/pairs.js';
 import { beta } from './fields.js';
 import { offlineMethod } from './method.js';
 
-export interface FullStepDpoSettings {
+interface FullStepDpoSettings {
   readonly beta: number;
   /** Divides the scores before their softmax. */
   readonly temperature: number;
@@ -21,7 +21,7 @@ export interface FullStepDpoSettings {
  * in the chosen answer and −score in the rejected one (arXiv 2502.14356; the formula is not verified). Times the number
  * of steps, so that equal scores give DPO.
  */
-export function fullStepDpoObjective({ beta, temperature }: FullStepDpoSettings): OfflineObjective {
+function fullStepDpoObjective({ beta, temperature }: FullStepDpoSettings): OfflineObjective {
   return pairObjective({
     needsReference: true,
     score: (scored, answers, side) =>

@@ -12,7 +12,7 @@ import { labelOf, referencePoint } from './kto.js';
 import { offlineMethod } from './method.js';
 
 /** Keys without a level are those of answers, with TRL's names. */
-export interface StepKtoSettings {
+interface StepKtoSettings {
   readonly beta: number;
   readonly beta_step: number | 'same';
   readonly outcome_weight: number;
@@ -28,7 +28,7 @@ export interface StepKtoSettings {
 }
 
 /** arXiv 2501.10799. `train`: what the weights of both classes are balanced by, with `auto_balance`. */
-export function stepKtoObjective(settings: StepKtoSettings, train: Dataset<OfflineItem>): OfflineObjective {
+function stepKtoObjective(settings: StepKtoSettings, train: Dataset<OfflineItem>): OfflineObjective {
   const { beta, reduction, outcome_weight, step_weight } = settings;
   const weights = levelWeights(settings, train);
   const options = {

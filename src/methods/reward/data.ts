@@ -12,7 +12,7 @@ export interface RewardData extends VerdictData {
   readonly items: Readonly<Record<Part, Dataset<RewardItem>>>;
 }
 
-export function labelRules({
+function labelRules({
   reward_model,
   eval_scores: { after_error: heldOut },
 }: Pick<RewardRunConfig, 'reward_model' | 'eval_scores'>): LabelRules {

@@ -29,7 +29,7 @@ type Judged = Readonly<Record<ScoredRow['what'], readonly JudgedVerdict[]>>;
 const READABLE = { invalidAsWrong: true };
 
 /** Judges a held-out part; undefined if the signal stopped it. */
-export async function judgeByReward(
+async function judgeByReward(
   open: RewardRun,
   network: RewardNetwork,
   part: HeldOut,

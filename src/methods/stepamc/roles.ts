@@ -51,7 +51,7 @@ export interface StepAmcRoles {
   dispose(): void;
 }
 
-export interface SavedRoles {
+interface SavedRoles {
   readonly reward: boolean;
   /** Lies beside models that are written whole. */
   readonly tokenizer: Tokenizer;

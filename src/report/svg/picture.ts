@@ -3,7 +3,7 @@ import { type Html, html } from '../html.js';
 import { round, ticks } from './axes.js';
 
 /** A row of a picture: single values, their mean, and its interval, each where there is one. */
-export interface PictureRow {
+interface PictureRow {
   readonly name: string;
   readonly values?: readonly number[];
   readonly mean?: number | undefined;

@@ -37,7 +37,7 @@ export interface OfflineItem {
 }
 
 /** The rows at which the tokens of an answer are predicted. */
-export interface AnswerRows {
+interface AnswerRows {
   readonly tokens: AnswerTokens;
   /** Of the tokens from `tokens.from` on. */
   readonly rows: readonly AnswerRow[];

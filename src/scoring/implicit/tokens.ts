@@ -23,7 +23,7 @@ export interface AnswerTokenizer {
   answer(record: Asking, steps: readonly Step[], options: AnswerOptions): AnswerTokens;
 }
 
-export interface AnswerOptions {
+interface AnswerOptions {
   readonly label: StepLabel;
   /** Steps that are not learned, at the beginning. Default 0. */
   readonly context?: number;

@@ -14,7 +14,7 @@ export const PUBLISHED_LAYOUTS = [
 ] as const;
 export type PublishedLayout = (typeof PUBLISHED_LAYOUTS)[number];
 
-export interface ReadSolution {
+interface ReadSolution {
   readonly ids: readonly number[];
   /** Of each step, the token that its score is read at. Fewer, where a step holds the model's own mark. */
   readonly rows: readonly number[];

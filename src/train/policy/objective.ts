@@ -42,7 +42,7 @@ export interface Piece<G extends Group> {
 /** What is clipped: the ratio of each token, of an answer's probability, or of the geometric mean over its tokens. */
 export type RatioOf = 'token' | 'answer' | 'answer_mean';
 
-export interface ObjectiveSettings {
+interface ObjectiveSettings {
   readonly temperature: number;
   /** The ratio counts from 1 − this, up to 1 + `cliprange_high` or, without one, 1 + this. */
   readonly cliprange: number;

@@ -20,7 +20,7 @@ export interface GgufTensor {
   readonly end: number;
 }
 
-export interface GgufHeader {
+interface GgufHeader {
   readonly metadata: ReadonlyMap<string, MetadataValue>;
   readonly tensors: ReadonlyMap<string, GgufTensor>;
 }

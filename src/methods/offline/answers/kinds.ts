@@ -55,7 +55,7 @@ function singleAnswers(read: (steps: readonly Step[]) => readonly Step[]): ItemK
   };
 }
 
-export function readLabels(
+function readLabels(
   steps: readonly Step[],
   { after_first_error, answer_step }: StepLabelOptions,
 ): readonly Step[] {

@@ -18,7 +18,7 @@ export interface OfflineTerm extends LossTerm {
 }
 
 /** The objective of one optimizer batch: its normalisers and reference points are known. */
-export interface BatchObjective {
+interface BatchObjective {
   terms(batch: ScoredBatch): readonly OfflineTerm[];
   /** After the last micro-batch: logs what depends on all of them. */
   end?(means: Means): void;
