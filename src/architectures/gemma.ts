@@ -19,7 +19,8 @@ import { type Architecture, type Forward, NEW_MODEL, type Stream } from './archi
 import { commonJson, parseCommon } from './config.js';
 import { refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModules } from './head-modules.js';
-import { entering, finish, type GatedConfig, gatedMemory, keyValues, parseLayerTypes } from './llama.js';
+import { entering, finish, gatedMemory, keyValues } from './llama.js';
+import { type GatedConfig, parseLayerTypes } from './llama-config.js';
 import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeTable } from './rope.js';
 
 export interface GemmaConfig extends GatedConfig {

@@ -2,7 +2,7 @@
 
 import type { GemmaConfig } from '../architectures/gemma.js';
 import { llama3Divisors } from '../architectures/gguf-config.js';
-import type { LlamaConfig } from '../architectures/llama.js';
+import type { LlamaConfig } from '../architectures/llama-config.js';
 import { ropeJson } from '../architectures/rope.js';
 import { modelConfigJson, modelWeights, readModelConfig } from '../architectures/table.js';
 import { StepTrainError } from '../native/errors.js';

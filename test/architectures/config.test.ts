@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { className } from '../../src/architectures/heads.js';
-import type { LlamaConfig } from '../../src/architectures/llama.js';
+import type { LlamaConfig } from '../../src/architectures/llama-config.js';
 import { modelConfigJson, parseModelConfig, readModelConfig } from '../../src/architectures/table.js';
 import { type JsonObject, parseJson } from '../../src/weights/json.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';

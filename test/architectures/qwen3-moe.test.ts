@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { LlamaConfig } from '../../src/architectures/llama.js';
+import type { LlamaConfig } from '../../src/architectures/llama-config.js';
 import {
   countParameters,
   matchOptions,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { className } from '../../src/architectures/heads.js';
-import type { LlamaConfig } from '../../src/architectures/llama.js';
+import type { LlamaConfig } from '../../src/architectures/llama-config.js';
 import { modelConfigJson, parseModelConfig } from '../../src/architectures/table.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { goldenPath } from '../weights/golden.js';

@@ -3,7 +3,7 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { LlamaConfig } from '../../src/architectures/llama.js';
+import type { LlamaConfig } from '../../src/architectures/llama-config.js';
 import { ropeTable } from '../../src/architectures/rope.js';
 import { modelModules, parseModelConfig, readModelConfig } from '../../src/architectures/table.js';
 import { openAdapter } from '../../src/weights/adapter.js';

@@ -1,7 +1,7 @@
 // The older spelling of a configuration (rope_theta, rope_scaling, torch_dtype) is the same model, bit by bit.
 import { afterAll, expect, test } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
-import type { LlamaConfig } from '../../src/architectures/llama.js';
+import type { LlamaConfig } from '../../src/architectures/llama-config.js';
 import type { Decoder } from '../../src/models/decoder.js';
 import { openTest } from '../ops/devices.js';
 import { changedModel } from './changed-model.js';
