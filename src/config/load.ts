@@ -152,6 +152,8 @@ function complete<Config extends FrameConfig>(
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
   }
+  for (const { path, message } of method.unread?.(config) ?? [])
+    sayOnce(`${locate(path)}: ${message}`, 'warning');
   return config;
 }
 
@@ -244,8 +246,8 @@ function fillEmptySections(value: Record<string, unknown>, outline: Outline): vo
 const said = new Set<string>();
 
 /** A sweep reads the same recipe for each of its runs. */
-function sayOnce(sentence: string): void {
-  if (!said.has(sentence)) toLog(sentence);
+function sayOnce(sentence: string, level: 'info' | 'warning' = 'info'): void {
+  if (!said.has(sentence)) toLog(sentence, level);
   said.add(sentence);
 }
 

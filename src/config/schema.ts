@@ -83,6 +83,8 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   heldOutNeutral?(config: Config, score?: HeldOutNeutral): HeldOutNeutral;
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): Iterable<Conflict>;
+  /** Keys that have a value and no effect beside what others say; each is warned of. */
+  unread?(config: Config): Iterable<Conflict>;
   /**
    * How the model in the folder `saved` of a run judges steps, for its card; absent or undefined: it judges none. The keys are those
    * of `src/scoring/settings.ts`.

@@ -19,7 +19,7 @@ import type { Method } from '../../train/method.js';
 import type { Trainee } from '../../train/trainee.js';
 import type { ItemKind } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
-import { type RoundSettings, type RoundsConfig, roundConflicts } from './rounds/config.js';
+import { type RoundSettings, type RoundsConfig, roundConflicts, unreadJudgeKeys } from './rounds/config.js';
 import type { AnswerData, OfflineLearning } from './rounds/run.js';
 import { judge, roundKeys, sampling, solvingEvaluation } from './rounds/sections.js';
 
@@ -105,6 +105,7 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
         );
       yield* roundConflicts(own, settings, withoutRounds);
     },
+    unread: (config: Config) => unreadJudgeKeys(config as unknown as RoundsConfig, settingsOf(config)),
     load: async () =>
       (await import('./run.js')).answerMethod(learning) as unknown as Method<
         Config & RoundsConfig,

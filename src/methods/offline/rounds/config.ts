@@ -1,6 +1,7 @@
 // What the configurations of methods that can learn in rounds have in common.
 import { existsSync, realpathSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
 import {
   type AnswerBatchConfig,
@@ -9,7 +10,7 @@ import {
   type FrameConfig,
   type LoraConfig,
 } from '../../../config/schema.js';
-import type { judge, sampling, solvingEvaluation } from './sections.js';
+import { endpoint, judge, type sampling, solvingEvaluation } from './sections.js';
 
 /** Of a method's own section. */
 export interface RoundSettings extends AnswerBatchConfig {
@@ -97,6 +98,38 @@ export function* roundConflicts(
       `${same.who} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
         'and the figures would not show it; evaluate with another judge, such as "oracle", or with "none"',
     );
+}
+
+/** The kinds of judge that read a key, of those that not every kind reads. */
+const READ_BY: Readonly<Record<string, readonly string[]>> = {
+  ...Object.fromEntries(Object.keys(endpoint).map((key) => [key, ['llm']])),
+  path: ['run', 'file'],
+  completions: ['completions'],
+  judge_run: ['run'],
+  judge_file: ['file'],
+  llm: ['llm'],
+};
+
+/** Keys of judges of another kind than the one that is asked. They may stand in a recipe that this one extends, so none is refused. */
+export function* unreadJudgeKeys(config: RoundsConfig, { iterations }: RoundSettings): Generator<Conflict> {
+  const { judge: labels, eval_solving: evaluation } = config;
+  if (iterations > 0) yield* unread('judge.kind', labels, judge.parse({}));
+  if (iterations > 0 || evaluation.solve)
+    yield* unread('eval_solving.judge', evaluation, solvingEvaluation.parse({}));
+}
+
+function* unread(chooser: string, section: object, defaults: object): Generator<Conflict> {
+  const [name, key] = chooser.split('.') as [string, string];
+  const kind = (section as Readonly<Record<string, string>>)[key] as string;
+  const usual = defaults as Readonly<Record<string, unknown>>;
+  for (const [other, value] of Object.entries(section)) {
+    const kinds = READ_BY[other];
+    if (!kinds || kinds.includes(kind) || isDeepStrictEqual(value, usual[other])) continue;
+    yield conflict(
+      `${name}.${other}`,
+      `${name}.${other} is for ${chooser} ${kinds.map((each) => `"${each}"`).join(' or ')}, and ${chooser} is "${kind}": it is not read`,
+    );
+  }
 }
 
 /** The judge that labels, where it would evaluate too, with the key that names it. */

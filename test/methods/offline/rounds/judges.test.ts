@@ -10,6 +10,7 @@ import type { RoundsConfig } from '../../../../src/methods/offline/rounds/config
 import { evaluationJudge, labelJudge } from '../../../../src/methods/offline/rounds/judges.js';
 import { acceptedChanges } from '../../../../src/run/inputs.js';
 import { verdictsOf } from '../../../../src/scoring/scorer.js';
+import { loggingTo } from '../../../../src/terminal/log.js';
 import { fileWith } from '../../../data/data-file.js';
 
 const solution = {
@@ -95,4 +96,32 @@ it.each([
 it('its budget may grow when the run is resumed', () => {
   const inputs = (tokens: number) => ({ config: { 'eval_solving.llm.token_budget': tokens }, files: {} });
   expect(acceptedChanges('run', inputs(10), inputs(20)).changed).toHaveLength(1);
+});
+
+it('keys of a judge of another kind are warned of, those at their defaults are not', () => {
+  const warnings = (sections: Record<string, object>) => {
+    const said: string[] = [];
+    loggingTo(
+      (line, level) => void (level === 'warning' && said.push(line)),
+      () => config(sections),
+    );
+    return said;
+  };
+  expect(
+    warnings({
+      judge: { kind: 'oracle', completions: 3, path: 'runs/a', url: url() },
+      eval_solving: { judge: 'oracle', judge_run: 'runs/b', llm: { model: 'critic' } },
+    }),
+  ).toEqual([
+    'config: judge.path is for judge.kind "run" or "file", and judge.kind is "oracle": it is not read',
+    'config: judge.completions is for judge.kind "completions", and judge.kind is "oracle": it is not read',
+    'config: judge.url is for judge.kind "llm", and judge.kind is "oracle": it is not read',
+    'config: eval_solving.judge_run is for eval_solving.judge "run", and eval_solving.judge is "oracle": it is not read',
+    'config: eval_solving.llm is for eval_solving.judge "llm", and eval_solving.judge is "oracle": it is not read',
+  ]);
+  expect(warnings({ judge: { kind: 'completions', completions: 3 } })).toEqual([]);
+  expect(warnings({ judge: { kind: 'run', path: 'runs/a' } })).toEqual([]);
+  expect(warnings({ judge: { kind: 'llm', url: url() } })).toEqual([]);
+  // Nobody labels without rounds.
+  expect(warnings({ step_kto: { iterations: 0 }, judge: { completions: 3 } })).toEqual([]);
 });
