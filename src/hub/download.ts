@@ -20,15 +20,30 @@ export interface Download {
   readonly onProgress: (bytes: number) => void;
   /** Milliseconds before the first retry; doubled for each one without a new byte. */
   readonly patience: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Max consecutive attempts without a new byte. */
 const ATTEMPTS = 5;
 
-/** Downloads `file` to `target`. Throws HubError; the bytes received stay for the next attempt. */
+/**
+ * Downloads `file` to `target`. Throws HubError; the bytes received stay for the next attempt, but not those of a download that
+ * `signal` has ended with its reason.
+ */
 export async function download(job: Download): Promise<void> {
-  const { file, target } = job;
+  const { target } = job;
   const partial = `${target}.incomplete`;
+  try {
+    await downloadTo(partial, job);
+  } catch (error) {
+    if (job.signal?.aborted) await rm(partial, { force: true });
+    throw error;
+  }
+  await writing(target, () => rename(partial, target));
+}
+
+async function downloadTo(partial: string, job: Download): Promise<void> {
+  const { file } = job;
   await writing(partial, () => mkdir(dirname(partial), { recursive: true }));
   const inherited = (await sizeOf(partial)) > 0;
   await fetchAll(job, partial);
@@ -44,11 +59,10 @@ export async function download(job: Download): Promise<void> {
         'the download was removed, try again',
     );
   }
-  await writing(target, () => rename(partial, target));
 }
 
 async function fetchAll(job: Download, partial: string): Promise<void> {
-  const { file, request, patience } = job;
+  const { file, request, patience, signal } = job;
   for (let futile = 0, again = 0; ; ) {
     const before = await sizeOf(partial);
     if (before === file.size) return;
@@ -60,6 +74,7 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
           `the hub sends ${file.path} of the ${request.what} in parts and refuses to continue them; try again later`,
         );
     } catch (error) {
+      signal?.throwIfAborted();
       if (!(error instanceof HubError) || error.kind !== 'network') throw error;
       const now = await sizeOf(partial);
       futile = now > before ? 0 : futile + 1;
@@ -70,7 +85,7 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
           { cause: error },
         );
       }
-      await sleep(patience * 2 ** futile);
+      await sleep(patience * 2 ** futile, undefined, { signal }).catch(() => signal?.throwIfAborted());
     }
   }
 }
@@ -84,7 +99,7 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
     const response = await hubFetch(request, url, {
       // A compressed response could not be resumed; with a range, fetch requests none by itself.
       headers: offset > 0 ? { range: `bytes=${offset}-` } : { 'accept-encoding': 'identity' },
-      signal: silence.signal,
+      signal: AbortSignal.any([silence.signal, ...(job.signal ? [job.signal] : [])]),
     });
     const start = response.status === 206 ? offset : 0;
     if (response.status === 206) checkRange(response, offset, file, request);

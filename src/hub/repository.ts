@@ -2,7 +2,7 @@
 import { isRow } from '../data/columns.js';
 import { HubError, hubFailed } from './error.js';
 import { type HubId, isCommit } from './hub-id.js';
-import { type HubRequest, hubFetch, unreachable } from './request.js';
+import { type HubRequest, hubFetch, silentOr, unreachable } from './request.js';
 import type { HubSettings } from './settings.js';
 
 export type RepositoryKind = 'model' | 'dataset';
@@ -40,11 +40,12 @@ export async function listRepository(
   settings: HubSettings,
   kind: RepositoryKind,
   id: HubId,
+  signal?: AbortSignal,
 ): Promise<RepositoryListing> {
   const { repo, revision } = id;
   const request: HubRequest = { settings, what: describe(kind, id), page: webPath(kind, repo), revision };
   const path = `api/${kind}s/${repo}/revision/${encodeURIComponent(revision)}?blobs=true`;
-  const response = await hubFetch(request, `${settings.endpoint}/${path}`);
+  const response = await hubFetch(request, `${settings.endpoint}/${path}`, { signal: silentOr(signal) });
   const text = await bounded(response, request);
   let answer: unknown;
   try {

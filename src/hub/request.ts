@@ -17,6 +17,10 @@ export const SILENCE_MS = 30_000;
 
 const MAX_REDIRECTS = 5;
 
+/** Of a short answer: ends when nothing has come for long, or as `signal` says. */
+export const silentOr = (signal: AbortSignal | undefined): AbortSignal =>
+  AbortSignal.any([AbortSignal.timeout(SILENCE_MS), ...(signal ? [signal] : [])]);
+
 /**
  * GET. Redirects are followed here, so that the token goes to the endpoint and nowhere else.
  *
@@ -41,7 +45,7 @@ export async function hubFetch(
     const response = await fetch(at, {
       headers: { 'user-agent': 'steptrain', ...headers, ...authorization },
       redirect: 'manual',
-      signal: signal ?? AbortSignal.timeout(SILENCE_MS),
+      signal: signal ?? silentOr(undefined),
     }).catch((error: unknown) => {
       throw unreachable(at, error);
     });

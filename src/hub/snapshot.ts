@@ -25,6 +25,8 @@ export interface SnapshotOptions {
   readonly stream?: ProgressStream;
   /** Milliseconds before an interrupted download is retried. Default 500. */
   readonly patience?: number;
+  /** Ends it with its reason: the file that is under way is removed, those that are whole stay. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface Snapshot {
@@ -52,7 +54,8 @@ export async function fetchSnapshot(
   choose: ChooseFiles,
   options: SnapshotOptions = {},
 ): Promise<Snapshot> {
-  const { settings = hubSettings(), stream = progressStream() } = options;
+  const { settings = hubSettings(), stream = progressStream(), signal } = options;
+  signal?.throwIfAborted();
   const cache = new RepositoryCache(settings.cache, kind, id.repo);
   const known = await knownCommit(cache, id.revision);
   const snapshot = ({ commit, all }: KnownCommit): Snapshot => ({
@@ -70,8 +73,9 @@ export async function fetchSnapshot(
   if (settings.offline) throw notCached(kind, id, settings);
   let listing: RepositoryListing;
   try {
-    listing = await listRepository(settings, kind, id);
+    listing = await listRepository(settings, kind, id, signal);
   } catch (error) {
+    signal?.throwIfAborted();
     if (!(error instanceof HubError) || error.kind !== 'network' || known === undefined) throw error;
     const cached = snapshot(known);
     if (!isWhole(cached)) throw error;
@@ -83,7 +87,7 @@ export async function fetchSnapshot(
   const current = snapshot({ commit: listing.commit, all: listing.files.map(({ path }) => path) });
   const chosen = listing.files.filter(({ path }) => current.paths.includes(path));
   if (!isWhole(current)) {
-    const unlock = await lock(cache, id, stream);
+    const unlock = await lock(cache, id, { stream, signal });
     try {
       await downloadFiles(kind, id, settings, cache, listing.commit, chosen, { stream, ...options });
     } finally {
@@ -106,6 +110,10 @@ async function knownCommit(cache: RepositoryCache, revision: string): Promise<Kn
   return commit === undefined || all === undefined ? undefined : { commit, all };
 }
 
+interface Progressing {
+  readonly stream: ProgressStream;
+}
+
 async function downloadFiles(
   kind: RepositoryKind,
   id: HubId,
@@ -113,7 +121,7 @@ async function downloadFiles(
   cache: RepositoryCache,
   commit: string,
   files: readonly RepositoryFile[],
-  { stream, patience = 500 }: { readonly stream: ProgressStream; readonly patience?: number },
+  { stream, patience = 500, signal }: Pick<SnapshotOptions, 'patience' | 'signal'> & Progressing,
 ): Promise<void> {
   const page = webPath(kind, id.repo);
   const request = { settings, what: describe(kind, id), page, revision: id.revision };
@@ -135,6 +143,7 @@ async function downloadFiles(
         target: cache.blob(file.etag),
         onProgress: (bytes) => progress.update(before + bytes, { [id.repo]: file.path }),
         patience,
+        signal,
       });
       before += file.size;
     }
@@ -144,13 +153,17 @@ async function downloadFiles(
   for (const file of files) await cache.place(commit, file);
 }
 
-async function lock(cache: RepositoryCache, { repo }: HubId, stream: ProgressStream): Promise<Unlock> {
+async function lock(
+  cache: RepositoryCache,
+  { repo }: HubId,
+  { stream, signal }: Pick<SnapshotOptions, 'signal'> & Progressing,
+): Promise<Unlock> {
   await writing(cache.lockFolder, () => mkdir(cache.lockFolder, { recursive: true }));
   for (let reported = false; ; reported = true) {
     const taken = await tryLock(cache.lockFolder);
     if (typeof taken === 'function') return taken;
     if (!reported) stream.write(`process ${taken.owner} is downloading ${repo}; waiting for it\n`);
-    await sleep(200);
+    await sleep(200, undefined, { signal }).catch(() => signal?.throwIfAborted());
   }
 }
 

@@ -62,16 +62,19 @@ export async function resolveSaved(
  * other variables of huggingface_hub hold.
  *
  * @param name a hub id such as `Qwen/Qwen2.5-0.5B`, with a revision after an `@`; a directory stays what it is
- * @param options `log` takes how far the download is, which otherwise is on standard error
+ * @param options `log` takes how far the download is, which otherwise is on standard error; `signal` ends it with its reason, and
+ *   what is left in the cache are whole files alone
  * @returns the directory, which `loadModel` and `model.base` take
  * @throws HubError where the hub cannot be used, ConfigError for what is no hub id
  */
 export async function fetchModel(
   name: string,
-  options: { readonly log?: Log | undefined } = {},
+  options: { readonly log?: Log | undefined; readonly signal?: AbortSignal | undefined } = {},
 ): Promise<string> {
-  checkOptions('fetchModel', options, { log: true });
-  const resolved = () => resolveModel({ base: name, tokenizer: 'base' }, () => 'fetchModel');
+  checkOptions('fetchModel', options, { log: true, signal: true });
+  const { signal } = options;
+  signal?.throwIfAborted();
+  const resolved = () => resolveModel({ base: name, tokenizer: 'base' }, () => 'fetchModel', { signal });
   const { base } = await loggingTo(options.log, resolved);
   return baseDirectory(base);
 }

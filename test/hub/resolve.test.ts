@@ -122,6 +122,20 @@ describe('a model of the hub', () => {
     await expect(fetchModel('golden/none')).rejects.toThrow(/^fetchModel: there is no golden\/none/);
   });
 
+  it('is fetched until a signal ends it, which leaves no part of a file', async () => {
+    const [reason, stop] = [new Error('enough'), new AbortController()];
+    const { signal } = stop;
+    // The first line of progress comes within the first file.
+    const log = () => stop.abort(reason);
+    await expect(fetchModel('golden/qwen2', { signal, log })).rejects.toBe(reason);
+    const left = filesOf(join(folder, 'hf/hub/models--golden--qwen2'));
+    expect(left.filter((path) => /incomplete|snapshots|\.lock/.test(path))).toEqual([]);
+    const asked = hub.requests.length;
+    await expect(fetchModel('golden/qwen2', { signal, log: () => {} })).rejects.toBe(reason);
+    expect(hub.requests).toHaveLength(asked);
+    expect(filesOf(await fetchModel('golden/qwen2', { log: () => {} }))).toContain('model.safetensors');
+  });
+
   it('in shards downloads those of its index', async () => {
     const { model: section } = await resolved({
       model: { base: 'golden/sharded', tokenizer: 'golden/qwen2@main' },

@@ -57,6 +57,24 @@ function fetch(
   });
 }
 
+it('ends as a signal says, also while it waits to try again, and removes the part that has come', async () => {
+  const hub = await startHub([repository]);
+  hub.faults.set('data/large.jsonl', [{ cutAfter: 100_000 }]);
+  const [reason, stop] = [new Error('enough'), new AbortController()];
+  const attempt = fetchSnapshot('dataset', parseHubId('a/b')!, () => ['data/large.jsonl'], {
+    settings: settingsOf(hub),
+    stream: { write: () => setTimeout(() => stop.abort(reason), 300) },
+    patience: 60_000,
+    signal: stop.signal,
+  });
+  await expect(attempt).rejects.toBe(reason);
+  expect(
+    readdirSync(cache, { recursive: true })
+      .map(String)
+      .filter((path) => path.includes('incomplete')),
+  ).toEqual([]);
+});
+
 const failure = async (attempt: Promise<unknown>): Promise<HubError> => {
   const error = await attempt.then(
     () => undefined,
