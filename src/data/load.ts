@@ -175,7 +175,7 @@ async function* readAll(
           }
         } catch (error) {
           if (!(error instanceof BadRow)) throw error;
-          const failure = new DataError('row', badRowSentence(error, source), position);
+          const failure = new DataError('row', badRowSentence(error, source), { ...position, hint: BAD_ROW });
           if (options.on_bad_row !== 'skip') throw failure;
           count(report.skipped, error.reason);
           report.firstBadRow ??= failure.message;
@@ -202,10 +202,13 @@ function detected(row: Row, position: FilePosition, withProblems: boolean): Sour
   const names = likelyColumns(row).map((name) => `--set data.columns.${name}`);
   throw new DataError(
     'format',
-    `the columns ${shown.join(', ') || '(none)'} are of no known layout; expected ` +
-      '{"question": "…", "steps": ["…"], "labels": [1, 0]}; columns of other names are renamed by ' +
-      `${names.join(' ') || '--set data.columns.question=NAME'}; other layouts: docs/reference/data.md`,
-    position,
+    `the columns ${shown.join(', ') || '(none)'} are of no known layout; expected {"question": "…", "steps": ["…"], "labels": [1, 0]}`,
+    {
+      ...position,
+      hint:
+        `columns of other names are renamed by ${names.join(' ') || '--set data.columns.question=NAME'}; ` +
+        'other layouts: docs/reference/data.md',
+    },
   );
 }
 
@@ -230,8 +233,11 @@ function likelyColumns(row: Row): string[] {
 
 function badRowSentence(error: BadRow, source: Source<ConversionOptions> | undefined): string {
   const layout = source === undefined ? '' : ` (read as ${source.name})`;
-  return `${error.message}${layout}; correct the row, or skip such rows by on_bad_row: skip (--set data.on_bad_row=skip of a command)`;
+  return `${error.message}${layout}`;
 }
+
+const BAD_ROW =
+  'correct the row, or skip such rows by on_bad_row: skip (--set data.on_bad_row=skip of a command)';
 
 function count(counts: Map<string, number>, reason: string): void {
   counts.set(reason, (counts.get(reason) ?? 0) + 1);

@@ -1,3 +1,4 @@
+import { defined } from '../native/defined.js';
 import { StepTrainError } from '../native/errors.js';
 
 /** A position in a data file. Lines and rows are counted from 1. */
@@ -21,13 +22,19 @@ export class DataError extends StepTrainError {
   constructor(
     readonly kind: 'file' | 'format' | 'row' | 'option' | 'template' | 'tokenizer',
     message: string,
-    { cause, file, ...within }: Partial<FilePosition> & ErrorOptions = {},
+    { cause, hint, file, ...within }: Partial<FilePosition> & ErrorOptions & { readonly hint?: string } = {},
   ) {
     const position = file === undefined ? undefined : { file, ...within };
-    super('E_DATA', position === undefined ? message : `${describePosition(position)}: ${message}`, {
-      cause,
-    });
+    const place = position === undefined ? '' : `${describePosition(position)}: `;
+    super('E_DATA', `${place}${message}${hint === undefined ? '' : `; ${hint}`}`, defined({ cause, hint }));
     this.position = position;
+  }
+
+  /** The same of another place, and with what to do there. */
+  at(position: FilePosition, hint: string): DataError {
+    const place = this.position === undefined ? 0 : describePosition(this.position).length + 2;
+    const end = this.hint === '' ? this.message.length : -this.hint.length - 2;
+    return new DataError(this.kind, this.message.slice(place, end), { ...position, hint, cause: this.cause });
   }
 }
 

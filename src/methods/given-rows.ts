@@ -1,25 +1,32 @@
 /** Rows that a program has in memory: kept in files beside the run, since `resume` compares and reads them again. */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { PARTS, type Part } from '../data/split.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
+import { DataError } from '../files/data-error.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { completeRunConfig } from './config.js';
 import type { RunConfig, RunConfigInput } from './table.js';
 
-/**
- * The complete configuration, whose data are files with the rows, named by their content, in the folder of the run's directory.
- *
- * @throws StepTrainError for what are no rows, and where the configuration names data for the same part
- */
-export async function withRows(
+export interface GivenRows {
+  /** Complete: its data are files with the rows, named by their content, in the folder of the run's directory. */
+  readonly config: RunConfig;
+  /** What a run that came to nothing leaves: no file of its own, and an error that speaks of the rows. */
+  failed(error: unknown): Promise<unknown>;
+}
+
+/** How many runs of this process read a file that it has written. */
+const readers = new Map<string, number>();
+
+/** @throws StepTrainError for what are no rows, and where the configuration names data for the same part */
+export async function givenRows(
   config: RunConfigInput,
   rows: Readonly<Partial<Record<Part, readonly object[] | undefined>>>,
   output: string | undefined,
-): Promise<RunConfig> {
+): Promise<GivenRows> {
   checkOptions('train: rows', rows, { train: true, validation: true, test: true });
   if (rows.train === undefined) throw invalid('train: rows: expected the part `train`, found none');
   const { data, ...others } = config as { readonly data?: object };
@@ -41,11 +48,40 @@ export async function withRows(
   const { run } = completed('');
   const folder = dirname(resolve(output ?? run.output_dir));
   await mkdir(folder, { recursive: true });
-  for (const { name, text } of texts) {
-    const path = join(folder, name);
-    if (!existsSync(path)) await writeFileAtomically(path, [Buffer.from(text)]);
+  const files = texts.map(({ part, text, name }) => ({ part, text, path: join(folder, name) }));
+  for (const { path, text } of files) {
+    const others = readers.get(path);
+    if (others === undefined && existsSync(path)) continue;
+    readers.set(path, (others ?? 0) + 1);
+    if (others === undefined) await writeFileAtomically(path, [Buffer.from(text)]);
   }
-  return completed(folder);
+  return {
+    config: completed(folder),
+    async failed(error) {
+      for (const { path } of files) {
+        const others = (readers.get(path) ?? 0) - 1;
+        if (others > 0) readers.set(path, others);
+        else if (readers.delete(path)) await rm(path, { force: true });
+      }
+      return aboutRows(error, files);
+    },
+  };
+}
+
+/** The error about a file as one about the rows that stand in it, in the words of a program. */
+function aboutRows(
+  error: unknown,
+  files: readonly { readonly part: Part; readonly path: string }[],
+): unknown {
+  if (!(error instanceof DataError)) return error;
+  const { position, kind } = error;
+  const given = files.find(({ path }) => path === position?.file);
+  if (!given || position?.row === undefined) return error;
+  const hint =
+    kind === 'row'
+      ? "correct the row, or leave such rows out by data.on_bad_row: 'skip'"
+      : "columns of other names are renamed by data.columns, such as { question: 'NAME' }";
+  return error.at({ file: `train: rows.${given.part}`, row: position.row }, hint);
 }
 
 function checkRows(part: string, given: unknown): void {

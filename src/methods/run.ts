@@ -1,4 +1,5 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
+import { existsSync } from 'node:fs';
 import type { Cluster } from '../cluster/cluster.js';
 import type { Locate } from '../config/issues.js';
 import { checkOptions, invalid } from '../native/errors.js';
@@ -16,7 +17,7 @@ import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
-import { withRows } from './given-rows.js';
+import { givenRows } from './given-rows.js';
 import { joinJob, type StartedRun, startTogether, together } from './job.js';
 import { completeSaved } from './saved-models.js';
 import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
@@ -24,7 +25,7 @@ import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 export interface TrainOptions {
   /**
    * Rows in place of files of `data.train`, `data.validation` and `data.test`: what the lines of a .jsonl file would be. They are
-   * kept beside the run's directory in files named by their content, which `resume` reads again.
+   * kept beside the run's directory in files named by their content, which `resume` reads again; a run that is refused leaves none.
    */
   readonly rows?:
     | {
@@ -80,21 +81,29 @@ async function begun(
   config: RunConfigInput,
   { rows, output, signal, onStep, shareStages }: TrainOptions,
 ): Promise<TrainResult> {
-  const complete = rows ? await withRows(config, rows, output) : completeRunConfig(config);
-  const cluster = await joinJob({ configuration: complete });
-  return together(cluster, async () => {
-    const started = await startTogether(cluster, () =>
-      createRun(complete, (path) => `config ${path.join('.')}`, { output, processes: cluster?.size }),
-    );
-    return finished(started.run, cluster, () =>
-      runRecipe(started.config, started.run, signal ?? never(), {
-        resume: false,
-        onStep,
-        shareStages,
-        cluster,
-      }),
-    );
-  });
+  const given = rows && (await givenRows(config, rows, output));
+  const complete = given?.config ?? completeRunConfig(config);
+  let home: string | undefined;
+  try {
+    const cluster = await joinJob({ configuration: complete });
+    return await together(cluster, async () => {
+      const started = await startTogether(cluster, () =>
+        createRun(complete, (path) => `config ${path.join('.')}`, { output, processes: cluster?.size }),
+      );
+      home = started.run.path;
+      return finished(started.run, cluster, () =>
+        runRecipe(started.config, started.run, signal ?? never(), {
+          resume: false,
+          onStep,
+          shareStages,
+          cluster,
+        }),
+      );
+    });
+  } catch (error) {
+    // A run that has begun to train can go on, and reads its rows again.
+    throw given && (home === undefined || !existsSync(home)) ? await given.failed(error) : error;
+  }
 }
 
 export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep' | 'log' | 'shareStages'> {

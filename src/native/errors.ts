@@ -14,7 +14,7 @@ export class StepTrainError extends Error {
   readonly scope: string;
   /** File and line of the native code that refused. */
   readonly location: string;
-  /** The part of the message of a failed op, or of a device that is not there, that says what to do; empty elsewhere. */
+  /** The end of the message, where it stands apart and says what to do: of a failed op, a missing device, a bad row; empty elsewhere. */
   readonly hint: string;
 
   constructor(

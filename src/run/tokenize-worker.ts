@@ -11,6 +11,6 @@ try {
 } catch (error) {
   // Error classes do not survive the message to the main thread; an unexpected error ends this thread.
   if (!(error instanceof DataError)) throw error;
-  const { kind, message, position } = error;
-  tell({ failure: { kind, message, position } });
+  const { kind, message, position, hint } = error;
+  tell({ failure: { kind, message, position, hint } });
 }

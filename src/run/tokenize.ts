@@ -26,7 +26,7 @@ export interface TokenizeJob {
 export type TokenizeMessage =
   | { readonly solutions: number }
   | { readonly done: true }
-  | { readonly failure: Pick<DataError, 'kind' | 'message' | 'position'> };
+  | { readonly failure: Pick<DataError, 'kind' | 'message' | 'position' | 'hint'> };
 
 const TELL_EVERY = 1000;
 
@@ -72,8 +72,12 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
 }
 
 /** The error that the worker met; its message names the position already. */
-function received({ kind, message, position }: Pick<DataError, 'kind' | 'message' | 'position'>): DataError {
-  return Object.assign(new DataError(kind, message), { position });
+function received({
+  kind,
+  message,
+  ...rest
+}: Pick<DataError, 'kind' | 'message' | 'position' | 'hint'>): DataError {
+  return Object.assign(new DataError(kind, message), rest);
 }
 
 /** Tokenises in the calling thread. */

@@ -66,6 +66,39 @@ it.each([
   expect(readdirSync(folder)).toEqual([]);
 });
 
+it.each([
+  [
+    { train: [...rows.slice(0, 5), { ...rows[0], labels: [1] }] },
+    'train: rows.train, row 6: labels: 1, steps: 2; expected a label for each (read as stepwise); ' +
+      "correct the row, or leave such rows out by data.on_bad_row: 'skip'",
+  ],
+  [
+    { train: rows, validation: [rows[0] as object, { ...rows[0], problem: 3 }] },
+    "train: rows.validation, row 2: column 'problem' holds the number 3; expected text (read as stepwise); " +
+      "correct the row, or leave such rows out by data.on_bad_row: 'skip'",
+  ],
+  [
+    { train: [{ foo: 1 }] },
+    'train: rows.train, row 1: the columns foo are of no known layout; ' +
+      'expected {"question": "…", "steps": ["…"], "labels": [1, 0]}; ' +
+      "columns of other names are renamed by data.columns, such as { question: 'NAME' }",
+  ],
+])('refuses a row by its number and field, and leaves nothing: %#', async (given, message) => {
+  await expect(train(config, { rows: given, output: join(folder, 'run') })).rejects.toMatchObject({
+    message,
+    name: 'DataError',
+  });
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+it('a run that is refused leaves the rows of another one', async () => {
+  const first = await train(config, { rows: { train: rows }, output: join(folder, 'first') });
+  const again = train(config, { rows: { train: rows }, output: join(folder, 'first') });
+  await expect(again).rejects.toThrow(/first/);
+  expect(readdirSync(folder).filter((name) => name.startsWith('rows-'))).toHaveLength(1);
+  expect((await resume(first.directory)).status).toBe('finished');
+}, 60_000);
+
 it('refuses data and rows for the same part, and writes nothing for a configuration that cannot be', async () => {
   const options = { rows: { train: rows }, output: join(folder, 'runs', 'run') };
   const both = { ...config, data: { train: 'rows.jsonl' } };
