@@ -101,6 +101,7 @@ test.each([
   { baseline: 'sft_continued' },
   { baseline: 'dpo' },
   { baseline: 'pseudo_labels', data: { labelled: 40 }, pseudo_labels: { tokens_per_step: 512 } },
+  { baseline: 'pseudo_labels', data: { labelled: 40 }, pseudo_labels: { tokens_per_step: 4096 } },
   { compare_with: ['sft_continued'] },
   { ablation: { no_frn: true } },
   { frn: { tokens_per_step: 1024, pair_mode: 'step' } },

@@ -134,7 +134,7 @@ function samplingOf({ config, data, roles, tokenizer, cacheBytes }: PpoRun): Loc
     decoder: roles.decoder,
     role: roles.policy,
     tokenizer,
-    sampling: { ...rollout, stop: [...data.stop, ...rollout.stop] },
+    sampling: { ...rollout, stop: [...data.prompt.stop, ...rollout.stop] },
     seed: run.seed,
     cacheBytes,
   };

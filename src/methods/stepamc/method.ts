@@ -23,7 +23,7 @@ import {
 } from './config.js';
 import { dpoStage } from './dpo.js';
 import { jointTokens, policyTokens, scpoStage } from './policy.js';
-import { labellingStage, pseudoLabelStage } from './pseudo-labels.js';
+import { expectedPseudoLabelTokens, labellingStage, pseudoLabelStage } from './pseudo-labels.js';
 import { rewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
 import { networkStage, networkTokens } from './reward/stage.js';
@@ -178,15 +178,15 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
       return [...sft, dpoStage(open, { seed: continuedSeed, tokens: budget(), validate })];
     case 'pseudo_labels': {
       const network = hasNetwork(config);
-      const tokens = () => (network ? policyTokens(open) : budget());
+      const learned = () => ({ tokens: network ? policyTokens(open) : budget(), seed: continuedSeed });
       return [
         ...sft,
         ...(network ? [networkStage(open, rewards)] : []),
         labellingStage(open),
         {
           name: 'pseudo_labels',
-          expectedTokens: tokens,
-          prepare: async () => pseudoLabelStage(open, { tokens: tokens(), seed: continuedSeed, validate }),
+          expectedTokens: () => expectedPseudoLabelTokens(open, learned()),
+          prepare: async () => pseudoLabelStage(open, { ...learned(), validate }),
         },
       ];
     }

@@ -14,6 +14,7 @@ import { probability } from '../../scoring/verdict/judged.js';
 import { judgeVerdicts } from '../../scoring/verdict/verdicts.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.js';
+import { stageBatches } from '../../train/batched-stage.js';
 import type { MakingStage, TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type LabelCounts, learnedVerdicts } from '../../train/verdict-data.js';
@@ -88,6 +89,20 @@ export function agreedLabel(
   const label = positive > 0.5 ? 1 : 0;
   const probability = Math.max(positive, negative);
   return probability > 0.5 && probability >= least ? { label, probability } : undefined;
+}
+
+/**
+ * What it trains at `tokens` of budget, which its last step reaches and passes. The judges may leave steps without a label; the plan
+ * takes every solution that can have one.
+ */
+export function expectedPseudoLabelTokens(
+  { config, data: { sequences } }: Pick<StepAmcRun, 'config' | 'data'>,
+  { tokens, seed }: { readonly tokens: number; readonly seed: number },
+): number {
+  const lengths = Array.from(sequences.train, ({ ids, verdicts }) => (verdicts.length > 0 ? ids.length : 0));
+  const items = lengths.flatMap((length, i) => (length > 0 ? [i] : []));
+  const tokensOf = (i: number) => lengths[i] as number;
+  return stageBatches(items, config.pseudo_labels, { seed, tokens, tokensOf }).tokens;
 }
 
 /** Supervised training on labels and pseudo-labels together. */

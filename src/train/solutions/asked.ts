@@ -4,11 +4,17 @@ import { limited, problemRank } from '../../data/limit.js';
 import { problemKey } from '../../data/overlap.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { summarizeTrainingData } from '../../data/summary.js';
+import type { SolvingPrompt } from '../../generate/solving-prompt.js';
 import { toLog } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RunData } from '../method.js';
 import { configuredProblems, type RunProblem } from './problems.js';
-import { type SolutionPromptOptions, type SolutionPrompts, solutionPrompts } from './prompts.js';
+import {
+  configuredPrompt,
+  fittingPrompts,
+  type SolutionPromptOptions,
+  type SolutionPrompts,
+} from './prompts.js';
 
 export interface AskedPart extends Pick<SolutionPrompts, 'prompts'> {
   readonly problems: readonly RunProblem[];
@@ -16,30 +22,29 @@ export interface AskedPart extends Pick<SolutionPrompts, 'prompts'> {
 
 export interface AskedProblems extends RunData {
   readonly parts: Readonly<Record<Part, AskedPart>>;
-  /** Texts that end a solution. */
-  readonly stop: readonly string[];
+  /** What stands around each problem, and the texts that end its solution. */
+  readonly prompt: SolvingPrompt;
 }
 
 /** @throws as `configuredProblems` and `solutionPrompts` do */
 export async function askedProblems(
   { data, eval: { max_samples } }: Pick<FrameConfig, 'data' | 'eval'>,
   tokenizer: Tokenizer,
-  how: Pick<SolutionPromptOptions, 'template' | 'maxNewTokens'>,
+  { template, maxNewTokens }: Pick<SolutionPromptOptions, 'template' | 'maxNewTokens'>,
 ): Promise<AskedProblems> {
   const { parts: all, reports, unanswered } = await configuredProblems(data);
   if (unanswered > 0) toLog(`${unanswered} rows have no answer and are left out`);
-  let stop: readonly string[] = [];
+  const prompt = configuredPrompt(tokenizer, template);
+  const { inReasoning } = prompt;
   const ofParts = <T>(make: (part: Part) => T) =>
     Object.fromEntries(PARTS.map((part) => [part, make(part)])) as Record<Part, T>;
   const parts = ofParts((part): AskedPart => {
     const own = part === 'train' ? all.train : limited(all[part], max_samples, data, problemRank);
-    const asked = solutionPrompts(own, { tokenizer, maxLength: data.max_length, ...how });
-    const { prompts, inReasoning } = asked;
-    stop = asked.stop;
+    const prompts = fittingPrompts(own, prompt, { maxLength: data.max_length, maxNewTokens });
     const tooLong = prompts.filter((prompt) => prompt === undefined).length;
     if (tooLong > 0)
       toLog(
-        `${tooLong} of ${prompts.length} ${part} problems leave no room for ${how.maxNewTokens} tokens within ` +
+        `${tooLong} of ${prompts.length} ${part} problems leave no room for ${maxNewTokens} tokens within ` +
           `data.max_length ${data.max_length} and are ${part === 'train' ? 'left out' : 'counted as wrong'}`,
       );
     return { problems: own.map((problem) => ({ ...problem, inReasoning })), prompts };
@@ -50,5 +55,5 @@ export async function askedProblems(
     text: () => problem,
   });
   const summary = summarizeTrainingData(ofParts((part) => parts[part].problems.map(summarized)));
-  return { parts, stop, summary, reports, close() {} };
+  return { parts, prompt, summary, reports, close() {} };
 }

@@ -1,7 +1,7 @@
 /** Problems as the tokens that a model is given to solve them, and the tokens that end its solution. */
 
 import { badOption } from '../../files/data-error.js';
-import { solvingPrompt } from '../../generate/solving-prompt.js';
+import { type SolvingPrompt, solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Decoder } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 
@@ -33,10 +33,26 @@ export interface SolutionPrompts {
 /** @throws DataError for a template without {problem}, or where no problem fits */
 export function solutionPrompts(
   problems: readonly { readonly problem: string }[],
-  { tokenizer, template, maxLength, maxNewTokens }: SolutionPromptOptions,
+  { tokenizer, template, ...room }: SolutionPromptOptions,
 ): SolutionPrompts {
-  const options = template === 'auto' ? {} : { template, chat: false };
-  const prompt = solvingPrompt(tokenizer, options);
+  const prompt = configuredPrompt(tokenizer, template);
+  return {
+    prompts: fittingPrompts(problems, prompt, room),
+    stop: prompt.stop,
+    inReasoning: prompt.inReasoning,
+  };
+}
+
+/** What stands around each problem, by `template` of the options above. */
+export const configuredPrompt = (tokenizer: Tokenizer, template: string): SolvingPrompt =>
+  solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
+
+/** @throws DataError where no problem fits */
+export function fittingPrompts(
+  problems: readonly { readonly problem: string }[],
+  prompt: SolvingPrompt,
+  { maxLength, maxNewTokens }: Pick<SolutionPromptOptions, 'maxLength' | 'maxNewTokens'>,
+): SolutionPrompts['prompts'] {
   const prompts = problems.map(({ problem }, id): SolutionPrompt | undefined => {
     const ids = prompt.tokens(problem);
     return ids.length + maxNewTokens <= maxLength ? { id, ids } : undefined;
@@ -46,7 +62,7 @@ export function solutionPrompts(
       `no problem leaves room for ${maxNewTokens} tokens of a solution within data.max_length ${maxLength}: raise ` +
         'data.max_length, or lower max_new_tokens',
     );
-  return { prompts, stop: prompt.stop, inReasoning: prompt.inReasoning };
+  return prompts;
 }
 
 /** What ends a text by the model's configuration and by the tokenizer's. */

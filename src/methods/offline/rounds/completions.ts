@@ -1,6 +1,5 @@
 /** The judge that needs neither another model nor worked solutions: where the model itself still reaches the answer. */
 import { rolloutLabels } from '../../../eval/rollout-labels.js';
-import { solvingPrompt } from '../../../generate/solving-prompt.js';
 import { stepPieces } from '../../../records/steps.js';
 import { type Scorer, type Solution, scorer, textOf } from '../../../scoring/scorer.js';
 import { endOfSolution } from '../../../train/solutions/prompts.js';
@@ -11,12 +10,11 @@ import type { AskingRun } from './run.js';
  * answer (Math-Shepherd, arXiv 2312.08935); its score is their share. They are drawn as candidates are.
  */
 export function completionsJudge(
-  { config, roles: { decoder, role }, tokenizer }: AskingRun,
+  { config, data, roles: { decoder, role }, tokenizer }: AskingRun,
   iteration: number,
 ): Scorer {
-  const { judge, sampling, question, run } = config;
-  const { template } = question;
-  const prompt = solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
+  const { judge, sampling, run } = config;
+  const { prompt } = data.asked;
   const options = {
     k: judge.completions,
     prompt,

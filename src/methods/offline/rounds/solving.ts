@@ -20,7 +20,7 @@ export function samplerOf(
   how: 'greedy' | 'sampled' = 'sampled',
 ): SolutionSampler {
   const { sampling } = config;
-  const stop = [...sampling.stop, ...data.asked.stop];
+  const stop = [...sampling.stop, ...data.asked.prompt.stop];
   const greedy = { temperature: 0, top_p: 1, top_k: 0, min_p: 0 };
   return localSampler({
     decoder: roles.decoder,
