@@ -1,54 +1,38 @@
 // Steps labelled by what the model of a round still reaches after them.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { loadModel } from '../../../../src/api/model.js';
 import { rolloutLabels } from '../../../../src/eval/rollout-labels.js';
 import { solvingPrompt } from '../../../../src/generate/solving-prompt.js';
 import { train } from '../../../../src/methods/run.js';
-import type { RunConfigInput } from '../../../../src/methods/table.js';
 import type { StepRecord } from '../../../../src/records/record.js';
 import { openDevice } from '../../../../src/runtime/device.js';
+import { artefact, runsFolder, smallRounds } from './small-rounds.js';
 
-let folder: string;
-let base: string;
-beforeAll(async () => {
-  vi.spyOn(console, 'error').mockImplementation(() => {});
-  folder = await mkdtemp(join(tmpdir(), 'steptrain-completions-'));
-  base = join(folder, 'by-completions');
-});
-afterAll(() => rm(folder, { recursive: true, force: true }));
+const at = runsFolder('completions');
 
 const config = (judge: object) =>
-  ({
-    method: 'step_kto',
-    model: { base: 'word-problems-misread' },
-    lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
+  smallRounds('step_kto', {
     data: { source: 'word_problems', word_problems: { samples: 80 }, max_length: 320 },
-    question: { template: '{problem}\n' },
-    sampling: { num_generations: 3, max_new_tokens: 100, problems_per_iteration: 20 },
+    sampling: { problems_per_iteration: 20 },
     judge,
     eval: { max_samples: 1 },
     eval_solving: { num_generations: 0 },
-    run: { device: 'cpu', threads: 1, seed: 3 },
+    run: { seed: 3 },
     step_kto: { iterations: 2, batch_size: 6, learning_rate: 5e-3, load_best_model_at_end: false },
-  }) as unknown as RunConfigInput;
+  });
 
-const artefact = async (directory: string, name: string): Promise<StepRecord[]> =>
-  (await readFile(join(directory, 'artefacts', `${name}.jsonl`), 'utf8'))
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line));
+const labels = (directory: string, round: number) => artefact<StepRecord>(directory, `labels-${round}`);
 
 const labelsOf = (records: readonly StepRecord[]) =>
   records.map(({ steps }) => steps.map(({ label }) => label));
 
 it('mostly agrees with the oracle, of the last step as with the answer', async () => {
+  const base = at('by-completions');
   await train(config({ kind: 'completions', completions: 4 }), { output: base });
-  const exact = join(folder, 'by-oracle');
+  const exact = at('by-oracle');
   await train(config({ kind: 'oracle' }), { output: exact });
-  const [own, oracle] = [await artefact(base, 'labels-1'), await artefact(exact, 'labels-1')];
+  const [own, oracle] = [await labels(base, 1), await labels(exact, 1)];
   expect(own.map(({ provenance }) => provenance)).toEqual(oracle.map(({ provenance }) => provenance));
   for (const { steps, outcome } of own) expect(steps.at(-1)?.label).toBe(outcome);
   const [mine, right] = [labelsOf(own).flat(), labelsOf(oracle).flat()];
@@ -58,7 +42,8 @@ it('mostly agrees with the oracle, of the last step as with the answer', async (
 }, 120_000);
 
 it('asks the model of the round: M1 in the second', async () => {
-  const records = await artefact(base, 'labels-2');
+  const base = at('by-completions');
+  const records = await labels(base, 2);
   const device = openDevice('cpu', { threads: 1 });
   const relabelled = async (name: string) => {
     const model = await loadModel(device, name);

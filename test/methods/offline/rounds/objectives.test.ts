@@ -1,48 +1,34 @@
 // Rounds of a model's own samples with the other objectives, and what makes a candidate right.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { completeRunConfig } from '../../../../src/methods/config.js';
 import { train } from '../../../../src/methods/run.js';
 import type { RunConfigInput } from '../../../../src/methods/table.js';
 import type { StepRecord } from '../../../../src/records/record.js';
+import { artefact, rowsOf, runsFolder, smallRounds } from './small-rounds.js';
 
-let folder: string;
-beforeAll(async () => {
-  vi.spyOn(console, 'error').mockImplementation(() => {});
+const at = runsFolder('rounds');
+beforeAll(() => {
   vi.spyOn(process.stderr, 'write').mockImplementation(() => true);
-  folder = await mkdtemp(join(tmpdir(), 'steptrain-rounds-'));
 });
-afterAll(() => rm(folder, { recursive: true, force: true }));
 
 const tiny = (method: string, { section = {}, judge = {}, evaluation = {} } = {}) =>
-  ({
-    method,
-    model: { base: 'word-problems-misread' },
-    lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
-    data: { source: 'word_problems', word_problems: { samples: 60 }, max_length: 320 },
-    question: { template: '{problem}\n' },
-    sampling: { num_generations: 6, max_new_tokens: 100, problems_per_iteration: 8, dedupe: false },
+  smallRounds(method, {
+    sampling: { num_generations: 6, problems_per_iteration: 8, dedupe: false },
     judge,
     eval: { max_samples: 2 },
     eval_solving: { num_generations: 2, judge: 'oracle', ...evaluation },
-    run: { device: 'cpu', threads: 1 },
     [method]: { iterations: 1, batch_size: 4, micro_batch_tokens: 512, ...section },
-  }) as unknown as RunConfigInput;
+  });
 
 const made = async (config: RunConfigInput, name: string) => {
-  const output = join(folder, name);
-  expect((await train(config, { output, shareStages: join(folder, 'stages') })).status).toBe('finished');
-  const lines = async (file: string) =>
-    (await readFile(join(output, file), 'utf8'))
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+  const output = at(name);
+  expect((await train(config, { output, shareStages: at('stages') })).status).toBe('finished');
   return {
-    labels: (await lines('artefacts/labels-1.jsonl')) as StepRecord[],
-    samples: await lines('artefacts/samples-1.jsonl'),
-    log: await lines('metrics.jsonl'),
+    labels: await artefact<StepRecord>(output, 'labels-1'),
+    samples: await artefact(output, 'samples-1'),
+    log: await rowsOf(output, 'metrics.jsonl'),
     report: JSON.parse(await readFile(join(output, 'eval.json'), 'utf8')),
   };
 };
@@ -125,7 +111,7 @@ describe('what makes a candidate right', () => {
 
 it('solves problems before and after one training on given answers', async () => {
   const config = tiny('solution_sft', { section: { iterations: 0 }, evaluation: { solve: true } });
-  const output = join(folder, 'sft');
+  const output = at('sft');
   expect((await train(config, { output })).status).toBe('finished');
   const { models, metrics, metrics_validation } = JSON.parse(
     await readFile(join(output, 'eval.json'), 'utf8'),

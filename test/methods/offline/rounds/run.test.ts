@@ -1,32 +1,21 @@
 // Rounds of sampling, labelling and training on the shipped model, and the same labels as data of another run.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { formatSolvedReport, readSolvedReport } from '../../../../src/eval/solving/run-report.js';
 import { completeRunConfig } from '../../../../src/methods/config.js';
 import { resume, train } from '../../../../src/methods/run.js';
-import type { RunConfigInput } from '../../../../src/methods/table.js';
 import { acceptedChanges } from '../../../../src/run/inputs.js';
+import { artefact, runsFolder, smallRounds } from './small-rounds.js';
 
-let folder: string;
-beforeAll(async () => {
-  vi.spyOn(console, 'error').mockImplementation(() => {});
-  folder = await mkdtemp(join(tmpdir(), 'steptrain-step-kto-'));
-});
-afterAll(() => rm(folder, { recursive: true, force: true }));
+const at = runsFolder('step-kto');
 
 const tiny = (more: Record<string, object> = {}) =>
-  ({
-    method: 'step_kto',
-    model: { base: 'word-problems-misread' },
-    lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
-    data: { source: 'word_problems', word_problems: { samples: 60 }, max_length: 320 },
-    question: { template: '{problem}\n' },
-    sampling: { num_generations: 3, max_new_tokens: 100, problems_per_iteration: 6 },
+  smallRounds('step_kto', {
+    sampling: { problems_per_iteration: 6 },
     eval: { max_samples: 3 },
     eval_solving: { num_generations: 3, judge: 'oracle' },
-    run: { device: 'cpu', threads: 1, logging_steps: 1 },
+    run: { logging_steps: 1 },
     ...more,
     step_kto: {
       iterations: 2,
@@ -36,16 +25,10 @@ const tiny = (more: Record<string, object> = {}) =>
       save_steps: 1,
       ...more.step_kto,
     },
-  }) as unknown as RunConfigInput;
-
-const artefact = async (directory: string, name: string) =>
-  (await readFile(join(directory, 'artefacts', `${name}.jsonl`), 'utf8'))
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line));
+  });
 
 it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async () => {
-  const whole = await train(tiny(), { output: join(folder, 'whole') });
+  const whole = await train(tiny(), { output: at('whole') });
   expect(whole.status).toBe('finished');
   const { models, metrics } = JSON.parse(await readFile(join(whole.directory, 'eval.json'), 'utf8'));
   expect(Object.keys(models)).toEqual(['M0', 'M1', 'M2']);
@@ -62,7 +45,7 @@ it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async 
     if (/^labels-2 step/.test(String(text))) stop.abort();
     return true;
   });
-  const stopped = await train(tiny(), { output: join(folder, 'stopped'), signal: stop.signal });
+  const stopped = await train(tiny(), { output: at('stopped'), signal: stop.signal });
   write.mockRestore();
   expect(stopped.status).toBe('interrupted');
   expect((await resume(stopped.directory)).status).toBe('finished');
@@ -73,7 +56,7 @@ it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async 
   const labelled = join(whole.directory, 'artefacts', 'labels-1.jsonl');
   const data = { train: labelled, validation: labelled, test: labelled, split: [1, 0, 0], max_length: 320 };
   const once = await train(tiny({ data, step_kto: { iterations: 0, batch_size: 4, beta_step: 0.3 } }), {
-    output: join(folder, 'once'),
+    output: at('once'),
   });
   expect(once.status).toBe('finished');
   const lines = (await readFile(join(once.directory, 'metrics.jsonl'), 'utf8')).trim().split('\n');
@@ -93,7 +76,7 @@ it('compares with M0 where every parameter is trained: a copy of the base', asyn
   const run = async (reference: string) => {
     const step_kto = { reference, learning_rate: 1e-4, load_best_model_at_end: false };
     const config = tiny({ ...more, step_kto } as never);
-    return (await train(config, { output: join(folder, `full-${reference}`) })).directory;
+    return (await train(config, { output: at(`full-${reference}`) })).directory;
   };
   const [m0, previous] = [await run('m0'), await run('previous')];
   // M1 is the same, and so is what it samples; in the second round the references part.
@@ -111,7 +94,7 @@ it('compares with M0 where every parameter is trained: a copy of the base', asyn
       step_kto: { iterations: 0, batch_size: 2, z0: 'zero', z0_step: 'zero' },
     } as never),
     {
-      output: join(folder, 'full-once'),
+      output: at('full-once'),
     },
   );
   const answers = (await artefact(m0, 'labels-2')).length;
