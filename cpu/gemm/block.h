@@ -74,18 +74,14 @@ void each_column(int64_t columns, const Body& body) {
   for (int64_t j = 0; j < kPanel; j += kLanes) body(j);
 }
 
-/// The kPanel outputs of a row, in one instruction where there is one: half of the stores.
-inline void store_row(float* out, vf low, vf high) {
-  store(out, low);
-  store(out + kLanes, high);
-}
-inline void store_row(bf16* out, vf low, vf high) {
-#if defined(__AVX512BF16__)
-  _mm512_storeu_si512(out, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-#else
-  store(out, low);
-  store(out + kLanes, high);
-#endif
+/// Puts the first `columns` sums of each row: all from registers, fewer from c.
+template <typename Sums, typename Put>
+void put_columns(int64_t columns, int rows, const float* c, const Sums& sums, const Put& put) {
+  if (columns == kPanel) return sums(put);
+  sums(Kept{});
+  for (int r = 0; r < rows; r++) {
+    each_vector(columns, [&](int64_t j, auto... n) { put.part(r, j, load(c + r * kTileStride + j), n...); });
+  }
 }
 
 /// body(t, rows) for the tiles of rows [first, last).
@@ -134,11 +130,6 @@ struct Left<bf16> : amx_tile::Rows {
 };
 #endif
 
-/// What is done with a tile that stays in c.
-struct Nothing {
-  void operator()(int64_t, int) const {}
-};
-
 /// k steps of a panel of bf16 as one of f32; an odd k is followed by a step of zeros.
 inline void widen_panel(const bf16* panel, int64_t k, float* out) {
   for (int64_t i = 0; i < k; i += 2) {
@@ -175,22 +166,23 @@ void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, i
       } else {
         gemm_tile<float>(n, left, x.stride, part, count, sums, continues);
       }
-      if (first + count == k) done(r, n);
+      if (first + count == k) done(r, n, InMemory{n, sums});
     }
   }
 }
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels
-/// end that the caller reads one after another, this one first, if they come from memory. done(r, n): the rows [r, r + n) of c, a
-/// tile, are complete. To store them then is to wait for their lines while the next tile is multiplied.
-template <typename T, typename Done = Nothing>
+/// end that the caller reads one after another, this one first, if they come from memory. done(r, n, sums): the rows [r, r + n)
+/// of c, a tile, are complete by sums(Kept{}), or sums(put) puts them elsewhere. To store them then is to wait for their lines
+/// while the next tile is multiplied.
+template <typename T, typename Done = Keep>
 void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
                 bool accumulate, const Done& done = {}) {
   const int height = tile_height<T>(rows);
   // No part of the depth would write the sums.
   if (k == 0) {
     if (!accumulate) zero_sums(rows, c);
-    return each_tile<T>(0, rows, done);
+    return each_tile<T>(0, rows, [&](int64_t r, int n) { done(r, n, InMemory{n, c + r * kTileStride}); });
   }
   if constexpr (kWidens<T>)
     if (x.wide) return widened_block(rows, height, x, panel, k, c, end, accumulate, done);
@@ -216,14 +208,19 @@ void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float
       for (int64_t r = 0; r < rows; r += height, tile++) {
         const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
         const T* const left = x.data + r * x.stride + first;
-        float* const sums = c + r * kTileStride;
+        float* const own = c + r * kTileStride;
+        const bool continues = accumulate || first > 0, completes = first + count == k;
+        const auto multiply = [&](const auto& put) {
+          gemm_tile<T>(n, left, x.stride, from, count, own, continues, nullptr, put);
+        };
         if (streams && tile < lines && from + ahead < end) {
-          gemm_tile<T, 2, kPanel>(n, left, x.stride, from, count, sums, accumulate || first > 0,
-                                  from + ahead + tile * line);
+          gemm_tile<T, 2, kPanel>(n, left, x.stride, from, count, own, continues, from + ahead + tile * line);
+          if (completes) done(r, n, InMemory{n, own});
+        } else if (completes) {
+          done(r, n, multiply);
         } else {
-          gemm_tile<T>(n, left, x.stride, from, count, sums, accumulate || first > 0);
+          multiply(Kept{});
         }
-        if (first + count == k) done(r, n);
       }
     }
   }

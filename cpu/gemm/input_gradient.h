@@ -26,22 +26,30 @@ class InputGradient {
     const int64_t columns = weight_.columns(p);
     T* const lora_panel = buffer + panel_stride<T>(part());
     if (lora_) lora_a_.fill(p, lora_panel);
-    const auto put = [&](int64_t t, int height, float* c) {
-      if (lora_) add_pair(t, height, p, lora_panel, c);
-      for (int64_t i = 0; i < height; i++) {
-        T* const out = dx.as<T>() + (t + i) * dx[1] + p * kPanel;
-        each_column(columns, [&](int64_t j, auto... n) {
-          const vf sum = load(c + i * kTileStride + j);
-          store(out + j, accumulate ? load(out + j, n...) + sum : sum, n...);
-        });
+    const auto finish = [&](int64_t t, int height, float* c, const auto& sums) {
+      const Added<T> added{dx.as<T>() + t * dx[1] + p * kPanel, dx[1], accumulate};
+      if (!lora_) return put_columns(columns, height, c, sums, added);
+      sums(Kept{});
+      if (dropout_) {
+        add_masked(t, height, p, lora_panel, c);
+        return put_columns(columns, height, c, InMemory{height, c}, added);
       }
+      put_columns(
+          columns, height, c,
+          [&](const auto& put) {
+            gemm_tile<T>(height, lora_->row(t), lora_->stride(), lora_panel, lora_->rank(), c, true, nullptr,
+                         put);
+          },
+          added);
     };
     if constexpr (kOrders<T>) {
       weight_.fill(p, buffer);
       each_block<T>(first, last, [&](int64_t t, int64_t count) {
         alignas(64) float c[kBlockRows<T> * kTileStride];
         gemm_block<T>(count, dy.left(t, count), buffer, weight_.depth(), c, nullptr, false,
-                      [&](int64_t r, int height) { put(t + r, height, c + r * kTileStride); });
+                      [&](int64_t r, int height, const auto& sums) {
+                        finish(t + r, height, c + r * kTileStride, sums);
+                      });
       });
     } else {
       // Sums of all rows, where they go on over several parts of W.
@@ -55,8 +63,10 @@ class InputGradient {
         Squares squares(weight_, after ? p : next, after, std::min(after + part(), depth));
         each_tile<T>(first, last, [&](int64_t t, int height) {
           float* const c = sums + (t - first) * rows;
-          multiply(height, dy.row(t) + n, dy.stride(), buffer, count, c, n > 0, squares);
-          if (!after) put(t, height, c);
+          const auto product = [&](const auto& put) {
+            multiply(height, dy.row(t) + n, dy.stride(), buffer, count, c, n > 0, squares, put);
+          };
+          after ? product(Kept{}) : finish(t, height, c, product);
         });
       } while ((n = after));
     }
@@ -76,6 +86,9 @@ class InputGradient {
     return rows * kTileStride * int64_t{sizeof(float) / sizeof(T)};
   }
 
+  /// Elements that are asked for a k: four tiles ask for all that a panel is transposed from.
+  static constexpr int64_t kAsked = kPanel / 4;
+
   /// The squares of W from which a panel is to be transposed, of outputs [first, last), one after the other.
   class Squares {
    public:
@@ -85,13 +98,15 @@ class InputGradient {
           next_(first * kPanel),
           end_(panel < weight.count() && weight.squares() > 0 ? last * kPanel : 0) {}
 
-    /// Where some of up to `count` elements lie together that have not been asked for, and how many; 0: none are left.
+    /// Where kAsked elements lie together for each of some of `count` k, that have not been asked for, and of how many k; 0:
+    /// none are left.
     std::pair<const T*, int64_t> take(int64_t count) {
       if (next_ >= end_) return {nullptr, 0};
-      const int64_t in = next_ % kSize, rest = (kSize - in + kSteps<T> - 1) / kSteps<T> * kSteps<T>;
+      constexpr int64_t step = kAsked * kSteps<T>;
+      const int64_t in = next_ % kSize, rest = (kSize - in + step - 1) / step * kSteps<T>;
       const T* const at = weight_.square(panel_, next_ / kSize) + in;
       count = std::min(count, rest);
-      next_ += count;
+      next_ += count * kAsked;
       return {at, count};
     }
 
@@ -102,21 +117,24 @@ class InputGradient {
     int64_t panel_, next_, end_;
   };
 
-  /// A tile, which asks for some of the squares, an element a k: at once they would hold up what the tile itself reads.
+  /// A tile, which asks for some of the squares: at once they would hold up what the tile itself reads.
+  template <typename Put>
   static void multiply(int rows, const T* dy, int64_t stride, const T* panel, int64_t depth, float* c,
-                       bool accumulate, Squares& squares) {
+                       bool accumulate, Squares& squares, const Put& put) {
     int64_t k = 0;
     do {
       const auto [ahead, some] = squares.take(depth - k);
       const int64_t count = ahead ? some : depth - k;
-      const auto run = ahead ? gemm_tile<T, 2, 1> : gemm_tile<T, 2, 0>;
-      run(rows, dy + k, stride, panel + k * kPanel, count, c, accumulate || k > 0, ahead);
+      const auto tile = [&]<typename P>(const P& put) {
+        const auto run = ahead ? gemm_tile<T, 2, kAsked, P> : gemm_tile<T, 2, 0, P>;
+        run(rows, dy + k, stride, panel + k * kPanel, count, c, accumulate || k > 0, ahead, put);
+      };
+      k + count < depth ? tile(Kept{}) : tile(put);
       k += count;
     } while (k < depth);
   }
 
-  void add_pair(int64_t t, int height, int64_t p, const T* panel, float* c) const {
-    if (!dropout_) return gemm_tile<T>(height, lora_->row(t), lora_->stride(), panel, lora_->rank(), c, true);
+  void add_masked(int64_t t, int height, int64_t p, const T* panel, float* c) const {
     alignas(64) float low[kTileRows<T> * kTileStride], factors[(kTileRows<T> + 1) * kPanel];
     gemm_tile<T>(height, lora_->row(t), lora_->stride(), panel, lora_->rank(), low, false);
     dropout_.window(t, height, p * kPanel, factors);

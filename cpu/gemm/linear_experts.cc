@@ -58,14 +58,11 @@ void forward_experts(Stream& stream, const Args& args) {
           const int64_t columns = weight.columns(p);
           each_block<T>(own.first, own.last, [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
-            weight.block(count, rows, t, panel, c, t == own.first ? last : 0, [&](int64_t r, int height) {
-              for (int64_t i = r; i < r + height; i++) {
-                T* const out = y.template as<T>() + (t + i) * y[1] + p * kPanel;
-                each_column(columns, [&](int64_t j, auto... n) {
-                  store(out + j, load(c + i * kTileStride + j), n...);
-                });
-              }
-            });
+            weight.block(count, rows, t, panel, c, t == own.first ? last : 0,
+                         [&](int64_t r, int height, const auto& sums) {
+                           T* const out = y.template as<T>() + (t + r) * y[1] + p * kPanel;
+                           put_columns(columns, height, c + r * kTileStride, sums, Stored<T>{out, y[1]});
+                         });
           });
         }
       });

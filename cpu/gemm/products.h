@@ -57,25 +57,13 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
           if (bias) to_floats(bias, p * kPanel, columns, add);
           each_block<T>(first, grid.last_row(task), [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
-            weight.block(count, rows, t, panel, c, t == first ? last : 0, [&](int64_t r, int height) {
-              for (int64_t i = r; i < r + height; i++) {
-                const int64_t at = (t + i) * y[1] + p * kPanel;
-                T* const out = y.template as<T>() + at;
-                const T* const before = residual ? residual.template as<T>() + at : nullptr;
-                const auto sum = [&](int64_t j) {
-                  const vf product = load(c + i * kTileStride + j);
-                  return bias ? product + load(add + j) : product;
-                };
-                if (columns == kPanel && !before) {
-                  store_row(out, sum(0), sum(kLanes));
-                  continue;
-                }
-                each_column(columns, [&](int64_t j, auto... n) {
-                  store(out + j, sum(j), n...);
-                  if (before) store(out + j, load(out + j, n...) + load(before + j, n...), n...);
-                });
-              }
-            });
+            weight.block(count, rows, t, panel, c, t == first ? last : 0,
+                         [&](int64_t r, int height, const auto& sums) {
+                           const int64_t at = (t + r) * y[1] + p * kPanel;
+                           put_columns(columns, height, c + r * kTileStride, sums,
+                                       Stored<T>{y.template as<T>() + at, y[1], bias ? add : nullptr,
+                                                 residual ? residual.template as<T>() + at : nullptr});
+                         });
           });
         }
       }

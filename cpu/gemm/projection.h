@@ -66,27 +66,33 @@ class Projection {
     return {panel, weight, lora};
   }
 
-  /// c[rows][kTileStride] for the rows from t on, at most kBlockRows<T>; done(r, n) as of gemm_block. The panel is one of a run
-  /// of panels up to `last` that are read from memory; 0: it is in a cache.
-  template <typename Done = Nothing>
+  /// c[rows][kTileStride] for the rows from t on, at most kBlockRows<T>; done(r, n, sums) as of gemm_block. The panel is one of a
+  /// run of panels up to `last` that are read from memory; 0: it is in a cache.
+  template <typename Done = Keep>
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last,
              const Done& done = {}) const {
     const LowRank<T>* const low = low_rank();
-    const auto finish = [&](int64_t r, int height) {
+    const auto finish = [&](int64_t r, int height, const auto& sums) {
+      if (!low && !stacked_) return done(r, height, sums);
       float* const own = c + r * kTileStride;
-      if (low) gemm_tile<T>(height, low->row(t + r), low->stride(), panel.lora, low->rank(), own, true);
-      if (stacked_) {
-        stacked_->wait();
-        stacked_->add(height, t + r, panel.number, own);
-      }
-      done(r, height);
+      sums(Kept{});
+      if (low)
+        return done(r, height, [&](const auto& put) {
+          gemm_tile<T>(height, low->row(t + r), low->stride(), panel.lora, low->rank(), own, true, nullptr,
+                       put);
+        });
+      stacked_->wait();
+      stacked_->add(height, t + r, panel.number, own);
+      done(r, height, InMemory{height, own});
     };
     if (scales_sums_) {
       weight_.multiply_scaled(rows, x.row(t), x.stride(), panel.number, x.sums(t), c);
-      each_tile<T>(0, rows, finish);
+      each_tile<T>(0, rows, [&](int64_t r, int height) {
+        finish(r, height, InMemory{height, c + r * kTileStride});
+      });
     } else if (decodes_) {
       weight_.multiply_decoded(static_cast<int>(rows), x.row(t), x.stride(), panel.number, c);
-      finish(0, static_cast<int>(rows));
+      finish(0, static_cast<int>(rows), InMemory{static_cast<int>(rows), c});
     } else {
       const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
       gemm_block<T>(rows, x.left(t, rows), panel.weight, weight_.depth(), c, end, false, finish);

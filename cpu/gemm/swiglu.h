@@ -39,7 +39,8 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
           alignas(64) T kept_gate[kPanel], kept_up[kPanel];
           const int64_t run = t == first ? last : 0;
           gates.block(count, rows, t, gate_panel, g, run);
-          ups.block(count, rows, t, up_panel, u, run, [&](int64_t r, int height) {
+          ups.block(count, rows, t, up_panel, u, run, [&](int64_t r, int height, const auto& sums) {
+            sums(Kept{});
             for (int64_t i = r; i < r + height; i++) {
               const int64_t at = (t + i) * y[1] + p * kPanel;
               T* const out = y.template as<T>() + at;

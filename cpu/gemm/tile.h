@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "cpu/gemm/packed.h"
+#include "cpu/gemm/sums.h"
 #include "cpu/gemm/tile_amx.h"
 #include "cpu/gemm/tile_neon.h"
 #include "cpu/simd.h"
@@ -46,9 +47,6 @@ constexpr int64_t kSteps<bf16> = amx_tile::kDepth;
 template <>
 constexpr int64_t kSteps<bf16> = neon_tile::kDepth;
 #endif
-
-/// Floats from one row of a C tile to the next.
-constexpr int64_t kTileStride = kPanel;
 
 /// c[rows][kTileStride] = 0, the sums of a depth of 0.
 inline void zero_sums(int64_t rows, float* c) {
@@ -130,9 +128,9 @@ inline __attribute__((always_inline)) void add_step(vf (&acc)[kRows][kVectors],
   }
 }
 
-template <int kRows, int kVectors, int64_t kAhead, typename T>
-void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
-         const void* ahead) {
+template <int kRows, int kVectors, int64_t kAhead, typename T, typename Put>
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate, const void* ahead,
+         const Put& put) {
   vf acc[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) {
@@ -170,8 +168,12 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) {
+    if constexpr (std::is_same_v<Put, Kept>) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) store(c + r * kTileStride + v * kLanes, acc[r][v]);
+      for (int v = 0; v < kVectors; v++) store(c + r * kTileStride + v * kLanes, acc[r][v]);
+    } else {
+      put(r, acc[r][0], acc[r][1]);
+    }
   }
 }
 
@@ -179,20 +181,24 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows<T>; row r of x
 /// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only. kAhead: so many
-/// elements from `ahead` on are asked for a k, at most a cache line a step (AMX: never, see amx_tile::block).
-template <typename T, int kVectors = 2, int64_t kAhead = 0>
+/// elements from `ahead` on are asked for a k, at most a cache line a step (AMX: never, see amx_tile::block). With a `put` the
+/// sums go there, of both vectors, and not to c, which is read alone.
+template <typename T, int kVectors = 2, int64_t kAhead = 0, typename Put = Kept>
 void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
-               const void* ahead = nullptr) {
+               const void* ahead = nullptr, const Put& put = {}) {
+  static_assert(kVectors == 2 || std::is_same_v<Put, Kept>);
 #if defined(__AMX_BF16__)
-  if constexpr (sizeof(T) == 2)
-    return amx_tile::multiply<kVectors>(rows, amx_tile::row_major(x, stride), panel, k, c, accumulate);
+  if constexpr (sizeof(T) == 2) {
+    amx_tile::multiply<kVectors>(rows, amx_tile::row_major(x, stride), panel, k, c, accumulate);
+    return InMemory{rows, c}(put);
+  }
 #elif defined(STEPTRAIN_NEON)
-  return neon_tile::multiply<T, kVectors, kAhead>(rows, x, stride, panel, k, c, accumulate, ahead);
+  return neon_tile::multiply<T, kVectors, kAhead>(rows, x, stride, panel, k, c, accumulate, ahead, put);
 #endif
   switch (rows) {
 #define STEPTRAIN_TILE(n) \
   case n:                 \
-    return tile::run<n, kVectors, kAhead, T>(x, stride, panel, k, c, accumulate, ahead)
+    return tile::run<n, kVectors, kAhead, T>(x, stride, panel, k, c, accumulate, ahead, put)
     STEPTRAIN_TILE(1);
     STEPTRAIN_TILE(2);
     STEPTRAIN_TILE(3);

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "cpu/gemm/packed.h"
+#include "cpu/gemm/sums.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA::amx_tile {
 
@@ -181,7 +182,7 @@ void block(int64_t rows, int height, const Rows& x, const bf16* panel, int64_t k
         multiply<2, kLines / 2>(n, left, from, count, sums, goes_on,
                                 later + (r > 0 ? count * kPanel / 2 : 0));
       }
-      if (first + count == k) done(r, n);
+      if (first + count == k) done(r, n, InMemory{n, sums});
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "cpu/gemm/packed.h"
+#include "cpu/gemm/sums.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA::neon_tile {
 
@@ -107,9 +108,9 @@ void ask(const T* ahead, int64_t count) {
   __builtin_prefetch(ahead + count / 2, 0, 2);
 }
 
-template <typename T, int kHeight, int kVectors, int64_t kAhead>
-void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
-         const void* ahead) {
+template <typename T, int kHeight, int kVectors, int64_t kAhead, typename Put>
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate, const void* ahead,
+         const Put& put) {
   constexpr int64_t step = kLanes * kGroup<T>;
   vf acc[kHeight][kVectors];
 #pragma GCC unroll 16
@@ -133,8 +134,12 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kHeight; r++) {
+    if constexpr (std::is_same_v<Put, Kept>) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) store(c + r * kPanel + v * kLanes, acc[r][v]);
+      for (int v = 0; v < kVectors; v++) store(c + r * kPanel + v * kLanes, acc[r][v]);
+    } else {
+      put(r, acc[r][0], acc[r][1]);
+    }
   }
 }
 
@@ -194,9 +199,9 @@ inline vf half(vf a, vf b, bool lower) {
   return vreinterpretq_f32_f64(lower ? vzip2q_f64(p, q) : vzip1q_f64(p, q));
 }
 
-template <int kHeight, int kVectors, int64_t kAhead>
+template <int kHeight, int kVectors, int64_t kAhead, typename Put>
 void run_pairs(const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c, bool accumulate,
-               const void* ahead) {
+               const void* ahead, const Put& put) {
   constexpr int64_t step = 2 * kDepth;
   vf acc[(kHeight + 1) / 2][2 * kVectors];
 #pragma GCC unroll 8
@@ -230,12 +235,14 @@ void run_pairs(const bf16* x, int64_t stride, const bf16* panel, int64_t k, floa
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kHeight; r += 2) {
+  for (int r = 0; r < kHeight; r++) {
+    const auto& sums = acc[r / 2];
+    const auto vector = [&](int v) { return half(sums[2 * v], sums[2 * v + 1], r % 2); };
+    if constexpr (std::is_same_v<Put, Kept>) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) {
-      float* const to = c + r * kPanel + v * kLanes;
-      store(to, half(acc[r / 2][2 * v], acc[r / 2][2 * v + 1], false));
-      if (r + 1 < kHeight) store(to + kPanel, half(acc[r / 2][2 * v], acc[r / 2][2 * v + 1], true));
+      for (int v = 0; v < kVectors; v++) store(c + r * kPanel + v * kLanes, vector(v));
+    } else {
+      put(r, vector(0), vector(1));
     }
   }
 }
@@ -243,18 +250,18 @@ void run_pairs(const bf16* x, int64_t stride, const bf16* panel, int64_t k, floa
 #endif
 
 /// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows<T>.
-template <typename T, int kVectors, int64_t kAhead, int kHeight = kRows<T>>
+template <typename T, int kVectors, int64_t kAhead, int kHeight = kRows<T>, typename Put>
 void multiply(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
-              const void* ahead) {
+              const void* ahead, const Put& put) {
   if constexpr (kHeight > 1) {
     if (rows < kHeight)
-      return multiply<T, kVectors, kAhead, kHeight - 1>(rows, x, stride, panel, k, c, accumulate, ahead);
+      return multiply<T, kVectors, kAhead, kHeight - 1>(rows, x, stride, panel, k, c, accumulate, ahead, put);
   }
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   if constexpr (std::is_same_v<T, bf16>)
-    return run_pairs<kHeight, kVectors, kAhead>(x, stride, panel, k, c, accumulate, ahead);
+    return run_pairs<kHeight, kVectors, kAhead>(x, stride, panel, k, c, accumulate, ahead, put);
 #endif
-  run<T, kHeight, kVectors, kAhead>(x, stride, panel, k, c, accumulate, ahead);
+  run<T, kHeight, kVectors, kAhead>(x, stride, panel, k, c, accumulate, ahead, put);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA::neon_tile

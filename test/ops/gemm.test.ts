@@ -327,6 +327,60 @@ describe.each(isas)('gemm on %s', (isa) => {
     },
   );
 
+  // The former is stored from registers, the latter by way of memory.
+  it.skipIf(onGpu(isa))('gives an output the same bits in a whole panel and in one of fewer', async () => {
+    const [T, wide, narrow, r] = [33, 96, 43, 4];
+    const cut = (values: Numbers, width = wide, to = narrow) =>
+      Float32Array.from(
+        { length: (values.length / width) * to },
+        (_, i) => values[Math.floor(i / to) * width + (i % to)]!,
+      );
+    const first = (values: Numbers, count: number) => Float32Array.from(values).subarray(0, count);
+    const alike = (got: Float32Array, whole: Float32Array) => expect(got).toEqual(cut(whole));
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const held = stored(random(T * wide, 8), dtype);
+      for (const [pair, dropout] of [
+        [false, 0],
+        [true, 0],
+        [true, 0.3],
+      ] as const) {
+        const product = async (outputs: number, features: number, given: boolean) => {
+          const problem = problemOf([T, wide, wide, r], dtype, dtype, dropout);
+          const { N, K } = { N: outputs, K: features };
+          const part: Problem = {
+            ...problem,
+            N,
+            K,
+            x: cut(problem.x, wide, K),
+            w: cut(first(problem.w, N * wide), wide, K),
+            bias: first(problem.bias!, N),
+            a: cut(problem.a, wide, K),
+            b: first(problem.b, N * r),
+            dy: cut(problem.dy, wide, N),
+          };
+          const { x, w, bias, dy, lora_a, lora_b, row_ids, positions } = upload(
+            device,
+            part,
+            dtype,
+            dtype,
+            true,
+          );
+          const lora = pair ? { lora_a, lora_b, row_ids, positions, ...scalarsOf(part) } : {};
+          const residual = device.tensor(cut(held, wide, N), [T, N], dtype);
+          const dx = device.tensor(cut(held, wide, K), [T, K], dtype);
+          const { y } = device.ops.linear({ x, w, ...lora, ...(given ? { bias, residual } : {}) });
+          device.ops.linear_dx({ dy, w, ...lora, dx, accumulate: given });
+          return { y: await floats(y), dx: await floats(dx) };
+        };
+        for (const given of [false, true]) {
+          const whole = await product(wide, wide, given);
+          alike((await product(narrow, wide, given)).y, whole.y);
+          alike((await product(wide, narrow, given)).dx, whole.dx);
+        }
+      }
+    }
+  });
+
   it('gives packed and row-major weights the same bits', async () => {
     for (const dtype of ['f32', 'bf16'] as const) {
       const problem = problemOf([19, 75, 45, 5], dtype, dtype, 0.1);
