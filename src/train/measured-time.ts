@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import { unfinished } from '../files/unfinished.js';
 import { StepTrainError } from '../native/errors.js';
 import { createRunDirectory } from '../run/directory.js';
 import type { LogFile } from '../run/log-file.js';
@@ -41,6 +42,7 @@ export async function measuredRun<Config extends FrameConfig>(
   { measuredMs, onStage }: Pick<MeasuredRun, 'measuredMs' | 'onStage'>,
 ): Promise<MeasuredTime> {
   const folder = await mkdtemp(join(tmpdir(), 'steptrain-measured-'));
+  const removed = unfinished(folder);
   const run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
   const context = { ...open, run };
   let roles: RunRoles | undefined;
@@ -83,6 +85,7 @@ export async function measuredRun<Config extends FrameConfig>(
     roles?.dispose();
     await run.close();
     await rm(folder, { recursive: true, force: true });
+    removed();
   }
 }
 

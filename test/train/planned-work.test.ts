@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { isWriting } from '../../src/files/unfinished.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { train } from '../../src/methods/run.js';
 import { methodOf } from '../../src/methods/table.js';
@@ -145,15 +146,20 @@ test('time is told of runs on this machine alone: measured where models may be l
   expect(elsewhere.at(-1)).toMatch(/^trained tokens/);
 });
 
-test('the plan is told before steps are taken to measure their time', async () => {
+test('the plan is told before steps are taken to measure their time, and a stop then leaves nothing', async () => {
   const told: string[] = [];
+  let removedAtExit = false;
   const onPlan = ({ lines }: { readonly lines: readonly string[] }) => void told.push(...lines);
-  const log = (line: string) => void told.push(line);
+  const log = (line: string) => {
+    told.push(line);
+    removedAtExit ||= line === '  sft' && isWriting();
+  };
   const options = { measure: true, measuredMs: 20, onPlan };
   await loggingTo(log, () => described(recipe('sft'), options));
   const at = (start: string) => told.findIndex((line) => line.startsWith(start));
   expect(at('trained tokens')).toBeGreaterThan(0);
   expect(at('taking a few steps')).toBeGreaterThan(at('trained tokens'));
+  expect([removedAtExit, isWriting()]).toEqual([true, false]);
 });
 
 const timeOf = async (input: object) => (await described(input, { measure: true, measuredMs: 20 })).at(-1);
