@@ -1,5 +1,8 @@
 // What a plan says of the data: labels only where there are some.
 import { expect, it } from 'vitest';
+import { completeRunConfig } from '../../src/methods/config.js';
+import { methodOf } from '../../src/methods/table.js';
+import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { formatCounts } from '../../src/train/counted-data.js';
 
 const part = (solutions: number, [positive, negative, unlabelled] = [0, 0, 0]) => ({
@@ -27,4 +30,21 @@ it('says that whole solutions have none, and speaks of problems where there are 
   ]);
   const problems = { train: part(952), validation: part(10), test: part(0) };
   expect(formatCounts(problems)[0]).toBe('  train       952 problems');
+});
+
+it('pretraining learns no labels, and warns of none', async () => {
+  const config = completeRunConfig({
+    method: 'pretrain',
+    model: { base: 'embedded' },
+    data: { source: 'arithmetic', arithmetic: { samples: 60, error_rate: 0 } },
+  });
+  const method = await methodOf(config).load();
+  const tokenizer = await configuredTokenizer(config.model);
+  const data = await method.data(config, tokenizer, new AbortController().signal);
+  expect(data?.summary.parts.train).toMatchObject({
+    positive: 0,
+    negative: 0,
+    unlabelled: expect.any(Number),
+  });
+  expect(data?.summary.warnings).toEqual([]);
 });

@@ -85,8 +85,9 @@ function learnedParts({ pretrain }: PretrainRunConfig): 'results' | 'steps' {
   return pretrain.loss_on === 'answers' ? 'results' : 'steps';
 }
 
+/** Labels of steps are not learned, so that no class of them is rare or lacking. */
 function summarized({ problem, steps, context_steps }: StepRecord): SummarizedSolution {
-  const labels = steps.map(({ label }) => label);
+  const labels = steps.map(() => null);
   return { key: problemKey(problem), labels, context_steps, text: () => problem };
 }
 
