@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../data/sources/source.js';
 import { type ArgumentsOf, command, flag, number, text } from './command.js';
@@ -169,5 +170,7 @@ function modelOf({ model, adapter, tokenizer, dtype }: CorrectionArguments): Mod
 
 function dataOf({ data, model }: CorrectionArguments): string {
   if (data !== undefined) return data;
+  if (model?.includes('/') && !existsSync(model))
+    throw new UsageError(`there is no run ${model}; name one, or the steps to judge with --data FILE`);
   throw new UsageError(`${model} is no run with steps of its own: name those to judge with --data FILE`);
 }

@@ -1,4 +1,4 @@
-import { createReadStream } from 'node:fs';
+import { createReadStream, existsSync } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -44,6 +44,11 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
       .filter((entry) => !entry.isDirectory() && !entry.name.startsWith('.') && fits(entry.name))
       .map((entry) => join(entry.parentPath, entry.name))
       .sort();
+  const holds = (name: string) => existsSync(join(path, name));
+  if (holds('adapter_config.json') || (holds('config.yaml') && holds('metrics.jsonl')))
+    throw badFile('is a run or an adapter, no data; name a data file, or a directory of them', {
+      file: path,
+    });
   const rows = found(isDataFile);
   const files = rows.length > 0 ? rows : found((name) => TEXT.test(name) && !ABOUT.test(name));
   if (files.length === 0) {

@@ -157,6 +157,7 @@ describe('steptrain eval correction with a model', () => {
       ['--model', 'embedded'],
       'embedded is no run with steps of its own: name those to judge with --data FILE',
     ],
+    [['runs/gone'], 'there is no run runs/gone; name one, or the steps to judge with --data FILE'],
     [['--adapter', 'x'], '--adapter needs --model'],
     [['run', '--model', 'embedded'], 'run-or-model and --model exclude each other; give one of them'],
     [['run', '--threshold', '1'], '--threshold expects greedy or a number between 0 and 1, found 1'],

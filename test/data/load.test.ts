@@ -229,6 +229,9 @@ describe('loadRecords', () => {
       '/nowhere/x.jsonl: there is no such file or directory',
     );
     await expect(load(temporaryDirectory())).rejects.toThrow(/the directory holds no data file/);
+    const run = temporaryDirectory();
+    for (const name of ['config.yaml', 'metrics.jsonl']) writeFileSync(join(run, name), '{}');
+    await expect(load(run)).rejects.toThrow(`${run}: is a run or an adapter, no data; name a data file`);
   });
 
   it('reads values that are split anywhere between the chunks of a stream', async () => {
