@@ -20,6 +20,7 @@ import {
   replaceRemoved,
 } from './removed.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
+import { shippedFolder } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
 import { isSection, setAt } from './values.js';
 
@@ -152,8 +153,11 @@ function complete<Config extends FrameConfig>(
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
   }
-  for (const { path, message } of method.unread?.(config) ?? [])
-    sayOnce(`${locate(path)}: ${message}`, 'warning');
+  for (const { path, message } of method.unread?.(config) ?? []) {
+    const place = locate(path);
+    // Over a recipe of the package a user may choose what leaves a key of it behind.
+    if (!place.startsWith(shippedFolder)) sayOnce(`${place}: ${message}`, 'warning');
+  }
   return config;
 }
 

@@ -122,6 +122,11 @@ it('keys of a judge of another kind are warned of, those at their defaults are n
   expect(warnings({ judge: { kind: 'completions', completions: 3 } })).toEqual([]);
   expect(warnings({ judge: { kind: 'run', path: 'runs/a' } })).toEqual([]);
   expect(warnings({ judge: { kind: 'llm', url: url() } })).toEqual([]);
+  // base/step_kto has judge.path, and the user chooses another kind.
+  const source = { train: 'rows.jsonl', source: 'auto' };
+  expect(warnings({ extends: 'base/step_kto' as never, data: source, judge: { kind: 'reference' } })).toEqual(
+    [],
+  );
   // Nobody labels without rounds.
   expect(warnings({ step_kto: { iterations: 0 }, judge: { completions: 3 } })).toEqual([]);
 });
