@@ -45,7 +45,8 @@ export function failureSigns(evidence: FailureEvidence): string[] {
   const standing = standingOf(metrics, aucInterval, evidence.unit);
   if (standing.only || (standing.auc && standing.auc !== 'above')) {
     signs.push(`${standing.sentence}: ${adviceOf(standing, evidence)}`);
-  } else if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
+  } else if (metrics.auc !== undefined && Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
+    // Without an AUC one class alone was judged, and the other has no recall.
     const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
     signs.push(
       `Acc_pos ${percent(acc_pos)} and Acc_neg ${percent(acc_neg)} are more than ${percent(CLASS_GAP, 0)} points apart: the ` +

@@ -96,13 +96,21 @@ export async function configuredRecords(
   const parts: Record<Part, StepRecord[]> = { train: [], validation: [], test: [] };
   const reports: LoadReport[] = [];
   for await (const { part, record } of dividedRecords(data, reports, options)) parts[part].push(record);
+  const read = { train: parts.train.length, validation: parts.validation.length, test: parts.test.length };
   if (data.max_samples !== 'all' || data.balance !== 'none') parts.train = chosenRecords(parts.train, data);
-  if (parts.train.length === 0) throw nothingToTrainOn(data);
+  if (parts.train.length === 0) throw nothingToTrainOn(data, read);
   return { parts, reports };
 }
 
-export function nothingToTrainOn(data: DataConfig): DataError {
-  return badFile(`${describeTraining(data)} gives no solution for training`);
+/** @param parts how many solutions were read into each, where that was counted */
+export function nothingToTrainOn(data: DataConfig, parts?: Readonly<Record<Part, number>>): DataError {
+  const drawn = parts?.train === 0 && data.validation === undefined && data.test === undefined;
+  const heldOut = drawn ? parts.validation + parts.test : 0;
+  const why =
+    heldOut === 0
+      ? ''
+      : `: all ${heldOut} were drawn for validation and test; give more rows, or a larger first share in data.split`;
+  return badFile(`${describeTraining(data)} gives no solution for training${why}`);
 }
 
 function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {

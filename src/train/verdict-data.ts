@@ -141,7 +141,7 @@ function fromStore(
   { unlabelled = false }: VerdictDataOptions,
 ): VerdictData {
   const chosen = chooseSolutions(config, store);
-  if (chosen.train.length === 0) throw nothingToTrainOn(config.data);
+  if (chosen.train.length === 0) throw nothingToTrainOn(config.data, partSizes(store));
   const labels = countLabels(chosen.train);
   const learned = learnedVerdicts(config.sft, labels);
   const maxLength = config.data.max_length;
@@ -248,6 +248,12 @@ function rareClassNotes({ sft, eval_verdicts: of }: RareClassSettings, labels: L
 function leftOutWarning(leftOut: VerdictData['leftOut']): string[] {
   const all = [...leftOut].map(([reason, count]) => `${reason.replaceAll('_', ' ')} ${count}`);
   return all.length === 0 ? [] : [`solutions left out of all parts: ${all.join(', ')}`];
+}
+
+function partSizes(store: TokenStore): Record<Part, number> {
+  const sizes = { train: 0, validation: 0, test: 0 };
+  for (let index = 0; index < store.length; index++) sizes[store.part(index)]++;
+  return sizes;
 }
 
 /** An index into the store, and the labels to use. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { failureSigns } from '../../src/eval/failure-signs.js';
 
-const fine = { n: 1000, acc_pos: 0.8, acc_neg: 0.75, f1_macro: 0.77 };
+const fine = { n: 1000, acc_pos: 0.8, acc_neg: 0.75, f1_macro: 0.77, auc: 0.85 };
 const losses = (...values: readonly number[]) => ({ metrics: fine, valueLosses: values });
 const rising = Array.from({ length: 20 }, (_, i) => 0.1 + i * 0.05);
 
@@ -21,6 +21,8 @@ describe('signs of failure', () => {
       'lean to "correct"',
     );
     expect(failureSigns({ metrics: { ...fine, acc_pos: 0.9, acc_neg: 0.76 } })).toEqual([]);
+    // Of one class alone the other recall is no number.
+    expect(failureSigns({ metrics: { n: 5, acc_pos: 0, acc_neg: 0.8, f1_macro: 0.44 } })).toEqual([]);
   });
 
   it('do not ask for what training does already', () => {

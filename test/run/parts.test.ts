@@ -148,6 +148,13 @@ describe('the records of a configuration', () => {
     await expect(records({ train: join(folder, 'empty.jsonl') })).rejects.toThrow(
       'gives no solution for training',
     );
+    const one = { train: write('one.jsonl', names(1)), split: [0.001, 1, 1] };
+    await expect(records(one)).rejects.toThrow(
+      /one\.jsonl gives no solution for training: all 1 were drawn for validation and test; give more rows, or a larger first share/,
+    );
+    await expect(
+      records({ ...one, test: write('test.jsonl', names(1)), split: [0.001, 1, 0] }),
+    ).rejects.toThrow(/gives no solution for training$/);
   });
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
