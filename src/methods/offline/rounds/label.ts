@@ -21,8 +21,8 @@ import { chunkedStage } from './chunked-stage.js';
 export interface LabelControl {
   /** This share of them is turned round. */
   readonly flip: number;
-  /** Afterwards `shuffled` among the labelled steps of a chunk, or all `wrong`. */
-  readonly labels: 'none' | 'shuffled' | 'wrong';
+  /** Afterwards `shuffled` among the labelled steps of a chunk, all as the `outcome` of their solution, or all `wrong`. */
+  readonly labels: 'none' | 'shuffled' | 'outcome' | 'wrong';
   readonly seed: number;
 }
 
@@ -66,7 +66,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
       const judged =
         (await verdicts?.(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
       if (signal.aborted) return undefined;
-      const labels = controlled(judged, control, index);
+      const labels = controlled(judged, control, { rights: asked.map(({ right }) => right), chunk: index });
       const labelled = asked.map((candidate, i) => {
         const own = labels[i] ?? [];
         return { ...candidate, right: candidate.right && !(clean && own.includes(0)), labels: own };
@@ -122,11 +122,18 @@ const DEALS = 0x6465616c;
 
 type Labels = readonly (readonly StepLabel[])[];
 
-/** @param chunk the step of the stage that the solutions belong to, which numbers the streams */
-function controlled(solutions: Labels, { flip, labels, seed }: LabelControl, chunk: number): Labels {
+/**
+ * @param of which solutions have the right answer, and the step of the stage that they belong to, which numbers the streams
+ */
+function controlled(
+  solutions: Labels,
+  { flip, labels, seed }: LabelControl,
+  { rights, chunk }: { readonly rights: readonly boolean[]; readonly chunk: number },
+): Labels {
   const turned = flipped(solutions, flip, new PhiloxStream(seed, FLIPS, chunk));
-  if (labels === 'wrong') return relabelled(turned, () => 0);
   if (labels === 'none') return turned;
+  if (labels === 'wrong') return relabelled(turned, () => 0);
+  if (labels === 'outcome') return relabelled(turned, (solution) => (rights[solution] ? 1 : 0));
   const known = turned.flat().filter((label) => label !== null);
   const dealt = shuffled(new PhiloxStream(seed, DEALS, chunk), known).values();
   return relabelled(turned, () => dealt.next().value as 0 | 1);
@@ -143,8 +150,8 @@ function flipped(solutions: Labels, share: number, draw: PhiloxStream): Labels {
 }
 
 /** Steps without a label keep none. */
-function relabelled(solutions: Labels, next: () => 0 | 1): Labels {
-  return solutions.map((labels) => labels.map((label) => (label === null ? null : next())));
+function relabelled(solutions: Labels, next: (solution: number) => 0 | 1): Labels {
+  return solutions.map((labels, i) => labels.map((label) => (label === null ? null : next(i))));
 }
 
 function sums<Name extends string>(all: readonly Readonly<Record<Name, number>>[]): Record<string, number> {

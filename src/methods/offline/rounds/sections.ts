@@ -80,9 +80,9 @@ export const judge = section({
     'What makes a candidate right: its answer, or (`clean`) its answer and no step that the judge calls wrong.',
   ),
   flip: fraction(0).describe('A control: the share of step labels that are flipped, drawn by `run.seed`.'),
-  control: choice('none', 'shuffled', 'wrong').describe(
+  control: choice('none', 'shuffled', 'outcome', 'wrong').describe(
     'A control of what labels of steps say: `shuffled` deals them out anew among the labelled steps of a few problems, so that as many are ' +
-      'right as before; `wrong` calls every labelled step wrong, a constant penalty.',
+      'right as before; `outcome` gives each the label of its whole solution; `wrong` calls every labelled step wrong, a constant penalty.',
   ),
   ...endpoint,
 }).describe('The judge that labels steps. Who labels never evaluates.');

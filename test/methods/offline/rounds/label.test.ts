@@ -99,6 +99,29 @@ it('deals labels out anew as a control, as many right as before, or calls all la
   expect(wrong).toEqual(plain.map((own) => own.map((label) => (label === null ? null : 0))));
 });
 
+it('gives every labelled step the label of its solution as a control', async () => {
+  const rows = ['clean\nThe answer is 7', 'unclean\nThe answer is 7', 'clean\nThe answer is 8'].map(
+    (text, sample) => ({
+      problem: 0,
+      sample,
+      text,
+      tokens: 4,
+      finish_reason: 'stop' as const,
+    }),
+  );
+  const labelsOf = async (labels: LabelControl['labels']) => {
+    const step = await labelling(rows, 'answer', undefined, { labels })
+      .open()
+      .step(0, new AbortController().signal);
+    return (step?.rows ?? []).map((row) => (row as unknown as StepRecord).steps.map(({ label }) => label));
+  };
+  const plain = await labelsOf('none');
+  expect(plain.map(([first]) => first)).toEqual([1, 0, 1]);
+  const known = (solution: number, label: 0 | 1) =>
+    plain[solution]?.map((own) => (own === null ? null : label));
+  expect(await labelsOf('outcome')).toEqual([known(0, 1), known(1, 1), known(2, 0)]);
+});
+
 it('says how many candidates were cut off and are left out', () => {
   const note = (cut: number, of: number) => {
     const rows = Array.from({ length: of }, (_, sample) => ({
