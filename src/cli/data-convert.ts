@@ -7,7 +7,7 @@ import type { LoadReport } from '../data/load.js';
 import { trainingFiles } from '../data/training-files.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import type { StepRecord } from '../records/record.js';
-import { readRecords } from '../run/parts.js';
+import { readRecords } from '../run/divide.js';
 import { UsageError } from './error.js';
 
 /**

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { loadProblems } from '../data/benchmarks/load.js';
 import type { Problem } from '../data/benchmarks/problem.js';
 import { loadRecords } from '../data/load.js';
-import { type ProblemKey, problemKey, problemOverlap } from '../data/overlap.js';
+import { likenessTo, type ProblemKey, problemKey } from '../data/overlap.js';
 import { PLANTED_KINDS, type PlantedKind } from '../data/planted/kinds.js';
 import { plantedRecord } from '../data/planted/plant.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
@@ -101,12 +101,12 @@ async function apartKeys(paths: readonly string[]): Promise<ProblemKey[]> {
 /** Without problems that the other files have too, and each problem once. */
 function separate(problems: readonly Problem[], keys: readonly ProblemKey[]) {
   const seen = new Set<number>();
+  const likeness = likenessTo(keys);
   const own = problems.filter(({ problem }) => {
     const key = problemKey(problem);
     if (seen.has(key.hash)) return false;
     seen.add(key.hash);
-    const { same, near } = keys.length > 0 ? problemOverlap(keys, [key]) : { same: 0, near: 0 };
-    return same + near === 0;
+    return likeness(key) === undefined;
   });
   return { own, left: seen.size - own.length };
 }

@@ -1,6 +1,7 @@
 // Rules between keys of the sections that every method has.
 import { newModelConflicts } from '../architectures/table.js';
 import { GENERATED, isGenerated } from '../data/generated.js';
+import { trainingFiles } from '../data/training-files.js';
 import { unknownTemplate, VERDICT_TEMPLATES } from '../data/verdict.js';
 import { isShipped } from '../models/base.js';
 import {
@@ -118,6 +119,23 @@ function* dataConflicts(data: DataConfig): Generator<Conflict> {
     yield conflict(
       'data.train',
       `data.train is missing: set it to a file (--set data.train=FILE of a command), or choose data.source ${GENERATED.map((name) => JSON.stringify(name)).join(' or ')}`,
+    );
+  const files = trainingFiles(data.train);
+  for (const [i, { path, weight, share }] of files.entries())
+    if (weight !== undefined && share !== undefined)
+      yield conflict(`data.train.${i}`, `data.train: ${path} has a weight and a share; keep one of them`);
+  const shared = files.filter(({ share }) => share !== undefined);
+  const alone = files.find(({ share }) => share === undefined);
+  if (shared.length > 0 && alone)
+    yield conflict(
+      'data.train',
+      `data.train: ${shared[0]?.path} has a share and ${alone.path} has none; give every file a share, or none`,
+    );
+  if (data.on_overlap === 'skip' && data.validation === undefined && data.test === undefined)
+    yield conflict(
+      'data.on_overlap',
+      'data.on_overlap is skip, and neither data.validation nor data.test names a file; data.split keeps the steps of a problem ' +
+        'together already: remove data.on_overlap',
     );
   const { max_value, max_operand } = data.arithmetic;
   if (max_value < max_operand)

@@ -105,16 +105,14 @@ const prm800k = section({
     .describe('Rows whose labelling ended with one of these reasons are left out.'),
 }).describe('How PRM800K is read.');
 
+const part = () => z.number().positive().max(1000);
+
 const trainingFile = z.union([
   text(),
   z.strictObject({
     path: text().describe('A path, pattern or hub id.'),
-    weight: z
-      .number()
-      .positive()
-      .max(1000)
-      .default(1)
-      .describe('How often each solution stands there, on average.'),
+    weight: part().optional().describe('How often each solution stands there, on average.'),
+    share: part().optional().describe('In place of a weight: its part of the training solutions.'),
   }),
 ]);
 
@@ -126,12 +124,13 @@ export const data = section({
   train: z
     .union([text(), z.array(trainingFile).min(1)])
     .optional()
-    .meta({ expects: 'a path, or a list of paths or of {path, weight}' })
+    .meta({ expects: 'a path, or a list of paths, of {path, weight} or of {path, share}' })
     .describe(
       'Training data: a file or directory (.jsonl, .json, .csv, each also .gz; .parquet), a pattern with `*`, or a data ' +
         'set of the Hugging Face hub as `owner/name`, optionally with `@revision` and `:split` or `:file`. Or a list of such, each ' +
         'alone or as `{path: …, weight: …}`: the training part holds each training solution `weight` times on average, the fraction drawn by ' +
-        '`data.seed`; `0.3` keeps three of ten.',
+        '`data.seed`; `0.3` keeps three of ten. Or each as `{path: …, share: …}`: the files have these parts of the training solutions, ' +
+        'as many as there are without one that stands there twice.',
     ),
   validation: optionalText().describe(
     'Data for evaluations during training, in the same form. Default: a share of `train`.',
@@ -180,6 +179,10 @@ export const data = section({
   max_samples: countOrAll('all').describe('Max training solutions, sampled by `data.seed`.'),
   on_bad_row: choice('error', 'skip').describe(
     'A row that cannot be read stops the run, or is skipped, counted and reported.',
+  ),
+  on_overlap: choice('warn', 'skip').describe(
+    'A training solution whose problem stands in the file of `validation` or `test` too, word for word or nearly, brings a warning, or is ' +
+      'left out and counted.',
   ),
   labelled: countOrAll('all').describe(
     'Training solutions that keep their labels, sampled by `data.seed`; the steps of all others become unlabelled, for ' +

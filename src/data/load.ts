@@ -58,6 +58,19 @@ export interface LoadReport {
   readonly conversations: { readonly count: number; readonly replies: number; readonly learned: number };
   /** The error message of the first bad row, if one was skipped. */
   readonly firstBadRow: string | undefined;
+  /** Of a file of training data that is mixed with others, or of which solutions may be left out. */
+  readonly training?: TrainingPart;
+}
+
+/** What of a file is in the training part, each copy counted, before it is limited and balanced. */
+export interface TrainingPart {
+  solutions: number;
+  /** Of the solutions of all files. */
+  share: number;
+  labelled: number;
+  wrong: number;
+  /** Solutions left out, since their problem is one of a file for validation or test. */
+  overlapping: number;
 }
 
 /**

@@ -62,24 +62,16 @@ export type SeenSteps = (place: { readonly solution: number; readonly step: numb
 
 /** Compares two sets of problems, each of which may hold a problem several times. */
 export function problemOverlap(train: Iterable<ProblemKey>, test: Iterable<ProblemKey>): Overlap {
-  const known = new Map<number, ProblemKey>();
-  for (const key of train) known.set(key.hash, key);
-  const withRun = new Map<number, ProblemKey[]>();
-  for (const key of known.values()) {
-    for (const run of key.sketch) {
-      const keys = withRun.get(run);
-      if (keys === undefined) withRun.set(run, [key]);
-      else keys.push(key);
-    }
-  }
+  const likeness = likenessTo(train);
   const seen = new Set<number>();
   const same: number[] = [];
   const near: number[] = [];
   let index = 0;
   for (const key of test) {
     if (!seen.has(key.hash)) {
-      if (known.has(key.hash)) same.push(index);
-      else if (isNearAny(key, withRun)) near.push(index);
+      const found = likeness(key);
+      if (found === 'same') same.push(index);
+      else if (found === 'near') near.push(index);
     }
     seen.add(key.hash);
     index++;
@@ -89,6 +81,21 @@ export function problemOverlap(train: Iterable<ProblemKey>, test: Iterable<Probl
     near: near.length,
     examples: [...same.slice(0, EXAMPLES), ...near.slice(0, EXAMPLES)],
   };
+}
+
+/** Whether a problem is one of `problems`, word for word (letter case and white space apart) or nearly; undefined: neither. */
+export function likenessTo(problems: Iterable<ProblemKey>): (key: ProblemKey) => 'same' | 'near' | undefined {
+  const known = new Map<number, ProblemKey>();
+  for (const key of problems) known.set(key.hash, key);
+  const withRun = new Map<number, ProblemKey[]>();
+  for (const key of known.values()) {
+    for (const run of key.sketch) {
+      const keys = withRun.get(run);
+      if (keys === undefined) withRun.set(run, [key]);
+      else keys.push(key);
+    }
+  }
+  return (key) => (known.has(key.hash) ? 'same' : isNearAny(key, withRun) ? 'near' : undefined);
 }
 
 function isNearAny({ sketch }: ProblemKey, withRun: ReadonlyMap<number, readonly ProblemKey[]>): boolean {

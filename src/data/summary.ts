@@ -1,5 +1,5 @@
 // Statistics of the training and evaluation data, shown before training.
-import type { LoadReport } from './load.js';
+import type { LoadReport, TrainingPart } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 import { type CountedSolution, type DataStatistics, StatisticsCounter } from './statistics.js';
@@ -164,7 +164,19 @@ export function formatLoadReport(report: LoadReport): readonly string[] {
       `  conversations with several replies: ${count}; ${learned} of their ${replies} replies are learned (data.turns)`,
     );
   if (firstBadRow !== undefined) lines.push(`  first bad row: ${firstBadRow}`);
+  if (report.training) lines.push(...trainingLines(report.training));
   return lines;
+}
+
+function trainingLines({ solutions, share: part, labelled, wrong, overlapping }: TrainingPart): string[] {
+  const steps =
+    labelled === 0 ? '' : `, ${labelled} labelled steps, of which wrong ${share(wrong, labelled)}`;
+  return [
+    `  in the training part: ${solutions} solutions, ${(100 * part).toFixed(1)} % of it${steps}`,
+    ...(overlapping > 0
+      ? [`  left out (data.on_overlap): ${overlapping} solutions of problems that validation or test have`]
+      : []),
+  ];
 }
 
 function classWarnings({ samples, positive, negative }: DataStatistics): string[] {

@@ -1,18 +1,20 @@
 /** One of several files of training data. */
 export interface TrainingFile {
   readonly path: string;
-  /** How often each of its training solutions stands in the training part, on average. */
-  readonly weight: number;
+  /** How often each of its training solutions stands in the training part, on average. Default 1. */
+  readonly weight?: number | undefined;
+  /** In place of a weight: its part of the training solutions, beside the shares of the other files. */
+  readonly share?: number | undefined;
 }
 
 /** `data.train` as a configuration may have it. */
 export type TrainingData = string | readonly (string | TrainingFile)[];
 
-/** The files in order; a path alone has weight 1. */
+/** The files in order; a path alone has neither weight nor share. */
 export function trainingFiles(train: TrainingData | undefined): readonly TrainingFile[] {
   if (train === undefined) return [];
   return (typeof train === 'string' ? [train] : train).map((file) =>
-    typeof file === 'string' ? { path: file, weight: 1 } : file,
+    typeof file === 'string' ? { path: file } : file,
   );
 }
 
@@ -23,6 +25,16 @@ export function describeTraining({ train }: { readonly train?: TrainingData | un
       .map(({ path }) => path)
       .join(', ') || 'the generator'
   );
+}
+
+/**
+ * The weights by which files of `counts` training solutions have their `shares` of the mixture, which is as large as it can be
+ * while no solution stands there twice. Shares are relative.
+ */
+export function weightsOf(shares: readonly number[], counts: readonly number[]): number[] {
+  const weights = shares.map((share, i) => share / (counts[i] as number));
+  const most = Math.max(...weights);
+  return weights.map((weight) => weight / most);
 }
 
 /** How often a solution stands in the training part: ⌊weight⌋ or once more, as its `rank` in [0, 1) says. */

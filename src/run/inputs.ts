@@ -51,9 +51,11 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   const values = Object.fromEntries(
     dotted(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),
   );
-  const weights = train.map(({ weight }) => weight);
   // The paths may have changed; how the files are mixed may not.
+  const weights = train.map(({ weight = 1 }) => weight);
   if (weights.some((weight) => weight !== 1)) values['data.train.weight'] = weights;
+  const shares = train.map(({ share }) => share);
+  if (shares.some((share) => share !== undefined)) values['data.train.share'] = shares;
   return { config: values, files };
 }
 

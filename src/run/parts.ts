@@ -2,14 +2,15 @@
 import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
-import { isGenerated } from '../data/generated.js';
-import { type LoadOptions, type LoadReport, loadRecords } from '../data/load.js';
+import type { LoadOptions, LoadReport } from '../data/load.js';
 import type { WordProblem } from '../data/problems/problem.js';
 import { wordProblemRecords } from '../data/problems/records.js';
-import { copyRank, PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
-import { copiesOf, describeTraining, trainingFiles } from '../data/training-files.js';
+import { type Part, sampleRanks } from '../data/split.js';
+import { describeTraining } from '../data/training-files.js';
 import { badFile, badOption, type DataError } from '../files/data-error.js';
-import { type StepRecord, verdictSamples } from '../records/record.js';
+import type { StepRecord } from '../records/record.js';
+import { type DividedRecord, divided, firstSteps, readRecords, splitterOf } from './divide.js';
+import { mixedRecords } from './mixture.js';
 
 /** The records of each part, and the reports of reading them. */
 export interface ConfiguredRecords {
@@ -18,17 +19,10 @@ export interface ConfiguredRecords {
   readonly reports: readonly LoadReport[];
 }
 
-export interface DividedRecord {
-  readonly part: Part;
-  readonly record: StepRecord;
-  /** True of a solution that came before, once more because of its file's weight. */
-  readonly again?: true;
-}
-
 /**
  * Reads or generates the records of `data` and splits them, as a stream. A separate file for validation or test takes
- * that share out of the split of the training files, and the weight of a training file decides how often each of its training
- * solutions comes. `reports` gets one report per configured file, complete once the
+ * that share out of the split of the training files, and the weight or share of a training file decides how often each of its
+ * training solutions comes. `reports` gets one report per configured file, complete once the
  * stream has ended. Throws DataError if a file is unusable.
  *
  * @param options `problems`: see `LoadOptions`
@@ -38,18 +32,7 @@ export async function* dividedRecords(
   reports: LoadReport[] = [],
   options: Pick<LoadOptions, 'problems'> = {},
 ): AsyncGenerator<DividedRecord> {
-  const read = (path: string) => {
-    const { records, report } = readRecords(data, path, options);
-    reports.push(report);
-    return records;
-  };
-  const [train, validation, test] = data.split;
-  const shares = [
-    train,
-    data.validation === undefined ? validation : 0,
-    data.test === undefined ? test : 0,
-  ] as const;
-  const partOf = splitter({ seed: data.seed, split: shares, split_unit: data.split_unit });
+  const partOf = splitterOf(data);
   if (data.source === 'word_problems') {
     // A problem is made for its part: the facts that it may hold depend on it.
     const { seed, split } = data;
@@ -59,27 +42,17 @@ export async function* dividedRecords(
     }
     return;
   }
-  if (data.source === 'arithmetic') generatedGroup(data);
-  const sources =
-    data.source === 'arithmetic'
-      ? [{ records: arithmeticRecords({ ...data.arithmetic, seed: data.seed }), weight: 1 }]
-      : trainingFiles(data.train).map(({ path, weight }) => ({ records: read(path), weight }));
-  for (const { records, weight } of sources) {
-    for await (const whole of records) {
-      const copies = weight === 1 ? 1 : copiesOf(weight, copyRank(data.seed, withTexts(whole)));
-      for (const [part, share] of divide(whole, data, partOf)) {
-        for (const record of firstSteps(share, data.max_steps)) {
-          const times = part === 'train' ? copies : 1;
-          for (let copy = 0; copy < times; copy++)
-            yield { part, record, ...(copy > 0 ? { again: true } : {}) };
-        }
-      }
-    }
-  }
+  if (data.source === 'arithmetic') {
+    generatedGroup(data);
+    for await (const record of arithmeticRecords({ ...data.arithmetic, seed: data.seed }))
+      yield* divided(record, data, partOf);
+  } else yield* mixedRecords(data, reports, options);
   for (const part of ['validation', 'test'] as const) {
     const path = data[part];
     if (path === undefined) continue;
-    for await (const whole of read(path)) {
+    const { records, report } = readRecords(data, path, options);
+    reports.push(report);
+    for await (const whole of records) {
       for (const record of firstSteps(whole, data.max_steps)) yield { part, record };
     }
   }
@@ -134,27 +107,6 @@ export function recordRanks({ problem, steps }: StepRecord, seed: number): numbe
   );
 }
 
-/** The records of files, read with the options of `data`. */
-export function readRecords(
-  data: DataConfig,
-  paths: string | readonly string[],
-  options: Pick<LoadOptions, 'problems'> = {},
-): ReturnType<typeof loadRecords> {
-  const { source, neutral, on_bad_row, prm800k, columns, group_by, turns, label_threshold } = data;
-  if (isGenerated(source)) throw new RangeError('generated problems are not read from a file');
-  return loadRecords(paths, {
-    ...prm800k,
-    source,
-    neutral,
-    on_bad_row,
-    columns,
-    group_by,
-    turns,
-    label_threshold,
-    ...options,
-  });
-}
-
 /** Of a generated problem; a drill has neither level nor template. */
 function generatedGroup(
   { group_by: by, source }: DataConfig,
@@ -168,29 +120,4 @@ function generatedGroup(
       ? `generated word problems are grouped by level or template, found ${JSON.stringify(by)}`
       : `data.source ${JSON.stringify(source)} has no column to group by`,
   );
-}
-
-function withTexts({ problem, steps }: StepRecord) {
-  return { problem, steps: steps.map(({ text }) => text) };
-}
-
-type PartOf = ReturnType<typeof splitter>;
-
-/** The record in each part: whole in one or, split by sample, without the labels of the other parts. */
-function divide(record: StepRecord, { split_unit }: DataConfig, partOf: PartOf): [Part, StepRecord][] {
-  if (split_unit === 'problem') return [[partOf({ problem: record.problem, steps: [] }), record]];
-  const partOfStep = new Map<number, Part>();
-  for (const sample of verdictSamples(record)) partOfStep.set(sample.steps.length - 1, partOf(sample));
-  return PARTS.filter((part) => [...partOfStep.values()].includes(part)).map((part) => {
-    const steps = record.steps.map((step, i) =>
-      partOfStep.get(i) === part ? step : { ...step, label: null },
-    );
-    return [part, { ...record, steps }];
-  });
-}
-
-/** The record up to `limit` steps; nothing if only its context would be left. */
-function firstSteps(record: StepRecord, limit: DataConfig['max_steps']): StepRecord[] {
-  if (limit === 'all' || record.steps.length <= limit) return [record];
-  return (record.context_steps ?? 0) >= limit ? [] : [{ ...record, steps: record.steps.slice(0, limit) }];
 }

@@ -42,8 +42,8 @@ export async function resolveInputs<Config extends FrameConfig>(
   if (typeof data.train === 'string') data.train = await findData(['data', 'train'], data.train, 'train');
   else if (data.train !== undefined) {
     const files: TrainingFile[] = [];
-    for (const [i, { path, weight }] of trainingFiles(data.train).entries())
-      files.push({ path: await findData(['data', 'train', i], path, 'train'), weight });
+    for (const [i, file] of trainingFiles(data.train).entries())
+      files.push({ ...file, path: await findData(['data', 'train', i], file.path, 'train') });
     data.train = files;
   }
   const [first] = trainingFiles(data.train);

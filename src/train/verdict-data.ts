@@ -172,7 +172,7 @@ function fromStore(
     ...(tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store) : []),
   ];
   // Copies that a weight asks for are no mistake in the data.
-  const repeated = trainingFiles(config.data.train).some(({ weight }) => weight > 1);
+  const repeated = trainingFiles(config.data.train).some(({ weight = 1 }) => weight > 1);
   const recent = new RecentSequences(RECENT_TOKENS);
   const notes = readNotes(store.notes);
   const summary = summarizeTrainingData(

@@ -11,33 +11,43 @@ beforeEach(() => {
   for (const name of ['a.jsonl', 'b.jsonl']) writeFileSync(join(folder, name), name);
 });
 
-const inputs = (b: string, weight: number) =>
+const inputs = (b: string, ofB: object, ofA: object = {}) =>
   readRunInputs(
     completeRunConfig({
       method: 'sft',
-      data: { train: [join(folder, 'a.jsonl'), { path: join(folder, b), weight }] },
+      data: {
+        train: [
+          { path: join(folder, 'a.jsonl'), ...ofA },
+          { path: join(folder, b), ...ofB },
+        ],
+      },
       model: { base: 'embedded' },
     }),
   );
 
-it('a resumed run keeps the content of every training file and its weight', async () => {
-  const before = await inputs('b.jsonl', 2);
-  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual({
+it('a resumed run keeps the content of every training file and its weight or share', async () => {
+  const before = await inputs('b.jsonl', { weight: 2 });
+  expect(acceptedChanges('run', before, await inputs('b.jsonl', { weight: 2 }))).toEqual({
     changed: [],
     added: [],
     gone: [],
   });
-  const other = await inputs('b.jsonl', 3);
+  const other = await inputs('b.jsonl', { weight: 3 });
   expect(() => acceptedChanges('run', before, other)).toThrow(
     /data\.train\.weight is \[1,3\] and was \[1,2\]/,
   );
+  const shares = (a: number, b: number) => inputs('b.jsonl', { share: b }, { share: a });
+  const [shared, reshared] = [await shares(1, 1), await shares(1, 2)];
+  expect(() => acceptedChanges('run', shared, reshared)).toThrow(
+    /data\.train\.share is \[1,2\] and was \[1,1\]/,
+  );
   writeFileSync(join(folder, 'b.jsonl'), 'changed');
-  const changed = await inputs('b.jsonl', 2);
+  const changed = await inputs('b.jsonl', { weight: 2 });
   expect(() => acceptedChanges('run', before, changed)).toThrow(
     /content of data\.train\.1: b\.jsonl was changed/,
   );
   renameSync(join(folder, 'b.jsonl'), join(folder, 'c.jsonl'));
-  const moved = await inputs('c.jsonl', 2);
+  const moved = await inputs('c.jsonl', { weight: 2 });
   expect(() => acceptedChanges('run', before, moved)).toThrow(/b\.jsonl is missing/);
 });
 

@@ -43,7 +43,7 @@ describe('the paths of a configuration', () => {
     const { data } = await resolveInputs(listed, () => 'r', { cwd: folder });
     expect(data.train).toEqual([
       { path: join(folder, 'a.jsonl'), weight: 2 },
-      { path: join(folder, 'b.jsonl'), weight: 1 },
+      { path: join(folder, 'b.jsonl') },
     ]);
     const lost = config([{ path: 'a.jsonl' }, { path: 'no.jsonl' }], { base: 'embedded' });
     await expect(resolveInputs(lost, (key) => key.join('.'), { cwd: folder })).rejects.toThrow(

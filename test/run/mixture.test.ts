@@ -1,0 +1,125 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { formatLoadReport } from '../../src/data/summary.js';
+import { weightsOf } from '../../src/data/training-files.js';
+import { completeRunConfig } from '../../src/methods/config.js';
+import type { StepRecord } from '../../src/records/record.js';
+import { configuredRecords } from '../../src/run/parts.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = temporaryDirectory();
+});
+
+const records = (data: Record<string, unknown>) =>
+  configuredRecords(completeRunConfig({ method: 'sft', data }).data);
+
+/** Solutions of three steps; in every second one the last step is wrong. */
+function write(name: string, problems: readonly string[]): string {
+  const rows = problems.map((problem, i) => ({ problem, steps: ['a', 'b', 'c'], labels: [1, 1, i % 2] }));
+  const path = join(folder, name);
+  writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  return path;
+}
+
+const names = (count: number, prefix: string) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+const countOf = (part: readonly StepRecord[], prefix: string) =>
+  part.filter(({ problem }) => problem.startsWith(prefix)).length;
+
+describe('shares of training files', () => {
+  it('make the largest mixture in which no solution stands twice', () => {
+    expect(weightsOf([1, 1], [100, 400])).toEqual([1, 0.25]);
+    expect(weightsOf([0.5, 0.3, 0.2], [1000, 300, 1000])).toEqual([0.5, 1, 0.2]);
+  });
+
+  it('are those of the training solutions, and the reports say so', async () => {
+    const train = [
+      { path: write('a.jsonl', names(200, 'a')), share: 2 },
+      { path: write('b.jsonl', names(2000, 'b')), share: 1 },
+      { path: write('c.jsonl', names(1000, 'c')), share: 1 },
+    ];
+    const { parts, reports } = await records({ train, split: [8, 1, 1] });
+    const [a, b, c] = ['a', 'b', 'c'].map((prefix) => countOf(parts.train, prefix)) as [
+      number,
+      number,
+      number,
+    ];
+    expect(a).toBe(200 - countOf(parts.validation, 'a') - countOf(parts.test, 'a'));
+    for (const n of [b, c]) expect(Math.abs(n - a / 2)).toBeLessThan(4 * Math.sqrt(a / 2));
+    expect(new Set(parts.train.map(({ problem }) => problem)).size).toBe(parts.train.length);
+    // Held-out parts are not mixed.
+    expect(countOf(parts.test, 'b')).toBeGreaterThan(150);
+    const all = a + b + c;
+    expect(reports.map(({ training }) => training)).toEqual(
+      [a, b, c].map((solutions, i) => ({
+        solutions,
+        share: solutions / all,
+        labelled: 3 * solutions,
+        wrong: parts.train.filter(
+          ({ problem, steps }) => problem.startsWith('abc'[i]!) && steps[2]?.label === 0,
+        ).length,
+        overlapping: 0,
+      })),
+    );
+    expect(formatLoadReport(reports[1]!)[1]).toMatch(
+      new RegExp(
+        `^  in the training part: ${b} solutions, \\d+\\.\\d % of it, ${3 * b} labelled steps, of which wrong \\d+ \\(1\\d\\.\\d %\\)$`,
+      ),
+    );
+    expect((await records({ train, split: [8, 1, 1] })).parts).toEqual(parts);
+  });
+
+  it('are of what on_overlap leaves', async () => {
+    const test = write('test.jsonl', names(150, 'a'));
+    const train = [
+      { path: write('a.jsonl', names(200, 'a')), share: 1 },
+      { path: write('b.jsonl', names(50, 'b')), share: 1 },
+    ];
+    const held = { test, validation: write('validation.jsonl', ['v']) };
+    const { parts } = await records({ train, ...held, on_overlap: 'skip' });
+    expect([countOf(parts.train, 'a'), countOf(parts.train, 'b')]).toEqual([50, 50]);
+    const none = write('none.jsonl', names(20, 'a'));
+    await expect(
+      records({ train: [{ path: none, share: 1 }, train[1]], ...held, on_overlap: 'skip' }),
+    ).rejects.toThrow(
+      /none\.jsonl has a share of 1 in data\.train and no solution for training once those of held-out problems are left out; remove it/,
+    );
+  });
+
+  it.each([
+    [[{ path: 'a.jsonl', share: 1, weight: 2 }], 'a.jsonl has a weight and a share; keep one of them'],
+    [
+      [{ path: 'a.jsonl', share: 1 }, 'b.jsonl'],
+      'a.jsonl has a share and b.jsonl has none; give every file a share, or none',
+    ],
+    [[{ path: 'a.jsonl', share: 0 }], 'data.train'],
+  ])('refuse the list %j', (train, message) => {
+    expect(() => completeRunConfig({ method: 'sft', data: { train } })).toThrow(message);
+  });
+});
+
+describe('data.on_overlap', () => {
+  const long =
+    'Ann has twelve red apples and gives five of them to her brother Tom before lunch. How many are left?';
+
+  it('skip leaves out training solutions of held-out problems, word for word or nearly', async () => {
+    const train = write('train.jsonl', ['p1', 'p2', 'P2 ', long.replace('red', 'green'), 'p3']);
+    const held = { validation: write('validation.jsonl', ['p2']), test: write('test.jsonl', [long]) };
+    const { parts, reports } = await records({ train, ...held, on_overlap: 'skip' });
+    expect(parts.train.map(({ problem }) => problem)).toEqual(['p1', 'p3']);
+    expect([parts.validation.length, parts.test.length]).toEqual([1, 1]);
+    expect(reports[0]?.training).toMatchObject({ solutions: 2, share: 1, overlapping: 3 });
+    expect(formatLoadReport(reports[0]!).at(-1)).toBe(
+      '  left out (data.on_overlap): 3 solutions of problems that validation or test have',
+    );
+    expect((await records({ train, ...held })).parts.train).toHaveLength(5);
+  });
+
+  it('skip needs a file to compare with', () => {
+    expect(() =>
+      completeRunConfig({ method: 'sft', data: { train: 'a.jsonl', on_overlap: 'skip' } }),
+    ).toThrow(/on_overlap is skip, and neither data\.validation nor data\.test names a file/);
+  });
+});
