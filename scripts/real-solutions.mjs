@@ -12,6 +12,7 @@
 //   node scripts/real-solutions.mjs equations gsm8k.jsonl out.jsonl CHARACTERS 2-3 [FROM [TO]]    solutions as equations alone
 //   node scripts/real-solutions.mjs subjects prm800k.jsonl.gz MATH,MATH out.jsonl SUBJECT FROM TO [N [EACH]]    solutions of MATH's problems of a subject (or all),
 //                                                                         of which the hash is in a part of 0 to 1; of N problems at most, EACH of a problem by hash
+//   node scripts/real-solutions.mjs origin NAME out.jsonl in.jsonl [N]    its rows, or the first N, with the column `origin`
 //   node scripts/real-solutions.mjs heldout RUN slips.jsonl others.jsonl    the wrong steps that a run of s3c holds out, by whether their equation holds
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
@@ -209,6 +210,13 @@ function heldout(run, slips, others) {
   );
 }
 
+async function origin(name, to, from, count = 'Infinity') {
+  const rows = [];
+  for await (const { provenance: _, ...record } of loadRecords(from).records)
+    if (rows.length < Number(count)) rows.push({ ...record, origin: name });
+  write(to, rows);
+}
+
 /** Of each step the geometric mean of its tokens' probabilities (`scores`) and the least of them (`least`). */
 async function likelihood(from, name, to) {
   const device = openDevice('cpu');
@@ -251,7 +259,7 @@ async function likelihood(from, name, to) {
 const [command, ...given] = process.argv.slice(2);
 const judges = Object.fromEntries(Object.entries(ALONE).map(([name, score]) => [name, alone(score)]));
 const commands = {
-  ...{ svamp, gsm8k, few, rows, processbench, short, equations, subjects, heldout, likelihood },
+  ...{ svamp, gsm8k, few, rows, processbench, short, equations, subjects, origin, heldout, likelihood },
   ...judges,
 };
 if (!commands[command]) throw new Error(`expected one of ${Object.keys(commands).join(', ')}`);
