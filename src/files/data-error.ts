@@ -21,20 +21,19 @@ export class DataError extends StepTrainError {
 
   constructor(
     readonly kind: 'file' | 'format' | 'row' | 'option' | 'template' | 'tokenizer',
-    message: string,
+    /** The message without the place and the hint. */
+    readonly what: string,
     { cause, hint, file, ...within }: Partial<FilePosition> & ErrorOptions & { readonly hint?: string } = {},
   ) {
     const position = file === undefined ? undefined : { file, ...within };
     const place = position === undefined ? '' : `${describePosition(position)}: `;
-    super('E_DATA', `${place}${message}${hint === undefined ? '' : `; ${hint}`}`, defined({ cause, hint }));
+    super('E_DATA', `${place}${what}${hint === undefined ? '' : `; ${hint}`}`, defined({ cause, hint }));
     this.position = position;
   }
 
   /** The same of another place, and with what to do there. */
   at(position: FilePosition, hint: string): DataError {
-    const place = this.position === undefined ? 0 : describePosition(this.position).length + 2;
-    const end = this.hint === '' ? this.message.length : -this.hint.length - 2;
-    return new DataError(this.kind, this.message.slice(place, end), { ...position, hint, cause: this.cause });
+    return new DataError(this.kind, this.what, { ...position, hint, cause: this.cause });
   }
 }
 

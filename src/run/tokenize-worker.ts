@@ -11,6 +11,6 @@ try {
 } catch (error) {
   // Error classes do not survive the message to the main thread; an unexpected error ends this thread.
   if (!(error instanceof DataError)) throw error;
-  const { kind, message, position, hint } = error;
-  tell({ failure: { kind, message, position, hint } });
+  const { kind, what, position, hint } = error;
+  tell({ failure: { kind, what, position, hint } });
 }

@@ -26,7 +26,7 @@ export interface TokenizeJob {
 export type TokenizeMessage =
   | { readonly solutions: number }
   | { readonly done: true }
-  | { readonly failure: Pick<DataError, 'kind' | 'message' | 'position' | 'hint'> };
+  | { readonly failure: Pick<DataError, 'kind' | 'what' | 'position' | 'hint'> };
 
 const TELL_EVERY = 1000;
 
@@ -71,13 +71,14 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
   }
 }
 
-/** The error that the worker met; its message names the position already. */
+/** The error that the worker met. */
 function received({
   kind,
-  message,
-  ...rest
-}: Pick<DataError, 'kind' | 'message' | 'position' | 'hint'>): DataError {
-  return Object.assign(new DataError(kind, message), rest);
+  what,
+  position,
+  hint,
+}: Pick<DataError, 'kind' | 'what' | 'position' | 'hint'>): DataError {
+  return new DataError(kind, what, { ...position, ...(hint === '' ? {} : { hint }) });
 }
 
 /** Tokenises in the calling thread. */
