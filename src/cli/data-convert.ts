@@ -10,6 +10,29 @@ import type { StepRecord } from '../records/record.js';
 import { readRecords } from '../run/divide.js';
 import { UsageError } from './error.js';
 
+/** The options of `data` that say how rows are read. */
+const READING = [
+  'source',
+  'columns',
+  'group_by',
+  'neutral',
+  'label_threshold',
+  'turns',
+  'on_bad_row',
+  'prm800k',
+] as const satisfies readonly (keyof DataConfig)[];
+
+/** @throws UsageError for a setting that would change nothing in what is written */
+export function checkReading(settings: readonly string[]): void {
+  for (const setting of settings) {
+    const [key = ''] = setting.split('=');
+    if (!READING.some((name) => key === `data.${name}` || key.startsWith(`data.${name}.`)))
+      throw new UsageError(
+        `--set ${key}: data convert writes every row that it reads, so it takes ${READING.map((name) => `data.${name}`).join(', ')} alone`,
+      );
+  }
+}
+
 /**
  * Writes the records of `data.train` to a new file, one per line, as a stream; gzipped if the name ends in .gz. The file
  * appears only when complete.

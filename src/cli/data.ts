@@ -56,10 +56,11 @@ const convertCommand = command({
       })
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
   handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
-    const { convertData } = await import('./data-convert.js');
+    const { checkReading, convertData } = await import('./data-convert.js');
     const { formatLoadReport } = await import('../data/summary.js');
     const { parseRunConfig } = await import('../methods/config.js');
     const { resolveInputs } = await import('../run/paths.js');
+    checkReading(set);
     const settings = [...set, ...badRowSetting({ 'on-bad-row': onBadRow })];
     const recipe = JSON.stringify({ method: 'sft', data: { train: from } });
     const { config, locate } = parseRunConfig(recipe, { name: 'data convert', settings });

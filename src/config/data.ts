@@ -130,7 +130,7 @@ export const data = section({
         'set of the Hugging Face hub as `owner/name`, optionally with `@revision` and `:split` or `:file`. Or a list of such, each ' +
         'alone or as `{path: …, weight: …}`: the training part holds each training solution `weight` times on average, the fraction drawn by ' +
         '`data.seed`; `0.3` keeps three of ten. Or each as `{path: …, share: …}`: the files have these parts of the training solutions, ' +
-        'as many as there are without one that stands there twice.',
+        'as many as there are with each row taken once.',
     ),
   validation: optionalText().describe(
     'Data for evaluations during training, in the same form. Default: a share of `train`.',

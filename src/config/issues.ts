@@ -24,7 +24,7 @@ export function describeIssues(issues: readonly Issue[], context: ProblemContext
   return issues.flatMap((issue) => describeIssue(issue, [], context));
 }
 
-/** Inside a list the outline ends; the issue says what it knows. */
+/** Where the outline ends, the issue says what it knows. */
 function expectedBy(issue: Issue): string {
   if (issue.code === 'too_small' && issue.origin === 'number')
     return `a number ${issue.inclusive ? 'of at least' : 'above'} ${issue.minimum}`;
@@ -76,9 +76,9 @@ function findKey(node: Outline, name: string, path: readonly string[] = []): str
   return undefined;
 }
 
-// A union such as `none | {…}`: if the value is a section, report the errors inside it.
+// A union such as `none | {…}` or `file | [file, …]`: if the value is a section or a list with some, report the errors inside it.
 function sectionIssues(issue: z.core.$ZodIssueInvalidUnion, value: unknown): readonly Issue[] | undefined {
-  if (!isSection(value)) return undefined;
+  if (!isSection(value) && !(Array.isArray(value) && value.some(isSection))) return undefined;
   return issue.errors.find(
     (errors) => !errors.some((error) => error.path.length === 0 && isTypeIssue(error)),
   );

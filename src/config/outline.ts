@@ -36,13 +36,14 @@ export function methodOutline({ schema }: Pick<MethodSchema, 'schema'>): Outline
   return outline;
 }
 
-/** The node at `path`; undefined if the schema has none. A union is entered through its section. */
+/** The node at `path`; undefined if the schema has none. A union is entered through its section or its list. */
 export function outlineAt(root: Outline, path: readonly PropertyKey[]): Outline | undefined {
   let node: Outline | undefined = root;
   for (const key of path) {
     if (node === undefined) return undefined;
     if (typeof key === 'number') {
-      node = node.prefixItems?.[key] ?? (node.items || undefined);
+      const list: Outline = node.anyOf?.find(({ type }) => type === 'array') ?? node;
+      node = list.prefixItems?.[key] ?? (list.items || undefined);
       continue;
     }
     const section: Outline = sectionOf(node) ?? node;

@@ -62,7 +62,7 @@ export interface LoadReport {
   readonly training?: TrainingPart;
 }
 
-/** What of a file is in the training part, each copy counted, before it is limited and balanced. */
+/** What of a file is mixed into the training part, each copy counted: before `max_samples`, `balance` and what a method leaves out. */
 export interface TrainingPart {
   solutions: number;
   /** Of the solutions of all files. */

@@ -1,4 +1,5 @@
 // Statistics of the training and evaluation data, shown before training.
+import { basename } from 'node:path';
 import type { LoadReport, TrainingPart } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
 import { PARTS, type Part } from './split.js';
@@ -73,6 +74,7 @@ export function summarizeTrainingData(
     validation: problemOverlap(keys.train, keys.validation),
     test: problemOverlap(keys.train, keys.test),
   };
+  const both = problemOverlap(keys.validation, keys.test);
   const warnings = [
     ...classWarnings(statistics.train),
     ...(['validation', 'test'] as const).flatMap((part) => oneClassWarning(part, statistics[part])),
@@ -81,6 +83,7 @@ export function summarizeTrainingData(
     ...(['validation', 'test'] as const).flatMap((part) =>
       overlapWarning(part, overlap[part], examples[part]),
     ),
+    ...bothWarning(both, examples.test),
     ...(['validation', 'test'] as const).flatMap((part) =>
       seenWarning(part, seenSteps[part], statistics[part]),
     ),
@@ -108,7 +111,7 @@ export function formatTrainingDataSummary({
     ...(seenSteps
       ? [
           [
-            'also in training',
+            'steps also in training',
             '',
             ...(['validation', 'test'] as const).map((part) => share(seenSteps[part], parts[part].samples)),
           ],
@@ -168,15 +171,39 @@ export function formatLoadReport(report: LoadReport): readonly string[] {
   return lines;
 }
 
-function trainingLines({ solutions, share: part, labelled, wrong, overlapping }: TrainingPart): string[] {
-  const steps =
-    labelled === 0 ? '' : `, ${labelled} labelled steps, of which wrong ${share(wrong, labelled)}`;
+function trainingLines(training: TrainingPart): string[] {
+  const { solutions, overlapping } = training;
   return [
-    `  in the training part: ${solutions} solutions, ${(100 * part).toFixed(1)} % of it${steps}`,
+    `  for training: ${mixedIn(training)}`,
+    ...(solutions === 0 ? ['  Warning: nothing of it is trained on'] : []),
     ...(overlapping > 0
-      ? [`  left out (data.on_overlap): ${overlapping} solutions of problems that validation or test have`]
+      ? [`  left out (data.on_overlap): ${overlapping} of problems that the file of validation or test has`]
       : []),
   ];
+}
+
+function mixedIn({ solutions, share: part, labelled, wrong }: TrainingPart): string {
+  const steps =
+    labelled === 0 ? '' : `, ${labelled} labelled steps, of which wrong ${share(wrong, labelled)}`;
+  return `${solutions} solutions, ${(100 * part).toFixed(1)} % of the mixture${steps}`;
+}
+
+/** The same for eval.json: nothing where no files are mixed. */
+export function mixtureOf(reports: readonly LoadReport[]): {
+  readonly mixture?: readonly (TrainingPart & { readonly files: readonly string[] })[];
+} {
+  const mixture = reports.flatMap(({ files, training }) => (training ? [{ files, ...training }] : []));
+  return mixture.length === 0 ? {} : { mixture };
+}
+
+/** Of files that are mixed a line each, for a plan. */
+export function mixtureLines(reports: readonly LoadReport[]): string[] {
+  return reports.flatMap(({ files, training }) => {
+    if (!training) return [];
+    const { overlapping } = training;
+    const leftOut = overlapping === 0 ? '' : `; ${overlapping} left out by data.on_overlap`;
+    return [`  ${files.map((file) => basename(file)).join(', ')}: ${mixedIn(training)}${leftOut}`];
+  });
 }
 
 function classWarnings({ samples, positive, negative }: DataStatistics): string[] {
@@ -228,9 +255,21 @@ function overlapWarning(
         ]
       : []),
   ];
-  const text = textOf(examples[0] ?? 0).replace(/\s+/g, ' ');
-  const shown = text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
-  return [`${found.join(', and ')}, such as ${JSON.stringify(shown)}`];
+  return [`${found.join(', and ')}, such as ${quoted(textOf(examples[0] ?? 0))}`];
+}
+
+function bothWarning({ same, examples }: Overlap, textOf: (index: number) => string): string[] {
+  if (same === 0) return [];
+  const what =
+    same === 1 ? 'test problem is a validation problem too' : 'test problems are validation problems too';
+  return [
+    `${same} ${what}, such as ${quoted(textOf(examples[0] ?? 0))}: what validation chooses, a threshold or a step, has seen them`,
+  ];
+}
+
+function quoted(text: string): string {
+  const line = text.replace(/\s+/g, ' ');
+  return JSON.stringify(line.length > SHOWN_CHARACTERS ? `${line.slice(0, SHOWN_CHARACTERS)}…` : line);
 }
 
 function repeatedWarning(repeated: number, { solutions }: DataStatistics): string[] {

@@ -28,13 +28,12 @@ export function describeTraining({ train }: { readonly train?: TrainingData | un
 }
 
 /**
- * The weights by which files of `counts` training solutions have their `shares` of the mixture, which is as large as it can be
- * while no solution stands there twice. Shares are relative.
+ * How many solutions each file gives, of `counts`, so that the mixture has the `shares` and is as large as it can be while no
+ * solution is taken twice. Shares are relative.
  */
-export function weightsOf(shares: readonly number[], counts: readonly number[]): number[] {
-  const weights = shares.map((share, i) => share / (counts[i] as number));
-  const most = Math.max(...weights);
-  return weights.map((weight) => weight / most);
+export function countsByShare(shares: readonly number[], counts: readonly number[]): number[] {
+  const unit = Math.min(...shares.map((share, i) => (counts[i] as number) / share));
+  return shares.map((share) => Math.round(share * unit));
 }
 
 /** How often a solution stands in the training part: ⌊weight⌋ or once more, as its `rank` in [0, 1) says. */

@@ -33,6 +33,9 @@ const PATHS = new Set([
   'model.tokenizer',
 ]);
 
+/** How the training files are mixed: no keys of the configuration, but values that stand in its list of files. */
+const MIXTURE = { weights: 'data.train.weight', shares: 'data.train.share' };
+
 /** Reads what `config`, whose paths are absolute, names. Throws DataError for data that is missing. */
 export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   const files: Record<string, Record<string, string>> = {};
@@ -53,9 +56,9 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   );
   // The paths may have changed; how the files are mixed may not.
   const weights = train.map(({ weight = 1 }) => weight);
-  if (weights.some((weight) => weight !== 1)) values['data.train.weight'] = weights;
+  if (weights.some((weight) => weight !== 1)) values[MIXTURE.weights] = weights;
   const shares = train.map(({ share }) => share);
-  if (shares.some((share) => share !== undefined)) values['data.train.share'] = shares;
+  if (shares.some((share) => share !== undefined)) values[MIXTURE.shares] = shares;
   return { config: values, files };
 }
 
@@ -102,7 +105,8 @@ export function acceptedChanges(
   const given = differing.some(isNew) ? defaults() : {};
   const added = differing.filter((each) => isNew(each) && JSON.stringify(given[each.key]) === each.value);
   // Whoever took it out of config.yaml, as the sentence about an unknown key says, knows that it does not matter.
-  const gone = differing.filter(({ key, value }) => value === undefined && !isKey(key));
+  const isGone = (key: string) => !isKey(key) && !Object.values(MIXTURE).includes(key);
+  const gone = differing.filter(({ key, value }) => value === undefined && isGone(key));
   const changes = differing.filter((each) => !added.includes(each) && !gone.includes(each));
   const textOf = ({ key, old, value }: (typeof changes)[number]) =>
     old === undefined
@@ -117,6 +121,8 @@ export function acceptedChanges(
         `(a resumed run may change ${changeable.join(', ')})`,
     );
   }
+  const listed = otherTrainingFiles(before.files, now.files);
+  if (listed) throw new RunError(`${directory} ${listed}; restore data.train, or start a new run`);
   for (const key of new Set([...Object.keys(before.files), ...Object.keys(now.files)])) {
     const reason = difference(before.files[key] ?? {}, now.files[key] ?? {});
     if (reason !== undefined) {
@@ -145,6 +151,25 @@ export function unnamedValues(text: string, name: string, config: FrameConfig): 
 export function matchesKey(key: string, patterns: readonly string[]): boolean {
   const [, ...rest] = key.split('.');
   return patterns.some((pattern) => pattern === key || pattern === `*.${rest.join('.')}`);
+}
+
+/** What a list of training files has otherwise, where it is not what one of them holds. */
+function otherTrainingFiles(before: RunInputs['files'], now: RunInputs['files']): string | undefined {
+  const [old, current] = [before, now].map((files) =>
+    Object.keys(files)
+      .filter((key) => /^data\.train(\.\d+)?$/.test(key))
+      .map((key) => JSON.stringify(Object.values(files[key] ?? {}))),
+  ) as [string[], string[]];
+  if (old.length !== current.length) {
+    const [were, are] = [old.length, current.length].map(
+      (n) => `${n} training ${n === 1 ? 'file' : 'files'}`,
+    );
+    return `began with ${were}, and data.train names ${are}`;
+  }
+  const sameFiles = [...old].sort().join() === [...current].sort().join();
+  return sameFiles && old.join() !== current.join()
+    ? 'began with its training files in another order'
+    : undefined;
 }
 
 function difference(

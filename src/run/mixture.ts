@@ -3,8 +3,8 @@ import type { DataConfig } from '../config/schema.js';
 import type { LoadOptions, LoadReport, TrainingPart } from '../data/load.js';
 import { likenessTo, type ProblemKey, problemKey } from '../data/overlap.js';
 import { copyRank } from '../data/split.js';
-import { copiesOf, type TrainingFile, trainingFiles, weightsOf } from '../data/training-files.js';
-import { badFile } from '../files/data-error.js';
+import { copiesOf, countsByShare, type TrainingFile, trainingFiles } from '../data/training-files.js';
+import { badFile, type DataError } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import { type DividedRecord, divided, readRecords, splitterOf } from './divide.js';
 
@@ -25,25 +25,30 @@ export async function* mixedRecords(
   const partOf = splitterOf(data);
   const isHeldOut = await heldOutProblems(data, options);
   const deal = (record: StepRecord) => divided(record, data, partOf);
-  const weights = await weightsOfFiles(files, data, async (path) => {
-    let count = 0;
-    for await (const record of readRecords(data, path, options).records)
-      if (!isHeldOut(record)) count += deal(record).filter(({ part }) => part === 'train').length;
-    return count;
+  const rankOf = (record: StepRecord) => copyRank(data.seed, withTexts(record));
+  const copiesIn = await copiesByFile(files, async ({ path }) => {
+    const ranks: number[] = [];
+    let overlapping = 0;
+    for await (const record of readRecords(data, path, options).records) {
+      const trained = deal(record).filter(({ part }) => part === 'train').length;
+      if (isHeldOut(record)) overlapping += trained;
+      else for (let i = 0; i < trained; i++) ranks.push(rankOf(record));
+    }
+    return { ranks, overlapping };
   });
   const mixed: TrainingPart[] = [];
   for (const [i, { path }] of files.entries()) {
-    const weight = weights[i] as number;
+    const copiesOfRank = copiesIn[i] as CopiesOfRank;
     const { records, report } = readRecords(data, path, options);
     const training = { solutions: 0, share: 1, labelled: 0, wrong: 0, overlapping: 0 };
     if (files.length > 1 || data.on_overlap === 'skip')
       mixed.push(Object.assign(report, { training }).training);
     reports.push(report);
     for await (const whole of records) {
-      const copies = weight === 1 ? 1 : copiesOf(weight, copyRank(data.seed, withTexts(whole)));
+      const copies = copiesOfRank(() => rankOf(whole));
       const overlaps = isHeldOut(whole);
       for (const { part, record } of deal(whole)) {
-        if (part === 'train' && overlaps) {
+        if (overlaps) {
           training.overlapping++;
           continue;
         }
@@ -69,27 +74,44 @@ async function heldOutProblems(data: DataConfig, options: Reading): Promise<(rec
   return ({ problem }) => likeness(problemKey(problem)) !== undefined;
 }
 
-/** Shares need the number of each file's training solutions, weights do not. */
-async function weightsOfFiles(
+/** How often a solution of a file stands in the training part, by its rank in [0, 1), which is asked for only where it matters. */
+type CopiesOfRank = (rank: () => number) => number;
+
+/** By weight each solution decides for itself; by share those with the smallest ranks of their file are taken. */
+async function copiesByFile(
   files: readonly TrainingFile[],
-  data: DataConfig,
-  countOf: (path: string) => Promise<number>,
-): Promise<number[]> {
+  trainedOf: (file: TrainingFile) => Promise<{ readonly ranks: number[]; readonly overlapping: number }>,
+): Promise<CopiesOfRank[]> {
   const shares = files.map(({ share }) => share);
   if (files.length < 2 || !shares.every((share) => share !== undefined))
-    return files.map(({ weight = 1 }) => weight);
-  const counts: number[] = [];
-  for (const { path, share } of files) {
-    const count = await countOf(path);
-    if (count === 0) {
-      const why = data.on_overlap === 'skip' ? ' once those of held-out problems are left out' : '';
-      throw badFile(
-        `${path} has a share of ${share} in data.train and no solution for training${why}; remove it from the list, or give more rows`,
-      );
-    }
-    counts.push(count);
+    return files.map(({ weight = 1 }) => (weight === 1 ? () => 1 : (rank) => copiesOf(weight, rank())));
+  const ranked: number[][] = [];
+  for (const file of files) {
+    const { ranks, overlapping } = await trainedOf(file);
+    if (ranks.length === 0) throw nothingToShare(file, overlapping);
+    ranked.push(ranks.sort((a, b) => a - b));
   }
-  return weightsOf(shares, counts);
+  const counts = countsByShare(
+    shares,
+    ranked.map(({ length }) => length),
+  );
+  return counts.map((count, i) => {
+    const { path, share } = files[i] as TrainingFile;
+    if (count === 0)
+      throw badFile(
+        `${path} has a share of ${share} in data.train, which is less than one solution beside those of the other files; give it more`,
+      );
+    const last = ranked[i]?.[count - 1] as number;
+    return (rank) => (rank() <= last ? 1 : 0);
+  });
+}
+
+function nothingToShare({ path, share }: TrainingFile, overlapping: number): DataError {
+  const why =
+    overlapping === 0
+      ? 'give more rows, or remove it from the list'
+      : `its ${overlapping} are of problems that validation or test have (data.on_overlap); give other problems, or remove it from the list`;
+  return badFile(`${path} has a share of ${share} in data.train and no solution for training: ${why}`);
 }
 
 function count(training: TrainingPart, { steps }: StepRecord, times: number): void {

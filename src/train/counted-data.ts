@@ -1,6 +1,7 @@
 /** The data of a run that is only planned: how much there is, and, of no too large a file, its tokens. */
 import type { FrameConfig } from '../config/schema.js';
 import { isGenerated } from '../data/generated.js';
+import type { LoadReport } from '../data/load.js';
 import { PARTS, type Part } from '../data/split.js';
 import { type DataStatistics, StatisticsCounter } from '../data/statistics.js';
 import { DataError } from '../files/data-error.js';
@@ -18,6 +19,9 @@ type Counts = Pick<DataStatistics, 'solutions' | 'positive' | 'negative' | 'unla
 
 export interface CountedData {
   readonly counts: Readonly<Record<Part, Counts>>;
+  readonly reports: readonly LoadReport[];
+  /** Sentences about what may spoil the training; none where the data is too large to be tokenised for a plan. */
+  readonly warnings: readonly string[];
   /** Absent where there are too many solutions, or no tokenizer; whoever asked closes it. */
   readonly tokenised?: { readonly data: RunData; readonly tokenizer: Tokenizer };
   /** Why there are no tokens, where the run itself would fail for that. */
@@ -33,23 +37,25 @@ export async function countData<Config extends FrameConfig>(
   config: Config,
 ): Promise<CountedData> {
   const records = async () => {
-    const { parts } = await configuredRecords(config.data, { problems: !('prompt' in config) });
+    const { parts, reports } = await configuredRecords(config.data, { problems: !('prompt' in config) });
     const { train, validation, test } = parts;
-    return { train: countSteps(train), validation: countSteps(validation), test: countSteps(test) };
+    const counts = { train: countSteps(train), validation: countSteps(validation), test: countSteps(test) };
+    return { counts, reports, warnings: [] };
   };
   const { source } = config.data;
   const few = isGenerated(source) && config.data[source].samples <= MOST_TOKENISED;
   const read = few ? undefined : await records();
-  if (read && read.train.solutions > MOST_TOKENISED) return { counts: read };
+  if (read && read.counts.train.solutions > MOST_TOKENISED) return read;
   try {
     const tokenizer = await configuredTokenizer(config.model);
     toLog('reading and tokenising the data, to count steps');
     const data = await method.data(config, tokenizer, new AbortController().signal);
-    if (!data) return { counts: read ?? (await records()) };
-    return { counts: data.summary.parts, tokenised: { data, tokenizer } };
+    if (!data) return read ?? (await records());
+    const { summary, reports } = data;
+    return { counts: summary.parts, reports, warnings: summary.warnings, tokenised: { data, tokenizer } };
   } catch (error) {
     if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
-    return { counts: read ?? (await records()), failure: `steps are not known: ${error.message}` };
+    return { ...(read ?? (await records())), failure: `steps are not known: ${error.message}` };
   }
 }
 

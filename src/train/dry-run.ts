@@ -1,6 +1,7 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
 import { countParameters, readModelConfig } from '../architectures/table.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import { mixtureLines } from '../data/summary.js';
 import { DataError } from '../files/data-error.js';
 import { baseDirectory } from '../models/base.js';
 import { openDecoderWeights } from '../models/load.js';
@@ -90,9 +91,10 @@ export async function describeRun<Config extends FrameConfig>(
   let counted: CountedData | undefined;
   try {
     counted = await countData(method, config);
-    const { counts, tokenised, failure: uncounted } = counted;
+    const { counts, reports, warnings, tokenised, failure: uncounted } = counted;
     const { train, validation, test } = counts;
-    const lines = ['data:', ...formatCounts(counts)];
+    const lines = ['data:', ...formatCounts(counts), ...mixtureLines(reports)];
+    lines.push(...warnings.map((warning) => `Warning: ${warning}`));
     if (train.solutions > 0)
       lines.push(...emptyParts({ validation: validation.solutions, test: test.solutions }));
     const { name, memoryFree, memoryTotal } = device.info();

@@ -1,6 +1,8 @@
 /** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
+
 import { fixedThreshold } from '../config/evaluation.js';
 import { choosesThreshold, selectionOf, weighsClasses } from '../data/rare-class.js';
+import { mixtureOf } from '../data/summary.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
 import { keptVerdicts } from '../eval/likelihood-weights.js';
@@ -131,6 +133,7 @@ export async function finalEvaluation(
     data: {
       source: config.data.source,
       files: data.reports.flatMap(({ files }) => files),
+      ...mixtureOf(data.reports),
       train_solutions: data.records.train.length,
       train_steps: labels.n,
       train_positive_share: labels.n > 0 ? labels.positive / labels.n : 0,

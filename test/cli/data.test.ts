@@ -54,10 +54,19 @@ describe('a list of CSV files with weights, by the command line', () => {
   });
 
   it.each([
-    ['{path: x.csv, weight: 0}', /data\.train\.0\.weight expects a number above 0, found the number 0/],
-    ['{path: x.csv, weight: 1e9}', /data\.train\.0\.weight expects a number of at most 1000, found/],
-    ['{path: x.csv, weight: many}', /data\.train expects .* or of \{path, weight\}, found the list/],
-    ['{path: 3}', /data\.train expects a path, or a list of paths or of \{path, weight\}, found the list/],
+    [
+      '{path: x.csv, weight: 0}',
+      /data\.train\.0\.weight expects a number above 0 and of at most 1000, found the number 0/,
+    ],
+    [
+      '{path: x.csv, weight: 1e9}',
+      /data\.train\.0\.weight expects a number above 0 and of at most 1000, found/,
+    ],
+    [
+      '{path: x.csv, weight: many}',
+      /data\.train\.0\.weight expects a number above 0 and of at most 1000, found the text "many"/,
+    ],
+    ['{path: 3}', /data\.train\.0\.path expects text, found the number 3/],
     ['{path: x.csv, wieght: 2}', /unknown key "wieght" in data\.train\.0/],
   ])('refuses %s in a sentence', async (item, sentence) => {
     const { code, stderr } = await stats(`[${item}]`);
@@ -171,6 +180,10 @@ describe('steptrain data convert', () => {
     const from = join(folder, 'rows.json');
     writeFileSync(from, JSON.stringify([{ question: { problem: 'P' }, label: { steps: [rating] } }]));
     await cli('data', 'convert', from, to, '--set', 'data.neutral=negative');
+    const limited = await cli('data', 'convert', from, `${to}.jsonl`, '--set', 'data.max_samples=1');
+    expect(limited.stderr).toMatch(
+      /^--set data\.max_samples: data convert writes every row that it reads, so it takes data\.source/,
+    );
     expect((await load(to)).records[0]?.steps[0]?.label).toBe(0);
     expect((await cli('data', 'convert', from, to)).stderr).toBe(
       `${to} exists already; choose another name, or remove it first`,

@@ -103,7 +103,7 @@ describe('the summary of the data', () => {
         'the metrics of the unseen steps',
     ]);
     const table = formatTrainingDataSummary(summary).map((line) => line.split(/ {2,}/));
-    expect(table.find(([title]) => title === 'also in training')?.slice(-2)).toEqual([
+    expect(table.find(([title]) => title === 'steps also in training')?.slice(-2)).toEqual([
       '0 (0.0 %)',
       '1 (25.0 %)',
     ]);

@@ -41,6 +41,15 @@ it('a resumed run keeps the content of every training file and its weight or sha
   expect(() => acceptedChanges('run', shared, reshared)).toThrow(
     /data\.train\.share is \[1,2\] and was \[1,1\]/,
   );
+  // Neither is a key of its own, and leaving it out is a change like any other.
+  const plain = await inputs('b.jsonl', {});
+  const options = { isKey: (key: string) => !key.startsWith('data.train.') };
+  expect(() => acceptedChanges('run', shared, plain, options)).toThrow(
+    /data\.train\.share was \[1,1\] and is gone/,
+  );
+  expect(() => acceptedChanges('run', before, plain, options)).toThrow(
+    /data\.train\.weight was \[1,2\] and is gone/,
+  );
   writeFileSync(join(folder, 'b.jsonl'), 'changed');
   const changed = await inputs('b.jsonl', { weight: 2 });
   expect(() => acceptedChanges('run', before, changed)).toThrow(
@@ -87,4 +96,24 @@ it('a key that came since a run began has its default, and no other value', () =
   expect(() =>
     acceptedChanges('run', began, now({ 'sft.class_weight': 'balanced' }), { defaults: () => typed }),
   ).toThrow(/class_weight/);
+});
+
+it('a resumed run keeps the number and the order of its training files', async () => {
+  const of = (names: readonly string[]) =>
+    readRunInputs(
+      completeRunConfig({
+        method: 'sft',
+        data: { train: names.map((name) => join(folder, name)) },
+        model: { base: 'embedded' },
+      }),
+    );
+  const before = await of(['a.jsonl', 'b.jsonl']);
+  const other = await of(['b.jsonl', 'a.jsonl']);
+  const fewer = await of(['a.jsonl']);
+  expect(() => acceptedChanges('run', before, other)).toThrow(
+    'run began with its training files in another order; restore data.train, or start a new run',
+  );
+  expect(() => acceptedChanges('run', before, fewer)).toThrow(
+    'run began with 2 training files, and data.train names 1 training file; restore data.train, or start a new run',
+  );
 });

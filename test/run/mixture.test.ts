@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { formatLoadReport } from '../../src/data/summary.js';
-import { weightsOf } from '../../src/data/training-files.js';
+import { countsByShare } from '../../src/data/training-files.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { configuredRecords } from '../../src/run/parts.js';
@@ -30,8 +30,8 @@ const countOf = (part: readonly StepRecord[], prefix: string) =>
 
 describe('shares of training files', () => {
   it('make the largest mixture in which no solution stands twice', () => {
-    expect(weightsOf([1, 1], [100, 400])).toEqual([1, 0.25]);
-    expect(weightsOf([0.5, 0.3, 0.2], [1000, 300, 1000])).toEqual([0.5, 1, 0.2]);
+    expect(countsByShare([1, 1], [100, 400])).toEqual([100, 100]);
+    expect(countsByShare([0.5, 0.3, 0.2], [1000, 300, 1000])).toEqual([500, 300, 200]);
   });
 
   it('are those of the training solutions, and the reports say so', async () => {
@@ -47,7 +47,7 @@ describe('shares of training files', () => {
       number,
     ];
     expect(a).toBe(200 - countOf(parts.validation, 'a') - countOf(parts.test, 'a'));
-    for (const n of [b, c]) expect(Math.abs(n - a / 2)).toBeLessThan(4 * Math.sqrt(a / 2));
+    expect([b, c]).toEqual([Math.round(a / 2), Math.round(a / 2)]);
     expect(new Set(parts.train.map(({ problem }) => problem)).size).toBe(parts.train.length);
     // Held-out parts are not mixed.
     expect(countOf(parts.test, 'b')).toBeGreaterThan(150);
@@ -65,7 +65,7 @@ describe('shares of training files', () => {
     );
     expect(formatLoadReport(reports[1]!)[1]).toMatch(
       new RegExp(
-        `^  in the training part: ${b} solutions, \\d+\\.\\d % of it, ${3 * b} labelled steps, of which wrong \\d+ \\(1\\d\\.\\d %\\)$`,
+        `^  for training: ${b} solutions, 2\\d\\.\\d % of the mixture, ${3 * b} labelled steps, of which wrong \\d+ \\(1\\d\\.\\d %\\)$`,
       ),
     );
     expect((await records({ train, split: [8, 1, 1] })).parts).toEqual(parts);
@@ -84,7 +84,18 @@ describe('shares of training files', () => {
     await expect(
       records({ train: [{ path: none, share: 1 }, train[1]], ...held, on_overlap: 'skip' }),
     ).rejects.toThrow(
-      /none\.jsonl has a share of 1 in data\.train and no solution for training once those of held-out problems are left out; remove it/,
+      /none\.jsonl has a share of 1 in data\.train and no solution for training: its 20 are of problems that validation or test have/,
+    );
+    const empty = write('empty.jsonl', []);
+    await expect(records({ train: [{ path: empty, share: 1 }, train[1]], ...held })).rejects.toThrow(
+      /empty\.jsonl has a share of 1 in data\.train and no solution for training: give more rows, or remove it/,
+    );
+    const little = [
+      { path: write('c.jsonl', names(20, 'c')), share: 99 },
+      { path: write('d.jsonl', names(20, 'd')), share: 1 },
+    ];
+    await expect(records({ train: little, ...held })).rejects.toThrow(
+      /d\.jsonl has a share of 1 in data\.train, which is less than one solution/,
     );
   });
 
@@ -94,7 +105,12 @@ describe('shares of training files', () => {
       [{ path: 'a.jsonl', share: 1 }, 'b.jsonl'],
       'a.jsonl has a share and b.jsonl has none; give every file a share, or none',
     ],
-    [[{ path: 'a.jsonl', share: 0 }], 'data.train'],
+    [[{ path: 'a.jsonl', share: 0 }], 'data.train.0.share expects'],
+    [
+      [{ path: 'a.jsonl', share: '0.5' }],
+      'data.train.0.share expects a number above 0 and of at most 1000, found the text "0.5"',
+    ],
+    [['a.jsonl', { file: 'b.jsonl' }], 'data.train.1'],
   ])('refuse the list %j', (train, message) => {
     expect(() => completeRunConfig({ method: 'sft', data: { train } })).toThrow(message);
   });
@@ -112,9 +128,19 @@ describe('data.on_overlap', () => {
     expect([parts.validation.length, parts.test.length]).toEqual([1, 1]);
     expect(reports[0]?.training).toMatchObject({ solutions: 2, share: 1, overlapping: 3 });
     expect(formatLoadReport(reports[0]!).at(-1)).toBe(
-      '  left out (data.on_overlap): 3 solutions of problems that validation or test have',
+      '  left out (data.on_overlap): 3 of problems that the file of validation or test has',
     );
     expect((await records({ train, ...held })).parts.train).toHaveLength(5);
+  });
+
+  it('skip keeps test problems out of a validation part that data.split draws, too', async () => {
+    const train = write('train.jsonl', names(200, 'p'));
+    const test = write('test.jsonl', names(100, 'p'));
+    const { parts, reports } = await records({ train, test, on_overlap: 'skip', split: [1, 1, 0] });
+    const tested = new Set(parts.test.map(({ problem }) => problem));
+    expect(parts.validation.length).toBeGreaterThan(30);
+    for (const { problem } of [...parts.train, ...parts.validation]) expect(tested.has(problem)).toBe(false);
+    expect(reports[0]?.training?.overlapping).toBe(100);
   });
 
   it('skip needs a file to compare with', () => {

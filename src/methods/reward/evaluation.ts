@@ -1,6 +1,7 @@
 /** How well a reward model tells right from wrong on held-out solutions: by step, by outcome, beside their length. */
 
 import { type ClassCounts, choosesThreshold, weighsClasses } from '../../data/rare-class.js';
+import { mixtureOf } from '../../data/summary.js';
 import { calibration } from '../../eval/calibration.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../../eval/evaluate.js';
@@ -117,6 +118,7 @@ export async function rewardReport(
     data: {
       source: config.data.source,
       files: data.reports.flatMap(({ files }) => files),
+      ...mixtureOf(data.reports),
       train_solutions: data.records.train.length,
       train_positive_share: prior,
       left_out: Object.fromEntries(data.leftOut),
