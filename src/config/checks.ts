@@ -126,6 +126,11 @@ function* dataConflicts(data: DataConfig): Generator<Conflict> {
       yield conflict(`data.train.${i}`, `data.train: ${path} has a weight and a share; keep one of them`);
   const shared = files.filter(({ share }) => share !== undefined);
   const alone = files.find(({ share }) => share === undefined);
+  if (shared.length === 1 && files.length === 1)
+    yield conflict(
+      'data.train',
+      `data.train: ${shared[0]?.path} has a share and is the only file; add the others, or give it a weight: 0.3 keeps three of ten`,
+    );
   if (shared.length > 0 && alone)
     yield conflict(
       'data.train',

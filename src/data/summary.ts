@@ -184,7 +184,9 @@ function trainingLines(training: TrainingPart): string[] {
 
 function mixedIn({ solutions, share: part, labelled, wrong }: TrainingPart): string {
   const steps =
-    labelled === 0 ? '' : `, ${labelled} labelled steps, of which wrong ${share(wrong, labelled)}`;
+    labelled === 0
+      ? ', no labelled step'
+      : `, ${labelled} labelled steps, of which wrong ${share(wrong, labelled)}`;
   return `${solutions} solutions, ${(100 * part).toFixed(1)} % of the mixture${steps}`;
 }
 

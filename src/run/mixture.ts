@@ -30,9 +30,9 @@ export async function* mixedRecords(
     const ranks: number[] = [];
     let overlapping = 0;
     for await (const record of readRecords(data, path, options).records) {
-      const trained = deal(record).filter(({ part }) => part === 'train').length;
-      if (isHeldOut(record)) overlapping += trained;
-      else for (let i = 0; i < trained; i++) ranks.push(rankOf(record));
+      if (isHeldOut(record)) overlapping++;
+      // At most one piece of a record is trained on.
+      else if (deal(record).some(({ part }) => part === 'train')) ranks.push(rankOf(record));
     }
     return { ranks, overlapping };
   });
@@ -45,14 +45,12 @@ export async function* mixedRecords(
       mixed.push(Object.assign(report, { training }).training);
     reports.push(report);
     for await (const whole of records) {
-      const copies = copiesOfRank(() => rankOf(whole));
-      const overlaps = isHeldOut(whole);
+      if (isHeldOut(whole)) {
+        training.overlapping++;
+        continue;
+      }
       for (const { part, record } of deal(whole)) {
-        if (overlaps) {
-          training.overlapping++;
-          continue;
-        }
-        const times = part === 'train' ? copies : 1;
+        const times = part === 'train' ? copiesOfRank(() => rankOf(whole)) : 1;
         if (part === 'train') count(training, record, times);
         for (let copy = 0; copy < times; copy++) yield { part, record, ...(copy > 0 ? { again: true } : {}) };
       }
@@ -71,7 +69,16 @@ async function heldOutProblems(data: DataConfig, options: Reading): Promise<(rec
     for await (const { problem } of readRecords(data, path, options).records) keys.push(problemKey(problem));
   }
   const likeness = likenessTo(keys);
-  return ({ problem }) => likeness(problemKey(problem)) !== undefined;
+  // A problem may have many solutions.
+  const known = new Map<number, boolean>();
+  return ({ problem }) => {
+    const key = problemKey(problem);
+    const before = known.get(key.hash);
+    if (before !== undefined) return before;
+    const isLike = likeness(key) !== undefined;
+    known.set(key.hash, isLike);
+    return isLike;
+  };
 }
 
 /** How often a solution of a file stands in the training part, by its rank in [0, 1), which is asked for only where it matters. */
@@ -95,15 +102,25 @@ async function copiesByFile(
     shares,
     ranked.map(({ length }) => length),
   );
-  return counts.map((count, i) => {
-    const { path, share } = files[i] as TrainingFile;
-    if (count === 0)
-      throw badFile(
-        `${path} has a share of ${share} in data.train, which is less than one solution beside those of the other files; give it more`,
-      );
-    const last = ranked[i]?.[count - 1] as number;
-    return (rank) => (rank() <= last ? 1 : 0);
-  });
+  const none = counts.indexOf(0);
+  if (none >= 0) {
+    const { path, share } = files[none] as TrainingFile;
+    throw badFile(
+      `${path} has a share of ${share} in data.train, which is less than one solution beside those of the other files; give it more`,
+    );
+  }
+  return counts.map((count, i) => smallest(ranked[i] as number[], count));
+}
+
+/** Takes the `count` smallest of ascending ranks; of equal ones, which repeated solutions have, the first that come. */
+function smallest(ranks: readonly number[], count: number): CopiesOfRank {
+  const last = ranks[count - 1] as number;
+  let ties = count - ranks.indexOf(last);
+  return (rankOf) => {
+    const rank = rankOf();
+    if (rank !== last) return rank < last ? 1 : 0;
+    return ties-- > 0 ? 1 : 0;
+  };
 }
 
 function nothingToShare({ path, share }: TrainingFile, overlapping: number): DataError {

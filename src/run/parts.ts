@@ -79,9 +79,13 @@ export async function configuredRecords(
 export function nothingToTrainOn(data: DataConfig, parts?: Readonly<Record<Part, number>>): DataError {
   const drawn = parts?.train === 0 && data.validation === undefined && data.test === undefined;
   const heldOut = drawn ? parts.validation + parts.test : 0;
+  const overlap =
+    data.on_overlap === 'skip'
+      ? ': data.on_overlap skip leaves out problems that the file of validation or test has; give others'
+      : '';
   const why =
     heldOut === 0
-      ? ''
+      ? overlap
       : `: all ${heldOut} were drawn for validation and test; give more rows, or a larger first share in data.split`;
   return badFile(`${describeTraining(data)} gives no solution for training${why}`);
 }

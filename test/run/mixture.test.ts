@@ -71,6 +71,32 @@ describe('shares of training files', () => {
     expect((await records({ train, split: [8, 1, 1] })).parts).toEqual(parts);
   });
 
+  it('take as many of a file whose solutions stand there twice', async () => {
+    const twins = write('twins.jsonl', [...names(50, 't'), ...names(50, 't')]);
+    const train = [
+      { path: twins, share: 1 },
+      { path: write('others.jsonl', names(90, 'o')), share: 8 },
+    ];
+    for (const seed of [0, 1, 2]) {
+      const { parts } = await records({ train, seed, split: [1, 0, 0] });
+      expect([countOf(parts.train, 't'), countOf(parts.train, 'o')]).toEqual([11, 90]);
+    }
+  });
+
+  it('are drawn before max_samples, and of solutions with a training step', async () => {
+    const train = [
+      { path: write('a.jsonl', names(100, 'a')), share: 1 },
+      { path: write('b.jsonl', names(300, 'b')), share: 1 },
+    ];
+    const { parts, reports } = await records({ train, split: [1, 0, 0], max_samples: 50 });
+    expect(parts.train).toHaveLength(50);
+    expect(reports.map(({ training }) => training?.solutions)).toEqual([100, 100]);
+    const torn = await records({ train, split_unit: 'sample', split: [1, 1, 1] });
+    const [a, b] = ['a', 'b'].map((prefix) => countOf(torn.parts.train, prefix));
+    expect(a).toBe(b);
+    expect(a).toBeLessThan(100);
+  });
+
   it('are of what on_overlap leaves', async () => {
     const test = write('test.jsonl', names(150, 'a'));
     const train = [
@@ -107,6 +133,10 @@ describe('shares of training files', () => {
     ],
     [[{ path: 'a.jsonl', share: 0 }], 'data.train.0.share expects'],
     [
+      [{ path: 'a.jsonl', share: 0.3 }],
+      'a.jsonl has a share and is the only file; add the others, or give it a weight',
+    ],
+    [
       [{ path: 'a.jsonl', share: '0.5' }],
       'data.train.0.share expects a number above 0 and of at most 1000, found the text "0.5"',
     ],
@@ -131,6 +161,15 @@ describe('data.on_overlap', () => {
       '  left out (data.on_overlap): 3 of problems that the file of validation or test has',
     );
     expect((await records({ train, ...held })).parts.train).toHaveLength(5);
+  });
+
+  it('skip counts solutions, however their steps are split, and says why nothing is left', async () => {
+    const [train, test] = [write('train.jsonl', names(60, 'p')), write('test.jsonl', names(40, 'p'))];
+    const { reports } = await records({ train, test, on_overlap: 'skip', split_unit: 'sample' });
+    expect(reports[0]?.training?.overlapping).toBe(40);
+    await expect(records({ train: test, test, on_overlap: 'skip' })).rejects.toThrow(
+      /gives no solution for training: data\.on_overlap skip leaves out problems that the file of validation or test has/,
+    );
   });
 
   it('skip keeps test problems out of a validation part that data.split draws, too', async () => {

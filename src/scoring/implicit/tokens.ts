@@ -124,7 +124,8 @@ function at<T>({ provenance }: Asking, tokens: () => T): T {
     return tokens();
   } catch (error) {
     if (!(error instanceof DataError) || error.position || !provenance) throw error;
-    throw new DataError(error.kind, error.message, { ...provenance, cause: error });
+    const { kind, what, hint } = error;
+    throw new DataError(kind, what, { ...provenance, ...(hint === '' ? {} : { hint }), cause: error });
   }
 }
 
