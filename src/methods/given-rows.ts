@@ -28,7 +28,8 @@ export async function givenRows(
   output: string | undefined,
 ): Promise<GivenRows> {
   checkOptions('train: rows', rows, { train: true, validation: true, test: true });
-  if (rows.train === undefined) throw invalid('train: rows: expected the part `train`, found none');
+  if (PARTS.every((part) => rows[part] === undefined))
+    throw invalid('train: rows: expected a part, `train`, `validation` or `test`, found none');
   const { data, ...others } = config as { readonly data?: object };
   const texts = PARTS.flatMap((part) => {
     const given = rows[part];

@@ -29,7 +29,7 @@ export interface TrainOptions {
    */
   readonly rows?:
     | {
-        readonly train: readonly object[];
+        readonly train?: readonly object[] | undefined;
         readonly validation?: readonly object[] | undefined;
         readonly test?: readonly object[] | undefined;
       }

@@ -56,11 +56,22 @@ it('gives what the same rows in a file give, and goes on after a stop', async ()
   ]);
 }, 60_000);
 
+it('validation and test may be in memory beside files to train on', async () => {
+  const file = join(folder, 'train.jsonl');
+  writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  const data = { ...config.data, train: [{ path: file, weight: 2 }] };
+  const mixed = { ...config, data };
+  const { status, evaluation } = await train(mixed, { rows: { test: rows }, output: join(folder, 'run') });
+  expect(status).toBe('finished');
+  expect(evaluation?.data).toMatchObject({ test_solutions: rows.length });
+}, 60_000);
+
 it.each([
   [{ train: [] }, /^train: rows\.train: expected a list of rows such as .*, found an empty list/],
   [{ train: [{ problem: '1 + 1' }, 'text'] }, /^train: rows\.train: .*; row 2 is "text"/],
   [{ tests: rows }, /^train: rows: there is no option "tests"; did you mean test/],
-  [{ validation: rows }, /^train: rows: expected the part `train`, found none/],
+  [{}, /^train: rows: expected a part, `train`, `validation` or `test`, found none/],
+  [{ validation: rows }, /data\.train is missing/],
 ])('refuses %j', async (given, message) => {
   await expect(train(config, { rows: given as never, output: join(folder, 'run') })).rejects.toThrow(message);
   expect(readdirSync(folder)).toEqual([]);
