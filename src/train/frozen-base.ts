@@ -27,8 +27,14 @@ export interface FrozenBase {
 /** Bytes of a value: a CPU has codes of six bits as bytes, and of 256 sixteen scales of a byte and a half. */
 const Q6_K_ON_CPU = (256 + 16 + 2) / 256;
 
-/** Rows of a weight that a CPU's products read lie together in so many, the last of them filled up (cpu/gemm/panel.h). */
-const PANEL = 32;
+/**
+ * Rows of a weight that a CPU's products read lie together in so many, the last of them filled up: two vectors of floats
+ * (`kPanel` of cpu/gemm/packed.h).
+ */
+function panelRows(isa: string): number {
+  if (/^(avx512|amx)/.test(isa)) return 32;
+  return isa === 'avx2' ? 16 : 8;
+}
 
 /** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
 export function frozenBase(
@@ -45,7 +51,9 @@ export function frozenBase(
     const counts = new Map<string, number>();
     const products = new Map<string, number>();
     const perValue = dtype === 'bf16' ? 2 : 4;
-    const onCpu = device.info().name === 'cpu';
+    const { name: on, isa } = device.info();
+    const onCpu = on === 'cpu';
+    const panel = panelRows(isa);
     let bytes = 0;
     for (const { name, shape, kind } of specs) {
       const values = shape.reduce((product, extent) => product * extent, 1);
@@ -58,7 +66,7 @@ export function frozenBase(
       const chosen = formats.get(name);
       const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
       const packed = onCpu && holders === 1 && (format || kind !== 'embedding');
-      const held = packed ? Math.ceil(rows / PANEL) * PANEL : rows;
+      const held = packed ? Math.ceil(rows / panel) * panel : rows;
       if (format === 'q6_k' && onCpu) bytes += held * features * Q6_K_ON_CPU;
       else bytes += format ? quantizedBytes(format, [held, features]) : held * features * perValue;
       if (!format) continue;
