@@ -12,7 +12,7 @@
 //   node scripts/real-solutions.mjs equations gsm8k.jsonl out.jsonl CHARACTERS 2-3 [FROM [TO]]    solutions as equations alone
 //   node scripts/real-solutions.mjs subjects prm800k.jsonl.gz MATH,MATH out.jsonl SUBJECT FROM TO [N [EACH]]    solutions of MATH's problems of a subject (or all),
 //                                                                         of which the hash is in a part of 0 to 1; of N problems at most, EACH of a problem by hash
-//   node scripts/real-solutions.mjs origin NAME out.jsonl in.jsonl [N]    its rows, or the first N, with the column `origin`
+//   node scripts/real-solutions.mjs origin NAME out.jsonl in.jsonl    its rows with the column `origin`
 //   node scripts/real-solutions.mjs heldout RUN slips.jsonl others.jsonl    the wrong steps that a run of s3c holds out, by whether their equation holds
 //   node scripts/real-solutions.mjs likelihood labels.jsonl MODEL scores.jsonl    how likely a model finds the steps
 import { createHash } from 'node:crypto';
@@ -210,10 +210,10 @@ function heldout(run, slips, others) {
   );
 }
 
-async function origin(name, to, from, count = 'Infinity') {
+async function origin(name, to, from) {
   const rows = [];
   for await (const { provenance: _, ...record } of loadRecords(from).records)
-    if (rows.length < Number(count)) rows.push({ ...record, origin: name });
+    rows.push({ ...record, origin: name });
   write(to, rows);
 }
 

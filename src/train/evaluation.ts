@@ -1,5 +1,4 @@
 /** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
-
 import { fixedThreshold } from '../config/evaluation.js';
 import { choosesThreshold, selectionOf, weighsClasses } from '../data/rare-class.js';
 import { mixtureOf } from '../data/summary.js';

@@ -5,16 +5,13 @@ import { formatLoadReport } from '../../src/data/summary.js';
 import { countsByShare } from '../../src/data/training-files.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { StepRecord } from '../../src/records/record.js';
-import { configuredRecords } from '../../src/run/parts.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { names, records } from './configured.js';
 
 let folder: string;
 beforeEach(() => {
   folder = temporaryDirectory();
 });
-
-const records = (data: Record<string, unknown>) =>
-  configuredRecords(completeRunConfig({ method: 'sft', data }).data);
 
 /** Solutions of three steps; in every second one the last step is wrong. */
 function write(name: string, problems: readonly string[]): string {
@@ -24,7 +21,6 @@ function write(name: string, problems: readonly string[]): string {
   return path;
 }
 
-const names = (count: number, prefix: string) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
 const countOf = (part: readonly StepRecord[], prefix: string) =>
   part.filter(({ problem }) => problem.startsWith(prefix)).length;
 

@@ -3,17 +3,14 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { type StepRecord, verdictSamples } from '../../src/records/record.js';
-import { configuredRecords } from '../../src/run/parts.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { names, records } from './configured.js';
 
 let folder: string;
 beforeEach(() => {
   folder = temporaryDirectory();
 });
-
-const records = (data: Record<string, unknown>) =>
-  configuredRecords(completeRunConfig({ method: 'sft', data }).data);
 
 function write(name: string, problems: readonly string[]): string {
   const rows = problems.map((problem) => ({
@@ -26,7 +23,6 @@ function write(name: string, problems: readonly string[]): string {
 }
 
 const samplesOf = (part: readonly StepRecord[]) => part.flatMap((record) => [...verdictSamples(record)]);
-const names = (count: number, prefix = 'p') => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
 
 describe('the records of a configuration', () => {
   it('are generated and split 8:1:1, equally for the same seed', async () => {
