@@ -58,20 +58,23 @@ export interface LoadReport {
   readonly conversations: { readonly count: number; readonly replies: number; readonly learned: number };
   /** The error message of the first bad row, if one was skipped. */
   readonly firstBadRow: string | undefined;
-  /** Of a file of training data that is mixed with others, or of which solutions may be left out. */
-  readonly training?: TrainingPart;
+  /**
+   * What of a file of training data is mixed with others, or left where `on_overlap` is `skip`: each copy counted, before
+   * `max_samples`, `balance` and what a method leaves out.
+   */
+  readonly training?: {
+    solutions: number;
+    /** Of the solutions of all files. */
+    share: number;
+    labelled: number;
+    wrong: number;
+    /** Solutions left out, since their problem is one of a file for validation or test. */
+    overlapping: number;
+  };
 }
 
-/** What of a file is mixed into the training part, each copy counted: before `max_samples`, `balance` and what a method leaves out. */
-export interface TrainingPart {
-  solutions: number;
-  /** Of the solutions of all files. */
-  share: number;
-  labelled: number;
-  wrong: number;
-  /** Solutions left out, since their problem is one of a file for validation or test. */
-  overlapping: number;
-}
+/** What of a file is mixed into the training part. */
+export type TrainingPart = NonNullable<LoadReport['training']>;
 
 /**
  * Reads step-labelled solutions from files as a stream: memory does not grow with the number of rows.
