@@ -1,4 +1,5 @@
 // `steptrain data plant`: worked solutions with planted errors, as records.
+
 import { existsSync } from 'node:fs';
 import { loadProblems } from '../data/benchmarks/load.js';
 import type { Problem } from '../data/benchmarks/problem.js';
@@ -7,6 +8,7 @@ import { likenessTo, type ProblemKey, problemKey } from '../data/overlap.js';
 import { PLANTED_KINDS, type PlantedKind } from '../data/planted/kinds.js';
 import { plantedRecord } from '../data/planted/plant.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
+import { plural } from '../native/shown.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import { resolveData } from '../run/paths.js';
@@ -60,10 +62,10 @@ export async function plantErrors(args: PlantArguments): Promise<string[]> {
   );
   return [
     ...described(records),
-    ...(unfit > 0 ? [`${unfit} solutions left out: too short, or no kind of error fits`] : []),
+    ...(unfit > 0 ? [`${plural(unfit, 'solution')} left out: too short, or no kind of error fits`] : []),
     ...((args.apart ?? []).length > 0
       ? [
-          `${left} problems left out that are also in ${(args.apart ?? []).join(', ')}, word for word or nearly`,
+          `${plural(left, 'problem')} left out that are also in ${(args.apart ?? []).join(', ')}, word for word or nearly`,
         ]
       : []),
     `wrote ${to}`,
@@ -123,7 +125,7 @@ function described(records: readonly StepRecord[]): string[] {
     }
   const rows = [...kinds].sort((a, b) => b[1] - a[1]).map(([kind, n]) => `${kind} ${n}`);
   return [
-    `${records.length} solutions, ${wrong} with an error${wrong > 0 ? `: ${rows.join(', ')}` : ''}`,
-    `${labelled} labelled steps, ${((100 * wrong) / labelled).toFixed(1)} % wrong`,
+    `${plural(records.length, 'solution')}, ${wrong} with an error${wrong > 0 ? `: ${rows.join(', ')}` : ''}`,
+    `${plural(labelled, 'labelled step')}, ${((100 * wrong) / labelled).toFixed(1)} % wrong`,
   ];
 }

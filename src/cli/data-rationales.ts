@@ -1,10 +1,12 @@
 // `steptrain data rationales`: reasons for labelled steps, sampled from a model and kept where its verdict is the label.
+
 import type { DataConfig, PromptConfig } from '../config/schema.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { percent } from '../eval/percent.js';
 import { emptyTally, type ReasonTally, withSampledReasons } from '../methods/stepamc/rationales.js';
 import type { RunConfig } from '../methods/table.js';
 import { DEFAULT_MODEL } from '../models/saved.js';
+import { plural } from '../native/shown.js';
 import { openJournal } from '../run/journal.js';
 import { configuredRecords } from '../run/parts.js';
 import { createProgress } from '../terminal/progress.js';
@@ -61,7 +63,7 @@ export async function makeRationales(
         );
         if (!found)
           throw new Interrupted(
-            `Stopped after ${done} solutions; the same command again goes on in ${directory}.`,
+            `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${directory}.`,
           );
         for (const record of found) journal.append({ ...record });
         done += found.length;

@@ -1,6 +1,8 @@
 // What `steptrain doctor` says of the addon, its instruction sets and GPUs.
+
 import { statSync } from 'node:fs';
 import { addon, addonSource } from '../native/addon.js';
+import { plural } from '../native/shown.js';
 import { nvidiaGpu } from '../runtime/chosen-device.js';
 import { openDevice } from '../runtime/device.js';
 import { type SelfTest, selfTest } from './self-test.js';
@@ -19,10 +21,7 @@ export function addonRows(): Row[] {
     ...failures
       .filter(({ reason }) => reason !== undefined)
       .map(({ path, reason }): Row => ['', `passed over: ${path}: ${reason}`]),
-    [
-      'cpu',
-      `${isa} kernels (available: ${native.isas().join(', ')}), ${threads} thread${threads === 1 ? '' : 's'}`,
-    ],
+    ['cpu', `${isa} kernels (available: ${native.isas().join(', ')}), ${plural(threads, 'thread')}`],
     ...unbuiltRows(native.isas(), native.unbuiltIsas()),
     ...gpuRows(native.cudaDevices(), native.cudaObstacle(), nvidiaGpu()),
   ];

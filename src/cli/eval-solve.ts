@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
+import { plural } from '../native/shown.js';
 import type { OpenScorerOptions } from '../scoring/open.js';
 import { type ArgumentsOf, command } from './command.js';
 import { Interrupted, UsageError } from './error.js';
@@ -121,7 +122,7 @@ async function solve(given: SolveArguments): Promise<void> {
   } catch (error) {
     progress.finish();
     if (!interruption.signal.aborted) throw error;
-    const done = `Stopped after ${progress.done} of ${progress.total} samples`;
+    const done = `Stopped after ${progress.done} of ${plural(progress.total, 'sample')}`;
     throw new Interrupted(
       args.output === undefined
         ? `${done}; none was kept: with --output DIR the next time can go on.`

@@ -1,6 +1,7 @@
 import type { Argv } from 'yargs';
 import type { ExtractionMethod } from '../answers/extract.js';
 import type { Grade, GradeSummary } from '../answers/grade.js';
+import { plural } from '../native/shown.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
 import { UsageError } from './error.js';
 
@@ -86,7 +87,7 @@ async function gradeRows(args: GradeArguments): Promise<Grade[]> {
       : (await columnOf(args.answers, args.answer, '--answer')).map(({ value }) => value);
   if (answers.length !== predictions.length)
     throw new UsageError(
-      `${args.predictions} has ${predictions.length} rows and ${answersFile} ${answers.length}; both must list the same problems in the same order`,
+      `${args.predictions} has ${plural(predictions.length, 'row')} and ${answersFile} ${answers.length}; both must list the same problems in the same order`,
     );
   if (predictions.length === 0)
     throw new UsageError(`${args.predictions} has no rows; expected one JSON object a line`);

@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import type { PlacedSolution } from '../eval/solution-stream.js';
+import { plural } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
@@ -121,7 +122,7 @@ async function label(args: LabelArguments): Promise<void> {
     const progress = createProgress({ total: cost.solutions, unit: 'solution' });
     try {
       let done = journal.rows;
-      console.error(cost.sentence + (done > 0 ? `; ${done} solutions are labelled already` : ''));
+      console.error(cost.sentence + (done > 0 ? `; already labelled: ${plural(done, 'solution')}` : ''));
       for await (const batch of inBatches(solutionStream(args.file, { columns, skip: done }), BATCH)) {
         const found = signal.aborted ? undefined : await labeller.label(batch);
         if (!found) break;
@@ -132,7 +133,7 @@ async function label(args: LabelArguments): Promise<void> {
       progress.finish();
       if (signal.aborted)
         throw new Interrupted(
-          `Stopped after ${done} solutions; the same command again goes on in ${args.output}.`,
+          `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${args.output}.`,
         );
       console.error(`${done} ${args.complete ? '' : 'labelled '}solutions are in ${journal.path}`);
       if (args.complete) await sayUnfinished(journal.path);
@@ -185,9 +186,9 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
   const completions = count.prefixes * completionsOf(args);
   const tokens = completions * args['max-new-tokens'];
   const sentence = isOfModel(args)
-    ? `${count.solutions} solutions, ${count.prefixes} ${args.complete ? 'of them unfinished' : 'prefixes'}, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
+    ? `${plural(count.solutions, 'solution')}, ${count.prefixes} ${args.complete ? 'of them unfinished' : 'prefixes'}, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
       `of up to ${args['max-new-tokens']} tokens: at most ${tokens.toLocaleString('en-US')} tokens are drawn`
-    : `${count.solutions} solutions, judged by the ${args.oracle === undefined ? 'worked solutions' : 'plans'} of their problems: nothing is drawn`;
+    : `${plural(count.solutions, 'solution')}, judged by the ${args.oracle === undefined ? 'worked solutions' : 'plans'} of their problems: nothing is drawn`;
   return { ...count, sentence };
 }
 

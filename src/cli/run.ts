@@ -4,6 +4,7 @@ import type { Argv } from 'yargs';
 import type { Cluster } from '../cluster/cluster.js';
 import type { StartedRun } from '../methods/job.js';
 import type { RunConfig } from '../methods/table.js';
+import { plural } from '../native/shown.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
@@ -243,7 +244,7 @@ async function train(
     throw new Interrupted(`Stopped after ${reached(result.step, last)}. To resume: ${resumeLine(shown)}`);
   }
   console.error(
-    `Done after ${result.step} ${result.step === 1 ? 'step' : 'steps'}; everything is in ${shown}${earlier ? `, not in ${earlier}, which was taken` : ''}`,
+    `Done after ${plural(result.step, 'step')}; everything is in ${shown}${earlier ? `, not in ${earlier}, which was taken` : ''}`,
   );
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
 }

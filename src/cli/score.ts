@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
+import { plural } from '../native/shown.js';
 import { type ArgumentsOf, argument, command, flag, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { modelOptions, withModel } from './model-options.js';
@@ -114,12 +115,12 @@ async function score(given: ScoreArguments): Promise<void> {
       if (signal.aborted)
         throw new Interrupted(
           journal
-            ? `Stopped after ${done} solutions; the same command again goes on in ${args.output}.`
+            ? `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${args.output}.`
             : 'Stopped; with --output DIR the next time can go on.',
         );
       if (done === 0) throw new UsageError(`${args.file} holds no rows: there is nothing to score`);
       if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
-      if (journal) console.error(`${done} solutions are in ${journal.path}`);
+      if (journal) console.error(`wrote ${plural(done, 'solution')} to ${journal.path}`);
     } finally {
       await journal?.close();
     }

@@ -1,5 +1,7 @@
 // Statistics of the training and evaluation data, shown before training.
+
 import { basename } from 'node:path';
+import { plural } from '../native/shown.js';
 import type { LoadReport, TrainingPart } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
 import { PARTS, type Part } from './split.js';
@@ -153,7 +155,7 @@ export function formatTrainingDataSummary({
 /** What was read, and what was left out and why, one per line. */
 export function formatLoadReport(report: LoadReport): readonly string[] {
   const { files, rows, records, skipped, unlabelled, firstBadRow } = report;
-  const lines = [`${files.join(', ')}: ${rows} rows, ${records} solutions`];
+  const lines = [`${files.join(', ')}: ${plural(rows, 'row')}, ${plural(records, 'solution')}`];
   for (const [title, reasons] of [
     ['rows left out', skipped],
     ['steps left without a label', unlabelled],
@@ -186,8 +188,8 @@ function mixedIn({ solutions, share: part, labelled, wrong }: TrainingPart): str
   const steps =
     labelled === 0
       ? ', no labelled step'
-      : `, ${labelled} labelled steps, of which wrong ${share(wrong, labelled)}`;
-  return `${solutions} solutions, ${(100 * part).toFixed(1)} % of the mixture${steps}`;
+      : `, ${plural(labelled, 'labelled step')}, of which wrong ${share(wrong, labelled)}`;
+  return `${plural(solutions, 'solution')}, ${(100 * part).toFixed(1)} % of the mixture${steps}`;
 }
 
 /** The same for eval.json: nothing where no files are mixed. */
@@ -236,7 +238,7 @@ function cutWarnings(parts: Readonly<Record<Part, DataStatistics>>): string[] {
     const { lengths, samples } = parts[part];
     if (lengths === undefined || lengths.stepsCut === 0) return [];
     return [
-      `${share(lengths.stepsCut, samples)} of the ${part} steps, in ${lengths.solutionsCut} solutions, lie beyond ` +
+      `${share(lengths.stepsCut, samples)} of the ${part} steps, in ${plural(lengths.solutionsCut, 'solution')}, lie beyond ` +
         `data.max_length and are not read; the longest solution needs ${lengths.max} tokens and the verdict`,
     ];
   });

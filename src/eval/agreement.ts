@@ -1,5 +1,7 @@
 /** How well a judge of steps agrees with known labels: what its labels are worth before anything learns from them. */
+
 import { grouped } from '../native/grouped.js';
+import { plural } from '../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { type Scorer, type Solution, sampled, verdictsOf } from '../scoring/scorer.js';
 import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
@@ -146,7 +148,7 @@ export function formatAgreement({
     interval ? interval.map((end) => percent(end)).join('-') : '',
   ];
   const table = plainTable([
-    [`${solutions} solutions, ${steps} labelled steps`, '%', '95 % CI'],
+    [`${plural(solutions, 'solution')}, ${plural(steps, 'labelled step')}`, '%', '95 % CI'],
     row('agrees with the label', metrics.accuracy),
     row('balanced accuracy', metrics.balanced_accuracy),
     row('F1 macro', metrics.f1_macro),

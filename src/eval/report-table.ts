@@ -1,4 +1,5 @@
 // The table and the sentences of an evaluation, printed at the end of a run and shown on its page.
+import { plural } from '../native/shown.js';
 import { groupRows } from './groups.js';
 import { judgeInProse, judgeName, likelihoodNote } from './likelihood-report.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
@@ -228,7 +229,7 @@ function notes(report: EvalReport): string[] {
   if (metrics.invalid) lines.push(`verdicts that could not be read: ${metrics.invalid}`);
   if (intervals)
     lines.push(
-      `intervals: ${intervals.resamples} bootstrap samples of ${intervals.problems} problems (seed ${intervals.seed}); of shares of 0 and 1 Wilson's`,
+      `intervals: ${intervals.resamples} bootstrap samples of ${plural(intervals.problems, 'problem')} (seed ${intervals.seed}); of shares of 0 and 1 Wilson's`,
     );
   if (calibration)
     lines.push(
@@ -246,7 +247,7 @@ function notes(report: EvalReport): string[] {
   lines.push(...likelihoodNote(report));
   if (outcomes)
     lines.push(
-      `outcomes of ${outcomes.metrics.n} solutions: F1 macro ${percent(outcomes.metrics.f1_macro)}${aucOf(outcomes.metrics)}; ` +
+      `outcomes of ${plural(outcomes.metrics.n, 'solution')}: F1 macro ${percent(outcomes.metrics.f1_macro)}${aucOf(outcomes.metrics)}; ` +
         `length and termination alone: F1 macro ${percent(outcomes.length.f1_macro)}${aucOf(outcomes.length)}`,
     );
   if (threshold_sweep?.chosen) {

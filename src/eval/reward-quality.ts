@@ -1,6 +1,8 @@
 /** How far a reward model may be trusted: whether it ranks right steps above wrong ones where nothing else tells them apart. */
+
 import { z } from 'zod';
 import { grouped } from '../native/grouped.js';
+import { plural } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
 import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './bootstrap.js';
 import { rocAuc } from './metrics.js';
@@ -294,7 +296,7 @@ export function qualitySentences(of: RewardQuality): string[] {
   const place = placeSentence(of);
   const signed = (value: number | undefined) => (value === undefined ? 'none' : value.toFixed(2));
   return [
-    `${of.scored} ${unit} of ${of.problems} problems, ${of.wrong} wrong${of.unscored > 0 ? `; ${of.unscored} without a score` : ''}`,
+    `${of.scored} ${unit} of ${plural(of.problems, 'problem')}, ${of.wrong} wrong${of.unscored > 0 ? `; ${of.unscored} without a score` : ''}`,
     ...(first
       ? [
           `first error: the lowest score of ${percent(first.found)} % of ${first.n} solutions with one (a draw: ${percent(first.chance)} %)`,

@@ -1,4 +1,5 @@
 // Metrics of whole solutions: pass@k over samples and the localisation of the first wrong step.
+import { plural } from '../native/shown.js';
 import type { StepLabel } from '../records/record.js';
 import { harmonicMean, ratio } from './metrics.js';
 import { percent } from './percent.js';
@@ -107,8 +108,7 @@ export function formatProcessBench({ n, err_acc, cor_acc, f1 }: KnownProcessBenc
     ...(err_acc === undefined ? [] : [`first wrong step found in ${percent(err_acc)}`]),
     ...(cor_acc === undefined ? [] : [`none seen in ${percent(cor_acc)} of the faultless`]),
   ];
-  const solutions = n === 1 ? '1 solution' : `${n} solutions`;
-  return `${f1 === undefined ? '–' : percent(f1)} (${solutions}; ${shares.join(', ')})`;
+  return `${f1 === undefined ? '–' : percent(f1)} (${plural(n, 'solution')}; ${shares.join(', ')})`;
 }
 
 /**

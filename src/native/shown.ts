@@ -1,4 +1,4 @@
-/** What messages quote of values that somebody gave: never more than a line, whatever the value. */
+/** Values in messages: those that somebody gave, never more than a line whatever they are, and counts. */
 
 const CHARACTERS = 60;
 const ITEMS = 6;
@@ -12,6 +12,11 @@ export function clipped(text: string, characters = CHARACTERS): string {
 /** A value as JSON writes it, at most 60 characters; `nothing` for undefined. Long lists are read no further than that. */
 export function shown(value: unknown): string {
   return clipped(written(value, DEPTH));
+}
+
+/** `1 solution`, `2 solutions`. */
+export function plural(amount: number, one: string): string {
+  return `${amount} ${amount === 1 ? one : `${one}s`}`;
 }
 
 function written(value: unknown, depth: number): string {

@@ -1,4 +1,5 @@
 // inputs.json: what a run began with, so that it never continues with something else without a word.
+
 import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
@@ -11,6 +12,7 @@ import { dataFiles } from '../data/files.js';
 import { trainingFiles } from '../data/training-files.js';
 import { contentHash } from '../files/content-hash.js';
 import { isShipped } from '../models/base.js';
+import { plural } from '../native/shown.js';
 import { adapterFiles } from '../weights/adapter.js';
 import { weightsLayout } from '../weights/checkpoint.js';
 import { RunError } from './error.js';
@@ -161,9 +163,7 @@ function otherTrainingFiles(before: RunInputs['files'], now: RunInputs['files'])
       .map((key) => JSON.stringify(Object.values(files[key] ?? {}))),
   ) as [string[], string[]];
   if (old.length !== current.length) {
-    const [were, are] = [old.length, current.length].map(
-      (n) => `${n} training ${n === 1 ? 'file' : 'files'}`,
-    );
+    const [were, are] = [old.length, current.length].map((n) => plural(n, 'training file'));
     return `began with ${were}, and data.train names ${are}`;
   }
   const sameFiles = [...old].sort().join() === [...current].sort().join();

@@ -2,7 +2,7 @@ import { totalmem } from 'node:os';
 import { inspect } from 'node:util';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { DisposedError, invalid, StepTrainError } from '../native/errors.js';
-import { shown } from '../native/shown.js';
+import { plural, shown } from '../native/shown.js';
 import { unwatch, watch } from './abandoned.js';
 import { refuseWithoutCuda } from './chosen-device.js';
 import { type CheckedOptions, checkedOptions, type DeviceOptions } from './device-options.js';
@@ -269,7 +269,7 @@ export class Device {
     const { name, isa, threads } = this.open.info();
     const { tensors, liveBytes } = this.open.stats();
     const failed = this.failed ? `, failed: ${this.failed.message}` : '';
-    const on = name === 'cpu' ? `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}` : isa;
+    const on = name === 'cpu' ? `${isa}, ${plural(threads, 'thread')}` : isa;
     return `Device { ${name}, ${on}, ${tensors} tensors of ${liveBytes} bytes${failed} }`;
   }
 

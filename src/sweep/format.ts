@@ -2,6 +2,7 @@
 import { formatProbability } from '../eval/comparison.js';
 import { formatSigned, percent } from '../eval/percent.js';
 import { intervalReading } from '../eval/student.js';
+import { plural } from '../native/shown.js';
 import { formatMetric } from '../terminal/progress.js';
 import { describePoint } from './cells.js';
 import type { Column } from './file.js';
@@ -19,10 +20,7 @@ export function formatSweep(summary: SweepSummary): string {
 }
 
 function results({ arms, report, seeds }: SweepSummary): string {
-  const head = [
-    `mean ± deviation, ${seeds.length === 1 ? '1 seed' : `${seeds.length} seeds`}`,
-    ...report.map(titled),
-  ];
+  const head = [`mean ± deviation, ${plural(seeds.length, 'seed')}`, ...report.map(titled)];
   return table([
     head,
     ...arms.map((arm) => [arm.arm, ...report.map((column) => resultCell(arm, column, seeds.length))]),

@@ -5,6 +5,7 @@ import type { LoadReport } from '../data/load.js';
 import { PARTS, type Part } from '../data/split.js';
 import { type DataStatistics, StatisticsCounter } from '../data/statistics.js';
 import { DataError } from '../files/data-error.js';
+import { plural } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
@@ -63,11 +64,11 @@ export async function countData<Config extends FrameConfig>(
 export function formatCounts(counts: CountedData['counts']): readonly string[] {
   const all = PARTS.map((part) => counts[part]);
   const labelled = all.some(({ positive, negative }) => positive + negative > 0);
-  const what = labelled || all.some(({ unlabelled }) => unlabelled > 0) ? 'solutions' : 'problems';
+  const what = labelled || all.some(({ unlabelled }) => unlabelled > 0) ? 'solution' : 'problem';
   return PARTS.map((part) => {
     const { solutions, positive, negative, unlabelled } = counts[part];
     const texts = [
-      `${solutions} ${what}`,
+      plural(solutions, what),
       ...(labelled ? [`${positive} correct and ${negative} wrong steps`] : []),
       ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label`] : []),
     ];

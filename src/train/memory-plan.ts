@@ -1,4 +1,5 @@
 /** The memory a run will need, by role, computed from the shapes alone; and how many tokens fit in the rest. */
+
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules, modelWeights } from '../architectures/table.js';
 import { sumsHeld } from '../cluster/shards.js';
@@ -6,6 +7,7 @@ import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../co
 import { refuseUndivided } from '../models/load.js';
 import { layerNumber } from '../models/sharded-layers.js';
 import { StepTrainError } from '../native/errors.js';
+import { plural } from '../native/shown.js';
 import type { Device } from '../runtime/device.js';
 import { usableMemory } from '../runtime/memory.js';
 import { loraPlan } from '../weights/lora-plan.js';
@@ -335,7 +337,7 @@ export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number, cac
   if (sampling) {
     const { pageBytes, least, rows: samples, forward } = sampling;
     const bytes = cacheBytes ?? least;
-    const what = `keys and values while sampling, ${bytes / pageBytes} of ${kibibytes(pageBytes)} for ${samples === 1 ? '1 sample' : `${samples} samples`}`;
+    const what = `keys and values while sampling, ${bytes / pageBytes} of ${kibibytes(pageBytes)} for ${plural(samples, 'sample')}`;
     rows.push(['pages', bytes, `${what}; ${gibibytes(forward)} for a step; not beside activations`]);
   }
   rows.push(['peak', plannedPeak(plan, microBatchTokens, cacheBytes), '']);

@@ -345,7 +345,7 @@ describe('steptrain eval solve', () => {
   it('counts problems that do not fit into the model as wrong, and says so', async () => {
     const data = file('rows.jsonl', [...ROWS, { problem: '1+'.repeat(500), answer: '500' }]);
     const { stdout } = await solve(data);
-    expect(stdout).toContain('warning: 1 problems are too long for the model and count as wrong');
+    expect(stdout).toContain('warning: counted as wrong: 1 problem, too long for the model');
   });
 
   it.each<[string, readonly string[], string]>([

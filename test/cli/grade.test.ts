@@ -143,7 +143,7 @@ describe('steptrain grade', () => {
     const more = file('more.jsonl', [{ answer: '1' }, { answer: '2' }]);
     expect(await cli('grade', rows, '--prediction', 'completion', '--answers', more)).toMatchObject({
       code: 1,
-      stderr: `${rows} has 1 rows and ${more} 2; both must list the same problems in the same order`,
+      stderr: `${rows} has 1 row and ${more} 2; both must list the same problems in the same order`,
     });
     expect(await cli('grade', file('none.jsonl', []))).toMatchObject({ code: 1 });
     expect(await cli('grade', join(folder, 'nowhere.jsonl'))).toMatchObject({

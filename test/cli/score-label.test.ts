@@ -218,7 +218,7 @@ describe('label', () => {
       '--max-new-tokens',
       '1',
     ]);
-    expect(err).toMatch(/1 solutions, 2 prefixes/);
+    expect(err).toMatch(/1 solution, 2 prefixes/);
     expect(lines(at('cut/labels.jsonl'))[0]).not.toHaveProperty('outcome');
   });
 

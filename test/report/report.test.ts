@@ -302,7 +302,7 @@ describe('a comparison', () => {
     );
     expect(page).toContain('no difference shown');
     expect(page).toContain('<title>Sweep swept · steptrain</title>');
-    expect(page).toContain('1 runs have not ended');
+    expect(page).toContain('1 run has not ended');
   });
 });
 

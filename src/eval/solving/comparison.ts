@@ -1,4 +1,5 @@
 // Two evaluations of the same problems: the differences of their metrics, and who solved what the other did not.
+import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
 import {
   BOOTSTRAP,
@@ -99,7 +100,7 @@ function solved(problems: readonly SolvedProblem[]): boolean[] {
 function refuseOtherProblems(a: readonly SolvedProblem[], b: readonly SolvedProblem[]): void {
   const advice = 'only evaluations of the same problems can be compared';
   if (a.length !== b.length)
-    throw new RunError(`the first has ${a.length} problems and the second ${b.length}; ${advice}`);
+    throw new RunError(`the first has ${plural(a.length, 'problem')} and the second ${b.length}; ${advice}`);
   for (const [i, problem] of a.entries()) {
     const key = (['problem', 'answer'] as const).find((key) => problem[key] !== b[i]?.[key]);
     if (key === undefined) continue;
@@ -124,7 +125,7 @@ export function formatSolvingComparison(
 ): string {
   const signed = (name: string, value: number) => formatSigned(value, (size) => formatMetric(name, size));
   const rows = [
-    [`${problems} problems, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
+    [`${plural(problems, 'problem')}, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
     ...Object.entries(metrics).map(([name, { a, b, difference, interval, p }]) => [
       metricTitle(name),
       formatMetric(name, a),

@@ -1,4 +1,5 @@
 /** What an evaluation of corrections says: its figures by name, and its table. */
+import { plural } from '../../native/shown.js';
 import { percent } from '../percent.js';
 import { boxedTable, plainTable } from '../table.js';
 import type { MetricValue } from './metrics.js';
@@ -147,11 +148,7 @@ export function correctionTables({
     ...columns.map(({ own }) => shown(own && pick(own))),
   ];
   const solved = [
-    [
-      `${greedy.problems} problems, %`,
-      'greedy',
-      ...(sampled ? [sampled.n === 1 ? '1 sample' : `${sampled.n} samples`] : []),
-    ],
+    [`${plural(greedy.problems, 'problem')}, %`, 'greedy', ...(sampled ? [plural(sampled.n, 'sample')] : [])],
     [
       'pass@1',
       withInterval(greedy.metrics['pass@1']),

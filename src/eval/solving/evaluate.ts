@@ -11,6 +11,7 @@ import { writeJson } from '../../files/json-file.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
 import { defined, type OptionsOf } from '../../native/defined.js';
 import { checkOptions } from '../../native/errors.js';
+import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
 import { openJournal } from '../../run/journal.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -336,12 +337,9 @@ function reportOf(
   const ended = (reason: GradedSample['finish_reason']) =>
     samples.flat().filter(({ finish_reason }) => finish_reason === reason).length;
   const warnings = [
-    [ended('too_long') / n, 'problems are too long for the model and count as wrong'] as const,
-    [
-      ended('error'),
-      'samples ended because the model gave something that is not a number, and count as wrong',
-    ] as const,
-  ].flatMap(([count, what]) => (count > 0 ? [`${count} ${what}`] : []));
+    [ended('too_long') / n, 'problem', 'too long for the model'] as const,
+    [ended('error'), 'sample', 'ended when the model gave something that is not a number'] as const,
+  ].flatMap(([count, what, why]) => (count > 0 ? [`counted as wrong: ${plural(count, what)}, ${why}`] : []));
   const metrics = new Map([
     ...contributions(samples, options),
     ...(searched ? searchContributions(searched, samples, options) : []),

@@ -1,7 +1,9 @@
 // What else may be said of samples than whether their answers are right: scores by a reward model, and verdicts on steps.
+
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { badOption } from '../../files/data-error.js';
+import { plural } from '../../native/shown.js';
 import { stepsOf } from '../../records/steps.js';
 import { numbersOf, type Scorer, type Solution, sampled, verdictsOf } from '../../scoring/scorer.js';
 import { AGGREGATIONS, type Aggregation, aggregated, untilWrong } from './aggregation.js';
@@ -62,7 +64,7 @@ export async function judgedSamples(
       const answers = await ask(part);
       signal?.throwIfAborted();
       if (answers?.length !== part.length)
-        throw badOption(`${answers?.length ?? 0} ${phase} came for ${part.length} solutions`);
+        throw badOption(`${answers?.length ?? 0} ${phase} came for ${plural(part.length, 'solution')}`);
       found.push(...answers);
       onProgress(found.length, phase, of.length);
     }

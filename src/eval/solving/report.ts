@@ -1,4 +1,5 @@
 // What an evaluation of solving gives, and its table.
+import { plural } from '../../native/shown.js';
 import type { JsonObject } from '../../weights/json.js';
 import { CONFIDENCE } from '../bootstrap.js';
 import { percent } from '../percent.js';
@@ -62,10 +63,10 @@ export function formatMetric(name: string, value: number): string {
 
 export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly boxed: boolean }): string {
   const { problems, n, metrics, bootstrap, scorer, judge, search, about } = report;
-  const samples = n === 1 ? '1 sample each' : `${n} samples each`;
+  const samples = `${plural(n, 'sample')} each`;
   const shown = Object.entries(metrics).filter(([name]) => n > 1 || name !== 'tokens_problem');
   const rows = [
-    [`${problems} problems, ${samples}`, '%', `${100 * CONFIDENCE} % CI`],
+    [`${plural(problems, 'problem')}, ${samples}`, '%', `${100 * CONFIDENCE} % CI`],
     ...shown.map(([name, { value, interval }]) => [
       metricTitle(name),
       formatMetric(name, value),

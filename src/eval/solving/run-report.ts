@@ -1,8 +1,10 @@
 // eval.json of a run that learns to solve problems, and its table.
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
+import { plural } from '../../native/shown.js';
 import { percent } from '../percent.js';
 import { readAs } from '../read-as.js';
 import { boxedTable, plainTable } from '../table.js';
@@ -107,7 +109,7 @@ export function solvedRows(
   const { all = {}, ...groups } = first;
   const further = SHOWN.flatMap((prefix) => Object.keys(all).filter((name) => name.startsWith(prefix)));
   return [
-    [`${data.problems} problems, %`, ...named.map(([name]) => name)],
+    [`${plural(data.problems, 'problem')}, %`, ...named.map(([name]) => name)],
     row('solved', 'all', 'pass@1'),
     ...Object.keys(groups).map((group) => row(`  ${group}`, group, 'pass@1')),
     ...further.map((name) => row(TITLES[name] ?? metricTitle(name), 'all', name)),

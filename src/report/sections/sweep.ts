@@ -15,7 +15,7 @@ export function sweepSection(summary: unknown): Section {
     title: 'The sweep',
     body:
       columns.length > 0
-        ? html`${columns.map(column)}${compared.length > 0 && paired(compared)}${unfinished > 0 && html`<p class="warning">${unfinished} runs have not ended and are in no mean.</p>`}`
+        ? html`${columns.map(column)}${compared.length > 0 && paired(compared)}${unfinished > 0 && html`<p class="warning">${unfinished === 1 ? '1 run has not ended and is' : `${unfinished} runs have not ended and are`} in no mean.</p>`}`
         : undefined,
     absent: 'sweep.json is written by steptrain sweep into the folder of its runs.',
   };

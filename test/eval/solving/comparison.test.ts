@@ -90,7 +90,7 @@ describe('comparison', () => {
 
   it('refuses other problems', () => {
     expect(() => compareSolving(solved('1'), solved('1', '1'))).toThrow(
-      'the first has 1 problems and the second 2; only evaluations of the same problems can be compared',
+      'the first has 1 problem and the second 2; only evaluations of the same problems can be compared',
     );
     const other = solved('1', '1').map((problem, i) => (i === 1 ? { ...problem, answer: '8' } : problem));
     expect(() => compareSolving(solved('1', '1'), other)).toThrow(

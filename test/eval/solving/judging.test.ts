@@ -196,7 +196,7 @@ describe('an evaluation', () => {
     await expect(evaluate(async () => [{ scores: [Number.NaN] }])).rejects.toThrow(
       'rm gave NaN as a score; expected finite',
     );
-    await expect(evaluate(async () => [])).rejects.toThrow('0 scores came for 1 solutions');
+    await expect(evaluate(async () => [])).rejects.toThrow('0 scores came for 1 solution');
     device.dispose();
   });
 
