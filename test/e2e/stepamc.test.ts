@@ -46,6 +46,21 @@ const SMALL = set({
   'eval.max_samples': 24,
 });
 
+/** @returns the directory of a run that ended well, with more settings */
+async function ran(name: string, settings: readonly string[]): Promise<string> {
+  const run = join(folder, name);
+  const { code, err } = await steptrain([
+    'run',
+    'stepamc_arithmetic',
+    '--output',
+    run,
+    ...SMALL,
+    ...settings,
+  ]);
+  expect(code, err).toBe(0);
+  return run;
+}
+
 /** Everything that must not depend on where a run was stopped. */
 async function result(run: string) {
   return {
@@ -294,15 +309,15 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   });
 
   test('unlabelled steps are judged for the rewards of the network, and the constraint leaves them out', async () => {
-    const run = join(folder, 'unlabelled');
-    const more = set({
-      'data.labelled': 60,
-      'data.label_noise': 0.1,
-      'verdict_ppo.steps': 'unlabelled',
-      'constraint.alpha.mode': 'learnable_clamped',
-    });
-    const { code, err } = await steptrain(['run', 'stepamc_arithmetic', '--output', run, ...SMALL, ...more]);
-    expect(code, err).toBe(0);
+    const run = await ran(
+      'unlabelled',
+      set({
+        'data.labelled': 60,
+        'data.label_noise': 0.1,
+        'verdict_ppo.steps': 'unlabelled',
+        'constraint.alpha.mode': 'learnable_clamped',
+      }),
+    );
     const updates = (await metrics(run)).filter(({ phase, loss }) => phase === 'ppo' && loss !== undefined);
     expect(updates.length).toBeGreaterThan(0);
     for (const line of updates) {
@@ -326,19 +341,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       'pseudo_labels.tokens_per_step': 1024,
       'pseudo_labels.micro_batch_tokens': 512,
     });
-    const [whole, stopped] = ['pseudo', 'pseudo-stopped'].map((name) => join(folder, name)) as [
-      string,
-      string,
-    ];
-    const { code, err } = await steptrain([
-      'run',
-      'stepamc_arithmetic',
-      '--output',
-      whole,
-      ...SMALL,
-      ...more,
-    ]);
-    expect(code, err).toBe(0);
+    const whole = await ran('pseudo', more);
+    const stopped = join(folder, 'pseudo-stopped');
     const phases = [...new Set((await metrics(whole)).map(({ phase }) => phase))];
     expect(phases).toEqual(['sft', 'frn', 'labelling', 'pseudo_labels', 'test']);
     const rows = async (run: string) => readFile(join(run, 'artefacts', 'pseudo_labels.jsonl'), 'utf8');
@@ -369,19 +373,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       'eval.max_samples': 3,
       compare_with: '[]',
     });
-    const [whole, stopped] = ['reasons', 'reasons-stopped'].map((name) => join(folder, name)) as [
-      string,
-      string,
-    ];
-    const { code, err } = await steptrain([
-      'run',
-      'stepamc_arithmetic',
-      '--output',
-      whole,
-      ...SMALL,
-      ...more,
-    ]);
-    expect(code, err).toBe(0);
+    const whole = await ran('reasons', more);
+    const stopped = join(folder, 'reasons-stopped');
     const first = (await metrics(whole)).find(({ phase, loss }) => phase === 'ppo' && loss !== undefined);
     // The mean of ones, weighted by a share for each token, rounds.
     expect(first?.ratio_max).toBe(1);
@@ -414,21 +407,21 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   }, 30_000);
 
   test('words of several tokens, enumerated rollouts and pairs of steps run to the end', async () => {
-    const run = join(folder, 'words');
-    const more = set({
-      'prompt.pos_word': '10',
-      'prompt.neg_word': '01',
-      'verdict_ppo.rollout': 'sample',
-      'verdict_ppo.reward_at': 'every',
-      'verdict_ppo.kl_in': 'reward',
-      'verdict_ppo.reference': 'base',
-      'frn.pair_mode': 'step',
-      'constraint.form': 'ce_full',
-      'constraint.combine': 'policy',
-      'constraint.alpha.mode': 'uncertainty',
-    });
-    const { code, err } = await steptrain(['run', 'stepamc_arithmetic', '--output', run, ...SMALL, ...more]);
-    expect(code, err).toBe(0);
+    const run = await ran(
+      'words',
+      set({
+        'prompt.pos_word': '10',
+        'prompt.neg_word': '01',
+        'verdict_ppo.rollout': 'sample',
+        'verdict_ppo.reward_at': 'every',
+        'verdict_ppo.kl_in': 'reward',
+        'verdict_ppo.reference': 'base',
+        'frn.pair_mode': 'step',
+        'constraint.form': 'ce_full',
+        'constraint.combine': 'policy',
+        'constraint.alpha.mode': 'uncertainty',
+      }),
+    );
     const first = (await metrics(run)).find(
       ({ phase, ratio_mean }) => phase === 'ppo' && ratio_mean !== undefined,
     );

@@ -5,7 +5,7 @@ import { Tape } from '../../../src/autograd/tape.js';
 import { arithmeticRecords } from '../../../src/data/arithmetic.js';
 import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
-import { createStepAmcRoles, type StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
+import type { StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
 import { verdictRollouts } from '../../../src/methods/stepamc/rollout.js';
 import { baseDirectory } from '../../../src/models/base.js';
 import { nll } from '../../../src/objectives/nll.js';
@@ -14,25 +14,12 @@ import { type VerdictSequence, verdictSequence } from '../../../src/sequences/se
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import type { RolloutBatch } from '../../../src/train/policy/records.js';
 import { f32Bound, openTest } from '../../ops/devices.js';
+import { embeddedRoles } from './embedded-roles.js';
 
 const device = openTest();
 let roles: StepAmcRoles;
 beforeAll(async () => {
-  roles = await createStepAmcRoles(device, {
-    model: { base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep', router_aux_loss_coef: 0 },
-    lora: {
-      r: 4,
-      lora_alpha: 8,
-      lora_dropout: 0,
-      target_modules: 'all-linear',
-      use_rslora: false,
-      rank_pattern: {},
-      alpha_pattern: {},
-      modules_to_save: [],
-    },
-    seed: 3,
-    gradientCheckpointing: false,
-  });
+  roles = await embeddedRoles(device);
   // B starts at zero, and an adapter without effect would hide errors.
   const { values } = roles.policyParameters;
   values.write((await values.readFloats()).map((value, i) => value + 0.02 * Math.sin(i)));

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
-import { createStepAmcRoles, type StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
+import type { StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
 import { verdictRollouts } from '../../../src/methods/stepamc/rollout.js';
 import type { StepRecord } from '../../../src/records/record.js';
 import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
@@ -10,6 +10,7 @@ import { wordOf, writeVerdicts } from '../../../src/scoring/verdict/written-verd
 import { hiddenStates, scoreRows } from '../../../src/sequences/forward.js';
 import { verdictSequence } from '../../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { embeddedRoles } from '../../methods/stepamc/embedded-roles.js';
 import { openTest } from '../../ops/devices.js';
 
 vi.mock('../../../src/sequences/forward.js', async (original) => {
@@ -20,21 +21,7 @@ vi.mock('../../../src/sequences/forward.js', async (original) => {
 const device = openTest();
 let roles: StepAmcRoles;
 beforeAll(async () => {
-  roles = await createStepAmcRoles(device, {
-    model: { base: 'embedded', tokenizer: 'base', dtype: 'f32', quantize: 'keep', router_aux_loss_coef: 0 },
-    lora: {
-      r: 4,
-      lora_alpha: 8,
-      lora_dropout: 0,
-      target_modules: 'all-linear',
-      use_rslora: false,
-      rank_pattern: {},
-      alpha_pattern: {},
-      modules_to_save: [],
-    },
-    seed: 3,
-    gradientCheckpointing: false,
-  });
+  roles = await embeddedRoles(device);
 });
 afterAll(() => {
   roles.dispose();
