@@ -10,7 +10,7 @@ const NO_VERDICT = {
   words:
     '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone',
   calculations:
-    'not checked: the step writes out no calculation that can be read, so its probability is that of any such step',
+    'not checked: the step writes out no calculation that can be read; its probability is the share of right ones among such steps in training, or among all where none was such',
 };
 
 type JudgeArguments = ArgumentsOf<typeof options>;
@@ -19,7 +19,7 @@ const options = (argv: Argv) =>
   argv
     .positional('run-or-problem', {
       ...argument,
-      describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_MODEL} for the judge of the package, a classification model, a file of labels, or the address of a server; may be left out`,
+      describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_MODEL} for the judge of the package, a classification model, a file of labels, or the address of a server; left out, it is ${DEFAULT_MODEL}, and the file is the only argument`,
     })
     .positional('problem', {
       type: 'string',

@@ -54,7 +54,7 @@ const cpCommand = command({
     const { basename } = await import('node:path');
     const { systemReason } = await import('../files/error.js');
     const to = args.to ?? basename(recipeFile(args));
-    const text = await textOf(args);
+    const text = await textOf(args, to);
     try {
       await writeFile(to, text, { flag: 'wx' });
     } catch (error) {
@@ -69,11 +69,14 @@ const cpCommand = command({
 });
 
 /** What a copy of the recipe holds. */
-async function textOf(args: RecipeArguments): Promise<string> {
-  const { join } = await import('node:path');
+async function textOf(args: RecipeArguments, to?: string): Promise<string> {
+  const { dirname, join, relative } = await import('node:path');
   const { shippedFolder } = await import('../config/shipped.js');
-  // Beside the original the schema is a neighbour; from elsewhere editors need its path.
-  const schema = `$schema=${join(shippedFolder, 'recipe.schema.json')}`;
+  // Editors need the path of the schema: of a package inside the project one that others have too.
+  const absolute = join(shippedFolder, 'recipe.schema.json');
+  const isInside = to !== undefined && [to, absolute].every((path) => !relative('.', path).startsWith('..'));
+  const near = isInside ? relative(dirname(to), absolute) : absolute;
+  const schema = `$schema=${isInside && !near.startsWith('.') ? `./${near}` : near}`;
   if (args.full) return `# yaml-language-server: ${schema}\n${await whole(args)}`;
   const { readFile } = await import('node:fs/promises');
   return (await readFile(recipeFile(args), 'utf8')).replace(/\$schema=\S+/, schema);

@@ -14,6 +14,7 @@ import {
   type ModelConfig,
   type PromptConfig,
 } from './schema.js';
+import { isSection } from './values.js';
 
 /** Conflicts within the sections that every method has, and between them and those of `method`. */
 export function* sharedConflicts<Config extends FrameConfig>(
@@ -104,6 +105,18 @@ function* quantizeConflicts({ model, lora }: FrameConfig): Generator<Conflict> {
     yield refusal(
       'model.adapter_mode stack adds an adapter to the weights, which the levels of a format would round; set model.quantize: none',
     );
+}
+
+/** Settings of generated problems that a run does not make. */
+export function* otherProblems(written: unknown, { source }: DataConfig): Generator<Conflict> {
+  const sections = isSection(written) ? written : {};
+  for (const name of GENERATED)
+    if (name !== source && isSection(sections[name]))
+      for (const key of Object.keys(sections[name]))
+        yield conflict(
+          `data.${name}.${key}`,
+          `data.${name}.${key} is not read: data.source is ${JSON.stringify(source)}`,
+        );
 }
 
 function* dataConflicts(data: DataConfig): Generator<Conflict> {

@@ -50,6 +50,20 @@ function describeIssue(issue: Issue, prefix: Path, context: ProblemContext): str
   return [`${context.locate(path)}: ${name} expects ${expected}, found ${describeValue(found)}`];
 }
 
+/** Names of other programs, with those of the same here. */
+const MEANT: Readonly<Record<string, readonly string[]>> = {
+  rank: ['r'],
+  alpha: ['lora_alpha'],
+  dropout: ['lora_dropout'],
+  lr: ['learning_rate'],
+  epochs: ['num_train_epochs'],
+  num_epochs: ['num_train_epochs'],
+  batch_size: ['tokens_per_step'],
+  train_batch_size: ['tokens_per_step'],
+  per_device_train_batch_size: ['tokens_per_step', 'batch_size'],
+  gradient_accumulation_steps: ['micro_batch_tokens'],
+};
+
 /** `place: unknown key "x" in section; did you mean "y"?` */
 export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext, 'value'>): string {
   const key = String(path.at(-1));
@@ -59,7 +73,8 @@ export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext,
   const kinds = kindsWith(node?.oneOf ?? [], key);
   if (kinds) return `${locate(path, { key: true })}: ${path.map(String).join('.')} is for ${kinds}`;
   const place = `${locate(path, { key: true })}: unknown key ${shown(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
-  const nearest = nearestName(key, known);
+  const meant = Object.hasOwn(MEANT, key) ? MEANT[key] : undefined;
+  const nearest = meant?.find((name) => known.includes(name)) ?? nearestName(key, known);
   if (nearest !== undefined) return `${place}; did you mean ${shown(nearest)}?`;
   const elsewhere = findKey(outline, key);
   if (elsewhere) return `${place}; did you mean ${shown(elsewhere)}?`;

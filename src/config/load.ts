@@ -3,7 +3,7 @@ import { reasonOf } from '../files/data-error.js';
 import { nearestName } from '../native/nearest.js';
 import { toLog } from '../terminal/log.js';
 import { fillLora } from './adapter.js';
-import { sharedConflicts } from './checks.js';
+import { otherProblems, sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
@@ -129,6 +129,9 @@ function complete<Config extends FrameConfig>(
   for (const { path, text } of gone!) setAt(value, path, typedValue(text));
   const removed = replaceRemoved(value, locate);
   for (const note of removed.notes) sayOnce(note);
+  for (const { path, origin } of known!)
+    if (!Object.hasOwn(outline.properties ?? {}, path[0]!) && ownerOf(methods, path[0]!) !== undefined)
+      throw problems([belongsElsewhere(methods, path[0]!, name, () => origin)]);
   applyOverrides(value, known!, outline);
   const lacking = outline.properties?.lora ? fillLora(value, locate) : undefined;
   if (lacking !== undefined) throw problems([lacking]);
@@ -153,7 +156,10 @@ function complete<Config extends FrameConfig>(
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
   }
-  for (const { path, message } of method.unread?.(config) ?? []) {
+  for (const { path, message } of [
+    ...otherProblems(value.data, config.data),
+    ...(method.unread?.(config) ?? []),
+  ]) {
     const place = locate(path);
     // Over a recipe of the package a user may choose what leaves a key of it behind.
     if (!place.startsWith(shippedFolder)) sayOnce(`${place}: ${message}`, 'warning');

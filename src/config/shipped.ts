@@ -40,6 +40,13 @@ export function namedRecipe(
   // A mistyped folder of one's own must not become the recipe of the package.
   const found = shippedRecipe(path.replace(/^(recipes\/)?(sweeps\/)?/, ''), folder);
   if (found !== undefined) return found;
+  const sweeps = join(shippedFolder, 'sweeps');
+  const [other, elsewhere] = kind === 'recipe' ? ['sweep', sweeps] : ['run', shippedFolder];
+  if (folder === shippedFolder || folder === sweeps)
+    if (shippedRecipe(basename(path), elsewhere) !== undefined)
+      throw new ConfigError(
+        `${path} is a ${kind === 'recipe' ? 'sweep' : 'recipe'}: steptrain ${other} ${path}`,
+      );
   const nearest = nearestName(basename(path, '.yaml'), recipeNames(folder));
   const lists = `a YAML file, or one of those that steptrain recipes ls${kind === 'sweep' ? ' sweeps' : ''} lists`;
   throw new ConfigError(

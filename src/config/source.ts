@@ -48,8 +48,15 @@ export interface RecipeSource {
   locate(path: readonly PropertyKey[], options?: { readonly key?: boolean }): string;
 }
 
+/** Of files that hold rows or a problem. */
+const DATA = /\.(jsonl|ndjson|csv|tsv|parquet|txt|gz)$/;
+
 /** Parses a recipe. Throws ConfigError with the location for anything that is not one YAML mapping. */
 export function parseRecipe(content: string, name: string): RecipeSource {
+  if (DATA.test(name))
+    throw new ConfigError(
+      `${name} is no recipe; to train on it name it as data: steptrain run RECIPE --set data.train=${name}`,
+    );
   const lines = new LineCounter();
   // The library compares each key with all before it.
   const document = parseDocument(content, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });

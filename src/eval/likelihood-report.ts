@@ -38,12 +38,13 @@ export function likelihoodNote({ likelihood }: Pick<Judged, 'likelihood'>): stri
       `words and ${evidence} together do not tell right from wrong among the steps that their weights were fitted on: the adapter ` +
         'judges by its words alone',
     ];
-  const { of, constant, verdict, least, before } = likelihood.weights;
+  const { of, constant, verdict, least, before, unchecked } = likelihood.weights;
   const signed = (value: number) => `${value < 0 ? '−' : '+'} ${Math.abs(value).toFixed(2)}`;
   const ofEvidence =
     of === 'calculations'
       ? ` ${signed(-least)} where a calculation of the step is wrong` +
-        (before === 0 ? '' : ` ${signed(-before)} where one before it is`)
+        (before === 0 ? '' : ` ${signed(-before)} where one before it is`) +
+        (unchecked === undefined ? '' : ` ${signed(unchecked)} where the step writes out none`)
       : ` ${signed(least)} × least log-probability of a token up to the end of the step, under the base without its adapter ` +
         `${signed(before)} × the same up to its start`;
   return [

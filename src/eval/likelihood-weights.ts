@@ -1,7 +1,7 @@
 // How much verdict words and likelihood count: weights fitted on steps whose labels are known, and the verdicts by them.
 
 import type { LikelihoodWeights } from '../scoring/settings.js';
-import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { type JudgedVerdict, probability } from '../scoring/verdict/judged.js';
 import {
   likelihoodOf,
   logOdds,
@@ -11,6 +11,9 @@ import {
 } from '../scoring/verdict/likelihood.js';
 import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
 import { logisticRegression } from './logistic.js';
+
+/** Of log-odds, beyond which every probability is 0 or 1. */
+const MOST_CONSTANT = 30;
 
 /** A step and its label, and what the words say, as far as it matters. */
 export type LabelledStep = Pick<
@@ -23,7 +26,8 @@ export type LabelledStep = Pick<
 /**
  * Weights by logistic regression on labelled steps; undefined where they are all of one class. Evidence against a step or one before
  * it never makes the step likelier to be right, as on few rows it might by chance, and neither does a verdict "wrong": what would has no
- * weight. A step whose evidence is no finite number is left out.
+ * weight. A step whose evidence is no finite number is left out. Of calculations, a step that writes out none has a constant of its
+ * own, and where no step was such it is as likely right as the others are on average: it must not look like one that was checked.
  *
  * @param alone leaves the verdict words out, whose weight is then 0
  */
@@ -39,33 +43,77 @@ export function fitLikelihood(
   // The least of calculations is of the step alone, that of the base is at most what stood before.
   const isOwn = of === 'calculations';
   const usable = rows
-    .map(({ verdict, likelihood: { least, before } }) => ({
+    .map(({ verdict, likelihood: { least, before, checked } }) => ({
       label: verdict.label,
-      features: [
-        ...(alone ? [1] : [1, oddsOf(verdict)]),
+      constants: isOwn ? [1, checked ? 0 : 1] : [1],
+      evidence: [
+        ...(alone ? [] : [oddsOf(verdict)]),
         ...(isOwn ? [least, before] : [least - before, before]),
       ],
     }))
-    .filter(({ features }) => features.every(Number.isFinite));
+    .filter(({ evidence }) => evidence.every(Number.isFinite));
   const labels = usable.map(({ label }) => label);
   if (new Set(labels).size < 2) return undefined;
-  const [constant = 0, ...weights] = nonNegative(
-    usable.map(({ features }) => features),
+  const free = isOwn ? 2 : 1;
+  const [constant = 0, ...rest] = nonNegative(
+    usable.map(({ constants, evidence }) => [...constants, ...evidence]),
     labels,
+    free,
   );
-  const [verdict, own, carried] = (alone ? [0, ...weights] : weights) as [number, number, number];
-  return { ...(of ? { of } : {}), constant, verdict, least: own, before: isOwn ? carried : carried - own };
+  const weights = rest.slice(free - 1);
+  const [verdict, own, carried] = [...(alone ? [0] : []), ...weights] as [number, number, number];
+  return {
+    ...(of ? { of } : {}),
+    constant,
+    verdict,
+    least: own,
+    before: isOwn ? carried : carried - own,
+    ...(isOwn ? { unchecked: uncheckedConstant(usable, weights) - constant } : {}),
+  };
 }
 
-/** Logistic regression without the features, the constant apart, that would have negative weights, the most negative first. */
-function nonNegative(features: readonly (readonly number[])[], labels: readonly number[]): number[] {
+/**
+ * The constant by which steps without a calculation are right as often as they were, beside one more that is as often right as all
+ * steps: the ridge of the regression would draw a handful of them to those that were checked.
+ */
+function uncheckedConstant(
+  steps: readonly {
+    readonly label: number;
+    readonly constants: readonly number[];
+    readonly evidence: readonly number[];
+  }[],
+  weights: readonly number[],
+): number {
+  const own = steps.filter(({ constants }) => constants[1] === 1);
+  const odds = own.map(({ evidence }) => evidence.reduce((sum, value, i) => sum + value * weights[i]!, 0));
+  const all = steps.reduce((sum, { label }) => sum + label, 0) / steps.length;
+  const right = own.reduce((sum, { label }) => sum + label, all);
+  const expected = (constant: number) =>
+    [0, ...odds].reduce((sum, each) => sum + probability(constant + each), 0);
+  let [low, high] = [-MOST_CONSTANT, MOST_CONSTANT];
+  while (high - low > 1e-9) {
+    const middle = (low + high) / 2;
+    if (expected(middle) < right) low = middle;
+    else high = middle;
+  }
+  return (low + high) / 2;
+}
+
+/**
+ * Logistic regression without the features that would have negative weights, the most negative first. The first `free` may have any.
+ */
+function nonNegative(
+  features: readonly (readonly number[])[],
+  labels: readonly number[],
+  free: number,
+): number[] {
   const out = new Set<number>();
   for (;;) {
     const used = features.map((row) => row.map((value, i) => (out.has(i) ? 0 : value)));
     const weights = logisticRegression(used, labels);
-    const least = Math.min(...weights.slice(1));
+    const least = Math.min(...weights.slice(free));
     if (least >= 0) return weights;
-    out.add(weights.indexOf(least, 1));
+    out.add(weights.indexOf(least, free));
   }
 }
 

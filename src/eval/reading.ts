@@ -30,8 +30,11 @@ export function readingOf(
 ): string[] {
   const entries = Object.entries(to).map(([name, { difference, interval }]) => {
     const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
+    const called = NAMES[name] ?? name;
+    // Where no resample differs the interval is what so few problems leave open.
+    if (difference === 0 && interval[0] === -interval[1]) return { verdict: 'same', text: called };
     const verdict = interval[0] > 0 ? 'above' : interval[1] < 0 ? 'below' : 'apart';
-    return { verdict, text: `${NAMES[name] ?? name} (${formatSigned(difference, percent)}, ${ends})` };
+    return { verdict, text: `${called} (${formatSigned(difference, percent)}, ${ends})` };
   });
   const list = (verdict: string) =>
     entries.filter((entry) => entry.verdict === verdict).map(({ text }) => text);
@@ -39,6 +42,7 @@ export function readingOf(
     ['above', 'better than '],
     ['below', 'worse than '],
     ['apart', 'not told apart from '],
+    ['same', 'the same as '],
   ].flatMap(([verdict, words]) => {
     const found = list(verdict as string);
     return found.length > 0 ? [words + joined(found)] : [];

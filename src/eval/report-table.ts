@@ -169,12 +169,15 @@ function aucRow({ auc }: VerdictMetrics): readonly (readonly [MetricKey, string]
 
 function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Column[]>> {
   const { metrics, metrics_unseen, baselines, baselines_unseen, intervals, intervals_unseen } = report;
+  const isUndefined = (key: MetricKey, steps: Steps) => {
+    const constant = (steps === 'all' ? baselines : baselines_unseen)?.always_positive;
+    return constant !== undefined && needsOtherClass(key, constant);
+  };
   const column = (title: string, all: VerdictMetrics, unseen = metrics_unseen, auc?: number): Column => ({
     title,
     cell(key, steps) {
       const of = steps === 'all' ? all : unseen;
-      const constant = (steps === 'all' ? baselines : baselines_unseen)?.always_positive;
-      if (constant && needsOtherClass(key, constant)) return '–';
+      if (isUndefined(key, steps)) return '–';
       const value = key === 'auc' ? (of?.auc ?? auc) : of?.[key];
       return value === undefined ? '' : percent(value);
     },
@@ -187,6 +190,7 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
     own.push({
       title: `${percent(intervals.confidence, 0)} % CI`,
       cell(key, steps) {
+        if (isUndefined(key, steps)) return '';
         const ends = (steps === 'all' ? intervals : intervals_unseen)?.metrics[key];
         return ends?.map((end) => (end === 1 ? '100' : percent(end))).join('-') ?? '';
       },

@@ -12,7 +12,7 @@ const HARDLY = 0.6;
  */
 const byChance = (n: number) => 1.96 * Math.sqrt((n + 1) / (3 * n * n));
 
-/** `few`: far from one half, and chance alone reaches as far on so few steps. */
+/** `few`: far from one half, and chance alone reaches as far on so few steps, or so few problems. */
 type AucStanding = 'above' | 'hardly' | 'chance' | 'few' | 'below';
 
 export interface Standing {
@@ -74,8 +74,8 @@ function aucStanding(
   near: number,
 ): AucStanding {
   const apart = Math.abs(auc - 0.5);
-  if (apart <= near) return apart > HARDLY - 0.5 ? 'few' : 'chance';
-  if (interval && interval[0] <= 0.5 && interval[1] >= 0.5) return 'chance';
+  const within = interval !== undefined && interval[0] <= 0.5 && interval[1] >= 0.5;
+  if (apart <= near || within) return apart > HARDLY - 0.5 ? 'few' : 'chance';
   if (auc < 0.5) return 'below';
   return auc < HARDLY ? 'hardly' : 'above';
 }

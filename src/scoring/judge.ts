@@ -41,7 +41,7 @@ export interface StepJudgement {
   readonly score: number | null;
   /**
    * null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
-   * that its probability is that of any such step.
+   * that its probability is the share of right ones among such steps.
    */
   readonly verdict: 'right' | 'wrong' | null;
   /**

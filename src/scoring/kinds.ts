@@ -246,7 +246,7 @@ const EXPECTED =
 function noSettings(name: string, files: Model['files']): string {
   const card = files && readCard(files.adapter ?? files.model);
   if (card) return `${name} was trained by method ${card.method}, which does not judge steps; ${EXPECTED}`;
-  return `${name} judges no steps; ${EXPECTED}; any other language model judges by a prompt that says how to ask it`;
+  return `${name} judges no steps; ${EXPECTED}; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: steptrain run my_steps --set model.base=MODEL`;
 }
 
 export const noNeutralClass = (name: string) =>

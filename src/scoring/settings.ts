@@ -26,6 +26,8 @@ export type LikelihoodWeights = {
   readonly verdict: number;
   readonly least: number;
   readonly before: number;
+  /** Of a step that writes out no calculation, which is then neither right nor wrong; absent where the base is asked. */
+  readonly unchecked?: number;
 };
 export const likelihoodWeights = z.strictObject({
   of: z.literal('calculations').exactOptional(),
@@ -33,6 +35,7 @@ export const likelihoodWeights = z.strictObject({
   verdict: z.number(),
   least: z.number(),
   before: z.number(),
+  unchecked: z.number().exactOptional(),
 }) satisfies z.ZodType<LikelihoodWeights>;
 
 const common = {

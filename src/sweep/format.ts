@@ -70,13 +70,16 @@ function differenceParts({ differences, report }: SweepSummary): string[] {
     'Differences, paired by seed:',
     table([['arms', 'value', 'difference', '95 % interval', 'p', 'seeds', 'reading'], ...rows]),
     'Intervals and p are those of Student’s t over the seeds: they speak of other seeds on the same test data. ' +
-      `${differences.length === 1 ? 'One comparison is' : `${differences.length} comparisons are`} made; nothing is corrected for their number.`,
+      (differences.length === 1
+        ? 'One comparison is made.'
+        : `${differences.length} comparisons are made; nothing is corrected for their number.`),
   ];
 }
 
-function notes({ arms, unfinished, trials, select, seeds }: SweepSummary): string[] {
+function notes({ arms, unfinished, trials, select, seeds, warnings }: SweepSummary): string[] {
   const failed = unfinished.filter(({ failed }) => failed !== undefined);
   const open = unfinished.length - failed.length;
+  const [first] = warnings;
   const tried = [...new Set(arms.map((arm) => arm.trials))];
   const undecided = arms.filter(({ point }) => point === undefined).map(({ arm }) => arm);
   const shared = trials.length > 0 ? (select?.seeds ?? []).filter((seed) => seeds.includes(seed)) : [];
@@ -90,6 +93,11 @@ function notes({ arms, unfinished, trials, select, seeds }: SweepSummary): strin
       ? [`arms were tuned unequally: ${arms.map(({ arm, trials }) => `${arm} tried ${trials}`).join(', ')}`]
       : []),
     ...(shared.length > 0 ? [`seeds ${shared.join(', ')} both select and report`] : []),
+    ...(first
+      ? [
+          `${plural(warnings.length, 'run')} of the table with warnings in eval.json, such as ${first.run}: ${first.warning}`,
+        ]
+      : []),
   ];
 }
 

@@ -5,7 +5,7 @@ import { RunError } from '../run/error.js';
 import { type Cell, cell, finalCells, trialCells } from './cells.js';
 import { type Column, points, type Settings, type Sweep } from './file.js';
 import type { SweepFolder } from './folder.js';
-import { numbersOf, type RunResults, readResults, valueAt } from './values.js';
+import { numbersOf, type RunResults, readResults, valueAt, warningsOf } from './values.js';
 
 /** One point of an arm's grid, on the seeds that select. */
 export interface Trial {
@@ -56,6 +56,8 @@ export interface SweepSummary {
   readonly differences: readonly Difference[];
   /** Runs that have not ended, and those that failed with the reason. */
   readonly unfinished: readonly { readonly run: string; readonly failed?: string }[];
+  /** Runs of the table whose evaluation warns: their folders, and the first warning of each. */
+  readonly warnings: readonly { readonly run: string; readonly warning: string }[];
 }
 
 /** Reads every finished run of the folder. Throws RunError where no finished run has a key of the file. */
@@ -107,6 +109,10 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
     arms,
     differences: differences(sweep, arms),
     unfinished,
+    warnings: [...finals].flatMap(([run, { report }]) => {
+      const [warning] = warningsOf(report);
+      return warning === undefined ? [] : [{ run, warning }];
+    }),
   };
 }
 

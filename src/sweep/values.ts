@@ -25,6 +25,12 @@ export async function readResults(directory: string): Promise<RunResults> {
   return { report: existsSync(path) ? await readJson(path) : {}, log: logOf(directory) };
 }
 
+/** What the evaluation of a run doubts, in sentences. */
+export function warningsOf(report: unknown): readonly string[] {
+  const found = within(report, ['warnings']);
+  return Array.isArray(found) ? found.filter((each) => typeof each === 'string') : [];
+}
+
 /** The number at `key`; undefined where the run has none. Throws RunError where it is something else. */
 export function valueAt({ report, log }: RunResults, key: string): number | undefined {
   const found = key.startsWith(LOG) ? logged(log, key.slice(LOG.length)) : within(report, key.split('.'));

@@ -88,7 +88,11 @@ export async function keepJudge(
   if (!card?.judge) return;
   const weights = likelihood?.isChance ? undefined : likelihood?.weights;
   const standing = standingIn(report);
+  const only = onlyClass(records);
   const warnings = [
+    ...(only === undefined
+      ? []
+      : [`every step that it learned from was ${only}, and a verdict cannot be learned from one class`]),
     ...(isUntrained && !weights
       ? ['no evaluation of its training was better than that of the start: it is the base as it was']
       : []),
@@ -107,6 +111,18 @@ export async function keepJudge(
   };
   if (Object.keys(found).length > 0)
     await writeCard(directory, { ...card, judge: { ...card.judge, ...found } });
+}
+
+/** What all labelled steps are; undefined where there are both, or none. */
+function onlyClass(records: Iterable<StepRecord>): 'right' | 'wrong' | undefined {
+  let found: StepRecord['steps'][number]['label'] = null;
+  for (const { steps } of records)
+    for (const { label } of steps) {
+      if (label === null) continue;
+      if (found !== null && label !== found) return undefined;
+      found = label;
+    }
+  return found === null ? undefined : found === 1 ? 'right' : 'wrong';
 }
 
 /** Where a run has its judge: an adapter, or a whole model. */

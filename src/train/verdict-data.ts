@@ -24,6 +24,7 @@ import { nothingToTrainOn, recordRanks } from '../run/parts.js';
 import { cachedTokenStore } from '../run/token-cache.js';
 import { readNotes, tokenizeInWorker } from '../run/tokenize.js';
 import { type VerdictSequence, verdictSequence } from '../sequences/sequence.js';
+import { toLog } from '../terminal/log.js';
 import { reasoningWarning } from '../tokenizer/chat-reply.js';
 import type { TokenizedSequence } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -275,7 +276,12 @@ function chooseSolutions(
   const heldOut = (part: 'validation' | 'test') => {
     const asTrained = parts[part].map((index) => ({ index, labels: store.labels(index) }));
     const counted = heldOutSolutions(asTrained, neutral, ({ index }) => store.record(index));
-    return limited(counted, max_samples, data, ({ index }, seed) => solutionRank(store.record(index), seed));
+    const kept = limited(counted, max_samples, data, ({ index }, seed) =>
+      solutionRank(store.record(index), seed),
+    );
+    if (kept.length < counted.length)
+      toLog(`${part}: ${kept.length} of ${counted.length} solutions are judged (eval.max_samples)`);
+    return kept;
   };
   const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(parts.train[i] as number), seed);
   const balanced = chooseToTrain(

@@ -127,7 +127,7 @@ describe('the command line', () => {
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
     [
       ['score', 'x.jsonl', '--model', 'embedded', '--device', 'cpu'],
-      'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by a prompt that says how to ask it',
+      'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: steptrain run my_steps --set model.base=MODEL',
     ],
     [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1, found 0'],
     [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
@@ -135,6 +135,8 @@ describe('the command line', () => {
       ['run', 'quikstart'],
       'there is no recipe quikstart; did you mean quickstart? Name a YAML file, or one of those that steptrain recipes ls lists',
     ],
+    [['run', 'stepamc_constraint'], 'stepamc_constraint is a sweep: steptrain sweep stepamc_constraint'],
+    [['sweep', 'my_steps.yaml'], 'my_steps.yaml is a recipe: steptrain run my_steps.yaml'],
     [
       ['run', 'nope'],
       'there is no recipe nope; name a YAML file, or one of those that steptrain recipes ls lists',

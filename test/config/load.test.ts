@@ -29,6 +29,14 @@ function complaints(content: string, ...settings: string[]): string[] {
 }
 
 describe('a recipe', () => {
+  it('is no file of rows or of a problem', () => {
+    const path = join(temporaryDirectory(), 'rows.jsonl');
+    writeFileSync(path, '{"problem": "p"}\n{"problem": "q"}\n');
+    return expect(loadRunConfig(path)).rejects.toThrow(
+      `${path} is no recipe; to train on it name it as data: steptrain run RECIPE --set data.train=${path}`,
+    );
+  });
+
   it('refuses an empty --set of a section', () => {
     expect(complaints(BASE, 'sft=')).toEqual([
       '--set sft=: a section has no value of its own; set a key of it, such as sft.learning_rate=…',
@@ -104,7 +112,7 @@ describe('an unknown key', () => {
       'r.yaml:4:1: unknown key "modle"; did you mean "model"?',
     ]);
     expect(complaints(`${BASE}lora: {rank: 3, lora_aplha: 2}\n`)).toEqual([
-      'r.yaml:4:8: unknown key "rank" in lora; did you mean "rank_pattern"?',
+      'r.yaml:4:8: unknown key "rank" in lora; did you mean "r"?',
       'r.yaml:4:17: unknown key "lora_aplha" in lora; did you mean "lora_alpha"?',
     ]);
   });
@@ -114,11 +122,29 @@ describe('an unknown key', () => {
     ['learningRate', 'learning_rate'],
     ['epochs', 'num_train_epochs'],
     ['max_step', 'max_steps'],
-    ['batch_size', undefined],
+    ['batch_size', 'tokens_per_step'],
+    ['flavour', undefined],
   ])('in another spelling gets the nearest key: %s', (key, nearest) => {
     const [line] = complaints(`${BASE}sft:\n  ${key}: 1\n`);
     if (nearest) expect(line).toBe(`r.yaml:5:3: unknown key "${key}" in sft; did you mean "${nearest}"?`);
-    else expect(line).toMatch(/^r\.yaml:5:3: unknown key "batch_size" in sft; known are learning_rate, /);
+    else expect(line).toMatch(/^r\.yaml:5:3: unknown key "flavour" in sft; known are learning_rate, /);
+  });
+
+  it('of another method is said to be of that, on the command line too', () => {
+    expect(complaints(BASE, 'dpo.beta=0.1')).toEqual([
+      '--set dpo.beta=0.1: section "dpo" belongs to method dpo, and the method is sft; remove it',
+    ]);
+  });
+
+  it('of problems that are not generated is warned of', () => {
+    const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+    parse(`${BASE}  word_problems: {samples: 60}\n`, 'data.word_problems.levels=[1]');
+    const lines = said.mock.calls.flat().join('\n');
+    said.mockRestore();
+    expect(lines).toContain(
+      'r.yaml:4:28: data.word_problems.samples is not read: data.source is "arithmetic"',
+    );
+    expect(lines).toContain('--set data.word_problems.levels=[1]: data.word_problems.levels is not read');
   });
 
   it('in the wrong section is reported with the right one', () => {

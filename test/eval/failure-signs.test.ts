@@ -69,6 +69,9 @@ describe('signs of failure', () => {
       failureSigns({ metrics: { ...fine, n, auc }, aucInterval: [0.1, 0.45] })[0];
     expect(of(20, 0.3)).toContain('AUC 30.0 (10.0 to 45.0) may be chance: these are too few to tell');
     expect(of(20, 0.2)).toContain('swapped?');
+    // So has a judge without a mistake whose interval is wide.
+    const all = failureSigns({ metrics: { ...fine, acc_neg: 0.5, n: 6, auc: 1 }, aucInterval: [0.44, 1] });
+    expect(all[0]).toContain('may be chance: these are too few to tell: judge more held-out steps');
     expect(of(400, 0.3)).toContain('swapped?');
   });
 

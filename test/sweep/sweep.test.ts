@@ -86,6 +86,26 @@ async function sweep(content: string, { signal, run = made, jobs = 1 }: Trial = 
 }
 
 describe('a sweep', () => {
+  it('tells of runs whose evaluation warns', async () => {
+    const { summary, table } = await sweep(text(), {
+      async run(sweepFolder, cell) {
+        const outcome = await made(sweepFolder, cell);
+        const path = join(sweepFolder.directory(cell), 'eval.json');
+        const report = JSON.parse(await readFile(path, 'utf8'));
+        const warnings = cell.seed === 2 ? ['AUC 50.5 is chance', 'few steps'] : [];
+        await writeFile(path, JSON.stringify({ ...report, warnings }));
+        return outcome;
+      },
+    });
+    expect(summary.warnings).toEqual([
+      { run: 'plain/seed-2', warning: 'AUC 50.5 is chance' },
+      { run: 'tuned/sft.learning_rate=0.0002/seed-2', warning: 'AUC 50.5 is chance' },
+    ]);
+    expect(table).toContain(
+      '2 runs of the table with warnings in eval.json, such as plain/seed-2: AUC 50.5 is chance',
+    );
+  });
+
   it('selects on validation, reports on all seeds, and pairs by seed', async () => {
     const { summary, started, table } = await sweep(text());
     expect(started).toHaveLength(3 + 6);

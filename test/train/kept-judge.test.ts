@@ -8,9 +8,14 @@ import type { StepRecord } from '../../src/records/record.js';
 import { keepJudge } from '../../src/train/kept-judge.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
-const records: StepRecord[] = [
-  { problem: 'p', steps: [{ text: 'Tom: 12 + 7 = 19', label: 1, kind: 'normal' }] },
-];
+const right: StepRecord = {
+  problem: 'p',
+  steps: [{ text: 'Tom: 12 + 7 = 19', label: 1, kind: 'normal' }],
+};
+const wrong: StepRecord = {
+  problem: 'q',
+  steps: [{ text: 'Tom: 12 + 7 = 18', label: 0, kind: 'normal' }],
+};
 const weights = { constant: 1, verdict: 0, least: 2, before: 0 };
 const found = (more: Partial<LikelihoodVerdicts> = {}): LikelihoodVerdicts => ({
   weights,
@@ -27,7 +32,10 @@ const reportOf = (auc: number, more: Partial<EvalReport> = {}) =>
     ...more,
   }) as EvalReport;
 
-async function kept(settings: Omit<Parameters<typeof keepJudge>[1], 'records'>) {
+async function kept(
+  settings: Omit<Parameters<typeof keepJudge>[1], 'records'>,
+  records: readonly StepRecord[] = [right, wrong],
+) {
   const folder = temporaryDirectory();
   await writeCard(folder, { method: 'sft', dtype: 'f32', judge: { kind: 'verdict' } });
   await keepJudge(folder, { ...settings, records });
@@ -61,6 +69,17 @@ it('keeps no weights at chance, and warns of what is chance or the base as it wa
       'on 40 held-out steps AUC 52.0 is chance',
     ],
   });
+});
+
+it('warns of a judge that learned from one class', async () => {
+  const settings = { likelihood: undefined, report: reportOf(0.9), isUntrained: false };
+  for (const [record, class_] of [
+    [right, 'right'],
+    [wrong, 'wrong'],
+  ] as const)
+    expect((await kept(settings, [record, record]))?.warnings).toEqual([
+      `every step that it learned from was ${class_}, and a verdict cannot be learned from one class`,
+    ]);
 });
 
 it('does not warn of words that nobody goes by', async () => {

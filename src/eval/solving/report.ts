@@ -76,7 +76,7 @@ export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly 
   const lines = [
     ...(problems > 1
       ? [
-          `intervals: ${bootstrap.resamples} bootstrap samples of ${problems} problems (seed ${bootstrap.seed})`,
+          `intervals: ${bootstrap.resamples} bootstrap samples of ${problems} problems (seed ${bootstrap.seed}); of shares of 0 and 1 Wilson's`,
         ]
       : []),
     ...(scorer ? [`best and weighted: scores of ${scorer.name}, ${scorer.aggregation} of the steps`] : []),

@@ -152,8 +152,13 @@ export function withLikelihood(
 export const logOdds = (
   step: Pick<JudgedVerdict, 'logPositive' | 'logNegative'>,
   likelihood: StepLikelihood,
-  { constant, verdict, least, before }: LikelihoodWeights,
-) => constant + verdict * oddsOf(step) + least * likelihood.least + before * likelihood.before;
+  { constant, verdict, least, before, unchecked = 0 }: LikelihoodWeights,
+) =>
+  constant +
+  verdict * oddsOf(step) +
+  least * likelihood.least +
+  before * likelihood.before +
+  (likelihood.checked ? 0 : unchecked);
 
 /** Undefined of a step that was not read. */
 export const likelihoodOf = (

@@ -316,6 +316,36 @@ describe('weighed with the words', () => {
     },
   );
 
+  it('finds a step without a calculation as likely right as such steps were, or as all where none was', () => {
+    const solution = (first: string, label: 0 | 1) => ({
+      problem: 'p',
+      steps: [first].map((text) => ({ text, label, kind: 'normal' as const })),
+    });
+    const of = 'calculations' as const;
+    const chanceOf = (rows: readonly ReturnType<typeof solution>[], alone: boolean) => {
+      const judged = rows.flatMap(({ steps }, i) =>
+        steps.map(({ label }, step) => ({ solution: i, step, label, logPositive: 0, logNegative: 0 })),
+      );
+      const weights = fitLikelihood(judged, stepCalculations(rows), { alone, of }) as LikelihoodWeights;
+      const words = { logPositive: 0, logNegative: 0 };
+      const [none, checked] = [
+        { least: 0, before: 0 },
+        { least: 0, before: 0, checked: true as const },
+      ];
+      return [none, checked].map((own) => 1 / (1 + Math.exp(-logOdds(words, own, weights))));
+    };
+    const computed = Array.from({ length: 60 }, (_, i) =>
+      solution(`12 + 7 = ${i % 3 ? 19 : 18}`, i % 3 ? 1 : 0),
+    );
+    const told = Array.from({ length: 60 }, (_, i) => solution('So he has some.', i % 4 ? 0 : 1));
+    for (const alone of [true, false]) {
+      const [without, checked] = chanceOf(computed, alone) as [number, number];
+      expect(without).toBeCloseTo(2 / 3, 1);
+      expect(checked).toBeGreaterThan(0.9);
+      expect(chanceOf([...computed, ...told], alone)[0]).toBeCloseTo(1 / 4, 1);
+    }
+  });
+
   it('gives words that say the opposite no weight, and leaves out evidence that is no number', () => {
     const inverted = byWords.map((each) => ({
       ...each,
