@@ -1,4 +1,5 @@
 /** A trained reward model as a scorer of steps. */
+import { isBidirectional } from '../../architectures/table.js';
 import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
@@ -8,6 +9,7 @@ import type { NeutralScore } from '../settings.js';
 import { probability } from '../verdict/judged.js';
 import { type RewardItem, rewardItem } from './items.js';
 import { rewardNetwork, scoreItems } from './network.js';
+import { type SharedItem, sharedItems } from './shared.js';
 
 /** As in section `reward_model` of the run's configuration. */
 export interface RewardModelSettings {
@@ -46,6 +48,9 @@ export function rewardModelScorer(
 ): Scorer {
   const verdicts = verdictTokenizer(prompt, tokenizer);
   const network = rewardNetwork({ decoder, role }, settings, verdicts);
+  const { device, config } = decoder;
+  // On a GPU the last bit of a score would hang on which other samples of its problem are asked for.
+  const shares = device.info().name === 'cpu' && !isBidirectional(config);
   return scorer({
     name,
     unit: output,
@@ -59,18 +64,46 @@ export function rewardModelScorer(
         const options = { ...settings, whole: false, everyStep: true, maxLength };
         return rewardItem(solution, i, verdicts, options);
       });
-      const scores = await scoreItems(network, items, {
-        microBatchTokens: tokensAtOnce(decoder, signal),
-        signal,
-      });
+      const microBatchTokens = tokensAtOnce(decoder, signal);
+      const problemOf = (i: number) => solutions[i]?.problem ?? '';
+      const shared = shares
+        ? sharedItems(items, problemOf, microBatchTokens)
+        : items.map((item, i) => ({ item, of: [i] }));
+      const found = await scoreItems(
+        network,
+        shared.map(({ item }) => item),
+        { microBatchTokens, signal },
+      );
+      const scores = found && divided(shared, found, items);
       return scores?.map((list, i) => {
         const { rows, tokens } = items[i] as RewardItem;
         const judged = rows.flatMap(({ what, step }, r): [number, number][] =>
           what === output ? [[step, probability(list[r] as number)]] : [],
         );
-        const found = scoresByStep(solutions[i] as Solution, judged);
-        return { tokens, scores: found, ...(output === 'outcome' ? { outcome: found.at(-1) ?? null } : {}) };
+        const byStep = scoresByStep(solutions[i] as Solution, judged);
+        return {
+          ...{ tokens, scores: byStep },
+          ...(output === 'outcome' ? { outcome: byStep.at(-1) ?? null } : {}),
+        };
       });
     },
   });
+}
+
+/** The scores of each item among those that were read together. */
+function divided(
+  shared: readonly SharedItem[],
+  scores: readonly (readonly number[])[],
+  items: readonly RewardItem[],
+): number[][] {
+  const found: number[][] = items.map(() => []);
+  shared.forEach(({ of }, group) => {
+    let at = 0;
+    for (const i of of) {
+      const count = (items[i] as RewardItem).rows.length;
+      found[i] = (scores[group] ?? []).slice(at, at + count);
+      at += count;
+    }
+  });
+  return found;
 }

@@ -15,6 +15,7 @@ import { configuredTokenizer } from '../../../src/run/tokenizer.js';
 import { openScorer, openScorers } from '../../../src/scoring/open.js';
 import { rewardItem } from '../../../src/scoring/reward-model/items.js';
 import { rewardModelScorer } from '../../../src/scoring/reward-model/scorer.js';
+import { sharedItems } from '../../../src/scoring/reward-model/shared.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
@@ -187,7 +188,7 @@ describe('as a reward model elsewhere', () => {
 
   test('a language model is refused', async () => {
     await expect(openScorers(device, goldenDirectory('qwen2'))).rejects.toThrow(
-      /judges no steps; expected what a run has trained to judge, .* by a prompt/,
+      /judges no steps; expected what a run has trained to judge, .* by the prompt/,
     );
   });
 });
@@ -235,6 +236,69 @@ test.each(['steps', 'outcome'] as const)(
     model.dispose();
   },
 );
+
+describe('solutions of one problem', () => {
+  const solutions = [
+    ...[['0y', '1n', '2y'], ['0y', '1n'], ['0y', '1n', '2y'], ['0n'], []].map((steps) => ({
+      problem: 'p1',
+      steps,
+    })),
+    { problem: 'p2', steps: ['0y'] },
+    { problem: 'p1', steps: ['0y', '1y'] },
+  ];
+
+  // Without a tail, with one, and with a sequence for each step.
+  test.each([
+    ['prm', {}, {}],
+    ['orm', {}, {}],
+    ['joint', {}, { prompt: { template: 'compact' } }],
+    ['orm', {}, { prompt: { template: 'compact' } }],
+    ['prm', { input: 'prefixes' }, {}],
+    ['prm', { head: 'verdict' }, {}],
+  ] as const)('have the scores that each has alone: %s %o %o', async (type, reward, more) => {
+    const name = `shared-${JSON.stringify([type, reward, more]).replaceAll(/\W+/g, '-')}`;
+    const { model, scorer } = await trainedOn(name, { type, ...reward, num_train_epochs: 1 }, more);
+    for (const output of type === 'joint' ? (['step', 'outcome'] as const) : [undefined]) {
+      const together = await scorer(output).score(solutions);
+      const alone = [];
+      for (const each of solutions) alone.push(...((await scorer(output).score([each])) ?? []));
+      expect(together).toEqual(alone);
+      expect(new Set(together!.flatMap(({ scores }) => scores)).size).toBeGreaterThan(type === 'orm' ? 4 : 5);
+    }
+    model.dispose();
+  });
+
+  const verdicts = verdictTokenizer({ template: '{problem}\n{steps}\n?' }, byteTokenizer());
+  const itemsOf = (type: 'prm' | 'orm') =>
+    solutions.map(({ problem, steps }, i) => {
+      const given = steps.map((text) => ({ text, label: null, kind: 'normal' as const }));
+      const { trunk } = verdicts.solution({ problem, steps: given }, { steps: 'all' });
+      const ends = trunk.steps.map(({ end }) => end);
+      const options = { type, input: 'whole', whole: false, everyStep: true, maxLength: 100 } as const;
+      return rewardItem({ ids: trunk.ids, ends, labels: [] }, i, verdicts, options);
+    });
+
+  test('are read as one sequence, where that has fewer tokens', () => {
+    const items = itemsOf('orm');
+    const problemOf = (i: number) => solutions[i]?.problem ?? '';
+    const found = sharedItems(items, problemOf, 1000);
+    expect(found.map(({ of }) => of)).toEqual([[0, 1, 2, 3, 6], [4], [5]]);
+    // "p1\n0", then "y\n1n\n2y\n?", "y\n1n\n?", "y\n1y\n?" and "n\n?"; the third is the first.
+    expect(found[0]?.item.tokens).toBe(4 + 9 + 6 + 6 + 3);
+    const { ids, branch } = found[0]!.item.sequences[0]!;
+    expect(found[0]?.item.rows.map(({ row }) => seen(ids, branch, row))).toEqual(
+      [0, 1, 2, 3, 6].map((i) => `p1\n${solutions[i]!.steps.join('\n')}\n?`),
+    );
+    const few = sharedItems(items, problemOf, 20);
+    expect(few.map(({ of }) => of)).toEqual([[0, 1, 2], [3, 6], [4], [5]]);
+    expect(few.every(({ item, of }) => of.length === 1 || item.tokens <= 20)).toBe(true);
+    // Each step of its own branch costs more here than what they share.
+    expect(sharedItems(itemsOf('prm').slice(0, 1), problemOf, 1000)[0]?.item).toEqual(itemsOf('prm')[0]);
+  });
+
+  const seen = (ids: readonly number[], branch: readonly number[] | undefined, row: number) =>
+    Buffer.from(ids.slice(0, row + 1).filter((_, i) => !branch?.[i] || branch[i] === branch[row])).toString();
+});
 
 describe('what is read of a solution', () => {
   const verdicts = verdictTokenizer({ template: '{problem}\n{steps}\n' }, byteTokenizer());
