@@ -155,6 +155,10 @@ async function tokensOf(
   tokenizer: Parameters<typeof import('../generate/prompts.js').promptTokens>[0],
 ): Promise<number[][]> {
   const { promptTokens } = await import('../generate/prompts.js');
+  if (!chat && tokenizer.hasChatTemplate && given.some(({ prompt }) => typeof prompt === 'string'))
+    console.error(
+      'the model has a chat template, and texts are put to it as they are; with --chat each is a message of a user',
+    );
   const opening = system === undefined ? [] : [{ role: 'system', content: system }];
   return given.map(({ prompt, where }) => {
     const asked =

@@ -191,8 +191,8 @@ async function* readAll(
           }
         } catch (error) {
           if (!(error instanceof BadRow)) throw error;
-          const failure = new DataError('row', badRowSentence(error, source), { ...position, hint: BAD_ROW });
-          if (options.on_bad_row !== 'skip') throw failure;
+          const failure = new DataError('row', badRowSentence(error, source), position);
+          if (options.on_bad_row !== 'skip') throw failure.at(position, BAD_ROW);
           count(report.skipped, error.reason);
           report.firstBadRow ??= failure.message;
         }
@@ -253,7 +253,7 @@ function badRowSentence(error: BadRow, source: Source<ConversionOptions> | undef
 }
 
 const BAD_ROW =
-  'correct the row, or skip such rows by on_bad_row: skip (--set data.on_bad_row=skip of a command)';
+  'correct the row, or skip such rows: on_bad_row: skip, of a command --set data.on_bad_row=skip';
 
 function count(counts: Map<string, number>, reason: string): void {
   counts.set(reason, (counts.get(reason) ?? 0) + 1);

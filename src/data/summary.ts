@@ -33,6 +33,9 @@ export interface TrainingDataSummary {
 /** A class rarer than this gets a warning. */
 const RARE = 0.1;
 
+/** Fewer training solutions that stand there twice are not told of. */
+const FEW_REPEATED = 1e-3;
+
 const SHOWN_CHARACTERS = 80;
 
 /**
@@ -277,7 +280,7 @@ function quoted(text: string): string {
 }
 
 function repeatedWarning(repeated: number, { solutions }: DataStatistics): string[] {
-  if (repeated === 0) return [];
+  if (repeated === 0 || repeated / solutions < FEW_REPEATED) return [];
   return [
     `${share(repeated, solutions)} of the training solutions stand there already, word for word, with the same problem: ` +
       'they weigh twice or more',

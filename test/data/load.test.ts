@@ -153,7 +153,7 @@ describe('loadRecords', () => {
       expect((failure as Error).message, bad).toMatch(message);
       expect((failure as Error).message).toContain(`${path}, line 2: `);
       expect((failure as Error).message).toMatch(
-        /correct the row, or skip such rows by on_bad_row: skip \(--set data\.on_bad_row=skip of a command\)$/,
+        /correct the row, or skip such rows: on_bad_row: skip, of a command --set data\.on_bad_row=skip$/,
       );
     }
   });
