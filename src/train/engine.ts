@@ -216,9 +216,14 @@ class Engine {
     if (best.stage_step === 0 && this.state.stage_step > 0)
       this.update({ unchanged: [...(this.state.unchanged ?? []), stage.name] });
     this.log(stage, { best_step: best.stage_step, [`best_${stage.settings.best}`]: best.value });
+    // Of equal ones the AUC decides, where there is one.
+    const tied =
+      best.tie !== undefined && best.tie >= 0 && stage.settings.best !== 'auc'
+        ? `, auc ${best.tie.toFixed(4)}`
+        : '';
     toLog(
       `${stage.name}: kept the parameters of step ${best.stage_step} of ${this.state.stage_step}, the best on validation ` +
-        `(${stage.settings.best} ${best.value.toFixed(4)}${best.stage_step === 0 ? ', with which the stage began' : ''})`,
+        `(${stage.settings.best} ${best.value.toFixed(4)}${tied}${best.stage_step === 0 ? ', with which the stage began' : ''})`,
     );
   }
 
