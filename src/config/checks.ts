@@ -107,16 +107,25 @@ function* quantizeConflicts({ model, lora }: FrameConfig): Generator<Conflict> {
     );
 }
 
-/** Settings of generated problems that a run does not make. */
-export function* otherProblems(written: unknown, { source }: DataConfig): Generator<Conflict> {
+/**
+ * Settings of generated problems that a run does not make.
+ *
+ * @param isDefault whether a key of `data` has the value that it has anyway, as in the complete configuration of a run
+ */
+export function* otherProblems(
+  written: unknown,
+  { source }: DataConfig,
+  isDefault: (path: readonly string[]) => boolean,
+): Generator<Conflict> {
   const sections = isSection(written) ? written : {};
   for (const name of GENERATED)
     if (name !== source && isSection(sections[name]))
       for (const key of Object.keys(sections[name]))
-        yield conflict(
-          `data.${name}.${key}`,
-          `data.${name}.${key} is not read: data.source is ${JSON.stringify(source)}`,
-        );
+        if (!isDefault([name, key]))
+          yield conflict(
+            `data.${name}.${key}`,
+            `data.${name}.${key} is not read: data.source is ${JSON.stringify(source)}`,
+          );
 }
 
 function* dataConflicts(data: DataConfig): Generator<Conflict> {

@@ -1,4 +1,5 @@
 // Recipe text + overrides → one complete configuration, or one sentence per problem.
+import { isDeepStrictEqual } from 'node:util';
 import { reasonOf } from '../files/data-error.js';
 import { nearestName } from '../native/nearest.js';
 import { toLog } from '../terminal/log.js';
@@ -8,7 +9,7 @@ import { ConfigError } from './error.js';
 import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
-import { methodOutline, type Outline, sectionOf } from './outline.js';
+import { methodOutline, type Outline, outlineAt, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride, typedValue, withoutFormerKeys } from './overrides.js';
 import {
   formerNames,
@@ -22,7 +23,7 @@ import {
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { shippedFolder } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
-import { isSection, setAt } from './values.js';
+import { isSection, setAt, walk } from './values.js';
 
 const SHOWN_PROBLEMS = 10;
 
@@ -156,8 +157,12 @@ function complete<Config extends FrameConfig>(
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
   }
+  const isDefault = (path: readonly string[]) => {
+    const { default: usual } = outlineAt(outline, ['data', ...path]) ?? {};
+    return isDeepStrictEqual(walk(config.data, path).found, usual);
+  };
   for (const { path, message } of [
-    ...otherProblems(value.data, config.data),
+    ...otherProblems(value.data, config.data, isDefault),
     ...(method.unread?.(config) ?? []),
   ]) {
     const place = locate(path);

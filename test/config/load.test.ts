@@ -3,7 +3,12 @@ import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../src/config/error.js';
 import { methodNames } from '../../src/config/method-names.js';
-import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/methods/config.js';
+import {
+  completeRunConfig,
+  formatRunConfig,
+  loadRunConfig,
+  parseRunConfig,
+} from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { methods } from '../../src/methods/table.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -145,6 +150,11 @@ describe('an unknown key', () => {
       'r.yaml:4:28: data.word_problems.samples is not read: data.source is "arithmetic"',
     );
     expect(lines).toContain('--set data.word_problems.levels=[1]: data.word_problems.levels is not read');
+    // The complete configuration of a run has every key of them.
+    const again = vi.spyOn(console, 'error').mockImplementation(() => {});
+    parse(formatRunConfig(parse(BASE)));
+    expect(again).not.toHaveBeenCalled();
+    again.mockRestore();
   });
 
   it('in the wrong section is reported with the right one', () => {
