@@ -1,5 +1,4 @@
 // `steptrain data plant`: worked solutions with planted errors, as records.
-
 import { existsSync } from 'node:fs';
 import { loadProblems } from '../data/benchmarks/load.js';
 import type { Problem } from '../data/benchmarks/problem.js';

@@ -1,5 +1,4 @@
 // `steptrain data rationales`: reasons for labelled steps, sampled from a model and kept where its verdict is the label.
-
 import type { DataConfig, PromptConfig } from '../config/schema.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { percent } from '../eval/percent.js';

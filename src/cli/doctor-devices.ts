@@ -1,5 +1,4 @@
 // What `steptrain doctor` says of the addon, its instruction sets and GPUs.
-
 import { statSync } from 'node:fs';
 import { addon, addonSource } from '../native/addon.js';
 import { plural } from '../native/shown.js';

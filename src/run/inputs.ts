@@ -1,5 +1,4 @@
 // inputs.json: what a run began with, so that it never continues with something else without a word.
-
 import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';

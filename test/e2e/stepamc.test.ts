@@ -258,17 +258,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   ])(
     '%s',
     async (variant, phases) => {
-      const run = join(folder, variant.replace('=', '-'));
-      const { code, err } = await steptrain([
-        'run',
-        'stepamc_arithmetic',
-        '--output',
-        run,
-        ...SMALL,
-        '--set',
-        variant,
-      ]);
-      expect(code, err).toBe(0);
+      const run = await ran(variant.replace('=', '-'), ['--set', variant]);
       const lines = await metrics(run);
       expect([...new Set(lines.map(({ phase }) => phase))]).toEqual(phases);
       // The warm-up does not depend on the stages after it.

@@ -1,5 +1,4 @@
 // What else may be said of samples than whether their answers are right: scores by a reward model, and verdicts on steps.
-
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { badOption } from '../../files/data-error.js';

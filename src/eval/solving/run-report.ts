@@ -1,5 +1,4 @@
 // eval.json of a run that learns to solve problems, and its table.
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
