@@ -2,6 +2,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { PATIENCE_MS } from './test/patience.js';
 
 /** Folders whose tests run in a process of their own each: they print, start programs, or break things on purpose. */
 const ISOLATED = ['e2e', 'cli', 'attacks'] as const;
@@ -47,8 +48,9 @@ export default defineConfig({
     pool: 'forks',
     maxWorkers: availableParallelism(),
     sequence: { sequencer: LongestFirst },
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: PATIENCE_MS,
+    hookTimeout: PATIENCE_MS,
+    expect: { poll: { timeout: PATIENCE_MS } },
     projects: [
       {
         extends: true,

@@ -1,9 +1,9 @@
 import { Template } from '@huggingface/jinja';
 import { badTemplate, badTokenizer, reasonOf } from '../files/data-error.js';
-import { type Timed, withinTime } from './time-limit.js';
+import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
-/** A template renders in about a millisecond; one that loops without end is stopped after this time. */
+/** A template renders in about a millisecond; one that loops without end is stopped after so much time of a processor. */
 const RENDER_MS = 3000;
 /** Longer than any context. */
 const MAX_TEXT = 1 << 26;
@@ -62,11 +62,12 @@ export class ChatRenderer {
     const limit = RENDER_MS + messages.length;
     let rendered: Timed<string>;
     try {
-      rendered = withinTime(render, limit);
+      rendered = withinProcessorTime(render, limit);
     } catch (error) {
       throw refuse('cannot render', reasonOf(error), error);
     }
-    if (rendered.late) throw refuse('cannot render', `stopped after ${limit} ms; does it loop without end?`);
+    if (rendered.late)
+      throw refuse('cannot render', `stopped after ${limit} ms of a processor; does it loop without end?`);
     if (rendered.value.length > MAX_TEXT)
       throw refuse('cannot render', `it writes ${rendered.value.length} characters`);
     const text = continueFinalMessage ? beforeMark(rendered.value) : rendered.value;

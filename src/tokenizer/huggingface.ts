@@ -4,11 +4,11 @@ import { writeFileAtomically } from '../files/atomic-file.js';
 import { badTokenizer, type DataError, reasonOf } from '../files/data-error.js';
 import { makeDirectories } from '../files/directory.js';
 import { checkText, invalid } from '../native/errors.js';
+import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import { shown } from '../native/shown.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
 import { respectSingleWords } from './single-words.js';
-import { type Timed, withinTime } from './time-limit.js';
 import { spellingOf, utf8 } from './token-bytes.js';
 import type {
   ChatMessage,
@@ -24,6 +24,7 @@ import { withUnicodeWhiteSpace } from './white-space.js';
 const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
   (part) => `${part.repeat(48)}!\u0001x`,
 );
+/** Of a processor. */
 const PROBE_MS = 2000;
 /** Tokens of a character at most: bytes, and what a normaliser may write for it. */
 const MAX_GROWTH = 64;
@@ -138,12 +139,12 @@ export class HuggingFaceTokenizer implements Tokenizer {
       const encode = () => this.library.encode(text, { add_special_tokens: false }).ids.length;
       let tokens: Timed<number>;
       try {
-        tokens = withinTime(encode, PROBE_MS);
+        tokens = withinProcessorTime(encode, PROBE_MS);
       } catch (error) {
         throw this.refused(`cannot encode ${JSON.stringify(text.slice(0, 8))}… (${reasonOf(error)})`, error);
       }
       if (tokens.late || tokens.value > MAX_GROWTH * text.length) {
-        const what = tokens.late ? `more than ${PROBE_MS} ms` : `${tokens.value} tokens`;
+        const what = tokens.late ? `more than ${PROBE_MS} ms of a processor` : `${tokens.value} tokens`;
         throw this.refused(
           `takes ${what} for ${text.length} characters; a pattern or a normaliser in it grows without end`,
         );

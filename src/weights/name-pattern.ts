@@ -1,11 +1,12 @@
 /**
  * Patterns over module names, as PEFT's configurations hold them: Python regular expressions. They come with an adapter from elsewhere,
- * so they run with a time limit, and a construct that Python and JavaScript read differently is refused.
+ * so they run with a limit of processor time, and a construct that Python and JavaScript read differently is refused.
  */
-import vm from 'node:vm';
+import { withinProcessorTime } from '../native/processor-time.js';
 import { show, WeightsError } from './error.js';
 
-const TIME_LIMIT_MS = 1000;
+/** Of a processor. */
+const LIMIT_MS = 1000;
 const MAX_CHARACTERS = 10_000;
 
 /** One token of a pattern: an escape, a class, the start of a group, `{,n}`, or any other character. */
@@ -48,23 +49,18 @@ export function translatePattern(pattern: string, where: string): string {
  *
  * @param sources JavaScript sources, see {@link translatePattern}
  * @returns [pattern][name]
- * @throws WeightsError when that takes longer than a second: the pattern backtracks without end
+ * @throws WeightsError when that takes longer than a second of a processor: the pattern backtracks without end
  */
 export function matchNames(sources: readonly string[], names: readonly string[], where: string): boolean[][] {
   const expressions = sources.map((source) => new RegExp(`^(?:${source})`));
-  try {
-    // vm is here for its time limit, which also stops a regular expression; it runs no code but this line.
-    return vm.runInNewContext(
-      'expressions.map((expression) => names.map((name) => expression.test(name)))',
-      { expressions, names },
-      { timeout: TIME_LIMIT_MS },
-    );
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
-    throw new WeightsError(
-      `${where}: the patterns take more than ${TIME_LIMIT_MS} ms on the names of the model; simplify them`,
-    );
-  }
+  const matches = withinProcessorTime(
+    () => expressions.map((expression) => names.map((name) => expression.test(name))),
+    LIMIT_MS,
+  );
+  if (!matches.late) return matches.value;
+  throw new WeightsError(
+    `${where}: the patterns take more than ${LIMIT_MS} ms of a processor on the names of the model; simplify them`,
+  );
 }
 
 /** The value of the first pattern that fits the end of each name. */

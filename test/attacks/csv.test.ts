@@ -55,16 +55,12 @@ describe('a table that is none', () => {
     ],
     ['a header of nothing', () => [',,,\n1,2,3,4\n'], /column 1 has no name/],
     ['a header of a closed quote', () => ['"a"b,c\n'], /goes on after its closing quote/],
-  ])(
-    '%s is refused in a sentence',
-    async (_, chunks, sentence) => {
-      const error = await failure(chunks());
-      expect(error).toBeInstanceOf(DataError);
-      expect(error.message).toMatch(sentence);
-      expect(error.message.length).toBeLessThan(400);
-    },
-    60_000,
-  );
+  ])('%s is refused in a sentence', async (_, chunks, sentence) => {
+    const error = await failure(chunks());
+    expect(error).toBeInstanceOf(DataError);
+    expect(error.message).toMatch(sentence);
+    expect(error.message.length).toBeLessThan(400);
+  });
 
   it.each<[string, string]>([
     ['nothing', ''],
@@ -104,7 +100,7 @@ describe('cells', () => {
     const found = await rows(['a,b\n', ...repeated('1,2\n'.repeat(1000), 200), '1\n', '3,4\n']);
     expect(found).toHaveLength(200_002);
     expect(found.filter(({ bad }) => bad !== undefined)).toHaveLength(1);
-  }, 60_000);
+  });
 });
 
 it('a compressed bomb of one line ends at the cell, not in memory', async () => {
@@ -117,4 +113,4 @@ it('a compressed bomb of one line ends at the cell, not in memory', async () => 
   );
   expect(error).toBeInstanceOf(DataError);
   expect(error.message).toMatch(/bomb\.csv\.gz, line 1: a cell has more than/);
-}, 120_000);
+});

@@ -39,7 +39,7 @@ describe.skipIf(!compiled || !canMount)('a run (needs dist/: npm run build)', ()
     const { code, err } = await steptrain([...RUN, '--output', run, ...SMALL]);
     expect(code, err).toBe(0);
     whole = await result(run);
-  }, 60_000);
+  });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   /** Shell with `$D` as a file system of `size`, gone with the shell, and `$OUT` outside it. */
@@ -68,28 +68,24 @@ describe.skipIf(!compiled || !canMount)('a run (needs dist/: npm run build)', ()
       '8m',
       /step-4\.partial\/.*: no space left on the disk.*the checkpoint of step 2 is kept/,
     ],
-  ])(
-    'whose disk holds %s says so, and goes on where there is room',
-    async (_, size, sentence) => {
-      const { status, stdout, stderr } = onDisk(
-        size,
-        `steptrain ${RUN.join(' ')} --output "$D/run" "$@" 2> "$D/../err" && exit 9 || echo "ended $?"
+  ])('whose disk holds %s says so, and goes on where there is room', async (_, size, sentence) => {
+    const { status, stdout, stderr } = onDisk(
+      size,
+      `steptrain ${RUN.join(' ')} --output "$D/run" "$@" 2> "$D/../err" && exit 9 || echo "ended $?"
        tail -n 1 "$D/../err"
        find "$D/run" -name '*.partial' -o -name '*.tmp-*'
        mount -o remount,size=64m "$D"
        steptrain run --resume "$D/run" 2>&1
        cp -r "$D/run" "$OUT"`,
-      );
-      expect(status, stderr).toBe(0);
-      const [ended, said, ...rest] = stdout.split('\n');
-      expect(ended).toBe('ended 1');
-      expect(said).toMatch(sentence);
-      // Nothing half-written lies there.
-      expect(rest[0]).not.toMatch(/partial|tmp-/);
-      expect(await result(join(folder, `copy-${size}`))).toEqual(whole);
-    },
-    600_000,
-  );
+    );
+    expect(status, stderr).toBe(0);
+    const [ended, said, ...rest] = stdout.split('\n');
+    expect(ended).toBe('ended 1');
+    expect(said).toMatch(sentence);
+    // Nothing half-written lies there.
+    expect(rest[0]).not.toMatch(/partial|tmp-/);
+    expect(await result(join(folder, `copy-${size}`))).toEqual(whole);
+  });
 
   test('that begins twice in one directory does so once, and the other is refused', async () => {
     const run = join(folder, 'two');
@@ -98,7 +94,7 @@ describe.skipIf(!compiled || !canMount)('a run (needs dist/: npm run build)', ()
     const refused = both.find(({ code }) => code === 1);
     expect(refused?.err.trim()).toMatch(/^\S+ already holds files; choose another directory, or continue.*$/);
     expect(await result(run)).toEqual(whole);
-  }, 600_000);
+  });
 
   test('in a read-only file system is refused before it trains, new and resumed, and so is its page', () => {
     const { status, stdout } = onDisk(
@@ -119,7 +115,7 @@ describe.skipIf(!compiled || !canMount)('a run (needs dist/: npm run build)', ()
       expect.stringMatching(/cannot write .*\/old\/report\.html: the file system is read-only$/),
       'ended 1',
     ]);
-  }, 600_000);
+  });
 });
 
 const compiler = spawnSync('g++', ['--version'], { env: { ...process.env, LD_PRELOAD: '' } }).status === 0;
@@ -183,7 +179,7 @@ describe.skipIf(!compiled || !compiler)('a run whose disk is full (needs dist/: 
       expect(code, err).toBe(0);
       whole.set(kind, await result(run));
     }
-  }, 600_000);
+  });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   test.each<[Kind, string, number, boolean]>([
@@ -228,7 +224,6 @@ describe.skipIf(!compiled || !compiler)('a run whose disk is full (needs dist/: 
       expect(again.code, again.err).toBe(0);
       expect(await result(run)).toEqual(whole.get(kind));
     },
-    600_000,
   );
 
   test('for its page alone ends well and says how to get the page', async () => {
@@ -241,5 +236,5 @@ describe.skipIf(!compiled || !compiler)('a run whose disk is full (needs dist/: 
     expect(await result(run)).toEqual(whole.get('sft'));
     expect(unfinished(run)).toEqual([]);
     expect((await steptrain(['report', run])).code).toBe(0);
-  }, 600_000);
+  });
 });

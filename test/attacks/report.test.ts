@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { threadClock } from '../../src/native/processor-time.js';
 import { collectRun } from '../../src/report/collect.js';
 import { jsonScript } from '../../src/report/html.js';
 import { typeset } from '../../src/report/maths.js';
@@ -57,14 +58,14 @@ it('JSON in a script cannot end it', () => {
 });
 
 it('formulas that grow without end, or are very deep, are left as they were written', () => {
-  const started = performance.now();
+  const started = threadClock();
   expect(typeset('$\\def\\a{\\a\\a}\\a$').text).not.toContain('<math');
   expect(typeset(`$${'{'.repeat(1900)}$`).text).not.toContain('<math');
   expect(typeset(`$${'\\frac{1}{'.repeat(180)}1${'}'.repeat(180)}$`).text.length).toBeLessThan(100_000);
   expect(typeset('$x$'.repeat(5000)).text.match(/<math/g)?.length).toBeLessThanOrEqual(200);
   expect(typeset('$'.repeat(100_000)).text.length).toBe(100_000);
   expect(typeset('\\('.repeat(50_000)).text.length).toBe(100_000);
-  expect(performance.now() - started).toBeLessThan(60_000);
+  expect(threadClock() - started).toBeLessThan(60_000);
 });
 
 it('an eval.json of any depth and width is shown as far as a page can hold it', async () => {

@@ -201,7 +201,6 @@ describe('gradients beside the backward pass, by ops', () => {
       const expected = [0, 1].map((buffer) => sumOf(shards, buffer));
       for (const each of found) expect(each.map(bytesOf)).toEqual(expected.map(bytesOf));
     },
-    60_000,
   );
 
   it('are on their way while the next layer is computed', async () => {

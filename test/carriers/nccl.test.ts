@@ -85,7 +85,7 @@ describe.skipIf(!hasCompiler)('NCCL (a library that stands for it; needs g++)', 
   beforeAll(() => {
     compileMockNccl(folder);
     process.env.MOCK_NCCL_LOG = log;
-  }, 120_000);
+  });
   afterEach(() => {
     for (const device of open.splice(0)) device.dispose();
     for (const name of ['MOCK_NCCL_FAIL', 'MOCK_NCCL_VERSION']) delete process.env[name];

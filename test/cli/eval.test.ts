@@ -260,7 +260,7 @@ describe('steptrain eval correction with a run', () => {
     expect(unfinished.stderr).toBe(
       `${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
     );
-  }, 120_000);
+  });
 
   it('refuses a run that does not judge steps', async () => {
     expect((await correction(folder)).stderr).toMatch(

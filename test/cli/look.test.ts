@@ -27,7 +27,7 @@ beforeAll(async () => {
     { output: at('run') },
   );
   silent.mockRestore();
-}, 300_000);
+});
 afterAll(() => {
   vi.unstubAllEnvs();
   rmSync(folder, { recursive: true, force: true });

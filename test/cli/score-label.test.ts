@@ -342,7 +342,7 @@ describe('label', () => {
     silent.mockRestore();
     expect(said).not.toMatch(/left out/);
     expect(lines(at('orm-whole/metrics.jsonl'))[0]).toHaveProperty('loss');
-  }, 60_000);
+  });
 
   test('refuses a row without an answer before anything is drawn', async () => {
     writeFileSync(at('open.jsonl'), '{"problem": "p", "steps": ["s"]}\n');

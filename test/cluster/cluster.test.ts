@@ -331,7 +331,6 @@ describe('processes of a job', () => {
     const clusters = await Promise.all(start(3, { ports: [port], dials: { 2: [own] }, silentSeconds: 0.5 }));
     const waiting = clusters.map((cluster) => cluster.gather(Uint8Array.of(cluster.rank)));
     await Promise.all(waiting);
-    const begun = performance.now();
     cable.cut = true;
     const said = await Promise.allSettled(clusters.map((cluster) => cluster.gather(new Uint8Array(9))));
     const reasons = said.map((each) =>
@@ -340,7 +339,6 @@ describe('processes of a job', () => {
     for (const reason of reasons.slice(0, 2))
       expect(reason).toMatch(/^rank 2 on .* \(process \d+\) has said nothing for 0.5 s$/);
     expect(reasons[2]).toBe('rank 0 on 127.0.0.1 has said nothing for 0.5 s');
-    expect(performance.now() - begun).toBeLessThan(10_000);
   });
 
   it('wait for one that computes for longer than they would bear its silence', async () => {

@@ -12,6 +12,7 @@ import {
   withoutLauncher,
 } from '../../src/cluster/environment.js';
 import { joinJob } from '../../src/methods/job.js';
+import { PATIENCE_MS } from '../patience.js';
 
 const TORCHRUN = {
   RANK: '5',
@@ -216,7 +217,7 @@ describe('the place of a process', () => {
           return [first, behind].map((rank) => mpiProxy(rank));
         });
         return found;
-      }, 10_000);
+      }, PATIENCE_MS);
       for (const [one, other] of names) expect(one).toBe(other);
       expect(names[0]![0]).toContain(`/${proxies[0]!.pid}/`);
       expect(names[0]![0]).not.toBe(names[1]![0]);

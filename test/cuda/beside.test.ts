@@ -44,7 +44,7 @@ describe.skipIf(!hasNccl).each(isEmulated ? ['early', 'late'] : ['as it likes'])
     let communicator: number;
     beforeAll(() => {
       if (isEmulated) library = compileMockNccl(folder);
-    }, 120_000);
+    });
     beforeEach(async () => {
       process.env.STEPTRAIN_EMULATED_SECOND = second;
       const id = await addon().ncclId(library);

@@ -77,7 +77,7 @@ describe.skipIf(gpus.length === 0)(`waits of training on cuda:0${skipped}`, () =
     const { config } = parseRunConfig(RECIPE, { name: 'waits.yaml' });
     await runRecipe(config, run, new AbortController().signal, { resume: false });
     await run.close();
-  }, 600_000);
+  });
   afterAll(async () => {
     vi.restoreAllMocks();
     delete process.env.STEPTRAIN_EMULATED_TRACE;

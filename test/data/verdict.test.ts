@@ -8,6 +8,7 @@ import {
   verdictTemplate,
   verdictTokenizer,
 } from '../../src/data/verdict.js';
+import { threadClock } from '../../src/native/processor-time.js';
 import { type StepRecord, verdictSamples } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
@@ -202,15 +203,15 @@ describe.skipIf(qwen === undefined || prm800k === undefined)(
       for (const solution of records.slice(0, 60)) expectSameTokens(verdicts, solution);
     });
 
-    it('tokenises ten thousand samples in a few seconds', () => {
+    it('tokenises ten thousand samples in a few seconds of a processor', () => {
       const samples = records.flatMap((solution) => [...verdictSamples(solution)]).slice(0, 10_000);
-      const start = performance.now();
+      const start = threadClock();
       let tokens = 0;
       for (const sample of samples) tokens += verdicts.sample(sample).ids.length;
       expect(samples).toHaveLength(10_000);
       expect(tokens).toBeGreaterThan(2_000_000);
-      // About 1 s on one free core; the limit allows for a busy machine.
-      expect(performance.now() - start).toBeLessThan(20_000);
+      // It takes about 1 s; the limit allows for other processors.
+      expect(threadClock() - start).toBeLessThan(20_000);
     });
   },
 );

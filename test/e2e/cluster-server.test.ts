@@ -62,5 +62,4 @@ test.skipIf(!compiled)(
     expect(Object.keys(found[0])).toContain('samples.jsonl');
     expect(differences(found[0], found[1])).toEqual([]);
   },
-  120_000,
 );

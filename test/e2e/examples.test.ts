@@ -16,7 +16,7 @@ function node(...args: readonly string[]) {
 
 beforeAll(() => {
   expect(node('scripts/build.mjs', '--no-addon', '--bench')).toMatchObject({ status: 0, stderr: '' });
-}, 180_000);
+});
 
 test('each says how it is compiled', () => {
   for (const name of readdirSync(join(root, 'examples')))
@@ -92,7 +92,7 @@ test('judge trains, judges each step and evaluates', () => {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}, 300_000);
+});
 
 test('solve rewards each sample', () => {
   const { status, stdout, stderr } = node('build/ts/examples/solve.js');
@@ -101,7 +101,7 @@ test('solve rewards each sample', () => {
   expect(rewards).toHaveLength(4);
   // The model of the package solves most problems of level 1.
   expect(Math.max(...rewards)).toBeGreaterThan(0);
-}, 120_000);
+});
 
 test('worker scores in threads what the main thread does', () => {
   const { status, stdout, stderr } = node('build/ts/examples/worker.js', goldenDirectory('qwen2'));
@@ -115,7 +115,7 @@ test('worker scores in threads what the main thread does', () => {
   inThreads.forEach((sum, i) => {
     expect(sum).toBeCloseTo(sums[i] as number, 2);
   });
-}, 120_000);
+});
 
 test('without a directory they print their usage', () => {
   expect(node('build/ts/examples/score.js').stderr).toMatch(/usage: score\.js DIRECTORY/);
@@ -123,4 +123,4 @@ test('without a directory they print their usage', () => {
   expect(node('build/ts/examples/judge.js').stderr).toMatch(/usage: judge\.js DIRECTORY/);
   expect(node('build/ts/examples/worker.js').stderr).toMatch(/usage: worker\.js DIRECTORY/);
   expect(node('build/ts/examples/training-step.js').stderr).toMatch(/usage: training-step\.js DIRECTORY/);
-}, 300_000);
+});

@@ -45,7 +45,7 @@ describe.skipIf(!compiled)('sixty rows', () => {
       .map((line) => JSON.parse(line));
     const right = verdicts.filter(({ label, verdict }) => label === verdict).length;
     expect(right / verdicts.length).toBeCloseTo(metrics.accuracy, 9);
-  }, 300_000);
+  });
 
   test('whoever they tell of; what writes out no calculation is named', async () => {
     const problem = 'Oksana has 34 buttons and sews 19 more on a coat.';
@@ -66,32 +66,28 @@ describe.skipIf(!compiled)('sixty rows', () => {
   });
 });
 
-test.skipIf(!compiled)(
-  'a program learns which row is bad: file, line and row',
-  async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'steptrain-bad-'));
-    const file = join(folder, 'rows.jsonl');
-    await writeFile(
-      file,
-      '{"question":"1+1?","steps":["2"],"labels":[1]}\n{"question":"x","steps":["a","b"],"labels":[1]}\n',
-    );
-    const config = {
-      method: 'sft',
-      data: { train: file },
-      run: { output_dir: join(folder, 'run'), device: 'cpu' },
-    };
-    const program = `const { train } = await import(${JSON.stringify(INDEX)});
+test.skipIf(!compiled)('a program learns which row is bad: file, line and row', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'steptrain-bad-'));
+  const file = join(folder, 'rows.jsonl');
+  await writeFile(
+    file,
+    '{"question":"1+1?","steps":["2"],"labels":[1]}\n{"question":"x","steps":["a","b"],"labels":[1]}\n',
+  );
+  const config = {
+    method: 'sft',
+    data: { train: file },
+    run: { output_dir: join(folder, 'run'), device: 'cpu' },
+  };
+  const program = `const { train } = await import(${JSON.stringify(INDEX)});
     await train(${JSON.stringify(config)}).catch(({ code, kind, position }) => console.log(JSON.stringify({ code, kind, position })));`;
-    const out = execFileSync(process.execPath, ['--input-type=module', '-e', program], {
-      stdio: ['ignore', 'pipe', 'ignore'],
-    });
-    const lines = out.toString().trim().split('\n');
-    expect(JSON.parse(lines.at(-1) ?? '')).toEqual({
-      code: 'E_DATA',
-      kind: 'row',
-      position: { file, line: 2, row: 2 },
-    });
-    await rm(folder, { recursive: true, force: true });
-  },
-  60_000,
-);
+  const out = execFileSync(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const lines = out.toString().trim().split('\n');
+  expect(JSON.parse(lines.at(-1) ?? '')).toEqual({
+    code: 'E_DATA',
+    kind: 'row',
+    position: { file, line: 2, row: 2 },
+  });
+  await rm(folder, { recursive: true, force: true });
+});

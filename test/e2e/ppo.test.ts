@@ -90,7 +90,7 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
       (await lastCheckpoint(whole))['trainable.safetensors'],
     );
     expect((await readFile(join(broken, 'samples.jsonl'), 'utf8')).trim().split('\n')).toEqual(samples);
-  }, 180_000);
+  });
 
   test('whitens rewards by solutions of the base, the same for a whole run', async () => {
     const run = join(folder, 'standardised');
@@ -127,7 +127,7 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     const samples = (await readFile(join(run, 'samples.jsonl'), 'utf8')).trim().split('\n');
     for (const { terms, reward } of samples.flatMap((line) => JSON.parse(line).solutions))
       expect(reward).toBeCloseTo(terms.rule + (terms.format - mean) / deviation, 5);
-  }, 120_000);
+  });
 
   test('refuses a warm-up of the critic that leaves the policy no step', async () => {
     const run = join(folder, 'warm');
@@ -137,7 +137,7 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     ]);
     expect(code).toBe(1);
     expect(err).toMatch(/ppo\.critic_warmup 12: .* the run has 12, .* set it lower/);
-  }, 120_000);
+  });
 
   test('leaves out the rest of a rollout batch once the policy is too far', async () => {
     const run = join(folder, 'stopped');
@@ -152,7 +152,7 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     );
     expect(steps.map(({ stopped_by_kl }) => stopped_by_kl)).toEqual([undefined, 1, undefined, undefined]);
     expect(steps.map(({ grad_norm }) => grad_norm !== undefined)).toEqual([true, false, false, false]);
-  }, 120_000);
+  });
 
   test('compares groups by rewards of steps, of a function and by weighted levels', async () => {
     const run = join(folder, 'steps');
@@ -173,7 +173,7 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     const [first] = (await metrics(run)).filter(({ phase }) => phase === 'ppo');
     expect(first).toMatchObject({ ratio_max: 1 });
     for (const key of ['reward_oracle', 'reward_function']) expect(first).toHaveProperty(key);
-  }, 120_000);
+  });
 
   test('learns from a model of steps and one of outcomes that other runs trained, counted in the memory plan', async () => {
     const base = `{base: ${goldenDirectory('llama3')}, tokenizer: bytes, dtype: f32}`;
@@ -229,7 +229,7 @@ run: {device: cpu, threads: 1}
     expect(stopped.code).toBe(130);
     expect((await steptrain(['run', '--resume', broken])).code).toBe(0);
     expect(await metrics(broken)).toEqual(lines);
-  }, 180_000);
+  });
 
   test('trains an implicit reward model beside the policy, with the same bits after a stop', async () => {
     const set = [
@@ -255,7 +255,7 @@ run: {device: cpu, threads: 1}
     expect(await metrics(broken)).toEqual(await metrics(whole));
     for (const name of ['adapter', 'implicit'].map((each) => join(each, 'adapter_model.safetensors')))
       expect(tensors(join(broken, name)), name).toEqual(tensors(join(whole, name)));
-  }, 180_000);
+  });
 
   test('refuses settings that contradict each other, in a sentence', async () => {
     for (const [setting, message] of [
@@ -271,5 +271,5 @@ run: {device: cpu, threads: 1}
       expect(err).toMatch(message);
       expect(code).toBe(1);
     }
-  }, 60_000);
+  });
 });

@@ -105,7 +105,7 @@ async function steps(name: string) {
   return Object.fromEntries(Object.entries(taken).map(([phase, each]) => [phase, each.length]));
 }
 
-describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, { timeout: 240_000 }, () => {
+describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'steptrain-real-'));
     await writeFile(at('rows.jsonl'), labelled());

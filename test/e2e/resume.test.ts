@@ -49,7 +49,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     const { code, err } = await steptrain(['run', 'pretrain_arithmetic', '--output', finished, ...PRETRAIN]);
     expect(err).toMatch(/Done after 4 steps/);
     expect(code).toBe(0);
-  }, 120_000);
+  });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
   test('writes its model again if it had already done so, and ends', async () => {
@@ -61,7 +61,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect(code).toBe(0);
     expect(tensors(weights)).toEqual(before);
     expect((await readdir(finished)).filter((name) => name.includes('partial'))).toEqual([]);
-  }, 60_000);
+  });
 
   test('refuses a changed key of config.yaml and names it', async () => {
     const change = async () => {
@@ -75,7 +75,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
       );
       expect(code).toBe(1);
     });
-  }, 60_000);
+  });
 
   test('of an earlier version gets the default of a key that was added since, and keeps it', async () => {
     const inputs = join(finished, 'inputs.json');
@@ -99,7 +99,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
       expect((await steptrain(['run', '--resume', finished])).err).not.toContain('added since');
     });
     await writeFile(inputs, before);
-  }, 60_000);
+  });
 
   test('accepts changeable keys by --set, reports them and keeps them', async () => {
     await restoring(
@@ -116,14 +116,14 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
       },
     );
     expect((await steptrain(['run', '--resume', finished, '--set', 'run.max_minutes=0'])).code).toBe(0);
-  }, 60_000);
+  });
 
   test('refuses to extend a stage that has ended', async () => {
     const { code, err } = await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=9']);
     expect(err).toMatch(/stage pretrain ended after step 4, and the configuration now gives it 9/);
     expect(code).toBe(1);
     expect((await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=4'])).code).toBe(0);
-  }, 60_000);
+  });
 
   test('names a damaged checkpoint, and refuses if all are damaged', async () => {
     const file = (step: number) => join(finished, 'checkpoints', `step-${step}`, 'trainable.safetensors');
@@ -147,7 +147,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect(err).toMatch(/every checkpoint is damaged: step 4 \(state\.json has \d+ bytes instead of \d+\)/);
     expect(code).toBe(1);
     expect((await metrics(finished)).length).toBe(logged);
-  }, 60_000);
+  });
 
   test('refuses changed data and names the file, but accepts moved data', async () => {
     const data = join(folder, 'steps.jsonl');
@@ -180,7 +180,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     const { code, err } = await steptrain(['run', '--resume', run, ...found]);
     expect(err).toMatch(/all stages are done/);
     expect(code).toBe(0);
-  }, 60_000);
+  });
 
   test('finds the tokenizer of the package again', async () => {
     const run = join(folder, 'word-problems');
@@ -193,7 +193,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect(code).toBe(0);
     const model = ['--model', join(run, 'model'), '--device', 'cpu', '--max-new-tokens', '4'];
     expect((await steptrain(['generate', 'Tom has 3 apples.', ...model])).code).toBe(0);
-  }, 60_000);
+  });
 
   test('has no directory if the run failed before its first step', async () => {
     const run = join(folder, 'refused');
@@ -206,5 +206,5 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     const data = ['--set', 'data.source=auto', '--set', `data.train=${bad}`];
     expect((await steptrain(['run', 'quickstart_sft', '--output', run, ...data])).code).not.toBe(0);
     expect(existsSync(run)).toBe(false);
-  }, 60_000);
+  });
 });

@@ -58,7 +58,7 @@ describe.skipIf(!compiled)('method: reward (needs dist/: npm run build)', () => 
     const weights = 'model/model.safetensors';
     expect(tensors(join(broken, weights))).toEqual(tensors(join(whole, weights)));
     expect(await metrics(broken)).toEqual(await metrics(whole));
-  }, 240_000);
+  });
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
   test.skipIf(!prm800k).each([
@@ -83,7 +83,6 @@ describe.skipIf(!compiled)('method: reward (needs dist/: npm run build)', () => 
       expect(report.data.left_out.unfinished).toBeGreaterThan(100);
       expect(report.baselines.length.n).toBe(report.metrics.n);
     },
-    240_000,
   );
 
   const [gsm8k, math] = [sharedPath('data/gsm8k/train.jsonl.gz'), sharedPath('data/math/train.jsonl.gz')];
@@ -138,6 +137,5 @@ describe.skipIf(!compiled)('method: reward (needs dist/: npm run build)', () => 
       const { metrics: solved } = JSON.parse(await readFile(join(policy, 'eval.json'), 'utf8'));
       expect(solved).toMatchObject({ 'gsm8k.truncated': 1, 'math.truncated': 1 });
     },
-    240_000,
   );
 });

@@ -52,7 +52,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     }
     expect(existsSync(join(run, 'adapter', 'adapter_config.json'))).toBe(true);
     expect((await metrics(run)).length).toBeGreaterThan(0);
-  }, 240_000);
+  });
 
   test('a run that is interrupted, killed and resumed ends with the same bits', async () => {
     const settings = [...FEW, '--set', 'sft.save_steps=2', '--set', 'run.logging_steps=1'];
@@ -72,7 +72,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect(last.err).toMatch(/Done after/);
     expect(await metrics(broken)).toEqual(await metrics(whole));
     expect(trained(broken)).toEqual(trained(whole));
-  }, 240_000);
+  });
 
   test('a run whose time is up saves a checkpoint, and ends with the same bits after a resume', async () => {
     const settings = [...FEW, '--set', 'data.arithmetic.samples=2000'];
@@ -106,7 +106,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     // Packed weights are padded a little, and the plan includes the AdamW moments of trained roles.
     expect(memory.held_bytes.base / memory.planned_bytes.base).toBeCloseTo(1, 1);
     expect(memory.held_bytes.policy / memory.planned_bytes.policy).toBeCloseTo(0.5, 1);
-  }, 240_000);
+  });
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
   test.skipIf(!prm800k)(
@@ -131,6 +131,5 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
       const report = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8')) as { metrics: { n: number } };
       expect(report.metrics.n).toBeGreaterThan(50);
     },
-    240_000,
   );
 });

@@ -52,7 +52,7 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
     expect((await steptrain(['run', '--resume', broken])).code).toBe(0);
     const weights = (run: string) => tensors(join(run, 'model', 'model.safetensors'));
     expect(weights(broken)).toEqual(weights(whole));
-  }, 120_000);
+  });
 
   test('a mask, a control and the share of clean solutions change what is learned', async () => {
     const learned = async (...settings: string[]) => {
@@ -71,7 +71,7 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
     expect(await learned('s3c.variant=oversample')).toBeLessThan(step);
     expect(await learned('s3c.clean_ratio=0')).toBeLessThan(step);
     expect(await learned('s3c.clean_ratio=1')).toBeGreaterThan(step);
-  }, 120_000);
+  });
 
   test('makes the samples itself, evaluates, and interrupted in the making ends with the same bits', async () => {
     const few = [
@@ -125,7 +125,7 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
     expect(await readFile(join(broken, 'artefacts', 'samples.jsonl'), 'utf8')).toBe(samples);
     const weights = (run: string) => tensors(join(run, 'model', 'model.safetensors'));
     expect(weights(broken)).toEqual(weights(whole));
-  }, 240_000);
+  });
 
   test('refuses a format that no correction is recognised by', async () => {
     const { code, err } = await steptrain(['run', recipe, '--set', 'format.reflection={text}']);

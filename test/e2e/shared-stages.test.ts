@@ -65,12 +65,12 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     expect(await start('first', { own: ['verdict_ppo.learning_rate=3.0e-4'] })).toBeUndefined();
     expect(await start('second')).toBe('frn');
     await expectBitsOf(adapter, { second: 'second', alone: 'alone', first: 'first' });
-  }, 240_000);
+  });
 
   test('what a stage reads must be equal: the network reads its own settings, the warm-up its own too', async () => {
     expect(await start('network', { own: ['frn.learning_rate=1.0e-4'] })).toBe('sft');
     expect(await start('warm-up', { own: ['sft.learning_rate=1.0e-4'] })).toBeUndefined();
-  }, 240_000);
+  });
 
   test('what was left there and is damaged is trained again', async () => {
     const [name] = (await readdir(shared())).filter((each) => each.startsWith('frn-'));
@@ -81,7 +81,7 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     expect(name).toBeDefined();
     expect(await start('damaged')).toBe('sft');
     expect(adapter('damaged')).toEqual(adapter('alone'));
-  }, 240_000);
+  });
 
   test('s3c: samples made of the base are shared by whatever learns from them', async () => {
     const common = [
@@ -106,7 +106,7 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     ]);
     // Another way to sample makes other samples.
     expect(await run('s3c-hot', ['corrections.sample.temperature=2'])).toBeUndefined();
-  }, 240_000);
+  });
 
   test('ppo: solutions of the base are shared by whatever rewards and algorithm learn', async () => {
     const common = [
@@ -144,5 +144,5 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     const implicit = ['reward.implicit.weight=1', 'ppo.algorithm=prime'];
     expect(await run('ppo-prime', [...adapted, ...implicit])).toBeUndefined();
     expect(await run('ppo-whitened', ['reward.rule.whiten=base', 'reward.base_problems=3'])).toBeUndefined();
-  }, 240_000);
+  });
 });

@@ -51,7 +51,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     const { code, err } = await steptrain(['run', 'stepamc_arithmetic', '--output', run, ...SMALL]);
     expect(code, err).toBe(0);
     whole = await result(run);
-  }, 180_000);
+  });
 
   test('every role has weights of its own, and the policy leaves the reference that it began at', () => {
     const { model, reward, metrics } = whole;
@@ -81,7 +81,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     expect(out).toMatch(/base +3\.1 MiB {2}0\.8M frozen parameters, f32, shared by all roles/);
     expect(out).toMatch(/policy +12\.5 MiB {2}0\.8M parameters with gradients and AdamW moments, f32/);
     expect(out).toMatch(/reward +12\.5 MiB/);
-  }, 60_000);
+  });
 
   test('a run that a signal stops in every phase ends with the same bits', async () => {
     const run = join(folder, 'stopped');
@@ -97,7 +97,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     }
     await steptrain(['run', '--resume', run]);
     expect(await result(run)).toEqual(whole);
-  }, 240_000);
+  });
 
   test('its model judges and its reward network scores, from the directory alone', async () => {
     const run = join(folder, 'whole');
@@ -115,5 +115,5 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     const again = JSON.parse(await readFile(join(folder, 'again', 'eval.json'), 'utf8'));
     expect(again.metrics.accuracy).toBe(whole.evaluation.metrics.accuracy);
     expect(existsSync(join(run, 'adapter'))).toBe(false);
-  }, 60_000);
+  });
 });

@@ -82,7 +82,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(err).toMatch(/Done after \d+ steps/);
     expect(code).toBe(0);
     whole = await result(run);
-  }, 120_000);
+  });
 
   test('runs warm-up, reward network and policy, and evaluates before and after', () => {
     const phases = [...new Set(whole.metrics.map(({ phase }) => phase))];
@@ -180,7 +180,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     };
     expect(await verdictsOf(19)).toEqual(['right', 'right']);
     expect(await verdictsOf(18)).toEqual(['wrong', 'wrong']);
-  }, 120_000);
+  });
 
   test('a rollout in the checkpoint lies beside state.json, in binary', async () => {
     const run = join(folder, 'rollout');
@@ -201,7 +201,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(state.own.rollout.groups.rows).toBeGreaterThan(300);
     expect(JSON.stringify(state).length).toBeLessThan(10_000);
     expect(checkpoint).toHaveProperty(['state.safetensors']);
-  }, 120_000);
+  });
 
   test('the first step of a rollout has a ratio of exactly 1 and a KL of 0', () => {
     const first = whole.metrics.find(({ phase, ratio_mean }) => phase === 'ppo' && ratio_mean !== undefined);
@@ -228,7 +228,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     }
     await steptrain(['run', '--resume', run]);
     expect(await result(run)).toEqual(whole);
-  }, 180_000);
+  });
 
   const kills = repetitions(4, 12);
   test(`a run that is killed ${kills} times at random ends with the same bits`, async () => {
@@ -247,7 +247,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     ended = await steptrain(['run', '--resume', run]);
     expect(ended.code, ended.err).toBe(0);
     expect(await result(run)).toEqual(whole);
-  }, 600_000);
+  });
 
   test.each([
     ['baseline=sft', ['sft', 'test']],
@@ -255,19 +255,15 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     ['baseline=dpo', ['sft', 'dpo', 'test']],
     ['ablation.no_frn=true', ['sft', 'sft_continued', 'ppo', 'test']],
     ['ablation.no_scpn=true', ['sft', 'sft_continued', 'frn', 'ppo', 'test']],
-  ])(
-    '%s',
-    async (variant, phases) => {
-      const run = await ran(variant.replace('=', '-'), ['--set', variant]);
-      const lines = await metrics(run);
-      expect([...new Set(lines.map(({ phase }) => phase))]).toEqual(phases);
-      // The warm-up does not depend on the stages after it.
-      const warmUp = (all: Record<string, unknown>[]) => all.filter(({ phase }) => phase === 'sft');
-      expect(warmUp(lines)).toEqual(warmUp(whole.metrics));
-      expect(existsSync(join(run, 'reward'))).toBe(phases.includes('frn'));
-    },
-    60_000,
-  );
+  ])('%s', async (variant, phases) => {
+    const run = await ran(variant.replace('=', '-'), ['--set', variant]);
+    const lines = await metrics(run);
+    expect([...new Set(lines.map(({ phase }) => phase))]).toEqual(phases);
+    // The warm-up does not depend on the stages after it.
+    const warmUp = (all: Record<string, unknown>[]) => all.filter(({ phase }) => phase === 'sft');
+    expect(warmUp(lines)).toEqual(warmUp(whole.metrics));
+    expect(existsSync(join(run, 'reward'))).toBe(phases.includes('frn'));
+  });
 
   test('baselines train on as many tokens as reward network and policy', async () => {
     const trained = async (variant: string) => {
@@ -322,7 +318,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     }
     const sampled = (await readFile(join(run, 'samples.jsonl'), 'utf8')).trim().split('\n');
     expect(sampled.every((line) => JSON.parse(line).label === null)).toBe(true);
-  }, 60_000);
+  });
 
   test('pseudo-labels by warm-up and network are learned, and a stopped run makes the same', async () => {
     const more = set({
@@ -345,7 +341,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(tensors(join(stopped, 'adapter', 'adapter_model.safetensors'))).toEqual(
       tensors(join(whole, 'adapter', 'adapter_model.safetensors')),
     );
-  }, 90_000);
+  });
 
   test('verdicts after reasons are learned, written, rewarded and judged; a stopped run ends the same', async () => {
     const more = set({
@@ -385,7 +381,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     const report = async (run: string) => JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
     expect(await report(stopped)).toEqual(await report(whole));
     expect((await report(whole)).metrics).toHaveProperty('invalid');
-  }, 120_000);
+  });
 
   test('reasons that the data lacks are asked for', async () => {
     const { code, err } = await steptrain([
@@ -394,7 +390,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     ]);
     expect(code).toBe(1);
     expect(err).toContain('no labelled training step has a reason to learn');
-  }, 30_000);
+  });
 
   test('words of several tokens, enumerated rollouts and pairs of steps run to the end', async () => {
     const run = await ran(
@@ -438,5 +434,5 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       }),
     ]);
     expect(enumerated.code, enumerated.err).toBe(0);
-  }, 90_000);
+  });
 });

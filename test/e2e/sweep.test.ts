@@ -55,5 +55,5 @@ describe.skipIf(!compiled)('steptrain sweep (needs dist/: npm run build)', () =>
     expect(existsSync(join(folder, 'elsewhere', 'low', 'seed-1.log'))).toBe(true);
     expect(existsSync(join(folder, 'broken'))).toBe(false);
     expect(await readFile(join(folder, 'elsewhere', 'sweep.md'), 'utf8')).toContain('one seed shows nothing');
-  }, 120_000);
+  });
 });

@@ -83,14 +83,14 @@ describe('the lock of a directory', () => {
     reader.stdout.on('data', (chunk) => {
       said += chunk;
     });
-    await expect.poll(() => said, { timeout: 30_000 }).toBe('ready');
+    await expect.poll(() => said).toBe('ready');
     for (let round = 0; round < 3_000; round++) await (await lockDirectory(folder))();
     await new Promise((ended) => reader.once('close', ended).stdin.end());
     const [, whole, empty] = /(\d+) whole, (\d+) empty/.exec(said) ?? [];
     expect(Number(whole)).toBeGreaterThan(100);
     expect(Number(empty)).toBe(0);
     expect(await readdir(folder)).toEqual([]);
-  }, 60_000);
+  });
 
   test('is taken where a file system has no hard links', async () => {
     const { link } = fs.promises;
@@ -135,7 +135,7 @@ describe('the lock of a directory', () => {
         return opener;
       });
       const all = (what: RegExp) =>
-        expect.poll(() => openers.every(({ said }) => what.test(said)), { timeout: 30_000 }).toBe(true);
+        expect.poll(() => openers.every(({ said }) => what.test(said))).toBe(true);
       await all(/ready/);
       for (const { child } of openers) child.stdin.write('go');
       await all(/took it|in use/);
@@ -144,7 +144,6 @@ describe('the lock of a directory', () => {
         openers.map(({ child }) => new Promise((ended) => child.once('close', ended).stdin?.end())),
       );
     },
-    60_000,
   );
 
   test.skipIf(!existsSync(compiled))('is held by one of two threads of a process (needs dist/)', async () => {

@@ -54,7 +54,7 @@ it('gives what the same rows in a file give, and goes on after a stop', async ()
     'rows-train.jsonl',
     'rows-validation.jsonl',
   ]);
-}, 60_000);
+});
 
 it('validation and test may be in memory beside files to train on', async () => {
   const file = join(folder, 'train.jsonl');
@@ -64,7 +64,7 @@ it('validation and test may be in memory beside files to train on', async () => 
   const { status, evaluation } = await train(mixed, { rows: { test: rows }, output: join(folder, 'run') });
   expect(status).toBe('finished');
   expect(evaluation?.data).toMatchObject({ test_solutions: rows.length });
-}, 60_000);
+});
 
 it.each([
   [{ train: [] }, /^train: rows\.train: expected a list of rows such as .*, found an empty list/],
@@ -108,7 +108,7 @@ it('a run that is refused leaves the rows of another one', async () => {
   await expect(again).rejects.toThrow(/first/);
   expect(readdirSync(folder).filter((name) => name.startsWith('rows-'))).toHaveLength(1);
   expect((await resume(first.directory)).status).toBe('finished');
-}, 60_000);
+});
 
 it('refuses data and rows for the same part, and writes nothing for a configuration that cannot be', async () => {
   const options = { rows: { train: rows }, output: join(folder, 'runs', 'run') };

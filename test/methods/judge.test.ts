@@ -52,7 +52,7 @@ beforeAll(async () => {
     { output: at('stepamc') },
   );
   silent.mockRestore();
-}, 600_000);
+});
 afterAll(() => {
   vi.unstubAllEnvs();
   device.dispose();

@@ -23,7 +23,7 @@ interface Chat {
   readonly new: readonly number[];
 }
 
-describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { timeout: 120_000 }, () => {
+describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, () => {
   let device: Device;
   let model: Model;
   let tokenizer: Tokenizer;
@@ -38,7 +38,7 @@ describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { tim
     // Its weights stay in 4 bits, those of the embedding, which is the head too, in 8.
     model = await loadModel(device, FILE, { dtype: 'f32' });
     tokenizer = await model.tokenizer();
-  }, 120_000);
+  });
   afterAll(() => {
     model.dispose();
     device.dispose();
@@ -88,7 +88,7 @@ const lacking =
     ? ''
     : ' (skipped: STEPTRAIN_GEMMA_GGUF names no file, or ../shared/models is absent)';
 
-describe.skipIf(lacking !== '')(`Gemma 3 270M from Q4_K_M${lacking}`, { timeout: 240_000 }, () => {
+describe.skipIf(lacking !== '')(`Gemma 3 270M from Q4_K_M${lacking}`, () => {
   const device = openDevice('cpu');
   afterAll(() => device.dispose());
 

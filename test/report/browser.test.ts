@@ -8,6 +8,7 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { writeReport } from '../../src/report/write.js';
 import { startUi } from '../../src/ui/server.js';
+import { PATIENCE_MS } from '../patience.js';
 import { makeRun } from './run-fixture.js';
 
 const CHROMIUM = [process.env.STEPTRAIN_CHROMIUM, '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
@@ -21,7 +22,7 @@ if (CHROMIUM === undefined)
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const WIDTHS = { desk: 1280, phone: 390 } as const;
 
-describe.skipIf(CHROMIUM === undefined)('in a browser', { timeout: 300_000 }, () => {
+describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   let folder: string;
   let browser: Browser;
   const addresses: Record<string, string> = {};
@@ -53,7 +54,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', { timeout: 300_000 }, ()
         ' ',
       ),
     });
-  }, 300_000);
+  });
   afterAll(async () => {
     await browser?.close();
     await stopUi();
@@ -66,6 +67,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', { timeout: 300_000 }, ()
     colorScheme: 'light' | 'dark',
   ): Promise<{ page: Page; errors: string[] }> {
     const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
+    page.setDefaultTimeout(PATIENCE_MS);
     const errors: string[] = [];
     page.on('pageerror', ({ message }) => errors.push(message));
     page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));

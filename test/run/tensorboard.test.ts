@@ -312,7 +312,7 @@ describe.skipIf(!python)('TensorBoard itself (needs STEPTRAIN_PYTHON, a python w
     }
     expect(Object.keys(expected)).toEqual(['loss', 'Acc_pos', 'ppo/value_loss']);
     expect(read).toEqual(expected);
-  }, 120_000);
+  });
 });
 
 function flipByte(path: string, at: number): void {

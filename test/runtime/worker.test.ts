@@ -5,14 +5,15 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { goldenDirectory } from '../models/golden.js';
+import { PATIENCE_MS } from '../patience.js';
 import { repetitions } from '../repetitions.js';
 
 const INDEX = new URL('../../dist/index.js', import.meta.url);
 const compiled = existsSync(INDEX);
 if (!compiled) console.warn('skipped: dist/ is absent; run "npm run build"');
 
-async function run(args: readonly string[], seconds: number) {
-  const child = spawn(process.execPath, args, { timeout: seconds * 1000 });
+async function run(args: readonly string[]) {
+  const child = spawn(process.execPath, args, { timeout: PATIENCE_MS / 2 });
   let output = '';
   let errors = '';
   child.stdout.on('data', (text) => {
@@ -34,10 +35,9 @@ const script = (body: string) => [
 const times = repetitions(10, 100);
 test.skipIf(!compiled)(
   `a worker that is the only user of the addon can be terminated during a step, ${times} times`,
-  { timeout: 300_000 },
   async () => {
     const file = fileURLToPath(new URL('terminated-workers.mjs', import.meta.url));
-    const result = await run([file, goldenDirectory('qwen2'), String(times)], 280);
+    const result = await run([file, goldenDirectory('qwen2'), String(times)]);
     expect(result).toEqual({ code: 0, signal: null, output: `ended ${times}`, errors: '' });
   },
 );
@@ -50,7 +50,6 @@ test.skipIf(!compiled)('a process with an idle open device ends by itself', asyn
       // What the garbage collector finds undisposed is warned of.
       x.dispose();
       console.log(values.join());`),
-    20,
   );
   expect(result).toEqual({ code: 0, signal: null, output: '1,2', errors: '' });
 });
@@ -67,7 +66,6 @@ test.skipIf(!compiled)('a pending read keeps the process alive until it resolves
         last.dispose();
         console.log(values.length);
       });`),
-    20,
   );
   expect(result).toEqual({ code: 0, signal: null, output: String(1 << 22), errors: '' });
 });
@@ -78,24 +76,20 @@ test.skipIf(!compiled)('a process can exit with work in the queue', async () => 
       let x = device.zeros([1 << 22]);
       for (let i = 0; i < 1000; i++) device.ops.add({ x, y: x }).z.dispose();
       process.exit(3);`),
-    20,
   );
   expect(result).toEqual({ code: 3, signal: null, output: '', errors: '' });
 });
 
 test.skipIf(!compiled)('garbage collection of a device does not crash the process', async () => {
-  const result = await run(
-    [
-      '--expose-gc',
-      ...script(`for (let i = 0; i < 30; i++) {
+  const result = await run([
+    '--expose-gc',
+    ...script(`for (let i = 0; i < 30; i++) {
         openDevice('cpu', { threads: 2 }).zeros([1000]);
         gc();
         await new Promise(setImmediate);
       }
       console.log('survived');`),
-    ],
-    20,
-  );
+  ]);
   expect(result).toMatchObject({ code: 0, signal: null, output: 'survived' });
   expect(result.errors).toMatch(/^\(node:\d+\) \[STEPTRAIN_ABANDONED_TENSOR\][^\n]*\n[^\n]*\n$/);
 });

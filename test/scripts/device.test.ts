@@ -453,5 +453,5 @@ describe('run.sh', () => {
         .stdout;
     expect(kept('talks/said')).toBe('it works\n');
     expect(() => process.kill(Number(kept('hangs/pid')), 0)).toThrow('ESRCH');
-  }, 120_000);
+  });
 });

@@ -214,7 +214,8 @@ describe('the end of a server', () => {
   });
 
   it('does not wait for a client that does not read what it had asked for', async () => {
-    const server = await testServer();
+    // With the patience of a day, which closing must not have.
+    const server = await testServer({ limits: { stallSeconds: 86_400 } });
     const { hostname, port } = new URL(server.url);
     const body = JSON.stringify({
       prompt: 'a',
@@ -232,10 +233,8 @@ describe('the end of a server', () => {
       `POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
     );
     await until(async () => (await metric(server.url, 'steptrain_generated_tokens_total')) > 2000);
-    const began = performance.now();
     await server.close(0);
-    // Of a minute, which a reader has otherwise.
-    expect(performance.now() - began).toBeLessThan(20_000);
+    expect(server.errors).toEqual([]);
     socket.destroy();
   });
 

@@ -151,7 +151,6 @@ it.each([
       }
     }
   },
-  60_000,
 );
 
 describe('by layer', () => {
@@ -279,7 +278,6 @@ describe('by layer', () => {
         expect(whole.equals(expected)).toBe(true);
       }
     },
-    20_000,
   );
 
   it('need shards of one micro-batch', async () => {

@@ -11,12 +11,11 @@ import {
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RunningUi, startUi } from '../../src/ui/server.js';
 import { makeRun } from '../report/run-fixture.js';
 
 // A busy machine needs time to answer.
-vi.setConfig({ testTimeout: 300_000 });
 
 let folder: string;
 let ui: RunningUi;

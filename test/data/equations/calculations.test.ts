@@ -1,6 +1,7 @@
 // The calculations of a step in the notations that docs/how-to/own-data.md names.
 import { describe, expect, it } from 'vitest';
 import { calculationsIn } from '../../../src/data/equations/calculations.js';
+import { threadClock } from '../../../src/native/processor-time.js';
 
 const verdictOf = (step: string) => {
   const found = calculationsIn(step);
@@ -276,12 +277,12 @@ describe('calculations of a step', () => {
 
   it('passes over numbers that nobody writes, at no cost', () => {
     const digits = '1'.repeat(20_000);
-    const started = performance.now();
+    const started = threadClock();
     expect(verdictOf(`${digits} + 1 = 2`)).toBe('unchecked');
     expect(verdictOf('9^99^99 = 1')).toBe('unchecked');
     calculationsIn(`1 = ${'2 = '.repeat(5000)}3`);
     calculationsIn(`${'1.000.'.repeat(5000)}000 + 1 = 2`);
-    expect(performance.now() - started).toBeLessThan(60_000);
+    expect(threadClock() - started).toBeLessThan(60_000);
   });
 
   it('says nothing of steps that are longer than anybody writes', () => {
@@ -289,17 +290,17 @@ describe('calculations of a step', () => {
     expect(calculationsIn(chain(4000)).length).toBeGreaterThan(900);
     expect(calculationsIn(chain(4001))).toEqual([]);
     for (const piece of ['1 + 1 = 2 = 2 ', '(', '1 + (', '2^', '{']) {
-      const started = performance.now();
+      const started = threadClock();
       expect(calculationsIn(piece.repeat(32_000))).toEqual([]);
-      expect(performance.now() - started).toBeLessThan(1000);
+      expect(threadClock() - started).toBeLessThan(1000);
     }
     expect(() => calculationsIn(`${'('.repeat(3990)}1+1=2`)).not.toThrow();
   });
 
   it('takes no time over signs of percent', () => {
-    const started = performance.now();
+    const started = threadClock();
     calculationsIn(`5%${'.%'.repeat(60)} + 3 = 8`);
-    expect(performance.now() - started).toBeLessThan(5000);
+    expect(threadClock() - started).toBeLessThan(5000);
   });
 });
 

@@ -59,7 +59,7 @@ beforeAll(async () => {
   await implicit('run', { lora });
   await implicit('further', { model: { base: BASE, adapter: at('run') } });
   await implicit('full', { lora: 'none', implicit_prm: { ...section, learning_rate: 1e-4 } });
-}, 300_000);
+});
 afterAll(() => {
   vi.unstubAllEnvs();
   vi.restoreAllMocks();
@@ -249,7 +249,7 @@ test('steps are rewarded by them: a dry run counts the model, and two steps are 
     expect(reward_outcome).toBeGreaterThan(0);
     expect(reward_outcome).toBeLessThan(1);
   }
-}, 120_000);
+});
 
 test('a plan counts the reference of a model trained in full', () => {
   const of = (name: string) =>

@@ -104,13 +104,13 @@ it('samples from the policy as it is in each iteration', async () => {
   ]);
   const after = readFileSync(at('served', 'model.safetensors'));
   expect([after.length === before.length, after.equals(before)]).toEqual([true, false]);
-}, 240_000);
+});
 
 it('ends where a server did not read them', async () => {
   await expect(differences('unread', false)).rejects.toThrow(
     /^rollout\.server: the log-probs of its samples differ by .* more than rollout\.server\.max_difference 0\.5/,
   );
-}, 240_000);
+});
 
 it('is refused in a sentence by a server that reads no weights anew', async () => {
   const device = openDevice('cpu', { threads: 1 });
@@ -133,7 +133,7 @@ it('is refused in a sentence by a server that reads no weights anew', async () =
   await server.close(0);
   model.dispose();
   device.dispose();
-}, 240_000);
+});
 
 it.each([
   [{ kind: 'steptrain', weights: 'x' }, 'steptrain serve takes the policy as an adapter alone'],

@@ -76,8 +76,8 @@ describe('rollout.server', () => {
       steps.map(() => expect.closeTo(0, 5)),
     );
     // What was published is taken back at the end.
-    await vi.waitFor(() => expect(readdirSync(at('adapters'))).toEqual([]));
-  }, 60_000);
+    await expect.poll(() => readdirSync(at('adapters'))).toEqual([]);
+  });
 
   it('says in one sentence that nobody answers, and the run goes on where it was', async () => {
     let dead = false;
@@ -99,7 +99,7 @@ describe('rollout.server', () => {
     expect(said.mock.calls.flat().join('\n')).toMatch(/from the checkpoint of step [34]: ppo step [12]/);
     said.mockRestore();
     expect(adapter('broken')).toEqual(adapter('local'));
-  }, 60_000);
+  });
 
   it('gives a server that was started anew the adapter before the first samples of a resumed run', async () => {
     const started = () =>
@@ -128,7 +128,7 @@ describe('rollout.server', () => {
     expect(first).toBe('/v1/load_lora_adapter');
     expect(adapter('restarted')).toEqual(adapter('local'));
     await servers[1].close(0);
-  }, 60_000);
+  });
 
   it('refuses the first batch of a server that says it has an adapter and samples without it', async () => {
     const proxy = await faultyProxy(server.url, (_request, path) =>
@@ -141,7 +141,7 @@ describe('rollout.server', () => {
     const steps = (await metrics(at('ignored'))).filter(({ loss }) => loss !== undefined);
     expect(steps).toHaveLength(1);
     expect(existsSync(at('ignored', 'adapter'))).toBe(false);
-  }, 60_000);
+  });
 
   it('draws rollout batches ahead from the policy as it was, corrects for it, and says how old they are', async () => {
     const stale = (url: string) => remote(url, { max_staleness: 1 });
@@ -167,8 +167,8 @@ describe('rollout.server', () => {
     }
     // The last batch is asked for before the second is learned from: three adapters for three batches, the first of them twice.
     expect(proxy.asked.filter((path) => path === '/v1/load_lora_adapter')).toHaveLength(3);
-    await vi.waitFor(() => expect(readdirSync(at('adapters'))).toEqual([]));
-  }, 60_000);
+    await expect.poll(() => readdirSync(at('adapters'))).toEqual([]);
+  });
 
   it.each([
     [{ old_logprobs: 'rescore' }, /max_staleness .* set ppo\.old_logprobs to "sampler", found "rescore"/],

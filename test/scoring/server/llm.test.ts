@@ -119,7 +119,7 @@ it('tries again where a server is busy, and asks several solutions at once but n
   expect(await verdictsOf(judge)(several)).toEqual(Array(10).fill([1, 0]));
   expect(most).toBeLessThanOrEqual(3);
   expect(most).toBeGreaterThan(1);
-}, 20_000);
+});
 
 it('asks nothing twice that its cache has, also after a line was cut short', async () => {
   says = [GOOD];

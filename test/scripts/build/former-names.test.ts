@@ -47,4 +47,4 @@ it('an editor strikes through names of further entries where they come from the 
   expect(new Set(said(service.getSuggestionDiagnostics(file)))).toEqual(
     new Set(["'hiddenStates' is deprecated.", "'RewardSource' is deprecated."]),
   );
-}, 120_000);
+});

@@ -43,6 +43,7 @@ it('says once for whom it waits', async () => {
   const first = await lockBuild(lock, () => {});
   const said: string[] = [];
   const second = lockBuild(lock, (line: string) => said.push(line));
+  // Until it has looked again at least once.
   await new Promise((done) => setTimeout(done, 700));
   expect(said).toEqual([
     `waiting for process ${process.pid} ${hostname()}, which builds here (if none does, delete ${lock})`,

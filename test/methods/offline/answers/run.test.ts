@@ -94,7 +94,6 @@ it.each([
     expect(steps.at(-1)?.loss as number).toBeLessThan(0.97 * first);
     expect(metrics.at(-1)).toMatchObject({ phase: 'test', held_out_loss: expect.any(Number) });
   },
-  60_000,
 );
 
 it.each(['kto', 'dpo'] as const)(
@@ -109,7 +108,6 @@ it.each(['kto', 'dpo'] as const)(
         expect(split.steps[i]?.[key], key).toBeCloseTo(step[key] as number, 5);
     }
   },
-  60_000,
 );
 
 it('a run that was stopped goes on to the same bits', async () => {
@@ -124,7 +122,7 @@ it('a run that was stopped goes on to the same bits', async () => {
   expect(stopped.status).toBe('interrupted');
   await resume(stopped.directory);
   expect(weights(stopped.directory)).toEqual(weights(whole.directory));
-}, 60_000);
+});
 
 it('refuses what KTO cannot learn from', async () => {
   await expect(trained('kto', { batch_size: 1 })).rejects.toThrow(
@@ -134,4 +132,4 @@ it('refuses what KTO cannot learn from', async () => {
   await expect(trained('dpo', {})).rejects.toThrow(
     /gives no pairs of answers to train on: expected rows with chosen and rejected/,
   );
-}, 60_000);
+});

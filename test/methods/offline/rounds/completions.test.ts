@@ -39,7 +39,7 @@ it('mostly agrees with the oracle, of the last step as with the answer', async (
   expect(new Set(mine)).toEqual(new Set([0, 1]));
   const agree = mine.filter((label, i) => label === right[i]).length / mine.length;
   expect(agree).toBeGreaterThan(0.7);
-}, 120_000);
+});
 
 it('asks the model of the round: M1 in the second', async () => {
   const base = at('by-completions');
@@ -62,4 +62,4 @@ it('asks the model of the round: M1 in the second', async () => {
   expect(await relabelled(join(base, 'adapter-1'))).toEqual(labelsOf(records));
   expect(await relabelled('word-problems-misread')).not.toEqual(labelsOf(records));
   device.dispose();
-}, 120_000);
+});

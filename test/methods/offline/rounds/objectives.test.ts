@@ -54,13 +54,12 @@ describe('rounds of another objective', () => {
       const references = log.some(({ phase }) => phase === 'reference-1');
       expect(references).toBe(!['rft', 'simpo', 'orpo'].includes(method));
     },
-    60_000,
   );
 
   it('has the same candidates whatever the objective', async () => {
     const [dpo, rft] = [await made(tiny('dpo'), 'same-dpo'), await made(tiny('rft'), 'same-rft')];
     expect(dpo.samples).toEqual(rft.samples);
-  }, 60_000);
+  });
 
   it('is refused where the samples are nothing to learn from', () => {
     expect(() => completeRunConfig(tiny('solution_sft'))).toThrow(
@@ -106,7 +105,7 @@ describe('what makes a candidate right', () => {
     expect(share).toBeGreaterThan(0.15);
     expect(share).toBeLessThan(0.45);
     expect(right(turned.labels)).toEqual(right(plain.labels));
-  }, 60_000);
+  });
 });
 
 it('solves problems before and after one training on given answers', async () => {
@@ -120,4 +119,4 @@ it('solves problems before and after one training on given answers', async () =>
   expect(metrics['pass@1']).toBe(models.M1.all['pass@1'].value);
   expect(models.M1.all.right_and_clean.interval).toHaveLength(2);
   expect(metrics_validation['pass@1']).toEqual(expect.any(Number));
-}, 60_000);
+});

@@ -64,7 +64,7 @@ it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async 
   // Where policy and reference agree every value is one half: (1 + 1) / 2.
   expect(step.loss).toBeCloseTo(1, 5);
   expect(step).toMatchObject({ z0: 0, z0_step: 0, step_to_outcome_gradient: expect.any(Number) });
-}, 120_000);
+});
 
 it('compares with M0 where every parameter is trained: a copy of the base', async () => {
   const more = {
@@ -104,7 +104,7 @@ it('compares with M0 where every parameter is trained: a copy of the base', asyn
       .map((row) => JSON.stringify(row.sums))
       .sort();
   expect(sums(second)).toEqual(sums(await artefact(once.directory, 'reference-train')));
-}, 120_000);
+});
 
 it.each(['step_kto', 'kto', 'dpo', 'solution_sft', 's3c', 'ppo'])(
   '%s refuses data that takes solutions apart: they would stand in training and test, or end where they were cut',
