@@ -20,7 +20,9 @@ import { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize, tokensAtOnce } from '../sequences/batching.js';
 import { loadTokenizer as tokenizerIn } from '../tokenizer/load.js';
+import { endTokens } from '../tokenizer/reply-end.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { hasTokenizer } from '../tokenizer/tokenizer-files.js';
 
 export interface LoadModelOptions {
   /** Dtype of weights and activations; accumulation is f32 either way. Default: as its run had it, else f32. */
@@ -192,7 +194,7 @@ export class Model {
   constructor(
     readonly decoder: Decoder,
     readonly adapter?: Adapter,
-    /** The end-of-text tokens. */
+    /** The end-of-text tokens of the model's configuration. */
     readonly eosTokenIds: readonly number[] = decoder.config.eosTokenIds,
     /** Where it was loaded from; absent for a model that a program put together. */
     readonly files?: ModelFiles,
@@ -258,7 +260,7 @@ export class Model {
   ): Promise<Sample[][]> {
     const generator = this.generatorFor(prompts, options);
     try {
-      return await generator.generate(prompts, this.completed(options)).samples;
+      return await generator.generate(prompts, await this.completed(options)).samples;
     } finally {
       generator.dispose();
     }
@@ -271,19 +273,38 @@ export class Model {
   ): AsyncGenerator<GeneratedToken> {
     const generator = this.generatorFor(prompts, options);
     try {
-      yield* generator.generate(prompts, this.completed(options));
+      yield* generator.generate(prompts, await this.completed(options));
     } finally {
       generator.dispose();
     }
   }
 
-  private completed({
+  /**
+   * The tokens that end a sample: {@link eosTokenIds}, the tokenizer's end of text, and what its chat template writes behind a reply,
+   * with which training ends replies too.
+   */
+  endTokens(tokenizer: Tokenizer): readonly number[] {
+    const { eosTokenIds, decoder } = this;
+    return endTokens({ eosTokenIds, vocabSize: decoder.config.vocabSize }, tokenizer);
+  }
+
+  private async completed({
     maxRows: _,
     maxTokens: _tokens,
     cacheBytes: _bytes,
     ...options
-  }: ModelGenerateOptions): GenerateOptions {
-    return { role: this.role, eosTokenIds: this.eosTokenIds, ...defined(options) };
+  }: ModelGenerateOptions): Promise<GenerateOptions> {
+    const given = defined(options);
+    const eosTokenIds = given.eosTokenIds ?? (await this.ownEndTokens());
+    return { role: this.role, ...given, eosTokenIds };
+  }
+
+  /** Those of the configuration alone where the model has no tokenizer beside it. */
+  private async ownEndTokens(): Promise<readonly number[]> {
+    const { files, eosTokenIds } = this;
+    if (!files) return eosTokenIds;
+    const { tokenizer } = withCard({ directory: files.model, adapter: files.adapter });
+    return hasTokenizer(tokenizer) ? this.endTokens(await this.tokenizer()) : eosTokenIds;
   }
 
   /** A generator with a cache of at most the size that these prompts can fill. */

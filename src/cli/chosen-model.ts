@@ -12,7 +12,7 @@ export interface ChosenModel {
   readonly device: Device;
   readonly model: Model;
   readonly tokenizer: Tokenizer;
-  /** Tokens that end a reply: the end-of-text tokens of model and tokenizer. */
+  /** Tokens that end a reply: the end-of-text tokens of model and tokenizer, and what the chat template writes behind a reply. */
   readonly eosTokenIds: readonly number[];
 }
 
@@ -34,9 +34,11 @@ export async function openChosenModel(args: ModelArguments): Promise<ChosenModel
     const model = await openSaved(device, saved, { dtype: args.dtype, quantize: args.quantize });
     const { formats } = model.decoder.options;
     if (formats) console.error(quantizedSummary(formats));
-    const own = tokenizer.eosId === undefined ? [] : [tokenizer.eosId];
-    const { vocabSize } = model.decoder.config;
-    const eosTokenIds = [...new Set([...model.eosTokenIds, ...own])].filter((id) => id < vocabSize);
+    const eosTokenIds = model.endTokens(tokenizer);
+    if (eosTokenIds.length === 0)
+      console.error(
+        'no token ends a text of this model (config.json, generation_config.json and tokenizer_config.json name none, nor does a chat template): samples go on up to --max-new-tokens',
+      );
     return { device, model, tokenizer, eosTokenIds };
   } catch (error) {
     device.dispose();

@@ -11,6 +11,7 @@ import type { Decoder } from '../models/decoder.js';
 import { askedOnce } from '../remote/asked-once.js';
 import { remoteSource } from '../remote/remote-source.js';
 import { processesOf } from '../runtime/processes.js';
+import { endTokens } from '../tokenizer/reply-end.js';
 import type { MakingTools } from './make.js';
 import { remoteTeacher } from './remote-teacher.js';
 import { StepSampler, type StepSamplerOptions } from './sampler.js';
@@ -69,7 +70,9 @@ function chosenSource(
       ...(model ? { model } : {}),
     });
     closing.push(() => source.close());
-    return askedOnce(source, clusterOf(decoder));
+    const ends =
+      eosTokenIds ?? endTokens({ eosTokenIds: [], vocabSize: Number.POSITIVE_INFINITY }, tokenizer);
+    return askedOnce(endedBy(source, ends), clusterOf(decoder));
   }
   if (!decoder) throw badOption('there is no model to sample from; name one, or corrections.server');
   const maxRows = rowsOf(max_rows);
@@ -79,6 +82,16 @@ function chosenSource(
   });
   closing.push(() => generator.dispose());
   return generatorSource(generator, { tokenizer, ...(eosTokenIds ? { eosTokenIds } : {}) });
+}
+
+/** The source with further tokens that end its samples. */
+function endedBy(source: SampleSource, ends: readonly number[]): SampleSource {
+  return {
+    sample: (prompts, { stop = [], ...options }) =>
+      source.sample(prompts, { ...options, stop: [...stop, ...ends] }),
+    publish: (adapter, iteration) => source.publish(adapter, iteration),
+    close: () => source.close(),
+  };
 }
 
 function chosenTeacher(

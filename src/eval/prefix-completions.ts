@@ -4,6 +4,7 @@ import { Generator } from '../generate/generator.js';
 import { roomToGenerate } from '../generate/room.js';
 import type { SolvingPrompt } from '../generate/solving-prompt.js';
 import { generateTogether } from '../generate/together.js';
+import { endTokens } from '../tokenizer/reply-end.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { SolvingSamplingOptions } from './solving/settings.js';
 
@@ -39,7 +40,8 @@ export async function prefixCompletions(
   prefixes: readonly Prefix[],
   { k, prompt, maxRows, signal, separator: _, ...sampling }: CompletionOptions,
 ): Promise<Completion[][] | undefined> {
-  const options = { ...sampling, n: k, tokenizer };
+  const eosTokenIds = sampling.eosTokenIds ?? endTokens(decoder.config, tokenizer);
+  const options = { ...sampling, n: k, tokenizer, eosTokenIds };
   const opening = prompt.chat || /\s$/.test(prompt.template) ? '' : ' ';
   const ids = prefixes.map(({ problem, text }) => [
     ...prompt.tokens(problem),

@@ -20,6 +20,7 @@ import type { Decoder, Role } from './decoder.js';
 import { headOutputs, roleHead } from './heads.js';
 import { loadDecoder, openDecoderWeights } from './load.js';
 import { addPair } from './merged-adapter.js';
+import { saveReplyEnd } from './save-reply-end.js';
 import { namedModel, savedModel } from './saved.js';
 
 export interface MergeOptions {
@@ -66,7 +67,7 @@ const TOKENIZER_FILES = [
 
 /**
  * Writes base + adapter as one Hugging Face directory: W + scaling·B·A in f32, rounded once to `dtype`, as PEFT's
- * `merge_and_unload`. One weight at a time is in memory. The tokenizer, and the adapter's `steptrain.json`, come along.
+ * `merge_and_unload`. One weight at a time is in memory. The tokenizer, and the adapter's `steptrain.json`, come along; `generation_config.json` lists the token that ends replies.
  *
  * @param model the base: a directory, or a model of the package
  * @param run the adapter: its directory, or a run that has one
@@ -120,6 +121,7 @@ export async function mergeAdapter(
         const carries = existsSync(join(adapter, 'tokenizer.json'));
         await copyFiles(TOKENIZER_FILES, carries ? adapter : base, output);
         await copyFiles(['generation_config.json'], base, output);
+        await saveReplyEnd(output);
         await copyFiles([CARD], adapter, output);
       });
       const difference = check && (await logitDifference(device, { base, adapter, output }, check, signal));

@@ -7,6 +7,8 @@ import { ropeJson } from '../architectures/rope.js';
 import { modelConfigJson, modelWeights, readModelConfig } from '../architectures/table.js';
 import { StepTrainError } from '../native/errors.js';
 import { ggufTokens } from '../tokenizer/gguf-tokens.js';
+import { loadTokenizer } from '../tokenizer/load.js';
+import { replyEnd } from '../tokenizer/reply-end.js';
 import { readTokenizerFiles } from '../tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
@@ -111,6 +113,9 @@ export async function ggufKeys(directory: string) {
     );
   const shape = shapeOf(config, architecture);
   const tokens = ggufTokens(await readTokenizerFiles(directory), config.vocabSize);
+  const tokenizer = await loadTokenizer(directory);
+  const { id } = replyEnd(tokenizer);
+  if (id !== undefined && id !== tokenizer.eosId) tokens.set('tokenizer.ggml.eot_token_id', { u32: id });
   return { config, architecture, shape, tokens };
 }
 

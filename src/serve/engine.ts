@@ -19,7 +19,7 @@ export interface Served {
   readonly model: Model;
   /** Default: the model's. */
   readonly tokenizer?: Tokenizer | undefined;
-  /** Default: the model's. */
+  /** Default: those of model and tokenizer. */
   readonly eosTokenIds?: readonly number[] | undefined;
   /** What /score answers with, by the names that requests give; the first where they give none. */
   readonly scorers?: Readonly<Record<string, Scorer>> | undefined;
@@ -56,7 +56,7 @@ export class Engine {
     this.failure = new Promise((resolve) => {
       this.breakDown = resolve;
     });
-    this.eosTokenIds = served.eosTokenIds ?? served.model.eosTokenIds;
+    this.eosTokenIds = served.eosTokenIds ?? served.model.endTokens(served.tokenizer);
   }
 
   /**

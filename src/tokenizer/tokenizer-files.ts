@@ -61,6 +61,10 @@ export async function readTokenizerFiles(directory: string): Promise<TokenizerFi
   return { directory, tokenizer, config, chatTemplates, contents };
 }
 
+/** Whether a directory has a tokenizer that can be read. */
+export const hasTokenizer = (directory: string): boolean =>
+  ['tokenizer.json', 'tokenizer.json.gz'].some((name) => existsSync(join(directory, name)));
+
 async function readOptional(directory: string, name: string): Promise<Buffer | undefined> {
   const file = join(directory, name);
   try {

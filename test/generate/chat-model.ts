@@ -11,8 +11,8 @@ export const TEMPLATE =
   "{% for message in messages %}{{ '<|turn|>' + message.role + '\\n' + message.content + '<|end|>\\n' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|turn|>assistant\\n' }}{% endif %}";
 
-/** A directory with random weights, a token for each byte, and a chat template. It is removed after the running test. */
-export async function chatModel(template = TEMPLATE): Promise<string> {
+/** A directory with random weights, a token for each byte, a chat template, and an end of text. It is removed after the running test. */
+export async function chatModel(template = TEMPLATE, eos = '<|end|>'): Promise<string> {
   const directory = join(temporaryDirectory(), 'chat');
   cpSync(goldenDirectory('llama3'), directory, { recursive: true });
   await byteTokenizer().save(directory);
@@ -27,7 +27,7 @@ export async function chatModel(template = TEMPLATE): Promise<string> {
   writeFileSync(path, JSON.stringify(tokenizer));
   const config = join(directory, 'tokenizer_config.json');
   const settings = JSON.parse(readFileSync(config, 'utf8')) as object;
-  writeFileSync(config, JSON.stringify({ ...settings, eos_token: '<|end|>' }));
+  writeFileSync(config, JSON.stringify({ ...settings, eos_token: eos }));
   writeFileSync(join(directory, 'chat_template.jinja'), template);
   return directory;
 }

@@ -36,7 +36,10 @@ const remote = (url: string, more: Partial<RemoteSourceOptions> = {}) =>
 
 function local({ model, served }: TestServer): SampleSource {
   const generator = new Generator(model.decoder, { cacheBytes: 4_000_000 });
-  return generatorSource(generator, { tokenizer: served.tokenizer, eosTokenIds: model.eosTokenIds });
+  return generatorSource(generator, {
+    tokenizer: served.tokenizer,
+    eosTokenIds: model.endTokens(served.tokenizer),
+  });
 }
 
 it('draws what the generator in process draws, bit for bit', async () => {

@@ -45,7 +45,10 @@ async function pair(faultOf: (server: number, request: number, path: string) => 
 
 function local({ model, served }: TestServer): SampleSource {
   const generator = new Generator(model.decoder, { cacheBytes: 4_000_000 });
-  return generatorSource(generator, { tokenizer: served.tokenizer, eosTokenIds: model.eosTokenIds });
+  return generatorSource(generator, {
+    tokenizer: served.tokenizer,
+    eosTokenIds: model.endTokens(served.tokenizer),
+  });
 }
 
 function trained({ device, model }: TestServer, seed: number) {

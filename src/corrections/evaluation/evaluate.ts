@@ -93,7 +93,7 @@ export async function evaluateCorrections(
 }
 
 async function continuedSteps(
-  { decoder, adapter }: Model,
+  model: Model,
   tokenizer: Tokenizer,
   steps: readonly HeldOutStep[],
   {
@@ -102,19 +102,20 @@ async function continuedSteps(
     seed,
     maxRows,
     maxNewTokens,
-    eosTokenIds,
+    eosTokenIds = model.endTokens(tokenizer),
     signal,
   }: CorrectionEvaluationOptions & {
     readonly seed: number;
     readonly maxNewTokens: number;
   },
 ): Promise<PrefixMetrics | undefined> {
+  const { decoder, adapter } = model;
   const writer = correctionWriter(format);
   const generator = new Generator(decoder, maxRows === undefined ? {} : { maxRows });
   try {
     const source = generatorSource(generator, {
       tokenizer,
-      ...(eosTokenIds ? { eosTokenIds } : {}),
+      eosTokenIds,
       ...(adapter ? { adapter } : {}),
     });
     const { separator } = writer;

@@ -39,14 +39,8 @@ export function samplingOf(
     minP: options.minP ?? 0,
     seed: options.seed ?? 0,
     stop: options.stop ?? prompt.stop,
-    eosTokenIds: options.eosTokenIds ?? endOfText(model, tokenizer),
+    eosTokenIds: options.eosTokenIds ?? model.endTokens(tokenizer),
   };
-}
-
-/** What ends a text by the model's configuration and by the tokenizer's. */
-function endOfText(model: Model, { eosId }: Tokenizer): number[] {
-  const all = new Set([...model.eosTokenIds, ...(eosId === undefined ? [] : [eosId])]);
-  return [...all].filter((id) => id < model.decoder.config.vocabSize);
 }
 
 export function promptSettings(

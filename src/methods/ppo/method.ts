@@ -7,11 +7,11 @@ import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js
 import { askedOnce } from '../../remote/asked-once.js';
 import { remoteSource } from '../../remote/remote-source.js';
 import { processesOf } from '../../runtime/processes.js';
+import { endTokens } from '../../tokenizer/reply-end.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method } from '../../train/method.js';
 import { type AskedProblems, askedProblems } from '../../train/solutions/asked.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
-import { endOfSolution } from '../../train/solutions/prompts.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
 import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
@@ -165,7 +165,7 @@ function rolloutSampler(
     ...sampling,
     source: askedOnce(source, processesOf(roles.decoder.device)?.cluster),
     adapter,
-    eosTokenIds: endOfSolution(roles.decoder, sampling.tokenizer),
+    eosTokenIds: endTokens(roles.decoder.config, sampling.tokenizer),
     goOn: `when the server is there again, go on with: steptrain run --resume ${run.path}`,
   });
 }

@@ -9,6 +9,7 @@ import { type SummarizedSolution, summarizeTrainingData } from '../../data/summa
 import { dividedRecords, nothingToTrainOn } from '../../run/parts.js';
 import { toLog } from '../../terminal/log.js';
 import { reasoningWarning } from '../../tokenizer/chat-reply.js';
+import { replyEndWarning } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RunData } from '../../train/method.js';
 import type { S3cRunConfig } from './config.js';
@@ -33,7 +34,11 @@ export async function s3cData(
     ? readSamples(config, tokenizer, signal)
     : readSolutions(config, signal));
   if (!data) return undefined;
-  const warnings = [...reasoningWarning(prompt, 'set format.chat to false'), ...data.summary.warnings];
+  const warnings = [
+    ...reasoningWarning(prompt, 'set format.chat to false'),
+    ...replyEndWarning(tokenizer),
+    ...data.summary.warnings,
+  ];
   return { ...data, summary: { ...data.summary, warnings } };
 }
 

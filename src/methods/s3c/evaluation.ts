@@ -11,7 +11,7 @@ import type { CorrectionReport } from '../../eval/solving/corrections.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { referenceScorer } from '../../scoring/reference.js';
-import { endOfSolution } from '../../train/solutions/prompts.js';
+import { endTokens } from '../../tokenizer/reply-end.js';
 import { correctionReading } from './config.js';
 import type { S3cRun } from './making.js';
 import type { CorrectionSamples } from './samples.js';
@@ -31,7 +31,7 @@ export async function evaluateRun(
     : ofRecords.map(({ problem, gold_answer: answer = '' }) => ({ problem, answer }));
   if (problems.length === 0) return undefined;
   const { decoder, role } = roles;
-  const eosTokenIds = endOfSolution(decoder, tokenizer);
+  const eosTokenIds = endTokens(decoder.config, tokenizer);
   const prompt = correctionPrompt(tokenizer, format);
   try {
     return await evaluateCorrections(

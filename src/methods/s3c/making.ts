@@ -10,9 +10,9 @@ import type { StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { toLog } from '../../terminal/log.js';
+import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { OpenRun } from '../../train/method.js';
-import { endOfSolution } from '../../train/solutions/prompts.js';
 import type { MakingStage } from '../../train/stage.js';
 import type { Trainee } from '../../train/trainee.js';
 import type { S3cRunConfig } from './config.js';
@@ -47,7 +47,7 @@ export function configuredTools(
     seed: run.seed,
     maxLength: data.max_length,
     isGenerated: data.source === 'word_problems',
-    ...(decoder ? { eosTokenIds: endOfSolution(decoder, tokenizer) } : {}),
+    ...(decoder ? { eosTokenIds: endTokens(decoder.config, tokenizer) } : {}),
     ...opened,
   });
 }

@@ -9,6 +9,7 @@ import type { SolvingPrompt } from '../../generate/solving-prompt.js';
 import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { StepRecord } from '../../records/record.js';
 import type { WeighedSequence } from '../../sequences/packed.js';
+import { replyEnd } from '../../tokenizer/reply-end.js';
 import type { SegmentSpan, TokenizedSequence } from '../../tokenizer/segments.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 
@@ -42,7 +43,7 @@ export function promptLead({ chat, template }: SolvingPrompt): string {
 }
 
 /**
- * A function from a record to its tokens: prompt, steps, end of text, with the weight of each as a target. Every piece of
+ * A function from a record to its tokens: prompt, steps, end of the reply, with the weight of each as a target. Every piece of
  * `correctionTexts` is tokenised on its own.
  *
  * @throws DataError for a format or mask that cannot be used
@@ -53,7 +54,7 @@ export function correctionTokenizer(
 ): (record: Pick<StepRecord, 'problem' | 'steps'>) => CorrectionSequence {
   const prompt = correctionPrompt(tokenizer, format);
   const lead = promptLead(prompt);
-  const { eosId } = tokenizer;
+  const endId = prompt.chat ? replyEnd(tokenizer).id : tokenizer.eosId;
   return ({ problem, steps }) => {
     const asked = prompt.tokens(problem);
     const texts = correctionTexts({ steps }, format, mask);
@@ -61,7 +62,7 @@ export function correctionTokenizer(
       tokenizer.encode(i === 0 ? lead + text : text, { continuation: true }),
     );
     const length =
-      asked.length + pieces.reduce((sum, piece) => sum + piece.length, 0) + (eosId === undefined ? 0 : 1);
+      asked.length + pieces.reduce((sum, piece) => sum + piece.length, 0) + (endId === undefined ? 0 : 1);
     const ids = new Int32Array(length);
     const weights = new Float32Array(length);
     ids.set(asked);
@@ -75,8 +76,8 @@ export function correctionTokenizer(
       spans.push({ role: 'step', step, kind, start, end });
       start = end;
     }
-    if (eosId !== undefined) {
-      ids[start] = eosId;
+    if (endId !== undefined) {
+      ids[start] = endId;
       weights[start] = 1;
       spans.push({ role: 'end', start, end: start + 1 });
     }

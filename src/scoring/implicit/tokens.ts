@@ -11,6 +11,7 @@ import {
   openedReasoning,
   withoutOpened,
 } from '../../tokenizer/chat-reply.js';
+import { type ReplyEnd, replyEnd } from '../../tokenizer/reply-end.js';
 import type { ChatTemplateOptions, Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerTokens, StepTokens } from './items.js';
 
@@ -51,6 +52,14 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
   const openingOf = () => {
     asking ??= question.chat ? tokenizer.decode(question.tokens('?')) : '';
     return asking;
+  };
+  let chatEnd: ReplyEnd | undefined;
+  /** The token that ends a reply: of a chat, what its template writes. */
+  const endOf = (record: Asking): number | undefined => {
+    const isChat = isAsked(record) ? question.chat : Array.isArray(record.prompt);
+    if (!isChat) return tokenizer.eosId;
+    chatEnd ??= replyEnd(tokenizer);
+    return chatEnd.id;
   };
   /** How a chat's template writes the reply; as it is where there is no chat. */
   const replyOf = (record: Asking, steps: readonly Step[]): ChatReply => {
@@ -96,10 +105,14 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
         const head = i === 0 ? reply.head : '';
         const own = `${space}${head}${text}${last && !(asked && isLined) ? '' : '\n'}`;
         ids.push(...(bare && i === 0 ? encodeFirst(own) : encode(own)));
-        const { eosId } = tokenizer;
-        // A text may bring the token that ends it, as one that a chat template wrote.
-        if (last && reply.tail !== '') ids.push(...encode(reply.tail));
-        else if (last && eosId !== undefined && !(bare && ids.at(-1) === eosId)) ids.push(eosId);
+        if (last) {
+          const tail = reply.tail === '' ? [] : encode(reply.tail);
+          ids.push(...tail);
+          const end = endOf(record);
+          // A text may bring the token that ends it, as one that a chat template wrote.
+          const ended = end === undefined || tail.includes(end) || (bare && ids.at(-1) === end);
+          if (!ended) ids.push(end);
+        }
         if (i < context) from = Math.max(unlearned, ids.length);
         else spans.push({ begin: Math.max(begin, unlearned), end: ids.length, label, score });
       }

@@ -1,8 +1,7 @@
-/** Problems as the tokens that a model is given to solve them, and the tokens that end its solution. */
+/** Problems as the tokens that a model is given to solve them. */
 
 import { badOption } from '../../files/data-error.js';
 import { type SolvingPrompt, solvingPrompt } from '../../generate/solving-prompt.js';
-import type { Decoder } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 
 /** What is to be solved. */
@@ -63,13 +62,4 @@ export function fittingPrompts(
         'data.max_length, or lower max_new_tokens',
     );
   return prompts;
-}
-
-/** What ends a text by the model's configuration and by the tokenizer's. */
-export function endOfSolution(
-  { config }: Pick<Decoder, 'config'>,
-  { eosId }: Pick<Tokenizer, 'eosId'>,
-): number[] {
-  const all = new Set([...config.eosTokenIds, ...(eosId === undefined ? [] : [eosId])]);
-  return [...all].filter((id) => id < config.vocabSize);
 }

@@ -11,8 +11,8 @@ import type { Sample } from '../../generate/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
+import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { endOfSolution } from './prompts.js';
 import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
 
 export interface LocalSamplerOptions {
@@ -45,7 +45,7 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
       const request = {
         ...requestOf(prompts, round, options, solutionOf),
         stop: sampling.stop,
-        eosTokenIds: endOfSolution(decoder, tokenizer),
+        eosTokenIds: endTokens(decoder.config, tokenizer),
         tokenizer,
       };
       const limits = { maxRows: rowsOf(sampling.max_rows), cacheBytes };

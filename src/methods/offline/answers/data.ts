@@ -11,6 +11,7 @@ import { configuredRecords } from '../../../run/parts.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
 import { toLog } from '../../../terminal/log.js';
+import { replyEndWarning } from '../../../tokenizer/reply-end.js';
 import type { SegmentSpan } from '../../../tokenizer/segments.js';
 import type { Tokenizer } from '../../../tokenizer/tokenizer.js';
 import type { PreviewSample, RunData } from '../../../train/method.js';
@@ -33,6 +34,7 @@ export async function offlineData(
 ): Promise<OfflineData> {
   const { parts, reports } = await configuredRecords(data);
   const tokens = answerTokenizer(tokenizer, question.template);
+  for (const sentence of replyEndWarning(tokenizer)) toLog(sentence);
   const items = {} as Record<Part, Dataset<OfflineItem>>;
   for (const part of PARTS) {
     reportUnused(part, parts[part], kind);

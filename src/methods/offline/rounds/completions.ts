@@ -2,7 +2,7 @@
 import { rolloutLabels } from '../../../eval/rollout-labels.js';
 import { stepPieces } from '../../../records/steps.js';
 import { type Scorer, type Solution, scorer, textOf } from '../../../scoring/scorer.js';
-import { endOfSolution } from '../../../train/solutions/prompts.js';
+import { endTokens } from '../../../tokenizer/reply-end.js';
 import type { AskingRun } from './run.js';
 
 /**
@@ -24,7 +24,7 @@ export function completionsJudge(
     topK: sampling.top_k,
     minP: sampling.min_p,
     stop: [...sampling.stop, ...prompt.stop],
-    eosTokenIds: endOfSolution(decoder, tokenizer),
+    eosTokenIds: endTokens(decoder.config, tokenizer),
     seed: (run.seed + iteration) >>> 0,
     ...(sampling.max_rows === 'auto' ? {} : { maxRows: sampling.max_rows }),
   };
