@@ -3,7 +3,6 @@
 //                     machine: its instruction sets, and CUDA where there is a GPU
 //   --no-addon, --no-typescript
 //   --arch=arm64      the addon for that processor, into build/arm64, by a compiler for it; nothing else. CUDA only with --all
-//   --look            does not compile the addon, but says where it is not of these sources: npx must not wait for minutes
 //   --mpi             also the MPI plugin, with the mpicxx of this machine; --mpi-if-any: where there is one
 //   --bench           also the benchmarks and examples
 //   --force           also what has not changed
@@ -18,6 +17,7 @@ import { lockBuild } from './build/lock.mjs';
 import { addonPlan, crossCompiler, crossPlan, onPath } from './build/machine.mjs';
 import { compileMpi, PLUGIN } from './build/mpi.mjs';
 import { writeOpTypes } from './build/op-types.mjs';
+import { missingTools, oldNode } from './build/preflight.mjs';
 import { say } from './build/progress.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
@@ -62,6 +62,7 @@ const stampOf = (hash, { isas, cuda }) => ({
 
 /** For a processor that this machine is not. */
 async function buildCross(arch) {
+  checkTools();
   const [name, folder, hash, plan] = [
     `addon-${arch}`,
     `build/${arch}`,
@@ -81,18 +82,27 @@ async function buildCross(arch) {
   });
 }
 
-async function buildAddon() {
+/** A file that only a clone has. */
+const isClone = existsSync(join(root, 'tsconfig.build.json'));
+
+function checkTools() {
+  const missing = missingTools({ isClone });
+  if (missing) throw new Error(missing);
+}
+
+/** What has to be done for the addon; says at once what that needs and the machine lacks, before anything is compiled. */
+function plannedAddon() {
   const hash = addonHash();
-  if (flags.has('--look')) {
-    if (!isOurs(readStamp(root, 'addon'), hash) && existsSync(ADDON))
-      say('the native sources are not those of the addon: npm run build compiles it again');
-    return;
-  }
   const plan = addonPlan(flags.has('--all'));
   const isFresh = () => {
     const stamp = readStamp(root, 'addon');
     return isOurs(stamp, hash) && holds(stamp, plan, strict);
   };
+  if (force || !isFresh()) checkTools();
+  return { hash, plan, isFresh };
+}
+
+async function buildAddon({ hash, plan, isFresh }) {
   await unlessFresh(isFresh, async () => {
     // If it fails or is killed, what is there may be of either.
     removeStamp(root, 'addon');
@@ -180,7 +190,12 @@ function buildRecipeSchema() {
 async function build() {
   const arch = [...flags].find((flag) => flag.startsWith('--arch='))?.slice('--arch='.length);
   if (flags.has('--arch')) throw new Error('--arch is written with an equals sign: --arch=arm64');
+  const old = oldNode();
+  if (old) throw new Error(old);
+  if (isClone && !existsSync(join(root, 'node_modules')))
+    throw new Error('the packages that this needs are not installed: npm ci');
   if (arch !== undefined && arch !== process.arch) return buildCross(arch);
+  const addon = flags.has('--no-addon') ? undefined : plannedAddon();
   if (!flags.has('--no-typescript')) {
     writeOpTypes(root);
     await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {
@@ -191,7 +206,7 @@ async function build() {
     await buildPages();
     await buildRecipeSchema();
   }
-  if (!flags.has('--no-addon')) await buildAddon();
+  if (addon) await buildAddon(addon);
   if (flags.has('--mpi') || (flags.has('--mpi-if-any') && onPath('mpicxx')))
     await step('mpi', sources(root, ['carriers/carrier.h', 'carriers/mpi.cc'], ['']), PLUGIN, () =>
       compileMpi(root, { verbose }),

@@ -1,8 +1,8 @@
-// What npm runs in a clone (`npm ci`, and the first `npx steptrain` from a folder), and where the package is a git dependency of another one;
+// What npm runs in a clone (`npm ci`) and where the package is a git dependency of another one;
 // never in a package that was installed from a tarball or the registry.
 //
-// In a clone a build that fails is an error. npx builds the TypeScript alone: while this runs it keeps every
-// other npx waiting. In a git dependency a failure would fail the whole installation, with its reason hidden by npm: there the addon
+// In a clone a build that fails is an error. npx starts what is there (bin/steptrain.mjs): it hides what this says, and while this
+// runs it keeps every other npx waiting. In a git dependency a failure would fail the whole installation, with its reason hidden by npm: there the addon
 // is compiled where that is possible, else later by `steptrain build`, as the loader says.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -17,11 +17,11 @@ const isGitDependency =
   (process.env.npm_package_resolved !== undefined &&
     !['pack', 'publish', 'exec'].includes(process.env.npm_command));
 const isNpx = process.env.npm_command === 'exec' && !isGitDependency;
-// Of these two npm shows nothing.
-const env = { ...process.env, ...(isGitDependency || isNpx ? { STEPTRAIN_SCREEN: 'terminal' } : {}) };
+// Of this npm shows nothing.
+const env = { ...process.env, ...(isGitDependency ? { STEPTRAIN_SCREEN: 'terminal' } : {}) };
 const run = (...args) => spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env }).status ?? 1;
 
-if (isNpx) process.exit(run('scripts/build.mjs', '--look'));
+if (isNpx) process.exit(0);
 if (!isGitDependency) process.exit(run('scripts/build.mjs'));
 const status = run('scripts/build.mjs', '--no-addon');
 if (status !== 0) process.exit(status);

@@ -18,11 +18,6 @@ export async function compileAddon(
   { isas, cuda, why },
   { strict, verbose, force, folder = 'build', cross = [] },
 ) {
-  const missing = ['cmake', 'g++', 'make'].filter((command) => !onPath(command));
-  if (missing.length > 0)
-    throw new Error(
-      `compiling the addon needs ${missing.join(' and ')}: apt-get install cmake g++ make (g++ 12 and CMake 3.22 or newer)`,
-    );
   const build = join(root, folder);
   if (force) rmSync(join(build, 'CMakeFiles'), { recursive: true, force: true });
   const definitions = [

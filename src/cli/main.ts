@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { quitWhenInterrupted } from './quit.js';
 
 quitWhenInterrupted();
