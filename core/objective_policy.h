@@ -2,6 +2,9 @@
 // entropy terms (tokens: PPO, GRPO; sequences: GSPO, RLOO), and the StepAMC constraint on the verdict. A row
 // of weight 0 is not read and gets gradient 0.
 //
+// What is minimised of a ratio d and an advantage A is PPO's clipped -A·d; CISPO's -A·clip(d)·logprob, whose
+// weight has no gradient; or SAPO's -A·(4/τ)·σ(τ·(d - 1)), with a τ for each sign of A.
+//
 // The ratio exp(logprobs - old_logprobs) and the k3 estimate take the difference clamped to ±20, with the
 // gradient of the clamped function: a token whose probability moved by a factor of 5e8 moves no weight.
 // Non-finite inputs are not clamped: they make loss, gradient and statistics NaN and are counted.
@@ -29,6 +32,7 @@ struct Ppo {
   static constexpr const char* kName = "ppo";
   static constexpr Check kCheck = Check::none;
   enum Estimator { kByK1, kByK2, kByK3 };
+  enum Surrogate { kClip, kCispo, kSapo };
   enum {
     kPolicy,
     kValue,
@@ -48,7 +52,9 @@ struct Ppo {
   const float *ref_logprobs, *entropy, *values, *old_values, *returns;  // [R] or null
   float *loss, *dlogprobs, *dentropy, *dvalues, *stats;                 // [1], [R], [R]?, [R]?, [12]
   double clip_low, clip_high, kl_coef, entropy_coef, vf_coef, value_clip;
-  int kl;  // Estimator
+  int kl;         // Estimator
+  int surrogate;  // Surrogate
+  double tau_pos, tau_neg;
 
   static Ppo from(const Args& args) {
     const auto [logprobs, old_logprobs, advantages, weights, ref_logprobs, entropy, values, old_values,
@@ -60,6 +66,7 @@ struct Ppo {
     require(!dvalues || values, "ppo: dvalues needs values");
     require(!values || returns, "ppo: values need returns");
     require(!values || value_clip <= 0 || old_values, "ppo: value_clip needs old_values");
+    require(args.d(8) > 0 && args.d(9) > 0, "ppo: tau_pos and tau_neg are more than 0");
     return {logprobs.as<float>(),
             old_logprobs.as<float>(),
             advantages.as<float>(),
@@ -80,7 +87,10 @@ struct Ppo {
             entropy_coef,
             args.d(5),
             value_clip,
-            static_cast<int>(args.i(3))};
+            static_cast<int>(args.i(3)),
+            static_cast<int>(args.i(7)),
+            args.d(8),
+            args.d(9)};
   }
   STEPTRAIN_HOST_DEVICE void clear(int64_t i) const {
     dlogprobs[i] = 0;
@@ -102,8 +112,19 @@ struct Ppo {
     const double ratio = exp(clamped);
     const double plain = -advantage * ratio;
     const double clipped = -advantage * clamp(ratio, clip_low, clip_high);
-    double slope = plain >= clipped && clamped == change ? plain : 0;
-    tally[kPolicy] += w * max_of(plain, clipped);
+    double term, slope;
+    if (surrogate == kClip) {
+      term = max_of(plain, clipped);
+      slope = plain >= clipped && clamped == change ? plain : 0;
+    } else if (surrogate == kCispo) {
+      term = clipped * logprob;
+      slope = clipped;
+    } else {
+      const double tau = advantage > 0 ? tau_pos : tau_neg, gate = tau * (ratio - 1);
+      term = -advantage * 4 / tau * sigmoid(gate);
+      slope = clamped == change ? 4 * plain * sigmoid(gate) * sigmoid(-gate) : 0;
+    }
+    tally[kPolicy] += w * term;
     tally[kClipped] += ratio < clip_low || ratio > clip_high ? w : 0;
     tally[kOldK3] += w * (expm1(clamped) - clamped);
     tally[kRatio] += w * ratio;

@@ -205,9 +205,11 @@ const char* const kSignatures[] = {
 
     // loss = -Σ weights·logprobs.
     "nll(logprobs:f32[R], weights:f32[R]) -> loss:f32[1], dlogprobs:f32[R]",
-    // loss = Σ w·[max(-A·d, -A·clip(d, 1-clip_low, 1+clip_high)) + kl_coef·KL - entropy_coef·entropy
+    // loss = Σ w·[surrogate + kl_coef·KL - entropy_coef·entropy
     //           + vf_coef·½·max((V-Ret)², (clip(V, V_old±value_clip)-Ret)²)]
-    // with d = exp(logprobs - old) and KL(policy ‖ ref) estimated by k1, k2 or k3 from logprobs - ref.
+    // surrogate: max(-A·d, -A·clip(d, 1-clip_low, 1+clip_high)); of cispo -A·clip(d)·logprobs, clip(d) constant;
+    // of sapo -A·(4/τ)·σ(τ·(d-1)) with τ = tau_pos where A > 0, else tau_neg;
+    // d = exp(logprobs - old), and KL(policy ‖ ref) estimated by k1, k2 or k3 from logprobs - ref.
     // value_clip ≤ 0: none. Differences of log-probs are held within ±20 before exp. Rows may be tokens (PPO,
     // GRPO) or sequences (GSPO, RLOO). stats (means by w): policy, value, entropy, k1 to ref, k3 to ref, k3 to
     // old, share of ratios outside the clip range, of values outside theirs, ratio mean, ratio max, Σ w, rows
@@ -215,7 +217,7 @@ const char* const kSignatures[] = {
     "ppo(logprobs:f32[R], old_logprobs:f32[R], advantages:f32[R], weights:f32[R], ref_logprobs?:f32[R],"
     " entropy?:f32[R], values?:f32[R], old_values?:f32[R], returns?:f32[R];"
     " clip_low:f=0.2, clip_high:f=0.2, kl_coef:f=0, kl:k1|k2|k3=k3, entropy_coef:f=0, vf_coef:f=0.1,"
-    " value_clip:f=0)"
+    " value_clip:f=0, surrogate:clip|cispo|sapo=clip, tau_pos:f=1, tau_neg:f=1.05)"
     " -> loss:f32[1], dlogprobs:f32[R], dentropy?:f32[R], dvalues?:f32[R], stats:f32[12]",
     // StepAMC's constraint on the log-probs (or logits) of the two verdict words; labels 1 positive, 0 negative.
     // class_balanced_full, ce_full and mass need log-probs. Σ weights·term; without weights the mean, under

@@ -80,7 +80,7 @@ export { type KtoInputs, type KtoOptions, kto, ktoReference } from './objectives
 export { bce, crossEntropy } from './objectives/likelihood.js';
 export { nll } from './objectives/nll.js';
 export { type DpoOptions, type DpoPairs, dpo, orpo, type Pairs, pairwise } from './objectives/pairs.js';
-export { type KlEstimator, type PpoInputs, type PpoOptions, ppo } from './objectives/ppo.js';
+export { type KlEstimator, type PpoInputs, type PpoOptions, ppo, type Surrogate } from './objectives/ppo.js';
 export { type Objective, readStatistics, type Statistics } from './objectives/statistics.js';
 export {
   type JudgedAnswer,

@@ -6,6 +6,9 @@ import type { Objective } from './statistics.js';
 /** Estimators of KL(policy ‖ reference) from d = log-prob − reference: d, d²/2, exp(−d) − 1 + d. */
 export type KlEstimator = 'k1' | 'k2' | 'k3';
 
+/** What is minimised of ratios and advantages: see {@link ppo}. */
+export type Surrogate = 'clip' | 'cispo' | 'sapo';
+
 /** R rows: tokens (PPO, GRPO), or whole sequences (GSPO, RLOO). All f32 [R]. */
 export interface PpoInputs {
   /** Of the policy; differentiable. */
@@ -29,6 +32,11 @@ export interface PpoOptions {
   /** The ratio counts down to 1 − clipLow and up to 1 + clipHigh. Default 0.2 each. */
   readonly clipLow?: number;
   readonly clipHigh?: number;
+  /** Default `clip`. */
+  readonly surrogate?: Surrogate;
+  /** τ of `sapo` where the advantage is positive, and where it is not. Default 1 and 1.05. */
+  readonly temperaturePositive?: number;
+  readonly temperatureNegative?: number;
   /** Weight of the KL penalty in the loss. Default 0. */
   readonly klCoef?: number;
   /** Default k3. */
@@ -64,6 +72,8 @@ export type PpoStatistic = (typeof STATISTICS)[number];
  *     Σ w·[max(−A·d, −A·clip(d, 1 − clipLow, 1 + clipHigh)) + klCoef·KL − entropyCoef·H
  *          + valueCoef·½·max((V − Ret)², (clip(V, V_old ± valueClip) − Ret)²)],   d = exp(log-prob − old)
  *
+ * In place of the first max, `cispo` (arXiv 2506.13585) has −A·clip(d)·log-prob, whose clip(d) is a constant, and `sapo` (arXiv 2511.20347)
+ * −A·(4/τ)·σ(τ·(d − 1)), which no clip range bounds.
  * Outside the clip range on the good side the gradient is exactly 0. Log-prob differences are held within ±20. With
  * answer-wise weights and group advantages it is GRPO (arXiv 2402.03300). Statistics are means by weight.
  */
@@ -98,6 +108,9 @@ export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoS
     entropy_coef: entropyCoef,
     vf_coef: options.valueCoef,
     value_clip: valueClip,
+    surrogate: options.surrogate,
+    tau_pos: options.temperaturePositive,
+    tau_neg: options.temperatureNegative,
     dentropy: entropy !== undefined && entropyCoef !== 0,
     dvalues: values !== undefined,
   });

@@ -30,12 +30,21 @@ export interface WeightedSource extends SourceWeight {
 /** The random streams of shuffled rewards. */
 const SHUFFLE = 0x5b0f;
 
+/** What a source gives. */
+export interface RewardPart {
+  /** Of the source. */
+  readonly weight: number;
+  readonly value: number;
+}
+
 /** What a solution gets. */
 export interface MixedReward {
   /** For the whole solution; with `bySteps`, of the sources that reward no steps, and absent where there is none. */
   readonly value?: number;
   /** Of each step, where `bySteps` is on and a source judges steps. */
   readonly steps?: readonly number[];
+  /** Of each source that gives a reward of the whole, what it adds to `value`: its number, normalised, times its weight. */
+  readonly parts: readonly RewardPart[];
   /** What each source said, before its weight; for logs. */
   readonly terms: Readonly<Record<string, number>>;
 }
@@ -63,6 +72,7 @@ export async function mixedRewards(
   const mixed = solutions.map(() => ({
     value: undefined as number | undefined,
     steps: undefined as number[] | undefined,
+    parts: [] as RewardPart[],
     terms: {} as Record<string, number>,
   }));
   for (const [at, source] of sources.entries()) {
@@ -76,15 +86,17 @@ export async function mixedRewards(
     mixed.forEach((own, i) => {
       const { value, steps } = scaled[i] as SourceReward;
       own.terms[reward.name] = (given[i] as SourceReward).value;
-      if (!steps) own.value = (own.value ?? 0) + weight * value;
-      else {
+      if (!steps) {
+        own.value = (own.value ?? 0) + weight * value;
+        own.parts.push({ weight, value });
+      } else {
         own.steps ??= steps.map(() => 0);
         for (const [h, step] of steps.entries()) own.steps[h] = (own.steps[h] ?? 0) + weight * step;
       }
     });
   }
-  return mixed.map(({ value, steps, terms }) => ({
-    terms,
+  return mixed.map(({ value, steps, parts, terms }) => ({
+    ...{ parts, terms },
     ...(value === undefined ? {} : { value }),
     ...(steps ? { steps } : {}),
   }));

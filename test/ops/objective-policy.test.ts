@@ -78,6 +78,9 @@ interface Settings {
   entropy_coef: number;
   vf_coef: number;
   value_clip: number;
+  surrogate: 'clip' | 'cispo' | 'sapo';
+  tau_pos: number;
+  tau_neg: number;
 }
 
 const PLAIN: Settings = {
@@ -88,6 +91,9 @@ const PLAIN: Settings = {
   entropy_coef: 0,
   vf_coef: 0,
   value_clip: 0,
+  surrogate: 'clip',
+  tau_pos: 1,
+  tau_neg: 1.05,
 };
 
 async function ppo(
@@ -119,15 +125,19 @@ interface Row {
   target: number;
 }
 
-/** The objective of `ppo` in core/ops.cc, term by term, in float64. */
-function reference(rows: readonly Row[], s: Settings): number {
+/** The objective of `ppo` in core/ops.cc, term by term, in float64; the weight of cispo is that of `weighted`, since it is constant. */
+function reference(rows: readonly Row[], s: Settings, weighted: readonly Row[] = rows): number {
   return sum(
-    rows.map((row) => {
+    rows.map((row, i) => {
       const ratio = Math.exp(row.logprob - row.old);
-      const policy = Math.max(
-        -row.advantage * ratio,
-        -row.advantage * clamp(ratio, 1 - s.clip_low, 1 + s.clip_high),
-      );
+      const inside = (r: number) => clamp(r, 1 - s.clip_low, 1 + s.clip_high);
+      const constant = weighted[i] as Row;
+      const tau = row.advantage > 0 ? s.tau_pos : s.tau_neg;
+      const policy = {
+        clip: Math.max(-row.advantage * ratio, -row.advantage * inside(ratio)),
+        cispo: -row.advantage * inside(Math.exp(constant.logprob - constant.old)) * row.logprob,
+        sapo: (-row.advantage * 4) / tau / (1 + Math.exp(-tau * (ratio - 1))),
+      }[s.surrogate];
       const d = row.logprob - row.ref;
       const kl = { k1: d, k2: d ** 2 / 2, k3: Math.exp(-d) - 1 + d }[s.kl];
       const near = clamp(row.value, row.oldValue - s.value_clip, row.oldValue + s.value_clip);
@@ -157,6 +167,9 @@ const settings: fc.Arbitrary<Settings> = fc.record({
   entropy_coef: fc.constantFrom(0, 0.01),
   vf_coef: fc.constantFrom(0.1, 1),
   value_clip: fc.constantFrom(0, 0.2),
+  surrogate: fc.constantFrom('clip', 'cispo', 'sapo'),
+  tau_pos: fc.constantFrom(1, 0.5),
+  tau_neg: fc.constantFrom(1.05, 3),
 });
 
 const columns = (rows: readonly Row[]) => ({
@@ -267,6 +280,7 @@ describe.each(isas)('policy objectives on %s', (isa) => {
               reference(
                 rows.map((r, i) => ({ ...r, [key]: x[i]! })),
                 s,
+                rows,
               ),
             rows.map((r) => r[key]),
           );
@@ -366,6 +380,26 @@ describe.each(isas)('policy objectives on %s', (isa) => {
     expect(found.stats.largestRatio / Math.exp(20)).toBeCloseTo(1, 6);
     expect(Number.isFinite(found.loss)).toBe(true);
     expect(found.dlogprobs).toEqual([0, 0]);
+  });
+
+  it('ppo keeps a gradient on every token by cispo, and a soft one by sapo, where the clip would stop it', async () => {
+    const inputs = { logprobs: [Math.log(2) - 1], old_logprobs: [-1], advantages: [1], weights: [1] };
+    const cispo = await ppo(device, inputs, { surrogate: 'cispo', clip_low: 1, clip_high: 0.5 });
+    expect(cispo.dlogprobs[0]).toBeCloseTo(-1.5, 6);
+    expect(cispo.loss).toBeCloseTo(-1.5 * (Math.log(2) - 1), 6);
+    const sapo = await ppo(device, inputs, { surrogate: 'sapo' });
+    const gate = 1 / (1 + Math.exp(-1));
+    expect(sapo.loss).toBeCloseTo(-4 * gate, 6);
+    expect(sapo.dlogprobs[0]).toBeCloseTo(-8 * gate * (1 - gate), 6);
+    // At ratio 1 both have the policy gradient.
+    for (const surrogate of ['cispo', 'sapo'] as const) {
+      const even = await ppo(device, { ...inputs, logprobs: [-1] }, { surrogate });
+      expect(even.dlogprobs[0]).toBeCloseTo(-1, 6);
+    }
+    // What is refused ends its queue.
+    const other = openTest(isa);
+    await expect(ppo(other, inputs, { surrogate: 'sapo', tau_pos: 0 })).rejects.toThrow(/tau_pos/);
+    other.dispose();
   });
 
   it.each([

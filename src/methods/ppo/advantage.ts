@@ -66,6 +66,12 @@ const ADVANTAGES: Readonly<Record<AdvantageOf, Credit>> = {
     );
   },
   leave_one_out: (device, _groups, rewards) => ofTotals(device, rewards, 'leave_one_out'),
+  async group_apart(_device, _groups, rewards) {
+    const advantages = apartAdvantages(rewards);
+    return withoutReturns(
+      rewards.flat().flatMap(({ byToken }, i) => byToken.map(() => advantages[i] as number)),
+    );
+  },
   async group(device, _groups, rewards, settings) {
     const meanOnly = settings.loss_type === 'dr_grpo';
     const hasSteps = rewards.flat().some(({ places }) => places !== undefined);
@@ -142,6 +148,31 @@ async function ofGroups(device: Device, rewards: Rewards, baseline: GroupBaselin
   const advantages = await tensor.readFloats();
   tensor.dispose();
   return advantages;
+}
+
+/**
+ * GDPO (arXiv 2601.05242, as in TRL's `normalize_then_sum`), by answer: each source's rewards normalised within their group, summed by
+ * weight, and the sums normalised over the batch.
+ */
+function apartAdvantages(rewards: Rewards): number[] {
+  const sums = rewards.flatMap((group) => {
+    const sources = group[0]?.parts ?? [];
+    const bySource = sources.map((_, k) =>
+      standard(group.map(({ parts = [] }) => parts[k]?.value as number)),
+    );
+    return group.map((_, a) =>
+      sources.reduce((sum, { weight }, k) => sum + weight * (bySource[k]?.[a] as number), 0),
+    );
+  });
+  return standard(sums);
+}
+
+/** Less their mean, by their deviation, of n − 1. */
+function standard(values: readonly number[]): number[] {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
+  return values.map((value) => (value - mean) / (deviation + EPSILON));
 }
 
 /** Added to the deviation, as `groupAdvantages` does. */

@@ -1,11 +1,12 @@
 // The algorithms of `method: ppo`. A new one is a row here and a test, and a function in `advantage.ts` where its advantages are new.
-import type { RatioOf } from '../../train/policy/objective.js';
+import type { Surrogate } from '../../objectives/ppo.js';
+import type { LossType, RatioOf } from '../../train/policy/objective.js';
 
 /**
- * Where advantages come from: a critic, the group of a problem, the other solutions of the group, returns from a token on, or the other
- * solutions apart for outcomes and for the rewards of tokens.
+ * Where advantages come from: a critic, the group of a problem, the group for each source of rewards apart, the other solutions of the
+ * group, returns from a token on, or the other solutions apart for outcomes and for the rewards of tokens.
  */
-export type AdvantageOf = 'critic' | 'group' | 'leave_one_out' | 'returns' | 'process';
+export type AdvantageOf = 'critic' | 'group' | 'group_apart' | 'leave_one_out' | 'returns' | 'process';
 
 export interface OnlineAlgorithm {
   readonly ratio: RatioOf;
@@ -16,6 +17,10 @@ export interface OnlineAlgorithm {
   readonly whitens?: true;
   /** How far the ratio counts down and up by default. Default 0.2 each. */
   readonly clip?: readonly [low: number, high: number];
+  /** What is minimised of ratios and advantages. Default `clip`. */
+  readonly surrogate?: Surrogate;
+  /** What a token counts by default. Default `dapo`. */
+  readonly lossType?: LossType;
   /** How often a group of equal rewards is drawn again by default. Default 0. */
   readonly resample?: number;
 }
@@ -27,6 +32,14 @@ export const algorithms = {
   grpo: { ratio: 'token', advantage: 'group', klIn: 'loss' },
   /** arXiv 2503.14476; the clip is the paper's, and so is that groups with nothing to compare are drawn again. */
   dapo: { ratio: 'token', advantage: 'group', klIn: 'loss', clip: [0.2, 0.28], resample: 3 },
+  /** arXiv 2503.20783 */
+  dr_grpo: { ratio: 'token', advantage: 'group', klIn: 'loss', lossType: 'dr_grpo' },
+  /** arXiv 2506.13585, without a lower bound, as there; the upper one is ScaleRL's (arXiv 2510.13786), a ratio of 5. */
+  cispo: { ratio: 'token', advantage: 'group', klIn: 'loss', surrogate: 'cispo', clip: [1, 4] },
+  /** arXiv 2511.20347 */
+  sapo: { ratio: 'token', advantage: 'group', klIn: 'loss', surrogate: 'sapo', lossType: 'grpo' },
+  /** arXiv 2601.05242 */
+  gdpo: { ratio: 'token', advantage: 'group_apart', klIn: 'loss' },
   /** arXiv 2402.14740 */
   rloo: { ratio: 'answer', advantage: 'leave_one_out', klIn: 'reward' },
   /** arXiv 2501.03262 */

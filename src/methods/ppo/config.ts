@@ -12,6 +12,7 @@ import { type Conflict, conflict, type MethodSchema } from '../../config/schema.
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { implicitSettings } from '../../scoring/settings.js';
 import { ALGORITHMS, algorithmOf, comparesGroups } from './algorithms.js';
+import { correctsSampler, importanceConflicts } from './importance.js';
 import { IMPLICIT, reward } from './reward-sections.js';
 import { ppo, rollout } from './sections.js';
 
@@ -80,11 +81,11 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       `rollout.server gives log-probs at temperature 1 alone; set rollout.temperature to 1, found ${rollout.temperature}`,
     );
   if (rollout.server && rollout.server.max_staleness > 0) {
-    if (ppo.old_logprobs !== 'sampler')
+    if (ppo.old_logprobs !== 'sampler' && !correctsSampler({ ppo, rollout }))
       yield conflict(
         'rollout.server.max_staleness',
-        'rollout.server.max_staleness has samples of an older policy, which the ratio to their own log-probs corrects: set ' +
-          `ppo.old_logprobs to "sampler", found "${ppo.old_logprobs}"`,
+        'rollout.server.max_staleness has samples of an older policy, for which a ratio to their own log-probs corrects: set ' +
+          `ppo.importance_sampling_correction to true, or ppo.old_logprobs to "sampler", found false and "${ppo.old_logprobs}"`,
       );
     if ((ppo.resample_equal === 'auto' ? (resample ?? 0) : ppo.resample_equal) > 0)
       yield conflict(
@@ -93,6 +94,7 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
           `again: set ppo.resample_equal to 0, found ${ppo.resample_equal} for ppo.algorithm "${ppo.algorithm}"`,
       );
   }
+  yield* importanceConflicts(ppo);
   const shares = Object.values(rollout.mix);
   if (shares.length > 0 && shares.every((weight) => weight === 0))
     yield conflict(
@@ -167,8 +169,34 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
         'reward.placement "step" with ppo.algorithm "grpo" compares rewards of steps, and reward.implicit gives rewards of tokens; use ppo.algorithm "prime"',
       );
   }
+  if (advantage === 'group_apart') yield* comparedApart(ppo, reward);
   if (Object.values(reward).every((source) => typeof source !== 'object' || source.weight === 0))
     yield conflict('reward', 'reward has no source with a weight, so there is nothing to learn from');
+}
+
+/** Of GDPO: everything that is rewarded must be a source of its own that gives one number to a solution. */
+function* comparedApart(ppo: PpoSection, reward: RewardSection): Generator<Conflict> {
+  const refused = (key: string, why: string) => conflict(key, `ppo.algorithm "gdpo" ${why}`);
+  if (reward.placement === 'step')
+    yield refused(
+      'reward.placement',
+      'normalises each source’s reward of a whole solution, and reward.placement is "step"; use "last", or ppo.algorithm "grpo"',
+    );
+  if (reward.implicit.weight !== 0)
+    yield refused(
+      'reward.implicit.weight',
+      'normalises rewards of whole solutions, and reward.implicit gives rewards of tokens; use ppo.algorithm "prime"',
+    );
+  if (ppo.kl_in === 'reward' && ppo.kl_coef > 0)
+    yield refused(
+      'ppo.kl_in',
+      'normalises each source apart, and ppo.kl_in "reward" would add the penalty to none of them; use "loss"',
+    );
+  if (ppo.missing_eos_penalty > 0)
+    yield refused(
+      'ppo.missing_eos_penalty',
+      'normalises each source apart, and ppo.missing_eos_penalty belongs to none; use reward.length, or ppo.truncated "lowest"',
+    );
 }
 
 /** How a server gets the policy. */

@@ -32,6 +32,7 @@ export function solutionObjective(options: SolutionObjectiveOptions): ClippedObj
     trains: [policyParameters, ...(critic?.own ? [critic.own.parameters] : [])],
     settings: { ...settings, temperature },
     ratio: algorithmOf(settings).ratio,
+    surrogate: algorithmOf(settings).surrogate,
     optimizers: critic ? { critic: criticOptimizer(critic, options) } : {},
     pieces: (groups) => groups.flatMap((group) => piecesOf(group, options)),
   });

@@ -2,7 +2,12 @@
 
 import { rocAuc } from '../../eval/metrics.js';
 import { stepsOf } from '../../records/steps.js';
-import { type MixedReward, mixedRewards, type WeightedSource } from '../../rewards/mixture.js';
+import {
+  type MixedReward,
+  mixedRewards,
+  type RewardPart,
+  type WeightedSource,
+} from '../../rewards/mixture.js';
 import { boundedSteps, stepEnds } from '../../rewards/placement.js';
 import type { RewardedSolution } from '../../rewards/reward.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -62,10 +67,12 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
       const lowest = asGiven
         .flat()
         .reduce((least, own) => Math.min(least, comparedWhole(own, settings)), Number.POSITIVE_INFINITY);
+      const leastParts = lowestParts(asGiven.flat());
       const byGroup = groups.map(({ answers }, g) =>
         answers.map((answer, a) => {
           const own = (asGiven[g] as AnswerReward[])[a] as AnswerReward;
-          return answer.truncated ? ofCutOff(own, lowest, settings) : own;
+          if (!answer.truncated) return own;
+          return { ...ofCutOff(own, lowest, settings), parts: cutOffParts(own, leastParts, settings) };
         }),
       );
       const terms = asGiven.flat().map((own) => own.terms ?? {});
@@ -103,7 +110,7 @@ function placed(
     value: sum(byToken),
     byToken,
     terms: mixed.terms,
-    ...(mixed.steps ? { places: [...places].sort((a, b) => a - b) } : {}),
+    ...(mixed.steps ? { places: [...places].sort((a, b) => a - b) } : { parts: mixed.parts }),
   };
 }
 
@@ -149,6 +156,25 @@ function ofCutOff(
     ...(process ? { process } : {}),
     ...(places ? { places: places.at(-1) === last ? places : [...places, last] } : {}),
   };
+}
+
+/** By source, the lowest reward of the rollout batch. */
+function lowestParts(all: readonly AnswerReward[]): number[] {
+  return (all[0]?.parts ?? []).map((_, k) =>
+    all.reduce(
+      (least, { parts = [] }) => Math.min(least, parts[k]?.value ?? least),
+      Number.POSITIVE_INFINITY,
+    ),
+  );
+}
+
+/** Sources that are compared apart: each gives the lowest that it gave to any solution. */
+function cutOffParts(
+  { parts = [] }: AnswerReward,
+  lowest: readonly number[],
+  { truncated }: Pick<PpoSettings, 'truncated'>,
+): RewardPart[] {
+  return parts.map((part, k) => (truncated === 'lowest' ? { ...part, value: lowest[k] as number } : part));
 }
 
 /**

@@ -15,6 +15,7 @@ import {
 } from '../../config/fields.js';
 import { sampling } from '../../config/sampling.js';
 import { rollouts, updates } from '../../config/training.js';
+import { IMPORTANCE_MODES } from '../../train/policy/importance.js';
 import { ALGORITHMS } from './algorithms.js';
 
 const server = z
@@ -43,7 +44,8 @@ const server = z
     timeout: positiveNumber(300).describe('Seconds without a byte after which a request is tried again.'),
     max_staleness: countOrOff(0).describe(
       'Rollout batches that the server draws ahead while the policy learns: each comes from a policy that is at most so many rollout ' +
-        'batches older than the one that learns from it. 0: the policy waits for the server. More needs `ppo.old_logprobs: sampler`.',
+        'batches older than the one that learns from it. 0: the policy waits for the server. More needs `ppo.importance_sampling_correction`, or ' +
+        '`ppo.old_logprobs: sampler`.',
     ),
     max_difference: positiveNumber(0.5).describe(
       'Nats by which the log-probs of a token may differ on average between the server and the policy that it was given, before the run ' +
@@ -89,8 +91,9 @@ export const ppo = section({
     .enum(ALGORITHMS)
     .default('ppo')
     .describe(
-      'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `dapo` with a wider clip and groups drawn again; `gspo` with one ratio per ' +
-        'solution), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
+      'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `dapo` with a wider clip and groups drawn again; `dr_grpo` without ' +
+        'division by deviation and length; `cispo` with clipped weights, so that every token has a gradient; `sapo` with a soft gate in place of ' +
+        'the clip; `gspo` with one ratio per solution), the group apart for each source of rewards (`gdpo`), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
         '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
     ),
   num_train_epochs: positiveNumber(1).describe('Passes over the training problems.'),
@@ -104,17 +107,31 @@ export const ppo = section({
     'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1) or from the sampler. ' +
       'Their difference is logged either way.',
   ),
+  importance_sampling_correction: auto(z.boolean()).describe(
+    'Multiply the policy loss by the ratio of the trainer’s probability to the sampler’s, within bounds, where they differ: a server ' +
+      'rounds otherwise, or drew from an older policy. `auto` is true with `rollout.server` and `old_logprobs` `rescore`, else false.',
+  ),
+  importance_sampling_mode: choice(...IMPORTANCE_MODES).describe(
+    'One ratio for a whole solution or one for each token; outside the bounds it is 0 (`mask`, so nothing is learned there) or the bound ' +
+      '(`truncate`).',
+  ),
+  importance_sampling_clip_max: nonNegative(3).describe('Upper bound of that ratio; 0: none.'),
+  importance_sampling_clip_min: nonNegative(0).describe('Lower bound of that ratio; 0: none.'),
   gamma: share(1).describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
   lam: share(1).describe('λ of generalised advantage estimation, of `ppo`.'),
   cliprange: auto(z.number().gt(0).lt(1)).describe(
-    'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4.',
+    'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4, for `cispo` no bound. Not of `sapo`.',
   ),
   cliprange_high: auto(positiveNumber()).describe(
-    'The ratio counts up to 1 + this; `auto` is `cliprange`, for `dapo` 0.28, for `gspo` 4e-4.',
+    'The ratio counts up to 1 + this; `auto` is `cliprange`, for `dapo` 0.28, for `gspo` 4e-4, for `cispo` 4. Not of `sapo`.',
   ),
+  sapo_temperature_pos: positiveNumber(1).describe(
+    'Of `sapo`: how fast the weight of a token falls as its ratio leaves 1, where the advantage is positive.',
+  ),
+  sapo_temperature_neg: positiveNumber(1.05).describe('The same where the advantage is not positive.'),
   loss_type: auto(z.enum(['grpo', 'dapo', 'dr_grpo'])).describe(
     'What a token counts: `grpo` the mean over each solution, then over solutions; `dapo` the mean over all tokens; `dr_grpo` a share of ' +
-      'rollout.max_new_tokens, and advantages are not divided by the deviation of their group. `auto` is `dapo`. Not of `gspo` and ' +
+      'rollout.max_new_tokens, and advantages are not divided by the deviation of their group. `auto` is `dapo`, for `sapo` `grpo`, for `dr_grpo` itself. Not of `gspo` and ' +
       '`rloo`, where every solution counts the same.',
   ),
   group_baseline: flag(false).describe(
@@ -127,8 +144,8 @@ export const ppo = section({
     'The reference of the KL: the model that the run began with, or none, which saves its forward.',
   ),
   kl_in: auto(z.enum(['reward', 'loss'])).describe(
-    'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo`, `dapo`, `gspo` ' +
-      'and `reinforce_pp` with `group_baseline`, else the reward.',
+    'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the reward for `ppo`, `rloo`, `prime` ' +
+      'and `reinforce_pp` without `group_baseline`, else the loss.',
   ),
   kl_estimator: auto(z.enum(['k1', 'k2', 'k3'])).describe(
     'Estimator of the penalty from d = log-prob − reference log-prob: d, d²/2 or exp(−d) − 1 + d. `auto` is `k1` in the reward and ' +

@@ -1,6 +1,8 @@
 /** The settings that `auto` stands for. */
+import type { LossType } from '../../train/policy/objective.js';
 import { algorithmOf, hasCritic } from './algorithms.js';
 import type { PpoRunConfig, PpoSection } from './config.js';
+import { correctsSampler } from './importance.js';
 
 export interface PpoSettings
   extends Omit<
@@ -12,19 +14,21 @@ export interface PpoSettings
     | 'kl_in'
     | 'kl_estimator'
     | 'resample_equal'
+    | 'importance_sampling_correction'
   > {
   readonly learning_rate: number;
   readonly cliprange: number;
   readonly cliprange_high: number;
-  readonly loss_type: 'grpo' | 'dapo' | 'dr_grpo';
+  readonly loss_type: LossType;
   readonly kl_in: 'reward' | 'loss';
   readonly kl_estimator: 'k1' | 'k2' | 'k3';
   readonly resample_equal: number;
+  readonly importance_sampling_correction: boolean;
 }
 
-export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoSettings {
+export function settled({ ppo, lora, rollout }: Pick<PpoRunConfig, 'ppo' | 'lora' | 'rollout'>): PpoSettings {
   const or = <T>(value: T | 'auto', otherwise: T): T => (value === 'auto' ? otherwise : value);
-  const { clip = [0.2, 0.2], klIn, advantage, resample = 0 } = algorithmOf(ppo);
+  const { clip = [0.2, 0.2], klIn, advantage, resample = 0, lossType = 'dapo' } = algorithmOf(ppo);
   const [low, high] = ppo.cliprange === 'auto' ? clip : [ppo.cliprange, ppo.cliprange];
   // REINFORCE++-baseline has its penalty in the loss, as in the paper and in OpenRLHF's own runs of it.
   const hasBaseline = advantage === 'returns' && ppo.group_baseline;
@@ -34,9 +38,10 @@ export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoS
     learning_rate: or(ppo.learning_rate, lora === 'none' ? 1e-6 : 1e-5),
     cliprange: low,
     cliprange_high: or(ppo.cliprange_high, high),
-    loss_type: or(ppo.loss_type, 'dapo'),
+    loss_type: or(ppo.loss_type, lossType),
     kl_in,
     resample_equal: or(ppo.resample_equal, resample),
+    importance_sampling_correction: correctsSampler({ ppo, rollout }),
     kl_estimator: or(ppo.kl_estimator, kl_in === 'reward' ? 'k1' : 'k2'),
   };
 }
@@ -44,7 +49,7 @@ export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoS
 /**
  * Whether the log-probs before the update may be taken from its forward: where each rollout batch has one step, the policy
  * of that forward is the one that sampled, and the same forward before it would give the same numbers. Critics, and a KL
- * penalty that advantages or its own coefficient depend on, need them earlier.
+ * penalty that advantages or its own coefficient depend on, need them earlier, and so does importance sampling.
  */
 export function scoresInUpdate(settings: PpoSettings): boolean {
   const { num_ppo_epochs, num_mini_batches, kl_in, kl_coef, kl_target, old_logprobs } = settings;
@@ -54,6 +59,7 @@ export function scoresInUpdate(settings: PpoSettings): boolean {
     old_logprobs === 'rescore' &&
     (kl_in === 'loss' || kl_coef === 0) &&
     kl_target === 0 &&
+    !settings.importance_sampling_correction &&
     !hasCritic(settings)
   );
 }
@@ -67,7 +73,7 @@ export function settingWarnings({
   const filters = (['top_p', 'top_k', 'min_p'] as const).filter((key) =>
     key === 'top_p' ? rollout.top_p < 1 : rollout[key] > 0,
   );
-  const { kl_in, kl_estimator, kl_coef } = settled({ ppo, lora });
+  const { kl_in, kl_estimator, kl_coef } = settled({ ppo, lora, rollout });
   return [
     ...(filters.length > 0
       ? [

@@ -3,6 +3,7 @@
 import { ConfigError } from '../../config/error.js';
 import { warn } from '../../terminal/log.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
+import { corrected, importanceMetrics } from '../../train/policy/importance.js';
 import { policyStage } from '../../train/policy/stage.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
@@ -70,7 +71,7 @@ export function solutionStage(
         seed: run.seed,
         settings: { ...reward, ...settings },
       }),
-      advantage: solutionAdvantage(roles.decoder.device, settings),
+      advantage: corrected(solutionAdvantage(roles.decoder.device, settings), settings),
       objective: solutionObjective({ ...common, kl, longest: rollout.max_new_tokens, steps }),
     }),
     seed: run.seed,
@@ -79,7 +80,7 @@ export function solutionStage(
     best: 'accuracy',
     begin: async () => {},
     validate,
-    describe: solutionMetrics,
+    describe: (groups) => ({ ...solutionMetrics(groups), ...importanceMetrics(groups, settings) }),
     onRollout: (groups, iteration) => {
       for (const sample of solutionSamples(groups, problems, iteration)) open.run.samples.append(sample);
       const warning = equalGroups(groups);

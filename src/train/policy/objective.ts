@@ -5,7 +5,13 @@
 import type { TrainableParameters } from '../../autograd/parameters.js';
 import { ratio } from '../../eval/metrics.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
-import { type KlEstimator, type PpoStatistic, ppo } from '../../objectives/ppo.js';
+import {
+  type KlEstimator,
+  type PpoOptions,
+  type PpoStatistic,
+  ppo,
+  type Surrogate,
+} from '../../objectives/ppo.js';
 import type { Objective } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
@@ -20,7 +26,9 @@ import type { AnswerRow } from '../../sequences/sequence.js';
 import { accumulate, balanceOf, type LossTerm, totalLoss } from '../accumulate.js';
 import type { Metrics } from '../stage.js';
 import type { KlControl } from './kl.js';
+import { mean } from './metrics.js';
 import type {
+  Credit,
   CreditedGroup,
   Group,
   Keeps,
@@ -42,6 +50,9 @@ export interface Piece<G extends Group> {
 /** What is clipped: the ratio of each token, of an answer's probability, or of the geometric mean over its tokens. */
 export type RatioOf = 'token' | 'answer' | 'answer_mean';
 
+/** What a token counts; see {@link tokenWeights}. */
+export type LossType = 'grpo' | 'dapo' | 'dr_grpo';
+
 interface ObjectiveSettings {
   readonly temperature: number;
   /** The ratio counts from 1 − this, up to 1 + `cliprange_high` or, without one, 1 + this. */
@@ -51,8 +62,10 @@ interface ObjectiveSettings {
   readonly entropy_coef: number;
   readonly vf_coef: number;
   readonly cliprange_value: number;
-  /** What a token counts; see {@link tokenWeights}. */
-  readonly loss_type: 'grpo' | 'dapo' | 'dr_grpo';
+  readonly loss_type: LossType;
+  /** τ of the surrogate `sapo`. */
+  readonly sapo_temperature_pos?: number;
+  readonly sapo_temperature_neg?: number;
   readonly old_logprobs: 'rescore' | 'sampler';
   /** Steps at the start that train the critic alone. Default 0. */
   readonly critic_warmup?: number;
@@ -101,6 +114,8 @@ export interface PolicyObjectiveOptions<G extends Group, P extends Piece<G>, Nam
   readonly optimizers?: Readonly<Record<string, OwnOptimizer>>;
   readonly settings: ObjectiveSettings;
   readonly ratio: RatioOf;
+  /** Of ratios of tokens. Default `clip`. */
+  readonly surrogate?: Surrogate | undefined;
   readonly kl: KlControl;
   readonly pieces: (groups: readonly CreditedGroup<G>[]) => readonly P[];
   /** Most tokens of an answer, the constant that `dr_grpo` divides by. */
@@ -239,7 +254,7 @@ export class ClippedObjective<
         oldLogprobs: old,
         ...(hasReference ? { refLogprobs: upload(({ refLogprobs }) => refLogprobs) } : {}),
         // The critic alone learns, or the ratio is that of whole answers, below.
-        advantages: warming || ratioOf !== 'token' ? spread(() => 0) : upload(({ advantages }) => advantages),
+        advantages: warming || ratioOf !== 'token' ? spread(() => 0) : upload(correctedAdvantages),
         weights: spread(weightOf),
         entropy,
         ...(values
@@ -252,6 +267,7 @@ export class ClippedObjective<
       },
       {
         ...clip,
+        ...this.surrogate(),
         klCoef: warming || !hasReference ? 0 : kl.inLoss,
         klEstimator: settings.kl_estimator,
         entropyCoef: warming ? 0 : entropyCoef,
@@ -277,12 +293,19 @@ export class ClippedObjective<
       {
         logprobs: whole(logprobs),
         oldLogprobs: whole(old),
-        advantages: one(({ advantages }) => advantages[0] ?? 0),
+        advantages: one((answer) => mean(correctedAdvantages(answer))),
         weights: one((answer) => weightOf(answer) * answer.tokens.length),
       },
       clip,
     );
     return [tokens, { ...byAnswer, weight, of: 'answers' }];
+  }
+
+  private surrogate(): Pick<PpoOptions, 'surrogate' | 'temperaturePositive' | 'temperatureNegative'> {
+    const { surrogate, settings } = this.options;
+    if (surrogate !== 'sapo') return surrogate ? { surrogate } : {};
+    const { sapo_temperature_pos: positive = 1, sapo_temperature_neg: negative = 1.05 } = settings;
+    return { surrogate, temperaturePositive: positive, temperatureNegative: negative };
   }
 
   private values(states: HiddenStates, pieces: readonly P[]): Tensor {
@@ -318,7 +341,7 @@ export class ClippedObjective<
         : {}),
       ratio_mean: mean(ratios, 'ratio_mean'),
       ratio_max: Math.max(...ratios.map(({ statistics }) => statistics.ratio_max)),
-      clip_fraction: mean(ratios, 'clip_fraction'),
+      ...(this.options.surrogate === 'sapo' ? {} : { clip_fraction: mean(ratios, 'clip_fraction') }),
       entropy: mean(tokens, 'entropy'),
       old_kl_k3: mean(tokens, 'old_kl_k3'),
       ...(hasReference ? { kl_k1: mean(tokens, 'kl_k1'), kl_k3: mean(tokens, 'kl_k3') } : {}),
@@ -329,6 +352,11 @@ export class ClippedObjective<
 interface Part {
   readonly group: readonly Pick<Piece<Group>, 'answers'>[];
   readonly statistics: Readonly<Record<PpoStatistic, number>>;
+}
+
+/** The factor of importance sampling, a constant ≥ 0, multiplies the policy loss as it multiplies the advantage. */
+function correctedAdvantages({ advantages, importance }: Pick<Credit, 'advantages' | 'importance'>) {
+  return importance ? advantages.map((advantage, t) => advantage * (importance[t] as number)) : advantages;
 }
 
 /** Factor of the value loss inside an objective that is itself weighted by `policy`. */

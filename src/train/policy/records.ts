@@ -7,6 +7,7 @@
  * PPO on verdicts, PPO on solutions, GRPO or RLOO differ only in what they plug in; `stage.ts` is the loop around them.
  * Records are plain data, so that a checkpoint can hold a rollout batch.
  */
+import type { RewardPart } from '../../rewards/mixture.js';
 import type { AdamW } from '../adamw.js';
 import type { Metrics, StepPart } from '../stage.js';
 
@@ -42,6 +43,8 @@ export interface AnswerReward {
   readonly places?: readonly number[];
   /** The part of each token in `byToken` that an implicit reward model gave, where there is one. */
   readonly process?: readonly number[];
+  /** The sources of a reward of the whole apart, in one order for all answers, where they are normalised apart. */
+  readonly parts?: readonly RewardPart[];
   /** `byToken` before the KL penalty, where that is part of it. */
   readonly beforePenalty?: readonly number[];
   /** What each source said, for logs. */
@@ -58,6 +61,8 @@ export interface Credit {
   readonly returns: readonly number[];
   /** Weight of the answer: 1 if sampled, its probability if enumerated. */
   readonly share: number;
+  /** Factor of each token's policy loss, where the sampler's log-probs are corrected for. */
+  readonly importance?: readonly number[];
   readonly terms?: AnswerReward['terms'];
 }
 

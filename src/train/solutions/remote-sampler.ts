@@ -26,7 +26,7 @@ export interface RemoteSamplerOptions {
 
 /**
  * The server's samples as a source of rollouts. From `steptrain serve` they are those of `localSampler`, bit for bit on the
- * CPU; from others they differ by their kernels' rounding, and the update takes log-probs of its own (`old_logprobs: rescore`).
+ * CPU; from others they differ by their kernels' rounding, and the update takes log-probs of its own and corrects for the difference.
  *
  * @throws RemoteError from `sample`, in one sentence, where the server does not answer after all tries
  */

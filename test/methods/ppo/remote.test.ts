@@ -170,8 +170,31 @@ describe('rollout.server', () => {
     await expect.poll(() => readdirSync(at('adapters'))).toEqual([]);
   });
 
+  it('corrects for batches drawn ahead by the ratio of the policy to the one that drew them', async () => {
+    await run('stale-corrected', remote(server.url, { max_staleness: 1 }), {
+      old_logprobs: 'rescore',
+      importance_sampling_mode: 'token_truncate',
+      importance_sampling_clip_max: 1.1,
+    });
+    const steps = (await metrics(at('stale-corrected'))).filter(({ loss }) => loss !== undefined);
+    expect(steps.map(({ staleness }) => staleness)).toEqual([0, 1, 1]);
+    expect(steps[0]!.importance_ratio_mean).toBeCloseTo(1, 4);
+    expect(steps[0]!.importance_ratio_outside).toBe(0);
+    for (const { ratio_max, importance_ratio_max, importance_ratio_min, ...step } of steps.slice(1)) {
+      expect(step.importance_ratio_outside).toBeGreaterThan(0);
+      expect(importance_ratio_max).toBeCloseTo(1.1, 6);
+      expect(importance_ratio_min).toBeLessThan(0.999);
+      expect(step.sampler_difference_max).toBeGreaterThanOrEqual(step.sampler_difference as number);
+      // The ratio of the update itself is to the policy of now.
+      expect(ratio_max).toBeCloseTo(1, 6);
+    }
+  }, 60_000);
+
   it.each([
-    [{ old_logprobs: 'rescore' }, /max_staleness .* set ppo\.old_logprobs to "sampler", found "rescore"/],
+    [
+      { old_logprobs: 'rescore', importance_sampling_correction: false },
+      /max_staleness .* set ppo\.importance_sampling_correction to true, or ppo\.old_logprobs to "sampler", found false and "rescore"/,
+    ],
     [
       { algorithm: 'dapo' },
       /max_staleness .* set ppo\.resample_equal to 0, found auto for ppo\.algorithm "dapo"/,

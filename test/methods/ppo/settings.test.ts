@@ -40,6 +40,9 @@ it('auto follows algorithm and lora', () => {
   expect(of({ algorithm: 'dapo', resample_equal: 1 }).resample_equal).toBe(1);
   expect(of({ algorithm: 'grpo' }).resample_equal).toBe(0);
   expect(of({ algorithm: 'grpo', cliprange: 0.1 })).toMatchObject({ cliprange: 0.1, cliprange_high: 0.1 });
+  expect(of({ algorithm: 'dr_grpo' })).toMatchObject({ loss_type: 'dr_grpo', kl_in: 'loss' });
+  expect(of({ algorithm: 'sapo' })).toMatchObject({ loss_type: 'grpo', sapo_temperature_neg: 1.05 });
+  expect(of({ algorithm: 'cispo' })).toMatchObject({ loss_type: 'dapo', cliprange: 1, cliprange_high: 4 });
   // REINFORCE++ has its penalty in the reward, REINFORCE++-baseline in the loss, as the paper and OpenRLHF's runs.
   const algorithm = 'reinforce_pp';
   expect(of({ algorithm })).toMatchObject({ kl_in: 'reward', kl_estimator: 'k1' });
@@ -47,6 +50,37 @@ it('auto follows algorithm and lora', () => {
   expect(of(baseline)).toMatchObject({ kl_in: 'loss', kl_estimator: 'k2' });
   expect(of({ ...baseline, kl_in: 'reward' })).toMatchObject({ kl_in: 'reward', kl_estimator: 'k1' });
   expect(of({ algorithm: 'rloo', group_baseline: true })).toMatchObject({ kl_in: 'reward' });
+});
+
+it('corrects for a sampler by default where a server samples, unless the ratio is to the sampler itself', () => {
+  const server = { url: 'http://127.0.0.1:1', adapters: '/a' };
+  const of = (ppo: object, rollout: object = { server }) =>
+    settled(configOf({ ppo, rollout, lora: { r: 4 } }));
+  expect(of({})).toMatchObject({
+    importance_sampling_correction: true,
+    importance_sampling_mode: 'sequence_mask',
+    importance_sampling_clip_max: 3,
+    importance_sampling_clip_min: 0,
+  });
+  expect(of({}, {}).importance_sampling_correction).toBe(false);
+  expect(of({ old_logprobs: 'sampler' }).importance_sampling_correction).toBe(false);
+  expect(of({ importance_sampling_correction: true }, {}).importance_sampling_correction).toBe(true);
+});
+
+it.each([
+  [{ importance_sampling_correction: true, old_logprobs: 'sampler' }, /would count their difference twice/],
+  [{ importance_sampling_clip_min: 3 }, /must be below ppo\.importance_sampling_clip_max, found 3 and 3/],
+  [{ importance_sampling_mode: 'token_truncate', importance_sampling_clip_max: 0 }, /needs a bound/],
+  [{ algorithm: 'gdpo', missing_eos_penalty: 1 }, /gdpo" .*missing_eos_penalty belongs to none/],
+  [{ algorithm: 'gdpo', kl_in: 'reward' }, /gdpo" .* "reward" would add the penalty to none/],
+])('refuses %j', (ppo, sentence) => {
+  expect(() => configOf({ ppo })).toThrow(sentence);
+});
+
+it('refuses gdpo with rewards of steps or tokens', () => {
+  const of = (reward: object) => configOf({ ppo: { algorithm: 'gdpo' }, lora: { r: 4 }, reward });
+  expect(() => of({ placement: 'step' })).toThrow(/reward\.placement is "step"; use "last"/);
+  expect(() => of({ implicit: { weight: 1 } })).toThrow(/reward\.implicit gives rewards of tokens/);
 });
 
 it('warns of what is sampled otherwise than it is trained, and of a penalty without effect', () => {
