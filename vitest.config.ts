@@ -43,6 +43,7 @@ export default defineConfig({
   test: {
     // Tests leave the user's cache alone.
     env: { STEPTRAIN_CACHE: join(tmpdir(), 'steptrain-test-cache') },
+    reporters: ['default', './test/left-out.ts'],
     globalSetup: 'test/global-setup.ts',
     setupFiles: 'test/setup.ts',
     pool: 'forks',

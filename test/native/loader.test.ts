@@ -14,6 +14,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { diagnosis, PREBUILT } from '../../src/native/diagnosis.js';
 import { addonPaths, loadAddon, thisPlatform } from '../../src/native/loader.js';
 import { packageVersion } from '../../src/native/version.js';
+import { repetitions } from '../repetitions.js';
 
 const BUILT = resolve('build/Release/steptrain.node');
 
@@ -133,8 +134,13 @@ const check = (file: string) =>
   spawnSync(process.execPath, ['scripts/prebuild.mjs', '--check', file], { encoding: 'utf8' });
 
 describe('the compiled addon', () => {
-  it('asks for no newer symbols than the oldest supported systems have', () => {
-    expect(check(BUILT)).toMatchObject({ status: 0, stderr: '' });
+  // That of a newer system does, and serves that system alone: npm pack refuses it.
+  it.skipIf(repetitions(0, 1) === 0)(
+    'asks for no newer symbols than the oldest supported systems have (before a release)',
+    () => expect(check(BUILT)).toMatchObject({ status: 0, stderr: '' }),
+  );
+
+  it('is what the messages say of the systems that it needs', () => {
     expect(PREBUILT).toEqual({ glibc: '2.34', glibcxx: '3.4.29' });
   });
 
