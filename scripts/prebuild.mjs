@@ -3,9 +3,11 @@
 //   node scripts/prebuild.mjs                 compile for every machine, then prebuildify
 //   node scripts/prebuild.mjs --as-built      prebuildify what was compiled for this one, and for no other processor
 //   node scripts/prebuild.mjs --check FILE    only check that file
+//   node scripts/prebuild.mjs --probe         only check what the compiler of this system makes, before minutes of compiling
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gpuCode } from './build/cubins.mjs';
@@ -42,6 +44,34 @@ function check(path) {
       .join(', ')}`,
   );
   process.exit(1);
+}
+
+/** Uses what newer systems have in a new version: numbers from text (GLIBC_2.38), streams (GLIBCXX_3.4.32). */
+const PROBE = `#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+int probe(const char* text) { std::thread([] {}).join(); return std::stoi(text) + std::atoi(text); }
+`;
+
+/** Ends with a sentence where what is compiled here would load on newer systems alone. */
+function probe() {
+  const folder = mkdtempSync(join(tmpdir(), 'steptrain-probe-'));
+  try {
+    writeFileSync(join(folder, 'probe.cc'), PROBE);
+    const args = ['-std=c++20', '-O1', '-shared', '-fPIC', 'probe.cc', '-o', 'probe.so'];
+    const { status } = spawnSync(process.env.CXX ?? 'g++', args, { cwd: folder, stdio: ['ignore', 2, 2] });
+    // A build says what is missing.
+    const found = status === 0 ? tooNew(join(folder, 'probe.so')) : [];
+    if (found.length === 0) return;
+    console.error(
+      `steptrain: packages for every system cannot be made here, since this compiler asks for ${found.join(', ')}: ` +
+        'call npm pack on Debian 12 or in a container of it (debian:12); for this machine alone npm run build suffices',
+    );
+    process.exitCode = 1;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 /** Capabilities such as `9.0` for which `path` holds machine code; ends where it lacks one that it was compiled for. */
@@ -105,6 +135,7 @@ function prebuildCross(arch) {
 
 const [option, file] = process.argv.slice(2);
 if (option === '--check') check(file);
+else if (option === '--probe') probe();
 else {
   prebuild(option === '--as-built');
   if (option !== '--as-built' && process.arch === 'x64') prebuildCross('arm64');
