@@ -8,6 +8,7 @@ import type { Engine } from './engine.js';
 import type { Job } from './job.js';
 import { RequestFields } from './request-fields.js';
 import { score } from './score.js';
+import { classify, pooling } from './whole-scores.js';
 
 export interface Route {
   readonly method: 'GET' | 'POST';
@@ -36,6 +37,8 @@ export const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
   ['/v1/completions', generation(completionJob)],
   ['/v1/chat/completions', generation(chatJob)],
   ['/score', { method: 'POST', handle: score }],
+  ['/pooling', { method: 'POST', handle: pooling }],
+  ['/classify', { method: 'POST', handle: classify }],
   ['/v1/load_lora_adapter', { method: 'POST', handle: loadAdapter }],
   ['/v1/unload_lora_adapter', { method: 'POST', handle: unloadAdapter }],
 ]);

@@ -1,13 +1,12 @@
-/** /score: the steps of solutions by a verdict model, a reward network or whatever scores steps. */
+/** /score: the steps of solutions by a verdict model, a reward network or whatever scores steps; or pairs of texts, as vLLM is asked. */
 import type { IncomingMessage } from 'node:http';
-import { DataError } from '../files/data-error.js';
 import type { Solution } from '../scoring/scorer.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
 import type { Engine } from './engine.js';
-import { RequestError } from './errors.js';
-import { endWithin } from './event-stream.js';
 import { isText, RequestFields } from './request-fields.js';
+import { type Scored, scoredBy, sendScores } from './scored.js';
+import { pairScores } from './whole-scores.js';
 
 const MAX_STEPS = 1024;
 
@@ -17,46 +16,15 @@ export async function score(
   { response, signal }: Exchange,
 ): Promise<void> {
   const fields = new RequestFields(await readJson(request, engine.limits.bodyBytes, signal));
-  const solutions = givenSolutions(engine, fields);
-  const scorers = Object.entries(engine.served.scorers ?? {});
-  const name = fields.text('model') ?? scorers[0]?.[0];
-  fields.end();
-  const [, scorer] = scorers.find(([each]) => each === name) ?? [];
-  if (scorers.length === 0)
-    throw new RequestError(
-      404,
-      'this server has no scorer; start it with --judge and a model that judges steps',
-    );
-  if (!scorer)
-    throw new RequestError(
-      404,
-      `there is no scorer ${JSON.stringify(name?.slice(0, 80))}; known are ${scorers.map(([each]) => each).join(', ')}`,
-      {
-        param: 'model',
-        code: 'model_not_found',
-      },
-    );
-  const scored = await engine.scoring
-    .run(async () => (signal.aborted ? undefined : scorer.score(solutions, { signal })))
-    .catch((error: unknown) => {
-      // What is neither the request's fault nor that of a full queue is the device's.
-      if (!(error instanceof DataError) && !(error instanceof RequestError)) engine.fail(error);
-      throw error;
-    });
-  if (scored === undefined) throw new RequestError(503, 'the server is going down', { closes: true });
-  const tokens = scored.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
-  response.setHeader('content-type', 'application/json; charset=utf-8');
-  await endWithin(
-    response,
-    JSON.stringify({
-      object: 'list',
-      model: name,
-      scale: scorer.scale,
-      data: scored.map(({ scores, checked }, index) => ({ index, object: 'score', scores, checked })),
-      usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens },
-    }),
-    engine.limits.stallSeconds,
-  );
+  const pairs = pairScores(engine, fields);
+  const solutions = pairs?.solutions ?? givenSolutions(engine, fields);
+  const scored = await scoredBy(engine, fields, solutions, signal);
+  const data = pairs ? pairs.answer(scored) : byStep(scored);
+  await sendScores(engine, response, scored, { scale: scored.scorer.scale, data });
+}
+
+function byStep({ scores: all }: Scored): object[] {
+  return all.map(({ scores, checked }, index) => ({ index, object: 'score', scores, checked }));
 }
 
 function givenSolutions(engine: Engine, fields: RequestFields): readonly Solution[] {

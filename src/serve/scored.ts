@@ -1,0 +1,72 @@
+/** Solutions of a request through the scorer that it names, and how their scores are sent. */
+import type { ServerResponse } from 'node:http';
+import { DataError } from '../files/data-error.js';
+import type { Scorer, Solution, SolutionScores } from '../scoring/scorer.js';
+import type { Engine } from './engine.js';
+import { RequestError } from './errors.js';
+import { endWithin } from './event-stream.js';
+import type { RequestFields } from './request-fields.js';
+
+export interface Scored {
+  /** As requests name it. */
+  readonly name: string;
+  readonly scorer: Scorer;
+  readonly scores: readonly SolutionScores[];
+}
+
+/**
+ * @param fields everything but `model` has been read
+ * @throws RequestError for an unknown scorer or field, a full queue, or where the server is going down
+ */
+export async function scoredBy(
+  engine: Engine,
+  fields: RequestFields,
+  solutions: readonly Solution[],
+  signal: AbortSignal,
+): Promise<Scored> {
+  const scorers = Object.entries(engine.served.scorers ?? {});
+  const asked = fields.text('model') ?? scorers[0]?.[0];
+  fields.end();
+  const [name, scorer] = scorers.find(([each]) => each === asked) ?? [];
+  if (scorers.length === 0)
+    throw new RequestError(
+      404,
+      'this server has no scorer; start it with --judge and a model that judges steps',
+    );
+  if (name === undefined || !scorer)
+    throw new RequestError(
+      404,
+      `there is no scorer ${JSON.stringify(asked?.slice(0, 80))}; known are ${scorers.map(([each]) => each).join(', ')}`,
+      {
+        param: 'model',
+        code: 'model_not_found',
+      },
+    );
+  const scores = await engine.scoring.score(scorer, solutions, signal).catch((error: unknown) => {
+    // What is neither the request's fault nor that of a full queue is the device's.
+    if (!(error instanceof DataError) && !(error instanceof RequestError)) engine.fail(error);
+    throw error;
+  });
+  if (scores === undefined) throw new RequestError(503, 'the server is going down', { closes: true });
+  return { name, scorer, scores };
+}
+
+export async function sendScores(
+  { limits }: Engine,
+  response: ServerResponse,
+  { name, scores }: Scored,
+  body: { readonly data: readonly object[] } & Readonly<Record<string, unknown>>,
+): Promise<void> {
+  const tokens = scores.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
+  response.setHeader('content-type', 'application/json; charset=utf-8');
+  await endWithin(
+    response,
+    JSON.stringify({
+      object: 'list',
+      model: name,
+      ...body,
+      usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens },
+    }),
+    limits.stallSeconds,
+  );
+}
