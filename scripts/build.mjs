@@ -132,7 +132,7 @@ function step(name, files, output, build) {
   });
 }
 
-function buildTypeScript(name, project, folders, output, finish = async () => {}) {
+function buildTypeScript(name, project, folders, output) {
   const files = sources(root, [...folders, project, 'tsconfig.json', 'package-lock.json'], ['.ts']);
   return step(name, files, output, async () => {
     const known = join(root, 'build', `${name}.tsbuildinfo`);
@@ -145,7 +145,6 @@ function buildTypeScript(name, project, folders, output, finish = async () => {}
       [require.resolve('typescript/bin/tsc'), ...['-p', project], ...incremental],
       { verbose },
     );
-    await finish();
   });
 }
 
@@ -198,11 +197,7 @@ async function build() {
   const addon = flags.has('--no-addon') ? undefined : plannedAddon();
   if (!flags.has('--no-typescript')) {
     writeOpTypes(root);
-    await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {
-      // Of a clone alone: an installed package has no TypeScript.
-      const { formerNames } = await import('./build/former-names.mjs');
-      writeFileSync(join(root, 'dist/former-names.d.ts'), formerNames(root));
-    });
+    await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
     await buildPages();
     await buildRecipeSchema();
   }

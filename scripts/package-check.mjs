@@ -132,14 +132,14 @@ say('doctor and run work');
 
 writeFileSync(
   join(app, 'api.js'),
-  `import { loadModel, openDevice, Tensor as formerly } from 'steptrain';
+  `import { loadModel, openDevice } from 'steptrain';
 import { Tensor } from 'steptrain/ops';
 import { AdamW } from 'steptrain/train';
 const device = openDevice('cpu');
 const model = await loadModel(device, 'embedded', { dtype: 'f32' });
 const [right, wrong] = await model.score(['3', '4'].map((end) => [...Buffer.from('12;-6;+7\\n12-6=6\\n6+7=1' + end)]));
 console.log(right.logprobs.at(-1) > wrong.logprobs.at(-1) ? 'scored' : 'not scored');
-if (Tensor !== formerly || !(device.zeros([1]) instanceof Tensor) || typeof AdamW !== 'function') throw new Error('the entries are not of one package');
+if (!(device.zeros([1]) instanceof Tensor) || typeof AdamW !== 'function') throw new Error('the entries are not of one package');
 model.dispose();
 device.dispose();
 `,

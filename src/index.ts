@@ -26,7 +26,6 @@ export type { EvalReport, VerdictReport } from './eval/report.js';
 export { formatEvalTable } from './eval/report-table.js';
 export { evaluateSolving, type SolvingOptions, type SolvingResult } from './eval/solving/evaluate.js';
 export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js';
-export * from './former-names.js';
 export { Conversation } from './generate/conversation.js';
 export type { Sample } from './generate/sample-row.js';
 export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';

@@ -134,17 +134,6 @@ export { fetchModel } from './run/resolve-saved.js';
 // Scoring
 export { classifierScorer } from './scoring/classifier.js';
 export { labelFile, scoreFile } from './scoring/files.js';
-export {
-  fileJudge,
-  oracleJudge,
-  rewardModel,
-  type SolutionScorer,
-  type StepJudge,
-  type StepScorer,
-  type StepScores,
-  type StepSolution,
-  stepScores,
-} from './scoring/former-names.js';
 export { functionScorer, type ScoreFunction } from './scoring/functions.js';
 export { judgeWarnings, type UnlikeTraining, unlikeTraining } from './scoring/judge.js';
 export type { OpenScorers, ScoringOptions } from './scoring/kinds.js';

@@ -1,4 +1,4 @@
-// The names that `import … from 'steptrain'` offers. What is exported by `export *` alone are the names of the further entries.
+// The names that `import … from 'steptrain'` offers.
 import ts from 'typescript';
 import { placeOf } from './sources.mjs';
 

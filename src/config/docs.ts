@@ -10,8 +10,7 @@ const INTRODUCTION = `# Configuration
 A recipe is a YAML file of sections. \`steptrain run recipe.yaml --set section.key=value\` replaces single values; the
 value is read as YAML, and text is taken as typed. A key that does not exist is an error that names its place and the
 nearest key. Every key below may be left out unless it is called required. The run directory gets \`config.yaml\`, the
-merged configuration with every key, which is a recipe again. Sections and keys under a name that they had in an earlier
-version are read as those of today, and one line says so.
+merged configuration with every key, which is a recipe again.
 
 \`extends: base.yaml\` puts a recipe on top of another one: a file beside it, or a recipe of the package by its name, such as
 \`extends: quickstart\`. Sections are merged key by key; any other value, lists too, takes the place of the one below. \`method\` may
@@ -28,8 +27,8 @@ Relative paths start at the directory in which the command runs.
 \`steptrain run --resume DIR\` continues with the configuration, data, tokenizer and base that the run began with, and refuses what has changed (files may be
 moved: \`--set data.train=NEW\`). \`--resume DIR --set key=value\` may change ${CHANGEABLE.map((key) => `\`${key}\``).join(', ')}; more epochs or steps
 only extend a stage that has not ended, and change its learning rates from there on. A key that came with a later version has its
-default in a run that began before it, which one line says. A key that this version no longer has is renamed or left out where it
-asked for nothing, with a line too; any other is refused by name, with what to do.
+default in a run that began before it, which one line says. A key that this version does not have is refused
+by name, with what to do.
 `;
 
 /** The page as Markdown: one table per section, in the order of the schema. */

@@ -34,14 +34,12 @@ export interface LayeredRecipe {
  * Sections are merged key by key; any other value, lists too, takes the place of the one below.
  *
  * @param spellOut changes the value of one file in place, before it is laid on others
- * @param renamed the same file with what has other names today, once its method is known
  * @param chosenBase `model.base` of the command line, which stands above that of every file
  * @throws ConfigError where a base is missing, is no recipe, goes round in a circle, or is too deep
  */
 export function withBases(
   source: RecipeSource,
   spellOut: (value: Section, locate: RecipeSource['locate']) => ImpliedKey | undefined,
-  renamed: <Source extends RecipeSource>(source: Source, method: unknown) => Source,
   chosenBase?: string,
 ): LayeredRecipe {
   const read: (RecipeSource & { readonly implied: ImpliedKey | undefined })[] = [];
@@ -61,12 +59,7 @@ export function withBases(
     top = parseRecipe(readRecipe(base, `${where}: `), base);
   }
   const base = chosenBase ?? read.map(({ value }) => value.model).find(namesBase)?.base;
-  const methodOf = ({ value }: RecipeSource) => value.method;
-  const fitted = read.map((layer, i) => {
-    // Its own, that of a recipe below it, or that of one which extends it.
-    const method = (read.slice(i).find(methodOf) ?? read.findLast(methodOf))?.value.method;
-    return forBase(renamed(layer, method), base);
-  });
+  const fitted = read.map((layer) => forBase(layer, base));
   const layers = fitted.map(({ layer }) => layer);
   const whole = layers.reduceRight((below, above) => {
     if (!Object.hasOwn(above.value, 'method'))

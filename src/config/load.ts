@@ -10,20 +10,11 @@ import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { methodOutline, type Outline, outlineAt, sectionOf } from './outline.js';
-import { applyOverrides, type Override, parseOverride, typedValue, withoutFormerKeys } from './overrides.js';
-import {
-  formerNames,
-  isRemoved,
-  isThere,
-  nowAt,
-  renameFormer,
-  renamings,
-  replaceRemoved,
-} from './removed.js';
+import { applyOverrides, type Override, parseOverride } from './overrides.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { shippedFolder } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
-import { isSection, setAt, walk } from './values.js';
+import { isSection, walk } from './values.js';
 
 const SHOWN_PROBLEMS = 10;
 
@@ -58,26 +49,16 @@ export function configReader<Config extends FrameConfig>(
     source: RecipeSource,
     { settings = [], unknown }: Omit<ParseOptions, 'name'> = {},
   ): LoadedConfig<Config> => {
-    const typed = spellOutOverrides(methods, settings.map(parseOverride));
-    for (const { path, text, origin } of typed) {
-      const last = typed.findLast((other) => other.path.join('.') === path.join('.'));
+    const overrides = spellOutOverrides(methods, settings.map(parseOverride));
+    for (const { path, text, origin } of overrides) {
+      const last = overrides.findLast((other) => other.path.join('.') === path.join('.'));
       if (last && last.text !== text) sayOnce(`${origin}: given twice; ${last.text} counts, the last one`);
     }
     const recipe = withBases(
       source,
       (value, at) => spellOutMethod(methods, value, at),
-      (source, method) => withNamesOfToday(source, formerlyOf(methods, method)),
-      typed.findLast(({ path }) => path.join('.') === 'model.base')?.text,
+      overrides.findLast(({ path }) => path.join('.') === 'model.base')?.text,
     );
-    const formerly = formerlyOf(methods, methodNamed(typed, recipe.value));
-    const overrides = typed
-      .flatMap((override) => withoutFormerKeys(override, Object.keys(formerly)))
-      .map((override) => {
-        const path = nowAt(override.path, formerly);
-        if (path !== override.path)
-          sayOnce(`${override.origin}: ${override.path.join('.')} is ${path.join('.')} now`);
-        return { ...override, path };
-      });
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
     const config = complete(methods, recipe, overrides, locate, unknown);
@@ -126,14 +107,10 @@ function complete<Config extends FrameConfig>(
   const outline = methodOutline(method);
   const written = value.method;
   const changed = typeof written === 'string' && written !== name;
-  const [gone, known] = [true, false].map((is) => overrides.filter(({ path }) => isRemoved(path) === is));
-  for (const { path, text } of gone!) setAt(value, path, typedValue(text));
-  const removed = replaceRemoved(value, locate);
-  for (const note of removed.notes) sayOnce(note);
-  for (const { path, origin } of known!)
+  for (const { path, origin } of overrides)
     if (!Object.hasOwn(outline.properties ?? {}, path[0]!) && ownerOf(methods, path[0]!) !== undefined)
       throw problems([belongsElsewhere(methods, path[0]!, name, () => origin)]);
-  applyOverrides(value, known!, outline);
+  applyOverrides(value, overrides, outline);
   const lacking = outline.properties?.lora ? fillLora(value, locate) : undefined;
   if (lacking !== undefined) throw problems([lacking]);
   fillEmptySections(value, outline);
@@ -150,8 +127,7 @@ function complete<Config extends FrameConfig>(
   const wrong = parsed.success
     ? []
     : describeIssues(parsed.error.issues, { outline, value, locate, unknown });
-  if (!parsed.success || sentences.length + removed.wrong.length > 0)
-    throw problems([...sentences, ...removed.wrong, ...wrong]);
+  if (!parsed.success || sentences.length > 0) throw problems([...sentences, ...wrong]);
   const config = parsed.data;
   const conflicts = [...sharedConflicts(config, method), ...method.conflicts(config)];
   if (conflicts.length > 0) {
@@ -211,42 +187,6 @@ function chooseMethod(
 function methodNamed(overrides: readonly Override[], value: Record<string, unknown>): unknown {
   const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method');
   return typed ? methodTyped(typed) : value.method;
-}
-
-function formerlyOf(methods: MethodSchemas, method: unknown): NonNullable<MethodSchema['formerly']> {
-  const isMethod = typeof method === 'string' && Object.hasOwn(methods, method);
-  return formerNames(isMethod ? methods[method]?.formerly : undefined);
-}
-
-/** The recipe `source` with its sections and keys under their names of today, of which one line tells. */
-function withNamesOfToday<Source extends RecipeSource>(
-  source: Source,
-  formerly: NonNullable<MethodSchema['formerly']>,
-): Source {
-  const { value, name, locate } = source;
-  for (const [old, now] of Object.entries(formerly))
-    if (isThere(value, old) && isThere(value, now))
-      throw new ConfigError(
-        `${locate(old.split('.'), { key: true })}: ${old} is ${now} now, and both are given; remove ${old}`,
-      );
-  const former = renameFormer(value, formerly);
-  const later = isSection(value.pretrained) ? renameFormer(value.pretrained, formerly) : [];
-  const all = [...new Set([...former, ...later])];
-  if (all.length === 0) return source;
-  sayOnce(`${name}: ${renamings(all, formerly)}`);
-  const placeOf = (path: readonly PropertyKey[]) => {
-    const dotted = path.map(String).join('.');
-    const old = all.find((each) => `${dotted}.`.startsWith(`${formerly[each]}.`));
-    if (old === undefined) return path;
-    return [...old.split('.'), ...path.slice(formerly[old]?.split('.').length)];
-  };
-  return {
-    ...source,
-    locate: (path, options) =>
-      path[0] === 'pretrained'
-        ? locate(['pretrained', ...placeOf(path.slice(1))], options)
-        : locate(placeOf(path), options),
-  };
 }
 
 // `sft:` with every key commented out is YAML's null: an empty section. An empty `lora:` means none.

@@ -5,7 +5,7 @@ import { ConfigError } from './error.js';
 import { unknownKey } from './issues.js';
 import { isTextOnly, type Outline, outlineAt } from './outline.js';
 import { yamlReason } from './source.js';
-import { isSection, setAt, takeAt } from './values.js';
+import { setAt } from './values.js';
 
 export interface Override {
   readonly path: readonly string[];
@@ -57,30 +57,6 @@ function readYaml(text: string): { readonly value?: unknown; readonly problem?: 
   } catch (error) {
     return { problem: error as Error }; // an alias without its anchor, or too many of them
   }
-}
-
-/** The YAML of a value, or its text where that is none. */
-export function typedValue(text: string): unknown {
-  const { value, problem } = readYaml(text);
-  return problem ? text : value;
-}
-
-/** A section as typed, with an override of its own for each key inside it that had another name (`former`, dotted) earlier. */
-export function withoutFormerKeys(override: Override, former: readonly string[]): readonly Override[] {
-  const section = `${override.path.join('.')}.`;
-  const inside = former.filter((name) => name.startsWith(section)).map((name) => name.split('.'));
-  if (inside.length === 0) return [override];
-  const whole = {};
-  setAt(whole, override.path, typedValue(override.text));
-  const moved = inside.flatMap((path): Override[] => {
-    const own = takeAt(whole, path);
-    return own === undefined ? [] : [{ ...override, path, text: JSON.stringify(own) }];
-  });
-  const rest = takeAt(whole, override.path);
-  if (moved.length === 0) return [override];
-  return isSection(rest) && Object.keys(rest).length === 0
-    ? moved
-    : [{ ...override, text: JSON.stringify(rest) }, ...moved];
 }
 
 function readValue({ text, origin }: Override, node: Outline): unknown {

@@ -68,8 +68,6 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   readonly paths?: readonly string[];
   /** Those that name a model: a path, which is made absolute where it is here, a model of the package or a hub id. */
   readonly models?: readonly string[];
-  /** Earlier names of its sections and keys, dotted, with those of today: old recipes and runs are read by them. */
-  readonly formerly?: Readonly<Record<string, string>>;
   /** Names of `method:` that mean this one with that value of a key: section and name of the key. */
   readonly algorithms?: { readonly key: readonly [string, string]; readonly names: readonly string[] };
   /** Absent: as the section `question` says, in the usual words where there is none. */

@@ -30,16 +30,6 @@ export function setAt(value: Section, path: readonly string[], own: unknown): vo
   section[path.at(-1)!] = own;
 }
 
-/** What stands there, which is taken out; undefined where nothing does. */
-export function takeAt(value: Section, path: readonly string[]): unknown {
-  const { found: section } = walk(value, path.slice(0, -1));
-  if (!isSection(section)) return undefined;
-  const last = path.at(-1)!;
-  const { found } = walk(section, [last]);
-  delete section[last];
-  return found;
-}
-
 /** Key by key; any other value of `above`, lists too, takes the place of the one in `below`. */
 export function merged(below: Section, above: Section): Section {
   const result = new Map(Object.entries(below));

@@ -9,7 +9,7 @@ import { resolveInputs } from '../run/paths.js';
 import { shadowRunDirectory } from '../run/shadow.js';
 import { toLog } from '../terminal/log.js';
 import { parseRunConfig } from './config.js';
-import { methodOf, type RunConfig } from './table.js';
+import type { RunConfig } from './table.js';
 
 export interface StartedRun {
   readonly config: RunConfig;
@@ -67,11 +67,7 @@ async function follow(home: string): Promise<StartedRun> {
     const config = await resolveInputs(parsed.config, parsed.locate);
     const before = await run.readInputs();
     const defaults = () => unnamedValues(text, name, parsed.config);
-    if (before)
-      acceptedChanges(home, before, await readRunInputs(config), {
-        defaults,
-        formerly: methodOf(config).formerly,
-      });
+    if (before) acceptedChanges(home, before, await readRunInputs(config), { defaults });
     return { config, run };
   } catch (error) {
     await run.close();

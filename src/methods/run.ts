@@ -208,9 +208,7 @@ export async function openRun(directory: string, settings: readonly string[] = [
     const before = await run.readInputs();
     const defaults = () => unnamedValues(text, name, parseRunConfig(text, { name }).config);
     const isKey = (key: string) => hasKey(config, key);
-    const accepted =
-      before &&
-      acceptedChanges(directory, before, now, { defaults, isKey, formerly: methodOf(config).formerly });
+    const accepted = before && acceptedChanges(directory, before, now, { defaults, isKey });
     const { changed = [], added = [], gone = [] } = accepted ?? {};
     if (!before)
       toLog(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`, 'warning');

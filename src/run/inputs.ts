@@ -4,8 +4,7 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { CHANGEABLE } from '../config/changeable.js';
 import { dotted } from '../config/dotted.js';
-import { withoutRemoved } from '../config/removed.js';
-import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import type { FrameConfig } from '../config/schema.js';
 import { parseRecipe } from '../config/source.js';
 import { dataFiles } from '../data/files.js';
 import { trainingFiles } from '../data/training-files.js';
@@ -76,8 +75,7 @@ export interface AcceptedChanges {
  * The changes from `before` to `now` that a resumed run may make.
  *
  * @param options `changeable`: keys that may change; `*` stands for any section. `defaults`: by key, what this version gives to what
- *   the run's own configuration does not name; see `unnamedValues`. `isKey`: whether this version has a key; `formerly`:
- *   of the method
+ *   the run's own configuration does not name; see `unnamedValues`. `isKey`: whether this version has a key
  * @throws RunError naming a key or a file that must not change
  */
 export function acceptedChanges(
@@ -88,15 +86,13 @@ export function acceptedChanges(
     changeable = CHANGEABLE,
     defaults = () => ({}),
     isKey = () => true,
-    formerly = {},
   }: {
     readonly changeable?: readonly string[];
     readonly defaults?: () => RunInputs['config'];
     readonly isKey?: (key: string) => boolean;
-    readonly formerly?: MethodSchema['formerly'];
   } = {},
 ): AcceptedChanges {
-  const began = withoutRemoved(before.config, formerly);
+  const began = before.config;
   const keys = new Set([...Object.keys(began), ...Object.keys(now.config)]);
   const differing = [...keys].flatMap((key) => {
     const [old, value] = [began[key], now.config[key]].map((given) => JSON.stringify(given));

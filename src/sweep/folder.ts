@@ -7,7 +7,6 @@ import { makeDirectories } from '../files/directory.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { loadRunConfig, parseRunConfig } from '../methods/config.js';
 import { begunWith } from '../methods/run.js';
-import { methodOf } from '../methods/table.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { acceptedChanges, readRunInputs, runInputs, unnamedValues } from '../run/inputs.js';
@@ -113,7 +112,6 @@ export class SweepFolder {
         const text = await readRunConfig(this.directory(cell));
         acceptedChanges(this.directory(cell), before, await readRunInputs(config), {
           changeable: HARMLESS,
-          formerly: methodOf(config).formerly,
           defaults: () => unnamedValues(text, name, parseRunConfig(text, { name }).config),
         });
       } catch (error) {

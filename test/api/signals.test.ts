@@ -8,20 +8,19 @@ import {
   evaluateSolving,
   judgeSolutions,
   judgeSteps,
-  loadDecoder,
   loadModel,
   type Model,
   mergeAdapter,
   type Problem,
   type StepRecord,
-  saveDecoder,
   serve,
   train,
-  wordProblems,
 } from '../../src/index.js';
 import { baseDirectory } from '../../src/models/base.js';
+import { loadDecoder, saveDecoder } from '../../src/ops.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
+import { wordProblems } from '../../src/train.js';
 import { goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 

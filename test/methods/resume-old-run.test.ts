@@ -46,33 +46,6 @@ const open = async () => {
   return config;
 };
 
-it('goes on without a removed key that asked for nothing, and says so', async () => {
-  withKey('correction_rate', 0);
-  await open();
-  expect(said).toEqual([
-    expect.stringMatching(
-      /config\.yaml:\d+:\d+: data\.word_problems\.correction_rate is no longer a key, and 0 asked for nothing$/,
-    ),
-  ]);
-});
-
-it('names a removed key that asked for something, and what to do', async () => {
-  withKey('correction_rate', 0.2);
-  await expect(open()).rejects.toThrow(
-    /config\.yaml:\d+:\d+: data\.word_problems\.correction_rate is no longer a key, found the number 0\.2; .*set it to 0, or remove it$/,
-  );
-});
-
-it('goes on with a key that has another name now', async () => {
-  rewrite('config.yaml', /^( +)model: \/runs\/prm$/m, '$1run: /runs/prm');
-  rewrite('inputs.json', '"reward.steps.model"', '"reward.steps.run"');
-  expect(await open()).toMatchObject({ reward: { steps: { model: '/runs/prm' } } });
-  expect(said).toEqual([expect.stringMatching(/reward\.steps\.run is reward\.steps\.model now$/)]);
-  // It is compared under that name.
-  rewrite('config.yaml', '/runs/prm', '/runs/other');
-  await expect(open()).rejects.toThrow(/reward\.steps\.model is "\/runs\/other" and was "\/runs\/prm"/);
-});
-
 it('names a key that nobody knows any more; taken out of config.yaml, it stops nothing', async () => {
   withKey('spin', 3);
   await expect(open()).rejects.toThrow(
@@ -90,37 +63,4 @@ it('names a key that nobody knows any more; taken out of config.yaml, it stops n
 it('still refuses where a key of this version is gone or another', async () => {
   rewrite('inputs.json', /"data\.word_problems\.samples": 20,/, '"data.word_problems.samples": 30,');
   await expect(open()).rejects.toThrow(/data\.word_problems\.samples is 20 and was 30/);
-});
-
-it('goes on where sections and keys had other names, and compares them under those of today', async () => {
-  directory = join(temporaryDirectory(), 'run');
-  const config = completeRunConfig({
-    method: 'reward',
-    model: { base: 'word-problems' },
-    data: { source: 'word_problems', word_problems: { samples: 20 } },
-    reward_model: { head_rate: 3 },
-    eval_scores: { threshold: 0.4 },
-  });
-  const { run } = await createRun(config, (path) => path.join('.'), { output: directory });
-  await run.close();
-  said = [];
-  rewrite('config.yaml', /^reward_model:$/m, 'reward:');
-  rewrite('inputs.json', /"reward_model\./g, '"reward.');
-  const scores = /^ +(neutral|after_error|threshold): .*$/gm;
-  const [own] = readFileSync(join(directory, 'config.yaml'), 'utf8')
-    .split(/^eval_scores:$/m)
-    .slice(1);
-  const moved = own?.match(scores)?.join('\n') ?? '';
-  expect(moved.split('\n')).toHaveLength(3);
-  rewrite('config.yaml', /^eval_scores:\n(?: .*\n|\n)*/m, '');
-  rewrite('config.yaml', /^eval:$/m, `eval:\n${moved}`);
-  rewrite('inputs.json', /"eval_scores\./g, '"eval.');
-  expect(await open()).toMatchObject({ reward_model: { head_rate: 3 }, eval_scores: { threshold: 0.4 } });
-  expect(said).toEqual([
-    expect.stringMatching(
-      /config\.yaml: reward is reward_model now, eval\.neutral is eval_scores\.neutral now, .*eval\.threshold is eval_scores\.threshold now$/,
-    ),
-  ]);
-  rewrite('config.yaml', 'head_rate: 3', 'head_rate: 4');
-  await expect(open()).rejects.toThrow(/reward_model\.head_rate is 4 and was 3/);
 });

@@ -1,9 +1,5 @@
-// What a score stands for, by its scale; and the names that scorers had.
+// What a score stands for, by its scale.
 import { expect, it } from 'vitest';
-import { fileJudge, oracleJudge, rewardModel, stepScores } from '../../src/index.js';
-import { classifierScorer } from '../../src/scoring/classifier.js';
-import { labelFile } from '../../src/scoring/files.js';
-import { oracleScorer } from '../../src/scoring/oracle.js';
 import { numbersOf, probabilityOf, scorer, verdictsOf } from '../../src/scoring/scorer.js';
 
 const score = async () => [{ scores: [0, 2, null, -1] }];
@@ -37,10 +33,4 @@ it('is no judge where it scores whole solutions', () => {
   expect(() => verdictsOf(scorer({ name: 'orm', unit: 'outcome', score }))).toThrow(
     'orm scores whole solutions and judges no steps',
   );
-});
-
-it('has the names that it had, for one release', () => {
-  expect([oracleJudge, fileJudge, rewardModel]).toEqual([oracleScorer, labelFile, classifierScorer]);
-  const own = scorer({ name: 'own', score });
-  expect(stepScores(own, { name: 'other' })).toEqual({ ...own, name: 'other' });
 });

@@ -8,7 +8,6 @@ import { evaluation } from '../../config/evaluation.js';
 import { section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { question } from '../../config/question.js';
-import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import { type Conflict, conflict } from '../../config/schema.js';
 import { answerBatches } from '../../config/training.js';
@@ -89,7 +88,6 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
   return {
     schema,
     sections: (config: Config) => ({ [name]: settingsOf(config) }),
-    formerly: movedKeys('eval', 'eval_solving', solvingEvaluation),
     paths: ['judge.cache', 'eval_solving.judge_file', 'eval_solving.llm.cache'],
     models: ['judge.path', 'eval_solving.judge_run'],
     *conflicts(config: Config): Generator<Conflict> {

@@ -37,7 +37,6 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   sections: ({ ppo }) => ({ ppo }),
   words: ({ rollout }) => questionWords(rollout),
   algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },
-  formerly: { 'eval.n': 'rollout.num_generations_eval' },
   paths: ['reward.function.module'],
   models: ['reward.steps.model', 'reward.outcome.model'],
   conflicts,

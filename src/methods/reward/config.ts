@@ -4,7 +4,6 @@ import { data, prompt } from '../../config/data.js';
 import { evaluation, rewardEvaluation } from '../../config/evaluation.js';
 import { choice, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
-import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
@@ -78,7 +77,6 @@ export type RewardRunConfig = z.output<typeof schema>;
 export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ reward_model }) => ({ reward: reward_model }),
-  formerly: { reward: 'reward_model', ...movedKeys('eval', 'eval_scores', rewardEvaluation) },
   neutralClass: true,
   conflicts,
   judge,

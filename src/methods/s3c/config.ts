@@ -16,7 +16,6 @@ import {
   text,
 } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
-import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import { conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
@@ -130,7 +129,6 @@ export function correctionReading({
 export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ s3c }) => ({ s3c }),
-  formerly: movedKeys('eval', 'eval_sampling', evaluationSampling),
   words: ({ format, corrections }) => ({
     template: format.template,
     ...(format.chat === 'auto' ? {} : { chat: format.chat }),

@@ -4,7 +4,6 @@ import { data, prompt } from '../../config/data.js';
 import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
 import { nonNegative, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
-import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import { conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
@@ -48,7 +47,6 @@ export type SftRunConfig = z.output<typeof schema>;
 export const sftConfig: MethodSchema<SftRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ sft }) => ({ sft }),
-  formerly: movedKeys('eval', 'eval_verdicts', verdictEvaluation),
   *conflicts({ sft }) {
     if (sft.num_train_epochs === 0)
       yield conflict(

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
 import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
-import { movedKeys } from '../../config/removed.js';
 import { run } from '../../config/run.js';
 import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { verdictSettings } from '../../scoring/settings.js';
@@ -58,11 +57,6 @@ export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema
       ...(baseline === 'pseudo_labels' ? { pseudo_labels } : {}),
       ...(baseline === 'sft_continued' || comparesWithContinued(config) ? { sft_continued } : {}),
     };
-  },
-  formerly: {
-    ppo: 'verdict_ppo',
-    dpo: 'verdict_dpo',
-    ...movedKeys('eval', 'eval_verdicts', verdictEvaluation),
   },
   conflicts,
   judge(config, saved) {
