@@ -7,6 +7,7 @@ import { methodBranches } from './architecture/method-branches.mjs';
 import { publicNames } from './architecture/public-names.mjs';
 import { scorers } from './architecture/scorers.mjs';
 import { readSources } from './architecture/sources.mjs';
+import { configurationRows, formerNames, trainFiles, vagueComments } from './architecture/wording.mjs';
 
 /** The most of each that src/ may have. A number may only fall. */
 const LIMITS = {
@@ -14,6 +15,10 @@ const LIMITS = {
   scorers: 0,
   branches: 1,
   names: 60,
+  former: 0,
+  vague: 788,
+  train: 52,
+  rows: 500,
 };
 
 const root = resolve(process.argv[2] ?? fileURLToPath(new URL('..', import.meta.url)));
@@ -25,6 +30,10 @@ const measures = [
   ['scorers', 'interfaces for scoring beside the one', scorers(sources)],
   ['branches', "places outside src/methods/table.ts that branch on a method's name", methodBranches(sources)],
   ['names', 'names of the main entry', publicNames(sources)],
+  ['former', 'mentions of former names', formerNames(sources)],
+  ['vague', 'comments that begin with "Of", "Beside", "What", "Whose" or "By"', vagueComments(sources)],
+  ['train', 'files at the top of src/train', trainFiles(sources)],
+  ['rows', 'rows of docs/reference/configuration.md', configurationRows(root)],
 ];
 
 let broken = false;

@@ -1,7 +1,9 @@
 // Generates docs/reference/configuration.md from the schema.
+import { grouped } from '../native/grouped.js';
 import { CHANGEABLE } from './changeable.js';
 import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
 import type { MethodSchemas } from './schema.js';
+import { optimization } from './training.js';
 
 const INTRODUCTION = `# Configuration
 
@@ -19,6 +21,11 @@ differ: sections that only the method below reads are left out. \`steptrain reci
 
 A section \`pretrained:\` of a recipe for a small model of the package has what takes the place of its values where \`model.base\` is
 another model; one line says which. Recipes that extend it, and \`--set\`, stand above both.
+
+\`optimizer:\` has what all training stages share, such as \`optimizer: {learning_rate: 3.0e-5}\`; a stage's section may have any key of
+it, and names what is its own: \`sft: {learning_rate: 1.0e-3}\`. What stands in the recipe counts before defaults, and what a stage names
+before what \`optimizer\` has. \`--set optimizer.save_steps=50\` sets it for every stage, whatever the recipe says. \`config.yaml\` of a run
+and \`config show\` have the value of every stage in its own section.
 
 Relative paths start at the directory in which the command runs.
 
@@ -46,6 +53,7 @@ export function configurationPage(table: MethodSchemas): string {
     INTRODUCTION,
     `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.${aliases(table)}\n`,
   ];
+  sections.sort((a, b) => Number(b.key === 'optimizer') - Number(a.key === 'optimizer'));
   for (const section of sections) {
     const { key, node, methods } = section;
     if (key === 'method') continue;
@@ -54,10 +62,79 @@ export function configurationPage(table: MethodSchemas): string {
     const readBy =
       methods.length === methodNames.length ? '' : ` Read by method ${methods.map(code).join(', ')}.`;
     const whole = isSectionOnly(node) ? '' : ` Default: ${code(JSON.stringify(node.default))}.`;
-    parts.push(`## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${keyTable(node)}\n`);
+    parts.push(
+      `## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${keyTable(key === 'optimizer' ? withAgreedDefaults(node, sections) : node)}\n`,
+    );
+    if (key === 'optimizer') parts.push(stageDefaults(sections));
   }
+  for (const [group, title] of Object.entries(GROUPS)) parts.push(groupTable(group, title, sections));
   return parts.join('\n');
 }
+
+interface DocumentedSection {
+  readonly key: string;
+  readonly node: Outline;
+}
+
+/** Keys that many sections have, said once. */
+const GROUPS = {
+  rounds: 'The keys of rounds, of every method that learns from its own samples',
+  batches: 'The keys of batches of answers',
+  rollouts: 'The keys of rollout batches',
+} as const;
+
+const sharedKeys = (node: Outline, group: string) =>
+  Object.entries(sectionOf(node)?.properties ?? {}).filter(([, own]) => own.shared === group);
+
+/** `optimizer` with the defaults of which all stages have the same. */
+function withAgreedDefaults(node: Outline, sections: readonly DocumentedSection[]): Outline {
+  const stages = sections.filter((each) => sharedKeys(each.node, 'optimizer').length > 0);
+  const properties = Object.entries(node.properties ?? {}).map(([key, own]) => {
+    const values = stages.flatMap((each) => sectionOf(each.node)?.properties?.[key]?.default ?? []);
+    return [key, new Set(values).size === 1 ? { ...own, default: values[0] } : own];
+  });
+  return { ...node, properties: Object.fromEntries(properties) };
+}
+
+/** One row for each set of defaults that stages have, and a column for each key in which they differ. */
+function stageDefaults(sections: readonly DocumentedSection[]): string {
+  const usual = Object.keys(optimization({ learning_rate: 1 }));
+  const stages = sections.filter(({ node }) => sharedKeys(node, 'optimizer').length > 0);
+  const defaultOf = ({ node }: DocumentedSection, key: string) => {
+    const own = sectionOf(node)?.properties?.[key];
+    return own === undefined ? '–' : code(JSON.stringify(own.default));
+  };
+  const keys = usual.filter((key) => new Set(stages.map((stage) => defaultOf(stage, key))).size > 1);
+  const groups = grouped(stages, (stage) => keys.map((key) => defaultOf(stage, key)).join(' | '));
+  const lines = [...groups].map(
+    ([values, of]) => `| ${[...new Set(of.map(({ key }) => code(key)))].join(', ')} | ${values} |`,
+  );
+  const head = `| stages | ${keys.map(code).join(' | ')} |\n|${' --- |'.repeat(keys.length + 1)}`;
+  return `Defaults of the stages where they differ; – where a stage has no such key:\n\n${[head, ...lines].join('\n')}\n`;
+}
+
+function groupTable(group: string, title: string, sections: readonly DocumentedSection[]): string {
+  const having = sections.filter(({ node }) => sharedKeys(node, group).length > 0);
+  const [first] = having;
+  if (first === undefined) return '';
+  const shared = sharedKeys(first.node, group).map(([key, node]) => {
+    const values = grouped(having, (each) =>
+      JSON.stringify(sectionOf(each.node)?.properties?.[key]?.default),
+    );
+    const [only] = values.keys();
+    const fallback =
+      values.size === 1
+        ? code(only!)
+        : [...values]
+            .map(([value, of]) => `${code(value)} in ${of.map((each) => code(each.key)).join(', ')}`)
+            .join('; ');
+    return `| ${code(key)} | ${cell(valueCell(node))} | ${fallback} | ${cell(node.description)} |`;
+  });
+  const names = [...new Set(having.map(({ key }) => code(key)))].join(', ');
+  return `## ${title}\n\nIn ${names}.\n\n${[HEAD, ...shared].join('\n')}\n`;
+}
+
+const HEAD = '| key | value | default | meaning |\n| --- | --- | --- | --- |';
 
 /** Other names of methods, in a sentence each. */
 function aliases(table: MethodSchemas): string {
@@ -72,12 +149,14 @@ function aliases(table: MethodSchemas): string {
 }
 
 function keyTable(section: Outline): string {
-  const head = '| key | value | default | meaning |\n| --- | --- | --- | --- |';
-  return [head, ...rows(section, '')].join('\n');
+  const further =
+    sharedKeys(section, 'optimizer').length > 0 ? ['| any key of [`optimizer`](#optimizer) | | | |'] : [];
+  return [HEAD, ...further, ...rows(section, '')].join('\n');
 }
 
 function rows(section: Outline, prefix: string): string[] {
   return Object.entries(sectionOf(section)?.properties ?? {}).flatMap(([key, node]) => {
+    if (node.shared !== undefined) return [];
     const name = `${prefix}${key}`;
     const inner = sectionOf(node);
     const nested = inner?.properties ? rows(inner, `${name}.`) : [];

@@ -8,6 +8,15 @@ export function section<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.strictObject(shape).prefault({} as never);
 }
 
+/** The same fields, marked as keys that many sections have: the documentation says them once. */
+export function shared<Shape extends Readonly<Record<string, z.ZodType>>>(
+  group: 'optimizer' | 'batches' | 'rounds' | 'rollouts',
+  shape: Shape,
+): Shape {
+  const marked = Object.entries(shape).map(([key, field]) => [key, field.meta({ shared: group })]);
+  return Object.fromEntries(marked) as Shape;
+}
+
 /** A type of values: of a key without a default, or with the one that is given. */
 interface Field<Type extends z.ZodType> {
   (): Type;

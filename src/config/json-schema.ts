@@ -1,6 +1,7 @@
 // The JSON Schema of recipes, for editors.
 import { z } from 'zod';
 import { methodNames } from './method-names.js';
+import { optimizer } from './optimizer.js';
 import type { MethodSchemas } from './schema.js';
 
 type Json = Record<string, unknown>;
@@ -23,7 +24,7 @@ export function recipeSchema(methods: MethodSchemas): Json {
     };
     const own = Object.entries(properties).map(([key, schema]) => [
       key,
-      key === 'method' ? true : shared(key, schema),
+      key === 'method' ? true : shared(key, withoutShared(schema as Json)),
     ]);
     return {
       if: {
@@ -32,7 +33,7 @@ export function recipeSchema(methods: MethodSchemas): Json {
       },
       // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
       then: {
-        properties: { extends: true, pretrained: true, ...Object.fromEntries(own) },
+        properties: { extends: true, pretrained: true, optimizer: true, ...Object.fromEntries(own) },
         additionalProperties: false,
       },
     };
@@ -53,9 +54,24 @@ export function recipeSchema(methods: MethodSchemas): Json {
         description:
           'Sections with the values that take the place of those of this recipe where model.base is none of the models of the package.',
       },
+      optimizer: { $ref: '#/$defs/optimizer' },
       method: { enum: methodNames(methods), description: 'The training method.' },
     },
     allOf: variants,
-    $defs: Object.fromEntries([...sections.values()].map(({ name, schema }) => [name, schema])),
+    $defs: {
+      optimizer: z.toJSONSchema(optimizer, { io: 'input', unrepresentable: 'any' }),
+      ...Object.fromEntries([...sections.values()].map(({ name, schema }) => [name, schema])),
+    },
   };
+}
+
+/** A section with references in place of its keys of `optimizer`. */
+function withoutShared(schema: Json): Json {
+  const { properties } = schema as { properties?: Readonly<Record<string, Json>> };
+  if (properties === undefined) return schema;
+  const own = Object.entries(properties).map(([key, node]) => {
+    const { shared: group, ...rest } = node;
+    return [key, group === 'optimizer' ? { $ref: `#/$defs/optimizer/properties/${key}` } : rest];
+  });
+  return { ...schema, properties: Object.fromEntries(own) };
 }

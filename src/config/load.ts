@@ -9,11 +9,13 @@ import { ConfigError } from './error.js';
 import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
 import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
+import { optimizer as optimizerSection } from './optimizer.js';
 import { methodOutline, type Outline, outlineAt, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { shippedFolder } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
+import { giveStages, stageKeys } from './stages.js';
 import { isSection, walk } from './values.js';
 
 const SHOWN_PROBLEMS = 10;
@@ -61,9 +63,9 @@ export function configReader<Config extends FrameConfig>(
     );
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
-    const config = complete(methods, recipe, overrides, locate, unknown);
-    for (const note of recipe.notes) sayOnce(note(config));
-    return { config, locate };
+    const completed = complete(methods, recipe, overrides, locate, unknown);
+    for (const note of recipe.notes) sayOnce(note(completed.config));
+    return completed;
   };
   const parse: ConfigReader<Config>['parse'] = (content, { name, ...options }) =>
     layered(parseRecipe(content, name), options);
@@ -98,10 +100,10 @@ function complete<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
   { value, implied, own }: Omit<LayeredRecipe, 'locate'>,
   overrides: readonly Override[],
-  locate: Locate,
+  place: Locate,
   unknown?: string,
-): Config {
-  const name = chooseMethod(methods, value, overrides, locate);
+): LoadedConfig<Config> {
+  const name = chooseMethod(methods, value, overrides, place);
   if (overrides.some(({ path }) => path[0] === 'method')) forget(value, implied);
   const method = methods[name] as MethodSchema<Config>;
   const outline = methodOutline(method);
@@ -110,7 +112,7 @@ function complete<Config extends FrameConfig>(
   for (const { path, origin } of overrides)
     if (!Object.hasOwn(outline.properties ?? {}, path[0]!) && ownerOf(methods, path[0]!) !== undefined)
       throw problems([belongsElsewhere(methods, path[0]!, name, () => origin)]);
-  applyOverrides(value, overrides, outline);
+  const locate = withOptimizer(value, overrides, outline, place, unknown);
   const lacking = outline.properties?.lora ? fillLora(value, locate) : undefined;
   if (lacking !== undefined) throw problems([lacking]);
   fillEmptySections(value, outline);
@@ -145,7 +147,61 @@ function complete<Config extends FrameConfig>(
     // Over a recipe of the package a user may choose what leaves a key of it behind.
     if (!place.startsWith(shippedFolder)) sayOnce(`${place}: ${message}`, 'warning');
   }
-  return config;
+  return { config, locate };
+}
+
+/**
+ * Applies the overrides to `value` and gives its stages what `optimizer` has for them: that of the recipe where they have no such
+ * key, that of `--set` in any case, as it stands above the recipe. The places of values are then those of what was given.
+ */
+function withOptimizer(
+  value: Record<string, unknown>,
+  overrides: readonly Override[],
+  outline: Outline,
+  locate: Locate,
+  unknown: string | undefined,
+): Locate {
+  const typed: Record<string, unknown> = {};
+  const isTyped = ({ path }: Override) => path[0] === 'optimizer';
+  applyOverrides(typed, overrides.filter(isTyped), outline);
+  const { optimizer: written } = value;
+  delete value.optimizer;
+  for (const section of [written, typed.optimizer]) {
+    const read = optimizerSection.nullable().safeParse(section);
+    if (read.success) continue;
+    const issues = read.error.issues.map((issue) => ({ ...issue, path: ['optimizer', ...issue.path] }));
+    throw problems(describeIssues(issues, { outline, value: { optimizer: section }, locate, unknown }));
+  }
+  const [recipe, above] = [written, typed.optimizer].map((section) => (isSection(section) ? section : {}));
+  giveStages(value, above!, outline, { over: true });
+  applyOverrides(
+    value,
+    overrides.filter((override) => !isTyped(override)),
+    outline,
+  );
+  const given = { ...recipe, ...above };
+  const filled = new Set(giveStages(value, given, outline));
+  const stages = [...stageKeys(outline)];
+  for (const key of Object.keys(recipe!)) {
+    if (Object.hasOwn(above!, key) || stages.some(([name]) => filled.has(`${name}.${key}`))) continue;
+    const readers = stages.filter(([, keys]) => keys.includes(key)).map(([name]) => `${name}.${key}`);
+    const why = readers.length === 0 ? 'no stage has such a key' : `the recipe has ${readers.join(' and ')}`;
+    sayOnce(
+      `${locate(['optimizer', key], { key: true })}: optimizer.${key} changes nothing, since ${why}`,
+      'warning',
+    );
+  }
+  const isGiven = (section: string, key: string) =>
+    filled.has(`${section}.${key}`) ||
+    (Object.hasOwn(above!, key) &&
+      stages.some(([name, keys]) => name === section && keys.includes(key)) &&
+      overridden(overrides, [section, key]) === undefined);
+  return (path, options) => {
+    const [section, key] = path.map(String);
+    return path.length === 2 && isGiven(section!, key!)
+      ? locate(['optimizer', key!], options)
+      : locate(path, options);
+  };
 }
 
 /** Names of other programs, with the method that does the same here; none of them is near to its own. */

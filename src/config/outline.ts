@@ -1,5 +1,6 @@
 // The schema as a tree of plain objects (JSON Schema), for messages, documentation and comments.
 import { z } from 'zod';
+import { optimizer } from './optimizer.js';
 import type { MethodSchema } from './schema.js';
 
 /** The parts of JSON Schema that this configuration uses. */
@@ -9,6 +10,8 @@ export interface Outline {
   readonly default?: unknown;
   /** Wording for messages, set in the field's metadata. */
   readonly expects?: string;
+  /** The group of keys that many sections have and the documentation says once. */
+  readonly shared?: 'optimizer' | 'batches' | 'rounds' | 'rollouts';
   readonly properties?: Readonly<Record<string, Outline>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: Outline | false;
@@ -30,7 +33,9 @@ const outlines = new WeakMap<z.ZodType, Outline>();
 export function methodOutline({ schema }: Pick<MethodSchema, 'schema'>): Outline {
   let outline = outlines.get(schema);
   if (outline === undefined) {
-    outline = z.toJSONSchema(schema, { io: 'input' }) as Outline;
+    const own = z.toJSONSchema(schema, { io: 'input' }) as Outline;
+    const shared = z.toJSONSchema(optimizer, { io: 'input' }) as Outline;
+    outline = { ...own, properties: { ...own.properties, optimizer: shared } };
     outlines.set(schema, outline);
   }
   return outline;

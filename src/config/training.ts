@@ -8,6 +8,7 @@ import {
   fraction,
   nonNegative,
   positiveNumber,
+  shared,
 } from './fields.js';
 
 interface UpdateDefaults {
@@ -28,7 +29,7 @@ export function updates({
   warmup_ratio = 0.03,
   lr_scheduler_type = 'cosine',
 }: UpdateDefaults) {
-  return {
+  return shared('optimizer', {
     learning_rate: positiveNumber(learning_rate).describe('Peak learning rate of AdamW.'),
     micro_batch_tokens: z
       .union([z.literal('auto'), count()])
@@ -68,12 +69,12 @@ export function updates({
         'models: AUC; of the reward network: share of pairs in the right order), of equals the highest AUC, else the lowest loss. Those that the stage begins with count too, so that no stage ends ' +
         'worse on the validation rows than it began.',
     ),
-  };
+  });
 }
 
 /** The keys of a stage that learns from batches of what its policy samples, by PPO's objective. */
 export function rollouts(defaults: { readonly num_ppo_epochs: number }) {
-  return {
+  return shared('rollouts', {
     max_iterations: countOrUnlimited().describe('Max rollout batches, whatever the epochs; -1 for no limit.'),
     num_ppo_epochs: count(defaults.num_ppo_epochs).describe('Passes over each rollout batch.'),
     num_mini_batches: count(1).describe('Optimizer steps per pass over a rollout batch.'),
@@ -83,16 +84,18 @@ export function rollouts(defaults: { readonly num_ppo_epochs: number }) {
     ),
     entropy_coef: nonNegative(0).describe('Weight of the entropy bonus.'),
     kl_coef: nonNegative(0.02).describe('Weight of the KL penalty to the reference.'),
-  };
+  });
 }
 
 function epochs({ num_train_epochs = 1, ...defaults }: EpochDefaults) {
   return {
     ...updates(defaults),
-    num_train_epochs: positiveNumber(num_train_epochs).describe('Passes over the training rows.'),
-    max_steps: countOrUnlimited().describe(
-      'Max optimizer steps; -1 for no limit. The epochs may end the stage sooner (in TRL `max_steps` takes their place).',
-    ),
+    ...shared('optimizer', {
+      num_train_epochs: positiveNumber(num_train_epochs).describe('Passes over the training rows.'),
+      max_steps: countOrUnlimited().describe(
+        'Max optimizer steps; -1 for no limit. The epochs may end the stage sooner (in TRL `max_steps` takes their place).',
+      ),
+    }),
   };
 }
 
@@ -103,9 +106,11 @@ export function optimization({
 }: EpochDefaults & { readonly tokens_per_step?: number }) {
   return {
     ...epochs(defaults),
-    tokens_per_step: count(tokens_per_step).describe(
-      'Max tokens per optimizer step. More gives less noisy gradients and fewer steps.',
-    ),
+    ...shared('optimizer', {
+      tokens_per_step: count(tokens_per_step).describe(
+        'Max tokens per optimizer step. More gives less noisy gradients and fewer steps.',
+      ),
+    }),
   };
 }
 
@@ -113,9 +118,11 @@ export function optimization({
 export function answerBatches({ batch_size, ...defaults }: EpochDefaults & { readonly batch_size: number }) {
   return {
     ...epochs(defaults),
-    batch_size: count(batch_size).describe(
-      'Answers, or pairs of them, per optimizer step, however many fit in memory at once: what TRL calls ' +
-        'per_device_train_batch_size times gradient_accumulation_steps and devices.',
-    ),
+    ...shared('batches', {
+      batch_size: count(batch_size).describe(
+        'Answers, or pairs of them, per optimizer step, however many fit in memory at once: what TRL calls ' +
+          'per_device_train_batch_size times gradient_accumulation_steps and devices.',
+      ),
+    }),
   };
 }

@@ -1,5 +1,7 @@
 /** The methods. A new one is a folder here and a row in this table. */
+
 import type { z } from 'zod';
+import type { OptimizerInput } from '../config/optimizer.js';
 import type { MethodSchema } from '../config/schema.js';
 import type { Method } from '../train/method.js';
 import { dpo } from './offline/dpo.js';
@@ -61,6 +63,8 @@ export type RunConfigInput = (
 ) & {
   /** A recipe of the package by its name, such as `my_steps`, or a file, which may name the method; the keys given here replace its own. */
   readonly extends?: string | undefined;
+  /** What its training stages share. */
+  readonly optimizer?: OptimizerInput | undefined;
 };
 
 interface Row extends MethodSchema<RunConfig> {

@@ -11,6 +11,7 @@ const { circles }: { circles: Measure } = await load('circles');
 const { scorers }: { scorers: Measure } = await load('scorers');
 const { methodBranches }: { methodBranches: Measure } = await load('method-branches');
 const { publicNames }: { publicNames: Measure } = await load('public-names');
+const { formerNames, trainFiles, vagueComments }: Record<string, Measure> = await load('wording');
 
 const places = (lines: readonly string[]) => lines.map((line) => line.split(': ')[0]);
 
@@ -100,4 +101,14 @@ it('counts the names of the main entry, not those of the entries that it passes 
   const index =
     "export { a, type B as C } from './a.js';\nexport * from './ops.js';\nexport * as d from './d.js';";
   expect(publicNames(parsed({ 'src/index.ts': index }))).toHaveLength(3);
+});
+
+it('finds former names, comments without a verb, and files at the top of src/train', () => {
+  const sources = parsed({
+    'src/train/a.ts': '// Of a run: its name.\nexport const a = 1; // Of the rest.\n/** Returns it. */\n',
+    'src/train/policy/b.ts': "import './former-names.js';\n",
+  });
+  expect(places(vagueComments!(sources))).toEqual(['src/train/a.ts:1']);
+  expect(places(formerNames!(sources))).toEqual(['src/train/policy/b.ts:1']);
+  expect(trainFiles!(sources)).toHaveLength(1);
 });

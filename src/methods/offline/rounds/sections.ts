@@ -10,19 +10,21 @@ import {
   nonNegative,
   optionalText,
   section,
+  shared,
   text,
 } from '../../../config/fields.js';
 import { sampling as samplingKeys } from '../../../config/sampling.js';
 
 /** The keys of rounds in a method's own section. */
-export const roundKeys = (iterations: number) => ({
-  iterations: countOrOff(iterations).describe(
-    'Rounds of sampling, labelling and training. 0: train once on the labelled answers of the data, without sampling.',
-  ),
-  reference: choice('previous', 'm0').describe(
-    'What the policy of a round is compared with: the model that the round begins with, or the one that the run began with.',
-  ),
-});
+export const roundKeys = (iterations: number) =>
+  shared('rounds', {
+    iterations: countOrOff(iterations).describe(
+      'Rounds of sampling, labelling and training. 0: train once on the labelled answers of the data, without sampling.',
+    ),
+    reference: choice('previous', 'm0').describe(
+      'What the policy of a round is compared with: the model that the round begins with, or the one that the run began with.',
+    ),
+  });
 
 export const sampling = section({
   ...samplingKeys({ num_generations: 8 }),
