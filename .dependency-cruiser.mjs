@@ -17,7 +17,7 @@ const ROOMS = [
   ['architectures'],
   ['tokenizer', 'weights'],
   ['objectives', 'ops', 'autograd', 'runtime'],
-  ['answers', 'cluster', 'records', 'files', 'random', 'terminal'],
+  ['answers', 'cluster', 'jinja', 'records', 'files', 'random', 'terminal'],
   ['native'],
 ];
 

@@ -45,6 +45,13 @@ const TORCH = 'torch==2.13.0';
 export const clientPython = () =>
   python('python', (pip) => pip('lm-eval[api]', 'openai', 'transformers', 'gguf', 'safetensors', TORCH));
 
+/** The libraries that texts are compared with, in the versions that the documentation names. */
+export const oraclePython = () =>
+  process.env.STEPTRAIN_ORACLES ??
+  python('oracles', (pip) =>
+    pip('transformers==5.24.0', 'tokenizers==0.23.3', 'jinja2==3.1.6', 'trl==1.16.0', TORCH),
+  );
+
 /** vLLM without what images, sound and video need: their packages want other builds of PyTorch. */
 export const vllmPython = () =>
   python('vllm', async (pip) => {

@@ -1,4 +1,4 @@
-// Real clients against `steptrain serve`, our own client against a real vLLM, and our files in llama.cpp: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
+// Real clients against `steptrain serve`, our own client against a real vLLM, our files in llama.cpp, chat templates beside transformers: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
 // Each client has an environment of its own in the user's cache. Exits with 1 where a client was answered wrongly.
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -6,13 +6,16 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { loadModel, loadTokenizer, openDevice } from '../../dist/index.js';
-import { CACHE, clientNode, clientPython, run, vllmPython } from './environment.mjs';
+import { CACHE, clientNode, clientPython, oraclePython, run, vllmPython } from './environment.mjs';
 import { llamaCpp } from './llama-cpp.mjs';
 import { lmEval } from './lm-eval.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
+import { templates } from './templates.mjs';
 import { vllm } from './vllm.mjs';
 
-const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp'];
+/** Parts that need no model and no server. */
+const TEXTS = ['templates'];
+const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp', ...TEXTS];
 const { values: options } = parseArgs({
   options: {
     model: { type: 'string' },
@@ -74,14 +77,35 @@ const lines = (printed) =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
+/** Checks of texts, each beside the library that decides. */
+async function compareTexts() {
+  const failed = [];
+  for (const name of TEXTS.filter((each) => chosen.includes(each)))
+    for (const { name: check, ok, detail } of await templates(await oraclePython(), join(CACHE, name))) {
+      console.log(`${ok ? 'ok    ' : 'FAILED'} ${name}: ${check}: ${detail}`);
+      if (!ok) failed.push(`${name}: ${check}`);
+    }
+  return failed;
+}
+
 async function main() {
+  const texts = await compareTexts();
+  if (chosen.every((name) => TEXTS.includes(name))) return conclude(texts);
+  await serveClients(texts);
+}
+
+function conclude(failed) {
+  console.log(failed.length === 0 ? 'All clients were answered rightly.' : `${failed.length} failed.`);
+  process.exitCode = failed.length === 0 ? 0 : 1;
+}
+
+async function serveClients(failed) {
   const directory = await modelDirectory();
   const name = directory.split('/').at(-1);
   const device = openDevice('cpu');
   const model = await loadModel(device, directory, { dtype: 'f32' });
   const local = { model, tokenizer: await loadTokenizer(directory) };
   const server = await serveSteptrain(directory, '--dtype', 'f32', '--name', name);
-  const failed = [];
   const report = (client, checks) => {
     for (const { name: check, ok, detail } of checks) {
       console.log(`${ok ? 'ok    ' : 'FAILED'} ${client}: ${check}${detail === '' ? '' : `: ${detail}`}`);
@@ -142,8 +166,7 @@ async function main() {
     model.dispose();
     device.dispose();
   }
-  console.log(failed.length === 0 ? 'All clients were answered rightly.' : `${failed.length} failed.`);
-  process.exitCode = failed.length === 0 ? 0 : 1;
+  conclude(failed);
 }
 
 await main();

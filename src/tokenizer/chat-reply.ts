@@ -3,7 +3,10 @@ import { badTemplate, type DataError } from '../files/data-error.js';
 import type { ChatMessage, ChatTemplateOptions, Tokenizer } from './tokenizer.js';
 
 /** Names that templates have for the reasoning before a reply. */
-const REASONING = ['reasoning_content', 'reasoning', 'thinking'] as const;
+const REASONING = ['reasoning_content', 'thinking', 'reasoning'] as const;
+
+/** Those that every reasoning is given under, as transformers does it. */
+const ALIASES = ['reasoning_content', 'thinking'];
 
 /**
  * Data may have more than a template writes, and what it does not read would be lost in silence.
@@ -21,7 +24,7 @@ export function checkRead(
     ...(tools ? ['tools'] : []),
     ...Object.keys(variables),
     ...[...REASONING, 'tool_calls'].filter(has),
-  ].find((name) => !reads(name));
+  ].find((name) => !(reads(name) || (REASONING.includes(name as never) && ALIASES.some(reads))));
   if (lost === undefined) return;
   const other = REASONING.includes(lost as never) ? REASONING.find(reads) : undefined;
   throw badTemplate(

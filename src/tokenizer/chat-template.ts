@@ -1,16 +1,13 @@
-import { Template } from '@huggingface/jinja';
 import { badTemplate, badTokenizer, reasonOf } from '../files/data-error.js';
-import { type Timed, withinProcessorTime } from '../native/processor-time.js';
+import { Template } from '../jinja/template.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
-/** A template renders in about a millisecond; one that loops without end is stopped after so much time of a processor. */
-const RENDER_MS = 3000;
-/** Longer than any context. */
-const MAX_TEXT = 1 << 26;
-/** Elements that `range` gives at most: a list of a billion ends the process. */
-const MAX_RANGE = 1_000_000;
-/** Replaces the library's `range`. The empty expression keeps a line break after it. */
-const PROLOGUE = "{% set range = limited_range %}{{ '' }}";
+/** Steps that a template may take: an ordinary one takes some hundreds for each message. */
+const STEPS = 10_000_000;
+const STEPS_PER_MESSAGE = 10_000;
+
+/** Names for the reasoning before a reply, as transformers 5 takes them: the first that is there counts. */
+const REASONING = ['reasoning_content', 'thinking', 'reasoning'] as const;
 
 /** A model's chat templates by name; a model with one template calls it `default`. */
 export type ChatTemplates = ReadonlyMap<string, string>;
@@ -43,34 +40,28 @@ export class ChatRenderer {
     const { continueFinalMessage = false } = options;
     const name = this.templateName(options);
     const template = this.compile(name);
-    const known = given.map((message) => this.inKnownRole(message));
+    const known = given.map((message) => withReasoning(present(this.inKnownRole(message))));
     const messages = continueFinalMessage ? openEnded(known) : known;
     const refuse = (what: string, why: string, cause?: unknown) =>
       badTemplate(`the chat template '${name}' ${what} these ${messages.length} messages (${why})`, {
         cause,
       });
-    const render = () =>
-      template.render({
-        limited_range: range,
-        ...options.variables,
-        ...this.specialTokens,
-        messages,
-        tools: options.tools ?? null,
-        documents: null,
-        add_generation_prompt: options.addGenerationPrompt ?? false,
-      });
-    const limit = RENDER_MS + messages.length;
-    let rendered: Timed<string>;
+    const variables = {
+      ...options.variables,
+      ...this.specialTokens,
+      messages,
+      tools: options.tools ?? null,
+      documents: null,
+      add_generation_prompt: options.addGenerationPrompt ?? false,
+    };
+    const steps = STEPS + STEPS_PER_MESSAGE * messages.length;
+    let rendered: string;
     try {
-      rendered = withinProcessorTime(render, limit);
+      rendered = template.render(variables, { steps });
     } catch (error) {
       throw refuse('cannot render', reasonOf(error), error);
     }
-    if (rendered.late)
-      throw refuse('cannot render', `stopped after ${limit} ms of a processor; does it loop without end?`);
-    if (rendered.value.length > MAX_TEXT)
-      throw refuse('cannot render', `it writes ${rendered.value.length} characters`);
-    const text = continueFinalMessage ? beforeMark(rendered.value) : rendered.value;
+    const text = continueFinalMessage ? beforeMark(rendered) : rendered;
     if (text === undefined || (continueFinalMessage && !holds(text, given.at(-1))))
       throw refuse('cannot continue the last of', 'it does not write that one as it is');
     const lost = given.find((message) => this.isLost(message, text));
@@ -115,7 +106,7 @@ export class ChatRenderer {
     let template = this.compiled.get(name);
     if (template === undefined) {
       try {
-        template = new Template(PROLOGUE + (this.templates.get(name) ?? ''));
+        template = new Template(this.templates.get(name) ?? '');
       } catch (error) {
         throw badTemplate(`the chat template '${name}' is not valid Jinja (${reasonOf(error)})`, {
           cause: error,
@@ -125,6 +116,21 @@ export class ChatRenderer {
     }
     return template;
   }
+}
+
+/** Without keys that have no value, as transformers takes them out: templates would write `None`. */
+function present(message: ChatMessage): ChatMessage {
+  const hasNone = Object.values(message).some((value) => value === null);
+  if (!hasNone) return message;
+  return Object.fromEntries(Object.entries(message).filter(([, value]) => value !== null)) as ChatMessage;
+}
+
+/** With the reasoning under the names that templates have for it, as transformers does. */
+function withReasoning(message: ChatMessage): ChatMessage {
+  const reasoning = REASONING.map((name) => message[name]).find((value) => value != null);
+  return reasoning === undefined
+    ? message
+    : { thinking: reasoning, ...message, reasoning_content: reasoning };
 }
 
 /** Written after the message that is to be continued. A template that trims messages takes the space away. */
@@ -148,14 +154,6 @@ function beforeMark(text: string): string | undefined {
 function holds(text: string, message: ChatMessage | undefined): boolean {
   const content = message?.content;
   return typeof content !== 'string' || text.includes(content.trim());
-}
-
-/** Python's `range`. */
-function range(first: number, last?: number, step = 1): number[] {
-  const [start, stop] = last === undefined ? [0, first] : [first, last];
-  const count = Math.max(0, Math.ceil((stop - start) / step));
-  if (!(count <= MAX_RANGE)) throw new Error(`range gives at most ${MAX_RANGE} numbers`);
-  return Array.from({ length: count }, (_, i) => start + i * step);
 }
 
 /**

@@ -92,7 +92,7 @@ describe('a hostile tokenizer.json', () => {
     [
       'an exponential pattern',
       { pre_tokenizer: { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', invert: false } },
-      /takes more than 2000 ms of a processor for 51 characters; a pattern/,
+      /takes more than 2000 ms for 51 characters; a pattern/,
     ],
     [
       'a normaliser that doubles forty times',
@@ -229,18 +229,18 @@ describe('a hostile chat template', () => {
     [
       'a list of a billion',
       '{% for i in range(1000000000) %}x{% endfor %}',
-      /range gives at most 1000000 numbers/,
+      /range gives at most 100000 numbers/,
     ],
-    ['steps of nothing', '{{ range(0, 5, 0) }}', /range gives at most/],
+    ['steps of nothing', '{{ range(0, 5, 0) }}', /must not be zero/],
     [
       'loops within loops',
       '{% for a in range(3000) %}{% for b in range(3000) %}{% for c in range(3000) %}{% endfor %}{% endfor %}{% endfor %}',
-      /stopped after 3001 ms of a processor; does it loop without end\?/,
+      /stopped after 10010000 steps; does it loop without end\?/,
     ],
     [
       'a text that doubles',
       '{% set ns = namespace(x="aaaaaaaa") %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}',
-      /Invalid string length/,
+      /it writes \d+ characters/,
     ],
     [
       'a text of 128 MiB',
@@ -252,12 +252,8 @@ describe('a hostile chat template', () => {
       '{{ messages | tojson(indent=1000000000) }}',
       /Invalid string length|characters/,
     ],
-    [
-      'a macro that calls itself',
-      '{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}',
-      /not a function|call stack/,
-    ],
-    ['a way to the process', '{{ messages.constructor.constructor("return process")() }}', /not a function/],
+    ['a macro that calls itself', '{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}', /call stack/],
+    ['a way to the process', '{{ messages.constructor.constructor("return process")() }}', /undefined/],
     ['an include', '{% include "/etc/passwd" %}', /./],
     ['brackets without end', `{{ ${'('.repeat(1e5)} }}`, /is not valid Jinja/],
     ['blocks without end', '{% if true %}'.repeat(2e4), /is not valid Jinja/],
@@ -278,7 +274,7 @@ describe('a hostile chat template', () => {
   });
 
   it('sees nothing of the process', () => {
-    expect(render('{{ "".constructor }}{{ messages.__proto__ }}{{ process }}{{ globalThis }}')).toBe('');
+    expect(render('{{ "".constructor }}{{ messages.prototype }}{{ process }}{{ globalThis }}')).toBe('');
   });
 
   it('still has a range, and its first line break', () => {

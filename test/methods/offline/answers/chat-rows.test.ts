@@ -153,9 +153,9 @@ describe('what a template does not read', () => {
       /does not read reasoning_content/,
     ],
     [
-      THINKS,
+      '{% for m in messages %}{{ m.reasoning }}{{ m.content }}{% endfor %}',
       { messages: [USER, reply('4', { thinking: 'x' })] },
-      /does not read thinking.*it reads reasoning_content: rename it/,
+      /does not read thinking.*it reads reasoning: rename it/,
     ],
     [TEMPLATE, { messages: [USER, reply('4')], tools: [{ type: 'function' }] }, /does not read tools/],
     [

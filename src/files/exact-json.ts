@@ -1,0 +1,142 @@
+// JSON whose numbers keep their digits and their kind: 2.0 is not 2, and 12345678901234567890 is not 12345678901234567000.
+
+/** Texts of numbers that JavaScript would write otherwise, by key, in the object or list that has them. Spreading copies it. */
+const WRITTEN = Symbol('numbers as written');
+
+interface Container {
+  [WRITTEN]?: Record<string, string>;
+}
+
+/** Whether a text may hold a number that JavaScript would write otherwise. */
+const MAY_DIFFER = /\d{16}|\d\.\d*0(?!\d)|\d\.\d{15}|\d[eE][-+\d]|-0/;
+
+/**
+ * `JSON.parse` that keeps numbers: whole ones beyond 2^53 are bigints, and the text of any other that JavaScript would write
+ * otherwise is kept beside it for `exactText`.
+ *
+ * @throws SyntaxError as `JSON.parse` does
+ */
+export function parseExact(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  return MAY_DIFFER.test(text) ? new Reader(text).value().value : value;
+}
+
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]]|[^\s,:{}[\]"]+/g;
+
+interface Read {
+  readonly value: unknown;
+  /** Of a number that JavaScript writes otherwise. */
+  readonly written?: string;
+}
+
+/** Reads a text that is JSON. */
+class Reader {
+  private readonly tokens: Iterator<RegExpMatchArray>;
+  private token: string;
+
+  constructor(text: string) {
+    this.tokens = text.matchAll(TOKEN);
+    this.token = this.next();
+  }
+
+  private next(): string {
+    return (this.tokens.next().value as RegExpMatchArray | undefined)?.[0] ?? '';
+  }
+
+  /** The value that begins at the current token; goes behind it. */
+  value(): Read {
+    const { token } = this;
+    this.token = this.next();
+    if (token === '[') return { value: this.list() };
+    if (token === '{') return { value: this.object() };
+    return /^[-\d]/.test(token) ? number(token) : { value: JSON.parse(token) };
+  }
+
+  private list(): unknown[] {
+    const all: unknown[] & Container = [];
+    while (this.token !== ']') {
+      const { value, written } = this.value();
+      if (written !== undefined) keep(all, String(all.length), written);
+      all.push(value);
+    }
+    this.token = this.next();
+    return all;
+  }
+
+  private object(): object {
+    const all: Record<string, unknown> & Container = {};
+    while (this.token !== '}') {
+      const key = JSON.parse(this.token) as string;
+      this.token = this.next();
+      const { value, written } = this.value();
+      delete all[WRITTEN]?.[key];
+      if (written !== undefined) keep(all, key, written);
+      // An assignment to __proto__ would set the prototype.
+      if (key === '__proto__')
+        Object.defineProperty(all, key, { value, enumerable: true, writable: true, configurable: true });
+      else all[key] = value;
+    }
+    this.token = this.next();
+    return all;
+  }
+}
+
+function number(text: string): Read {
+  const value = Number(text);
+  if (/^-?\d+$/.test(text)) {
+    if (Number.isSafeInteger(value)) return { value: value === 0 ? 0 : value };
+    return { value: BigInt(text) };
+  }
+  return String(value) === text ? { value } : { value, written: text };
+}
+
+function keep(container: Container, key: string, text: string): void {
+  if (container[WRITTEN] === undefined)
+    Object.defineProperty(container, WRITTEN, {
+      value: Object.create(null),
+      // A list that was spread is another list.
+      enumerable: !Array.isArray(container),
+    });
+  (container[WRITTEN] as Record<string, string>)[key] = text;
+}
+
+/** How the number at `key` was written, where JavaScript writes it otherwise and nobody has changed it. */
+export function writtenAt(container: object, key: string | number): string | undefined {
+  const text = (container as Container)[WRITTEN]?.[key];
+  return text !== undefined && Number(text) === (container as Record<string, unknown>)[key]
+    ? text
+    : undefined;
+}
+
+/** Whether the number at `key` was written as a float, such as 2.0 or 1e5. */
+export function isWrittenFloat(container: object, key: string | number): boolean {
+  return /[.eE]/.test(writtenAt(container, key) ?? '');
+}
+
+/** Notes that the whole number at `key` is a float, as Parquet's columns say. */
+export function noteFloat(container: object, key: string | number, value: number): void {
+  if (Number.isInteger(value))
+    keep(container as Container, String(key), `${Object.is(value, -0) ? '-0' : value}.0`);
+}
+
+/** `JSON.stringify` of what `parseExact` gave, or of what was made of it by spreading: numbers are as they were written. */
+export function exactText(value: unknown): string {
+  return isPlain(value) ? JSON.stringify(value) : written(value);
+}
+
+/** Whether `JSON.stringify` writes all of it as it was. */
+function isPlain(value: unknown): boolean {
+  if (typeof value === 'bigint') return false;
+  if (typeof value !== 'object' || value === null) return true;
+  if ((value as Container)[WRITTEN] !== undefined) return false;
+  return Array.isArray(value) ? value.every(isPlain) : Object.values(value).every(isPlain);
+}
+
+function written(value: unknown): string {
+  if (typeof value === 'bigint') return value.toString();
+  if (isPlain(value)) return JSON.stringify(value) ?? 'null';
+  const all = value as object;
+  if (Array.isArray(all)) return `[${all.map((each, i) => writtenAt(all, i) ?? written(each)).join(',')}]`;
+  const entries = Object.entries(all).filter(([, each]) => each !== undefined);
+  return `{${entries.map(([key, each]) => `${JSON.stringify(key)}:${writtenAt(all, key) ?? written(each)}`).join(',')}}`;
+}
