@@ -195,6 +195,27 @@ const REWRITINGS = [
   ],
 ];
 
+/** Name and a reply with the answer as chat models lay it out in Markdown. */
+export const REPLIES = [
+  ['heading, display', (a) => `We add them up.\n\n### Final Answer\n\n$$${a}$$`],
+  ['heading, brackets', (a) => `## Final Answer\n\\[x = ${a}\\]`],
+  ['heading of four', (a) => `#### Step 1: Add 3 and 4\n\nThe sum is 7.\n\n#### Final Answer\n\n$${a}$`],
+  ['heading of the answer', (a) => `### $${a}$`],
+  ['heading in bold', (a) => `### **Final Answer:**\n\n**$${a}$**`],
+  ['heading with a number', (a) => `### 3. Final Answer\n\n$${a}$`],
+  ['heading with a dash', (a) => `### Final Answer — $${a}$`],
+  ['heading of the result', (a) => `## Result\n\n$${a}$`],
+  ['heading underlined', (a) => `Final Answer\n============\n\n$${a}$`],
+  ['bold above it', (a) => `**Final Answer**\n\n$${a}$`],
+  ['bullet', (a) => `### Final Answer\n\n- $${a}$`],
+  ['star', (a) => `**Answer**\n* $${a}$`],
+  ['quote', (a) => `> ### Final Answer\n>\n> $${a}$`],
+  ['fence', (a) => `### Final Answer\n\n\`\`\`\n$${a}$\n\`\`\``],
+  ['rule', (a) => `We add them up.\n\n---\n\n### Answer\n\n$${a}$\n\n---`],
+  ['box below a heading', (a) => `### Final Answer\n\n\\[\\boxed{${a}}\\]`],
+  ['check below it', (a) => `### Final Answer\n\n$${a}$\n\n### Check\n\nAll is as it was asked.`],
+];
+
 const commas = (n) => (Math.abs(n) >= 1000 ? n.toLocaleString('en-US') : undefined);
 
 /** Name, whether it is equal, and a completion with that answer for a whole number. */

@@ -52,6 +52,9 @@ export const oraclePython = () =>
     pip('transformers==5.24.0', 'tokenizers==0.23.3', 'jinja2==3.1.6', 'trl==1.16.0', TORCH),
   );
 
+/** The version that docs/evidence/answers.md was written with. */
+export const mathVerifyPython = () => python('math-verify', (pip) => pip('math-verify==0.9.0'));
+
 /** vLLM without what images, sound and video need: their packages want other builds of PyTorch. */
 export const vllmPython = () =>
   python('vllm', async (pip) => {

@@ -6,7 +6,15 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { loadModel, loadTokenizer, openDevice } from '../../dist/index.js';
-import { CACHE, clientNode, clientPython, oraclePython, run, vllmPython } from './environment.mjs';
+import {
+  CACHE,
+  clientNode,
+  clientPython,
+  mathVerifyPython,
+  oraclePython,
+  run,
+  vllmPython,
+} from './environment.mjs';
 import { llamaCpp } from './llama-cpp.mjs';
 import { lmEval } from './lm-eval.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
@@ -14,7 +22,7 @@ import { templates } from './templates.mjs';
 import { vllm } from './vllm.mjs';
 
 /** Parts that need no model and no server. */
-const TEXTS = ['templates'];
+const TEXTS = ['templates', 'answers'];
 const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp', ...TEXTS];
 const { values: options } = parseArgs({
   options: {
@@ -80,11 +88,12 @@ const lines = (printed) =>
 /** Checks of texts, each beside the library that decides. */
 async function compareTexts() {
   const failed = [];
-  for (const name of TEXTS.filter((each) => chosen.includes(each)))
-    for (const { name: check, ok, detail } of await templates(await oraclePython(), join(CACHE, name))) {
-      console.log(`${ok ? 'ok    ' : 'FAILED'} ${name}: ${check}: ${detail}`);
-      if (!ok) failed.push(`${name}: ${check}`);
-    }
+  if (chosen.includes('answers')) await answers();
+  if (!chosen.includes('templates')) return failed;
+  for (const { name, ok, detail } of await templates(await oraclePython(), join(CACHE, 'templates'))) {
+    console.log(`${ok ? 'ok    ' : 'FAILED'} templates: ${name}: ${detail}`);
+    if (!ok) failed.push(`templates: ${name}`);
+  }
   return failed;
 }
 
@@ -167,6 +176,21 @@ async function serveClients(failed) {
     device.dispose();
   }
   conclude(failed);
+}
+
+/** Grades two thousand pairs of answers beside Math-Verify. */
+async function answers() {
+  const data = join(SHARED, 'data');
+  if (!existsSync(join(data, 'answer-equivalence.jsonl'))) {
+    console.log(
+      `answers: skipped, for there is no ${join('shared', 'data', 'answer-equivalence.jsonl')} beside the repository`,
+    );
+    return;
+  }
+  const script = here('../answers-beside-math-verify.mjs');
+  const python = await mathVerifyPython();
+  console.log(await run(process.execPath, [script, '--data', data, '--python', python, '--pairs', '2000']));
+  console.log('answers: every pair is judged rightly, or its kind is decided in docs/evidence/answers.md');
 }
 
 await main();

@@ -16,10 +16,15 @@ const MAX_FACTORIAL = 500;
 /** Rows of a determinant that is expanded. */
 const MAX_ROWS = 6;
 
+/** Functions of several numbers, which may stand in braces. */
+const CHOOSES = new Set(['max', 'min', 'gcd', 'lcm']);
+
 export class Algebra {
   readonly polynomials: Polynomials;
   /** Whether sampling had to decide anything. */
   sampled = false;
+  /** Whether a function or operator that is not computed took part. */
+  opaque = false;
 
   constructor(readonly budget: StepBudget) {
     this.polynomials = new Polynomials(budget);
@@ -196,7 +201,8 @@ export class Algebra {
     const [inside] = nodes;
     // Bars around a matrix and `\det` before it mean its determinant.
     if (inside?.kind === 'matrix' && (name === 'abs' || name === 'det')) return this.determinant(inside.rows);
-    const args = nodes.map((node) => this.finite(node));
+    const items = CHOOSES.has(name) && inside?.kind === 'group' ? inside.items : nodes;
+    const args = items.map((node) => this.finite(node));
     const [first] = args;
     if (first === undefined) return this.functionOf(name, []);
     const isZero = first.over.size === 0;
@@ -225,11 +231,34 @@ export class Algebra {
     }
   }
 
+  /** The largest or smallest of rational numbers, or the divisor or multiple of whole ones. */
+  private chosen(name: string, values: readonly (Rational | undefined)[]): Ratio | undefined {
+    const known = values.filter((value) => value !== undefined);
+    if (known.length < values.length) return undefined;
+    if (name === 'max' || name === 'min') {
+      const least = (a: Rational, b: Rational) =>
+        a.over * b.under < b.over * a.under === (name === 'min') ? a : b;
+      return this.constant(known.reduce(least));
+    }
+    if (known.some(({ under }) => under !== 1n)) return undefined;
+    const divisor = (a: bigint, b: bigint): bigint => {
+      this.budget.spend();
+      return b === 0n ? a : divisor(b, a % b);
+    };
+    const size = (a: bigint) => (a < 0n ? -a : a);
+    const whole = known.map(({ over }) => size(over));
+    if (name === 'gcd') return this.constant(rational.whole(whole.reduce(divisor)));
+    return this.constant(
+      rational.whole(whole.reduce((a, b) => (a * b === 0n ? 0n : (a / divisor(a, b)) * b))),
+    );
+  }
+
   /** Functions of whole numbers, and of rational ones where they need no more. */
   private wholeCall(name: string, args: readonly Ratio[]): Ratio | undefined {
     const values = args.map((arg) => this.rational(arg));
     const [first, second] = values;
     if (first === undefined) return undefined;
+    if (CHOOSES.has(name)) return this.chosen(name, values);
     if (name === 'abs') return this.constant(first.over < 0n ? rational.negative(first) : first);
     if (name === 'floor' || name === 'ceil') {
       const rest = ((first.over % first.under) + first.under) % first.under;

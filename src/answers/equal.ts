@@ -15,7 +15,8 @@ import type { Node } from './syntax.js';
 
 /**
  * How a comparison was decided.
- * - `text`: the answers read the same, or at least one could not be read as mathematics and they read differently
+ * - `text`: the answers read the same, or they read differently and at least one could not be read as mathematics, or holds
+ *   what is not computed (an integral, a limit, `f(2)`): not decided, and counted as different
  * - `choice`: the letters of a multiple choice
  * - `exact`: exact arithmetic
  * - `numeric`: the values agree to 11 digits at every sample of their variables
@@ -95,6 +96,7 @@ function compared(a: string, b: string, { digits, units, budget }: Settings): Eq
       if (found !== undefined) return { equal: true, method: 'unit' };
     }
   }
+  if (algebra.opaque) return { equal: false, method: 'text' };
   return { equal: false, method: algebra.sampled ? 'numeric' : 'exact' };
 }
 

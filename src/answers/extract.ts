@@ -4,6 +4,7 @@ import { type Found, lastBoxed } from './boxed.js';
 import { choiceOf } from './choice.js';
 import { withoutDerivation } from './derivation.js';
 import { formulas } from './formulas.js';
+import { withoutMarkdown } from './markdown.js';
 import { normalise, plainForm } from './normalise.js';
 
 /**
@@ -36,7 +37,7 @@ export function extractAnswer(
   { expect = 'any', inReasoning = false }: ExtractionOptions = {},
 ): ExtractedAnswer | undefined {
   checkText('extractAnswer', text);
-  const spoken = tagged(withoutReasoning(text, inReasoning));
+  const { text: spoken, body } = withoutMarkdown(tagged(withoutReasoning(text, inReasoning)), isBare);
   const found = (answer: string | undefined, method: ExtractionMethod) =>
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
@@ -52,7 +53,8 @@ export function extractAnswer(
     if (boxed !== undefined) return found(boxed.text, 'boxed');
   }
   const letter = expect === 'choice' ? lastChoice(spoken) : undefined;
-  if (letter === undefined && isBare(spoken)) return found(spoken, 'whole');
+  const whole = spoken.slice(body);
+  if (letter === undefined && isBare(whole)) return found(whole, 'whole');
   const value = lastValue(spoken);
   const last = letter ?? (value && ownValue(value, spoken, DENIES)) ?? lastChoice(spoken);
   return last && found(last.answer, last.method);

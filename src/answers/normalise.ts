@@ -37,6 +37,7 @@ export function normalise(answer: string): string {
     .replace(/\^\s?(?:\{\s?\\prime\s?\}|\\prime)/g, "'")
     .replace(/\b([ap])\.\s?m\b\.?/g, '$1m')
     .replace(/\s+/g, ' ')
+    .replace(/^[\s*`]*__([^_]+)__[.\s*`]*$/, '$1')
     .replace(/^[\s*`]+/, '')
     .replace(/(\d)\s?(?:\.{2,}|…)\s?$/, '$1\\dots')
     .replace(TRAILING, '')

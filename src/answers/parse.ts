@@ -4,6 +4,7 @@ import { Unreadable } from './cursor.js';
 import { NumberReader } from './literals.js';
 import { BIG_OPERATORS, FUNCTIONS, RELATIONS, SYMBOL_COMMANDS } from './notation.js';
 import { parseDecimal } from './rational.js';
+import { finiteSeries } from './series.js';
 import { type GroupNode, type MatrixNode, type Node, quotient } from './syntax.js';
 import { type TokenOptions, tokenise } from './tokens.js';
 import { isUnitSign } from './units.js';
@@ -310,7 +311,8 @@ class Parser extends NumberReader {
       limits.push(mark + this.rawGroup());
     }
     const body = this.nested(() => this.product());
-    return { kind: 'call', name: `\\${name}${limits.sort().join('')}`, args: [body] };
+    const whole: Node = { kind: 'call', name: `\\${name}${limits.sort().join('')}`, args: [body] };
+    return finiteSeries(name, limits, body, this.budget) ?? whole;
   }
 
   private group(open: '(' | '['): Node {

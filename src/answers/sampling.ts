@@ -17,6 +17,8 @@ export interface Sampled {
   readonly polynomials: Pick<Polynomials, 'atom'>;
   /** Set where sampling had to decide. */
   sampled: boolean;
+  /** Set where a function that is not computed had to be sampled: a difference decides nothing then. */
+  opaque: boolean;
 }
 
 /** The value of a constant in doubles, or undefined where it has variables, is not real or not finite. */
@@ -96,7 +98,9 @@ class Sample {
     if (first !== undefined && second !== undefined && name === 'power') return raised(first, second);
     if (first !== undefined && name.startsWith('root ')) return complex.root(first, Number(name.slice(5)));
     // An unknown function is a separate variable for every argument.
-    return name === '!' ? NOT_DEFINED : this.free(key);
+    if (name === '!') return NOT_DEFINED;
+    this.algebra.opaque = true;
+    return this.free(key);
   }
 
   private free(key: string): Complex {

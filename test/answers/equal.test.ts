@@ -28,3 +28,31 @@ it.each([
   expect(answersEqual(got, expected).equal).toBe(same);
   expect(grade(`The answer is \\boxed{${got}}.`, expected).correct).toBe(same);
 });
+
+describe('sums, products and functions of several numbers', () => {
+  it.each([
+    ['\\sum_{i=1}^{3} i', '6', '5'],
+    ['\\sum_{i=1}^3 i^2 + 1', '15', '14'],
+    ['\\prod_{k=2}^{4} k', '24', '9'],
+    ['\\sum_{i=1}^{3} (i+1)', '9', '7'],
+    ['\\sum_{j=3}^{2} j', '0', '5'],
+    ['\\gcd(12, 18)', '6', '36'],
+    ['\\lcm(4, 6)', '12', '24'],
+    ['\\max\\{1, \\frac{5}{2}, 2\\}', '2.5', '2'],
+    ['\\min(3, -1)', '-1', '3'],
+  ])('%s is %s and not %s', (got, value, other) => {
+    expect(answersEqual(got, value)).toEqual({ equal: true, method: 'exact' });
+    expect(answersEqual(got, other)).toEqual({ equal: false, method: 'exact' });
+  });
+
+  it.each([
+    ['\\int_0^1 x dx', '1/2'],
+    ['\\lim_{x \\to 0} x', '0'],
+    ['\\sum_{k=1}^{\\infty} 2^{-k}', '1'],
+    ['\\sum_{i=1}^{2} \\sum_{j=1}^{i} j', '4'],
+    ['\\sum_{i=1}^{5000} i', '12502500'],
+  ])('%s beside %s is not decided, which no method but text says', (got, expected) => {
+    expect(answersEqual(got, expected)).toEqual({ equal: false, method: 'text' });
+    expect(answersEqual(got, got)).toEqual({ equal: true, method: 'text' });
+  });
+});

@@ -1,5 +1,6 @@
 // The answer found in a solution, and the place where it was found.
 import { describe, expect, it } from 'vitest';
+import { answersEqual } from '../../src/answers/equal.js';
 import { type ExtractionMethod, extractAnswer } from '../../src/answers/extract.js';
 import { grade } from '../../src/answers/grade.js';
 
@@ -173,4 +174,38 @@ describe('extractAnswer', () => {
       expect(extractAnswer(text)).toBeUndefined();
     },
   );
+});
+
+describe('Markdown', () => {
+  it.each([
+    ['### Final Answer\n\n$$42$$', '42', 'phrase'],
+    ['## Final Answer\n\\[x = 42\\]', '42', 'phrase'],
+    ['### 42', '42', 'whole'],
+    ['#### 42', '42', 'marker'],
+    ['#### Final Answer\n\n$42$', '42', 'phrase'],
+    ['#### Step 2: Multiply by 6\n\n$\\frac{1}{2}$', '1/2', 'whole'],
+    ['#### Conclusion\n\nSo there are 42.', '42', 'number'],
+    ['#### no solution', 'no solution', 'marker'],
+    ['**Final Answer**\n\n\\frac{1}{2}', '1/2', 'phrase'],
+    ['Final Answer\n============\n\n42', '42', 'phrase'],
+    ['### 3. Final Answer\n\n- $x = 42$', '42', 'phrase'],
+    ['> ### Final Answer\n>\n> `42`', '42', 'phrase'],
+    ['### Final Answer — **42**', '42', 'phrase'],
+    ['### Final Answer\n\n```\n42\n```', '42', 'phrase'],
+    ['We add.\n\n---\n\n42\n\n---', '42', 'number'],
+    ['### Final Answer\n\n__42__\n\n### Check\n\nAll 3 parts agree with 7.', '42', 'phrase'],
+    ['### Step 1\n\nTake \\boxed{7}.\n\n### Final Answer\n\n42', '42', 'phrase'],
+    ['## Result\n\nTom has 3 bags of 14, so 42 in all.', '42', 'number'],
+    ['$$\n\\begin{aligned}\nx &= 40\n+ 2\n\\end{aligned}\n$$\n\n## Answer\n$$\n- 42\n$$', '-42', 'phrase'],
+  ])('%j is read as %s', (text, answer, method) => {
+    const found = extractAnswer(text);
+    expect(found?.method).toBe(method);
+    expect(answersEqual(found?.answer ?? '', answer).equal).toBe(true);
+    expect(grade(text, '7').correct).toBe(false);
+  });
+
+  it('takes no time that grows with the square of a hostile text', () => {
+    for (const text of ['# a\n', `# ${' '.repeat(99_000)}x`, '> ', '**a', '- ', '#### a\n\n', '___\n', '\\['])
+      expect(() => extractAnswer(text.repeat(Math.ceil(100_000 / text.length)))).not.toThrow();
+  });
 });
