@@ -42,7 +42,7 @@ export function modelOptions<T>(argv: Argv<T>) {
   return argv
     .option('model', {
       ...ofModel,
-      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-judge, word-problems-misread [default: ${DEFAULT_MODEL}]`,
+      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-attempts, word-problems-judge, word-problems-misread [default: ${DEFAULT_MODEL}]`,
     })
     .option('run', {
       ...ofModel,

@@ -78,6 +78,13 @@ const wordProblems = section({
   drill_rate: rate(
     'Share of drills, computations under names without a story, among the training samples of the first half; for `method: pretrain` alone.',
   ),
+  attempt_rate: rate(
+    'Share of the training samples that show the first lines of an attempt, a question mark and as many lines of the worked solution; ' +
+      'mistakes then stand in attempts alone. For `method: pretrain`.',
+  ),
+  comparison_rate: rate(
+    'Share of the training samples that compare results without a story (`Tom: 19; Tom: 18`, and then 1 or 0); for `method: pretrain`.',
+  ),
 }).describe(
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',
 );
@@ -187,6 +194,10 @@ export const data = section({
   labelled: countOrAll('all').describe(
     'Training solutions that keep their labels, sampled by `data.seed`; the steps of all others become unlabelled, for ' +
       'methods that learn from such steps (`ppo.steps`).',
+  ),
+  rationales: countOrAll('all').describe(
+    'Training solutions that keep their reasons (`rationale` of a step), sampled by `data.seed`. The warm-up of verdicts after reasons ' +
+      'learns from these alone; what follows needs labels only.',
   ),
   label_noise: nonNegative()
     .max(0.5)

@@ -25,7 +25,7 @@ export function* wholeSolutions(method: string, data: DataConfig): Generator<Con
 /** Labels of steps alone are withheld or flipped. */
 export function* unchangedLabels(
   what: string,
-  { labelled, label_noise: noise }: DataConfig,
+  { labelled, label_noise: noise, rationales }: DataConfig,
 ): Generator<Conflict> {
   const refused = (key: string) =>
     conflict(
@@ -33,5 +33,6 @@ export function* unchangedLabels(
       `data.${key} is for methods that learn verdicts on steps, and ${what} learns whole solutions; remove it`,
     );
   if (labelled !== 'all') yield refused('labelled');
+  if (rationales !== 'all') yield refused('rationales');
   if (noise !== 0) yield refused('label_noise');
 }

@@ -14,7 +14,11 @@ export interface WithheldOptions {
 
 /** XORed into the seed, so that what is flipped does not depend on what is labelled. */
 const LABELLED = 0x6c616265;
+const REASONED = 0x72656173;
 const NOISE = 0x6e6f6973;
+
+/** Ranks of the steps of a solution under a seed, by its index. */
+type RanksOf = (index: number, seed: number) => readonly number[];
 
 /**
  * The same solutions; those that are not sampled to stay labelled have no label left.
@@ -23,19 +27,11 @@ const NOISE = 0x6e6f6973;
  */
 export function withholdLabels(
   solutions: readonly BalancedSolution[],
-  ranksOf: (index: number, seed: number) => readonly number[],
+  ranksOf: RanksOf,
   { seed, labelled, label_noise: noise }: WithheldOptions,
 ): readonly BalancedSolution[] {
   const of = (domain: number) => (seed ^ domain) >>> 0;
-  const kept =
-    labelled === 'all'
-      ? undefined
-      : new Set(
-          smallestRanks(
-            solutions.map(({ index }) => ranksOf(index, of(LABELLED)).at(-1) ?? 0),
-            labelled,
-          ),
-        );
+  const kept = chosenSolutions(solutions, ranksOf, labelled, of(LABELLED));
   return solutions.map((solution, i) => {
     const { index, labels } = solution;
     if (kept && !kept.has(i)) return { index, labels: labels.map(() => null) };
@@ -46,6 +42,36 @@ export function withholdLabels(
       labels: labels.map((label, step) => ((ranks[step] ?? 1) < noise ? flipped(label) : label)),
     };
   });
+}
+
+/**
+ * The solutions that keep their reasons, as their `index`; undefined if all do.
+ *
+ * @param ranksOf as in `withholdLabels`
+ */
+export function solutionsWithReasons(
+  solutions: readonly Pick<BalancedSolution, 'index'>[],
+  ranksOf: RanksOf,
+  { seed, rationales }: { readonly seed: number; readonly rationales: number | 'all' },
+): ReadonlySet<number> | undefined {
+  const kept = chosenSolutions(solutions, ranksOf, rationales, (seed ^ REASONED) >>> 0);
+  return kept && new Set([...kept].map((i) => (solutions[i] as BalancedSolution).index));
+}
+
+/** Places of the `count` solutions whose last step has the smallest rank; undefined for all. */
+function chosenSolutions(
+  solutions: readonly Pick<BalancedSolution, 'index'>[],
+  ranksOf: RanksOf,
+  count: number | 'all',
+  seed: number,
+): ReadonlySet<number> | undefined {
+  if (count === 'all') return undefined;
+  return new Set(
+    smallestRanks(
+      solutions.map(({ index }) => ranksOf(index, seed).at(-1) ?? 0),
+      count,
+    ),
+  );
 }
 
 function flipped(label: StepLabel): StepLabel {

@@ -28,6 +28,11 @@ const PACKAGE: Readonly<Record<string, Shipped>> = {
     recipe: 'pretrain_word_problems_misread',
     what: 'the same, and misreads some',
   },
+  'word-problems-attempts': {
+    folder: 'word-problems-attempts',
+    recipe: 'pretrain_word_problems_attempts',
+    what: 'has also read attempts with a worked solution after each',
+  },
   'word-problems-judge': {
     folder: 'word-problems-judge',
     base: 'word-problems',

@@ -57,6 +57,8 @@ interface ScoringModel {
   /** For reports. */
   readonly name: string;
   readonly model: Model;
+  /** The policy of the run, where `model` is its reward network. */
+  readonly policy?: Model;
   readonly tokenizer: Tokenizer;
   readonly maxLength: number;
   /** A solution that the tokenizer cannot express has no score, instead of an error. */
@@ -90,8 +92,9 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
     if (type !== 'joint') return lasting({ reward });
     return lasting({ reward, outcome: rewardModelScorer(model.decoder, { ...options, output: 'outcome' }) });
   },
-  reward_network({ prompt, threshold, pair_mode: mode }, { model, ...of }) {
-    const reward = rewardScorer(model.decoder, { ...of, prompt, mode, role: roleOf(model) });
+  reward_network({ prompt, threshold, pair_mode: mode }, { model, policy, ...of }) {
+    const writer = policy && { decoder: policy.decoder, role: roleOf(policy) };
+    const reward = rewardScorer(model.decoder, { ...of, prompt, mode, role: roleOf(model), writer });
     return lasting({
       reward: reward.scale === 'log_odds' ? { ...reward, threshold: leastOdds(threshold) } : reward,
     });
@@ -313,6 +316,10 @@ async function openNetwork(directory: string, of: ScoringModel): Promise<OpenSco
         decoder: await loadDecoder(decoder.device, directory, { dtype: decoder.options.dtype }),
         adapter: undefined,
       };
-  const { scorers } = await openKind(settings, { ...of, model: own as Model });
+  const { scorers } = await openKind(settings, {
+    ...of,
+    model: own as Model,
+    policy: of.model,
+  });
   return { scorers, dispose: () => (own.adapter ?? own.decoder).dispose() };
 }

@@ -17,7 +17,7 @@ import {
   type VerdictTokenizer,
   verdictTokenizer,
 } from '../data/verdict.js';
-import { withholdLabels } from '../data/withheld.js';
+import { solutionsWithReasons, withholdLabels } from '../data/withheld.js';
 import { badOption } from '../files/data-error.js';
 import { type StepLabel, type StepRecord, verdictSamples } from '../records/record.js';
 import { nothingToTrainOn, recordRanks } from '../run/parts.js';
@@ -152,7 +152,7 @@ function fromStore(
     const steps = unlabelled && training.has(solution) ? 'all' : 'labelled';
     const from = store.contextSteps(index);
     const placed = placeVerdicts(wholeSolution(store, index), labels, tokenizer, { maxLength, steps, from });
-    const learnsReasons = tokenizer.template.rationaleTokens > 0 && training.has(solution);
+    const learnsReasons = tokenizer.template.rationaleTokens > 0 && solution.keepsReasons === true;
     return learnsReasons ? withReasons(placed, store.record(index), tokenizer) : placed;
   };
   const ofEachPart = <T>(make: (solutions: readonly ChosenSolution[]) => T): Record<Part, T> => ({
@@ -170,7 +170,7 @@ function fromStore(
   };
   const warnings = [
     ...reasoningWarning(tokenizer.template.tail, 'set prompt.template to a text that opens none'),
-    ...(tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store) : []),
+    ...(tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store, config.data) : []),
   ];
   // Copies that a weight asks for are no mistake in the data.
   const repeated = trainingFiles(config.data.train).some(({ weight = 1 }) => weight > 1);
@@ -261,6 +261,8 @@ function partSizes(store: TokenStore): Record<Part, number> {
 interface ChosenSolution {
   readonly index: number;
   readonly labels: readonly StepLabel[];
+  /** The warm-up learns the reasons of this training solution. */
+  readonly keepsReasons?: boolean;
 }
 
 function chooseSolutions(
@@ -289,22 +291,28 @@ function chooseSolutions(
     ranksOf,
     data,
   );
+  const withReasons = solutionsWithReasons(balanced, ranksOf, data);
   const train = withholdLabels(balanced, ranksOf, data).map(({ index, labels }) => ({
     index: parts.train[index] as number,
     labels,
+    keepsReasons: withReasons?.has(index) ?? true,
   }));
   return { train, validation: heldOut('validation'), test: heldOut('test') };
 }
 
 /** @throws DataError where no labelled step has a reason to learn */
-function reasonWarnings(train: readonly ChosenSolution[], store: TokenStore): string[] {
+function reasonWarnings(
+  train: readonly ChosenSolution[],
+  store: TokenStore,
+  { rationales }: Pick<VerdictDataConfig['data'], 'rationales'>,
+): string[] {
   let [labelled, without] = [0, 0];
-  for (const { index, labels } of train) {
+  for (const { index, labels, keepsReasons } of train) {
     const { steps } = store.record(index);
     labels.forEach((label, i) => {
       if (label === null) return;
       labelled++;
-      if (steps[i]?.rationale === undefined) without++;
+      if (!keepsReasons || steps[i]?.rationale === undefined) without++;
     });
   }
   if (without === labelled) {
@@ -313,7 +321,7 @@ function reasonWarnings(train: readonly ChosenSolution[], store: TokenStore): st
         'a step in data.source "record"; generated word problems have it); use "verdict"',
     );
   }
-  if (without === 0) return [];
+  if (without === 0 || rationales !== 'all') return [];
   return [`${without} of ${labelled} labelled training steps have no reason: the warm-up leaves them out`];
 }
 

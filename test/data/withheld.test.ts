@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { withholdLabels } from '../../src/data/withheld.js';
+import { solutionsWithReasons, withholdLabels } from '../../src/data/withheld.js';
 import { PhiloxStream } from '../../src/random/philox.js';
 
 const solutions = Array.from({ length: 400 }, (_, index) => ({ index, labels: [1, 0, null, 1] as const }));
@@ -56,5 +56,26 @@ describe('labels that training does not get', () => {
         labels.map((label) => label !== null),
       );
     expect(labelled(0.3)).toEqual(labelled(0));
+  });
+});
+
+describe('reasons that training keeps', () => {
+  const kept = (rationales: number | 'all', seed = 1) =>
+    solutionsWithReasons(solutions.slice(100), ranksOf, { seed, rationales });
+
+  test('all of them by default, and no rank is asked for', () => {
+    const refuse = () => {
+      throw new Error('asked');
+    };
+    expect(solutionsWithReasons(solutions, refuse, { seed: 1, rationales: 'all' })).toBeUndefined();
+  });
+
+  test('those of as many solutions as asked for, by seed and by their own index', () => {
+    const some = kept(30);
+    expect(some?.size).toBe(30);
+    expect([...(some ?? [])].every((index) => index >= 100)).toBe(true);
+    expect(kept(30)).toEqual(some);
+    expect(kept(30, 2)).not.toEqual(some);
+    expect(kept(1000)?.size).toBe(300);
   });
 });

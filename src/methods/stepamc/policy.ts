@@ -15,6 +15,7 @@ import { questionPieces } from './pieces.js';
 import { isAsked } from './questions.js';
 import type { RewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
+import { readsReasons, unitsOfQuestions } from './reward/reasons.js';
 import { labelRewards, NetworkRewards } from './rewards.js';
 import { type Question, verdictRollouts } from './rollout.js';
 import type { StepAmcRun } from './run.js';
@@ -70,6 +71,7 @@ export function scpoStage(
             frn,
             sequences: network.sequences,
             unitsAmong: network.units,
+            reasoned: readsReasons(open) ? unitsOfQuestions(open) : undefined,
             microBatchTokens,
             iterations: iterations.batches.length,
             maxSkipped: config.run.max_skipped_steps,

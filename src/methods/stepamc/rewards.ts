@@ -123,6 +123,10 @@ export interface NetworkRewardOptions {
   readonly sequences: readonly RewardSequence[];
   /** The pairs among some items, for `frn.update: joint`. */
   readonly unitsAmong: (items: readonly number[]) => readonly RewardUnit[];
+  /** Where answers have reasons, what the network reads of the solutions `items`: each reason that the policy wrote. */
+  readonly reasoned?:
+    | ((items: readonly number[], questions: readonly Question[]) => RewardUnit[])
+    | undefined;
   readonly microBatchTokens: number;
   readonly iterations: number;
   /** Max consecutive non-finite steps before the run stops. */
@@ -135,6 +139,8 @@ export class NetworkRewards implements RewardSource<Question> {
   private running = NO_SCORES;
   /** Consecutive non-finite steps of joint training. */
   private skipped = 0;
+  /** What the last rollout batch compares, where answers have reasons. */
+  private reasoned: readonly RewardUnit[] | undefined;
 
   constructor(private readonly options: NetworkRewardOptions) {
     const { roles, frn } = options;
@@ -144,11 +150,11 @@ export class NetworkRewards implements RewardSource<Question> {
   async reward(questions: readonly Question[], { items, signal }: RolloutBatch) {
     const { roles, ppo, frn, sequences, microBatchTokens } = this.options;
     const mode = frn.pair_mode;
-    const found = await scoreVerdicts(
-      roles,
-      items.map((item) => sequences[item] as RewardSequence),
-      { mode, microBatchTokens, signal },
-    );
+    this.reasoned = this.options.reasoned?.(items, questions);
+    const read =
+      this.reasoned?.flatMap((unit) => unit.sequences) ??
+      items.map((item) => sequences[item] as RewardSequence);
+    const found = await scoreVerdicts(roles, read, { mode, microBatchTokens, signal });
     if (!found) return undefined;
     const byItem = new Map(items.map((item, i) => [item, found[i] as VerdictScores[]]));
     const scoresOf = ({ item, place }: Question) => byItem.get(item)?.[place];
@@ -170,7 +176,7 @@ export class NetworkRewards implements RewardSource<Question> {
     const optimizer = this.optimizers.frn;
     if (!optimizer) return { metrics: {}, tokens: 0 };
     const { roles, unitsAmong, frn, microBatchTokens, iterations, maxSkipped } = this.options;
-    const units = unitsAmong(items);
+    const units = this.reasoned ?? unitsAmong(items);
     if (units.every(({ pairs }) => pairs.length === 0)) return { metrics: {}, tokens: 0 };
     const { metrics, tokens } = await comparePairs(roles, units, {
       settings: frn,

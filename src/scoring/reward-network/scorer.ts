@@ -1,16 +1,18 @@
 /** The fine-grained reward network of a run as a scorer. */
-import { verdictTokenizer } from '../../data/verdict.js';
-import type { Decoder } from '../../models/decoder.js';
+import { type SolutionVerdicts, verdictTokenizer } from '../../data/verdict.js';
+import type { Decoder, Role } from '../../models/decoder.js';
 import { roleHead } from '../../models/heads.js';
 import { invalid } from '../../native/errors.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
-import { verdictSequence } from '../../sequences/sequence.js';
 import { type ReadingOptions, readable, unlabelled } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
+import { writeReasons } from '../verdict/written-verdicts.js';
 import { type PairMode, rewardSequence, scoreVerdicts } from './scores.js';
 
 export interface RewardScorerOptions extends ReadingOptions {
   readonly mode: PairMode;
+  /** The policy whose reasons the network reads, where verdicts follow reasons. */
+  readonly writer?: { readonly decoder: Decoder; readonly role: Role } | undefined;
 }
 
 /**
@@ -29,22 +31,57 @@ export function rewardScorer(
     role: reward = {},
     maxLength = decoder.config.maxPositions,
     skipUnreadable = false,
+    writer,
   }: RewardScorerOptions,
 ): Scorer {
   const verdicts = verdictTokenizer(prompt, tokenizer);
   const rewardHead = roleHead(decoder, reward);
   if (!rewardHead) throw invalid('reward network: the model has no score head');
+  const reads = mode === 'label' && verdicts.template.rationaleTokens > 0;
+  if (reads && !writer)
+    throw invalid(
+      'reward network: it reads the reason that a policy writes before each verdict, and none is here; name the run, not its reward/',
+    );
+  const reasonsOf = async (solutions: readonly SolutionVerdicts[], signal: AbortSignal | undefined) => {
+    const prompts = solutions.flatMap(({ trunk, verdicts: places }) =>
+      places.map(({ at }) => [...trunk.ids.slice(0, at), ...verdicts.tailIds]),
+    );
+    if (!writer) return undefined;
+    const written = await writeReasons(writer.decoder, prompts, {
+      tokenizer: verdicts,
+      role: writer.role,
+      temperature: 0,
+      ...(signal ? { signal } : {}),
+    });
+    let at = 0;
+    return (
+      written &&
+      solutions.map(({ verdicts: { length } }) => {
+        at += length;
+        return written.slice(at - length, at);
+      })
+    );
+  };
   return scorer({
     name,
     scale: mode === 'label' ? 'log_odds' : 'reward',
     async score(solutions, { signal } = {}) {
-      const places = solutions.flatMap((asked, i) => {
-        const read = () => verdicts.solution(unlabelled(asked), { steps: 'all', maxLength });
+      const asked = solutions.flatMap((each, i) => {
+        const read = () => verdicts.solution(unlabelled(each), { steps: 'all', maxLength });
         const solution = readable(read, skipUnreadable);
-        if (!solution) return [];
-        const sequence = rewardSequence(verdictSequence(solution, verdicts, i), verdicts, mode);
-        return [{ i, solution, sequence }];
+        return solution ? [{ i, solution }] : [];
       });
+      const reasons = reads
+        ? await reasonsOf(
+            asked.map(({ solution }) => solution),
+            signal,
+          )
+        : [];
+      if (!reasons) return undefined;
+      const places = asked.map(({ i, solution }, k) => ({
+        ...{ i, solution },
+        sequence: rewardSequence({ solution, rowId: i }, verdicts, mode, reasons[k]),
+      }));
       const sequences = places.map(({ sequence }) => sequence);
       const options = { mode, microBatchTokens: tokensAtOnce(decoder, signal), signal };
       const scores = await scoreVerdicts({ decoder, reward, rewardHead }, sequences, options);

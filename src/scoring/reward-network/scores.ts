@@ -17,13 +17,21 @@ export interface RewardSequence extends ForwardSequence {
   readonly negative: readonly number[];
 }
 
+/** A reason for each judged step of a solution, with its line break; undefined where it did not end. */
+export type StepReasons = readonly (readonly number[] | undefined)[];
+
+/** @param reasons with `pair_mode: label`, what stands between each step and its verdict */
 export function rewardSequence(
-  { solution, rowId }: VerdictSequence,
+  { solution, rowId }: Pick<VerdictSequence, 'solution' | 'rowId'>,
   { template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
   mode: PairMode,
+  reasons: StepReasons = [],
 ): RewardSequence {
   const words = mode === 'label' ? [template.positiveIds, template.negativeIds] : [[]];
-  const places = solution.verdicts.map(({ at }) => ({ at, answers: words }));
+  const places = solution.verdicts.map(({ at }, i) => ({
+    at,
+    answers: mode === 'label' ? words.map((word) => [...(reasons[i] ?? []), ...word]) : words,
+  }));
   const { answers, ...sequence } = branchedSequence(solution.trunk.ids, places, tailIds, { whole: true });
   return {
     ...sequence,

@@ -39,38 +39,23 @@ export interface WritingOptions
 export async function writeVerdicts(
   decoder: Decoder,
   prompts: readonly (readonly number[])[],
-  { tokenizer: { template, tokenizer }, cacheBytes, promptIds, onSample, ...options }: WritingOptions,
+  options: WritingOptions,
 ): Promise<WrittenVerdict[] | undefined> {
   if (prompts.length === 0) return [];
-  const { positiveIds, negativeIds, rationaleTokens } = template;
+  const { positiveIds, negativeIds } = options.tokenizer.template;
   const choices = [positiveIds, negativeIds];
   const longestWord = Math.max(...choices.map(({ length }) => length));
-  const shared = { ...options, ignoreEos: true };
-  const room = { ...shared, maxNewTokens: rationaleTokens + longestWord };
-  const generator = new Generator(decoder, roomToGenerate(decoder, prompts, { ...room, cacheBytes }));
-  const write = async (texts: readonly (readonly number[])[], more: GenerateOptions) => {
-    const samples = await generateTogether(generator, texts, { ...shared, ...more });
-    return samples.map(([sample]) => wholeSample(sample));
-  };
-  const numbered = (at: readonly number[]) =>
-    promptIds ? { promptIds: at.map((i) => promptIds[i] as number) } : {};
+  const writer = reasonWriter(decoder, prompts, options, longestWord);
   try {
-    const all = prompts.map((_, i) => i);
-    const reasons = await write(prompts, {
-      ...numbered(all),
-      maxNewTokens: rationaleTokens,
-      stop: ['\n'],
-      tokenizer,
-      ...(onSample ? { onSample } : {}),
-    });
+    const reasons = await writer.reasons();
     if (options.signal?.aborted) return undefined;
-    const ended = all.filter((i) => reasons[i]?.finishReason === 'stop');
+    const ended = reasons.flatMap(({ finishReason }, i) => (finishReason === 'stop' ? [i] : []));
     const words =
       ended.length === 0
         ? []
-        : await write(
+        : await writer.write(
             ended.map((i) => [...(prompts[i] as number[]), ...(reasons[i] as Sample).tokens]),
-            { ...numbered(ended), maxNewTokens: longestWord, choices, choicesOnly: false },
+            { ...writer.numbered(ended), maxNewTokens: longestWord, choices, choicesOnly: false },
           );
     if (options.signal?.aborted) return undefined;
     const wordsByPrompt = new Map(ended.map((i, k) => [i, words[k] as Sample]));
@@ -83,8 +68,57 @@ export async function writeVerdicts(
       };
     });
   } finally {
-    generator.dispose();
+    writer.dispose();
   }
+}
+
+/** Writes the reasons alone, each with its line break; undefined for one that did not end, and for all if the signal stopped it. */
+export async function writeReasons(
+  decoder: Decoder,
+  prompts: readonly (readonly number[])[],
+  options: WritingOptions,
+): Promise<(readonly number[] | undefined)[] | undefined> {
+  if (prompts.length === 0) return [];
+  const writer = reasonWriter(decoder, prompts, options, 0);
+  try {
+    const reasons = await writer.reasons();
+    if (options.signal?.aborted) return undefined;
+    return reasons.map(({ tokens, finishReason }) => (finishReason === 'stop' ? tokens : undefined));
+  } finally {
+    writer.dispose();
+  }
+}
+
+/** @param after tokens that are written after a reason */
+function reasonWriter(
+  decoder: Decoder,
+  prompts: readonly (readonly number[])[],
+  { tokenizer: { template, tokenizer }, cacheBytes, promptIds, onSample, ...options }: WritingOptions,
+  after: number,
+) {
+  const shared = { ...options, ignoreEos: true };
+  const maxNewTokens = template.rationaleTokens + after;
+  const room = roomToGenerate(decoder, prompts, { ...shared, maxNewTokens, cacheBytes });
+  const generator = new Generator(decoder, room);
+  const write = async (texts: readonly (readonly number[])[], more: GenerateOptions) => {
+    const samples = await generateTogether(generator, texts, { ...shared, ...more });
+    return samples.map(([sample]) => wholeSample(sample));
+  };
+  const numbered = (at: readonly number[]) =>
+    promptIds ? { promptIds: at.map((i) => promptIds[i] as number) } : {};
+  return {
+    write,
+    numbered,
+    reasons: () =>
+      write(prompts, {
+        ...numbered(prompts.map((_, i) => i)),
+        maxNewTokens: template.rationaleTokens,
+        stop: ['\n'],
+        tokenizer,
+        ...(onSample ? { onSample } : {}),
+      }),
+    dispose: () => generator.dispose(),
+  };
 }
 
 function wholeSample(sample: Sample | undefined): Sample {

@@ -1,8 +1,9 @@
 // Word problems as records: parts, labels, drills and misreadings.
 import { describe, expect, it } from 'vitest';
 import { type Fact, factKey, factPart, type Operation } from '../../../src/data/problems/facts.js';
+import type { WordProblem } from '../../../src/data/problems/problem.js';
 import { type WordProblemRecordOptions, wordProblemRecords } from '../../../src/data/problems/records.js';
-import { MISTAKES } from '../../../src/data/problems/solution.js';
+import { MISTAKES, rightSolution } from '../../../src/data/problems/solution.js';
 
 const make = (options: Partial<WordProblemRecordOptions>) => [
   ...wordProblemRecords({ seed: 1, samples: 1200, ...options }),
@@ -98,6 +99,52 @@ describe('wordProblemRecords', () => {
       });
       expect(steps.map(({ text }) => text)).toEqual(expected);
     }
+  });
+
+  it('shows attempts in training alone, each with as many right lines after it', () => {
+    const plain = make({});
+    const records = make({ attempt_rate: 0.5, error_rate: 0.5 });
+    const attempts = records.filter(({ record }) => record.problem.endsWith('\n?'));
+    expect(attempts.length / records.filter(({ part }) => part === 'train').length).toBeCloseTo(0.5, 1);
+    let wrong = 0;
+    for (const { part, record, problem } of attempts) {
+      const [text, ...lines] = record.problem.split('\n');
+      const shown = lines.slice(0, -1);
+      const right = rightSolution(problem as WordProblem).slice(0, shown.length);
+      expect([part, text, record.steps.map((step) => step.text)]).toEqual([
+        'train',
+        problem?.problem,
+        [right.join(', ')],
+      ]);
+      if (shown.some((line, i) => line !== right[i])) wrong++;
+    }
+    expect(wrong / attempts.length).toBeGreaterThan(0.3);
+    // Mistakes stand in attempts alone, and without attempts nothing else is drawn.
+    expect(records.filter((one) => !attempts.includes(one)).every(({ record }) => record.outcome === 1)).toBe(
+      true,
+    );
+    expect(make({ attempt_rate: 0 })).toEqual(plain);
+  });
+
+  it('compares results under names: 1 where both sides are the same', () => {
+    const records = make({ comparison_rate: 0.3 });
+    const compared = records.filter(({ problem }) => problem === undefined);
+    expect(compared.length / records.length).toBeCloseTo(0.24, 1);
+    const verdicts = compared.flatMap(({ part, record: { problem, steps } }) => {
+      expect(part).toBe('train');
+      const texts = steps.map(({ text }) => text);
+      expect(problem.split('\n')).toEqual(texts.filter((_, i) => i % 2 === 0));
+      return problem.split('\n').map((pair, i) => {
+        const [left, right] = pair.split('; ');
+        expect(texts[2 * i + 1]).toBe(left === right ? '1' : '0');
+        return left === right;
+      });
+    });
+    expect(verdicts.filter(Boolean).length / verdicts.length).toBeCloseTo(0.5, 1);
+  });
+
+  it('refuses shares that are more than all samples', () => {
+    expect(() => make({ attempt_rate: 0.7, comparison_rate: 0.4 })).toThrow('together at most 1');
   });
 
   it('writes lines without a quantity, with and without spaces, where it is asked for', () => {

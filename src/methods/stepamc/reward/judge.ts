@@ -15,10 +15,14 @@ import { mean } from '../../../train/policy/metrics.js';
 import type { StepAmcRun } from '../run.js';
 import { comparePairs } from './compare.js';
 import { rewardData } from './data.js';
+import type { RewardUnit } from './pairs.js';
+import { heldOutReasons, readsReasons, reasonedUnits } from './reasons.js';
 
 export interface JudgedByNetwork {
   readonly judged: readonly JudgedVerdict[];
   readonly report: NetworkReport;
+  /** The pairs of the part, with the reasons that were read. */
+  readonly units: readonly RewardUnit[];
   /** By which the steps were judged, with `pair_mode: step`. */
   readonly scale?: StepScale | undefined;
 }
@@ -38,7 +42,11 @@ export async function judgeByNetwork(
   const microBatchTokens = open.microBatchTokens('frn');
   const network = rewardData(open, part);
   const mode = config.frn.pair_mode;
-  const scores = await scoreVerdicts(roles, network.sequences, { mode, microBatchTokens, signal });
+  const reasons = readsReasons(open) ? await heldOutReasons(open, part, signal) : undefined;
+  if (readsReasons(open) && !reasons) return undefined;
+  const units = reasons ? reasonedUnits(open, Array.from(data.sequences[part]), reasons) : network.all;
+  const sequences = reasons ? units.flatMap((unit) => unit.sequences) : network.sequences;
+  const scores = await scoreVerdicts(roles, sequences, { mode, microBatchTokens, signal });
   if (!scores) return undefined;
   const scored = indices(data.sequences[part]).flatMap((solution) =>
     data.sequences[part].get(solution).verdicts.flatMap(({ step, label }, place) => {
@@ -57,18 +65,18 @@ export async function judgeByNetwork(
       ...verdictOf(chosen ? (found.positive - chosen.threshold) / chosen.deviation : leadOf(found)),
     }),
   );
-  const pairs = network.all.reduce((sum, unit) => sum + unit.pairs.length, 0);
+  const pairs = units.reduce((sum, unit) => sum + unit.pairs.length, 0);
   const inOrder = ({ label, probability }: JudgedVerdict) =>
     label === 1 ? probability > 0.5 : probability < 0.5;
   // In `label` mode a pair is the two verdicts on one step, whose scores are known already.
   const pairAccuracy =
     mode === 'label' || pairs === 0
       ? ratio(judged.filter(inOrder).length, judged.length)
-      : (await comparePairs(roles, network.all, { settings: config.frn, microBatchTokens })).metrics
-          .pair_accuracy;
+      : (await comparePairs(roles, units, { settings: config.frn, microBatchTokens })).metrics.pair_accuracy;
   const calibrated = chosen ? undefined : calibration(judged);
   return {
     judged,
+    units,
     report: {
       metrics: verdictMetrics(judged, { invalidAsWrong: config.eval_verdicts.invalid_as_wrong }),
       pair_accuracy: pairAccuracy,

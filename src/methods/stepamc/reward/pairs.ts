@@ -2,7 +2,7 @@
 import type { Dataset } from '../../../data/dataset.js';
 import { grouped } from '../../../native/grouped.js';
 import { normalizeProblem } from '../../../records/record.js';
-import type { PairMode, RewardSequence } from '../../../scoring/reward-network/scores.js';
+import type { PairMode, RewardSequence, StepReasons } from '../../../scoring/reward-network/scores.js';
 import type { VerdictSequence } from '../../../sequences/sequence.js';
 
 /** Two rows of a unit whose scores are compared: sequence within the unit, and row within the sequence. */
@@ -55,9 +55,25 @@ function unit(sequences: readonly RewardSequence[], pairs: readonly RewardPair[]
   return { sequences, pairs, tokens: sequences.reduce((sum, { ids }) => sum + ids.length, 0) };
 }
 
-function labelPairs({ verdicts }: VerdictSequence, { positive, negative }: RewardSequence): RewardPair[] {
+/** The unit of one solution whose verdicts follow reasons; a step whose reason did not end gives no pair. */
+export function reasonedUnit(
+  sequence: VerdictSequence,
+  reward: RewardSequence,
+  reasons: StepReasons,
+): RewardUnit {
+  return unit(
+    [reward],
+    labelPairs(sequence, reward, (place) => reasons[place] !== undefined),
+  );
+}
+
+function labelPairs(
+  { verdicts }: VerdictSequence,
+  { positive, negative }: RewardSequence,
+  isRead: (place: number) => boolean = () => true,
+): RewardPair[] {
   return verdicts.flatMap(({ label }, i) => {
-    if (label === null) return [];
+    if (label === null || !isRead(i)) return [];
     const right = [0, (label === 1 ? positive : negative)[i] as number] as const;
     const wrong = [0, (label === 1 ? negative : positive)[i] as number] as const;
     return [{ chosen: right, rejected: wrong }];

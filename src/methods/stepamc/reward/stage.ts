@@ -1,5 +1,6 @@
 /** Training the reward network on all pairs of the training part. */
 import { StepTrainError } from '../../../native/errors.js';
+import type { StepReasons } from '../../../scoring/reward-network/scores.js';
 import type { BatchSchedule } from '../../../sequences/batching.js';
 import { batchedStage, stageBatches } from '../../../train/batched-stage.js';
 import { shortMetrics } from '../../../train/evaluation.js';
@@ -9,6 +10,7 @@ import { comparePairs, rewardRate } from './compare.js';
 import { type RewardData, rewardData } from './data.js';
 import { judgeByNetwork } from './judge.js';
 import type { RewardUnit } from './pairs.js';
+import { readsReasons, reasonedUnits, reasonsOfWarmUp } from './reasons.js';
 
 /** Role index in the reward network's dropout masks. */
 const DROPOUT_ROLE = 1;
@@ -18,12 +20,21 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
   const { config, roles } = open;
   const { frn: settings, run } = config;
   const how = { settings, microBatchTokens: open.microBatchTokens('frn') };
+  const reads = readsReasons(open);
   const heldOut = rewardData(open, 'validation').all;
   const validate = async (stop: AbortSignal) => {
     const network = await judgeByNetwork(open, 'validation', stop);
     if (!network) return undefined;
-    const { metrics } = await comparePairs(roles, heldOut, how);
+    const { metrics } = await comparePairs(roles, network.units, how);
     return { ...metrics, ...shortMetrics(network.report.metrics) };
+  };
+  /** With reasons that the warm-up draws anew for each batch. */
+  const unitsOf = async (batch: readonly number[], iteration: number) => {
+    if (!reads) return batch.map((i) => train.all[i] as RewardUnit);
+    const sequences = batch.map((item) => open.data.sequences.train.get(item));
+    const { temperature } = config.verdict_ppo;
+    const reasons = (await reasonsOfWarmUp(open, sequences, { temperature, iteration })) as StepReasons[];
+    return reasonedUnits(open, sequences, reasons);
   };
   return batchedStage({
     name: 'frn',
@@ -34,11 +45,12 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
     best: 'pair_accuracy',
     begin: async () => {
       if (settings.init === 'sft') await roles.startRewardFromPolicy();
+      if (reads) await roles.keepReference();
     },
     validate: heldOut.some(({ pairs }) => pairs.length > 0) ? validate : undefined,
     async gradients(batch, step) {
       const dropout = { seed: run.seed, step, role: DROPOUT_ROLE };
-      const units = batch.map((i) => train.all[i] as RewardUnit);
+      const units = await unitsOf(batch, step);
       const { metrics, tokens } = await comparePairs(roles, units, { ...how, train: { dropout } });
       return { metrics, shown: { accuracy: metrics.pair_accuracy }, tokens };
     },

@@ -1,0 +1,27 @@
+/** Exact reasons for verdicts on the lines of a word problem. */
+import { ANSWER, type JudgedLine } from './oracle.js';
+import type { WordProblem } from './problem.js';
+import { rightSolution } from './solution.js';
+
+/**
+ * The right lines up to the judged one, computed anew, and beside their end what is judged: `Tom: 12 + 7 = 19; Tom: 18`. So a line
+ * that follows from a wrong one has its whole calculation, an answer too, and the verdict compares neighbours: name and result.
+ * Where it cannot be told what a line was meant to be, it is the next step that no line before it has got right.
+ */
+export function reasonOf(problem: WordProblem, lines: readonly JudgedLine[], i: number): string {
+  const { text, step } = lines[i] as JudgedLine;
+  const done = new Set(lines.slice(0, i).flatMap((line) => (line.right ? (line.step ?? []) : [])));
+  const next = problem.plan.findIndex((_, s) => !done.has(s));
+  const meant = ANSWER.test(text)
+    ? problem.plan.length
+    : (step ?? (next < 0 ? problem.plan.length - 1 : next));
+  const right = rightSolution(problem).slice(0, meant + 1);
+  return `${right.join(', ')}; ${judgedResult(text)}`;
+}
+
+/** Name and result of a line, without its computation: `Tom: 18` of `Tom: 12 + 7 = 18`. */
+function judgedResult(text: string): string {
+  const colon = text.indexOf(':');
+  const name = colon < 0 ? '' : `${text.slice(0, colon + 1)} `;
+  return name + text.slice(Math.max(colon, text.lastIndexOf('=')) + 1).trim();
+}
