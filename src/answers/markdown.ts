@@ -38,7 +38,7 @@ export function withoutMarkdown(text: string, isAnswer: (text: string) => boolea
   return { text: written.join('\n'), body };
 }
 
-/** What a heading becomes. */
+/** The text of a heading as an answer. */
 function heading(line: string, below: string, isAnswer: (text: string) => boolean): string {
   const [, marks = '', content = ''] = /^(#*)\s*(.*)$/.exec(line) ?? [];
   const said = withoutEmphasis(content).replace(/^[^\p{L}\p{N}$\\(.+-]+/u, '');

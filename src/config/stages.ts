@@ -1,4 +1,4 @@
-// What the sections of training stages take from the section `optimizer`.
+// The keys that the sections of training stages take from the section `optimizer`.
 
 import { optimizer } from './optimizer.js';
 import { type Outline, sectionOf } from './outline.js';

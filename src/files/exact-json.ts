@@ -25,7 +25,7 @@ const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]]|[^\s,:{}[\]"]+/g;
 
 interface Read {
   readonly value: unknown;
-  /** Of a number that JavaScript writes otherwise. */
+  /** The source text of a number that JavaScript writes otherwise. */
   readonly written?: string;
 }
 

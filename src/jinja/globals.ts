@@ -1,4 +1,4 @@
-// What every template has: range, dict, namespace, and transformers' raise_exception and strftime_now.
+// The globals of every template: range, dict, namespace, and transformers' raise_exception and strftime_now.
 import { bind, needInt, needText } from './arguments.js';
 import { JinjaError, unsupported } from './errors.js';
 import { checkMember } from './execute.js';

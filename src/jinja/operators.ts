@@ -31,7 +31,7 @@ export function bounded(text: string): string {
   return text;
 }
 
-/** What `==` says in Python. */
+/** The result of Python's `==`. */
 export function equal(a: Value, b: Value): boolean {
   // biome-ignore lint/suspicious/noDoubleEquals: it compares a bigint with a number by value
   if (isNumber(a) && isNumber(b)) return number(a) == number(b);
@@ -92,7 +92,7 @@ function ordered(value: Value): readonly Value[] | undefined {
   return value instanceof Tuple ? value.items : Array.isArray(value) ? value : undefined;
 }
 
-/** By code points, in which UTF-16 differs beyond U+FFFF. */
+/** Compares by code points, in which UTF-16 differs beyond U+FFFF. */
 function compareText(a: string, b: string): number {
   if (a === b) return 0;
   let i = 0;

@@ -1,4 +1,4 @@
-// What a template says, as a tree.
+// The syntax tree of a template.
 import type { Value } from './values.js';
 
 export interface Call {
@@ -44,7 +44,7 @@ export type Expression =
       readonly otherwise?: Expression | undefined;
     };
 
-/** What is assigned to: a name, an attribute of a namespace, or several. */
+/** The target of an assignment: a name, an attribute of a namespace, or several. */
 export type Target =
   | { readonly kind: 'name'; readonly name: string }
   | { readonly kind: 'member'; readonly name: string; readonly attribute: string }
@@ -52,7 +52,7 @@ export type Target =
 
 export interface Signature {
   readonly names: readonly string[];
-  /** Of the last names. */
+  /** The last names. */
   readonly defaults: readonly Expression[];
 }
 

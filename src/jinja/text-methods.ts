@@ -223,7 +223,7 @@ export function textMethod(of: string | Markup, name: string): ((given: Argument
     );
 }
 
-/** What Markup does: a text that joins a safe one is escaped, and the result is safe. */
+/** Joins texts as Markup does: a text that joins a safe one is escaped, and the result is safe. */
 function escapedArguments({ args, named }: Arguments, name: string): Arguments {
   if (named.size > 0) throw unsupported(`${name}() of a safe text with named arguments`);
   if (name === 'join') return { args: [elements(args[0] ?? []).map(escaped)], named };

@@ -28,7 +28,7 @@ export class View {
   ) {}
 }
 
-/** What filters such as `map` give: true whether or not it has elements, and empty after it was read once. */
+/** The result of filters such as `map`: true whether or not it has elements, and empty after it was read once. */
 export class Generator {
   private next = 0;
 

@@ -63,7 +63,7 @@ export type RunConfigInput = (
 ) & {
   /** A recipe of the package by its name, such as `my_steps`, or a file, which may name the method; the keys given here replace its own. */
   readonly extends?: string | undefined;
-  /** What its training stages share. */
+  /** The settings that its training stages share. */
   readonly optimizer?: OptimizerInput | undefined;
 };
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createContext, Script } from 'node:vm';
 
-/** What a call gave, or that its time was over. */
+/** The result of a call, or that its time was over. */
 export type Timed<T> = { readonly value: T; readonly late?: false } | { readonly late: true };
 
 /** Milliseconds that the calling thread has had of a processor so far. */

@@ -6,7 +6,7 @@ import type { Objective } from './statistics.js';
 /** Estimators of KL(policy ‖ reference) from d = log-prob − reference: d, d²/2, exp(−d) − 1 + d. */
 export type KlEstimator = 'k1' | 'k2' | 'k3';
 
-/** What is minimised of ratios and advantages: see {@link ppo}. */
+/** The loss of ratios and advantages: see {@link ppo}. */
 export type Surrogate = 'clip' | 'cispo' | 'sapo';
 
 /** R rows: tokens (PPO, GRPO), or whole sequences (GSPO, RLOO). All f32 [R]. */

@@ -30,9 +30,9 @@ export interface WeightedSource extends SourceWeight {
 /** The random streams of shuffled rewards. */
 const SHUFFLE = 0x5b0f;
 
-/** What a source gives. */
+/** The rewards of one source. */
 export interface RewardPart {
-  /** Of the source. */
+  /** Name of the source. */
   readonly weight: number;
   readonly value: number;
 }

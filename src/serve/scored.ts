@@ -43,7 +43,7 @@ export async function scoredBy(
       },
     );
   const scores = await engine.scoring.score(scorer, solutions, signal).catch((error: unknown) => {
-    // What is neither the request's fault nor that of a full queue is the device's.
+    // An error that is neither the request's fault nor that of a full queue is the device's.
     if (!(error instanceof DataError) && !(error instanceof RequestError)) engine.fail(error);
     throw error;
   });

@@ -24,7 +24,7 @@ import { withUnicodeWhiteSpace } from './white-space.js';
 const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
   (part) => `${part.repeat(48)}!\u0001x`,
 );
-/** Of a processor. */
+/** Processor time. */
 const PROBE_MS = 2000;
 /** Tokens of a character at most: bytes, and what a normaliser may write for it. */
 const MAX_GROWTH = 64;

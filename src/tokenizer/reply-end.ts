@@ -5,7 +5,7 @@ import type { Tokenizer } from './tokenizer.js';
 export interface ReplyEnd {
   /** The token that ends replies; undefined where there is none. */
   readonly id: number | undefined;
-  /** What the chat template writes behind a reply where that holds no such token; the end of text follows it then. */
+  /** The text that the chat template writes behind a reply where that holds no such token; the end of text follows it then. */
   readonly text?: string;
 }
 
@@ -26,7 +26,7 @@ export function replyEnd(tokenizer: Tokenizer): ReplyEnd {
   return id === undefined ? { id: eosId, text: tail } : { id };
 }
 
-/** What the template writes behind a reply; nothing where it refuses so plain a conversation. */
+/** The text that the template writes behind a reply; empty where it refuses so plain a conversation. */
 function tailOf(tokenizer: Tokenizer): string {
   const messages = [
     { role: 'user', content: '?' },

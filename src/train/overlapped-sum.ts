@@ -123,7 +123,7 @@ export class OverlappedSum implements GradientSum {
       this.sums.push(bucket.give(async () => pipeline.give(own, length, take)));
       return;
     }
-    // Of a process without a shard too: its queue may still use the gradients of before, or the memory that is scratch now.
+    // A process without a shard waits too: its queue may still use the gradients of before, or the memory that is scratch now.
     const computed = device.synchronize();
     computed.catch(() => {}); // the turn hears of it
     const sum = bucket.give(async () => {

@@ -5,7 +5,7 @@
 import { withinProcessorTime } from '../native/processor-time.js';
 import { show, WeightsError } from './error.js';
 
-/** Of a processor. */
+/** Processor time. */
 const LIMIT_MS = 1000;
 const MAX_CHARACTERS = 10_000;
 

@@ -17,9 +17,9 @@ export interface OnlineAlgorithm {
   readonly whitens?: true;
   /** How far the ratio counts down and up by default. Default 0.2 each. */
   readonly clip?: readonly [low: number, high: number];
-  /** What is minimised of ratios and advantages. Default `clip`. */
+  /** The loss of ratios and advantages. Default `clip`. */
   readonly surrogate?: Surrogate;
-  /** What a token counts by default. Default `dapo`. */
+  /** The weight of a token. Default `dapo`. */
   readonly lossType?: LossType;
   /** How often a group of equal rewards is drawn again by default. Default 0. */
   readonly resample?: number;

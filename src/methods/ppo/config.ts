@@ -173,7 +173,7 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
     yield conflict('reward', 'reward has no source with a weight, so there is nothing to learn from');
 }
 
-/** Of GDPO: everything that is rewarded must be a source of its own that gives one number to a solution. */
+/** Checks GDPO: everything that is rewarded must be a source of its own that gives one number to a solution. */
 function* comparedApart(ppo: PpoSection, reward: RewardSection): Generator<Conflict> {
   const refused = (key: string, why: string) => conflict(key, `ppo.algorithm "gdpo" ${why}`);
   if (reward.placement === 'step')

@@ -158,7 +158,7 @@ function ofCutOff(
   };
 }
 
-/** By source, the lowest reward of the rollout batch. */
+/** The lowest reward of the rollout batch, by source. */
 function lowestParts(all: readonly AnswerReward[]): number[] {
   return (all[0]?.parts ?? []).map((_, k) =>
     all.reduce(

@@ -139,7 +139,7 @@ export class NetworkRewards implements RewardSource<Question> {
   private running = NO_SCORES;
   /** Consecutive non-finite steps of joint training. */
   private skipped = 0;
-  /** What the last rollout batch compares, where answers have reasons. */
+  /** The pairs of the last rollout batch, where answers have reasons. */
   private reasoned: readonly RewardUnit[] | undefined;
 
   constructor(private readonly options: NetworkRewardOptions) {

@@ -50,7 +50,7 @@ export interface Piece<G extends Group> {
 /** What is clipped: the ratio of each token, of an answer's probability, or of the geometric mean over its tokens. */
 export type RatioOf = 'token' | 'answer' | 'answer_mean';
 
-/** What a token counts; see {@link tokenWeights}. */
+/** The weight of a token; see {@link tokenWeights}. */
 export type LossType = 'grpo' | 'dapo' | 'dr_grpo';
 
 interface ObjectiveSettings {
@@ -114,7 +114,7 @@ export interface PolicyObjectiveOptions<G extends Group, P extends Piece<G>, Nam
   readonly optimizers?: Readonly<Record<string, OwnOptimizer>>;
   readonly settings: ObjectiveSettings;
   readonly ratio: RatioOf;
-  /** Of ratios of tokens. Default `clip`. */
+  /** The loss of ratios of tokens. Default `clip`. */
   readonly surrogate?: Surrogate | undefined;
   readonly kl: KlControl;
   readonly pieces: (groups: readonly CreditedGroup<G>[]) => readonly P[];

@@ -6,9 +6,9 @@ import { reasonOf } from '../../../src/data/problems/reasons.js';
 import { wordProblemRecords } from '../../../src/data/problems/records.js';
 import { rightSolution } from '../../../src/data/problems/solution.js';
 
-const [{ problem }] = [...wordProblemRecords({ seed: 3, samples: 40, levels: [1, 0, 0] })].filter(
-  (one) => one.problem?.plan.length === 2 && /: \d+ \+/.test(rightSolution(one.problem)[0] as string),
-) as [{ problem: WordProblem }];
+const problem = [...wordProblemRecords({ seed: 3, samples: 40, levels: [1, 0, 0] })]
+  .flatMap((one) => one.problem ?? [])
+  .find((one) => one.plan.length === 2 && /: \d+ \+/.test(rightSolution(one)[0] as string)) as WordProblem;
 const [first, second, answer] = rightSolution(problem) as [string, string, string];
 const reasonsOf = (...lines: string[]) => {
   const judged = judgeSolution(problem, lines).lines;

@@ -62,7 +62,7 @@ export async function reasonsOfWarmUp(
   return written;
 }
 
-/** What the network compares of solutions with a reason after each judged step. */
+/** The pairs of solutions with a reason after each judged step. */
 export function reasonedUnits(
   { data: { tokenizer } }: StepAmcRun,
   sequences: readonly VerdictSequence[],
