@@ -1,4 +1,4 @@
-// The clients' own environments, in the user's cache: Python with lm-eval and the openai package, Python with vLLM, Node with the newest openai.
+// The clients' own environments, in the user's cache: Python with lm-eval and the openai package, Python with vLLM, Python with what writes Parquet, Node with the newest openai.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -54,6 +54,9 @@ export const oraclePython = () =>
 
 /** The version that docs/evidence/answers.md was written with. */
 export const mathVerifyPython = () => python('math-verify', (pip) => pip('math-verify==0.9.0'));
+
+export const parquetPython = () =>
+  python('parquet', (pip) => pip('polars', 'duckdb', 'pyarrow', 'pandas', 'datasets'));
 
 /** vLLM without what images, sound and video need: their packages want other builds of PyTorch. */
 export const vllmPython = () =>

@@ -1,4 +1,4 @@
-// Real clients against `steptrain serve`, our own client against a real vLLM, our files in llama.cpp, chat templates beside transformers: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
+// Real clients against `steptrain serve`, our own client against a real vLLM, our files in llama.cpp, Parquet of others, chat templates beside transformers: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
 // Each client has an environment of its own in the user's cache. Exits with 1 where a client was answered wrongly.
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -17,12 +17,13 @@ import {
 } from './environment.mjs';
 import { llamaCpp } from './llama-cpp.mjs';
 import { lmEval } from './lm-eval.mjs';
+import { parquet } from './parquet.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
 import { templates } from './templates.mjs';
 import { vllm } from './vllm.mjs';
 
 /** Parts that need no model and no server. */
-const TEXTS = ['templates', 'answers'];
+const TEXTS = ['templates', 'answers', 'parquet'];
 const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp', ...TEXTS];
 const { values: options } = parseArgs({
   options: {
@@ -89,11 +90,15 @@ const lines = (printed) =>
 async function compareTexts() {
   const failed = [];
   if (chosen.includes('answers')) await answers();
-  if (!chosen.includes('templates')) return failed;
-  for (const { name, ok, detail } of await templates(await oraclePython(), join(CACHE, 'templates'))) {
-    console.log(`${ok ? 'ok    ' : 'FAILED'} templates: ${name}: ${detail}`);
-    if (!ok) failed.push(`templates: ${name}`);
-  }
+  const checks = {
+    parquet,
+    templates: async () => templates(await oraclePython(), join(CACHE, 'templates')),
+  };
+  for (const [client, check] of Object.entries(checks).filter(([name]) => chosen.includes(name)))
+    for (const { name, ok, detail } of await check()) {
+      console.log(`${ok ? 'ok    ' : 'FAILED'} ${client}: ${name}: ${detail}`);
+      if (!ok) failed.push(`${client}: ${name}`);
+    }
   return failed;
 }
 
