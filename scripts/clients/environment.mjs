@@ -1,4 +1,4 @@
-// The clients' own environments, in the user's cache: Python with lm-eval and the openai package, Python with vLLM, Node with the newest openai.
+// The clients' own environments, in the user's cache: Python with lm-eval and the openai package, Python with vLLM, Python with what writes Parquet, Node with the newest openai.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -44,6 +44,9 @@ const TORCH = 'torch==2.13.0';
 
 export const clientPython = () =>
   python('python', (pip) => pip('lm-eval[api]', 'openai', 'transformers', 'gguf', 'safetensors', TORCH));
+
+export const parquetPython = () =>
+  python('parquet', (pip) => pip('polars', 'duckdb', 'pyarrow', 'pandas', 'datasets'));
 
 /** vLLM without what images, sound and video need: their packages want other builds of PyTorch. */
 export const vllmPython = () =>

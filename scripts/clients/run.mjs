@@ -1,4 +1,4 @@
-// Real clients against `steptrain serve`, our own client against a real vLLM, and our files in llama.cpp: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
+// Real clients against `steptrain serve`, our own client against a real vLLM, our files in llama.cpp, and Parquet of others: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
 // Each client has an environment of its own in the user's cache. Exits with 1 where a client was answered wrongly.
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -9,10 +9,11 @@ import { loadModel, loadTokenizer, openDevice } from '../../dist/index.js';
 import { CACHE, clientNode, clientPython, run, vllmPython } from './environment.mjs';
 import { llamaCpp } from './llama-cpp.mjs';
 import { lmEval } from './lm-eval.mjs';
+import { parquet } from './parquet.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
 import { vllm } from './vllm.mjs';
 
-const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp'];
+const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp', 'parquet'];
 const { values: options } = parseArgs({
   options: {
     model: { type: 'string' },
@@ -136,6 +137,7 @@ async function main() {
         await other.stop();
       }
     });
+    await part('parquet', async () => report('parquet', await parquet()));
     await part('llama.cpp', async () => report('llama.cpp', await llamaCpp(directory)));
   } finally {
     await server.stop();

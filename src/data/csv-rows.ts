@@ -1,7 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 import { badFile, type DataError } from '../files/data-error.js';
 import { BadRow } from './bad-row.js';
+import type { Row } from './columns.js';
 import type { RawRow } from './json-rows.js';
+import { pythonValue, SHORTENED } from './python-text.js';
 
 /** Max characters of a cell; a longer one means that a quote was never closed. */
 const MAX_CELL = 256 * 1024 * 1024;
@@ -10,8 +12,9 @@ const MAX_CELL = 256 * 1024 * 1024;
 const MAX_CELLS = 100_000;
 
 /**
- * Rows of comma-separated text (RFC 4180) as a stream. The first row names the columns. Every cell is text, but one that is a JSON
- * list or object is that, and an empty one is null. Quoted cells may hold line breaks; a row's place is the line it begins on.
+ * Rows of comma-separated text (RFC 4180) as a stream. The first row names the columns. Every cell is text, but a list or object in
+ * JSON, or as Python or NumPy prints it, is that, and an empty cell is null. Quoted cells may hold line breaks; a row's place is the
+ * line it begins on.
  *
  * @throws DataError for a header that names a column twice or not at all, and for a quote that is never closed
  */
@@ -24,9 +27,8 @@ export async function* csvRows(chunks: AsyncIterable<Buffer>, file: string): Asy
       continue;
     }
     const place = { line, row: ++row };
-    const reason = bad ?? wrongCount(cells, names);
-    if (reason !== undefined) yield { ...place, bad: reason };
-    else yield { ...place, value: Object.fromEntries(names.map((name, i) => [name, cellValue(cells[i]!)])) };
+    const value = bad ?? wrongCount(cells, names) ?? rowOf(names, cells);
+    yield value instanceof BadRow ? { ...place, bad: value } : { ...place, value };
   }
 }
 
@@ -148,12 +150,23 @@ function wrongCount(cells: readonly string[], names: readonly string[]): BadRow 
   );
 }
 
+function rowOf(names: readonly string[], cells: readonly string[]): Row | BadRow {
+  const values = cells.map(cellValue);
+  const cut = values.indexOf(SHORTENED);
+  if (cut < 0) return Object.fromEntries(names.map((name, i) => [name, values[i]]));
+  return new BadRow(
+    'shortened_list',
+    `column '${names[cut]}' holds a list of which NumPy printed only both ends (${JSON.stringify(cells[cut]!.slice(0, 40))}…), as it does ` +
+      'beyond 1,000 elements; write JSON or Parquet instead (to_json or to_parquet in place of to_csv)',
+  );
+}
+
 function cellValue(cell: string): unknown {
   if (cell === '') return null;
   if (!/^\s*[[{]/.test(cell)) return cell;
   try {
     return JSON.parse(cell);
   } catch {
-    return cell;
+    return pythonValue(cell) ?? cell;
   }
 }

@@ -49,6 +49,9 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
     throw badFile('is a run or an adapter, no data; name a data file, or a directory of them', {
       file: path,
     });
+  const [arrow] = found((name) => name.endsWith('.arrow'));
+  if (arrow !== undefined && (holds('dataset_info.json') || holds('dataset_dict.json')))
+    throw savedDataset(path, holds('dataset_dict.json'));
   const rows = found(isDataFile);
   const files = rows.length > 0 ? rows : found((name) => TEXT.test(name) && !ABOUT.test(name));
   if (files.length === 0) {
@@ -57,6 +60,19 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
     });
   }
   return files;
+}
+
+/** The refusal of what `save_to_disk` of `datasets` wrote, whose files are Arrow, with the command that makes Parquet of it. */
+function savedDataset(path: string, isDict: boolean): DataError {
+  const folder = path.replace(/\/+$/, '');
+  const write = isDict
+    ? `[part.to_parquet(f'${folder}-parquet/{name}.parquet') for name, part in saved.items()]`
+    : `saved.to_parquet('${folder}.parquet')`;
+  return badFile(
+    'is a data set that `datasets` saved as Arrow files (save_to_disk); write it as Parquet: ' +
+      `python -c "from datasets import load_from_disk; saved = load_from_disk('${folder}'); ${write}"`,
+    { file: path },
+  );
 }
 
 /** Whether a file name matches a pattern in which `*` stands for any text. */

@@ -204,6 +204,14 @@ async function* readAll(
 function detected(row: Row, position: FilePosition, withProblems: boolean): Source<ConversionOptions> {
   const source = detectSource(row);
   if (source !== undefined) return source;
+  const unread = LISTS.find((column) => typeof row[column] === 'string' && /^\s*[[{]/.test(row[column]));
+  if (unread !== undefined)
+    throw new DataError(
+      'format',
+      `column '${unread}' holds the text ${JSON.stringify(shortened(row[unread] as string))}, which is no list in JSON or as Python prints it; ` +
+        'write lists as JSON (json.dumps), or the rows as JSON lines or Parquet',
+      position,
+    );
   const layout = detectLayout(row);
   if (layout && withProblems) return sourceNamed('problems');
   if (layout)
@@ -230,6 +238,11 @@ function detected(row: Row, position: FilePosition, withProblems: boolean): Sour
 
 /** In a message. */
 const SHOWN_COLUMNS = 12;
+
+/** Columns that are lists in every layout that has them. */
+const LISTS = ['steps', 'labels', 'completions', 'messages', 'conversations'];
+
+const shortened = (text: string) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 
 /** What the columns of rows of one's own may be, as `layout's name=column`: those that are not named so already. */
 function likelyColumns(row: Row): string[] {

@@ -1,5 +1,6 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { asyncBufferFromFile, type Compressors, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
+import { decompressLz4, decompressLz4Raw, decompressZstd } from 'hyparquet-compressors';
 import { badFile, reasonOf } from '../files/data-error.js';
 import type { RawRow } from './json-rows.js';
 
@@ -9,6 +10,9 @@ const ROWS_PER_READ = 1024;
 const compressors: Compressors = {
   GZIP: (input) => gunzipSync(input),
   BROTLI: (input) => brotliDecompressSync(input),
+  ZSTD: (input) => decompressZstd(input),
+  LZ4: decompressLz4,
+  LZ4_RAW: decompressLz4Raw,
 };
 
 /** Rows of a parquet file, a slice of a row group at a time. 64-bit integers become numbers. */
@@ -45,7 +49,7 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
   } catch (error) {
     throw badFile(
       `rows ${(options.rowStart ?? 0) + 1} to ${options.rowEnd} cannot be decoded (${reasonOf(error)}); ` +
-        'write the file with snappy, gzip or brotli compression',
+        'write the file anew, with zstd, snappy, gzip, brotli or LZ4 compression',
       { file, cause: error },
     );
   }

@@ -1,5 +1,5 @@
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
@@ -104,7 +104,7 @@ describe('loadRecords', () => {
   });
 
   it('reads parquet with the usual compressions, several row groups and lists in columns', async () => {
-    for (const codec of ['snappy', 'gzip', 'brotli']) {
+    for (const codec of ['snappy', 'gzip', 'brotli', 'zstd', 'lz4', 'polars', 'duckdb']) {
       const { records } = await load(join(files, `stepwise-${codec}.parquet`));
       expect(records).toHaveLength(7);
       expect(records[5]).toMatchObject({
@@ -115,10 +115,25 @@ describe('loadRecords', () => {
     }
   });
 
-  it('names the readable compressions of parquet', async () => {
-    await expect(load(join(files, 'stepwise-zstd.parquet'))).rejects.toThrow(
-      /stepwise-zstd\.parquet: rows 1 to 3 cannot be decoded \(.*ZSTD.*\); write the file with snappy, gzip or brotli/,
+  it('names the readable compressions of parquet where rows cannot be decoded', async () => {
+    const bytes = readFileSync(join(files, 'stepwise-zstd.parquet'));
+    const frame = bytes.indexOf(Buffer.from([0x28, 0xb5, 0x2f, 0xfd]));
+    bytes.fill(0, frame, frame + 4);
+    await expect(load(fileWith('damaged.parquet', bytes))).rejects.toThrow(
+      /damaged\.parquet: rows 1 to 3 cannot be decoded \(.*\); write the file anew, with zstd, snappy/,
     );
+  });
+
+  it.each<[string, string, RegExp]>([
+    ['data set', 'dataset_info.json', /save_to_disk.*saved\.to_parquet\('.*saved\.parquet'\)"/],
+    ['dictionary of data sets', 'dataset_dict.json', /\[part\.to_parquet\(f'.*saved-parquet\/\{name\}\.parquet'\) for name, part in saved\.items\(\)\]"/],
+  ])('names the command for a %s that was saved as Arrow files', async (_, mark, sentence) => {
+    const folder = join(dirname(fileWith(mark, '{}')), 'saved');
+    mkdirSync(join(folder, 'train'), { recursive: true });
+    writeFileSync(join(folder, mark), '{}');
+    writeFileSync(join(folder, 'train', 'data-00000-of-00001.arrow'), '');
+    writeFileSync(join(folder, 'train', 'dataset_info.json'), '{}');
+    await expect(load(folder)).rejects.toThrow(sentence);
   });
 
   it('stops at a bad row with its file and line, what was found and what to do', async () => {

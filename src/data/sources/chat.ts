@@ -13,6 +13,9 @@ import type { ConversionLog, ReadingOptions } from './source.js';
 
 const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant', observation: 'tool' };
 
+/** ShareGPT's speaker whose text is a call of functions, in JSON. */
+const CALLING = 'function_call';
+
 /** Turns as `{role, content}` or as ShareGPT's `{from, value}`. @throws BadRow for anything else */
 export function messagesOf(value: unknown, where: string): Message[] {
   if (!Array.isArray(value) || value.length === 0) {
@@ -27,12 +30,30 @@ export function messageOf(turn: unknown, where: string): Message {
     throw misfit(`${where} is`, turn, 'an object with role and content');
   }
   const role = checkedText(turn.role ?? turn.from, `the role of ${where}`);
+  if (role === CALLING)
+    return { role: 'assistant', content: '', tool_calls: callsOf(turn.content ?? turn.value, where) };
   const extras = extrasOf(turn);
   const given = turn.content ?? turn.value;
   // A reply that calls functions may say nothing.
   const isSilent = (given === undefined || given === null || given === '') && extras.tool_calls !== undefined;
   const content = isSilent ? '' : checkedText(joinedParts(given, where), `the content of ${where}`);
   return { role: SPEAKERS[role] ?? role, content, ...extras };
+}
+
+/** A call or a list of calls in JSON, `{"name": …, "arguments": {…}}`, as the `tool_calls` that templates read. */
+function callsOf(value: unknown, where: string): readonly unknown[] {
+  const found = parsed(value);
+  const calls = Array.isArray(found) ? found : [found];
+  return calls.map((call: unknown) => {
+    if (!isRow(call) || typeof call.name !== 'string')
+      throw misfit(
+        `${where} is a ${CALLING} of`,
+        value,
+        '{"name": …, "arguments": {…}} in JSON, or a list of such',
+        'bad_call',
+      );
+    return { type: 'function', function: { name: call.name, arguments: call.arguments ?? {} } };
+  });
 }
 
 /** What a template may read of a message beside its text; what is null or empty is not there. */
@@ -146,6 +167,16 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
   if (first !== undefined && !Array.isArray(prompt))
     throw new BadRow('no_template', `column '${first}' is for a chat template, and this prompt is a text`);
   return found as TemplateInputs;
+}
+
+/** The value that a text is in JSON; what is none, as it is. */
+function parsed(value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
 }
 
 /** Undefined where nothing is in it. */

@@ -152,6 +152,37 @@ describe('LLaMA-Factory', () => {
     });
   });
 
+  it("ShareGPT's function_call is a reply that calls, and observation what a tool returned", async () => {
+    const call = { name: 'add', arguments: { a: 2, b: 2 } };
+    const calling = (value: string) => [
+      { from: 'human', value: 'Add' },
+      { from: 'function_call', value },
+      { from: 'observation', value: '4' },
+      { from: 'gpt', value: 'It is 4.' },
+    ];
+    const tool_calls = [{ type: 'function', function: call }];
+    const { records } = await load(fileWith([{ conversations: calling(JSON.stringify(call)) }]));
+    expect(records.map(({ prompt, steps }) => ({ prompt, steps }))).toEqual([
+      {
+        prompt: [{ role: 'user', content: 'Add' }],
+        steps: [{ text: '', label: null, message: { tool_calls }, kind: 'normal' }],
+      },
+      {
+        prompt: [
+          { role: 'user', content: 'Add' },
+          { role: 'assistant', content: '', tool_calls },
+          { role: 'tool', content: '4' },
+        ],
+        steps: whole('It is 4.'),
+      },
+    ]);
+    const two = await load(fileWith([{ conversations: calling(JSON.stringify([call, call])) }]));
+    expect(two.records[0]?.steps[0]?.message?.tool_calls).toEqual([...tool_calls, ...tool_calls]);
+    await expect(load(fileWith([{ conversations: calling('add(2, 2)') }]))).rejects.toThrow(
+      /message 2 of column 'conversations' is a function_call of the text "add\(2, 2\)"; expected \{"name"/,
+    );
+  });
+
   it.each([['label'], ['kto_tag']])('messages with %s, as in its example of KTO', async (column) => {
     const expected = { problem: USER.content, prompt: [USER], steps: whole('4') };
     const messages = [USER, REPLY('4')];
