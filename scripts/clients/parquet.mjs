@@ -25,7 +25,10 @@ async function compared(file, rows) {
     for await (const { value } of fileRows(file)) {
       const row = { ...value };
       if (!isDeepStrictEqual(row, rows[at]))
-        return { ok: false, detail: `row ${at + 1} is ${JSON.stringify(row)}, written ${JSON.stringify(rows[at])}` };
+        return {
+          ok: false,
+          detail: `row ${at + 1} is ${JSON.stringify(row)}, written ${JSON.stringify(rows[at])}`,
+        };
       at++;
     }
   } catch (error) {

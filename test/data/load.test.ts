@@ -126,7 +126,11 @@ describe('loadRecords', () => {
 
   it.each<[string, string, RegExp]>([
     ['data set', 'dataset_info.json', /save_to_disk.*saved\.to_parquet\('.*saved\.parquet'\)"/],
-    ['dictionary of data sets', 'dataset_dict.json', /\[part\.to_parquet\(f'.*saved-parquet\/\{name\}\.parquet'\) for name, part in saved\.items\(\)\]"/],
+    [
+      'dictionary of data sets',
+      'dataset_dict.json',
+      /\[part\.to_parquet\(f'.*saved-parquet\/\{name\}\.parquet'\) for name, part in saved\.items\(\)\]"/,
+    ],
   ])('names the command for a %s that was saved as Arrow files', async (_, mark, sentence) => {
     const folder = join(dirname(fileWith(mark, '{}')), 'saved');
     mkdirSync(join(folder, 'train'), { recursive: true });
