@@ -174,7 +174,6 @@ async function serveClients(failed) {
         await other.stop();
       }
     });
-    await part('parquet', async () => report('parquet', await parquet()));
     await part('llama.cpp', async () => report('llama.cpp', await llamaCpp(directory)));
   } finally {
     await server.stop();
