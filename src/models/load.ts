@@ -88,7 +88,7 @@ export async function loadDecoder(
         ? await quantized(device, reader, spec, format)
         : await frozen(device, reader, spec, { dtype, merged, layers });
       if (weight) weights.set(spec.name, spec.expert ? stacked(weight, spec.expert, weights) : weight);
-      if (!format && isHalved(reader, spec, dtype))
+      if (!format && dtype === 'bf16' && isHalved(reader, spec))
         rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
   } catch (error) {
@@ -134,9 +134,9 @@ function stacked(
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
-function isHalved({ tensors }: CheckpointReader, { name, shape, kind }: WeightSpec, dtype: DType): boolean {
+function isHalved({ tensors }: CheckpointReader, { name, shape, kind }: WeightSpec): boolean {
   const stays = shape.length === 1 || kind === 'score';
-  return dtype === 'bf16' && !stays && tensors.get(name)?.dtype === 'F16';
+  return !stays && tensors.get(name)?.dtype === 'F16';
 }
 
 function addRounding(sum: Rounding | undefined, values: Float32Array): Rounding {

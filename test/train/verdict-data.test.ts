@@ -129,7 +129,7 @@ describe('the data of verdict training', () => {
       data: {
         source: 'word_problems',
         word_problems: { samples: 60, levels: [1], error_rate: 0.4 },
-        max_length: 80,
+        max_length: 110,
       },
       model: { base: 'word-problems', tokenizer: 'base' },
       prompt: {
@@ -137,7 +137,7 @@ describe('the data of verdict training', () => {
         pos_word: '1',
         neg_word: '0',
         response_format: 'rationale_then_verdict',
-        rationale_tokens: 24,
+        rationale_tokens: 60,
       },
     };
     const config = configOf(sections);
