@@ -8,6 +8,7 @@
 export type { Equality, EqualityMethod, EqualityOptions } from './answers/equal.js';
 export type { ExtractionMethod, ExtractionOptions } from './answers/extract.js';
 export type { Locate } from './config/issues.js';
+export type { OptimizerInput } from './config/optimizer.js';
 export { secondPass } from './corrections/assemble.js';
 export { type CorrectionEvaluationOptions, evaluateCorrections } from './corrections/evaluation/evaluate.js';
 export type { HeldOutStep } from './corrections/evaluation/prefixes.js';
@@ -123,6 +124,7 @@ export {
   type MixtureOptions,
   mixedRewards,
   type RewardMoments,
+  type RewardPart,
   type SourceWeight,
   type WeightedSource,
 } from './rewards/mixture.js';
