@@ -19,19 +19,25 @@ const GENERATION = 'generation_config.json';
  * @param directory of a whole model with its tokenizer
  */
 export async function saveReplyEnd(directory: string): Promise<void> {
-  if (!hasTokenizer(directory)) return;
-  const { eosTokenIds, vocabSize, head } = readModelConfig(directory);
+  if (!hasTokenizer(directory) || !isCausal(directory)) return;
+  const { eosTokenIds, vocabSize } = readModelConfig(directory);
   const tokenizer = await loadTokenizer(directory).catch((error: unknown) => {
     // Merging needs no tokenizer: one that cannot be read here is copied.
     if (error instanceof DataError) return undefined;
     throw error;
   });
   const id = tokenizer && replyEnd(tokenizer).id;
-  if (id === undefined || id >= vocabSize || head.kind !== 'causal') return;
+  if (id === undefined || id >= vocabSize) return;
   const path = join(directory, GENERATION);
   const given = existsSync(path) ? readJsonObject(path) : {};
   // transformers takes the tokens of config.json where this file names none.
   const own = new Fields(given, path).integers('eos_token_id');
   if ((own ?? eosTokenIds).includes(id)) return;
   await writeJson(path, { ...given, eos_token_id: [...new Set([...eosTokenIds, id])] });
+}
+
+/** Whether the model writes text, by the class that its `config.json` names; transformers has no classifier of some decoders. */
+function isCausal(directory: string): boolean {
+  const { architectures } = readJsonObject(join(directory, 'config.json'));
+  return Array.isArray(architectures) && architectures.some((name) => String(name).endsWith('ForCausalLM'));
 }

@@ -211,7 +211,7 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, () => {
     });
 
     test('a reward model of steps (PRM)', async () => {
-      const how = short('reward', { tokens_per_step: 128 });
+      const how = short('reward_model', { tokens_per_step: 128 });
       await run('base/prm', 'prm', { 'data.train': at('rows.jsonl'), ...how });
       expect(await steps('prm')).toEqual({ reward: STEPS });
     });
