@@ -78,7 +78,7 @@ export function parseCommon(
   };
 }
 
-/** The same keys as JSON, in the newer spelling, over those of the source. Weights are written in floats, whatever it stores them in. */
+/** The same keys as JSON over those of the source. Weights are written in floats, whatever it stores them in. */
 export function commonJson(config: ModelConfig, initializerKey = 'initializer_range'): JsonObject {
   const { torch_dtype, num_labels, quantization_config, ...source } = config.source;
   return {

@@ -21,7 +21,7 @@ import { refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModules } from './head-modules.js';
 import { entering, finish, gatedMemory, keyValues } from './llama.js';
 import { type GatedConfig, parseLayerTypes } from './llama-config.js';
-import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeTable } from './rope.js';
+import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeKeys, ropeTable } from './rope.js';
 
 export interface GemmaConfig extends GatedConfig {
   readonly modelType: 'gemma3_text';
@@ -237,9 +237,16 @@ function parseWindows(fields: Fields, numLayers: number): (number | undefined)[]
   });
 }
 
+/** The spelling of transformers 4, which 5 reads too, but for what that cannot say: positions within windows that are scaled. */
+function ropesJson({ rope, localRope }: GemmaConfig): JsonObject {
+  if (localRope.scaling.type === 'default')
+    return { ...ropeKeys(rope), rope_local_base_freq: localRope.theta };
+  return { rope_parameters: { full_attention: ropeJson(rope), sliding_attention: ropeJson(localRope) } };
+}
+
 function json(config: GemmaConfig): JsonObject {
-  const { rope_theta, rope_scaling, rope_local_base_freq, sliding_window_pattern, hidden_act, ...common } =
-    commonJson(config);
+  const { rope_parameters, rope_theta, rope_scaling, rope_local_base_freq, ...source } = commonJson(config);
+  const { sliding_window_pattern, hidden_act, ...common } = source;
   return {
     ...common,
     intermediate_size: config.intermediateSize,
@@ -250,10 +257,7 @@ function json(config: GemmaConfig): JsonObject {
     hidden_activation: ACTIVATION,
     rms_norm_eps: config.rmsNormEps,
     attention_bias: config.bias,
-    rope_parameters: {
-      full_attention: ropeJson(config.rope),
-      sliding_attention: ropeJson(config.localRope),
-    },
+    ...ropesJson(config),
     sliding_window: config.slidingWindow.find((window) => window !== undefined) ?? DEFAULT_WINDOW,
     layer_types: config.slidingWindow.map((window) =>
       window === undefined ? 'full_attention' : 'sliding_attention',

@@ -4,7 +4,7 @@ import type { JsonObject } from '../weights/json.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
 import { type ExpertsConfig, expertsJson, parseExperts } from './experts.js';
-import { parseRope, type RopeConfig, ropeJson, scaledPositions } from './rope.js';
+import { parseRope, type RopeConfig, ropeKeys, scaledPositions } from './rope.js';
 
 export type LlamaType = 'qwen2' | 'qwen3' | 'qwen3_moe' | 'llama' | 'mistral' | 'smollm3';
 
@@ -145,7 +145,7 @@ export function parseLlama(fields: Fields, modelType: LlamaType): LlamaConfig {
 }
 
 export function llamaJson(config: LlamaConfig): JsonObject {
-  const { rope_theta, rope_scaling, original_max_position_embeddings, num_local_experts, ...common } =
+  const { rope_parameters, original_max_position_embeddings, num_local_experts, ...common } =
     commonJson(config);
   const { modelType, experts } = config;
   const windows = config.slidingWindow.filter((window) => window !== undefined);
@@ -159,7 +159,7 @@ export function llamaJson(config: LlamaConfig): JsonObject {
     ...(impliedHeadDim ? {} : { head_dim: config.headDim }),
     hidden_act: 'silu',
     rms_norm_eps: config.rmsNormEps,
-    rope_parameters: ropeJson(config.rope),
+    ...ropeKeys(config.rope),
     ...(modelType !== 'qwen2' && modelType !== 'mistral' ? { attention_bias: config.qkvBias } : {}),
     ...(modelType === 'llama' || modelType === 'smollm3' ? { mlp_bias: config.mlpBias } : {}),
     ...(modelType === 'smollm3' ? { no_rope_layers: config.rotates.map(Number) } : {}),

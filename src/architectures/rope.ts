@@ -5,7 +5,7 @@
  */
 import { show, WeightsError } from '../weights/error.js';
 import type { Fields } from '../weights/fields.js';
-import type { JsonObject } from '../weights/json.js';
+import type { JsonObject, JsonValue } from '../weights/json.js';
 
 type RopeScaling =
   | { readonly type: 'default' }
@@ -221,8 +221,17 @@ export function scaledPositions({ scaling }: RopeConfig, maxPositions: number): 
   }
 }
 
+/** The settings in the spelling of transformers 4, which transformers 5 reads too. */
+export function ropeKeys(rope: RopeConfig): {
+  readonly rope_theta: number;
+  readonly rope_scaling: JsonValue;
+} {
+  const { rope_theta, ...scaling } = ropeJson(rope);
+  return { rope_theta, rope_scaling: rope.scaling.type === 'default' ? null : scaling };
+}
+
 /** The settings in the spelling of `rope_parameters`. */
-export function ropeJson({ theta, scaling }: RopeConfig): JsonObject {
+export function ropeJson({ theta, scaling }: RopeConfig): JsonObject & { readonly rope_theta: number } {
   const base = { rope_type: scaling.type, rope_theta: theta };
   switch (scaling.type) {
     case 'default':

@@ -107,8 +107,8 @@ export function newModelConfig(
 }
 
 /**
- * The configuration as a `config.json` in the newer spelling, which transformers 5 reads. Keys of the source that do not
- * concern the maths are kept.
+ * The configuration as a `config.json` that transformers 4 and 5 read alike. Keys of the source that do not concern the maths are
+ * kept.
  */
 export function modelConfigJson(config: ModelConfig): JsonObject {
   return sortKeys(architectureOf(config).json(config));

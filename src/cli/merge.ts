@@ -5,7 +5,7 @@ import type { Argv } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { GgufType } from '../models/save-gguf.js';
 import { editDistance } from '../native/nearest.js';
-import type { FloatDtype } from '../weights/dtype.js';
+import type { FloatName } from '../weights/dtype.js';
 import { isJsonObject, type JsonObject } from '../weights/json.js';
 import { type ArgumentsOf, argument, command, flag } from './command.js';
 import { UsageError } from './error.js';
@@ -90,7 +90,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
   if (!asGguf) {
-    await writeMerged(directory, given as string, out, dtype as 'f32' | 'bf16' | 'f16' | undefined);
+    await writeMerged(directory, given as string, out, dtype as FloatName | undefined);
     return;
   }
   const { ggufKeys, saveGguf } = await import('../models/save-gguf.js');
@@ -118,7 +118,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     directory: string,
     given: string,
     to: string,
-    dtype: 'f32' | 'bf16' | 'f16' | undefined,
+    dtype: FloatName | undefined,
   ): Promise<string> {
     const { mergeAdapter } = await import('../models/merge.js');
     const { readModelConfig } = await import('../architectures/table.js');
@@ -135,13 +135,13 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     try {
       const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
       const report = await mergeAdapter(device, directory, adapter, to, {
-        ...(dtype ? { dtype: dtype.toUpperCase() as FloatDtype } : {}),
+        ...(dtype ? { dtype } : {}),
         ...(tokens ? { check: [tokens] } : {}),
       });
       const { merged, replaced, largestDifference, largestLogit } = report;
       const whole = replaced > 0 ? ` and ${replaced} whole weights` : '';
       console.log(
-        `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype}`}`,
+        `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype.toUpperCase()}`}`,
       );
       const judge = readCard(adapter)?.judge;
       if (judge && asGguf)

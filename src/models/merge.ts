@@ -11,7 +11,7 @@ import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/ada
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { fromF32 } from '../weights/convert.js';
-import type { FloatDtype } from '../weights/dtype.js';
+import { type FloatDtype, type FloatName, floatDtype } from '../weights/dtype.js';
 import type { LoraModule } from '../weights/lora-plan.js';
 import { loadAdapter, withHead } from './adapter.js';
 import { checkSequences, raggedBatch } from './batch.js';
@@ -25,7 +25,7 @@ import { namedModel, savedModel } from './saved.js';
 
 export interface MergeOptions {
   /** Dtype of the output. Default: that of the base's weights. */
-  readonly dtype?: FloatDtype | undefined;
+  readonly dtype?: FloatName | undefined;
   /** Token sequences on which the merged model is compared with the base under its adapter. Default none. */
   readonly check?: readonly ArrayLike<number>[] | undefined;
   /** Larger outputs are split into files of at most this many bytes. */
@@ -42,7 +42,7 @@ const MERGE_OPTIONS: Record<keyof MergeOptions, true> = {
 };
 
 export interface MergeReport {
-  readonly dtype: FloatDtype;
+  readonly dtype: FloatName;
   /** Weights to which a product of low rank was added. */
   readonly merged: number;
   /** Weights that the adapter keeps whole (`modules_to_save`). */
@@ -83,6 +83,7 @@ export async function mergeAdapter(
 ): Promise<MergeReport> {
   checkOptions('mergeAdapter', options, MERGE_OPTIONS);
   const { check, maxShardBytes, signal } = options;
+  const given = options.dtype === undefined ? undefined : floatDtype('mergeAdapter', options.dtype);
   signal?.throwIfAborted();
   const { directory: base, adapter: own } = savedModel(model);
   if (own !== undefined)
@@ -97,7 +98,7 @@ export async function mergeAdapter(
     const reader = openAdapter(adapter, modelModules(target));
     try {
       const [first] = modelWeights(config);
-      const dtype = options.dtype ?? (weights.tensors.get(first?.name as string)?.dtype as FloatDtype);
+      const dtype = given ?? (weights.tensors.get(first?.name as string)?.dtype as FloatDtype);
       const pairs = new Map(reader.plan.modules.map((pair) => [`${pair.module}.weight`, pair]));
       const saved = new Map(reader.plan.saved.map(({ weight, name }) => [weight, name]));
       const sources = modelWeights(target).map(({ name, shape }) => ({
@@ -126,7 +127,7 @@ export async function mergeAdapter(
       });
       const difference = check && (await logitDifference(device, { base, adapter, output }, check, signal));
       return {
-        dtype,
+        dtype: dtype.toLowerCase() as FloatName,
         merged: pairs.size,
         replaced: saved.size,
         largestDifference: difference?.largestDifference,

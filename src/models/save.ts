@@ -5,7 +5,7 @@ import { unpackWeight } from '../ops/gemm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { countInexact, fromF32 } from '../weights/convert.js';
-import type { FloatDtype } from '../weights/dtype.js';
+import { type FloatName, floatDtype } from '../weights/dtype.js';
 import type { Decoder, Role, Rounding } from './decoder.js';
 
 /** Which of a decoder's models is written. */
@@ -17,7 +17,8 @@ export interface SavedRole {
 }
 
 export interface SaveOptions extends SavedRole {
-  readonly dtype?: FloatDtype;
+  /** Of the weights that are written. Default f32. */
+  readonly dtype?: FloatName;
   /** Larger models are split into files of at most this many bytes. */
   readonly maxShardBytes?: number;
   /** Aborted: the files of this call are removed, and the promise rejects with the signal's reason. */
@@ -28,12 +29,14 @@ export interface SaveOptions extends SavedRole {
  * Writes weights and config.json; transformers loads the result. One weight at a time is in host memory.
  *
  * @returns how many values the dtype could not hold
+ * @throws StepTrainError for another dtype, before anything is written
  */
 export async function saveDecoder(
   decoder: Decoder,
   directory: string,
-  { dtype = 'F32', maxShardBytes, signal, role = {}, model = decoder.config }: SaveOptions = {},
+  { dtype: name = 'f32', maxShardBytes, signal, role = {}, model = decoder.config }: SaveOptions = {},
 ): Promise<Rounding> {
+  const dtype = floatDtype('saveDecoder', name);
   let inexact = 0;
   let count = 0;
   const weights = modelWeights(model).map(({ name, shape, offset = 0 }) => ({

@@ -19,7 +19,7 @@ export async function writeOver(directory: string, decoder: Decoder): Promise<vo
   try {
     const before = (await readdir(directory)).filter(isWeights);
     try {
-      await saveDecoder(decoder, made, { dtype: decoder.dtype === 'bf16' ? 'BF16' : 'F32' });
+      await saveDecoder(decoder, made, { dtype: decoder.dtype === 'bf16' ? 'bf16' : 'f32' });
       const files = (await readdir(made)).filter(isWeights);
       for (const name of before) if (!files.includes(name)) await rm(join(directory, name));
       for (const name of files) await rename(join(made, name), join(directory, name));

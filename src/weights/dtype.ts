@@ -1,3 +1,6 @@
+import { invalid } from '../native/errors.js';
+import { shown } from '../native/shown.js';
+
 /** Element types by their names in safetensors files, in the order in which the format sorts them: widest alignment last. */
 const BYTES = {
   BOOL: 1,
@@ -24,6 +27,16 @@ export type Dtype = keyof typeof BYTES;
 /** Types in which the weights of a model may be stored. */
 export type FloatDtype = 'F32' | 'BF16' | 'F16';
 const FLOAT_DTYPES: readonly string[] = ['F32', 'BF16', 'F16'] satisfies FloatDtype[];
+
+/** Names of the same types in calls. */
+export type FloatName = Lowercase<FloatDtype>;
+
+/** @throws StepTrainError for anything but a name of {@link FloatName} */
+export function floatDtype(call: string, name: FloatName): FloatDtype {
+  const found = FLOAT_DTYPES.find((dtype) => dtype.toLowerCase() === name);
+  if (found !== undefined) return found as FloatDtype;
+  throw invalid(`${call}: dtype: expected 'f32', 'bf16' or 'f16', found ${shown(name)}`);
+}
 
 const ORDER = Object.keys(BYTES) as readonly Dtype[];
 

@@ -72,7 +72,8 @@ describe('gemma3_text', () => {
   it('reads both spellings as the same model, and writes what it reads', () => {
     const older = parse({ rope_scaling: { rope_type: 'linear', factor: 8 } });
     const { source, ...again } = parseModelConfig(modelConfigJson(older), 'config.json');
-    expect(source).not.toHaveProperty('rope_theta');
+    expect(source).not.toHaveProperty('rope_parameters');
+    expect(source).toMatchObject({ rope_theta: 1e6, rope_local_base_freq: 1e4 });
     expect({ ...again, source: older.source }).toEqual(older);
     expect(older.rope.scaling).toEqual({ type: 'linear', factor: 8 });
     expect(older.localRope.scaling).toEqual({ type: 'default' });

@@ -73,7 +73,7 @@ describe.each(MODELS)('%s', (name) => {
       expect(maxDifference(weightOf(output, weight), values), weight).toBeLessThan(1e-6);
       expect(maxDifference(weightOf(goldenDirectory(name), weight), values), weight).toBeGreaterThan(1e-3);
     }
-    expect(report).toMatchObject({ dtype: 'F32', merged: MERGED[name] ?? 14, replaced: 0 });
+    expect(report).toMatchObject({ dtype: 'f32', merged: MERGED[name] ?? 14, replaced: 0 });
     expect(report.largestDifference).toBeLessThan(1e-4);
     expect(report.largestLogit).toBeGreaterThan(0.1);
     expect(existsSync(join(output, 'generation_config.json'))).toBe(true);
@@ -88,11 +88,12 @@ describe.each(MODELS)('%s', (name) => {
   test('rounds once to bf16, and reports the merge error', async () => {
     const directory = temporaryDirectory();
     const [exact, rounded] = [join(directory, 'exact'), join(directory, 'rounded')];
-    const merge = (output: string, dtype: 'F32' | 'BF16') =>
+    const merge = (output: string, dtype: 'f32' | 'bf16') =>
       mergeAdapter(device, goldenDirectory(name), adapterOf(name), output, { dtype, check: sequences });
-    const fine = await merge(exact, 'F32');
-    const coarse = await merge(rounded, 'BF16');
-    expect(coarse.dtype).toBe('BF16');
+    await expect(merge(exact, 'F32' as 'f32')).rejects.toThrow("mergeAdapter: dtype: expected 'f32'");
+    const fine = await merge(exact, 'f32');
+    const coarse = await merge(rounded, 'bf16');
+    expect(coarse.dtype).toBe('bf16');
     expect(coarse.largestDifference).toBeGreaterThan(10 * fine.largestDifference!);
     expect(coarse.largestDifference).toBeLessThan(0.1 * coarse.largestLogit!);
     const [weight] = [...peftMerged(name).keys()] as [string];
@@ -127,7 +128,7 @@ test('keeps the dtype of the base, copies the tokenizer, and splits into shards'
   writeFileSync(join(base, 'tokenizer.json'), '{"of":"base"}');
   const output = join(temporaryDirectory(), 'merged');
   const report = await mergeAdapter(device, base, adapterOf('llama3'), output, { maxShardBytes: 60_000 });
-  expect(report).toMatchObject({ dtype: 'BF16', largestDifference: undefined });
+  expect(report).toMatchObject({ dtype: 'bf16', largestDifference: undefined });
   expect(readFileSync(join(output, 'tokenizer.json'), 'utf8')).toBe('{"of":"base"}');
   expect(existsSync(join(output, 'model.safetensors.index.json'))).toBe(true);
   const model = await loadModel(device, output, { dtype: 'bf16' });

@@ -1,5 +1,5 @@
 // What is saved loads again with the same values: decoders in every dtype and layout, adapters after training.
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { readModelConfig } from '../../src/architectures/table.js';
@@ -15,7 +15,7 @@ import { headLogits, headLogprobs } from '../../src/ops/head.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import { openCheckpoint } from '../../src/weights/checkpoint.js';
-import type { FloatDtype } from '../../src/weights/dtype.js';
+import type { FloatName } from '../../src/weights/dtype.js';
 import { openTest } from '../ops/devices.js';
 import { maxDifference, random } from '../ops/numbers.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -71,9 +71,9 @@ describe.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'])('a saved %s', (nam
     },
   );
 
-  test.each<[FloatDtype, number]>([
-    ['BF16', 2 ** -8],
-    ['F16', 2 ** -11],
+  test.each<[FloatName, number]>([
+    ['bf16', 2 ** -8],
+    ['f16', 2 ** -11],
   ])('as %s is within its rounding, and saved again the same', async (dtype, step) => {
     const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
     const expected = await logitsOf(decoder, ids);
@@ -98,10 +98,22 @@ describe.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'])('a saved %s', (nam
     expect(decoder.rounding).toBeUndefined();
     const expected = await logitsOf(decoder, ids);
     const copy = join(temporaryDirectory(), 'copy');
-    expect(await saveDecoder(decoder, copy, { dtype: 'BF16' })).toMatchObject({ inexact: 0 });
+    expect(await saveDecoder(decoder, copy, { dtype: 'bf16' })).toMatchObject({ inexact: 0 });
     decoder.dispose();
     expect(await logitsIn(copy, 'bf16', ids)).toEqual(expected);
   });
+});
+
+test.each(['F32', 'f64', null])('%s is no dtype, and nothing is written', async (dtype) => {
+  const decoder = await loadDecoder(device, goldenDirectory('qwen2'), { dtype: 'f32' });
+  const copy = join(temporaryDirectory(), 'copy');
+  await expect(saveDecoder(decoder, copy, { dtype: dtype as 'f32' })).rejects.toThrow(
+    "saveDecoder: dtype: expected 'f32', 'bf16' or 'f16', found",
+  );
+  expect(existsSync(copy)).toBe(false);
+  await saveDecoder(decoder, copy, { dtype: 'f32' });
+  expect(openCheckpoint(copy).tensors.get('model.norm.weight')?.dtype).toBe('F32');
+  decoder.dispose();
 });
 
 test('f16 weights report how many values bf16 changes, and none for f32', async () => {
