@@ -1,6 +1,7 @@
 /** The embedding API: a model that scores token sequences and writes them. */
+
 import { lstatSync } from 'node:fs';
-import { className } from '../architectures/heads.js';
+import { className, publishedHead } from '../architectures/heads.js';
 import { type GenerateOptions, Generator, type GeneratorOptions } from '../generate/generator.js';
 import { roomToGenerate } from '../generate/room.js';
 import type { GeneratedToken, Sample } from '../generate/sample-row.js';
@@ -367,7 +368,13 @@ export class Model {
         `classify: a ${className(decoder.config)} has no score head; give a classification model, or an adapter that brings one`,
       );
     }
-    const { offsets, logits } = await this.forward(sequences, 'classify', (hidden, batch) => ({
+    const { padTokenId, head: own } = decoder.config;
+    // As transformers' classifiers of sequences; published heads have programs of their own.
+    const read =
+      head.reads === 'last' && publishedHead(own) === undefined
+        ? sequences.map((ids) => withoutPadding(ids, padTokenId))
+        : sequences;
+    const { offsets, logits } = await this.forward(read, 'classify', (hidden, batch) => ({
       logits: headOutputs(hidden, head, headRows(decoder.device, batch, head)),
     }));
     const classes = head.weight.value.shape[0] as number;
@@ -413,6 +420,13 @@ export class Model {
     this.adapter?.dispose();
     this.decoder.dispose();
   }
+}
+
+/** A sequence up to its last id that is not the pad; its first id alone where all are. */
+function withoutPadding(ids: ArrayLike<number>, pad: number | undefined): ArrayLike<number> {
+  let end = ids.length;
+  while (end > 0 && ids[end - 1] === pad) end--;
+  return end === ids.length ? ids : Array.prototype.slice.call(ids, 0, end || 1);
 }
 
 function logSoftmax(logits: Float32Array): Float32Array {

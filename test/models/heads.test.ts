@@ -68,6 +68,25 @@ function classifier(kind: 'sequence' | 'token'): Promise<string> {
 
 const flat = (rows: readonly Float32Array[]) => rows.flatMap((row) => [...row]);
 
+// Rewards of transformers 5.24, in float64.
+test.each([
+  [2, [-0.72995600267, -0.72995600267, -0.55041791798, -0.10813256519, -0.50205261611]],
+  [null, [-1.1242146338, -0.72995600267, -0.77716449466, -0.10813256519, -0.50205261611]],
+])('reads the last id that is not the pad, %s, as transformers does', async (pad, rewards) => {
+  const ofPad = (config: Record<string, unknown>) => ({ ...config, eos_token_id: 2, pad_token_id: pad });
+  const model = await loadModel(device, await changedModel('reward/outcome', { config: ofPad }), {
+    dtype: 'f32',
+  });
+  const found = await model.classify([[5, 9, 33, 2], [5, 9, 33], [5, 2, 9, 2, 2], [2, 2], [7]]);
+  expect(
+    maxDifference(
+      found.flatMap(({ logits }) => [...logits[0]!]),
+      rewards,
+    ),
+  ).toBeLessThan(1e-5);
+  model.dispose();
+});
+
 describe.each(['sequence', 'token'] as const)('a %s classifier', (kind) => {
   const expected = golden[kind];
 
