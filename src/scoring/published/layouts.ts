@@ -11,6 +11,7 @@ export const PUBLISHED_LAYOUTS = [
   'math_shepherd',
   'math_psa',
   'rlhflow_prm',
+  'trl',
 ] as const;
 export type PublishedLayout = (typeof PUBLISHED_LAYOUTS)[number];
 
@@ -124,6 +125,18 @@ const rlhflow: Layout = {
   },
 };
 
+/** TRL's PRMTrainer (up to 1.13): ids joined from pieces, nothing between problem and first step; the second class at a line break is right. */
+const trl: Layout = {
+  head: 'classes',
+  read(tokenizer, { problem, steps }) {
+    const start = tokenizer.bosId === undefined ? [] : [tokenizer.bosId];
+    const ids = [...start, ...encode(tokenizer, problem)];
+    const end = encode(tokenizer, '\n');
+    const rows = steps.map((step) => ids.push(...encode(tokenizer, step), ...end) - 1);
+    return { ids, rows };
+  },
+};
+
 export const LAYOUTS: Readonly<Record<PublishedLayout, Layout>> = {
   qwen_prm: qwen,
   skywork_prm: skywork,
@@ -132,4 +145,5 @@ export const LAYOUTS: Readonly<Record<PublishedLayout, Layout>> = {
   math_shepherd: tagged({ tag: ' ки', between: '\n', words: ['+', '-'] }),
   math_psa: tagged({ tag: ' \n\n\n\n\n', between: ' ', words: [' +', ' -'] }),
   rlhflow_prm: rlhflow,
+  trl,
 };
