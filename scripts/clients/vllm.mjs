@@ -2,8 +2,9 @@
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Generator } from '../../dist/generate/generator.js';
-import { ChatClient, createAdapter, remoteSource } from '../../dist/index.js';
 import { loadDecoder } from '../../dist/models/load.js';
+import { createAdapter } from '../../dist/ops.js';
+import { ChatClient, remoteSource } from '../../dist/train.js';
 import { PEFT_DEFAULTS } from '../../dist/weights/adapter-config.js';
 
 /** Of log-probabilities: two programs in f32. */

@@ -20,9 +20,8 @@ if (isMainThread) {
   }
   console.log(`ended ${ended}`);
 } else {
-  const { headLogprobs, loadTrainableDecoder, nll, openDevice, raggedBatch, Tape } = await import(
-    '../../dist/index.js'
-  );
+  const { openDevice } = await import('../../dist/index.js');
+  const { headLogprobs, loadTrainableDecoder, nll, raggedBatch, Tape } = await import('../../dist/ops.js');
   const device = openDevice('cpu');
   const { decoder, parameters } = loadTrainableDecoder(device, workerData, { dtype: 'f32' });
   const ids = Array.from({ length: 200 }, (_, t) => t);
