@@ -2,7 +2,7 @@
 // entropy terms (tokens: PPO, GRPO; sequences: GSPO, RLOO), and the StepAMC constraint on the verdict. A row
 // of weight 0 is not read and gets gradient 0.
 //
-// What is minimised of a ratio d and an advantage A is PPO's clipped -A·d; CISPO's -A·clip(d)·logprob, whose
+// The loss of a ratio d and an advantage A is PPO's clipped -A·d; CISPO's -A·clip(d)·logprob, whose
 // weight has no gradient; or SAPO's -A·(4/τ)·σ(τ·(d - 1)), with a τ for each sign of A.
 //
 // The ratio exp(logprobs - old_logprobs) and the k3 estimate take the difference clamped to ±20, with the

@@ -90,7 +90,7 @@ function checkTools() {
   if (missing) throw new Error(missing);
 }
 
-/** What has to be done for the addon; says at once what that needs and the machine lacks, before anything is compiled. */
+/** The work that the addon needs; a tool that the machine lacks is named at once, before anything is compiled. */
 function plannedAddon() {
   const hash = addonHash();
   const plan = addonPlan(flags.has('--all'));

@@ -1,4 +1,4 @@
-// What npm runs in a clone (`npm ci`) and where the package is a git dependency of another one;
+// npm runs this in a clone (`npm ci`) and where the package is a git dependency of another one;
 // never in a package that was installed from a tarball or the registry.
 //
 // In a clone a build that fails is an error. npx starts what is there (bin/steptrain.mjs): it hides what this says, and while this
@@ -17,7 +17,7 @@ const isGitDependency =
   (process.env.npm_package_resolved !== undefined &&
     !['pack', 'publish', 'exec'].includes(process.env.npm_command));
 const isNpx = process.env.npm_command === 'exec' && !isGitDependency;
-// Of this npm shows nothing.
+// npm shows nothing of this.
 const env = { ...process.env, ...(isGitDependency ? { STEPTRAIN_SCREEN: 'terminal' } : {}) };
 const run = (...args) => spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env }).status ?? 1;
 

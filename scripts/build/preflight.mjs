@@ -1,4 +1,4 @@
-// What must be there before anything is compiled, and the line that brings it on this system.
+// The tools that compiling needs, and the line that installs them on this system.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { onPath } from './machine.mjs';

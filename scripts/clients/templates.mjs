@@ -7,7 +7,7 @@ import { ChatRenderer } from '../../dist/tokenizer/chat-template.js';
 import { run } from './environment.mjs';
 import { CONVERSATIONS } from './template-conversations.mjs';
 
-/** What transformers wrote of templates of one thought each, which the ordinary tests hold. */
+/** Templates of one thought each with the texts that transformers wrote; the ordinary tests hold them. */
 const RECORDED = new URL('../../test/golden/jinja/expressions.json', import.meta.url);
 const SPECIAL_TOKENS = { bos_token: '<s>', eos_token: '</s>' };
 

@@ -17,7 +17,7 @@ export interface SavedRole {
 }
 
 export interface SaveOptions extends SavedRole {
-  /** Of the weights that are written. Default f32. */
+  /** Dtype of the weights that are written. Default f32. */
   readonly dtype?: FloatName;
   /** Larger models are split into files of at most this many bytes. */
   readonly maxShardBytes?: number;

@@ -43,7 +43,7 @@ export interface MixedReward {
   readonly value?: number;
   /** Of each step, where `bySteps` is on and a source judges steps. */
   readonly steps?: readonly number[];
-  /** Of each source that gives a reward of the whole, what it adds to `value`: its number, normalised, times its weight. */
+  /** The share of `value` of each source that rewards the whole: its number, normalised, times its weight. */
   readonly parts: readonly RewardPart[];
   /** What each source said, before its weight; for logs. */
   readonly terms: Readonly<Record<string, number>>;
