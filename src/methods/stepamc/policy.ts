@@ -4,7 +4,6 @@ import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
 import { warn } from '../../terminal/log.js';
 import { AdamW } from '../../train/adamw.js';
-import { mean } from '../../train/policy/metrics.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
 import { policyStage } from '../../train/policy/stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
@@ -13,6 +12,7 @@ import { verdictAdvantage } from './advantage.js';
 import { VerdictConstraint } from './constraint.js';
 import { questionPieces } from './pieces.js';
 import { isAsked } from './questions.js';
+import { usualReasonLength } from './reason-length.js';
 import type { RewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
 import { readsReasons, unitsOfQuestions } from './reward/reasons.js';
@@ -135,10 +135,7 @@ export function jointTokens(open: StepAmcRun, network: RewardData): number {
  */
 export function policyTokens(open: Pick<StepAmcRun, 'config' | 'data'>): number {
   const { train } = open.data.sequences;
-  const reasons = Array.from(train, ({ solution: { verdicts } }) =>
-    verdicts.flatMap(({ rationale }) => rationale?.length ?? []),
-  ).flat();
-  const usual = Math.round(mean(reasons));
+  const usual = usualReasonLength(train);
   const lengthOf = (item: number) => {
     const { ids, solution } = train.get(item);
     const { steps } = open.config.verdict_ppo;

@@ -3,6 +3,7 @@ import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { policyTokens } from '../../../src/methods/stepamc/policy.js';
+import { rewardData } from '../../../src/methods/stepamc/reward/data.js';
 import type { StepAmcRun } from '../../../src/methods/stepamc/run.js';
 import type { StepLabel } from '../../../src/records/record.js';
 import { verdictSequence } from '../../../src/sequences/sequence.js';
@@ -37,4 +38,37 @@ test('the tokens of a policy that writes reasons count one for every step that i
   expect(tokensOf('labelled', written, sequence(null))).toBe(written.ids.length);
   // Words alone have no reasons to count.
   expect(tokensOf('all', sequence(1), sequence(0))).toBe(2 * sequence(1).ids.length);
+});
+
+test.each([
+  ['label', 10, 2 * 4],
+  ['label', 0, 0],
+  ['step', 10, 0],
+])('pairs of mode %s with reasons of at most %d tokens count %d more for each', (mode, longest, more) => {
+  const format = longest > 0 ? 'rationale_then_verdict' : 'verdict';
+  const tokenizer = verdictTokenizer(
+    { template: 'compact', response_format: format, rationale_tokens: longest },
+    byteTokenizer(),
+  );
+  const record = {
+    problem: '1+1',
+    steps: (['2', '3'] as const).map(
+      (text) => ({ text, label: text === '2' ? 1 : 0, kind: 'normal' }) as const,
+    ),
+  };
+  const solution = tokenizer.solution(record);
+  // The first step has a reason of three letters and a line break, the second one waits for one.
+  const verdicts = solution.verdicts.map((place, i) =>
+    i === 0 && longest > 0 ? { ...place, rationale: tokenizer.reason('why') } : place,
+  );
+  const train = inMemory([verdictSequence({ ...solution, verdicts }, tokenizer, 0)]);
+  const data = { sequences: { train }, records: { train: inMemory([record]) }, tokenizer };
+  const { all } = rewardData(
+    { config: { frn: { pair_mode: mode } }, data } as unknown as StepAmcRun,
+    'train',
+  );
+  const [unit] = all;
+  const read = unit?.sequences.reduce((sum, { ids }) => sum + ids.length, 0);
+  expect(unit?.tokens).toBe((read ?? 0) + more * (unit?.pairs.length ?? 0));
+  expect(unit?.pairs.length).toBeGreaterThan(0);
 });

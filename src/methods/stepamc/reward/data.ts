@@ -2,8 +2,10 @@
 import { indices, subset } from '../../../data/dataset.js';
 import type { Part } from '../../../data/split.js';
 import { type RewardSequence, rewardSequence } from '../../../scoring/reward-network/scores.js';
+import { usualReasonLength } from '../reason-length.js';
 import type { StepAmcRun } from '../run.js';
 import { type RewardUnit, rewardUnits } from './pairs.js';
+import { readsReasons } from './reasons.js';
 
 export interface RewardData {
   /** By item of the part. */
@@ -13,11 +15,14 @@ export interface RewardData {
   readonly all: readonly RewardUnit[];
 }
 
-export function rewardData(
-  { config: { frn }, data: { sequences, records, tokenizer } }: StepAmcRun,
-  part: Part,
-): RewardData {
+/** Where answers have reasons, training units count those that will be written: one before each of the two verdicts of a pair. */
+export function rewardData(open: StepAmcRun, part: Part): RewardData {
+  const {
+    config: { frn },
+    data: { sequences, records, tokenizer },
+  } = open;
   const own = sequences[part];
+  const reason = part === 'train' && readsReasons(open) ? usualReasonLength(own) : 0;
   const rewards = Array.from(own, (sequence) => rewardSequence(sequence, tokenizer, frn.pair_mode));
   const units = (items: readonly number[]) =>
     rewardUnits(
@@ -25,6 +30,6 @@ export function rewardData(
       items.map((i) => rewards[i] as RewardSequence),
       items.map((i) => records[part].get(i).problem),
       frn.pair_mode,
-    );
+    ).map((unit) => ({ ...unit, tokens: unit.tokens + 2 * reason * unit.pairs.length }));
   return { sequences: rewards, units, all: units(indices(own)) };
 }

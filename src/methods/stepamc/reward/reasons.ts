@@ -93,22 +93,24 @@ export function unitsOfQuestions(open: StepAmcRun) {
   };
 }
 
-const heldOut = new WeakMap<object, Map<Part, Promise<StepReasons[] | undefined>>>();
+/** The reasons that were written, by the roles of a run. */
+const heldOut = new WeakMap<object, Map<Part, StepReasons[]>>();
 
-/** The most likely reasons of the warm-up for a held-out part: written once, since the warm-up does not change. */
+/**
+ * The most likely reasons of the warm-up for a held-out part: written once, since the warm-up does not change. Undefined if the signal
+ * stopped it.
+ */
 export async function heldOutReasons(
   open: StepAmcRun,
   part: 'validation' | 'test',
   signal?: AbortSignal,
 ): Promise<StepReasons[] | undefined> {
-  const known = heldOut.get(open.roles) ?? new Map<Part, Promise<StepReasons[] | undefined>>();
+  const known = heldOut.get(open.roles) ?? new Map<Part, StepReasons[]>();
   heldOut.set(open.roles, known);
-  const found = await known.get(part);
-  if (found) return found;
-  const writing = reasonsOfWarmUp(open, Array.from(open.data.sequences[part]), {
-    temperature: 0,
-    ...(signal ? { signal } : {}),
-  });
-  known.set(part, writing);
-  return writing;
+  const sequences = Array.from(open.data.sequences[part]);
+  const found =
+    known.get(part) ??
+    (await reasonsOfWarmUp(open, sequences, { temperature: 0, ...(signal ? { signal } : {}) }));
+  if (found) known.set(part, found);
+  return found;
 }
