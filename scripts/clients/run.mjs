@@ -86,6 +86,14 @@ const lines = (printed) =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
+/** Prints the checks of a client; the names of those that failed are added to `failed`. */
+function report(client, checks, failed) {
+  for (const { name, ok, detail } of checks) {
+    console.log(`${ok ? 'ok    ' : 'FAILED'} ${client}: ${name}${detail === '' ? '' : `: ${detail}`}`);
+    if (!ok) failed.push(`${client}: ${name}`);
+  }
+}
+
 /** Checks of texts, each beside the library that decides. */
 async function compareTexts() {
   const failed = [];
@@ -95,10 +103,7 @@ async function compareTexts() {
     templates: async () => templates(await oraclePython(), join(CACHE, 'templates')),
   };
   for (const [client, check] of Object.entries(checks).filter(([name]) => chosen.includes(name)))
-    for (const { name, ok, detail } of await check()) {
-      console.log(`${ok ? 'ok    ' : 'FAILED'} ${client}: ${name}: ${detail}`);
-      if (!ok) failed.push(`${client}: ${name}`);
-    }
+    report(client, await check(), failed);
   return failed;
 }
 
@@ -120,12 +125,6 @@ async function serveClients(failed) {
   const model = await loadModel(device, directory, { dtype: 'f32' });
   const local = { model, tokenizer: await loadTokenizer(directory) };
   const server = await serveSteptrain(directory, '--dtype', 'f32', '--name', name);
-  const report = (client, checks) => {
-    for (const { name: check, ok, detail } of checks) {
-      console.log(`${ok ? 'ok    ' : 'FAILED'} ${client}: ${check}${detail === '' ? '' : `: ${detail}`}`);
-      if (!ok) failed.push(`${client}: ${check}`);
-    }
-  };
   /** What happened at `recorder` since the last call goes to a file of that name. */
   const record = (client, recorder) => {
     const exchanges = recorder.exchanges.splice(0);
@@ -136,7 +135,9 @@ async function serveClients(failed) {
   const part = async (client, body) => {
     if (!chosen.includes(client)) return;
     const began = performance.now();
-    await body().catch((error) => report(client, [{ name: 'all of it', ok: false, detail: error.message }]));
+    await body().catch((error) =>
+      report(client, [{ name: 'all of it', ok: false, detail: error.message }], failed),
+    );
     record(client, server);
     console.log(`${client}: ${((performance.now() - began) / 1000).toFixed(0)} s`);
   };
@@ -145,17 +146,17 @@ async function serveClients(failed) {
       const folder = await clientNode();
       copyFileSync(here('openai-node.mjs'), join(folder, 'openai-node.mjs'));
       const args = [join(folder, 'openai-node.mjs'), `${server.url}/v1`, name];
-      report('openai-node', lines(await run(process.execPath, args)));
+      report('openai-node', lines(await run(process.execPath, args)), failed);
     });
     await part('openai-python', async () => {
       const args = [here('openai_python.py'), `${server.url}/v1`, name];
-      report('openai-python', lines(await run(await clientPython(), args)));
+      report('openai-python', lines(await run(await clientPython(), args)), failed);
     });
     await part('lm-eval', async () => {
       const python = await clientPython();
       const folder = join(CACHE, 'tasks');
       const asked = { python, url: server.url, name, directory, problems: problems(), local, folder };
-      report('lm-eval', await lmEval({ ...asked, isChat: local.tokenizer.hasChatTemplate }));
+      report('lm-eval', await lmEval({ ...asked, isChat: local.tokenizer.hasChatTemplate }), failed);
     });
     await part('vllm', async () => {
       const python = await vllmPython();
@@ -166,7 +167,7 @@ async function serveClients(failed) {
       const other = await serveVllm(python, weights, name);
       try {
         const folder = join(CACHE, 'adapters');
-        const each = (check) => report('vllm', [check]);
+        const each = (check) => report('vllm', [check], failed);
         const { url, kill } = other;
         await vllm({ url, own: server.url, name, local, folder, weights, kill, report: each });
       } finally {
@@ -174,7 +175,7 @@ async function serveClients(failed) {
         await other.stop();
       }
     });
-    await part('llama.cpp', async () => report('llama.cpp', await llamaCpp(directory)));
+    await part('llama.cpp', async () => report('llama.cpp', await llamaCpp(directory), failed));
   } finally {
     await server.stop();
     model.dispose();
