@@ -57,6 +57,7 @@ async function judge(args: JudgeArguments): Promise<void> {
     judgeWarnings,
     unlikeTraining: unlikeOf,
   } = await import('../scoring/judge.js');
+  const { probabilityOf } = await import('../scoring/scorer.js');
   const { withScorer } = await import('./chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
@@ -76,8 +77,11 @@ async function judge(args: JudgeArguments): Promise<void> {
         throw signal.aborted ? new Interrupted('Stopped.') : error;
       });
       // What the table is worth stands above it.
-      for (const warning of files ? judgeWarnings({ files }) : [])
-        console.error(`Warning: of this judge, ${warning}`);
+      const warnings = files ? judgeWarnings({ files }) : [];
+      for (const warning of warnings) console.error(`Warning: of this judge, ${warning}`);
+      const least = probabilityOf(scorer, scorer.threshold);
+      if (least !== null && least !== 0.5 && !args.json)
+        console.error(`a step is right from p(right) ${least.toFixed(3)} on`);
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, judged));
       const alone = scorer.byCalculations ?? false;
@@ -89,7 +93,16 @@ async function judge(args: JudgeArguments): Promise<void> {
         console.error(NO_VERDICT[alone ? 'calculations' : 'words']);
       console.log(
         args.json
-          ? JSON.stringify({ problem, steps: judged }, null, 2)
+          ? JSON.stringify(
+              {
+                problem,
+                ...(warnings.length > 0 ? { warnings } : {}),
+                ...(least === null ? {} : { threshold: least }),
+                steps: judged,
+              },
+              null,
+              2,
+            )
           : table(judged, alone ? 'not checked' : '–'),
       );
     },

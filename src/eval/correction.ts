@@ -136,7 +136,8 @@ function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress): Promi
   if (scorer.unit === 'outcome') throw ofOutcomes(scorer.name);
   if (scorer.scale === 'reward')
     throw new RunError(`${scorer.name} gives no probability of a step, and its evaluation needs one`);
-  const { threshold } = scorer;
+  const { threshold: least } = scorer;
+  const threshold = probabilityOf(scorer, least) ?? 'greedy';
   return evaluateBy(
     (records, told) => byScores(scorer, records, told, progress.signal),
     { threshold },
@@ -183,6 +184,7 @@ async function evaluateBy(
     records: test,
     validation: chosenOn,
     likelihood,
+    threshold: judge.threshold === 'greedy' ? undefined : judge.threshold,
     positivePrior: positivePrior ?? positiveShare(chosenOn.length > 0 ? chosenOn : judged),
     baselines: trainedBaselines(ofWords?.baselines, judged.length),
     baselinesUnseen: task.seen

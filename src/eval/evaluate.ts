@@ -53,7 +53,7 @@ export interface EvaluationOptions {
   readonly rewardNetwork?: EvalReport['reward_network'];
   /** The same steps by the judge that weighs the words with more. */
   readonly likelihood?: LikelihoodVerdicts | undefined;
-  /** From which probability on a step is right, where the validation steps chose it. */
+  /** From which probability on a step is right, where that is not the more likely word. */
   readonly threshold?: number | undefined;
   /** Default steps. */
   readonly unit?: 'steps' | 'solutions';

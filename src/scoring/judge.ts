@@ -210,5 +210,5 @@ export function calculationsCount({ files }: Pick<Model, 'files'>): 'alone' | 'b
 /** What the run that trained a model found wrong with it as a judge, in sentences. */
 export function judgeWarnings({ files }: Pick<Model, 'files'>): readonly string[] {
   const settings = files && settingsOfFiles(files);
-  return (settings?.kind === 'verdict' && settings.warnings) || [];
+  return (settings && 'warnings' in settings && settings.warnings) || [];
 }

@@ -43,6 +43,8 @@ const common = {
   /** Most tokens of a sequence. */
   max_length: z.number().int().positive(),
   threshold: z.union([z.literal('greedy'), z.number().min(0).max(1)]),
+  /** What its run found wrong with it, in sentences. */
+  warnings: z.array(z.string()).exactOptional(),
 };
 
 const settings = z.discriminatedUnion('kind', [
@@ -56,8 +58,6 @@ const settings = z.discriminatedUnion('kind', [
     forms: z.array(z.string()).exactOptional(),
     /** The words of those steps, where they are few and the base reads them. */
     words: z.array(z.string()).exactOptional(),
-    /** What its run found wrong with it, in sentences. */
-    warnings: z.array(z.string()).exactOptional(),
   }),
   /** `method: reward`. */
   z.strictObject({
@@ -81,6 +81,7 @@ const settings = z.discriminatedUnion('kind', [
     reference: z.strictObject({ model: z.string().exactOptional(), adapter: z.string().exactOptional() }),
     max_length: common.max_length,
     threshold: common.threshold,
+    warnings: common.warnings,
   }),
   /** A published reward model of steps, which reads solutions in a layout of its own. */
   z.strictObject({

@@ -1,4 +1,6 @@
 /** The judge that a run leaves: the adapter's card says how it judges, and what is wrong with it. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fixedThreshold } from '../config/evaluation.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import {
@@ -9,6 +11,7 @@ import {
 } from '../eval/likelihood-weights.js';
 import type { EvalReport } from '../eval/report.js';
 import { standingIn } from '../eval/standing.js';
+import { readJson } from '../files/json-file.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { StepRecord } from '../records/record.js';
 import type { RunDirectory } from '../run/directory.js';
@@ -87,7 +90,6 @@ export async function keepJudge(
   const card = readCard(directory);
   if (!card?.judge) return;
   const weights = likelihood?.isChance ? undefined : likelihood?.weights;
-  const standing = standingIn(report);
   const only = onlyClass(records);
   const warnings = [
     ...(only === undefined
@@ -96,9 +98,7 @@ export async function keepJudge(
     ...(isUntrained && !weights
       ? ['no evaluation of its training was better than that of the start: it is the base as it was']
       : []),
-    ...(standing.auc && standing.auc !== 'above'
-      ? [`on ${standing.n} held-out steps ${standing.sentence}`]
-      : []),
+    ...notAbove(report),
   ];
   // Calculations are computed in any form and words.
   const [forms, words] = weights && weights.of !== 'calculations' ? [formsOf(records), wordsOf(records)] : [];
@@ -129,10 +129,44 @@ function onlyClass(records: Iterable<StepRecord>): 'right' | 'wrong' | undefined
 export const judgeDirectory = (run: RunDirectory): string =>
   ['adapter', 'model'].map((name) => run.file(name)).find((path) => readCard(path)) ?? run.file('adapter');
 
-/** Writes a threshold that validation chose into the card beside the weights. */
-export async function keepThreshold(run: RunDirectory, threshold: number | undefined): Promise<void> {
+/** One sentence where held-out steps do not show that a judge tells right from wrong. */
+function notAbove(report: EvalReport): string[] {
+  const { auc, n, sentence } = standingIn(report);
+  return auc && auc !== 'above' ? [`on ${n} held-out ${report.unit ?? 'steps'} ${sentence}`] : [];
+}
+
+/** The same of a reward model: the threshold that validation chose, and what held-out steps found wrong with it. */
+export async function keepThreshold(
+  run: RunDirectory,
+  threshold: number | undefined,
+  report: EvalReport,
+): Promise<void> {
   const directory = judgeDirectory(run);
   const card = readCard(directory);
-  if (threshold !== undefined && card?.judge)
-    await writeCard(directory, { ...card, judge: { ...card.judge, threshold } });
+  if (!card?.judge) return;
+  const warnings = notAbove(report);
+  const judge = {
+    ...card.judge,
+    ...(threshold === undefined ? {} : { threshold }),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+  await writeCard(directory, { ...card, judge });
+}
+
+/** Says in the cards of a run's judges that its training was stopped; training that ends writes them anew. */
+export async function keepStop(
+  run: RunDirectory,
+  { step, stage }: { readonly step: number; readonly stage: number },
+  stages: number,
+): Promise<void> {
+  const directory = run.path;
+  const { steps } = (await readJson(run.file('progress.json'))) as { readonly steps: number };
+  const where = stages === 1 ? ` of ${steps}` : `, in stage ${stage + 1} of ${stages}`;
+  for (const entry of await readdir(directory, { withFileTypes: true })) {
+    const saved = join(directory, entry.name);
+    const card = entry.isDirectory() ? readCard(saved) : undefined;
+    if (!card?.judge) continue;
+    const warnings = [`its training stopped at step ${step}${where}`];
+    await writeCard(saved, { ...card, judge: { ...card.judge, warnings } });
+  }
 }

@@ -19,6 +19,7 @@ import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './c
 import { dataParallel, divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
+import { keepStop } from './kept-judge.js';
 import { besideOthers, withOthers } from './memory-beside.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
@@ -187,7 +188,10 @@ async function runOn<Config extends FrameConfig>(
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
       await method.save(open, reached);
     }
-    if (result.status === 'interrupted') return result;
+    if (result.status === 'interrupted') {
+      if (isFirst && agreement.expired) await keepStop(run, result, stages.length);
+      return result;
+    }
     if (config.data.test === undefined && config.data.split[2] === 0) {
       toLog('data.split leaves no rows for a final evaluation, and data.test is not given: there is none');
       run.metrics.append({ step: result.step, phase: 'test' });

@@ -168,6 +168,22 @@ describe('evaluate', () => {
     expect(done.at(-1)).toBe(2);
   });
 
+  test('says the threshold of the card, by which judge judges too', async () => {
+    cpSync(at('joint'), at('strict'), { recursive: true });
+    const card = at('strict/adapter/steptrain.json');
+    const settings = JSON.parse(readFileSync(card, 'utf8'));
+    const judge = { ...settings.judge, threshold: 0.11, warnings: ['it is chance'] };
+    writeFileSync(card, JSON.stringify({ ...settings, judge }));
+    const model = await loadModel(device, at('strict'));
+    expect((await evaluate(model, records)).threshold).toBeCloseTo(0.11, 6);
+    model.dispose();
+    writeFileSync(at('p.txt'), `${PROBLEM}\n\n${STEPS.join('\n')}\n`);
+    const { stdout, stderr } = await cli('judge', at('strict'), at('p.txt'), '--json', ...CPU);
+    expect(JSON.parse(stdout)).toMatchObject({ warnings: ['it is chance'] });
+    expect(JSON.parse(stdout).threshold).toBeCloseTo(0.11, 6);
+    expect(stderr).toContain('Warning: of this judge, it is chance');
+  });
+
   test('a signal stops it', async () => {
     const model = await loadModel(device, at('sft'));
     await expect(
@@ -307,7 +323,11 @@ describe('steptrain judge', () => {
       JSON.stringify({ problem: PROBLEM, steps: STEPS.map((text) => ({ text })) }),
     );
     const { stdout } = await cli('judge', at('stepamc/reward'), at('problem.json'), '--json', ...CPU);
-    expect(JSON.parse(stdout)).toEqual({ problem: PROBLEM, steps: await judgedBy(at('stepamc/reward')) });
+    expect(JSON.parse(stdout)).toEqual({
+      problem: PROBLEM,
+      threshold: 0.5,
+      steps: await judgedBy(at('stepamc/reward')),
+    });
   });
 
   test('takes the judge by --model too', async () => {

@@ -1,11 +1,14 @@
 // What the card beside an adapter says of it as a judge.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { LikelihoodVerdicts } from '../../src/eval/likelihood-weights.js';
 import { confusionMetrics } from '../../src/eval/metrics.js';
 import type { EvalReport } from '../../src/eval/report.js';
 import { readCard, writeCard } from '../../src/models/card.js';
 import type { StepRecord } from '../../src/records/record.js';
-import { keepJudge } from '../../src/train/kept-judge.js';
+import type { RunDirectory } from '../../src/run/directory.js';
+import { keepJudge, keepStop, keepThreshold } from '../../src/train/kept-judge.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const right: StepRecord = {
@@ -86,4 +89,37 @@ it('does not warn of words that nobody goes by', async () => {
   const good = { likelihood: { weights }, words: reportOf(0.5) } as Partial<EvalReport>;
   const judge = await kept({ likelihood: found(), report: reportOf(0.97, good), isUntrained: true });
   expect(judge?.warnings).toBeUndefined();
+});
+
+it('keeps the threshold of a reward model, and what held-out steps do not show', async () => {
+  const path = temporaryDirectory();
+  const run = { path, file: (name: string) => join(path, name) } as RunDirectory;
+  for (const name of ['adapter', 'reward']) mkdirSync(run.file(name));
+  const card = { method: 'reward', dtype: 'f32', judge: { kind: 'reward_model' } } as const;
+  await writeCard(run.file('adapter'), card);
+  await keepThreshold(run, 0.11, reportOf(0.52));
+  expect(readCard(run.file('adapter'))?.judge).toEqual({
+    kind: 'reward_model',
+    threshold: 0.11,
+    warnings: ['on 40 held-out steps AUC 52.0 is chance'],
+  });
+  await writeCard(run.file('adapter'), card);
+  await keepThreshold(run, undefined, reportOf(0.9));
+  expect(readCard(run.file('adapter'))?.judge).toEqual({ kind: 'reward_model' });
+});
+
+it('says of every judge of a run that its training was stopped', async () => {
+  const path = temporaryDirectory();
+  const run = { path, file: (name: string) => join(path, name) } as RunDirectory;
+  for (const name of ['adapter', 'reward']) mkdirSync(run.file(name));
+  writeFileSync(run.file('progress.json'), JSON.stringify({ steps: 10 }));
+  for (const name of ['adapter', 'reward'])
+    await writeCard(run.file(name), { method: 'stepamc', dtype: 'f32', judge: { kind: 'verdict' } });
+  await keepStop(run, { step: 2, stage: 0 }, 1);
+  for (const name of ['adapter', 'reward'])
+    expect(readCard(run.file(name))?.judge?.warnings).toEqual(['its training stopped at step 2 of 10']);
+  await keepStop(run, { step: 2, stage: 1 }, 3);
+  expect(readCard(run.file('adapter'))?.judge?.warnings).toEqual([
+    'its training stopped at step 2, in stage 2 of 3',
+  ]);
 });

@@ -104,14 +104,13 @@ export async function rewardReport(
       : undefined;
   const validation = { ...onValidation, ...(chosen ? { [what]: chosen.read(onValidation[what]) } : {}) };
   const judged = { ...onTest, ...(chosen ? { [what]: chosen.read(onTest[what]) } : {}) };
-  await keepThreshold(run, chosen?.threshold);
   const records = [...data.records.test];
   const outcomes = type === 'prm' ? undefined : outcomeReport(open, records, judged.outcome);
   const seen = what === 'step' ? data.seen.test : undefined;
   await writeVerdictDump(run.file(VERDICT_DUMP), judged[what], records, seen);
   const { positive, negative } = counts;
   const prior = positive + negative > 0 ? positive / (positive + negative) : 0.5;
-  return evaluateVerdicts(judged[what], {
+  const report = evaluateVerdicts(judged[what], {
     method: config.method,
     unit: what === 'step' ? 'steps' : 'solutions',
     data: {
@@ -134,6 +133,8 @@ export async function rewardReport(
     outcomes: type === 'joint' ? outcomes : undefined,
     seen,
   });
+  await keepThreshold(run, chosen?.threshold, report);
+  return report;
 }
 
 function outcomeReport(
