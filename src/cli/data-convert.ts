@@ -1,4 +1,5 @@
 // `steptrain data convert`: converts any readable layout to records.
+
 import { existsSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
@@ -6,6 +7,7 @@ import type { DataConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import { trainingFiles } from '../data/training-files.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
+import { exactText } from '../files/exact-json.js';
 import type { StepRecord } from '../records/record.js';
 import { readRecords } from '../run/divide.js';
 import { UsageError } from './error.js';
@@ -60,7 +62,7 @@ async function* lines(records: AsyncIterable<StepRecord>, from: string): AsyncGe
   let some = false;
   for await (const record of records) {
     some = true;
-    yield Buffer.from(`${JSON.stringify(record)}\n`);
+    yield Buffer.from(`${exactText(record)}\n`);
   }
   if (!some) throw new UsageError(`${from} gives no solution; nothing was written`);
 }

@@ -1,4 +1,5 @@
 // `steptrain data plant`: worked solutions with planted errors, as records.
+
 import { existsSync } from 'node:fs';
 import { loadProblems } from '../data/benchmarks/load.js';
 import type { Problem } from '../data/benchmarks/problem.js';
@@ -7,6 +8,7 @@ import { likenessTo, type ProblemKey, problemKey } from '../data/overlap.js';
 import { PLANTED_KINDS, type PlantedKind } from '../data/planted/kinds.js';
 import { plantedRecord } from '../data/planted/plant.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
+import { exactText } from '../files/exact-json.js';
 import { plural } from '../native/shown.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
@@ -57,7 +59,7 @@ export async function plantErrors(args: PlantArguments): Promise<string[]> {
     );
   await writeFileAtomically(
     to,
-    records.map((record) => Buffer.from(`${JSON.stringify(record)}\n`)),
+    records.map((record) => Buffer.from(`${exactText(record)}\n`)),
   );
   return [
     ...described(records),

@@ -1,7 +1,9 @@
 // The file of `steptrain generate --output`: rows are kept beside it as they end, so that a stopped command goes on.
+
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
+import { exactText } from '../files/exact-json.js';
 import { type Draws, openDraws } from '../run/draws.js';
 import { UsageError } from './error.js';
 import { checkFolder } from './usage.js';
@@ -73,7 +75,7 @@ const keyOf = (prompt: number, sample: number) => `${prompt}/${sample}`;
 function rows(draws: Draws, prompts: number, n: number): Buffer[] {
   return Array.from({ length: prompts * n }, (_, i) => {
     const row = draws.get(keyOf(Math.floor(i / n), i % n));
-    return Buffer.from(`${JSON.stringify(row)}\n`);
+    return Buffer.from(`${exactText(row)}\n`);
   });
 }
 

@@ -118,7 +118,7 @@ async function generate(args: GenerateArguments): Promise<void> {
       return;
     }
     if (streams) process.stdout.write('\n');
-    else print(args, given, samples);
+    else await print(args, given, samples);
     if (stopped !== undefined)
       throw new Interrupted(
         `${stopped}those under way have the finish_reason abort, those not begun are left out; with --output FILE the same command again goes on.`,
@@ -171,11 +171,12 @@ async function tokensOf(
   });
 }
 
-function print(
+async function print(
   { json, n }: GenerateArguments,
   given: readonly GivenPrompt[],
   samples: readonly (readonly Sample[])[],
-): void {
+): Promise<void> {
+  const { exactText } = await import('../files/exact-json.js');
   const rows = given.flatMap(({ row }, prompt) =>
     (samples[prompt] as readonly Sample[])
       .map((sample, i) => ({ prompt, sample: i, row, of: sample }))
@@ -184,7 +185,7 @@ function print(
   );
   for (const { prompt, sample, row, of } of rows) {
     if (json) {
-      console.log(JSON.stringify({ ...row, ...sampleColumns(sample, of) }));
+      console.log(exactText({ ...row, ...sampleColumns(sample, of) }));
       continue;
     }
     if (rows.length > 1) console.log(`--- prompt ${prompt + 1}${n > 1 ? `, sample ${sample + 1}` : ''}`);

@@ -1,6 +1,7 @@
 import type { Argv } from 'yargs';
 import type { ExtractionMethod } from '../answers/extract.js';
 import type { Grade, GradeSummary } from '../answers/grade.js';
+import { numberText } from '../files/exact-json.js';
 import { plural } from '../native/shown.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
 import { UsageError } from './error.js';
@@ -116,7 +117,8 @@ async function columnOf(path: string, column: string, option: string): Promise<C
 function cell(row: Cell['row'], where: string, column: string, option: string): string {
   const value = row[column];
   if (typeof value === 'string') return value;
-  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  const number = numberText(row, column);
+  if (number !== undefined) return number;
   if (value === null && option === '--prediction') return '';
   const found =
     value === undefined ? 'it is not there' : `it holds ${Array.isArray(value) ? 'a list' : typeof value}`;

@@ -71,6 +71,7 @@ async function score(given: ScoreArguments): Promise<void> {
   const { solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
   const { withScorer } = await import('./chosen-scorer.js');
+  const { exactText } = await import('../files/exact-json.js');
   const options = {
     device: args.device,
     adapter: onTop,
@@ -110,7 +111,7 @@ async function score(given: ScoreArguments): Promise<void> {
         done++;
         if (row.scores === null) bad++;
         if (journal) journal.append(row);
-        else console.log(JSON.stringify(row));
+        else console.log(exactText(row));
       }
       if (signal.aborted)
         throw new Interrupted(

@@ -1,3 +1,4 @@
+import { numberText, picked } from '../files/exact-json.js';
 import { BadRow } from './bad-row.js';
 
 /** A raw row: column names to values of any type. */
@@ -17,8 +18,7 @@ export function textColumn(row: Row, key: string, where = `column '${key}'`): st
 export function optionalText(row: Row, key: string): string | undefined {
   const value = row[key];
   if (value === undefined || value === null || value === '') return undefined;
-  if (typeof value === 'number') return String(value);
-  return textColumn(row, key);
+  return numberText(row, key) ?? textColumn(row, key);
 }
 
 /** A column that holds a list. */
@@ -90,22 +90,24 @@ export function wholeNumber(value: unknown): unknown {
  */
 export function renamed(row: Row, names: Readonly<Record<string, string>>): Row {
   const taken = new Set(Object.values(names));
-  const kept = Object.entries(row).filter(([column]) => !taken.has(column));
+  const kept = Object.keys(row).filter((column) => !taken.has(column));
   const found = Object.entries(names).map(([name, column]) => {
-    if (Object.hasOwn(row, column)) return [name, row[column]] as const;
+    if (Object.hasOwn(row, column)) return [name, column] as const;
     throw new BadRow(
       'missing_column',
       `column '${column}' (data.columns.${name}) is missing; the columns are ${Object.keys(row).slice(0, 12).join(', ') || '(none)'}`,
     );
   });
-  return Object.fromEntries([...kept, ...found]);
+  return picked(row, [...kept.map((column) => [column, column] as const), ...found]);
 }
 
 /** The value of a column that groups rows, as text. @throws BadRow without the column, or for a list or an object */
 export function groupColumn(row: Row, column: string): string {
   const value = row[column];
   if (value === null || value === '') return '(none)';
-  if (['string', 'number', 'boolean'].includes(typeof value)) return String(value);
+  if (typeof value === 'string' || typeof value === 'boolean') return String(value);
+  const number = numberText(row, column);
+  if (number !== undefined) return number;
   throw new BadRow(
     'bad_group',
     value === undefined
@@ -135,5 +137,5 @@ export function describeValue(value: unknown): string {
   if (typeof value === 'object') return 'an object';
   if (typeof value === 'string')
     return `the text ${JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value)}`;
-  return `the ${typeof value} ${String(value)}`;
+  return `the ${typeof value === 'bigint' ? 'number' : typeof value} ${String(value)}`;
 }

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { badFile, type DataError } from '../files/data-error.js';
+import { parseExact } from '../files/exact-json.js';
 import { BadRow } from './bad-row.js';
 import type { Row } from './columns.js';
 import type { RawRow } from './json-rows.js';
@@ -165,7 +166,7 @@ function cellValue(cell: string): unknown {
   if (cell === '') return null;
   if (!/^\s*[[{]/.test(cell)) return cell;
   try {
-    return JSON.parse(cell);
+    return parseExact(cell);
   } catch {
     return pythonValue(cell) ?? cell;
   }

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { badFile, reasonOf } from '../files/data-error.js';
+import { parseExact } from '../files/exact-json.js';
 import { BadRow } from './bad-row.js';
 
 /** One row of a data file: its value, or the reason why it has none. Positions count from 1. */
@@ -212,7 +213,7 @@ function isBlank(bytes: Buffer): boolean {
 function parsed(bytes: Buffer): { value: unknown } | { bad: BadRow } {
   if (!isUtf8(bytes)) return { bad: new BadRow('invalid_text', 'the row is not valid UTF-8 text') };
   try {
-    return { value: JSON.parse(bytes.toString('utf8')) };
+    return { value: parseExact(bytes.toString('utf8')) };
   } catch (error) {
     return { bad: new BadRow('invalid_json', `the row is not JSON (${reasonOf(error)})`) };
   }

@@ -1,7 +1,15 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { asyncBufferFromFile, type Compressors, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
+import {
+  asyncBufferFromFile,
+  type Compressors,
+  parquetMetadataAsync,
+  parquetReadObjects,
+  parquetSchema,
+  type SchemaTree,
+} from 'hyparquet';
 import { decompressLz4, decompressLz4Raw, decompressZstd } from 'hyparquet-compressors';
 import { badFile, reasonOf } from '../files/data-error.js';
+import { noteFloat } from '../files/exact-json.js';
 import type { RawRow } from './json-rows.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
@@ -15,17 +23,18 @@ const compressors: Compressors = {
   LZ4_RAW: decompressLz4Raw,
 };
 
-/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers become numbers. */
+/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, and whole numbers of float columns floats. */
 export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const { buffer, metadata } = await open(file);
   const total = Number(metadata.num_rows);
+  const schema = parquetSchema(metadata);
   let groupStart = 0;
   for (const group of metadata.row_groups) {
     const groupEnd = groupStart + Number(group.num_rows);
     for (let rowStart = groupStart; rowStart < groupEnd; rowStart += ROWS_PER_READ) {
       const rowEnd = Math.min(groupEnd, rowStart + ROWS_PER_READ);
       const rows = await read(file, { file: buffer, metadata, compressors, rowStart, rowEnd });
-      for (const [i, value] of rows.entries()) yield { row: rowStart + i + 1, value: plainNumbers(value) };
+      for (const [i, value] of rows.entries()) yield { row: rowStart + i + 1, value: exact(value, schema) };
     }
     groupStart = groupEnd;
   }
@@ -55,11 +64,45 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
   }
 }
 
-function plainNumbers(value: unknown): unknown {
-  if (typeof value === 'bigint') return Number(value);
-  if (Array.isArray(value)) return value.map(plainNumbers);
-  if (value !== null && typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype) {
-    return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, plainNumbers(entry)]));
+/** A value with its numbers of the kind that its column has. */
+function exact(value: unknown, column: SchemaTree | undefined): unknown {
+  if (typeof value === 'bigint') {
+    const number = Number(value);
+    return Number.isSafeInteger(number) ? number : value;
   }
-  return value;
+  if (Array.isArray(value)) {
+    const element = elementOf(column);
+    const all = value.map((each) => exact(each, element));
+    if (isFloat(element)) for (const [i, each] of all.entries()) noteFloat(all, i, each);
+    return all;
+  }
+  // A null where the file has a list.
+  if (value === undefined) return null;
+  if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype)
+    return value;
+  const all = Object.fromEntries(
+    Object.entries(value).map(([key, each]) => [key, exact(each, fieldOf(column, key))]),
+  );
+  for (const [key, each] of Object.entries(all)) if (isFloat(fieldOf(column, key))) noteFloat(all, key, each);
+  return all;
+}
+
+const isFloat = (column: SchemaTree | undefined) =>
+  column?.children.length === 0 &&
+  (column.element.type === 'FLOAT' ||
+    column.element.type === 'DOUBLE' ||
+    column.element.logical_type?.type === 'FLOAT16' ||
+    column.element.converted_type === 'DECIMAL');
+
+/** The column of a list's elements: a group LIST has a repeated group around them, older files a repeated column. */
+function elementOf(list: SchemaTree | undefined): SchemaTree | undefined {
+  const [repeated] = list?.children ?? [];
+  if (list?.element.converted_type !== 'LIST' || repeated === undefined) return list;
+  return repeated.children.length === 1 ? repeated.children[0] : repeated;
+}
+
+/** The column of an object's field; of a map, that of all its values. */
+function fieldOf(object: SchemaTree | undefined, key: string): SchemaTree | undefined {
+  if (object?.element.converted_type === 'MAP') return object.children[0]?.children[1];
+  return object?.children.find(({ element }) => element.name === key);
 }

@@ -1,5 +1,7 @@
 // Lists and objects as Python prints them: `repr` of lists and dicts (pandas), NumPy's text of arrays (`datasets`).
 
+import { noteFloat } from '../files/exact-json.js';
+
 /** A list that NumPy shortened to its first and last three elements. */
 export const SHORTENED = Symbol('shortened');
 
@@ -38,6 +40,8 @@ export function pythonValue(text: string): unknown {
 
 class Reader {
   shortened = false;
+  /** Whether the last number was a float. */
+  private isFloat = false;
   private at = 0;
 
   constructor(private readonly text: string) {}
@@ -82,6 +86,7 @@ class Reader {
       }
       const element = this.value(depth + 1);
       if (element === NONE) return NONE;
+      if (this.isFloat) noteFloat(found, found.length, element);
       found.push(element);
     }
     if (shortenedAt === undefined) return found;
@@ -91,11 +96,11 @@ class Reader {
 
   private object(depth: number): unknown {
     this.at++;
-    const found: [string, unknown][] = [];
+    const found = new Map<string, { readonly value: unknown; readonly isFloat: boolean }>();
     for (;;) {
       this.skipSpace();
       if (this.take('}')) break;
-      if (found.length > 0) {
+      if (found.size > 0) {
         if (!this.take(',')) return NONE;
         this.skipSpace();
       }
@@ -105,9 +110,11 @@ class Reader {
       if (typeof key !== 'string' || !this.take(':')) return NONE;
       const value = this.value(depth + 1);
       if (value === NONE) return NONE;
-      found.push([key, value]);
+      found.set(key, { value, isFloat: this.isFloat });
     }
-    return Object.fromEntries(found);
+    const all = Object.fromEntries([...found].map(([key, { value }]) => [key, value]));
+    for (const [key, { value, isFloat }] of found) if (isFloat) noteFloat(all, key, value);
+    return all;
   }
 
   private string(quote: string): unknown {
@@ -138,9 +145,12 @@ class Reader {
     return point <= 0x10ffff ? String.fromCodePoint(point) : undefined;
   }
 
-  private number(): number | undefined {
-    const number = this.sticky(/[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w.])/iy);
-    return number === undefined ? undefined : Number(number);
+  private number(): number | bigint | undefined {
+    const text = this.sticky(/[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w.])/iy);
+    if (text === undefined) return undefined;
+    this.isFloat = /[.e]/i.test(text);
+    const number = Number(text);
+    return this.isFloat || Number.isSafeInteger(number) ? number : BigInt(text.replace('+', ''));
   }
 
   /** `True`, `None`, `nan`; `array(…)` and `np.float64(…)` are what is in them. */

@@ -1,11 +1,13 @@
 // Tokenised solutions on disk: texts and tokens are read on demand, and only an index stays in memory (56 bytes per
 // solution and 24 bytes per step), so that the memory of a run hardly depends on the number of rows.
+
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
+import { exactText, parseExact } from '../files/exact-json.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
 import { type ProblemKey, SKETCH_SIZE, stepKey } from './overlap.js';
 import { PARTS, type Part } from './split.js';
@@ -57,7 +59,7 @@ export class TokenStoreWriter {
   async add(solution: StoredSolution): Promise<void> {
     const { record, ids, stepEnds } = solution;
     const { files } = this;
-    const line = Buffer.from(`${JSON.stringify(record)}\n`);
+    const line = Buffer.from(`${exactText(record)}\n`);
     this.ids += ids.length;
     this.steps += record.steps.length;
     this.recordBytes += line.length;
@@ -202,7 +204,7 @@ export class TokenStore {
     const start = this.before(index, 'recordEnd');
     const line = Buffer.alloc(this.column(index, 'recordEnd') - start);
     readFully(this.records, line, start);
-    return JSON.parse(line.toString('utf8')) as StepRecord;
+    return parseExact(line.toString('utf8')) as StepRecord;
   }
 
   private column(index: number, name: (typeof SOLUTION)[number]): number {

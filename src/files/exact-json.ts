@@ -71,10 +71,7 @@ class Reader {
       const { value, written } = this.value();
       delete all[WRITTEN]?.[key];
       if (written !== undefined) keep(all, key, written);
-      // An assignment to __proto__ would set the prototype.
-      if (key === '__proto__')
-        Object.defineProperty(all, key, { value, enumerable: true, writable: true, configurable: true });
-      else all[key] = value;
+      put(all, key, value);
     }
     this.token = this.next();
     return all;
@@ -88,6 +85,13 @@ function number(text: string): Read {
     return { value: BigInt(text) };
   }
   return String(value) === text ? { value } : { value, written: text };
+}
+
+function put(container: object, key: string, value: unknown): void {
+  // An assignment to __proto__ would set the prototype.
+  if (key === '__proto__')
+    Object.defineProperty(container, key, { value, enumerable: true, writable: true, configurable: true });
+  else (container as Record<string, unknown>)[key] = value;
 }
 
 function keep(container: Container, key: string, text: string): void {
@@ -108,15 +112,52 @@ export function writtenAt(container: object, key: string | number): string | und
     : undefined;
 }
 
+/**
+ * The number at `key` as text: as JavaScript writes it where that is the same number (`142` for 142.0), else as it was written.
+ *
+ * @returns undefined where there is no number, or none that is finite
+ */
+export function numberText(container: object, key: string | number): string | undefined {
+  const value = (container as Record<string, unknown>)[key];
+  if (typeof value === 'bigint') return String(value);
+  if (typeof value !== 'number' || !Number.isFinite(value)) return undefined;
+  const text = writtenAt(container, key);
+  return text !== undefined && digitsOf(text) > EXACT_DIGITS ? text : String(value);
+}
+
+/** Every decimal of so many digits has a double of its own. */
+const EXACT_DIGITS = 15;
+
+/** Digits of a number without zeros at either end. */
+function digitsOf(text: string): number {
+  const digits = (text.split(/e/i)[0] as string).replace(/[-+.]/g, '');
+  return digits.replace(/^0+/, '').replace(/0+$/, '').length;
+}
+
+/** An object of these entries, each number as it was written in `from` under the name that `source` gives for its key. */
+export function picked(
+  from: object,
+  entries: readonly (readonly [key: string, source: string])[],
+): Record<string, unknown> {
+  const all: Record<string, unknown> & Container = {};
+  for (const [key, source] of entries) {
+    put(all, key, (from as Record<string, unknown>)[source]);
+    const text = writtenAt(from, source);
+    if (text !== undefined) keep(all, key, text);
+  }
+  return all;
+}
+
 /** Whether the number at `key` was written as a float, such as 2.0 or 1e5. */
 export function isWrittenFloat(container: object, key: string | number): boolean {
   return /[.eE]/.test(writtenAt(container, key) ?? '');
 }
 
-/** Notes that the whole number at `key` is a float, as Parquet's columns say. */
-export function noteFloat(container: object, key: string | number, value: number): void {
-  if (Number.isInteger(value))
-    keep(container as Container, String(key), `${Object.is(value, -0) ? '-0' : value}.0`);
+/** Notes that a whole number at `key` is a float, as Parquet's columns and Python's texts say. */
+export function noteFloat(container: object, key: string | number, value: unknown): void {
+  if (typeof value !== 'number' || !Number.isInteger(value)) return;
+  const text = Object.is(value, -0) ? '-0' : String(value);
+  keep(container as Container, String(key), text.includes('e') ? text : `${text}.0`);
 }
 
 /** `JSON.stringify` of what `parseExact` gave, or of what was made of it by spreading: numbers are as they were written. */

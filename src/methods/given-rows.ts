@@ -1,4 +1,5 @@
 /** Rows that a program has in memory: kept in files beside the run, since `resume` compares and reads them again. */
+
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, rm } from 'node:fs/promises';
@@ -6,6 +7,7 @@ import { dirname, join, resolve } from 'node:path';
 import { PARTS, type Part } from '../data/split.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError } from '../files/data-error.js';
+import { exactText } from '../files/exact-json.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { completeRunConfig } from './config.js';
@@ -37,7 +39,7 @@ export async function givenRows(
     checkRows(part, given);
     if (data && Object.hasOwn(data, part))
       throw invalid(`train: there are rows.${part} and data.${part}; leave one of them out`);
-    const text = given.map((row) => `${JSON.stringify(row)}\n`).join('');
+    const text = given.map((row) => `${exactText(row)}\n`).join('');
     const hash = createHash('sha256').update(text).digest('hex').slice(0, 12);
     return [{ part, text, name: `rows-${part}-${hash}.jsonl` }];
   });

@@ -1,6 +1,8 @@
 /** One HTTP request with a time limit for the connection and for every silence, and its response as it comes. */
+
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as SecureAgent } from 'node:https';
+import { exactText } from '../files/exact-json.js';
 import { invalid } from '../native/errors.js';
 import { PassingFailure, RemoteError } from './errors.js';
 
@@ -98,7 +100,7 @@ function respond(
   body: object | undefined,
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
-  const text = body === undefined ? undefined : JSON.stringify(body);
+  const text = body === undefined ? undefined : exactText(body);
   const secure = url.protocol === 'https:';
   return new Promise((resolve, reject) => {
     const request: ClientRequest = (secure ? httpsRequest : httpRequest)(url, {

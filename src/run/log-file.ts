@@ -1,6 +1,8 @@
 // metrics.jsonl and samples.jsonl: one JSON object per line, append-only, truncated on resume.
+
 import fs from 'node:fs';
 import { systemReason } from '../files/error.js';
+import { exactText, parseExact } from '../files/exact-json.js';
 import { refuseNonFinite } from '../files/json-file.js';
 import { RunError } from './error.js';
 
@@ -42,7 +44,7 @@ export function openLogFile(path: string): LogFile {
     },
     append(record) {
       refuseNonFinite(record, path);
-      const line = Buffer.from(`${JSON.stringify(record)}\n`);
+      const line = Buffer.from(`${exactText(record)}\n`);
       attempt(() => {
         try {
           for (let written = 0; written < line.length; ) written += fs.writeSync(file, line, written);
@@ -80,7 +82,7 @@ export function readLog(path: string): Readonly<Record<string, unknown>>[] {
   return lines.map((line, i) => {
     let value: unknown;
     try {
-      value = JSON.parse(line);
+      value = parseExact(line);
     } catch (error) {
       throw new RunError(`${path}, line ${i + 1} is not JSON: ${(error as Error).message}`, { cause: error });
     }

@@ -1,6 +1,8 @@
 /** The JSON body of a request, within limits that hold before anything is parsed. */
+
 import type { IncomingMessage } from 'node:http';
 import { reasonOf } from '../files/data-error.js';
+import { parseExact } from '../files/exact-json.js';
 import { clipped } from '../native/shown.js';
 import { RequestError } from './errors.js';
 
@@ -64,7 +66,7 @@ function parseJson(bytes: Buffer): unknown {
   if (depthOf(text) > MAX_DEPTH)
     throw new RequestError(400, `the body is nested more than ${MAX_DEPTH} levels deep`);
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch (error) {
     throw new RequestError(400, `the body is not JSON: ${reasonOf(error)}`);
   }

@@ -1,5 +1,6 @@
 /** A message of a conversation, as clients write it and as they send back what a server answered. */
 
+import { parseExact } from '../files/exact-json.js';
 import { defined } from '../native/defined.js';
 import { nearestName } from '../native/nearest.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
@@ -40,9 +41,9 @@ function toolCall(message: RequestFields, call: unknown, index: number): object 
   const called = fields.section('function') ?? fields.fail('function', 'an object with name and arguments');
   const name = called.requiredText('name');
   const written = called.value('arguments') ?? '{}';
-  let given = written;
+  let given: unknown = written;
   try {
-    if (typeof written === 'string') given = JSON.parse(written);
+    if (typeof written === 'string') given = parseExact(written);
   } catch {
     called.fail('arguments', 'JSON');
   }

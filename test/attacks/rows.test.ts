@@ -9,6 +9,7 @@ import { fileRows } from '../../src/data/files.js';
 import { jsonRows } from '../../src/data/json-rows.js';
 import { loadRecords } from '../../src/data/load.js';
 import { DataError } from '../../src/files/data-error.js';
+import { exactText } from '../../src/files/exact-json.js';
 import { compiled } from '../e2e/program.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -274,7 +275,11 @@ describe('a hostile data file', () => {
         if (/^\s*\[/.test(lines.join('\n'))) return;
         const found = [];
         for await (const { line: at, bad, value } of fileRows(file(lines.join('\n'))))
-          found.push({ at, bad: bad !== undefined, value });
+          found.push({
+            at,
+            bad: bad !== undefined,
+            value: bad === undefined ? (JSON.parse(exactText(value)) as unknown) : undefined,
+          });
         const expected = lines.flatMap((text, i) => {
           if (text.trim() === '') return [];
           try {

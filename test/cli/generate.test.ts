@@ -50,6 +50,15 @@ describe('steptrain generate', () => {
     expect([code, stdout]).toEqual([0, '6\n']);
   });
 
+  it('copies the numbers of a row with all their digits and their kind', async () => {
+    const copied = '"id":12345678901234567890,"weight":2.0';
+    const rows = file('numbers.jsonl', `{"prompt":"1+2=",${copied}}\n`);
+    expect((await generate('--file', rows, '--json', ...few)).stdout).toContain(copied);
+    const output = join(folder, 'numbers-out.jsonl');
+    await generate('--file', rows, '--output', output, ...few);
+    expect(readFileSync(output, 'utf8')).toContain(copied);
+  });
+
   it('prints a heading for each of several samples, and the same samples for the same seed', async () => {
     const args = ['1+2=', '3+4=', '-n', '2', '--seed', '7', ...few];
     const first = await generate(...args);

@@ -159,4 +159,19 @@ describe('steptrain grade', () => {
     expect(await cli('grade', rows, '--digits', '0')).toMatchObject({ code: 1 });
     expect(await cli('grade', rows, '--output', 'x.csv')).toMatchObject({ code: 1 });
   });
+
+  it('reads numbers with all their digits', async () => {
+    const path = join(folder, 'long.jsonl');
+    writeFileSync(
+      path,
+      '{"prediction":"The answer is 1234567890123456789.","answer":1234567890123456789}\n' +
+        '{"prediction":"The answer is 1234567890123456788.","answer":1234567890123456789}\n' +
+        '{"prediction":1234567890123456789,"answer":"1234567890123456788"}\n' +
+        '{"prediction":"1234567890123456789.25","answer":1234567890123456789.25}\n',
+    );
+    const output = join(folder, 'graded.jsonl');
+    const { code } = await cli('grade', path, '--output', output);
+    const rows = readFileSync(output, 'utf8').trim().split('\n');
+    expect([code, rows.map((row) => JSON.parse(row).correct)]).toEqual([0, [true, false, false, true]]);
+  });
 });

@@ -104,6 +104,16 @@ describe('score', () => {
     expect(readFileSync(at('scored/scores.jsonl'), 'utf8')).toBe(whole);
   });
 
+  test('copies numbers with all their digits and their kind', async () => {
+    const copied = '"id":12345678901234567890,"weight":2.0';
+    writeFileSync(at('numbers.jsonl'), `${JSON.stringify(SOLUTIONS[0]).slice(0, -1)},${copied}}\n`);
+    const scored = await cli(['score', at('numbers.jsonl'), '--run', at('run')]);
+    expect(scored.out).toContain(copied);
+    const kept = await cli(['score', at('numbers.jsonl'), '--run', at('run'), '--output', at('numbers')]);
+    expect(kept.code).toBe(0);
+    expect(readFileSync(at('numbers/scores.jsonl'), 'utf8')).toContain(copied);
+  });
+
   test('refuses other settings, a scorer that is not there, and a row without a solution by its line', async () => {
     const other = await cli(['score', at('solutions.jsonl'), '--run', at('run'), '--output', at('scored')]);
     expect(other).toMatchObject({ code: 1, err: expect.stringMatching(/aggregations was \["min","product/) });

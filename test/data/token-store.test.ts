@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { problemKey, stepKey } from '../../src/data/overlap.js';
 import { type StoredSolution, TokenStore, TokenStoreWriter } from '../../src/data/token-store.js';
+import { exactText, parseExact } from '../../src/files/exact-json.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -117,4 +118,14 @@ describe('a token store', () => {
     }
     expect(await TokenStore.open(join(directory, 'nothing'))).toBeUndefined();
   });
+});
+
+it('keeps digits and kind of the numbers in calls', async () => {
+  const call = parseExact('{"a":2.0,"b":12345678901234567890}');
+  const { record, ...rest } = ten[0]!;
+  const step = { ...record.steps[0]!, message: { tool_calls: [call] } };
+  await write([{ ...rest, record: { ...record, steps: [step] } }]);
+  const store = await TokenStore.open(directory);
+  expect(exactText(store?.record(0).steps[0]?.message)).toBe(`{"tool_calls":[${exactText(call)}]}`);
+  store?.close();
 });

@@ -1,6 +1,7 @@
 // Conversations as clients write them and send them back: what the template gets, and what it would leave out.
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
+import { exactText, parseExact } from '../../src/files/exact-json.js';
 import { chatRequest } from '../../src/serve/chat-request.js';
 import { RequestFields } from '../../src/serve/request-fields.js';
 import { TEMPLATE } from '../generate/chat-model.js';
@@ -37,7 +38,7 @@ const add = { type: 'function', function: { name: 'add', parameters: { type: 'ob
 /** The text of the prompt that a request becomes. */
 async function promptOf(body: object, template?: string): Promise<string> {
   const server = await testServer({}, template);
-  const asked = { max_tokens: 1, return_token_ids: true, ...body };
+  const asked = exactText({ max_tokens: 1, return_token_ids: true, ...body });
   const { status, json } = await post(`${server.url}/v1/chat/completions`, asked);
   if (status !== 200) return json.error.message;
   const [choice] = json.choices as unknown as [{ prompt_token_ids: number[] }];
@@ -96,6 +97,21 @@ describe('tools', () => {
     );
     expect(await promptOf({ messages: [question], tools: [add], tool_choice: 'none' }, WITH_TOOLS)).toBe(
       '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\n',
+    );
+  });
+
+  it('keep digits and kind of their numbers', async () => {
+    const name = 'set';
+    const whole = {
+      type: 'function',
+      function: { name, arguments: '{"a": 2.0, "b": 12345678901234567890}' },
+    };
+    const tool = { type: 'function', function: { name, parameters: { maximum: 0 } } };
+    const messages = [question, { role: 'assistant', content: null, tool_calls: [whole] }];
+    const body = JSON.stringify({ messages, tools: [tool] }).replace('"maximum":0', '"maximum":10.0');
+    expect(await promptOf(Object(parseExact(body)), WITH_TOOLS)).toBe(
+      'TOOLS[{"type": "function", "function": {"name": "set", "parameters": {"maximum": 10.0}}}]\n' +
+        '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\nCALLset{"a": 2.0, "b": 12345678901234567890}<|end|>\n<|turn|>assistant\n',
     );
   });
 });

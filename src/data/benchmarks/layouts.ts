@@ -1,6 +1,7 @@
 // The layouts of benchmarks: under which columns a row has its problem, its answer and its solution.
 import { answersEqual } from '../../answers/equal.js';
 import { extractAnswer } from '../../answers/extract.js';
+import { numberText } from '../../files/exact-json.js';
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
@@ -273,8 +274,8 @@ export function columnsLayout(columns: { readonly problem: string; readonly answ
 /** A text or a number: `142.0` of a file is the number 142. */
 function answerColumn(row: Row, key: string): string {
   const value = row[key];
-  if (typeof value === 'number' && Number.isFinite(value)) return String(value);
-  if (typeof value === 'bigint') return String(value);
+  const number = numberText(row, key);
+  if (number !== undefined) return number;
   if (value === undefined || value === null)
     throw new BadRow('missing_column', `column '${key}' is missing; expected a text or a number`);
   if (typeof value !== 'string') throw misfit(`column '${key}' holds`, value, 'a text or a number');
@@ -288,10 +289,9 @@ function nonEmpty(text: string, where: string): string {
 
 function identified(row: Row, ...columns: readonly string[]): { readonly id?: string } {
   for (const column of columns) {
-    const id =
-      typeof row[column] === 'string' || typeof row[column] === 'number'
-        ? optionalText(row, column)
-        : undefined;
+    const id = ['string', 'number', 'bigint'].includes(typeof row[column])
+      ? optionalText(row, column)
+      : undefined;
     if (id !== undefined) return { id };
   }
   return {};

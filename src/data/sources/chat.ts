@@ -1,4 +1,5 @@
 // Conversations in rows: lists of turns, with the words that each tool has for the speakers.
+import { parseExact } from '../../files/exact-json.js';
 import {
   MESSAGE_EXTRAS,
   type Message,
@@ -173,7 +174,7 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
 function parsed(value: unknown): unknown {
   if (typeof value !== 'string') return value;
   try {
-    return JSON.parse(value);
+    return parseExact(value);
   } catch {
     return value;
   }
@@ -184,7 +185,7 @@ function jsonOf(value: unknown, column: string): unknown {
   let found = value;
   if (typeof value === 'string' && value.trim() !== '') {
     try {
-      found = JSON.parse(value);
+      found = parseExact(value);
     } catch {
       throw misfit(`column '${column}' holds`, value, 'JSON');
     }

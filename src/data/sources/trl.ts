@@ -1,3 +1,4 @@
+import { exactText } from '../../files/exact-json.js';
 import type { Message, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, labelValue, type Row } from '../columns.js';
@@ -90,7 +91,7 @@ function sharedText(chosen: string, rejected: string) {
 
 function sharedTurns(chosen: readonly Message[], rejected: readonly Message[]) {
   const [good, poor] = [splitReply(chosen, "column 'chosen'"), splitReply(rejected, "column 'rejected'")];
-  if (JSON.stringify(good.prompt) !== JSON.stringify(poor.prompt)) {
+  if (exactText(good.prompt) !== exactText(poor.prompt)) {
     throw new BadRow(
       'two_prompts',
       "columns 'chosen' and 'rejected' begin with different messages; expected one prompt and two replies",

@@ -1,5 +1,7 @@
 /** The kinds of items that objectives learn from, and how records become them. */
+
 import { problemKey } from '../../../data/overlap.js';
+import { exactText } from '../../../files/exact-json.js';
 import { normalizeProblem, type Step, type StepRecord } from '../../../records/record.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import type { AnswerTokenizer } from '../../../scoring/implicit/tokens.js';
@@ -122,7 +124,7 @@ export const stepPairs: ItemKind = {
       for (const [at, step] of judged.entries()) {
         if (step.label === null || at < (record.context_steps ?? 0)) continue;
         const before = record.steps.slice(0, at).map(({ text }) => text);
-        const start = JSON.stringify([record.prompt ?? normalizeProblem(record.problem), ...before]);
+        const start = exactText([record.prompt ?? normalizeProblem(record.problem), ...before]);
         const others = waiting.get(start) ?? [];
         waiting.set(start, others);
         const match = others.findIndex((other) => {
@@ -162,7 +164,7 @@ export const answerPairs: ItemKind = {
         continue;
       }
       if (record.outcome === undefined) continue;
-      const key = JSON.stringify(record.prompt ?? normalizeProblem(record.problem));
+      const key = exactText(record.prompt ?? normalizeProblem(record.problem));
       const waiting = open.get(key) ?? { right: [], wrong: [] };
       open.set(key, waiting);
       const [own, others] =
