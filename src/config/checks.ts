@@ -2,7 +2,7 @@
 import { newModelConflicts } from '../architectures/table.js';
 import { GENERATED, isGenerated } from '../data/generated.js';
 import { trainingFiles } from '../data/training-files.js';
-import { unknownTemplate, VERDICT_TEMPLATES } from '../data/verdict.js';
+import { TRL_TEMPLATE, unknownTemplate, VERDICT_TEMPLATES } from '../data/verdict.js';
 import { isShipped } from '../models/base.js';
 import {
   type BatchSection,
@@ -195,11 +195,21 @@ function* neutralConflicts(
       );
 }
 
-function* promptConflicts({ template, pos_word, neg_word }: PromptConfig): Generator<Conflict> {
+function* promptConflicts({
+  template,
+  step_separator,
+  pos_word,
+  neg_word,
+}: PromptConfig): Generator<Conflict> {
   if (pos_word.trim() === neg_word.trim())
     yield conflict(
       'prompt.neg_word',
       `prompt.pos_word and prompt.neg_word must differ, found ${JSON.stringify(pos_word)} for both`,
+    );
+  if (step_separator !== undefined && template !== TRL_TEMPLATE)
+    yield conflict(
+      'prompt.step_separator',
+      `prompt.step_separator is ${JSON.stringify(step_separator)}, and prompt.template ${JSON.stringify(template)} ends steps by itself; set prompt.template: ${TRL_TEMPLATE}`,
     );
   if (VERDICT_TEMPLATES.includes(template)) return;
   const unknown = unknownTemplate(template);

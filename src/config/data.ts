@@ -222,8 +222,12 @@ export const prompt = section({
   template: text('auto').describe(
     'The text around a judged step, with the placeholders {problem} and {steps}; what follows {steps} asks for the ' +
       'verdict. `compact` is a bare layout for small models, `chat` a request in the tokenizer’s chat template, and ' +
-      '`auto` is `chat` if the tokenizer has such a template and `compact` otherwise.',
+      '`auto` is `chat` if the tokenizer has such a template and `compact` otherwise. `trl`: the tokens of problem, steps and ' +
+      'separators, each tokenised by itself, as TRL’s PRMTrainer joins them.',
   ),
+  step_separator: text()
+    .exactOptional()
+    .describe('What ends every step of `template: trl`, by TRL’s name; absent: a line break.'),
   pos_word: text('+').describe('The verdict word for a correct step.'),
   neg_word: text('-').describe('The verdict word for a wrong step.'),
   response_format: choice('verdict', 'rationale_then_verdict').describe(

@@ -17,6 +17,8 @@ export interface LabelRules {
   readonly outcome: 'none' | 'final_answer' | 'all_steps_positive';
   /** `finished` leaves out solutions that state no answer, and those without an outcome. */
   readonly solutions: 'all' | 'finished';
+  /** Of the training part: no step but the last one of a solution keeps its label. */
+  readonly last_step_only?: boolean;
   /** Whether the scores of steps are learned as probabilities; they are checked then. */
   readonly soft: boolean;
 }
@@ -28,7 +30,8 @@ export type LeftOut = 'unfinished' | 'no_gold_answer' | 'no_labelled_step';
 export function relabelled(record: StepRecord, part: Part, rules: LabelRules): StepRecord | LeftOut {
   if (rules.soft) for (const step of record.steps) checkScore(step, record);
   const { outcome: stated, ...rest } = record;
-  const steps = afterError(record, part === 'train' ? rules.after_error : rules.held_out_after_error);
+  const ruled = afterError(record, part === 'train' ? rules.after_error : rules.held_out_after_error);
+  const steps = part === 'train' && rules.last_step_only ? lastAlone(ruled) : ruled;
   if (rules.solutions === 'all' && rules.outcome === 'none') return { ...rest, steps };
   if (!isFinished(record)) return rules.solutions === 'finished' ? 'unfinished' : { ...rest, steps };
   if (rules.outcome === 'none') return { ...record, steps };
@@ -79,11 +82,14 @@ function afterError(
   const first = context_wrong ? context_steps - 1 : steps.findIndex(({ label }) => label === 0);
   if (rule === 'keep' || first < 0) return steps;
   const label: StepLabel = rule === 'negative' ? 0 : null;
-  return steps.map((step, i) => {
-    if (i <= first) return step;
-    const { score: _, neutral: _neutral, ...rest } = step;
-    return { ...rest, label };
-  });
+  return steps.map((step, i) => (i <= first ? step : labelledAs(step, label)));
+}
+
+const lastAlone = (steps: readonly Step[]): Step[] =>
+  steps.map((step, i) => (i === steps.length - 1 ? step : labelledAs(step, null)));
+
+function labelledAs({ score: _, neutral: _neutral, ...rest }: Step, label: StepLabel): Step {
+  return { ...rest, label };
 }
 
 function checkScore({ score, text }: Step, { provenance }: StepRecord): void {

@@ -14,9 +14,12 @@ export interface VerdictPromptOptions {
   /**
    * The text around a judged step, with the placeholders `{problem}` and `{steps}`; what follows `{steps}` asks for the
    * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` if the tokenizer has a chat
-   * template and `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step.
+   * template and `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step. `trl`: as
+   * TRL's PRMTrainer reads solutions, see `trlSegments`.
    */
   readonly template?: string | undefined;
+  /** Ends every step of the template `trl`. Default a line break. */
+  readonly step_separator?: string | undefined;
   /** The words for a right and a wrong step, of one or more tokens. Default `+` and `-`. */
   readonly pos_word?: string | undefined;
   readonly neg_word?: string | undefined;
@@ -41,12 +44,18 @@ export interface VerdictTemplate {
   readonly negativeIds: readonly number[];
   /** Max tokens of the reason before the word, with its line break; 0: the word alone. */
   readonly rationaleTokens: number;
-  /** Whether the start token must be added; a chat template has written it already. */
-  readonly specialTokens: 'start' | 'none';
+  /** Whether the start token must be added; a chat template has written it already. `bos`: as {@link TRL_START} says. */
+  readonly specialTokens: 'start' | 'none' | typeof TRL_START;
 }
 
+/** TRL puts the start token that a tokenizer names before every sequence, whether or not the tokenizer would add it. */
+export const TRL_START = 'bos';
+
+/** The template that joins the tokens of pieces, as TRL's PRMTrainer (up to 1.13) does. */
+export const TRL_TEMPLATE = 'trl';
+
 /** Templates that are known by name. */
-export const VERDICT_TEMPLATES: readonly string[] = ['auto', 'chat', 'compact'];
+export const VERDICT_TEMPLATES: readonly string[] = ['auto', 'chat', 'compact', TRL_TEMPLATE];
 const PROBLEM = '{problem}';
 const STEPS = '{steps}';
 
@@ -70,12 +79,15 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
   const { template = 'auto', pos_word: positive = '+', neg_word: negative = '-' } = options;
   const unknown = unknownTemplate(template);
   if (unknown !== undefined) throw badTemplate(`prompt.template: ${unknown}`);
+  const isTrl = template === TRL_TEMPLATE;
   const isChat = template === 'chat' || (template === 'auto' && tokenizer.hasChatTemplate);
   const named = template === 'auto' || template === 'compact' ? COMPACT : template;
   const rationaleTokens =
     options.response_format === 'rationale_then_verdict' ? (options.rationale_tokens ?? 64) : 0;
   const text = isChat ? chatText(chatRequest(positive, negative, rationaleTokens > 0), tokenizer) : named;
-  const parts = takeApart(text);
+  const parts = isTrl
+    ? { opening: '', afterProblem: '', stepEnd: options.step_separator ?? '\n', tail: '' }
+    : takeApart(text);
   const positiveIds = wordIds(tokenizer, 'pos_word', positive);
   const negativeIds = wordIds(tokenizer, 'neg_word', negative);
   const shorter = Math.min(positiveIds.length, negativeIds.length);
@@ -92,7 +104,7 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
     positiveIds,
     negativeIds,
     rationaleTokens,
-    specialTokens: isChat ? 'none' : 'start',
+    specialTokens: isTrl ? TRL_START : isChat ? 'none' : 'start',
   };
 }
 
@@ -234,11 +246,28 @@ export function placeVerdicts(
 }
 
 function trunkSegments(problem: string, steps: readonly string[], template: VerdictTemplate): Segment[] {
+  if (template.specialTokens === TRL_START) return trlSegments(problem, steps, template.stepEnd);
   return [
     { text: template.opening + problem + template.afterProblem, role: 'prompt', train: false },
     ...steps.map(
       (text, step): Segment => ({ text: text + template.stepEnd, role: 'step', step, train: false }),
     ),
+  ];
+}
+
+/**
+ * A solution as TRL's PRMTrainer reads it: problem, steps and the separator after each are tokenised by themselves, with nothing
+ * between the problem and the first step, so that no token crosses from a step into its separator. A step is read at the last token
+ * of its separator.
+ */
+export function trlSegments(problem: string, steps: readonly string[], separator: string): Segment[] {
+  const piece = { train: false, alone: true } as const;
+  return [
+    { ...piece, text: problem, role: 'prompt' },
+    ...steps.flatMap((text, step): Segment[] => [
+      { ...piece, text, role: 'step', step },
+      { ...piece, text: separator, role: 'step', step },
+    ]),
   ];
 }
 

@@ -7,12 +7,13 @@ import { className } from '../architectures/heads.js';
 import { isBidirectional } from '../architectures/table.js';
 import type { VerdictPromptOptions } from '../data/verdict.js';
 import { loadAdapter } from '../models/adapter.js';
-import { readCard } from '../models/card.js';
+import { CARD, readCard } from '../models/card.js';
 import { loadDecoder } from '../models/load.js';
 import { defined } from '../native/defined.js';
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { RunError } from '../run/error.js';
+import { warn } from '../terminal/log.js';
 import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
@@ -108,11 +109,12 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
       dispose: () => reference.dispose(),
     };
   },
-  published: ({ layout, threshold }, { model, ...of }) =>
+  published: ({ layout, step_separator: separator, threshold }, { model, ...of }) =>
     lasting({
       reward: publishedScorer(model.decoder, {
         ...of,
         layout,
+        separator,
         threshold: threshold === 'greedy' ? 0.5 : threshold,
         role: roleOf(model),
       }),
@@ -242,6 +244,23 @@ function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSet
   return isOfBase ? undefined : row?.settings(config);
 }
 
+/** The sentence on a classifier of tokens that says nothing of how it reads steps; undefined for another model. */
+function unsaidLayout(
+  { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
+  { kind }: JudgeSettings,
+): string | undefined {
+  const isOfTwo = config.head.kind === 'token' && config.head.numLabels === 2 && !isBidirectional(config);
+  if (kind !== 'reward_model' || !isOfTwo || !files || settingsOfFiles(files)) return undefined;
+  const card = {
+    method: 'trl',
+    judge: { kind: 'published', layout: 'trl', step_separator: '\n', max_length: 1024, threshold: 'greedy' },
+  };
+  return (
+    `has no ${CARD}, so it is read at the last token of each line; if TRL's PRMTrainer trained it, write ` +
+    `${JSON.stringify(card)} into ${join(files.model, CARD)}, with its own step_separator and max_length`
+  );
+}
+
 /** What a judge may be, for errors. */
 const EXPECTED =
   'expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge';
@@ -274,6 +293,8 @@ export async function modelScorers(model: Model, options: ModelScorersOptions = 
   const { files } = model;
   const { run, skipUnreadable = false, name = nameOf(files) ?? 'model' } = options;
   const settings = options.settings ?? settingsOf(model, options, name);
+  const unsaid = unsaidLayout(model, settings);
+  if (unsaid) warn(`${name} ${unsaid}`);
   const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
   const whole = options.tokenizer ?? (await model.tokenizer());
   // Published layouts find the ends of steps in the tokens of the whole text.

@@ -87,6 +87,8 @@ const settings = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('published'),
     layout: z.enum(PUBLISHED_LAYOUTS),
+    /** What ends every step, of the layout `trl`. Absent: a line break. */
+    step_separator: z.string().min(1).exactOptional(),
     max_length: common.max_length,
     threshold: common.threshold,
   }),

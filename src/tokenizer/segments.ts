@@ -14,6 +14,8 @@ export interface Segment {
   readonly label?: StepLabel;
   /** Whether its tokens are learned. */
   readonly train: boolean;
+  /** Tokenised as a text by itself, not as one that goes on: some tokenizers put a space before it. Default false. */
+  readonly alone?: boolean;
 }
 
 /** Tokens `start` to `end` (exclusive) of a sequence come from one segment. */
@@ -50,9 +52,10 @@ export interface SegmentTokenizerOptions {
 export interface SequenceOptions {
   /**
    * Special tokens to add around the sequence: `both` (default), only those at the `start`, or `none` for text from a chat
-   * template, which already contains them. A token that the text itself starts or ends with is never doubled.
+   * template, which already contains them. A token that the text itself starts or ends with is never doubled. `bos`: the start
+   * token that the tokenizer names, whether or not it would add it, in front of any text.
    */
-  readonly specialTokens?: 'both' | 'start' | 'none';
+  readonly specialTokens?: 'both' | 'start' | 'bos' | 'none';
 }
 
 /**
@@ -72,8 +75,12 @@ export function segmentTokenizer(
   return (segments, { specialTokens = 'both' } = {}) => {
     const firstText = segments.findIndex((segment) => segment.text !== '');
     const pieces: (readonly number[])[] = segments.map((segment, i) =>
-      segment.text === '' ? [] : encode(segment.text, i === firstText),
+      segment.text === '' ? [] : encode(segment.text, i === firstText || segment.alone === true),
     );
+    if (specialTokens === 'bos') {
+      const start = tokenizer.bosId === undefined ? [] : [tokenizer.bosId];
+      return assemble(segments, [[...start, ...(pieces[0] ?? [])], ...pieces.slice(1)]);
+    }
     if (firstText >= 0) {
       if (specialTokens !== 'none') addPrefix(pieces, firstText, tokenizer.prefixIds);
       if (specialTokens === 'both') addSuffix(pieces, tokenizer.suffixIds);

@@ -389,7 +389,12 @@ describe('rules between keys', () => {
     [
       BASE,
       ['prompt.template=compakt'],
-      /prompt\.template: there is no template "compakt"; did you mean compact\? Expected auto, chat, compact, or a text with \{problem\} and \{steps\}$/,
+      /prompt\.template: there is no template "compakt"; did you mean compact\? Expected auto, chat, compact, trl, or a text with \{problem\} and \{steps\}$/,
+    ],
+    [
+      BASE,
+      ['prompt.step_separator=;'],
+      /prompt\.step_separator is ";", and prompt\.template "\w+" ends steps by itself; set prompt\.template: trl$/,
     ],
     [BASE, ['prompt.template={problem} only'], /must hold \{steps\} exactly once, found 0$/],
     [BASE, ['prompt.template={problem}{problem}{steps}'], /must hold \{problem\} exactly once, found 2$/],

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
 import { evaluation, rewardEvaluation } from '../../config/evaluation.js';
-import { choice, flag, positiveNumber, section } from '../../config/fields.js';
+import { choice, countOrAll, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
@@ -42,6 +42,12 @@ const rewardModel = section({
   after_error: choice('drop', 'negative', 'keep').describe(
     'Steps after the first wrong one: not learned, wrong, or as labelled. A model trained with `drop` never reads ' +
       'a step after an error: its scores of such steps mean nothing.',
+  ),
+  train_on_last_step_only: flag(false).describe(
+    'Learn the label of a solution’s last step alone, by TRL’s name; every labelled step is evaluated.',
+  ),
+  max_completion_length: countOrAll('all').describe(
+    'Max tokens from the first step on, by TRL’s name: a step that ends beyond is not learned, nor evaluated.',
   ),
   soft_labels: flag(false).describe(
     'Learn the scores of steps as probabilities where the data has them, such as shares of rollouts.',
@@ -84,7 +90,7 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
 };
 
 function* conflicts({
-  reward_model: { type, head, solutions, soft_labels },
+  reward_model: { type, head, solutions, soft_labels, train_on_last_step_only },
   data,
 }: RewardRunConfig): Generator<Conflict> {
   if (type !== 'prm' && solutions === 'all')
@@ -96,6 +102,11 @@ function* conflicts({
     yield conflict(
       'reward_model.head',
       `is ${head}, and two outputs of one head are scores; set it to scalar`,
+    );
+  if (train_on_last_step_only && type !== 'prm')
+    yield conflict(
+      'reward_model.train_on_last_step_only',
+      `is true, and reward_model.type ${type} learns the outcome at the last step; set reward_model.type: prm`,
     );
   if (type !== 'prm' && data.split_unit === 'sample')
     yield conflict(

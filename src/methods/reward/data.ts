@@ -16,13 +16,14 @@ function labelRules({
   reward_model,
   eval_scores: { after_error: heldOut },
 }: Pick<RewardRunConfig, 'reward_model' | 'eval_scores'>): LabelRules {
-  const { type, solutions, after_error, orm_label, soft_labels } = reward_model;
+  const { type, solutions, after_error, orm_label, soft_labels, train_on_last_step_only } = reward_model;
   return {
     after_error,
     held_out_after_error: heldOut === 'as_trained' ? after_error : heldOut,
     outcome: type === 'prm' ? 'none' : orm_label,
     solutions: solutions === 'auto' ? (type === 'prm' ? 'all' : 'finished') : solutions,
     soft: soft_labels,
+    ...(train_on_last_step_only ? { last_step_only: true } : {}),
   };
 }
 
@@ -43,6 +44,8 @@ export async function rewardData(
   };
   const data = await verdictData(asked, tokenizer, signal, { labels: rules });
   if (!data) return undefined;
+  const { max_completion_length: completion } = reward;
+  const most = completion === 'all' ? Number.POSITIVE_INFINITY : completion;
   const items = {} as Record<Part, Dataset<RewardItem>>;
   for (const part of PARTS) {
     const solutions = data.solutions[part];
@@ -50,6 +53,7 @@ export async function rewardData(
     items[part] = dataset(solutions.length, (i) => {
       const { sequence, labels } = solutions.get(i);
       const { steps, outcome } = records.get(i);
+      const first = sequence.steps[0]?.start ?? 0;
       return rewardItem(
         {
           ids: sequence.ids,
@@ -65,7 +69,7 @@ export async function rewardData(
           type: reward.type,
           input: reward.input,
           whole: rules.solutions === 'finished',
-          maxLength: config.data.max_length,
+          maxLength: Math.min(config.data.max_length, first + most),
         },
       );
     });

@@ -1,4 +1,6 @@
 /** How published reward models of steps read a solution: what stands around its steps, and at which token each is scored. */
+import { TRL_START, trlSegments } from '../../data/verdict.js';
+import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { ChatMessage, Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Solution } from '../scorer.js';
 
@@ -26,7 +28,12 @@ export interface Layout {
   readonly head: 'verdict' | 'classes' | 'scalar';
   /** For right and for wrong. */
   words?(tokenizer: Tokenizer): readonly [right: number, wrong: number];
-  read(tokenizer: Tokenizer, solution: Pick<Solution, 'problem' | 'steps'>): ReadSolution;
+  /** @param separator what ends every step, of layouts that leave it open; default a line break */
+  read(
+    tokenizer: Tokenizer,
+    solution: Pick<Solution, 'problem' | 'steps'>,
+    separator?: string | undefined,
+  ): ReadSolution;
 }
 
 /** `addSpecialTokens` puts a start token before the text where the tokenizer has one. */
@@ -125,15 +132,13 @@ const rlhflow: Layout = {
   },
 };
 
-/** TRL's PRMTrainer (up to 1.13): ids joined from pieces, nothing between problem and first step; the second class at a line break is right. */
+/** TRL's PRMTrainer (up to 1.13), see `trlSegments`: the second class at the separator is right. */
 const trl: Layout = {
   head: 'classes',
-  read(tokenizer, { problem, steps }) {
-    const start = tokenizer.bosId === undefined ? [] : [tokenizer.bosId];
-    const ids = [...start, ...encode(tokenizer, problem)];
-    const end = encode(tokenizer, '\n');
-    const rows = steps.map((step) => ids.push(...encode(tokenizer, step), ...end) - 1);
-    return { ids, rows };
+  read(tokenizer, { problem, steps: texts }, separator = '\n') {
+    const segments = trlSegments(problem, texts, separator);
+    const { ids, steps } = segmentTokenizer(tokenizer)(segments, { specialTokens: TRL_START });
+    return { ids: Array.from(ids), rows: steps.map(({ end }) => end - 1) };
   },
 };
 

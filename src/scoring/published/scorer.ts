@@ -1,7 +1,6 @@
 /** A published reward model of steps as a scorer: the probability that each step is right. */
 import type { Decoder } from '../../models/decoder.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type ReadingOptions, readable } from '../readable.js';
 import type { RewardItem, ScoredRow } from '../reward-model/items.js';
 import { type RewardNetwork, scoreItems } from '../reward-model/network.js';
@@ -12,6 +11,8 @@ import { LAYOUTS, type Layout, type PublishedLayout } from './layouts.js';
 export interface PublishedScorerOptions extends Omit<ReadingOptions, 'prompt'> {
   readonly name: string;
   readonly layout: PublishedLayout;
+  /** What ends every step, of layouts that leave it open. Default a line break. */
+  readonly separator?: string | undefined;
   /** Least probability of a right step. */
   readonly threshold: number;
   readonly maxLength: number;
@@ -21,7 +22,16 @@ export interface PublishedScorerOptions extends Omit<ReadingOptions, 'prompt'> {
 /** Steps beyond `maxLength` tokens, and those of a solution that holds the model's own mark, have no score. */
 export function publishedScorer(
   decoder: Decoder,
-  { name, layout: named, tokenizer, role = {}, threshold, maxLength, skipUnreadable }: PublishedScorerOptions,
+  {
+    name,
+    layout: named,
+    separator,
+    tokenizer,
+    role = {},
+    threshold,
+    maxLength,
+    skipUnreadable,
+  }: PublishedScorerOptions,
 ): Scorer {
   const layout = LAYOUTS[named];
   const network: RewardNetwork = {
@@ -37,7 +47,10 @@ export function publishedScorer(
     async score(solutions, { signal } = {}) {
       const items = solutions.map(
         (solution): RewardItem =>
-          readable(() => itemOf(layout, tokenizer, solution, maxLength), skipUnreadable) ?? NOTHING,
+          readable(
+            () => itemOf(layout.read(tokenizer, solution, separator), solution, maxLength),
+            skipUnreadable,
+          ) ?? NOTHING,
       );
       const found = await scoreItems(network, items, {
         microBatchTokens: tokensAtOnce(decoder, signal),
@@ -54,8 +67,11 @@ export function publishedScorer(
 
 const NOTHING: RewardItem = { sequences: [], rows: [], tokens: 0 };
 
-function itemOf(layout: Layout, tokenizer: Tokenizer, solution: Solution, maxLength: number): RewardItem {
-  const { ids, rows } = layout.read(tokenizer, solution);
+function itemOf(
+  { ids, rows }: ReturnType<Layout['read']>,
+  solution: Solution,
+  maxLength: number,
+): RewardItem {
   if (rows.length !== solution.steps.length) return NOTHING;
   const read = rows.filter((row) => row < maxLength);
   if (read.length === 0) return NOTHING;

@@ -345,6 +345,10 @@ describe('what is read of a solution', () => {
 });
 
 test.each([
+  [
+    { type: 'joint', train_on_last_step_only: true },
+    /is true, and reward_model\.type joint learns the outcome at the last step; set reward_model\.type: prm/,
+  ],
   [{ type: 'orm', solutions: 'all' }, /is all, and reward_model\.type orm learns outcomes/],
   [{ type: 'joint', head: 'classes' }, /is classes, and two outputs/],
 ])('refuses %j', async (reward, message) => {
