@@ -1,12 +1,10 @@
 /** `config.json` of a model that is stored as GGUF, from its metadata. */
 
-import { toF32 } from '../weights/convert.js';
-import { isFloatDtype } from '../weights/dtype.js';
 import { show, WeightsError } from '../weights/error.js';
-import { dequantize } from '../weights/gguf/dequantize.js';
 import type { GgufFile } from '../weights/gguf/file.js';
 import { type Metadata, metadataOf } from '../weights/gguf/metadata.js';
 import type { JsonObject } from '../weights/json.js';
+import { ggufScaling, shortest } from './gguf-rope.js';
 
 /** By `general.architecture`. llama.cpp stores mistral's models as llama. */
 const CLASSES: Readonly<Record<string, string>> = {
@@ -20,17 +18,15 @@ const CLASSES: Readonly<Record<string, string>> = {
 /** Where `model_type` has another name. */
 const MODEL_TYPES: Readonly<Record<string, string>> = { qwen3moe: 'qwen3_moe' };
 
+/** Keys of an architecture that change nothing in what a model computes. */
+const NEUTRAL = [
+  ...['vocab_size', 'rope.scaling.finetuned', 'tensor_data_layout', 'pooling_type'],
+  // Without experts.
+  'expert_used_count',
+];
+
 /** Of Gemma 3, where metadata does not say: one layer of so many attends to everything, by llama.cpp's own constants. */
 const GEMMA = { pattern: 6, localTheta: 10_000, largest: 62 };
-
-/** Llama 3's scalings: the file has the divisors of the frequencies, not what they were computed from. */
-const LLAMA3 = [8, 32].map((factor) => ({
-  rope_type: 'llama3',
-  factor,
-  low_freq_factor: 1,
-  high_freq_factor: 4,
-  original_max_position_embeddings: 8192,
-}));
 
 /** @throws WeightsError for an architecture that is not supported, or metadata that is missing or damaged */
 export function ggufConfig(file: GgufFile): JsonObject {
@@ -53,8 +49,11 @@ export function ggufConfig(file: GgufFile): JsonObject {
   if (window && architecture !== 'gemma3')
     of.fail(of.of('attention.sliding_window'), 'nothing (windows are not read from GGUF)');
   const tokens = of.required('texts', 'tokenizer.ggml.tokens');
+  for (const key of NEUTRAL) of.seen(of.of(key));
+  if ((of.integer(of.of('attention.value_length')) ?? headDim) !== headDim)
+    of.fail(of.of('attention.value_length'), `${headDim}, the width of a head`);
   const theta = of.number(of.of('rope.freq_base')) ?? 10_000;
-  const scaling = scalingOf(of) ?? llama3Scaling(file, theta, headDim);
+  const scaling = ggufScaling(file, of, theta, headDim);
   const common = {
     architectures: [`${prefix}ForCausalLM`],
     hidden_size: integer('embedding_length'),
@@ -72,9 +71,14 @@ export function ggufConfig(file: GgufFile): JsonObject {
     pad_token_id: of.integer('tokenizer.ggml.padding_token_id') ?? null,
   };
   const rope = { rope_theta: shortest(theta), ...(scaling ?? { rope_type: 'default' }) };
-  if (architecture === 'gemma3') return { ...common, ...gemmaKeys(of, headDim, rope) };
+  const config = architecture === 'gemma3' ? gemmaKeys(of, headDim, rope) : llamaKeys(file, of, rope);
+  of.refuseUnread();
+  return { ...common, ...config };
+}
+
+function llamaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
+  const { architecture } = of;
   return {
-    ...common,
     ...(architecture === 'qwen3moe' ? expertKeys(of) : {}),
     model_type: MODEL_TYPES[architecture] ?? architecture,
     hidden_act: 'silu',
@@ -123,63 +127,3 @@ function endOfText(of: Metadata): number | number[] | null {
   const unique = [...new Set(ids)];
   return unique.length > 1 ? unique : (unique[0] ?? null);
 }
-
-/** The scaling that metadata names. */
-function scalingOf(of: Metadata): JsonObject | undefined {
-  const key = (name: string) => of.of(`rope.scaling.${name}`);
-  const type = of.text(key('type')) ?? 'none';
-  if (type === 'none') return undefined;
-  const factor = of.required('number', key('factor'));
-  if (type === 'linear') return { rope_type: 'linear', factor };
-  if (type !== 'yarn') return of.fail(key('type'), 'none, linear or yarn');
-  const original = of.integer(key('original_context_length'));
-  return {
-    rope_type: 'yarn',
-    factor,
-    ...(original === undefined ? {} : { original_max_position_embeddings: original }),
-  };
-}
-
-/**
- * The scaling whose divisors `rope_freqs.weight` holds: of the published ones, that which gives them.
- *
- * @throws WeightsError where none does
- */
-function llama3Scaling(file: GgufFile, theta: number, headDim: number): JsonObject | undefined {
-  const tensor = file.tensors.get('rope_freqs.weight');
-  if (tensor === undefined) return undefined;
-  const bytes = file.read(tensor.name);
-  const stored = isFloatDtype(tensor.type.name)
-    ? toF32(bytes, tensor.type.name)
-    : dequantize(bytes, tensor.type);
-  for (const scaling of LLAMA3) {
-    const wanted = llama3Divisors(scaling, theta, headDim);
-    const same = (value: number, i: number) => Math.abs(value - (stored[i] ?? Number.NaN)) < 1e-4 * value;
-    if (wanted.length === stored.length && wanted.every(same)) return scaling;
-  }
-  throw new WeightsError(
-    `${file.path}: rope_freqs.weight holds a scaling of positions that is none of Llama 3's (factor ${LLAMA3.map(({ factor }) => factor).join(' or ')}); take the model's safetensors`,
-  );
-}
-
-/** By what Llama 3's scaling divides each frequency. */
-export function llama3Divisors(
-  scaling: Readonly<
-    Record<'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings', number>
-  >,
-  theta: number,
-  headDim: number,
-): number[] {
-  const { factor, low_freq_factor: low, high_freq_factor: high } = scaling;
-  const original = scaling.original_max_position_embeddings;
-  return Array.from({ length: headDim / 2 }, (_, i) => {
-    const wavelength = 2 * Math.PI * theta ** ((2 * i) / headDim);
-    if (wavelength < original / high) return 1;
-    if (wavelength > original / low) return factor;
-    const smooth = (original / wavelength - low) / (high - low);
-    return 1 / ((1 - smooth) / factor + smooth);
-  });
-}
-
-/** The decimal that a single was written from: 1e-5, not 9.99999974e-6. */
-const shortest = (value: number) => Number(value.toPrecision(7));

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
 import type { Argv } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
+import type { logitDifference } from '../models/merge.js';
 import type { GgufType } from '../models/save-gguf.js';
 import { editDistance } from '../native/nearest.js';
 import type { FloatName } from '../weights/dtype.js';
@@ -112,7 +113,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     }
   }
   console.log(`wrote ${out}: ${type}, for llama.cpp and what reads its files`);
-  if (check) await checkWritten(type, { base: directory, adapter, output: baseDirectory(out) });
+  if (check) await checkWritten(type, { base: directory, adapter, output: baseDirectory(out), file: out });
 
   async function writeMerged(
     directory: string,
@@ -161,10 +162,17 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   }
 }
 
-/** Rounding to the type of a GGUF file comes after the merge, so what was written is read back. */
+/** The most that a logit may move, of the largest one, where nothing was rounded. */
+const F32_DIFFERENCE = 1e-3;
+
+/**
+ * Rounding to the type of a GGUF file comes after the merge, so what was written is read back.
+ *
+ * @throws FileError for a file in F32 that holds another model; it is removed
+ */
 async function checkWritten(
   type: GgufType,
-  models: { readonly base: string; readonly adapter: string | undefined; readonly output: string },
+  { file, ...models }: Parameters<typeof logitDifference>[1] & { readonly file: string },
 ): Promise<void> {
   const { logitDifference } = await import('../models/merge.js');
   const { readModelConfig } = await import('../architectures/table.js');
@@ -177,6 +185,12 @@ async function checkWritten(
     console.log(
       `as written in ${type}, read back: ${largestDifference.toPrecision(3)} to ${other}, ` +
         `of logits up to ${largestLogit.toPrecision(3)}`,
+    );
+    if (type !== 'F32' || largestDifference <= F32_DIFFERENCE * largestLogit) return;
+    await rm(file, { force: true });
+    const { FileError } = await import('../files/error.js');
+    throw new FileError(
+      `${file} was another model than the one that was written, and is removed; please report this model's config.json, and write a directory instead`,
     );
   } finally {
     device.dispose();

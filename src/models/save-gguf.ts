@@ -1,9 +1,8 @@
 /** A model directory as one GGUF file, for llama.cpp and what is built on it. */
 
 import type { GemmaConfig } from '../architectures/gemma.js';
-import { llama3Divisors } from '../architectures/gguf-config.js';
+import { scalingAsGguf } from '../architectures/gguf-rope.js';
 import type { LlamaConfig } from '../architectures/llama-config.js';
-import { ropeJson } from '../architectures/rope.js';
 import { modelConfigJson, modelWeights, readModelConfig } from '../architectures/table.js';
 import { StepTrainError } from '../native/errors.js';
 import { ggufTokens } from '../tokenizer/gguf-tokens.js';
@@ -40,7 +39,7 @@ const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2
  * @throws StepTrainError for an architecture, head or tokenizer that GGUF files do not have; FileError for a failed write
  */
 export async function saveGguf(directory: string, path: string, type: GgufType): Promise<void> {
-  const { config, architecture, shape: shapeKeys, tokens } = await ggufKeys(directory);
+  const { config, architecture, shape: shapeKeys, divisors, tokens } = await ggufKeys(directory);
   const weights = openDecoderWeights(directory, config);
   try {
     const specs = modelWeights(config);
@@ -66,9 +65,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
         data: () => (names ? Buffer.concat(names.map(bytesOf)) : bytesOf(name)),
       };
     });
-    const { scaling, theta } = config.rope;
-    if (scaling.type === 'llama3') {
-      const divisors = llama3Divisors(ropeJson(config.rope) as never, theta, config.headDim);
+    if (divisors) {
       const data = () => fromF32(Float32Array.from(divisors), 'F32');
       tensors.push({ name: 'rope_freqs.weight', type: 'F32', shape: [divisors.length], data });
     }
@@ -111,16 +108,20 @@ export async function ggufKeys(directory: string) {
     throw unsupported(
       `${directory} has ${experts.normalise ? 'layers without experts' : 'norm_topk_prob: false'}, which llama.cpp does not know of this architecture`,
     );
-  const shape = shapeOf(config, architecture);
+  const { keys, divisors } = scalingAsGguf(config.rope);
+  const shape = shapeOf(config, architecture, keys);
   const tokens = ggufTokens(await readTokenizerFiles(directory), config.vocabSize);
   const tokenizer = await loadTokenizer(directory);
   const { id } = replyEnd(tokenizer);
   if (id !== undefined && id !== tokenizer.eosId) tokens.set('tokenizer.ggml.eot_token_id', { u32: id });
-  return { config, architecture, shape, tokens };
+  return { config, architecture, shape, divisors, tokens };
 }
 
-function shapeOf(config: LlamaConfig | GemmaConfig, architecture: string): [string, Typed][] {
-  const { scaling } = config.rope;
+function shapeOf(
+  config: LlamaConfig | GemmaConfig,
+  architecture: string,
+  scaling: readonly [string, Typed][],
+): [string, Typed][] {
   const original = modelConfigJson(config).max_position_embeddings as number;
   const keys: [string, Typed][] = [
     ['block_count', { u32: config.numLayers }],
@@ -147,17 +148,7 @@ function shapeOf(config: LlamaConfig | GemmaConfig, architecture: string): [stri
       ['expert_used_count', { u32: config.experts.perToken }],
       ['expert_feed_forward_length', { u32: config.experts.intermediateSize }],
     );
-  if (scaling.type === 'linear' || scaling.type === 'yarn') {
-    keys.push(
-      ['rope.scaling.type', { text: scaling.type }],
-      ['rope.scaling.factor', { f32: scaling.factor }],
-    );
-    if (scaling.type === 'yarn')
-      keys.push(['rope.scaling.original_context_length', { u32: scaling.originalMaxPositions }]);
-  } else if (scaling.type === 'dynamic')
-    throw unsupported(
-      'positions scaled as dynamic are not written as GGUF; linear, yarn, llama3 and none are',
-    );
+  keys.push(...scaling);
   return keys.map(([key, value]) => [`${architecture}.${key}`, value]);
 }
 

@@ -45,7 +45,11 @@ export function ggufTokens(files: TokenizerFiles, rows: number): Map<string, Typ
     tokens[id] = token;
     kinds[id] = ofBytes || !/^<0x[\dA-F]{2}>$/.test(token) ? NORMAL : BYTE;
   }
-  for (const { id, content, special } of tokenizer.added_tokens) {
+  for (const { id, content, special, ...match } of tokenizer.added_tokens) {
+    const way = ['lstrip', 'rstrip', 'single_word'].find(
+      (name) => match[name as keyof typeof match] === true,
+    );
+    if (way !== undefined) return refuse(`has the token ${JSON.stringify(content)} with ${way}`);
     if (id >= rows) return refuse(`has the id ${id}, beyond the ${rows} rows of the embedding`);
     tokens[id] = content;
     kinds[id] = !special ? USER_DEFINED : !ofBytes && content === unknown ? UNKNOWN : CONTROL;

@@ -1,8 +1,9 @@
 // Models written as GGUF and read again: the same log-probabilities, ids and end of text.
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
+import { ggufConfig } from '../../src/architectures/gguf-config.js';
 import { readModelConfig } from '../../src/architectures/table.js';
 import { baseDirectory } from '../../src/models/base.js';
 import { openDecoderWeights } from '../../src/models/load.js';
@@ -94,6 +95,16 @@ const WAYS = [
     { rope_parameters: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 128 } },
   ],
   ['llama3', 'qwen2', { rope_parameters: { rope_type: 'linear', factor: 2 } }],
+  [
+    'qwen2',
+    'qwen2',
+    {
+      rope_parameters: {
+        ...{ rope_type: 'yarn', factor: 4, original_max_position_embeddings: 128 },
+        attention_factor: 2,
+      },
+    },
+  ],
 ] as const;
 
 describe('models as GGUF', () => {
@@ -270,6 +281,87 @@ describe('models as GGUF', () => {
       config: (config) => ({ ...config, ...keys }),
     });
     await expect(ggufKeys(directory)).rejects.toThrow(message);
+  });
+
+  it.each([
+    [{ rope_type: 'yarn', factor: 4, beta_fast: 16 }, /yarn with beta_fast 16 .* llama\.cpp takes 32/],
+    [{ rope_type: 'yarn', factor: 4, beta_slow: 2 }, /yarn with beta_slow 2 .* llama\.cpp takes 1/],
+    [{ rope_type: 'yarn', factor: 4, truncate: false }, /yarn with truncate false .* takes true/],
+    [{ rope_type: 'dynamic', factor: 2 }, /scaled as dynamic are not written/],
+    [
+      {
+        ...{ rope_type: 'llama3', factor: 8, original_max_position_embeddings: 128 },
+        ...{ low_freq_factor: 1, high_freq_factor: 4 },
+      },
+      /with 8 or 32 times 8192 original ones, found 8 times 128/,
+    ],
+  ])('positions scaled by %o are not written', async (rope, message) => {
+    const directory = await changedModel('qwen2', {
+      config: (config) => ({ ...config, rope_parameters: { rope_theta: 10_000, ...rope } }),
+    });
+    writeTokenizer(directory, 'qwen2');
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await expect(saveGguf(directory, path, 'F32')).rejects.toThrow(message);
+    expect(existsSync(path)).toBe(false);
+  });
+
+  it.each([
+    [{ 'rope.scaling.factor': { f32: 2 } }, { rope_type: 'linear', factor: 2 }],
+    [{ 'rope.scale_linear': { f32: 4 } }, { rope_type: 'linear', factor: 4 }],
+    [{ 'rope.scaling.type': { text: 'none' }, 'rope.scaling.factor': { f32: 2 } }, { rope_type: 'default' }],
+    [{ 'rope.scaling.finetuned': { flag: true } }, { rope_type: 'default' }],
+    [{ 'rope.scaling.attn_factor': { f32: 1.5 } }, /rope\.scaling\.attn_factor: expected 1 without yarn/],
+    [{ 'rope.scaling.type': { text: 'longrope' } }, /scaling\.type: expected none, linear or yarn/],
+    [
+      {
+        ...{ 'rope.scaling.type': { text: 'yarn' }, 'rope.scaling.factor': { f32: 4 } },
+        'rope.scaling.yarn_beta_fast': { f32: 16 },
+      },
+      /yarn_beta_fast: expected 32, which llama\.cpp takes of qwen2/,
+    ],
+    [{ 'attention.value_length': { u32: 7 } }, /value_length: expected 16, the width of a head/],
+    [{ 'rope.dimension_sections': { i32s: [1] } }, /qwen2\.rope\.dimension_sections: expected only keys/],
+    [{ logit_scale: { f32: 2 } }, /qwen2\.logit_scale: expected only keys that are known here of qwen2/],
+  ] as const)('%o is what llama.cpp makes of it, or refused', async (keys, expected) => {
+    const directory = await changedModel('qwen2', {});
+    writeTokenizer(directory, 'qwen2');
+    const { architecture, shape, tokens } = await ggufKeys(directory);
+    const path = join(temporaryDirectory(), 'model.gguf');
+    const own = Object.entries(keys).map(([key, value]) => [`qwen2.${key}`, value as Typed] as const);
+    const metadata = new Map<string, Typed>([
+      ['general.architecture', { text: architecture }],
+      ...shape,
+      ...tokens,
+      ...own,
+    ]);
+    await writeGguf(path, metadata, []);
+    const file = openGguf(path);
+    const read = () => ggufConfig(file).rope_parameters;
+    if (expected instanceof RegExp) expect(read).toThrow(expected);
+    else expect(read()).toEqual({ rope_theta: expect.any(Number), ...expected });
+    file.close();
+  });
+
+  it('a part of a split model says so', async () => {
+    const path = join(temporaryDirectory(), 'model-00002-of-00003.gguf');
+    const metadata = new Map<string, Typed>([
+      ['split.no', { u32: 1 }],
+      ['split.count', { u32: 3 }],
+    ]);
+    await writeGguf(path, metadata, []);
+    expect(() => openGguf(path)).toThrow(
+      /is part 2 of 3 of a split model; join them first: llama-gguf-split/,
+    );
+  });
+
+  it.each(['lstrip', 'rstrip', 'single_word'])('a token with %s is not written', async (way) => {
+    const directory = await changedModel('qwen2', {});
+    writeTokenizer(directory, 'qwen2');
+    const path = join(directory, 'tokenizer.json');
+    const json = JSON.parse(readFileSync(path, 'utf8'));
+    json.added_tokens.at(-1)[way] = true;
+    writeFileSync(path, JSON.stringify(json));
+    await expect(ggufKeys(directory)).rejects.toThrow(new RegExp(`has the token .* with ${way}, for which`));
   });
 
   it.each(WAYS)('%s cut as %s is the same model: %o', async (name, pre, change) => {

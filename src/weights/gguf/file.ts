@@ -102,6 +102,14 @@ function readHeader(reader: Reader): GgufHeader {
     throw new WeightsError(
       `${path}: general.alignment: expected a power of two, found ${show(String(given))}`,
     );
+  const [part, parts] = [metadata.get('split.no'), metadata.get('split.count')].map(Number) as [
+    number,
+    number,
+  ];
+  if (parts > 1)
+    throw new WeightsError(
+      `${path}: is part ${part + 1} of ${parts} of a split model; join them first: llama-gguf-split --merge FIRST.gguf WHOLE.gguf`,
+    );
   const infos = Array.from({ length: tensorCount }, () => readTensor(reader));
   const begin = Math.ceil(reader.position / given) * given;
   return { metadata, tensors: placed(path, infos, begin, given, reader.size) };

@@ -5,6 +5,7 @@ import type { GgufFile, MetadataValue } from './file.js';
 export class Metadata {
   /** `general.architecture`, such as `llama` or `qwen2`; most keys of the model begin with it. */
   readonly architecture: string;
+  private readonly read = new Set<string>();
 
   constructor(
     readonly path: string,
@@ -74,7 +75,22 @@ export class Metadata {
     throw new WeightsError(`${this.path}: ${key}: expected ${expected}, found ${found}`);
   }
 
+  /** Marks a key that changes nothing as read. */
+  seen(key: string): void {
+    this.read.add(key);
+  }
+
+  /** @throws WeightsError for a key of the architecture that nobody has read: llama.cpp may compute something else by it */
+  refuseUnread(): void {
+    const unread = [...this.values.keys()].filter(
+      (key) => key.startsWith(`${this.architecture}.`) && !this.read.has(key),
+    );
+    if (unread[0] !== undefined)
+      this.fail(unread[0], `only keys that are known here of ${this.architecture}`);
+  }
+
   private typed<T>(key: string, expected: string, is: (value: MetadataValue) => boolean): T | undefined {
+    this.read.add(key);
     const value = this.values.get(key);
     if (value === undefined) return undefined;
     return is(value) ? (value as T) : this.fail(key, expected);
