@@ -148,11 +148,34 @@ const char* const kSignatures[] = {
     // ---- rope --------------------------------------------------------------------------------------------
     // Halves rotate as in Hugging Face models: (a, b) -> (a·cos - b·sin, b·cos + a·sin); inverse rotates back,
     // as the gradient does.
-    "rope(x:F[T,Hq,D], cos:f32[P,E], sin:f32[P,E], positions:i32[T]; inverse:bool=false) -> y:=x[T,Hq,D]",
+    // partial: tables may be narrower than half a head, whose first 2·E elements then turn.
+    "rope(x:F[T,Hq,D], cos:f32[P,E], sin:f32[P,E], positions:i32[T]; inverse:bool=false, partial:bool=false)"
+    " -> y:=x[T,Hq,D]",
+
+    // ---- recurrence --------------------------------------------------------------------------------------
+    // Causal depthwise convolution and SiLU: y[t,c] = silu(Σ_j weight[c,0,L-j]·x[t_j,c]) over t_0 = t and the L tokens before
+    // it, t_j that before t_{j-1}. The token before the first one of a branch is the last one of the trunk before it; a branch
+    // is one run of tokens, and branches are numbered upwards. With state, slots and lengths a sequence continues state[slot],
+    // the L inputs before it, unless its lengths[b] tokens are all here, and leaves its own there; slot -1: none.
+    "causal_conv1d(x:F[T,C], weight:F[C,1,L+1], cu_seqlens:i32[B+1], branch?:i32[T], &state?:=x[S,L,C], slots?:i32[B],"
+    " lengths?:i32[B]) -> y:=x[T,C]",
+    "causal_conv1d_backward(dy:F[T,C], x:=dy[T,C], weight:F[C,1,L+1], cu_seqlens:i32[B+1], branch?:i32[T],"
+    " &dweight?:f32[C,1,L+1]) -> dx:=dy[T,C]",
+    // The gated delta rule (arXiv 2412.06464) of H value heads, which share the G key heads in groups; qkv has G queries and G
+    // keys of K elements, divided by their norms, then H values of V. With α = exp(-exp(a_log)·softplus(a + dt_bias)) and
+    // β = σ(b): δ = β·(v - α·Sᵀk), S = α·S + k·δᵀ, o = Sᵀq/√K. Branches, state (S of each head), slots and lengths as above.
+    "gated_delta_rule(qkv:F[T,C], a:=qkv[T,H], b:=qkv[T,H], a_log:F[H], dt_bias:F[H], cu_seqlens:i32[B+1],"
+    " branch?:i32[T], &state?:f32[S,H,K,V], slots?:i32[B], lengths?:i32[B]; G:i, K:i, V:i) -> o:=qkv[T,H,V]",
+    "gated_delta_rule_backward(do:F[T,H,V], qkv:=do[T,C], a:=do[T,H], b:=do[T,H], a_log:F[H], dt_bias:F[H],"
+    " cu_seqlens:i32[B+1], branch?:i32[T], &da_log?:f32[H], &ddt_bias?:f32[H]; G:i, K:i)"
+    " -> dqkv:=do[T,C], da:=do[T,H], db:=do[T,H]",
 
     // ---- mlp ---------------------------------------------------------------------------------------------
     "swiglu(gate:F[T,N], up:=gate[T,N]) -> y:=gate[T,N]",
     "swiglu_backward(dy:F[T,N], gate:=dy[T,N], up:=dy[T,N]) -> dgate:=dy[T,N], dup:=dy[T,N]",
+    // y = σ(gate)·x.
+    "sigmoid_gate(gate:F[T,N], x:=gate[T,N]) -> y:=gate[T,N]",
+    "sigmoid_gate_backward(dy:F[T,N], gate:=dy[T,N], x:=dy[T,N]) -> dgate:=dy[T,N], dx:=dy[T,N]",
     "gelu(x:F[#n]; tanh:bool=false) -> y:=x[#n]",
     "gelu_backward(dy:F[#n], x:=dy[#n]; tanh:bool=false) -> dx:=dy[#n]",
     "relu(x:F[#n]) -> y:=x[#n]",
@@ -300,6 +323,9 @@ const char* const kSignatures[] = {
     "gather_rows(x:A[T,H], rows:i32[R]) -> y:=x[R,H]",
     // y[rows[i]] += x[i] on zeros, in order of i.
     "scatter_rows(x:F[R,H], rows:i32[R]; T:i) -> y:=x[T,H]",
+    // Each row in two, and two rows in one: N is 2·D.
+    "split_halves(x:F[R,N]; D:i) -> first:=x[R,D], second:=x[R,D]",
+    "join_halves(first:F[R,D], second:=first[R,D]; N:i) -> y:=first[R,N]",
     // IEEE half bytes, as read from disk.
     "decode_f16(x:u8[b]; rows:i, cols:i, dtype:f32|bf16) -> y:@dtype[rows,cols]",
     // stats: largest finite |x|, number of non-finite elements.

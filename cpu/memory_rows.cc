@@ -1,5 +1,5 @@
 // Rows by index: gather_rows y[r] = x[rows[r]]; scatter_rows y[rows[r]] = Σ x[r] in order of r, rows that no
-// index names are 0. Both outputs are `=`. Deterministic.
+// index names are 0; split_halves cuts each row in two, join_halves puts two together. Outputs are `=`. Deterministic.
 #include <cstring>
 
 #include "cpu/elementwise.h"
@@ -53,11 +53,50 @@ void scatter_rows(Stream& stream, const Args& args) {
   });
 }
 
+/// body(r) for rows of `width` elements.
+template <typename F>
+void each_row(Stream& stream, int64_t rows, int64_t width, F body) {
+  const int64_t step = rows_per_task(width);
+  stream.pool.run((rows + step - 1) / step, [&](int64_t task) {
+    for (int64_t r = task * step; r < std::min(rows, (task + 1) * step); r++) body(r);
+  });
+}
+
+void check_halves(const char* op, int64_t whole, int64_t half) {
+  if (whole != 2 * half)
+    throw Error("E_SHAPE", format("%s: a row of %lld does not consist of two halves of %lld", op,
+                                  static_cast<long long>(whole), static_cast<long long>(half)));
+}
+
+void split_halves(Stream& stream, const Args& args) {
+  const auto [x, first, second] = args.tensors<3>();
+  check_halves("split_halves", x[1], first[1]);
+  const int64_t bytes = first[1] * size_of(x.dtype);
+  each_row(stream, x[0], x[1], [&](int64_t r) {
+    std::memcpy(first.as<char>() + r * bytes, x.as<char>() + 2 * r * bytes, static_cast<size_t>(bytes));
+    std::memcpy(second.as<char>() + r * bytes, x.as<char>() + (2 * r + 1) * bytes,
+                static_cast<size_t>(bytes));
+  });
+}
+
+void join_halves(Stream& stream, const Args& args) {
+  const auto [first, second, y] = args.tensors<3>();
+  check_halves("join_halves", y[1], first[1]);
+  const int64_t bytes = first[1] * size_of(y.dtype);
+  each_row(stream, y[0], y[1], [&](int64_t r) {
+    std::memcpy(y.as<char>() + 2 * r * bytes, first.as<char>() + r * bytes, static_cast<size_t>(bytes));
+    std::memcpy(y.as<char>() + (2 * r + 1) * bytes, second.as<char>() + r * bytes,
+                static_cast<size_t>(bytes));
+  });
+}
+
 }  // namespace
 
 void register_memory_rows(KernelTable& table) {
   table.set("gather_rows", gather_rows);
   table.set("scatter_rows", scatter_rows);
+  table.set("split_halves", split_halves);
+  table.set("join_halves", join_halves);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

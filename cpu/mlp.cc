@@ -1,5 +1,5 @@
-// Activations, elementwise: swiglu y = silu(gate)·up, GELU (exact, or the tanh form), ReLU, each with its
-// gradient. All outputs are `=`; arithmetic is f32, rounded once on the store.
+// Activations, elementwise: swiglu y = silu(gate)·up, sigmoid_gate y = σ(gate)·x, GELU (exact, or the tanh form), ReLU, each
+// with its gradient. All outputs are `=`; arithmetic is f32, rounded once on the store.
 #include "cpu/elementwise.h"
 #include "cpu/runtime/families.h"
 
@@ -65,6 +65,29 @@ void swiglu_backward(Stream& stream, const Args& args) {
   });
 }
 
+void sigmoid_gate(Stream& stream, const Args& args) {
+  const auto [gate, x, y] = args.tensors<3>();
+  by_storage(gate.dtype, [&](auto t) {
+    using T = decltype(t);
+    map(stream, gate.numel(), gate.as<T>(), x.as<T>(), y.as<T>(), [](vf g, vf v) { return sigmoid(g) * v; });
+  });
+}
+
+void sigmoid_gate_backward(Stream& stream, const Args& args) {
+  const auto [dy, gate, x, dgate, dx] = args.tensors<5>();
+  by_storage(dy.dtype, [&](auto t) {
+    using T = decltype(t);
+    each_chunk(stream, dy.numel(), [&](int64_t begin, int64_t end) {
+      each_vector(begin, end, [&](int64_t i, int lanes) {
+        const vf d = load_lanes(dy.as<T>() + i, lanes), s = sigmoid(load_lanes(gate.as<T>() + i, lanes));
+        const vf through = d * s;
+        store_lanes(dgate.as<T>() + i, through * load_lanes(x.as<T>() + i, lanes) * (set1(1.0f) - s), lanes);
+        store_lanes(dx.as<T>() + i, through, lanes);
+      });
+    });
+  });
+}
+
 /// y = body(x), for either storage type.
 template <typename F>
 void apply(Stream& stream, const Args& args, F body) {
@@ -108,6 +131,8 @@ void relu_backward(Stream& stream, const Args& args) {
 void register_mlp(KernelTable& table) {
   table.set("swiglu", swiglu);
   table.set("swiglu_backward", swiglu_backward);
+  table.set("sigmoid_gate", sigmoid_gate);
+  table.set("sigmoid_gate_backward", sigmoid_gate_backward);
   table.set("gelu", gelu);
   table.set("gelu_backward", gelu_backward);
   table.set("relu", relu);

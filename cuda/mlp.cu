@@ -110,6 +110,37 @@ void swiglu_backward(Stream& stream, const Args& args) {
   });
 }
 
+struct SigmoidGate {  // of gate, x
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
+    out[0] = in[1] / (1.0f + expf(-in[0]));
+  }
+};
+struct SigmoidGateGradient {  // of dy, gate, x: dgate, dx
+  __device__ void operator()(const float (&in)[3], float (&out)[2]) const {
+    const float sigma = 1.0f / (1.0f + expf(-in[1])), through = in[0] * sigma;
+    out[0] = through * in[2] * (1.0f - sigma);
+    out[1] = through;
+  }
+};
+
+void sigmoid_gate(Stream& stream, const Args& args) {
+  const auto [gate, x, y] = args.tensors<3>();
+  by_storage(gate.dtype, [&](auto t) {
+    using T = decltype(t);
+    elementwise(stream, Operands<T, 2, 1>{{gate.as<T>(), x.as<T>()}, {y.as<T>()}}, gate.numel(),
+                all_wide({gate, x, y}), SigmoidGate{});
+  });
+}
+
+void sigmoid_gate_backward(Stream& stream, const Args& args) {
+  const auto [dy, gate, x, dgate, dx] = args.tensors<5>();
+  by_storage(dy.dtype, [&](auto t) {
+    using T = decltype(t);
+    elementwise(stream, Operands<T, 3, 2>{{dy.as<T>(), gate.as<T>(), x.as<T>()}, {dgate.as<T>(), dx.as<T>()}},
+                dy.numel(), all_wide({dy, gate, x, dgate, dx}), SigmoidGateGradient{});
+  });
+}
+
 void gelu(Stream& stream, const Args& args) {
   args.i(0) ? apply<GeluTanh>(stream, args) : apply<GeluErf>(stream, args);
 }
@@ -136,6 +167,8 @@ void apply_swiglu(Stream& stream, const TensorView& gate, const TensorView& up, 
 void register_mlp(KernelTable& table) {
   table.set("swiglu", swiglu);
   table.set("swiglu_backward", swiglu_backward);
+  table.set("sigmoid_gate", sigmoid_gate);
+  table.set("sigmoid_gate_backward", sigmoid_gate_backward);
   table.set("gelu", gelu);
   table.set("gelu_backward", gelu_backward);
   table.set("relu", relu);

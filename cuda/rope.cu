@@ -1,6 +1,6 @@
-// Rotary position embedding of x[T,heads,D] by tables cos, sin f32[P,D/2], indexed by positions[T]. The
-// halves of a head rotate as in Hugging Face models: y[e] = x[e]·cos - x[e+E]·sin, y[e+E] = x[e+E]·cos +
-// x[e]·sin with E = D/2; inverse rotates by the negative angle, which is also the gradient. y is overwritten and may be x;
+// Rotary position embedding of x[T,heads,D] by tables cos, sin f32[P,E], indexed by positions[T]. The first 2·E elements
+// of a head rotate by halves as in Hugging Face models: y[e] = x[e]·cos - x[e+E]·sin, y[e+E] = x[e+E]·cos + x[e]·sin;
+// those behind them, of a `partial` rotation, stay; inverse rotates by the negative angle, which is also the gradient. y is overwritten and may be x;
 // arithmetic in f32, rounded once to storage. One launch;
 // a thread takes eight neighbouring elements of a half.
 #include "core/error.h"
@@ -15,8 +15,8 @@ constexpr int kPositions = 3;  // of the op's inputs
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(const T* x, const float* cosines, const float* sines, const int32_t* positions, T* y,
-                int64_t tokens, int heads, int half, int64_t limit, float sign, FaultReporter faults,
-                bool wide) {
+                int64_t tokens, int heads, int size, int half, int64_t limit, float sign,
+                FaultReporter faults, bool wide) {
   const int groups = (half + kEight - 1) / kEight;
   const int64_t task = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t row = task / groups;  // token and head
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   const int e = static_cast<int>(task % groups) * kEight;
   const int count = in_group(e, half);
   float a[kEight], b[kEight], c[kEight], s[kEight];
-  const int64_t at = row * 2 * half + e;
+  const int64_t at = row * size + e;
   load8(x + at, count, wide, a);
   load8(x + at + half, count, wide, b);
   load8(cosines + position * half + e, count, wide, c);
@@ -40,12 +40,14 @@ __global__ void __launch_bounds__(kThreads)
   }
   store8(y + at, count, wide, a);
   store8(y + at + half, count, wide, b);
+  if (e > 0 || y == x) return;
+  for (int rest = 2 * half; rest < size; rest++) y[row * size + rest] = x[row * size + rest];
 }
 
 void rope(Stream& stream, const Args& args) {
   const auto [x, cosines, sines, positions, y] = args.tensors<5>();
   const int64_t tokens = x[0], heads = x[1], half = cosines[1];
-  if (x[2] != 2 * half)
+  if (args.i(1) ? x[2] < 2 * half : x[2] != 2 * half)
     throw Error("E_SHAPE", format("rope: head size %lld needs tables of width %lld with two halves, got %lld",
                                   static_cast<long long>(x[2]), static_cast<long long>(x[2] / 2),
                                   static_cast<long long>(half)));
@@ -54,8 +56,8 @@ void rope(Stream& stream, const Args& args) {
     using T = decltype(t);
     stream.launch(rope_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, x.as<T>(),
                   cosines.as<float>(), sines.as<float>(), positions.as<int32_t>(), y.as<T>(), tokens, heads,
-                  half, cosines[0], args.i(0) ? -1.0f : 1.0f, stream.faults,
-                  all_wide({x, cosines, sines, y}, half));
+                  x[2], half, cosines[0], args.i(0) ? -1.0f : 1.0f, stream.faults,
+                  all_wide({x, cosines, sines, y}, half) && x[2] % kEight == 0);
   });
 }
 

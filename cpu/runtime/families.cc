@@ -9,6 +9,8 @@ const KernelTable& kernels();
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 void register_collectives(KernelTable& table);
+void register_causal_conv1d(KernelTable& table);
+void register_gated_delta_rule(KernelTable& table);
 
 const KernelTable& kernels() {
   // Never freed: a process may exit while a queue's thread still runs its ops.
@@ -20,6 +22,8 @@ const KernelTable& kernels() {
     register_rmsnorm(t);
     register_layernorm(t);
     register_rope(t);
+    register_causal_conv1d(t);
+    register_gated_delta_rule(t);
     register_mlp(t);
     register_embedding(t);
     register_experts(t);

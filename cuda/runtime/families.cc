@@ -6,6 +6,8 @@
 namespace steptrain::cuda {
 
 void register_collectives(KernelTable& table);
+void register_causal_conv1d(KernelTable& table);
+void register_gated_delta_rule(KernelTable& table);
 
 KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
 
@@ -37,6 +39,8 @@ const KernelTable& kernels() {
     register_rmsnorm(t);
     register_layernorm(t);
     register_rope(t);
+    register_causal_conv1d(t);
+    register_gated_delta_rule(t);
     register_mlp(t);
     register_embedding(t);
     register_experts(t);

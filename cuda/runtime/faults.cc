@@ -104,6 +104,11 @@ void Faults::raise(int64_t number) const {
       found =
           format("%s[%lld] is %lld, below the row's %lld queries", tensor.c_str(), position, value, limit);
       break;
+    case FaultKind::run:
+      found = format(
+          "%s[%lld] is %lld after branch %lld: a branch is one run of tokens, and branches are numbered upwards",
+          tensor.c_str(), position, value, limit);
+      break;
     default:
       found = format("%s sum to %lld, expected the %lld parameters", tensor.c_str(), value, limit);
   }

@@ -28,6 +28,7 @@ enum class FaultKind : int32_t {
   step,       // tensor[position] is value: it does not begin at 0, or grows by other than 0 or 1
   too_few,    // the tensor has value elements, a sequence of `limit` tokens needs as many
   too_short,  // tensor[position] is value, below the row's `limit` queries
+  run,        // tensor[position] is value after `limit`: branches are runs, numbered upwards
 };
 
 struct Fault {

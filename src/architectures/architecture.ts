@@ -8,6 +8,7 @@ import type { RelativePositions } from '../ops/disentangled-attention.js';
 import type { Routing } from '../ops/experts.js';
 import type { Projection } from '../ops/gemm.js';
 import type { HeadNorms } from '../ops/norm.js';
+import type { RecurrentSequences } from '../ops/recurrence.js';
 import type { Rotary } from '../ops/rope.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
@@ -48,6 +49,8 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
 
   /** The attention of each layer, in order, which determines the shape of a cache. */
   keyValues(config: Config): readonly KeyValues[];
+  /** The states of each layer that has some instead, as it leaves them for later tokens. Default: no layer has any. */
+  states?(config: Config): readonly (RecurrentStates | undefined)[];
   /** Constants of the forward that are not weights, by name, for positions 0 … `positions` − 1. */
   constants?(config: Config, positions: number): Readonly<Record<string, Constant>>;
   /** Token ids to the input of the first layer. */
@@ -99,6 +102,8 @@ export interface Forward {
   route(logits: Tensor, k: number, normalise: boolean): Routed;
   /** Attention of one layer. The caller of the forward decides where keys and values of earlier tokens come from. */
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
+  /** The sequences of the tokens, for a layer that goes through them; the caller decides likewise what they continue. */
+  recurrence(layer: number): RecurrentSequences;
 }
 
 interface Routed {
@@ -129,10 +134,19 @@ export interface AttendOptions {
 
 /** Keys and values of one layer, as its `attend` gets them. */
 export interface KeyValues {
+  /** 0: the layer does not attend. */
   readonly heads: number;
   readonly headDim: number;
   /** As in `AttendOptions`. */
   readonly window?: number | undefined;
+}
+
+/** Shapes of the states of one sequence in one layer. */
+export interface RecurrentStates {
+  /** [taps − 1, C], as the activations. */
+  readonly convolution: readonly number[];
+  /** [H, K, V], f32. */
+  readonly delta: readonly number[];
 }
 
 /** Bytes of one token, but for `fixed`. */

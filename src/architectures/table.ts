@@ -15,8 +15,9 @@ import { gemma } from './gemma.js';
 import { publishedHead } from './heads.js';
 import { llama } from './llama.js';
 import { opt } from './opt.js';
+import { qwen35 } from './qwen3_5.js';
 
-export const ARCHITECTURES = [llama, gemma, opt, debertaV2] satisfies readonly Architecture[];
+export const ARCHITECTURES = [llama, gemma, qwen35, opt, debertaV2] satisfies readonly Architecture[];
 
 const rows: ReadonlyMap<string, Architecture> = new Map(
   ARCHITECTURES.flatMap((row) => row.modelTypes.map((modelType) => [modelType, row])),
@@ -26,9 +27,13 @@ const rows: ReadonlyMap<string, Architecture> = new Map(
 const ABSENT: Readonly<Record<string, string>> = {
   gemma2:
     'Gemma 2 caps the scores of attention and the logits by tanh, which no kernel here does; take a Gemma 3',
-  qwen3_5:
-    'three of four layers of Qwen3.5 are gated delta networks, which are not implemented; take a Qwen3',
-  qwen3_next: 'three of four layers are gated delta networks, which are not implemented; take a Qwen3',
+  gemma4:
+    'Gemma 4 gives each layer an embedding of its own and shares keys among layers, which no layer here does; take a Gemma 3',
+  gpt_oss:
+    'gpt-oss has sinks in its attention, clamped experts with biases and weights in MXFP4, which are not implemented; take a Qwen3',
+  qwen3_5_moe:
+    'the experts of Qwen3.5 have one that reads every token, which is not implemented; take a dense Qwen3.5',
+  qwen3_next: 'its experts have one that reads every token, which is not implemented; take a dense Qwen3.5',
 };
 
 /** The row of a model that was read. */

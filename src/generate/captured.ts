@@ -148,7 +148,7 @@ export class CapturedSteps {
     decoder.prepare(longest);
     this.pool ??= device.graphPool();
     const inputs = new StepBuffers(device, shape, draws);
-    const { pages, queryOffsets } = inputs;
+    const { pages, queryOffsets, states } = inputs;
     const drawn = draws.of(shape.rows);
     try {
       const graph = device.capture(() => {
@@ -159,12 +159,10 @@ export class CapturedSteps {
           pages,
           next_lengths: drawn.lengths,
         });
-        const places = { slots, lengths: next_lengths, pages, queryOffsets, decodes: true };
+        const places = { slots, lengths: next_lengths, pages, queryOffsets, states, decodes: true };
         const batch = { ids, positions, longest, ...places };
         const as = stack ? { ...role, stack, adapterOf: inputs.adapterOf } : role;
-        const hidden = decoder.forwardAttending(batch, as, (q, k, v, options) =>
-          cache.attend(q, k, v, options, batch),
-        );
+        const hidden = decoder.forwardAttending(batch, as, cache.past(batch));
         const logits = headLogits(hidden, decoder.head(role));
         device.ops.sample({
           logits,

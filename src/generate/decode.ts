@@ -67,9 +67,7 @@ export function decode<R extends DecodedRow>(
   const outputs = device.scope(() => {
     const batch = before ? followingInputs(decoder, slices, before) : stepInputs(decoder, slices);
     const as = stack ? { ...role, stack, adapterOf: adapters(decoder, stack, slices) } : role;
-    const hidden = decoder.forwardAttending(batch, as, (q, k, v, options) =>
-      cache.attend(q, k, v, options, batch),
-    );
+    const hidden = decoder.forwardAttending(batch, as, cache.past(batch));
     return {
       lengths: batch.lengths,
       scored: queueScores(decoder, role, hidden, slices),

@@ -94,11 +94,11 @@ export class Generator {
     readonly decoder: Decoder,
     { cacheBytes, maxRows = fastestRows(decoder.device), maxTokens = DEFAULT_TOKENS }: GeneratorOptions = {},
   ) {
-    const { pageBytes, window } = cacheShape(decoder);
-    const bytes = cacheBytes ?? cacheBudget(decoder.device);
+    const { pageBytes, rowBytes, window } = cacheShape(decoder);
+    const bytes = cacheBytes ?? Math.max(0, cacheBudget(decoder.device) - maxRows * rowBytes);
     this.isCpu = decoder.device.info().name === 'cpu';
     checkWhole({ maxRows, maxTokens, cacheBytes: bytes });
-    this.limits = { maxRows, maxTokens, window };
+    this.limits = { maxRows, maxTokens, window, stateful: rowBytes > 0 };
     const maxPages = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
     this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), maxPages));
     this.scheduler = new Scheduler(this.pool, this.limits);
@@ -324,7 +324,7 @@ export class Generator {
     before: readonly QueuedStep<SampleRow>[] = [],
   ): readonly QueuedStep<SampleRow>[] {
     const { decoder, scheduler } = this;
-    this.cache ??= new KeyValueCache(decoder, this.pool.size);
+    this.cache ??= new KeyValueCache(decoder, this.pool.size, this.limits.maxRows);
     const cache = this.cache;
     cache.copy(step.copies);
     const queued = this.bodies.of(step.slices, this.owners.keys()).map(({ slices, role, stack }) => {

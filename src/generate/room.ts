@@ -61,7 +61,7 @@ export function roomToGenerate(
   { maxRows, maxTokens = DEFAULT_TOKENS, cacheBytes, ...options }: RoomOptions,
 ): Room {
   const { config, device } = decoder;
-  const { pageBytes, window } = cacheShape(decoder);
+  const { pageBytes, rowBytes, window } = cacheShape(decoder);
   const { n, maxNewTokens } = samplingSettings(options, config, prompts.length);
   checkWhole({ maxRows, maxTokens, cacheBytes });
   const bytes = Math.min(cacheBudget(device), cacheBytes ?? Number.POSITIVE_INFINITY);
@@ -75,14 +75,14 @@ export function roomToGenerate(
     .map(({ length }) => {
       const longest = Math.min(length + maxNewTokens, config.maxPositions);
       const pages = pagesOfRow(longest, { maxRows: most, maxTokens, window });
-      return { pages, shared: Math.min(pages - 1, Math.floor(length / PAGE_TOKENS)) };
+      return { pages, shared: rowBytes > 0 ? 0 : Math.min(pages - 1, Math.floor(length / PAGE_TOKENS)) };
     })
     .sort((a, b) => b.pages - a.pages);
   let [rows, alone, together] = [0, 0, 0];
   for (const { pages, shared } of needs)
     for (let sample = 0; sample < n && rows < most; sample++) {
       const own = sample === 0 ? pages : pages - shared;
-      if (maxRows === undefined && rows > 0 && (together + own) * pageBytes > bytes)
+      if (maxRows === undefined && rows > 0 && (together + own) * pageBytes + (rows + 1) * rowBytes > bytes)
         return { maxRows: rows, cacheBytes: Math.min(alone * pageBytes, bytes) };
       rows++;
       together += own;

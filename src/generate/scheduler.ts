@@ -31,6 +31,8 @@ export interface Slice<R extends Row> {
   readonly cached: number;
   /** One page per 64 tokens; −1 for pages before the sliding window. */
   readonly pages: readonly number[];
+  /** Where the row has its states, in a model with some. */
+  readonly state: number | undefined;
 }
 
 export interface Step<R extends Row> {
@@ -46,6 +48,11 @@ export interface SchedulerOptions {
   readonly maxRows: number;
   /** The largest attention window of the layers; undefined: some layer has none. */
   readonly window?: number | undefined;
+  /**
+   * Layers keep states, which hold what a row has read and no shorter beginning of it: each row has one place of `maxRows`, and
+   * computes its prompt itself.
+   */
+  readonly stateful?: boolean | undefined;
 }
 
 /** Max pages that a row of `tokens` tokens holds at a time. */
@@ -63,6 +70,7 @@ interface Placed<R extends Row> {
   /** Tokens whose keys and values were in the cache when the row was admitted. */
   readonly cached: number;
   readonly pages: number[];
+  readonly state: number | undefined;
 }
 
 const NOTHING: CachedPrefix = { pages: [], tokens: 0 };
@@ -76,6 +84,8 @@ export class Scheduler<R extends Row> {
   /** Both by arrival. */
   private waiting: R[] = [];
   private running: Placed<R>[] = [];
+  /** Places of states that no row has. */
+  private readonly states: number[];
   /** Pages that the current step copies from. */
   private sources: number[] = [];
 
@@ -85,6 +95,10 @@ export class Scheduler<R extends Row> {
   ) {
     this.prefixes = new PrefixTree(pool);
     this.maxTokens = Math.max(options.maxTokens, options.maxRows);
+    this.states = Array.from(
+      { length: options.stateful ? options.maxRows : 0 },
+      (_, i) => options.maxRows - 1 - i,
+    );
   }
 
   /** Rows that have not been removed. */
@@ -140,8 +154,9 @@ export class Scheduler<R extends Row> {
     }
     for (const row of this.waiting.slice(0, this.options.maxRows)) {
       if (budget === 0 || this.running.length >= this.options.maxRows) break;
-      const prefix = row.fromStart ? NOTHING : this.cachedPrefix(row);
-      if (!row.fromStart && this.isBeingComputed(row, prefix)) continue;
+      const fromStart = row.fromStart || this.options.stateful;
+      const prefix = fromStart ? NOTHING : this.cachedPrefix(row);
+      if (!fromStart && this.isBeingComputed(row, prefix)) continue;
       const placed = this.admit(row, prefix, copies);
       if (!placed) break;
       plan(placed);
@@ -153,12 +168,13 @@ export class Scheduler<R extends Row> {
         `generator: none of ${this.size} samples can go on with ${free} of ${size} pages free; this is a bug of steptrain`,
       );
     }
-    const slices = Array.from(taken, ([{ row, computed, cached, pages }, tokens]) => ({
+    const slices = Array.from(taken, ([{ row, computed, cached, pages, state }, tokens]) => ({
       row,
       from: computed,
       to: computed + tokens,
       cached: Math.max(computed, cached),
       pages,
+      state,
     }));
     return { slices, copies };
   }
@@ -180,12 +196,13 @@ export class Scheduler<R extends Row> {
       placed.pages.push(this.pool.take() as number);
     }
     if (going.length === 0) return undefined;
-    const slices = going.map(({ row, computed, pages }) => ({
+    const slices = going.map(({ row, computed, pages, state }) => ({
       row,
       from: computed,
       to: computed + 1,
       cached: computed,
       pages,
+      state,
     }));
     return { slices, copies: [] };
   }
@@ -269,7 +286,13 @@ export class Scheduler<R extends Row> {
     // A partial page is copied or, if there is no page for the copy, computed again.
     for (const { tokens, pages } of pagesFor(prefix.tokens) > full ? [prefix, whole] : [whole]) {
       const computed = Math.min(tokens, row.tokens.length - 1);
-      const placed: Placed<R> = { row, computed, cached: tokens, pages: [...pages] };
+      const placed: Placed<R> = {
+        row,
+        computed,
+        cached: tokens,
+        pages: [...pages],
+        state: this.states.pop(),
+      };
       for (const page of pages) this.pool.retain(page);
       this.leaveWindow(placed);
       const reach = window === undefined ? row.tokens.length : tokens + this.maxTokens;
@@ -318,11 +341,13 @@ export class Scheduler<R extends Row> {
     this.release(placed);
   }
 
-  private release({ pages }: Placed<R>): void {
+  private release({ pages, state }: Placed<R>): void {
+    if (state !== undefined) this.states.push(state);
     for (const page of pages) if (page >= 0) this.pool.release(page);
   }
 
   private remember({ row, computed, pages }: Placed<R>): void {
+    if (this.options.stateful) return;
     this.prefixes.insert(row.role, row.tokens.slice(0, computed), pages);
   }
 

@@ -28,6 +28,8 @@ export class StepBuffers {
   readonly topK: Tensor;
   /** i32 [R]: index in the stack; −1: none. */
   readonly adapterOf: Tensor;
+  /** i32 [R]: where each row has its states; −1: nowhere, or inactive. */
+  readonly states: Tensor;
   /** i32 [R + 1]: one token a row. */
   readonly queryOffsets: Tensor;
   /** f32 [R] each. */
@@ -48,7 +50,7 @@ export class StepBuffers {
     private readonly draws: StepDraws,
   ) {
     const { rows, pages } = shape;
-    const shapes = [[rows, 4], [rows], [draws.most], [rows, pages], [rows], [rows]];
+    const shapes = [[rows, 4], [rows], [draws.most], [rows, pages], [rows], [rows], [rows]];
     const sizes = shapes.map((extents) => extents.reduce((product, extent) => product * extent, 1));
     this.integerValues = new Int32Array(sizes.reduce((sum, size) => sum + size, 0));
     this.floatValues = new Float32Array(3 * rows);
@@ -63,7 +65,8 @@ export class StepBuffers {
       return device.keep(this.integers.view(begin, extents));
     });
     this.parts = parts;
-    [this.keys, this.from, this.lengths, this.pages, this.topK, this.adapterOf] = views as [
+    [this.keys, this.from, this.lengths, this.pages, this.topK, this.adapterOf, this.states] = views as [
+      Tensor,
       Tensor,
       Tensor,
       Tensor,
@@ -84,7 +87,8 @@ export class StepBuffers {
     before: DrawingStep | undefined,
     stack: AdapterStack | undefined,
   ): void {
-    const [keys, from, lengths, pages, topK, adapterOf] = this.parts as [
+    const [keys, from, lengths, pages, topK, adapterOf, states] = this.parts as [
+      Int32Array,
       Int32Array,
       Int32Array,
       Int32Array,
@@ -94,8 +98,10 @@ export class StepBuffers {
     ];
     from.fill(-1);
     pages.fill(-1);
+    states.fill(-1);
     this.source(slices, before, from, lengths);
-    slices.forEach(({ row: { as }, pages: own }, r) => {
+    slices.forEach(({ row: { as }, pages: own, state = -1 }, r) => {
+      states[r] = state;
       const width = this.shape.pages;
       for (let i = 0; i < own.length && i < width; i++) pages[r * width + i] = own[i] as number;
       adapterOf[r] = stack && as.adapter ? stack.adapters.indexOf(as.adapter) : -1;
@@ -159,8 +165,21 @@ export class StepBuffers {
   }
 
   dispose(): void {
-    const { keys, from, lengths, pages, topK, adapterOf, queryOffsets, temperature, topP, minP } = this;
-    const views = [keys, from, lengths, pages, topK, adapterOf, queryOffsets, temperature, topP, minP];
+    const { keys, from, lengths, pages, topK, adapterOf, states, queryOffsets, temperature, topP, minP } =
+      this;
+    const views = [
+      keys,
+      from,
+      lengths,
+      pages,
+      topK,
+      adapterOf,
+      states,
+      queryOffsets,
+      temperature,
+      topP,
+      minP,
+    ];
     for (const tensor of [...views, this.integers, this.floats]) tensor.dispose();
   }
 }

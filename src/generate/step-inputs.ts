@@ -53,6 +53,7 @@ export function stepInputs({ device }: Decoder, slices: readonly Slice<Row>[]): 
     slots: device.tensor(Int32Array.from(slots)),
     queryOffsets: device.tensor(Int32Array.from([0, ...queryEnds])),
     pages: pageTable(device, slices),
+    states: statesOf(device, slices),
     lengths: device.tensor(Int32Array.from(slices, ({ to }) => to)),
   };
 }
@@ -67,12 +68,18 @@ export function followingInputs(
   const from = Int32Array.from(slices, ({ row }) => places.get(row) as number);
   const pages = pageTable(device, slices);
   return {
+    states: statesOf(device, slices),
     longest: longestOf(slices),
     decodes: true,
     pages,
     queryOffsets: device.tensor(Int32Array.from({ length: slices.length + 1 }, (_, r) => r)),
     ...advance({ tokens, lengths, rows: device.tensor(from), pages }),
   };
+}
+
+function statesOf(device: Decoder['device'], slices: readonly Slice<Row>[]): Tensor | undefined {
+  if (slices[0]?.state === undefined) return undefined;
+  return device.tensor(Int32Array.from(slices, ({ state = -1 }) => state));
 }
 
 export const longestOf = (slices: readonly Slice<Row>[]) => Math.max(...slices.map(({ to }) => to));

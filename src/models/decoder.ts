@@ -89,6 +89,9 @@ export interface Rounding {
 /** Positions for which an architecture's constants are made at first; doubled when a batch needs more. */
 const FIRST_POSITIONS = 4096;
 
+/** Where layers that mix tokens find what came before them. */
+export type Past = Pick<Forward, 'attend' | 'recurrence'>;
+
 /** What keys a dropout mask. */
 type DropoutRows = Pick<TokenBatch, 'rowIds' | 'positions'>;
 
@@ -126,7 +129,12 @@ export class Decoder {
     const tape = coefficient > 0 ? openTape() : undefined;
     const balance = tape && new ExpertBalance(device);
     const forwardOf = (own: RaggedBatch) =>
-      this.forwardOf(own, role, (q, k, v, options) => attend(own, q, k, v, options), { balance });
+      this.forwardOf(
+        own,
+        role,
+        { attend: (q, k, v, options) => attend(own, q, k, v, options), recurrence: () => own },
+        { balance },
+      );
     const hidden = this.throughLayers(forwardOf(batch), (stream, layer) => {
       openTape()?.enterLayer(layer);
       const run = (inputs: Stream, own: RaggedBatch) =>
@@ -143,13 +151,13 @@ export class Decoder {
     return hidden;
   }
 
-  /** As `forward`, with attention computed by the caller, such as over a cache of keys and values. Not differentiable. */
-  forwardAttending(tokens: TokenBatch, role: Role | StackedRole, attend: Forward['attend']): Tensor {
+  /** As `forward`, on what the caller keeps of earlier tokens, such as a cache of keys and values. Not differentiable. */
+  forwardAttending(tokens: TokenBatch, role: Role | StackedRole, past: Past): Tensor {
     const { architecture, config, device, options } = this;
     // How many tokens a process samples depends on its samples, and all would have to gather alike.
     if (options.layers)
       throw invalid('a base that processes hold together cannot sample: set run.shard_base: false');
-    const forward = this.forwardOf(tokens, role, attend, { adds: !('stack' in role) });
+    const forward = this.forwardOf(tokens, role, past, { adds: !('stack' in role) });
     return this.throughLayers(forward, (stream, layer) =>
       device.scope(() => architecture.layer(forward, config, layer, stream), `layer ${layer}`),
     );
@@ -186,7 +194,7 @@ export class Decoder {
   private forwardOf(
     batch: TokenBatch,
     role: Role | StackedRole,
-    attend: Forward['attend'],
+    { attend, recurrence }: Past,
     { adds = false, balance }: { readonly adds?: boolean; readonly balance?: ExpertBalance | undefined },
   ): Forward {
     const { byName } = this.constantsFor(batch.longest);
@@ -220,6 +228,7 @@ export class Decoder {
         return { routing, project };
       },
       attend,
+      recurrence,
     };
   }
 

@@ -135,7 +135,7 @@ function stacked(
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
 function isHalved({ tensors }: CheckpointReader, { name, shape, kind }: WeightSpec): boolean {
-  const stays = shape.length === 1 || kind === 'score';
+  const stays = shape.length === 1 || kind === 'score' || kind === 'convolution';
   return !stays && tensors.get(name)?.dtype === 'F16';
 }
 
@@ -289,7 +289,7 @@ function addMerged(weight: Tensor, name: string, { pairs, values }: MergedAdapte
 
 function layout(stored: Tensor, { shape, kind }: WeightSpec, dtype: DType): Tensor {
   const { device } = stored;
-  if (shape.length === 1) return castTo(stored, 'f32');
+  if (shape.length === 1 || kind === 'convolution') return castTo(stored, 'f32');
   // A tied embedding is indexed by row and multiplied with; the packed layout serves both.
   if (kind === 'embedding') return castTo(stored, dtype);
   return device.keep(packWeight(stored, kind === 'score' ? 'f32' : dtype));

@@ -11,6 +11,24 @@ export function gatherRows(x: Tensor, rows: Tensor): Tensor {
   return y;
 }
 
+/** The first and the second half of each group of `size` features of x [T, N], both [T, N/2]. */
+export function splitHalves(x: Tensor, size: number): readonly [first: Tensor, second: Tensor] {
+  const { ops } = x.device;
+  const [rows, features] = x.shape as [number, number];
+  const [shape, halved] = [
+    [rows, features / 2],
+    [x.size / size, size / 2],
+  ];
+  const made = ops.split_halves({ x: x.reshape([x.size / size, size]), D: size / 2 });
+  const [first, second] = [made.first.reshape(shape), made.second.reshape(shape)];
+  tapeFor(x)?.recordAll([first, second], {}, (incoming, _, gradients) => {
+    const [left, right] = incoming.map((dy) => dy?.reshape(halved) ?? x.device.zeros(halved, x.dtype));
+    const { y } = ops.join_halves({ first: left as Tensor, second: right as Tensor, N: size });
+    gradients.add(x, y.reshape(x.shape));
+  });
+  return [first, second];
+}
+
 /** The chosen of x [T], such as i32 ids; not differentiable. */
 export function gatherIds(x: Tensor, rows: Tensor): Tensor {
   const { y } = x.device.ops.gather_rows({ x: x.reshape([x.size, 1]), rows });

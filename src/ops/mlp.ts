@@ -9,6 +9,18 @@ export function swiglu(gate: Tensor, up: Tensor): Tensor {
   return y;
 }
 
+/** σ(gate) · x, elementwise [T, N]. */
+export function sigmoidGate(gate: Tensor, x: Tensor): Tensor {
+  const { ops } = gate.device;
+  const { y } = ops.sigmoid_gate({ gate, x });
+  tapeFor(gate, x)?.record(y, { gate, x }, (dy, saved, gradients) => {
+    const { dgate, dx } = ops.sigmoid_gate_backward({ dy, gate: saved.gate, x: saved.x });
+    gradients.add(gate, dgate);
+    gradients.add(x, dx);
+  });
+  return y;
+}
+
 /** gelu(gate) · up with GELU's tanh form, elementwise [T, N]. */
 export function geglu(gate: Tensor, up: Tensor): Tensor {
   return multiply(gelu(gate, { tanh: true }), up);

@@ -38,7 +38,7 @@ export interface SamplingPlan extends Sampled {
   readonly least: number;
   /** Bytes of all samples that run together, the max that is useful. */
   readonly most: number;
-  /** Max bytes of the forward of a step and of packed adapters, besides the pages. */
+  /** Max bytes of the forward of a step, of states and of packed adapters, besides the pages. */
   readonly forward: number;
 }
 
@@ -56,7 +56,7 @@ export function samplingPlan(
   decoder: ModelConfig,
   { dtype, rank, pairs = [] }: PlannedAdapter,
 ): SamplingPlan {
-  const { pageBytes, window } = cacheShape({ config: decoder, dtype });
+  const { pageBytes, rowBytes, window } = cacheShape({ config: decoder, dtype });
   const bytes = dtype === 'bf16' ? 2 : 4;
   const { stream, saved } = architectureOf(decoder).memory(decoder, { bytes, rank });
   const pages = pagesOfRow(Math.min(longest, decoder.maxPositions), {
@@ -72,7 +72,7 @@ export function samplingPlan(
     most: rows * pages * pageBytes,
     forward:
       Math.max(rows, DEFAULT_TOKENS) * (2 * stream + saved) +
-      rows * 4 * decoder.vocabSize +
+      rows * (4 * decoder.vocabSize + rowBytes) +
       stackBytes(pairs, dtype),
   };
 }

@@ -222,7 +222,7 @@ function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: st
   const unmatched = config.modulesToSave.filter(
     (entry) => !CLASSIFIERS.includes(entry) && !modules.some((module) => fitsEntry(module, entry)),
   );
-  const kept = (kind: ModuleKind) => kind !== 'linear' && kind !== 'router' && kind !== 'norm';
+  const kept = (kind: ModuleKind) => !['linear', 'router', 'norm', 'convolution'].includes(kind);
   const wrong = saved.filter(({ kind }) => !kept(kind)).map(({ name }) => name);
   if (unmatched.length + wrong.length > 0) {
     throw new WeightsError(

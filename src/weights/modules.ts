@@ -23,6 +23,8 @@ export type ModuleKind =
   /** A linear module between the trunk and a head for sequences, which `modules_to_save` may keep whole. */
   | 'pooler'
   | 'norm'
+  /** The taps of a convolution, [channels, 1, taps]. */
+  | 'convolution'
   /** The language-model head. Without weights of its own where it is tied to the embedding. */
   | 'head'
   /** The head of a classification model. */

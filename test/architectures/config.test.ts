@@ -242,13 +242,38 @@ describe('parseModelConfig', () => {
     [
       'an unsupported model',
       { model_type: 'gpt2' },
-      'model_type: expected one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, opt, deberta-v2, found "gpt2"',
+      'model_type: expected one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, qwen3_5_text, qwen3_5, opt, deberta-v2, found "gpt2"',
     ],
     ['Gemma 2', { model_type: 'gemma2' }, /found "gemma2"; Gemma 2 caps the scores .* take a Gemma 3$/],
     [
-      'Qwen3.5',
-      { model_type: 'qwen3_5_text' },
-      /found "qwen3_5_text"; three of four layers of Qwen3\.5 are gated delta networks, .* take a Qwen3$/,
+      'experts of Qwen3.5',
+      { model_type: 'qwen3_5_moe' },
+      /found "qwen3_5_moe"; .* one that reads every token, which is not implemented; take a dense Qwen3\.5$/,
+    ],
+    [
+      'Gemma 4',
+      { model_type: 'gemma4_text' },
+      /found "gemma4_text"; Gemma 4 gives each layer .* take a Gemma 3$/,
+    ],
+    [
+      'gpt-oss',
+      { model_type: 'gpt_oss' },
+      /found "gpt_oss"; gpt-oss has sinks in its attention, .* take a Qwen3$/,
+    ],
+    [
+      'layers of Qwen3.5 of another kind',
+      { model_type: 'qwen3_5_text', layer_types: Array(4).fill('sliding_attention') },
+      "layer_types: expected only full_attention and linear_attention ('sliding_attention' is not supported)",
+    ],
+    [
+      'a rotation of an odd part',
+      { model_type: 'qwen3_5_text', head_dim: 12, rope_parameters: { partial_rotary_factor: 0.25 } },
+      'partial_rotary_factor: expected a part of head_dim (12) that is an even number',
+    ],
+    [
+      'attention without its gate',
+      { model_type: 'qwen3_5_text', attn_output_gate: false },
+      'attn_output_gate: expected true (attention without its gate is not supported), found false',
     ],
     ['a missing model_type', { model_type: undefined }, 'model_type: expected one of'],
     [

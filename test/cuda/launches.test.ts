@@ -17,20 +17,19 @@ describe.skipIf(gpus.length === 0)(`launches of a layer on cuda:0${skipped}`, ()
   /** Of a forward of one token for each of `rows` rows, without embedding and last norm. */
   async function launchesOfLayer(name: string, rows: number): Promise<number> {
     const { decoder } = await loadModel(device, goldenDirectory(name), { dtype: 'bf16' });
-    const cache = new KeyValueCache(decoder, rows);
+    const cache = new KeyValueCache(decoder, rows, rows);
     const slices = Array.from({ length: rows }, (_, r) => ({
       row: { role: '', tokens: [1, 2 + r], longest: 9 },
       from: 1,
       to: 2,
       cached: 1,
+      state: undefined,
       pages: [r],
     }));
     const inputs = stepInputs(decoder, slices);
     await device.synchronize();
     const before = device.stats().launches;
-    decoder
-      .forwardAttending(inputs, {}, (q, k, v, options) => cache.attend(q, k, v, options, inputs))
-      .dispose();
+    decoder.forwardAttending(inputs, {}, cache.past(inputs)).dispose();
     await device.synchronize();
     const launches = device.stats().launches - before;
     cache.dispose();

@@ -28,6 +28,8 @@ const VARIANTS = [
   'smollm3-windows',
   'qwen3-moe',
   'qwen3-moe-dense-layers',
+  'qwen3_5-groups',
+  'qwen3_5-wide-heads',
 ];
 
 describe.each(isas)('%s', (isa) => {
