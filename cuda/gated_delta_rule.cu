@@ -18,17 +18,18 @@ namespace steptrain::cuda {
 namespace {
 
 constexpr int kDeltaThreads = 128;
-constexpr int64_t kDeltaChunk = 16;
+constexpr int64_t kDeltaChunk = 32;               // tokens between kept states
 constexpr int64_t kDeltaBlocks = 256;             // that a backward runs together at most
-constexpr int64_t kDeltaRoom = int64_t{1} << 28;  // floats of their workspace, if one block needs no more
+constexpr int64_t kDeltaRoom = int64_t{1} << 27;  // floats of their workspace, if one block needs no more
 constexpr float kDeltaEps = 1e-6f;
 
 struct DeltaShape {
-  int64_t tokens, key_heads, heads, key_size, value_size, group, width;
+  int64_t tokens, width;
+  int key_heads, heads, key_size, value_size, group;
 
-  __device__ int64_t query(int64_t t, int64_t key_head) const { return t * width + key_head * key_size; }
-  __device__ int64_t key(int64_t t, int64_t key_head) const { return query(t, key_heads + key_head); }
-  __device__ int64_t value(int64_t t, int64_t head) const {
+  __device__ int64_t query(int64_t t, int key_head) const { return t * width + key_head * key_size; }
+  __device__ int64_t key(int64_t t, int key_head) const { return query(t, key_heads + key_head); }
+  __device__ int64_t value(int64_t t, int head) const {
     return t * width + 2 * key_heads * key_size + head * value_size;
   }
 };
@@ -43,7 +44,13 @@ DeltaShape delta_shape(const char* op, const TensorView& qkv, int64_t heads, int
                op, static_cast<long long>(qkv[1]), static_cast<long long>(key_heads),
                static_cast<long long>(key_size), static_cast<long long>(heads),
                static_cast<long long>(value_size)));
-  return {qkv[0], key_heads, heads, key_size, value_size, group, qkv[1]};
+  return {qkv[0],
+          qkv[1],
+          static_cast<int>(key_heads),
+          static_cast<int>(heads),
+          static_cast<int>(key_size),
+          static_cast<int>(value_size),
+          static_cast<int>(group)};
 }
 
 struct DeltaGate {
@@ -64,7 +71,7 @@ struct DeltaGates {
   const T *a, *b;
   const W *a_log, *dt_bias;
 
-  __device__ DeltaGate of(int64_t t, int64_t heads, int64_t head) const {
+  __device__ DeltaGate of(int64_t t, int heads, int head) const {
     return {to_float(a[t * heads + head]), to_float(b[t * heads + head]), to_float(a_log[head]),
             to_float(dt_bias[head])};
   }
@@ -72,29 +79,29 @@ struct DeltaGates {
 
 /// y = x·factor/|x| by the block, which all of it sees. Returns 1/|x|.
 template <typename T>
-__device__ float delta_normal(const T* x, float* y, int64_t size, float factor) {
+__device__ float delta_normal(const T* x, float* y, int size, float factor) {
   float squares = 0;
-  for (int64_t i = threadIdx.x; i < size; i += kDeltaThreads) squares += to_float(x[i]) * to_float(x[i]);
+  for (int i = threadIdx.x; i < size; i += kDeltaThreads) squares += to_float(x[i]) * to_float(x[i]);
   const float inverse = 1.0f / sqrtf(block_sum(squares) + kDeltaEps);
-  for (int64_t i = threadIdx.x; i < size; i += kDeltaThreads) y[i] = to_float(x[i]) * (inverse * factor);
+  for (int i = threadIdx.x; i < size; i += kDeltaThreads) y[i] = to_float(x[i]) * (inverse * factor);
   __syncthreads();
   return inverse;
 }
 
 /// to = from, by the block.
-__device__ inline void delta_copy(const float* from, float* to, int64_t n) {
+__device__ inline void delta_copy(const float* from, float* to, int n) {
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < n; i += kDeltaThreads) to[i] = from[i];
+  for (int i = threadIdx.x; i < n; i += kDeltaThreads) to[i] = from[i];
   __syncthreads();
 }
-__device__ inline void delta_zero(float* to, int64_t n) {
+__device__ inline void delta_zero(float* to, int n) {
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < n; i += kDeltaThreads) to[i] = 0;
+  for (int i = threadIdx.x; i < n; i += kDeltaThreads) to[i] = 0;
   __syncthreads();
 }
 
 /// Follows the states at branches.
-__device__ inline void delta_reach(float* state, float* trunk, int64_t n, int32_t branch, int32_t& run) {
+__device__ inline void delta_reach(float* state, float* trunk, int n, int32_t branch, int32_t& run) {
   if (branch == run) return;
   if (run == 0) {
     delta_copy(state, trunk, n);
@@ -105,13 +112,13 @@ __device__ inline void delta_reach(float* state, float* trunk, int64_t n, int32_
 }
 
 /// Column v of one token: updates the state, gives v - α·Sᵀk and o.
-__device__ inline float delta_step(float* state, const DeltaShape& shape, int64_t v, const float* q,
+__device__ inline float delta_step(float* state, const DeltaShape& shape, int v, const float* q,
                                    const float* k, const DeltaGate& gate, float value, float& out) {
   float memory = 0;
-  for (int64_t r = 0; r < shape.key_size; r++) memory = fmaf(k[r], state[r * shape.value_size + v], memory);
+  for (int r = 0; r < shape.key_size; r++) memory = fmaf(k[r], state[r * shape.value_size + v], memory);
   const float rest = value - gate.decay * memory, delta = gate.beta * rest;
   out = 0;
-  for (int64_t r = 0; r < shape.key_size; r++) {
+  for (int r = 0; r < shape.key_size; r++) {
     float& s = state[r * shape.value_size + v];
     s = fmaf(k[r], delta, gate.decay * s);
     out = fmaf(q[r], s, out);
@@ -119,14 +126,16 @@ __device__ inline float delta_step(float* state, const DeltaShape& shape, int64_
   return rest;
 }
 
+// Four blocks a multiprocessor: left to itself, ptxas spills for more.
 template <typename T, typename W>
-__global__ void __launch_bounds__(kDeltaThreads)
+__global__ void __launch_bounds__(kDeltaThreads, 4)
     delta_kernel(const T* qkv, DeltaGates<T, W> gates, DeltaShape shape, Recurrence sequences, float* kept,
                  float* scratch, T* o) {
   extern __shared__ float delta_shared[];
   float *q = delta_shared, *k = q + shape.key_size;
-  const int64_t head = blockIdx.x % shape.heads, s = blockIdx.x / shape.heads, key_head = head / shape.group;
-  const int64_t elements = shape.key_size * shape.value_size;
+  const int head = static_cast<int>(blockIdx.x) % shape.heads, key_head = head / shape.group;
+  const int64_t s = static_cast<int>(blockIdx.x) / shape.heads;
+  const int elements = shape.key_size * shape.value_size;
   Recurrence::Place place{};
   if (!sequences.find(s, place) || !sequences.branches_hold(place)) return;
   float* own = scratch + int64_t{blockIdx.x} * elements * (sequences.branch ? 2 : 1);
@@ -140,7 +149,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
     delta_normal(qkv + shape.query(t, key_head), q, shape.key_size, factor);
     delta_normal(qkv + shape.key(t, key_head), k, shape.key_size, 1.0f);
     const DeltaGate gate = gates.of(t, shape.heads, head);
-    for (int64_t v = threadIdx.x; v < shape.value_size; v += kDeltaThreads) {
+    for (int v = threadIdx.x; v < shape.value_size; v += kDeltaThreads) {
       float out;
       delta_step(state, shape, v, q, k, gate, to_float(qkv[shape.value(t, head) + v]), out);
       o[(t * shape.heads + head) * shape.value_size + v] = from_float<T>(out);
@@ -153,9 +162,10 @@ __global__ void __launch_bounds__(kDeltaThreads)
 struct DeltaRoom {
   float* memory;
   int64_t chunks;
+  int64_t kept;  // elements at the beginning of a chunk: the state and, with branches, the trunk's
 
-  static int64_t of(int64_t chunks, int64_t elements, int64_t value_size) {
-    return 2 * chunks * elements + kDeltaChunk * (elements + value_size) + 4 * elements;
+  __host__ __device__ static int64_t of(int64_t chunks, int64_t kept, int64_t elements, int64_t value_size) {
+    return chunks * kept + kDeltaChunk * (elements + value_size) + 4 * elements;
   }
 };
 
@@ -166,16 +176,17 @@ __global__ void __launch_bounds__(kDeltaThreads)
                           Recurrence sequences, DeltaRoom room, float* dq, float* dk, float* drate,
                           float* dsoft, T* dqkv, T* da, T* db) {
   extern __shared__ float delta_shared[];
-  const int64_t size = shape.key_size, columns = shape.value_size, elements = size * columns;
+  const int size = shape.key_size, columns = shape.value_size, elements = size * columns;
   float *q = delta_shared, *k = q + size, *delta = k + size, *dmemory = delta + columns,
         *dov = dmemory + columns;
-  float* starts = room.memory + blockIdx.x * DeltaRoom::of(room.chunks, elements, columns);
-  float *states = starts + 2 * room.chunks * elements, *rests = states + kDeltaChunk * elements;
+  float* starts = room.memory + blockIdx.x * DeltaRoom::of(room.chunks, room.kept, elements, columns);
+  float *states = starts + room.chunks * room.kept, *rests = states + kDeltaChunk * elements;
   float *state = rests + kDeltaChunk * columns, *trunk = state + elements, *dstate = trunk + elements,
         *dtrunk = dstate + elements;
   const float factor = 1.0f / sqrtf(static_cast<float>(size));
-  for (int64_t task = blockIdx.x; task < sequences.sequences * shape.heads; task += gridDim.x) {
-    const int64_t head = task % shape.heads, s = task / shape.heads, key_head = head / shape.group;
+  const int tasks = static_cast<int>(sequences.sequences) * shape.heads;
+  for (int task = blockIdx.x; task < tasks; task += gridDim.x) {
+    const int head = task % shape.heads, s = task / shape.heads, key_head = head / shape.group;
     Recurrence::Place place{};
     if (!sequences.find(s, place) || !sequences.branches_hold(place)) continue;
     const int64_t begin = place.begin, count = place.end - begin;
@@ -186,7 +197,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
     const auto step = [&](int64_t t, float* rest) {
       prepare(t);
       const DeltaGate gate = gates.of(t, shape.heads, head);
-      for (int64_t v = threadIdx.x; v < columns; v += kDeltaThreads) {
+      for (int v = threadIdx.x; v < columns; v += kDeltaThreads) {
         float out;
         const float left =
             delta_step(state, shape, v, q, k, gate, to_float(qkv[shape.value(t, head) + v]), out);
@@ -197,7 +208,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
     int32_t run = 0;
     delta_zero(state, 2 * elements);
     for (int64_t i = 0; i < count; i++) {
-      if (i % kDeltaChunk == 0) delta_copy(state, starts + i / kDeltaChunk * 2 * elements, 2 * elements);
+      if (i % kDeltaChunk == 0) delta_copy(state, starts + i / kDeltaChunk * room.kept, room.kept);
       delta_reach(state, trunk, elements, sequences.branch_of(begin + i), run);
       step(begin + i, nullptr);
     }
@@ -205,7 +216,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
     int32_t after = count > 0 ? sequences.branch_of(begin + count - 1) : 0;
     for (int64_t chunk = (count + kDeltaChunk - 1) / kDeltaChunk - 1; chunk >= 0; chunk--) {
       const int64_t from = chunk * kDeltaChunk, to = from + kDeltaChunk < count ? from + kDeltaChunk : count;
-      delta_copy(starts + chunk * 2 * elements, state, 2 * elements);
+      delta_copy(starts + chunk * room.kept, state, room.kept);
       run = from > 0 ? sequences.branch_of(begin + from - 1) : 0;
       for (int64_t i = from; i < to; i++) {
         delta_reach(state, trunk, elements, sequences.branch_of(begin + i), run);
@@ -219,7 +230,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
           // To the trunk: a branch went on from its state, as the trunk after it does. From a branch: it ends here.
           float *into = branch == 0 ? dstate : dtrunk, *ended = branch == 0 ? dtrunk : dstate;
           __syncthreads();
-          for (int64_t e = threadIdx.x; e < elements; e += kDeltaThreads) into[e] += ended[e], ended[e] = 0;
+          for (int e = threadIdx.x; e < elements; e += kDeltaThreads) into[e] += ended[e], ended[e] = 0;
           __syncthreads();
           after = branch;
         }
@@ -227,10 +238,10 @@ __global__ void __launch_bounds__(kDeltaThreads)
         const DeltaGate gate = gates.of(t, shape.heads, head);
         const float *before = states + (i - from) * elements, *rest = rests + (i - from) * columns;
         float beta_sum = 0, along = 0;
-        for (int64_t v = threadIdx.x; v < columns; v += kDeltaThreads) {
+        for (int v = threadIdx.x; v < columns; v += kDeltaThreads) {
           const float d = to_float(dout[(t * shape.heads + head) * columns + v]);
           float ddelta = 0;
-          for (int64_t r = 0; r < size; r++) {
+          for (int r = 0; r < size; r++) {
             float& into = dstate[r * columns + v];
             into = fmaf(q[r], d, into);
             ddelta = fmaf(k[r], into, ddelta);
@@ -245,9 +256,9 @@ __global__ void __launch_bounds__(kDeltaThreads)
         beta_sum = block_sum(beta_sum);
         along = block_sum(along);
         float decay_sum = 0;
-        for (int64_t r = threadIdx.x; r < size; r += kDeltaThreads) {
+        for (int r = threadIdx.x; r < size; r += kDeltaThreads) {
           float from_out = 0, from_memory = 0, from_delta = 0;
-          for (int64_t v = 0; v < columns; v++) {
+          for (int v = 0; v < columns; v++) {
             const float old = before[r * columns + v], d = dstate[r * columns + v];
             from_out = fmaf(old, dov[v], from_out);
             from_memory = fmaf(old, dmemory[v], from_memory);
@@ -280,25 +291,26 @@ template <typename T>
 __device__ void delta_normal_backward(const T* x, const float* dy, T* dx, const DeltaShape& shape,
                                       float factor) {
   float squares = 0, along = 0;
-  const auto incoming = [&](int64_t i) {
+  const auto incoming = [&](int i) {
     float sum = 0;
-    for (int64_t g = 0; g < shape.group; g++) sum += dy[g * shape.key_size + i];
+    for (int g = 0; g < shape.group; g++) sum += dy[g * shape.key_size + i];
     return sum;
   };
-  for (int64_t i = threadIdx.x; i < shape.key_size; i += kDeltaThreads) {
+  for (int i = threadIdx.x; i < shape.key_size; i += kDeltaThreads) {
     squares += to_float(x[i]) * to_float(x[i]);
     along += to_float(x[i]) * incoming(i);
   }
   const float inverse = 1.0f / sqrtf(block_sum(squares) + kDeltaEps);
   along = block_sum(along) * inverse;
-  for (int64_t i = threadIdx.x; i < shape.key_size; i += kDeltaThreads)
+  for (int i = threadIdx.x; i < shape.key_size; i += kDeltaThreads)
     dx[i] = from_float<T>((incoming(i) - to_float(x[i]) * inverse * along) * (inverse * factor));
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kDeltaThreads)
     delta_normals_kernel(const T* qkv, const float* dq, const float* dk, DeltaShape shape, T* dqkv) {
-  const int64_t t = blockIdx.x / shape.key_heads, key_head = blockIdx.x % shape.key_heads;
+  const int64_t t = static_cast<int>(blockIdx.x) / shape.key_heads;
+  const int key_head = static_cast<int>(blockIdx.x) % shape.key_heads;
   const int64_t at = (t * shape.heads + key_head * shape.group) * shape.key_size;
   const int64_t query = shape.query(t, key_head), key = shape.key(t, key_head);
   delta_normal_backward(qkv + query, dq + at, dqkv + query, shape,
@@ -309,7 +321,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
 __global__ void __launch_bounds__(kDeltaThreads)
     delta_heads_kernel(const float* drate, const float* dsoft, DeltaShape shape, float* da_log,
                        float* ddt_bias) {
-  const int64_t head = int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x;
+  const int head = static_cast<int>(blockIdx.x * kDeltaThreads + threadIdx.x);
   if (head >= shape.heads) return;
   float rate = 0, soft = 0;
   for (int64_t t = 0; t < shape.tokens; t++) {
@@ -346,13 +358,14 @@ void gated_delta_rule_backward(Stream& stream, const Args& args) {
       args.tensors<13>();
   const DeltaShape shape = delta_shape("gated_delta_rule_backward", qkv, a[1], dout[2], args.i(0), args.i(1));
   const Recurrence sequences = recurrence("gated_delta_rule_backward", stream, qkv[0], {6, 7}, cu, branches);
-  const int64_t elements = shape.key_size * shape.value_size;
+  const int64_t elements = int64_t{shape.key_size} * shape.value_size;
   // The host does not know the longest sequence: all tokens may be one.
   const int64_t chunks = (shape.tokens + kDeltaChunk - 1) / kDeltaChunk;
-  const int64_t each = DeltaRoom::of(chunks, elements, shape.value_size);
+  const int64_t kept = (branches ? 2 : 1) * elements;
+  const int64_t each = DeltaRoom::of(chunks, kept, elements, shape.value_size);
   const int64_t blocks = std::min({sequences.sequences * shape.heads, kDeltaBlocks,
                                    std::max<int64_t>(1, kDeltaRoom / std::max<int64_t>(1, each))});
-  const DeltaRoom room{stream.scratch.take<float>(blocks * each), chunks};
+  const DeltaRoom room{stream.scratch.take<float>(blocks * each), chunks, kept};
   float* dq = stream.scratch.take<float>(2 * shape.tokens * shape.heads * shape.key_size);
   float* dk = dq + shape.tokens * shape.heads * shape.key_size;
   float* drate = stream.scratch.take<float>(2 * shape.tokens * shape.heads);

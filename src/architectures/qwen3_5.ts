@@ -122,26 +122,28 @@ function recur(forward: Forward, config: Qwen35Config, layer: number, name: stri
   return swiglu(project('in_proj_z'), rmsNorm(mixed, weight(`${name}.norm.weight`), eps));
 }
 
-/** Of the larger kind of layer. */
+/** Bytes of the larger kind of layer. */
 function memory(config: Qwen35Config, at: Parameters<Architecture['memory']>[1]): LayerMemory {
-  const { hiddenSize: h, intermediateSize: i, numHeads, headDim, delta } = config;
+  const { hiddenSize: h, intermediateSize: i, numHeads, numKeyValueHeads, headDim, delta } = config;
   const { bytes, rank } = at;
   const { keyHeads, keySize, heads, valueSize } = delta;
   const full = gatedMemory({ ...config, slidingWindow: [] }, at, { norms: 3, gates: 3 });
+  const [q, kv] = [numHeads * headDim, numKeyValueHeads * headDim];
   const values = heads * valueSize;
   const width = 2 * keyHeads * keySize + values;
-  // The gate beside q, before and after it is cut off, and the gated heads.
-  const gated = 4 * numHeads * headDim * bytes;
   // qkv before and after the convolution; z, o, its norm and their product; a, b.
   const linearSaved =
     (5 * h + 2 * width + 4 * values + 2 * heads + 3 * i) * bytes + 4 * (8 * rank + heads + 2);
-  const linearBackward =
-    (3 * h + 3 * width + 3 * values + 2 * heads + 3 * i) * bytes +
-    4 * (2 * heads + width + 2 * heads * keySize);
+  // The backward of the MLP comes first, and gives what it saved back to that of the rest.
+  const mlp = (3 * h + 3 * i) * bytes;
+  const linearRest =
+    (3 * h + 3 * width + 3 * values + 2 * heads) * bytes + 4 * (2 * heads + width + 2 * heads * keySize);
+  const fullRest = (3 * h + 6 * q + 2 * kv) * bytes;
   return {
     stream: full.stream,
-    saved: Math.max(full.saved + gated, linearSaved),
-    backward: Math.max(full.backward + gated, linearBackward),
+    // The gate of the heads, and the gated heads.
+    saved: Math.max(full.saved + 2 * q * bytes, linearSaved),
+    backward: Math.max(mlp, Math.max(linearRest, fullRest) - 3 * i * bytes),
   };
 }
 

@@ -35,6 +35,9 @@ describe('modelWeights', () => {
     'deberta-sequence',
     'variants/opt-norm-last',
     'variants/opt-plain',
+    'qwen3_5-a',
+    'qwen3_5-b',
+    'variants/qwen3_5-groups',
   ])('lists what the checkpoint of %s holds', (model) => {
     const config = readModelConfig(goldenPath(model));
     const checkpoint = openCheckpoint(goldenPath(model));

@@ -129,7 +129,7 @@ describe('a hostile config.json', () => {
     expect(() => readModelConfig(directory)).toThrow(/expected at most 33554432 bytes, found 34603008/);
   });
 
-  it.each([...['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'], 'variants/qwen3-moe'])(
+  it.each([...['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'], 'variants/qwen3-moe', 'qwen3_5-a'])(
     'is any mutation of a good one: %s',
     (model) => {
       const good = JSON.parse(readFileSync(goldenPath(`${model}/config.json`), 'utf8'));

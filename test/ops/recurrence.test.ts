@@ -23,11 +23,18 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
     lengths: [3, 14, 4],
     branch: [0, 0, 0, 1, 1, 0, 0, 2, 2, 3, 0, 4, 0, 0, 0, 5, 5, 0, 1, 2, 2],
   },
+  // Trunks of 7 tokens and branches of 23, beyond the tokens between two states that a backward keeps.
+  'long branches': {
+    lengths: [2, 90],
+    branch: Array.from({ length: 92 }, (_, t) =>
+      (t + 28) % 30 < 7 || t < 2 ? 0 : 1 + Math.floor((t - 2) / 30),
+    ),
+  },
 };
 
 const total = ({ lengths }: Layout) => lengths.reduce((sum, length) => sum + length, 0);
 const borders = ({ lengths }: Layout) =>
-  lengths.reduce((all, n) => [...all, (all.at(-1) as number) + n], [0]);
+  [0, ...lengths].map((_, s) => total({ lengths: lengths.slice(0, s) }));
 
 /** The token before each one: of its own branch, or else the last one of the trunk; −1: none. */
 function previous(layout: Layout): number[] {
@@ -249,6 +256,59 @@ describe.each(isas)('recurrence on %s', (isa) => {
       });
     });
   });
+
+  it.each(['f32', 'bf16'] as const)(
+    'computes branches bit by bit as sequences of their own in %s',
+    async (dtype) => {
+      const { heads, valueSize: V, keyHeads: G, keySize: K } = SHAPES.groups as Shape;
+      const [width, taps] = [widthOf(SHAPES.groups as Shape), 4];
+      const layout = LAYOUTS['long branches'] as Required<Layout>;
+      const tokens = total(layout);
+      const [x, a, b] = [
+        stored(random(tokens * width, 21), dtype),
+        stored(random(tokens * heads, 22), dtype),
+        stored(random(tokens * heads, 23), dtype),
+      ];
+      const rows = (values: Numbers, size: number, chosen: readonly number[]) =>
+        device.tensor(
+          Float32Array.from(
+            chosen.flatMap((t) => Array.from({ length: size }, (_, i) => values[t * size + i] as number)),
+          ),
+          [chosen.length, size],
+          dtype,
+        );
+      const run = async (chosen: readonly number[], own: Layout) => {
+        const { y } = device.ops.causal_conv1d({
+          x: rows(x, width, chosen),
+          weight: device.tensor(random(width * taps, 24), [width, 1, taps]),
+          ...layoutTensors(device, own),
+        });
+        const { o } = device.ops.gated_delta_rule({
+          qkv: y,
+          a: rows(a, heads, chosen),
+          b: rows(b, heads, chosen),
+          a_log: device.tensor(random(heads, 25)),
+          dt_bias: device.tensor(random(heads, 26)),
+          ...layoutTensors(device, own),
+          G,
+          K,
+          V,
+        });
+        return o.readFloats();
+      };
+      const all = Array.from({ length: tokens }, (_, t) => t);
+      const found = await run(all, layout);
+      const before = previous(layout);
+      for (const leaf of [31, 61, 91]) {
+        const path: number[] = [];
+        for (let t = leaf; t >= 0; t = before[t] as number) path.unshift(t);
+        const alone = await run(path, { lengths: [path.length] });
+        const size = heads * V;
+        const wanted = Float32Array.from(path.flatMap((t) => [...found.subarray(t * size, (t + 1) * size)]));
+        expect(alone).toEqual(wanted);
+      }
+    },
+  );
 
   it('gives a token the same bits alone, in a batch, in pieces from kept states and in any number of threads', async () => {
     const shape = SHAPES.groups as Shape;

@@ -80,6 +80,39 @@ describe.each(isas)('rope on %s', (isa) => {
       }
     });
 
+    it.each([
+      [20, 4],
+      [64, 8],
+      [24, 9],
+    ])(
+      'turns the first elements of a head of %d by tables of width %d, and keeps the others',
+      async (size, half) => {
+        const [tokens, heads] = [7, 3];
+        const x = stored(random(tokens * heads * size), dtype);
+        const positions = Int32Array.from({ length: tokens }, (_, t) => (t * 7) % POSITIONS);
+        const firsts = x.filter((_, i) => i % size < 2 * half);
+        const { cos, sin } = tables(half);
+        for (const inverse of [false, true]) {
+          const turned = await rotate(device, firsts, positions, heads, 2 * half, dtype, inverse);
+          const want = x.map((value, i) =>
+            i % size < 2 * half ? (turned[Math.floor(i / size) * 2 * half + (i % size)] as number) : value,
+          );
+          const given = device.tensor(x, [tokens, heads, size], dtype);
+          const inputs = {
+            x: given,
+            cos: device.tensor(cos, [POSITIONS, half]),
+            sin: device.tensor(sin, [POSITIONS, half]),
+            positions: device.tensor(positions),
+            inverse,
+            partial: true,
+          };
+          expect(await device.ops.rope(inputs).y.readFloats()).toEqual(want);
+          device.ops.rope({ ...inputs, y: given });
+          expect(await given.readFloats()).toEqual(want);
+        }
+      },
+    );
+
     it('can write over its input', async () => {
       const positions = Int32Array.of(3, 9, 0, 49);
       const values = random(4 * 2 * 64);

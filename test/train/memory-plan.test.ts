@@ -42,6 +42,18 @@ const fresh = (keys: object) => {
   return { tokenizer: 'bytes', base: { init: { model_type: 'opt', ...shape, ...keys } } };
 };
 
+const newQwen35 = {
+  tokenizer: 'bytes',
+  base: {
+    init: {
+      model_type: 'qwen3_5_text',
+      ...{ hidden_size: 128, num_hidden_layers: 4, intermediate_size: 352, num_attention_heads: 4 },
+      ...{ num_key_value_heads: 2, head_dim: 32, linear_num_key_heads: 4, linear_num_value_heads: 4 },
+      ...{ linear_key_head_dim: 32, linear_value_head_dim: 32 },
+    },
+  },
+};
+
 describe.each([
   ['f32', {}],
   ['bf16', { model: { dtype: 'bf16' } }],
@@ -50,6 +62,12 @@ describe.each([
   ['f32 with recomputation', { run: { gradient_checkpointing: true } }],
   ['opt', { model: { base: goldenDirectory('opt'), dtype: 'f32' } }],
   ['opt in bf16', { model: { base: goldenDirectory('opt'), dtype: 'bf16' } }],
+  ['qwen3_5', { model: { base: goldenDirectory('qwen3_5-a'), dtype: 'f32' } }],
+  ['a new qwen3_5 in bf16', { model: { ...newQwen35, dtype: 'bf16' }, lora: 'none' }],
+  [
+    'a new qwen3_5 with recomputation',
+    { model: newQwen35, lora: 'none', run: { gradient_checkpointing: true } },
+  ],
   ['a new opt with norms last', { model: fresh({ do_layer_norm_before: false }), lora: 'none' }],
   [
     'a new opt with norms last and recomputation',
