@@ -1,4 +1,4 @@
-// Real clients against `steptrain serve`, our own client against a real vLLM, our files in llama.cpp, Parquet of others, chat templates beside transformers: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
+// Real clients against `steptrain serve`, our own client against a real vLLM, our files in llama.cpp, Parquet of others, chat templates and tokenizers beside their libraries: npm run test:clients [-- --model DIR] [--only NAMES] [--record DIR].
 // Each client has an environment of its own in the user's cache. Exits with 1 where a client was answered wrongly.
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -20,10 +20,11 @@ import { lmEval } from './lm-eval.mjs';
 import { parquet } from './parquet.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
 import { templates } from './templates.mjs';
+import { tokenizers } from './tokenizers.mjs';
 import { vllm } from './vllm.mjs';
 
 /** Parts that need no model and no server. */
-const TEXTS = ['templates', 'answers', 'parquet'];
+const TEXTS = ['templates', 'tokenizers', 'answers', 'parquet'];
 const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp', ...TEXTS];
 const { values: options } = parseArgs({
   options: {
@@ -101,6 +102,7 @@ async function compareTexts() {
   const checks = {
     parquet,
     templates: async () => templates(await oraclePython(), join(CACHE, 'templates')),
+    tokenizers: async () => tokenizers(await oraclePython(), join(CACHE, 'tokenizers')),
   };
   for (const [client, check] of Object.entries(checks).filter(([name]) => chosen.includes(name)))
     report(client, await check(), failed);

@@ -12,6 +12,11 @@ export interface TokenizerJson {
   readonly decoder: unknown;
 }
 
+interface JsonModel {
+  readonly continuing_subword_prefix?: unknown;
+  readonly dropout?: unknown;
+}
+
 export interface AddedTokenJson {
   readonly id: number;
   readonly content: string;
@@ -39,12 +44,19 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
     refuse(`lacks ${absent.map((key) => `'${key}'`).join(', ')}; it is not a tokenizer.json`);
   const deep = PARTS.slice(1).find((key) => isDeeper(json[key], MAX_DEPTH));
   if (deep !== undefined) refuse(`'${deep}' is nested deeper than ${MAX_DEPTH} levels`);
-  const { type, vocab, merges } = (json.model ?? {}) as TokenizerJson['model'];
+  const { type, vocab, merges, ...model } = (json.model ?? {}) as TokenizerJson['model'] & JsonModel;
   if (type !== undefined && !MODEL_TYPES.includes(type))
     refuse(`has a model of type '${String(type).slice(0, 40)}'; expected ${MODEL_TYPES.join(', ')}`);
   if (Array.isArray(vocab)) checkPieces(vocab, refuse);
   else if (type === 'Unigram') refuse("'model.vocab' is no list of pieces with their scores");
   else checkIds(vocab, refuse);
+  // Neither is computed here.
+  if (model.continuing_subword_prefix && type === 'BPE')
+    refuse(
+      `has 'model.continuing_subword_prefix' ${shown(model.continuing_subword_prefix)}; expected none in BPE`,
+    );
+  if (model.dropout)
+    refuse(`has 'model.dropout' ${shown(model.dropout)}, which cuts at random; expected none`);
   if (merges !== undefined) checkMerges(merges, vocab as Record<string, number>, refuse);
   const { added_tokens: added } = json;
   const isToken = (token: unknown): boolean => {

@@ -8,6 +8,9 @@ import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import { shown } from '../native/shown.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
+import { decoderOf } from './decoders.js';
+import { normalizerOf } from './normalizers.js';
+import { preTokenizerOf } from './pre-tokenizers.js';
 import { respectSingleWords } from './single-words.js';
 import { spellingOf, utf8 } from './token-bytes.js';
 import type {
@@ -18,7 +21,6 @@ import type {
   Tokenizer,
 } from './tokenizer.js';
 import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
-import { withUnicodeWhiteSpace } from './white-space.js';
 
 /** Runs of one character, each with another one after it: what sends a careless pattern back to its beginning. */
 const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
@@ -43,7 +45,6 @@ export class HuggingFaceTokenizer implements Tokenizer {
   private readonly library: LibraryTokenizer;
   private continuation: LibraryTokenizer | undefined;
   private readonly chat: ChatRenderer;
-  private readonly added: ReadonlySet<number>;
   private readonly special: ReadonlySet<number | undefined>;
   private readonly spelling: ReturnType<typeof spellingOf>;
 
@@ -59,7 +60,6 @@ export class HuggingFaceTokenizer implements Tokenizer {
     this.eosId = this.specialId('eos_token');
     this.padId = this.specialId('pad_token', false);
     [this.prefixIds, this.suffixIds] = this.affixes();
-    this.added = new Set(this.json.added_tokens.map(({ id }) => id));
     const { additional_special_tokens: additional = [] } = specialTexts(files.config);
     this.special = new Set([
       ...this.json.added_tokens.filter(({ special }) => special).map(({ id }) => id),
@@ -104,8 +104,6 @@ export class HuggingFaceTokenizer implements Tokenizer {
   tokenBytes(id: number): Uint8Array {
     const token = this.library.id_to_token(id);
     if (token === undefined) return new Uint8Array();
-    // Added tokens are copied verbatim; the decoder handles the others.
-    if (this.added.has(id)) return utf8(token);
     return this.spelling?.(token) ?? utf8(this.decode([id]));
   }
 
@@ -202,9 +200,20 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   // Only the keys that transformers also takes from the configuration; tokenizer.json determines the rest.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
-    const library = new LibraryTokenizer(withUnicodeWhiteSpace(json), {
-      eos_token: eos,
-      additional_special_tokens: additional,
+    const normalizer = normalizerOf(json.normalizer);
+    const library = new LibraryTokenizer(
+      { ...json, pre_tokenizer: null, decoder: null },
+      { eos_token: eos, additional_special_tokens: additional },
+    );
+    // Its own differ from the Rust library's.
+    const preTokenizer = preTokenizerOf(json.pre_tokenizer);
+    Object.assign(library, {
+      ...(normalizer ? { normalizer } : {}),
+      decoder: decoderOf(json.decoder) ?? null,
+      pre_tokenizer: preTokenizer
+        ? (text: string, { section_index }: { section_index: number }) =>
+            preTokenizer(text, section_index === 0)
+        : null,
     });
     respectSingleWords(library);
     return library;

@@ -43,8 +43,8 @@ export function spellingOf(decoder: unknown): Spelling | undefined {
   }
   if (parts.length === 0) return undefined;
   return (token) => {
-    const byte = byteFallback ? /^<0x([0-9A-Fa-f]{2})>$/.exec(token) : null;
-    if (byte) return Uint8Array.of(Number.parseInt(byte[1] as string, 16));
+    const byte = byteFallback ? byteOf(token) : undefined;
+    if (byte !== undefined) return Uint8Array.of(byte);
     return utf8(replacements.reduce((text, [from, to]) => text.replaceAll(from, to), token));
   };
 }
@@ -57,8 +57,17 @@ function flatten(decoder: unknown): Readonly<Record<string, unknown>>[] {
 
 function byteLevel(): Spelling {
   const bytes = new Map(byteCharacters().map((character, byte) => [character, byte]));
-  return (token) =>
-    Uint8Array.from([...token].flatMap((character) => bytes.get(character) ?? [...utf8(character)]));
+  return (token) => {
+    const found = Array.from(token, (character) => bytes.get(character));
+    // A token with any other character stands for itself, as added ones do.
+    return found.includes(undefined) ? utf8(token) : Uint8Array.from(found as number[]);
+  };
+}
+
+/** The byte that a token such as `<0x0A>` is. */
+export function byteOf(token: string): number | undefined {
+  const [, digits] = /^<0x([0-9A-Fa-f]{2})>$/.exec(token) ?? [];
+  return digits === undefined ? undefined : Number.parseInt(digits, 16);
 }
 
 export function utf8(text: string): Uint8Array {
