@@ -3,6 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { parse } from 'yaml';
 import { loadModel } from '../../../src/api/model.js';
 import { Tape } from '../../../src/autograd/tape.js';
 import { parseRunConfig } from '../../../src/methods/config.js';
@@ -68,32 +69,31 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The recipe of docs/how-to/from-trl.md. */
+const page = readFileSync(join(DIRECTORY, '../../../docs/how-to/from-trl.md'), 'utf8');
+
+interface PageRecipe {
+  readonly data: object;
+  readonly prompt: object;
+  readonly reward_model: object;
+  readonly run: object;
+}
+
+/** The recipe of docs/how-to/from-trl.md on these rows, with the rate and the passes of make_trl_prm.py. */
 function recipe(
   name: string,
   { step_separator, max_length = 256, max_completion_length, train_on_last_step_only }: Partial<Case> = {},
 ) {
   const rows = join(folder, 'rows.jsonl');
+  const written = parse(/```yaml\n([^`]*)```/.exec(page)![1]!) as PageRecipe;
+  const own = { step_separator, max_completion_length, train_on_last_step_only };
+  const given = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined));
+  const { step_separator: separator, ...learning } = given;
   return {
-    method: 'reward',
+    ...written,
     model: { base: join(DIRECTORY, name), dtype: 'f32' },
     data: { train: rows, validation: rows, test: rows, max_length },
-    prompt: { template: 'trl', ...(step_separator === undefined ? {} : { step_separator }) },
-    reward_model: {
-      type: 'prm',
-      head: 'classes',
-      after_error: 'keep',
-      class_weight: 'none',
-      learning_rate: 3e-3,
-      lr_scheduler_type: 'linear',
-      warmup_ratio: 0,
-      num_train_epochs: 6,
-      tokens_per_step: 100_000,
-      load_best_model_at_end: false,
-      ...(max_completion_length === undefined ? {} : { max_completion_length }),
-      ...(train_on_last_step_only === undefined ? {} : { train_on_last_step_only }),
-    },
-    eval_scores: { threshold: 0.5 },
+    prompt: { ...written.prompt, ...(separator === undefined ? {} : { step_separator: separator }) },
+    reward_model: { ...written.reward_model, learning_rate: 3e-3, num_train_epochs: 6, ...learning },
     run: { device: 'cpu', threads: 1, logging_steps: 1 },
   };
 }
@@ -125,7 +125,7 @@ describe.each(['qwen2', 'llama'] as const)('on a %s', (name) => {
         ids: labels.length === 0 ? [] : input_ids.slice(0, labels.at(-1)![0] + 1),
         labels,
       }));
-        expect(read).toEqual(expected);
+      expect(read).toEqual(expected);
 
       const { decoder, parameters } = loadTrainableDecoder(device, join(DIRECTORY, name), { dtype: 'f32' });
       const network = rewardNetwork({ decoder, role: {} }, reward.reward_model, data.tokenizer);
@@ -211,7 +211,8 @@ it('saves what transformers reads as a classifier of tokens, with the same logit
   const weights = tensorsIn(join(saved, 'model.safetensors'));
   const read = tensorsIn(join(DIRECTORY, 'ours', 'model.safetensors'));
   expect([...weights.keys()].sort()).toEqual([...read.keys()].sort());
-  for (const [name, values] of read) expect(maxDifference(weights.get(name)!, values), name).toBeLessThan(1e-4);
+  for (const [name, values] of read)
+    expect(maxDifference(weights.get(name)!, values), name).toBeLessThan(1e-4);
 
   const model = await loadModel(device, join(DIRECTORY, 'ours'), { dtype: 'f32' });
   const { rows } = golden.qwen2.cases[0]!;
