@@ -6,7 +6,7 @@ import { namedTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { chosenDevice } from './device.js';
-import type { ModelArguments } from './model-options.js';
+import type { ModelArguments, NamedRun } from './model-options.js';
 
 export interface ChosenModel {
   readonly device: Device;
@@ -17,7 +17,7 @@ export interface ChosenModel {
 }
 
 /** Loads it. The caller disposes model and device. */
-export async function openChosenModel(args: ModelArguments): Promise<ChosenModel> {
+export async function openChosenModel(args: ModelArguments & NamedRun): Promise<ChosenModel> {
   const { 'run-or-model': first, run = first, model: name = run, adapter } = args;
   const deviceName = await chosenDevice(args.device);
   const saved = await resolveSaved(name, {

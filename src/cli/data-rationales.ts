@@ -12,7 +12,7 @@ import { createProgress } from '../terminal/progress.js';
 import { openChosenModel } from './chosen-model.js';
 import { Interrupted, UsageError } from './error.js';
 import { untilInterrupted } from './interrupt.js';
-import type { ModelArguments } from './model-options.js';
+import type { ModelArguments, NamedRun } from './model-options.js';
 
 export interface RationaleArguments extends ModelArguments {
   readonly k: number;
@@ -31,7 +31,7 @@ const FILE = 'rationales.jsonl';
 export async function makeRationales(
   config: RunConfig,
   directory: string,
-  args: RationaleArguments,
+  args: RationaleArguments & NamedRun,
 ): Promise<string[]> {
   const { data, prompt } = verdictSections(config);
   const { train, ...heldOut } = (await configuredRecords(data)).parts;

@@ -1,12 +1,13 @@
 import { existsSync } from 'node:fs';
 import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../data/sources/source.js';
+import { plural } from '../native/shown.js';
 import { type ArgumentsOf, command, flag, number, text } from './command.js';
 import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
-import { MODEL_NAME, QUANTIZED, withModel } from './model-options.js';
+import { MODEL_NAME, type NamedRun, QUANTIZED, withModel } from './model-options.js';
 import { checkWhole } from './usage.js';
 
 const model = { ...text, group: 'Of a model that is no run:' } as const;
@@ -18,11 +19,10 @@ const options = (argv: Argv) =>
   argv
     .positional('run-or-model', {
       type: 'string',
-      conflicts: ['model', 'run'],
+      conflicts: 'model',
       describe: `${MODEL_NAME}. A run is judged on its own test data, with thresholds chosen on its validation data`,
     })
     .option('model', { ...text, alias: 'reward-model', describe: 'The same as an option' })
-    .option('run', { ...text, conflicts: 'model', describe: 'Deprecated: the same as --model with a run' })
     .option('adapter', { ...model, implies: 'model', describe: 'PEFT adapter directory' })
     .option('tokenizer', {
       ...model,
@@ -100,7 +100,7 @@ export const correctionCommand = command({
 
 async function judge(given: CorrectionArguments): Promise<void> {
   const named = [given['run-or-model'], given.model].some((name) => name !== undefined);
-  const args = named ? withModel(given) : given;
+  const args: CorrectionArguments & NamedRun = named ? withModel(given) : given;
   const options = checkedOptions(args);
   const { evaluateCorrection, makeOutputDirectory, writeCorrection } = await import('../eval/correction.js');
   const { taskOfModel, taskOfRun } = await import('./correction-task.js');
@@ -114,6 +114,10 @@ async function judge(given: CorrectionArguments): Promise<void> {
       : await taskOfRun(run, options);
   if (args.output !== undefined) await makeOutputDirectory(args.output);
   const device = openDevice(deviceName);
+  if (task.validation.length > 0)
+    console.error(
+      `judging ${plural(task.test.length, 'solution')}, and ${task.validation.length} of validation, which choose thresholds`,
+    );
   const progress = createProgress({ total: task.test.length + task.validation.length, unit: 'solution' });
   try {
     const result = await evaluateCorrection(

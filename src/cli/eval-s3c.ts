@@ -13,7 +13,7 @@ const options = (argv: Argv) =>
       ...argument,
       describe: 'Problems, as in eval solve; those of data problems are judged by the oracle',
     })
-    .option('run', { ...text, alias: 'model', demandOption: true, describe: 'Run of method s3c' })
+    .option('model', { ...text, demandOption: true, describe: 'Run of method s3c' })
     .option('prefixes', {
       ...text,
       describe:
@@ -68,8 +68,8 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   const { parseRunConfig } = await import('../methods/config.js');
   const { readRunConfig } = await import('../run/directory.js');
   const { requireS3c } = await import('../methods/s3c/config.js');
-  const read = parseRunConfig(await readRunConfig(args.run), { name: join(args.run, 'config.yaml') });
-  const config = requireS3c(read.config, `${args.run} is a run`);
+  const read = parseRunConfig(await readRunConfig(args.model), { name: join(args.model, 'config.yaml') });
+  const config = requireS3c(read.config, `${args.model} is a run`);
   const { resolveData } = await import('../run/paths.js');
   const { loadProblems } = await import('../data/benchmarks/load.js');
   const { problems } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));
@@ -80,9 +80,9 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   const { openChosenModel } = await import('./chosen-model.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { solvingProgress } = await import('./solving-progress.js');
-  const steps = await heldOutSteps(args.run, args.prefixes);
+  const steps = await heldOutSteps(args.model, args.prefixes);
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel({
-    run: args.run,
+    run: args.model,
     quantize: args.quantize,
     device: args.device,
   });

@@ -72,7 +72,7 @@ async function solve(given: SolveArguments): Promise<void> {
   const { formatSolvingTable } = await import('../eval/solving/report.js');
   const { solvingProgress } = await import('./solving-progress.js');
   const { untilInterrupted } = await import('./interrupt.js');
-  if ([given.model, given.run, given.adapter].every((name) => name === undefined))
+  if ([given.model, given.adapter].every((name) => name === undefined))
     console.error(`no model is named: ${args.model} of the package answers; --model names another`);
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const interruption = untilInterrupted();
@@ -141,7 +141,7 @@ function namesOf(args: SolveArguments): {
   readonly reward?: string | undefined;
   readonly judge?: string | undefined;
 } {
-  const { 'reward-run': run, 'reward-model': model = run, scores, 'reward-oracle': exact } = args;
+  const { 'reward-model': model, scores, 'reward-oracle': exact } = args;
   const reward = exact ? 'oracle' : (scores ?? model);
   if (model === undefined && args['reward-scorer'] !== undefined)
     throw new UsageError('--reward-scorer chooses one of a run: name it with --reward-model');
@@ -167,10 +167,8 @@ function checked(args: SolveArguments) {
   if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
   const { temperature = args.n === 1 ? 0 : 1 } = args;
   if (args.search) {
-    if (!args['reward-run'] && !args['reward-model'] && !args['reward-oracle'])
-      throw new UsageError(
-        '--search goes by the scores of steps: name --reward-run, --reward-model or --reward-oracle',
-      );
+    if (!args['reward-model'] && !args['reward-oracle'])
+      throw new UsageError('--search goes by the scores of steps: name --reward-model or --reward-oracle');
     if (temperature === 0)
       throw new UsageError(
         '--search needs several samples, or a --temperature above 0, at which continuations differ; -n 16 has both',

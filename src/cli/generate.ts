@@ -4,7 +4,7 @@ import type { Sample } from '../generate/sample-row.js';
 import { type ArgumentsOf, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import type { GivenPrompt } from './generate-prompts.js';
-import { chosenSampling, MAX_ROWS, modelOptions, samplingOptions } from './model-options.js';
+import { chosenSampling, MAX_ROWS, modelOptions, type NamedRun, samplingOptions } from './model-options.js';
 import { checkWhole } from './usage.js';
 
 type GenerateArguments = ArgumentsOf<typeof options>;
@@ -131,7 +131,7 @@ async function generate(args: GenerateArguments): Promise<void> {
 
 /** All that the samples depend on. */
 async function settingsOf(
-  args: GenerateArguments,
+  args: GenerateArguments & NamedRun,
   { tokenizer: _, ...sampling }: SamplingOptions,
   prompts: readonly (readonly number[])[],
 ): Promise<Readonly<Record<string, unknown>>> {

@@ -26,12 +26,12 @@ const options = (argv: Argv) =>
     })
     .option('oracle', {
       ...text,
-      conflicts: ['model', 'run', 'adapter'],
+      conflicts: ['model', 'adapter'],
       describe: 'Instead of a model: the generated problems (of data problems) with their plans',
     })
     .option('reference', {
       ...text,
-      conflicts: ['model', 'run', 'adapter', 'oracle'],
+      conflicts: ['model', 'adapter', 'oracle'],
       describe:
         'Instead of a model: problems with worked solutions; wrong is the first line with an equation that does not hold or a value that they do not have',
     })

@@ -26,7 +26,7 @@ export const MODEL_NAME =
 
 /** The model as the first argument, of commands that take no other. */
 export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME) {
-  return argv.positional('run-or-model', { type: 'string', conflicts: ['model', 'run'], describe });
+  return argv.positional('run-or-model', { type: 'string', conflicts: 'model', describe });
 }
 
 /** `--model` of commands that read a model's files and run none. */
@@ -36,6 +36,11 @@ export function namedAs<T>(argv: Argv<T>) {
 
 export type ModelArguments = Partial<ArgumentsOf<typeof modelOptions> & ArgumentsOf<typeof modelArgument>>;
 
+/** The run that `--model` names, where it is one. */
+export interface NamedRun {
+  readonly run?: string | undefined;
+}
+
 export function modelOptions<T>(argv: Argv<T>) {
   const group = 'Model:';
   const ofModel = { ...text, group } as const;
@@ -43,11 +48,6 @@ export function modelOptions<T>(argv: Argv<T>) {
     .option('model', {
       ...ofModel,
       describe: `${MODEL_NAME}: embedded, word-problems, word-problems-attempts, word-problems-judge, word-problems-misread [default: ${DEFAULT_MODEL}]`,
-    })
-    .option('run', {
-      ...ofModel,
-      conflicts: ['model', 'adapter', 'tokenizer'],
-      describe: 'Deprecated: the same as --model with a run',
     })
     .option('adapter', { ...ofModel, describe: 'An adapter on top of --model, where that is its base' })
     .option('other-base', {
@@ -69,10 +69,9 @@ export function modelOptions<T>(argv: Argv<T>) {
  * The arguments with a run that `--model` names as `run`, whose prompt, tokenizer and dtype then hold; and with the model that is
  * taken where none is named.
  */
-export function withModel<Arguments extends Partial<ModelArguments>>(args: Arguments): Arguments {
-  const { 'run-or-model': first, run, adapter } = args;
+export function withModel<Arguments extends Partial<ModelArguments>>(args: Arguments): Arguments & NamedRun {
+  const { 'run-or-model': first, adapter } = args;
   const { model = first } = args;
-  if (run !== undefined) return args;
   if (model === undefined) return adapter === undefined ? { ...args, model: DEFAULT_MODEL } : args;
   // A tokenizer or adapter beside it is for its weights alone.
   const whole = adapter === undefined && args.tokenizer === undefined;

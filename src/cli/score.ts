@@ -3,7 +3,7 @@ import type { Aggregation } from '../eval/solving/aggregation.js';
 import { plural } from '../native/shown.js';
 import { type ArgumentsOf, argument, command, flag, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { modelOptions, withModel } from './model-options.js';
+import { modelOptions, type NamedRun, withModel } from './model-options.js';
 
 type ScoreArguments = ArgumentsOf<typeof options>;
 
@@ -128,7 +128,7 @@ async function score(given: ScoreArguments): Promise<void> {
   });
 }
 
-async function settingsOf(args: ScoreArguments, aggregations: readonly Aggregation[]) {
+async function settingsOf(args: ScoreArguments & NamedRun, aggregations: readonly Aggregation[]) {
   const { dataFiles } = await import('../data/files.js');
   const { contentHash } = await import('../files/content-hash.js');
   const { resolve } = await import('node:path');

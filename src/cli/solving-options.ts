@@ -73,26 +73,24 @@ export function solvingOptions(argv: Argv) {
       default: 6,
       describe: 'Significant digits from which a decimal stands for what it is rounded from',
     })
-    .option('reward-run', { ...rewards, describe: 'Deprecated: the same as --reward-model' })
     .option('reward-scorer', {
       ...rewards,
       describe: 'Which of its scorers: verdict, or reward, the network of a StepAMC run [default: verdict]',
     })
     .option('reward-model', {
       ...rewards,
-      conflicts: 'reward-run',
       describe:
         'What scores solutions: a run, an adapter, word-problems for the judge of the package, a classification model (a directory or hub id), oracle, or a file of scores',
     })
     .option('reward-oracle', {
       group: rewards.group,
       type: 'boolean',
-      conflicts: ['reward-run', 'reward-model', 'scores'],
+      conflicts: ['reward-model', 'scores'],
       describe: 'The same as --reward-model oracle: the steps of generated problems, exactly',
     })
     .option('scores', {
       ...rewards,
-      conflicts: ['reward-run', 'reward-model'],
+      conflicts: 'reward-model',
       describe:
         'The same as --reward-model with a file: rows with problem and sample, as in samples.jsonl, and a score',
     })
@@ -129,7 +127,6 @@ export function solvingOptions(argv: Argv) {
     })
     .option('judge', {
       ...rewards,
-      alias: 'judge-run',
       describe:
         'What says which steps of right solutions are wrong: names as for --reward-model, a file of labels, or the address of a server',
     })

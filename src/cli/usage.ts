@@ -35,6 +35,9 @@ const MEANT: Readonly<Record<string, string>> = {
   ls: 'recipes ls',
 };
 
+/** What -n may mean in a command that does not have it: how many are sampled, made or read. */
+const COUNTS = ['samples', 'max-samples', 'max-problems', 'max-rows', 'limit'];
+
 export function usageSentence(message: string, args: readonly string[], known: Known): string {
   const text = message.replaceAll(/\s+/g, ' ').trim();
   if (known.words.length > 0 && known.commands.length > 0 && text.startsWith('Unknown argument')) {
@@ -109,9 +112,10 @@ function unknownSentence(
     const readsRecipe = known.includes('set');
     if (!isOption)
       return `there is no argument ${name} here${readsRecipe ? '; data are named by --set data.train=FILE' : ''}`;
-    const nearest = nearestName(name, known);
+    const isCount = name === 'n' && args.includes('-n');
+    const nearest = isCount ? COUNTS.find((each) => known.includes(each)) : nearestName(name, known);
     const hint = readsRecipe ? `; keys of the recipe are given by --set, as in --set data.train=FILE` : '';
-    return `there is no option --${name}${nearest === undefined ? hint : `; did you mean --${nearest}?`}`;
+    return `there is no option ${isCount ? '-n' : `--${name}`}${nearest === undefined ? hint : `; did you mean --${nearest}?`}`;
   });
   return sentences.join('; ');
 }

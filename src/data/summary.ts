@@ -218,7 +218,7 @@ function classWarnings({ samples, positive, negative }: DataStatistics): string[
   if (count === 0) return [`no training step is ${name}: a verdict cannot be learned from one class`];
   if (count / samples >= RARE) return [];
   return [
-    `only ${share(count, samples)} of the training steps are ${name}; class_weight or data.balance weigh them up`,
+    `only ${share(count, samples)} of the training steps are ${name}; class_weight (auto does it too) or data.balance weigh them up`,
   ];
 }
 

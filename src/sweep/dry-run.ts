@@ -1,7 +1,7 @@
 // `steptrain sweep --dry-run`: what there is to do, and how long it may take.
 
 import { defined } from '../native/defined.js';
-import { progressStream, toLog } from '../terminal/log.js';
+import { type Log, loggingTo, progressStream, toLog } from '../terminal/log.js';
 import { createProgress, formatDuration, formatMetric, type Progress } from '../terminal/progress.js';
 import { type Cell, describePoint, finalCells, trialCells } from './cells.js';
 import { points, type Settings, type Sweep } from './file.js';
@@ -31,6 +31,16 @@ export async function describeSweep(
   return lines;
 }
 
+/** Says of the same data of several arms everything once. */
+function saidOnce(): Log {
+  const said = new Set<string>();
+  return (line, level) => {
+    if (level === 'progress' || said.has(line)) return;
+    said.add(line);
+    toLog(level === 'warning' ? `Warning: ${line}` : line);
+  };
+}
+
 /** As many runs as will be made; where nothing is chosen yet, the first point stands for it. */
 function plannedCells(sweep: Sweep, chosen: ReadonlyMap<string, Settings>): Cell[] {
   const guess = new Map(sweep.arms.map((arm) => [arm.name, chosen.get(arm.name) ?? points(arm)[0] ?? {}]));
@@ -50,6 +60,7 @@ async function estimate(
   left: readonly Cell[],
   jobs: number,
 ): Promise<string[]> {
+  const once = saidOnce();
   const ended = cells.filter((cell) => !left.includes(cell));
   const measured = await Promise.all(
     ended.map(async (cell) => ({
@@ -68,7 +79,8 @@ async function estimate(
     const { name } = cell.arm;
     counting.update(sizes.size, { counting: name });
     const own = measured.filter(({ arm }) => arm === name);
-    const tokens = mean(own.map((each) => each.tokens)) ?? (await estimatedTokens(folder, cell));
+    const tokens =
+      mean(own.map((each) => each.tokens)) ?? (await loggingTo(once, () => estimatedTokens(folder, cell)));
     const seconds =
       mean(own.map((each) => each.seconds)) ??
       (rate === undefined || tokens === undefined ? undefined : rate * tokens);

@@ -25,7 +25,7 @@ export function fewSteps({
   const taken =
     steps === 1 ? '1 optimizer step, which teaches little' : `${steps} optimizer steps, which teach little`;
   if (settings?.max_steps === steps)
-    return `${name} takes ${taken}: raise ${section}.max_steps, now ${steps}`;
+    return `${name} takes ${taken}, as ${section}.max_steps asks: enough to try it`;
   return (
     `${name} takes ${taken}: give more rows, ` +
     `about ${times} times the epochs (${section}.num_train_epochs), or a smaller batch (${key.replace(name, section)}, now ${size})`

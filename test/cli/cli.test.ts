@@ -156,14 +156,14 @@ describe('the command line', () => {
   });
 
   it('reports a failure in one sentence with exit code 1, and its stack on request', async () => {
-    const failed = await cli('generate', 'x', '--run', '/nowhere');
+    const failed = await cli('generate', 'x', '--model', '/nowhere');
     expect(failed).toEqual({
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(/^--model: there is no \/nowhere /),
     });
     process.env.STEPTRAIN_STACKS = '1';
-    const { stderr } = await cli('generate', 'x', '--run', '/nowhere');
+    const { stderr } = await cli('generate', 'x', '--model', '/nowhere');
     expect(stderr.split('\n')[0]).toBe(failed.stderr);
     expect(stderr).toMatch(/\n +at resolveModel /);
   });

@@ -41,7 +41,7 @@ function file(name: string, rows: readonly unknown[] = ROWS): string {
 function solve(...args: readonly string[]) {
   const defaults = { '--template': '{problem}', '--max-new-tokens': '8' };
   const missing = Object.entries(defaults).filter(([option]) => !args.includes(option));
-  const named = ['--model', '--run', '--help'].some((option) => args.includes(option));
+  const named = ['--model', '--help'].some((option) => args.includes(option));
   const model = named ? [] : ['--model', 'embedded'];
   return cli('eval', 'solve', '--device', 'cpu', ...model, ...missing.flat(), ...args);
 }
@@ -175,7 +175,7 @@ describe('steptrain eval solve', () => {
     expect(searched).toHaveLength(2);
     expect(searched[0]).toHaveProperty('right');
     expect((await solve(...args, '--search')).stderr).toMatch(
-      /--search goes by the scores of steps: name --reward-run/,
+      /--search goes by the scores of steps: name --reward-model/,
     );
     const greedy = [...args.slice(0, 3), '--search', '--reward-oracle'];
     expect((await solve(...greedy)).stderr).toMatch(
@@ -199,7 +199,7 @@ describe('steptrain eval solve', () => {
     writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
     await completeSaved(run, config, byteTokenizer());
     const output = join(folder, 'out');
-    const args = [file('rows.jsonl'), '-n', '4', '--output', output, '--reward-run', run, '--judge-run', run];
+    const args = [file('rows.jsonl'), '-n', '4', '--output', output, '--reward-model', run, '--judge', run];
     const { code, stdout } = await solve(...args);
     expect(code).toBe(0);
     expect(stdout).toMatch(

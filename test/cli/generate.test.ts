@@ -24,7 +24,7 @@ beforeEach(() => {
 
 /** By the arithmetic model of the package, where the test names none. */
 const generate = (...args: readonly string[]) => {
-  const named = args.some((arg) => ['--model', '--run', '--adapter'].includes(arg));
+  const named = args.some((arg) => ['--model', '--adapter'].includes(arg));
   return cli('generate', '--device', 'cpu', ...(named ? [] : ['--model', 'embedded']), ...args);
 };
 const few = ['--max-new-tokens', '5'];
@@ -105,7 +105,7 @@ describe('steptrain generate', () => {
     });
     writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
     await completeSaved(run, config, byteTokenizer());
-    const { stdout } = await generate('--run', run, 'abc', '--json', ...few);
+    const { stdout } = await generate('--model', run, 'abc', '--json', ...few);
     const device = openDevice('cpu');
     const model = await loadModel(device, golden, { adapter: join(golden, 'adapter') });
     const samples = await model.generate([byteTokenizer().encode('abc')], { maxNewTokens: 5 });
@@ -136,11 +136,6 @@ describe('steptrain generate', () => {
     ['no prompt', [], 'name a prompt, or a file of them with --file FILE (- is standard input)'],
     ['an empty prompt', ['a', ''], 'prompt 2 is empty; expected a text to go on from'],
     ['prompts and a file', ['a', '--file', 'b.jsonl'], 'name prompts or --file FILE, not both'],
-    [
-      'a run and a model',
-      ['a', '--run', 'x', '--model', 'y'],
-      '--run and --model exclude each other; give one of them',
-    ],
     ['no samples', ['a', '-n', '0'], '-n expects a whole number of at least 1, found 0'],
     ['half a row', ['a', '--max-rows', '1.5'], '--max-rows expects a whole number of at least 1, found 1.5'],
     [
@@ -187,7 +182,7 @@ describe('steptrain generate', () => {
       ['a', '--adapter', 'src'],
       '--adapter: src is no adapter: it has no adapter_config.json',
     ],
-    ['a run without a model', ['a', '--run', 'nope'], 'nope'],
+    ['a run without a model', ['a', '--model', 'nope'], 'nope'],
   ])('refuses %s', async (_, args, sentence) => {
     const { code, stdout, stderr } = await generate(...args);
     expect(stderr.replaceAll(/\s+/g, ' ')).toContain(sentence);

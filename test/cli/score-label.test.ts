@@ -59,7 +59,7 @@ describe('score', () => {
     const { code } = await cli([
       'score',
       at('solutions.jsonl'),
-      '--run',
+      '--model',
       at('run'),
       '--aggregate',
       'all',
@@ -74,7 +74,7 @@ describe('score', () => {
     expect(first.score_min).toBe(Math.min(...first.scores));
     expect(first.score_product).toBeCloseTo(first.scores[0]! * first.scores[1]!, 12);
     // The scores are those of each solution alone.
-    const { out } = await cli(['score', at('solutions.jsonl'), '--run', at('run')]);
+    const { out } = await cli(['score', at('solutions.jsonl'), '--model', at('run')]);
     expect(
       out
         .trim()
@@ -84,7 +84,7 @@ describe('score', () => {
   });
 
   test('the outcome has one score, at the end', async () => {
-    const { out } = await cli(['score', at('solutions.jsonl'), '--run', at('run'), '--scorer', 'outcome']);
+    const { out } = await cli(['score', at('solutions.jsonl'), '--model', at('run'), '--scorer', 'outcome']);
     expect(JSON.parse(out.split('\n')[0]!).scores).toEqual([null, expect.any(Number)]);
   });
 
@@ -94,7 +94,7 @@ describe('score', () => {
     await cli([
       'score',
       at('solutions.jsonl'),
-      '--run',
+      '--model',
       at('run'),
       '--aggregate',
       'all',
@@ -107,22 +107,22 @@ describe('score', () => {
   test('copies numbers with all their digits and their kind', async () => {
     const copied = '"id":12345678901234567890,"weight":2.0';
     writeFileSync(at('numbers.jsonl'), `${JSON.stringify(SOLUTIONS[0]).slice(0, -1)},${copied}}\n`);
-    const scored = await cli(['score', at('numbers.jsonl'), '--run', at('run')]);
+    const scored = await cli(['score', at('numbers.jsonl'), '--model', at('run')]);
     expect(scored.out).toContain(copied);
-    const kept = await cli(['score', at('numbers.jsonl'), '--run', at('run'), '--output', at('numbers')]);
+    const kept = await cli(['score', at('numbers.jsonl'), '--model', at('run'), '--output', at('numbers')]);
     expect(kept.code).toBe(0);
     expect(readFileSync(at('numbers/scores.jsonl'), 'utf8')).toContain(copied);
   });
 
   test('refuses other settings, a scorer that is not there, and a row without a solution by its line', async () => {
-    const other = await cli(['score', at('solutions.jsonl'), '--run', at('run'), '--output', at('scored')]);
+    const other = await cli(['score', at('solutions.jsonl'), '--model', at('run'), '--output', at('scored')]);
     expect(other).toMatchObject({ code: 1, err: expect.stringMatching(/aggregations was \["min","product/) });
-    const none = await cli(['score', at('solutions.jsonl'), '--run', at('run'), '--scorer', 'x']);
+    const none = await cli(['score', at('solutions.jsonl'), '--model', at('run'), '--scorer', 'x']);
     expect(none.err).toMatch(/has no scorer x; its scorers are reward, outcome/);
     writeFileSync(at('bad.jsonl'), `${JSON.stringify(SOLUTIONS[0])}\n{"problem": "p"}\n`);
-    const bad = await cli(['score', at('bad.jsonl'), '--run', at('run')]);
+    const bad = await cli(['score', at('bad.jsonl'), '--model', at('run')]);
     expect(bad.err).toMatch(/bad\.jsonl, line 2: there is no column of a solution/);
-    const passed = await cli(['score', at('bad.jsonl'), '--run', at('run'), '--on-bad-row', 'skip']);
+    const passed = await cli(['score', at('bad.jsonl'), '--model', at('run'), '--on-bad-row', 'skip']);
     expect(JSON.parse(passed.out.trim().split('\n')[1]!)).toMatchObject({
       scores: null,
       error: expect.any(String),

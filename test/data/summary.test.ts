@@ -60,7 +60,7 @@ describe('the summary of the data', () => {
       ],
     });
     expect(summary.warnings).toEqual([
-      'only 1 (5.0 %) of the training steps are wrong; class_weight or data.balance weigh them up',
+      'only 1 (5.0 %) of the training steps are wrong; class_weight (auto does it too) or data.balance weigh them up',
       '1 (5.0 %) of the train steps, in 1 solution, lie beyond data.max_length and are not read; the longest ' +
         'solution needs 900 tokens and the verdict',
       '1 test problem is also trained on, and 1 more shares half of its wording with a training problem, such as " problem 3"',

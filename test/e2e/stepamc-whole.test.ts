@@ -104,7 +104,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     const file = join(folder, 'solutions.jsonl');
     await writeFile(file, `${JSON.stringify({ problem: '1+2', steps: ['1+2=3', '3+4=8'] })}\n`);
     for (const scorer of ['verdict', 'reward']) {
-      const { code, out, err } = await steptrain(['score', file, '--run', run, '--scorer', scorer]);
+      const { code, out, err } = await steptrain(['score', file, '--model', run, '--scorer', scorer]);
       expect(code, err).toBe(0);
       const { scores } = JSON.parse(out) as { scores: number[] };
       expect(scores, scorer).toHaveLength(2);

@@ -11,7 +11,7 @@ it('says of a stage of few steps which keys give it more', () => {
   );
   const bound = { name: 'sft', steps: 8, batching: { 'sft.tokens_per_step': 1024 } };
   expect(fewSteps({ ...bound, settings: { max_steps: 8 } })).toBe(
-    'sft takes 8 optimizer steps, which teach little: raise sft.max_steps, now 8',
+    'sft takes 8 optimizer steps, which teach little, as sft.max_steps asks: enough to try it',
   );
   expect(fewSteps({ ...bound, settings: { max_steps: 30 } })).toContain('sft.num_train_epochs');
   expect(said('step_kto-2', 1, 'batch_size')).toMatch(

@@ -148,7 +148,7 @@ describe('the scores', () => {
 test('steptrain score writes them, and what they come to as probabilities', async () => {
   writeFileSync(at('solutions.jsonl'), `${JSON.stringify({ problem: PROBLEM, steps: STEPS })}\n`);
   const scored = async (...more: string[]) => {
-    const { code, stdout } = await cli('score', at('solutions.jsonl'), '--run', at('run'), ...CPU, ...more);
+    const { code, stdout } = await cli('score', at('solutions.jsonl'), '--model', at('run'), ...CPU, ...more);
     expect(code).toBe(0);
     return JSON.parse(stdout);
   };
