@@ -3,11 +3,12 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
-import { readModelConfig } from '../../src/architectures/table.js';
+import { modelWeights, parseModelConfig, readModelConfig } from '../../src/architectures/table.js';
 import { cacheShape } from '../../src/generate/cache.js';
 import { Generator } from '../../src/generate/generator.js';
 import { raggedBatch, type Sequence } from '../../src/models/batch.js';
-import { loadDecoder } from '../../src/models/load.js';
+import { draw } from '../../src/models/initial-values.js';
+import { loadDecoder, trainableDecoder } from '../../src/models/load.js';
 import { saveDecoder } from '../../src/models/save.js';
 import { headLogits } from '../../src/ops/head.js';
 import { isas, openTest } from '../ops/devices.js';
@@ -131,6 +132,54 @@ describe.each(isas)('%s', (isa) => {
       decoder.dispose();
     });
   });
+
+  it.each(['nf4', 'int8'] as const)(
+    'keeps linear weights of both kinds of layers in %s',
+    async (quantize) => {
+      // Blocks of NF4 are of 64 features.
+      const json = JSON.parse(readFileSync(join(goldenDirectory('qwen3_5-a'), 'config.json'), 'utf8'));
+      const config = parseModelConfig({ ...json, intermediate_size: 128 }, 'config.json');
+      const specs = modelWeights(config).map(({ name, shape, init }, i) => ({
+        name,
+        shape,
+        init: draw(init, shape, 1, i),
+      }));
+      const made = trainableDecoder(device, config, specs, { dtype: 'f32' });
+      const [exact, floats] = [join(temporaryDirectory(), 'exact'), join(temporaryDirectory(), 'floats')];
+      await saveDecoder(made.decoder, exact);
+      made.decoder.dispose();
+      made.parameters.dispose();
+
+      const decoder = await loadDecoder(device, exact, { dtype: 'f32', quantize });
+      const modules = [...(decoder.options.formats ?? [])].map(([name]) => name.split('.').at(-2));
+      expect([...new Set(modules)].sort()).toEqual(
+        [
+          'in_proj_qkv',
+          'in_proj_z',
+          'in_proj_b',
+          'in_proj_a',
+          'out_proj',
+          'q_proj',
+          'k_proj',
+          'v_proj',
+          'o_proj',
+        ]
+          .concat('gate_proj', 'up_proj', 'down_proj')
+          .sort(),
+      );
+      await saveDecoder(decoder, floats);
+      decoder.dispose();
+      const scores = async (directory: string, kept: 'nf4' | 'int8' | 'none') => {
+        const model = await loadModel(device, directory, { dtype: 'f32', quantize: kept });
+        const [score] = await model.score([goldenOf('qwen3_5-a').rows[3]?.ids as number[]]);
+        model.dispose();
+        return score?.logprobs as Float32Array;
+      };
+      const found = await scores(exact, quantize);
+      expect(found).toEqual(await scores(floats, 'none'));
+      expect(maxDifference(found, await scores(exact, 'none'))).toBeGreaterThan(1e-5);
+    },
+  );
 
   it('reads the layout of models that see, without the part that sees, and saves the text model', async () => {
     const source = goldenDirectory('qwen3_5-b');
