@@ -44,7 +44,7 @@ async function check(name, samples) {
 async function ship(run, directory) {
   const from = join(run, 'model');
   const { decoder } = await loadModel(openDevice('cpu'), from);
-  await saveDecoder(decoder, directory, { dtype: 'BF16' });
+  await saveDecoder(decoder, directory, { dtype: 'bf16' });
   for (const file of FILES) copyFileSync(join(from, file), join(directory, file));
 }
 

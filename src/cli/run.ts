@@ -202,7 +202,7 @@ async function train(
     print: (line) => console.error(`\n${line}`),
     hint: `To resume: ${resumeLine(shown)}`,
   });
-  const { formatEvalTable } = await import('../eval/report-table.js');
+  const { formatTrainedTable } = await import('../eval/report-table.js');
   const { REPORT } = await import('../report/write.js');
   const { closing } = await import('../methods/run.js');
   const { DamagedRunError } = await import('../run/error.js');
@@ -228,7 +228,7 @@ async function train(
     .finally(() => interruption.dispose());
   const isFirst = !options.cluster || options.cluster.rank === 0;
   if (isFirst && result.evaluation) {
-    printReport(result.evaluation, false, formatEvalTable);
+    printReport(result.evaluation, false, formatTrainedTable);
   }
   if (isFirst && result.solved) {
     const { formatSolvedReport } = await import('../eval/solving/run-report.js');

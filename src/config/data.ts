@@ -79,11 +79,11 @@ const wordProblems = section({
     'Share of drills, computations under names without a story, among the training samples of the first half; for `method: pretrain` alone.',
   ),
   attempt_rate: rate(
-    'Share of the training samples that show the first lines of an attempt, a question mark and as many lines of the worked solution; ' +
+    'Share of the training samples that show the first lines of an attempt, a question mark and as many lines of the worked solution, mostly with the attempt’s last result after them; ' +
       'mistakes then stand in attempts alone. For `method: pretrain`.',
   ),
   comparison_rate: rate(
-    'Share of the training samples that compare results without a story (`Tom: 19; Tom: 18`, and then 1 or 0); for `method: pretrain`.',
+    'Share of the training samples that compare two results without a story (`Tom: 12 + 7 = 19; Tom: 18`, and then 1 or 0); for `method: pretrain`.',
   ),
 }).describe(
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',

@@ -29,11 +29,14 @@ export interface TrainingDataSummary {
   readonly notes?: readonly string[];
 }
 
+const HELD_OUT = ['validation', 'test'] as const;
+type HeldOut = (typeof HELD_OUT)[number];
+
 /** A class rarer than this gets a warning. */
 const RARE = 0.1;
 
 /** Fewer training solutions that stand there twice are not told of. */
-const FEW_REPEATED = 1e-3;
+const FEW_REPEATED = 1e-2;
 
 const SHOWN_CHARACTERS = 80;
 
@@ -81,16 +84,12 @@ export function summarizeTrainingData(
   const both = problemOverlap(keys.validation, keys.test);
   const warnings = [
     ...classWarnings(statistics.train),
-    ...(['validation', 'test'] as const).flatMap((part) => oneClassWarning(part, statistics[part])),
+    ...HELD_OUT.flatMap((part) => oneClassWarning(part, statistics[part])),
     ...repeatedWarning(repeated, statistics.train),
     ...cutWarnings(statistics),
-    ...(['validation', 'test'] as const).flatMap((part) =>
-      overlapWarning(part, overlap[part], examples[part]),
-    ),
+    ...HELD_OUT.flatMap((part) => trainedWarning(part, overlap[part], examples[part])),
     ...bothWarning(both, examples.test),
-    ...(['validation', 'test'] as const).flatMap((part) =>
-      seenWarning(part, seenSteps[part], statistics[part]),
-    ),
+    ...likeTrainingWarning(overlap, seenSteps, statistics),
   ];
   return { parts: statistics, overlap, ...(compared ? { seenSteps } : {}), warnings };
 }
@@ -117,7 +116,7 @@ export function formatTrainingDataSummary({
           [
             'steps also in training',
             '',
-            ...(['validation', 'test'] as const).map((part) => share(seenSteps[part], parts[part].samples)),
+            ...HELD_OUT.map((part) => share(seenSteps[part], parts[part].samples)),
           ],
         ]
       : []),
@@ -246,22 +245,34 @@ function cutWarnings(parts: Readonly<Record<Part, DataStatistics>>): string[] {
   });
 }
 
-function overlapWarning(
-  part: 'validation' | 'test',
-  { same, near, examples }: Overlap,
+function trainedWarning(
+  part: HeldOut,
+  { same, examples }: Overlap,
   textOf: (index: number) => string,
 ): string[] {
-  if (same + near === 0) return [];
-  const who = (n: number) => `${part} ${n === 1 ? 'problem' : 'problems'}`;
+  if (same === 0) return [];
+  const who = same === 1 ? 'problem is' : 'problems are';
+  return [`${same} ${part} ${who} also trained on, such as ${quoted(textOf(examples[0] ?? 0))}`];
+}
+
+/** One sentence on all held-out text that resembles the training part. */
+function likeTrainingWarning(
+  overlap: TrainingDataSummary['overlap'],
+  seenSteps: Readonly<Record<HeldOut, number>>,
+  statistics: Readonly<Record<Part, DataStatistics>>,
+): string[] {
+  const alike = HELD_OUT.flatMap((part) => (overlap[part].near > 0 ? [`${overlap[part].near} ${part}`] : []));
+  const seen = HELD_OUT.flatMap((part) =>
+    seenSteps[part] > 0 ? [`${share(seenSteps[part], statistics[part].samples)} ${part}`] : [],
+  );
   const found = [
-    ...(same > 0 ? [`${same} ${who(same)} ${same === 1 ? 'is' : 'are'} also trained on`] : []),
-    ...(near > 0
-      ? [
-          `${near} ${same > 0 ? 'more' : who(near)} ${near === 1 ? 'shares half of its' : 'share half of their'} wording with a training problem`,
-        ]
-      : []),
+    ...(alike.length > 0 ? [`half of the wording of ${alike.join(' and ')} problems`] : []),
+    ...(seen.length > 0 ? [`${seen.join(' and ')} steps word for word`] : []),
   ];
-  return [`${found.join(', and ')}, such as ${quoted(textOf(examples[0] ?? 0))}`];
+  if (found.length === 0) return [];
+  const advice =
+    seen.length > 0 ? '; a verdict on these may be remembered: read the metrics of the unseen steps' : '';
+  return [`the training data also have ${found.join(', and ')}${advice}`];
 }
 
 function bothWarning({ same, examples }: Overlap, textOf: (index: number) => string): string[] {
@@ -294,14 +305,6 @@ function fold(keys: readonly number[]): number {
     low = Math.imul((low ^ key) + high, 0x85ebca6b);
   }
   return (high >>> 0) * 2 ** 21 + (low >>> 11);
-}
-
-function seenWarning(part: 'validation' | 'test', seen: number, { samples }: DataStatistics): string[] {
-  if (seen === 0) return [];
-  return [
-    `${share(seen, samples)} of the ${part} steps stand word for word in the training data: a verdict on them may be ` +
-      'remembered; read the metrics of the unseen steps',
-  ];
 }
 
 function share(count: number, whole: number): string {

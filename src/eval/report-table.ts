@@ -47,21 +47,18 @@ interface Column {
 /** A table fits a terminal of this width: columns of baselines that never read a step are left out where it would not. */
 const WIDTH = 80;
 
+export interface TableOptions {
+  /** Draws a frame for a terminal; otherwise plain columns. Default false. */
+  readonly boxed?: boolean;
+}
+
 /**
  * A table of the model beside its baselines, in percent, followed by the other results in lines that fit a terminal.
- * `boxed` draws a frame for a terminal; otherwise plain columns. The constant baselines other than `majority` are left
- * out if there are intervals or trained baselines. Where some of the steps also stand in the training data, the rows of
- * the others follow.
+ * The constant baselines other than `majority` are left out if there are intervals or trained baselines. Where some of
+ * the steps also stand in the training data, the rows of the others follow.
  */
-export function formatEvalTable(
-  report: EvalReport,
-  { boxed = false }: { readonly boxed?: boolean } = {},
-): string {
-  if (report.metrics.n === 0) {
-    const why =
-      'No test step was judged, so there is no table: the test part is empty, or none of its steps has a label.';
-    return [why, ...notes(report)].map(wrapped).join('\n');
-  }
+export function formatEvalTable(report: EvalReport, { boxed = false }: TableOptions = {}): string {
+  if (report.metrics.n === 0) return [NOT_JUDGED, ...notes(report)].map(wrapped).join('\n');
   const { own, trivial } = tableColumns(report);
   const draw = (columns: readonly Column[]) => {
     const rows = tableRows(report, columns);
@@ -81,6 +78,30 @@ export function formatEvalTable(
     ...notes(report).map(wrapped),
   ].join('\n');
 }
+
+/**
+ * What the end of a run prints: what was trained, beside what it began with, on one screen. The page of the run has the
+ * rest.
+ */
+export function formatTrainedTable(report: EvalReport, { boxed = false }: TableOptions = {}): string {
+  const { metrics, words } = report;
+  const said = resultNotes(report);
+  if (metrics.n === 0) return [NOT_JUDGED, ...said].map(wrapped).join('\n');
+  const framed = (rows: readonly string[][]) => (boxed ? boxedTable(rows) : plainTable(rows));
+  return [
+    ...readings(report).map(wrapped),
+    framed(wordsRows(words ?? report)),
+    ...breakdownRows(report).map(framed),
+    ...(words ? [wrapped(KEPT), framed(wordsRows(report))] : []),
+    ...said.map(wrapped),
+  ].join('\n');
+}
+
+const NOT_JUDGED =
+  'No test step was judged, so there is no table: the test part is empty, or none of its steps has a label.';
+
+/** Above the table of the judge that is kept. */
+const KEPT = 'The judge that is kept weighs these verdicts with how likely the base finds a line:';
 
 /** Above the table of the words. */
 const WORDS_ALONE = 'The verdict words alone, beside other models that answer with them:';
@@ -218,19 +239,10 @@ function needsOtherClass(metric: MetricKey, { n, accuracy }: ConfusionMetrics): 
   return accuracy === 1 ? ['acc_neg', 'f1_neg'].includes(metric) : ['acc_pos', 'f1_pos'].includes(metric);
 }
 
+/** All sentences below the tables. */
 function notes(report: EvalReport): string[] {
-  const {
-    metrics,
-    intervals,
-    calibration,
-    reward_network,
-    outcomes,
-    threshold_sweep,
-    processbench,
-    warnings = [],
-  } = report;
+  const { intervals, calibration, threshold_sweep } = report;
   const lines: string[] = [];
-  if (metrics.invalid) lines.push(`verdicts that could not be read: ${metrics.invalid}`);
   if (intervals)
     lines.push(
       `intervals: ${intervals.resamples} bootstrap samples of ${plural(intervals.problems, 'problem')} (seed ${intervals.seed}); of shares of 0 and 1 Wilson's`,
@@ -239,6 +251,23 @@ function notes(report: EvalReport): string[] {
     lines.push(
       `calibration: expected error ${percent(calibration.ece)}, Brier score ${calibration.brier.toFixed(3)}`,
     );
+  lines.push(...likelihoodNote(report));
+  if (threshold_sweep?.chosen) {
+    const { f1_macro, balanced_accuracy } = threshold_sweep.chosen;
+    lines.push(
+      `thresholds chosen on validation steps: ${f1_macro.threshold.toFixed(3)} for F1 macro (gives ` +
+        `${percent(f1_macro.metrics.f1_macro)} here), ${balanced_accuracy.threshold.toFixed(3)} for balanced accuracy ` +
+        `(gives ${percent(balanced_accuracy.metrics.balanced_accuracy)}); the verdicts here take ${(report.threshold ?? 0.5).toFixed(3)}`,
+    );
+  }
+  return [...lines, ...resultNotes(report)];
+}
+
+/** Further results, and what warns of them. */
+function resultNotes(report: EvalReport): string[] {
+  const { metrics, reward_network, outcomes, processbench, warnings = [] } = report;
+  const lines: string[] = [];
+  if (metrics.invalid) lines.push(`verdicts that could not be read: ${metrics.invalid}`);
   if (reward_network) {
     const { validation, test } = reward_network;
     lines.push(
@@ -248,20 +277,11 @@ function notes(report: EvalReport): string[] {
         `${test.calibration ? `, expected calibration error ${percent(test.calibration.ece)}` : ''}`,
     );
   }
-  lines.push(...likelihoodNote(report));
   if (outcomes)
     lines.push(
       `outcomes of ${plural(outcomes.metrics.n, 'solution')}: F1 macro ${percent(outcomes.metrics.f1_macro)}${aucOf(outcomes.metrics)}; ` +
         `length and termination alone: F1 macro ${percent(outcomes.length.f1_macro)}${aucOf(outcomes.length)}`,
     );
-  if (threshold_sweep?.chosen) {
-    const { f1_macro, balanced_accuracy } = threshold_sweep.chosen;
-    lines.push(
-      `thresholds chosen on validation steps: ${f1_macro.threshold.toFixed(3)} for F1 macro (gives ` +
-        `${percent(f1_macro.metrics.f1_macro)} here), ${balanced_accuracy.threshold.toFixed(3)} for balanced accuracy ` +
-        `(gives ${percent(balanced_accuracy.metrics.balanced_accuracy)}); the verdicts here take ${(report.threshold ?? 0.5).toFixed(3)}`,
-    );
-  }
   if (processbench) {
     const { subsets, average_f1 } = processbench;
     for (const [name, score] of Object.entries(subsets))
@@ -274,13 +294,13 @@ function notes(report: EvalReport): string[] {
   return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
 }
 
-/** What the table says; it comes first. Of the words what their training added. */
+/** What the table says; it comes first. What training added to the words stands before what the kept judge adds. */
 function readings(report: EvalReport): string[] {
   const { words } = report;
   return [
+    ...(words ? differencesReading(`${words.method} by its words alone`, words) : []),
     ...differencesReading(judgeInProse(report), report),
     ...standingReading(report),
-    ...(words ? differencesReading(`${words.method} by its words alone`, words) : []),
   ];
 }
 

@@ -63,10 +63,11 @@ describe('the summary of the data', () => {
       'only 1 (5.0 %) of the training steps are wrong; class_weight (auto does it too) or data.balance weigh them up',
       '1 (5.0 %) of the train steps, in 1 solution, lie beyond data.max_length and are not read; the longest ' +
         'solution needs 900 tokens and the verdict',
-      '1 test problem is also trained on, and 1 more shares half of its wording with a training problem, such as " problem 3"',
+      '1 test problem is also trained on, such as " problem 3"',
+      'the training data also have half of the wording of 1 test problems',
     ]);
     expect(summary.overlap.test).toMatchObject({ same: 1, near: 1 });
-    expect(formatTrainingDataSummary(summary).filter((line) => line.startsWith('Warning: '))).toHaveLength(3);
+    expect(formatTrainingDataSummary(summary).filter((line) => line.startsWith('Warning: '))).toHaveLength(4);
   });
 
   it('warns of solutions that stand in the training part twice', () => {
@@ -99,8 +100,8 @@ describe('the summary of the data', () => {
     // The unlabelled step is not judged, so it does not count.
     expect(summary.seenSteps).toEqual({ validation: 0, test: 1 });
     expect(summary.warnings).toEqual([
-      '1 (25.0 %) of the test steps stand word for word in the training data: a verdict on them may be remembered; read ' +
-        'the metrics of the unseen steps',
+      'the training data also have 1 (25.0 %) test steps word for word; a verdict on these may be remembered: read the ' +
+        'metrics of the unseen steps',
     ]);
     const table = formatTrainingDataSummary(summary).map((line) => line.split(/ {2,}/));
     expect(table.find(([title]) => title === 'steps also in training')?.slice(-2)).toEqual([

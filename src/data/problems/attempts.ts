@@ -2,11 +2,15 @@
 import type { PhiloxStream } from '../../random/philox.js';
 import type { StepRecord } from '../../records/record.js';
 import type { WordProblem } from './problem.js';
+import { resultOf } from './reasons.js';
 import { rightSolution } from './solution.js';
 
+/** Share of the worked solutions that have the attempt's last result beside them. */
+const RESTATED = 0.6;
+
 /**
- * The first lines of an attempt, a question mark, and as many lines of the worked solution on one line. Nothing says which line of
- * the attempt is wrong.
+ * The first lines of an attempt, a question mark, and as many lines of the worked solution on one line, mostly with the attempt's
+ * last result after them. Nothing says which line of the attempt is wrong.
  *
  * @param lines the attempt, right or wrong
  */
@@ -16,8 +20,10 @@ export function workedAfterAttempt(
   draw: PhiloxStream,
 ): StepRecord {
   const shown = 1 + draw.below(lines.length);
+  const worked = rightSolution(problem).slice(0, shown).join(', ');
+  const restated = draw.uniform() < RESTATED ? `; ${resultOf(lines[shown - 1] as string)}` : '';
   return {
     problem: [problem.problem, ...lines.slice(0, shown), '?'].join('\n'),
-    steps: [{ text: rightSolution(problem).slice(0, shown).join(', '), label: 1, kind: 'normal' }],
+    steps: [{ text: worked + restated, label: 1, kind: 'normal' }],
   };
 }

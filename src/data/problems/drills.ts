@@ -1,21 +1,13 @@
-/** Training samples without a story: computations under names, and comparisons of results. */
+/** Training samples without a story: computations under names. */
 import type { PhiloxStream } from '../../random/philox.js';
 import type { StepRecord } from '../../records/record.js';
 import { Draft, UNUSABLE } from './draft.js';
 import { LEVELS, type Level } from './levels.js';
 import type { Operand, PlannedStep } from './problem.js';
 import { rightSteps } from './solution.js';
-import { NAMES, THINGS } from './words.js';
 
 /** Computations of one drill. */
 const DRILLED = 6;
-
-/** Pairs of one drill of comparisons. */
-const COMPARED = 4;
-
-/** Names of results that are no person and no thing. */
-const OTHER_NAMES = ['together', 'left', 'rest', 'difference', 'each', 'bus'] as const;
-const ANSWERS = ['yes', 'no', 'odd', 'even', ...NAMES] as const;
 
 /**
  * Computations without a story, under names to be copied: the numbers are those of a level, the facts those of training. Every
@@ -62,40 +54,4 @@ function chain(draft: Draft): string[] {
     values.push(to);
   }
   return asked;
-}
-
-/**
- * Pairs of results under names, to be copied and compared: `Tom: 19; Tom: 18`, and then `1` where both sides are the same, else `0`. Half of
- * the pairs differ: in the result by a usual slip or by another number, or in the name.
- */
-export function comparisons(draw: PhiloxStream): StepRecord {
-  const pairs = Array.from({ length: COMPARED }, () => pair(draw));
-  return {
-    problem: pairs.map((sides) => sides.join('; ')).join('\n'),
-    steps: pairs.flatMap(([left, right]) =>
-      [`${left}; ${right}`, left === right ? '1' : '0'].map((text) => ({ text, label: 1, kind: 'normal' })),
-    ),
-  };
-}
-
-function pair(draw: PhiloxStream): readonly [string, string] {
-  const isSame = draw.below(2) === 0;
-  if (draw.below(3) === 0) {
-    const word = draw.pick(ANSWERS);
-    return [`Answer: ${word}`, `Answer: ${isSame ? word : draw.pick(ANSWERS)}`];
-  }
-  const result = draw.below([10, 100, 100, 200][draw.below(4)] as number);
-  const names = [...NAMES, ...THINGS, ...OTHER_NAMES];
-  // As often as lines of a solution are its answer.
-  const name = draw.below(4) === 0 ? 'Answer' : draw.pick(names);
-  const left = `${name}: ${result}`;
-  if (isSame) return [left, left];
-  if (draw.below(3) === 0) return [left, `${draw.pick(names)}: ${result}`];
-  return [left, `${name}: ${otherResult(result, draw)}`];
-}
-
-function otherResult(result: number, draw: PhiloxStream): number {
-  const reversed = Number([...String(result)].reverse().join(''));
-  const slips = [result + 1, result - 1, result + 10, result - 10, reversed, draw.below(100)];
-  return Math.max(0, draw.pick(slips));
 }

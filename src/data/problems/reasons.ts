@@ -16,11 +16,11 @@ export function reasonOf(problem: WordProblem, lines: readonly JudgedLine[], i: 
     ? problem.plan.length
     : (step ?? (next < 0 ? problem.plan.length - 1 : next));
   const right = rightSolution(problem).slice(0, meant + 1);
-  return `${right.join(', ')}; ${judgedResult(text)}`;
+  return `${right.join(', ')}; ${resultOf(text)}`;
 }
 
 /** Name and result of a line, without its computation: `Tom: 18` of `Tom: 12 + 7 = 18`. */
-function judgedResult(text: string): string {
+export function resultOf(text: string): string {
   const colon = text.indexOf(':');
   const name = colon < 0 ? '' : `${text.slice(0, colon + 1)} `;
   return name + text.slice(Math.max(colon, text.lastIndexOf('=')) + 1).trim();

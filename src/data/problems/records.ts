@@ -4,7 +4,8 @@ import { PhiloxStream } from '../../random/philox.js';
 import type { Step, StepRecord } from '../../records/record.js';
 import type { Part } from '../split.js';
 import { workedAfterAttempt } from './attempts.js';
-import { comparisons, drill } from './drills.js';
+import { comparison } from './comparisons.js';
+import { drill } from './drills.js';
 import { checkLevels, drafter, type WordProblemOptions } from './generate.js';
 import { errorName, judgeSolution } from './oracle.js';
 import type { WordProblem } from './problem.js';
@@ -24,7 +25,7 @@ export interface WordProblemRecordOptions
   readonly drill_rate?: number;
   /** Share of the training samples that show an attempt and then a worked solution; mistakes then stand in attempts alone. Default 0. */
   readonly attempt_rate?: number;
-  /** Share of the training samples that compare results without a story. Default 0. */
+  /** Share of the training samples that compare two results, without a story. Default 0. */
   readonly comparison_rate?: number;
 }
 
@@ -65,7 +66,7 @@ export function* wordProblemRecords(
     const kind = part === 'train' && attempts + compared > 0 ? new PhiloxStream(seed, KIND, i) : undefined;
     const share = kind?.uniform() ?? 1;
     if (kind && share < compared) {
-      yield { part, record: { ...comparisons(kind), provenance } };
+      yield { part, record: { ...comparison(draft(draw, part), kind), provenance } };
       continue;
     }
     const isAttempt = share < compared + attempts;

@@ -82,9 +82,11 @@ export function scpoStage(
         ...{ ...roles, kl, microBatchTokens },
         trains: [roles.policyParameters],
         critic: { head: roles.valueHead },
-        settings: { ...ppo, loss_type: 'dapo' },
+        // A sum over the tokens of each answer, as the constraint has one word of each: a mean over tokens would weigh
+        // reinforcement less the longer reasons are.
+        settings: { ...ppo, loss_type: 'dr_grpo' },
         ratio: 'token',
-        longest: 0,
+        longest: 1,
         pieces: (questions) => questionPieces(questions, { sequences, tokenizer }),
         own: new VerdictConstraint({
           constraint,

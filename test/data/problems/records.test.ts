@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Fact, factKey, factPart, type Operation } from '../../../src/data/problems/facts.js';
 import type { WordProblem } from '../../../src/data/problems/problem.js';
+import { resultOf } from '../../../src/data/problems/reasons.js';
 import { type WordProblemRecordOptions, wordProblemRecords } from '../../../src/data/problems/records.js';
 import { MISTAKES, rightSolution } from '../../../src/data/problems/solution.js';
 
@@ -101,24 +102,26 @@ describe('wordProblemRecords', () => {
     }
   });
 
-  it('shows attempts in training alone, each with as many right lines after it', () => {
+  it('shows attempts in training alone, each with as many right lines after it and mostly its last result', () => {
     const plain = make({});
     const records = make({ attempt_rate: 0.5, error_rate: 0.5 });
     const attempts = records.filter(({ record }) => record.problem.endsWith('\n?'));
     expect(attempts.length / records.filter(({ part }) => part === 'train').length).toBeCloseTo(0.5, 1);
-    let wrong = 0;
+    let [wrong, restated] = [0, 0];
     for (const { part, record, problem } of attempts) {
       const [text, ...lines] = record.problem.split('\n');
       const shown = lines.slice(0, -1);
       const right = rightSolution(problem as WordProblem).slice(0, shown.length);
-      expect([part, text, record.steps.map((step) => step.text)]).toEqual([
-        'train',
-        problem?.problem,
-        [right.join(', ')],
-      ]);
+      const [worked, result] = record.steps.flatMap((step) => step.text.split('; '));
+      expect([part, text, worked]).toEqual(['train', problem?.problem, right.join(', ')]);
+      if (result !== undefined) {
+        restated++;
+        expect(result).toBe(resultOf(shown.at(-1) as string));
+      }
       if (shown.some((line, i) => line !== right[i])) wrong++;
     }
     expect(wrong / attempts.length).toBeGreaterThan(0.3);
+    expect(restated / attempts.length).toBeCloseTo(0.6, 1);
     // Mistakes stand in attempts alone, and without attempts nothing else is drawn.
     expect(records.filter((one) => !attempts.includes(one)).every(({ record }) => record.outcome === 1)).toBe(
       true,
@@ -126,21 +129,28 @@ describe('wordProblemRecords', () => {
     expect(make({ attempt_rate: 0 })).toEqual(plain);
   });
 
-  it('compares results under names: 1 where both sides are the same', () => {
-    const records = make({ comparison_rate: 0.3 });
-    const compared = records.filter(({ problem }) => problem === undefined);
-    expect(compared.length / records.length).toBeCloseTo(0.24, 1);
-    const verdicts = compared.flatMap(({ part, record: { problem, steps } }) => {
-      expect(part).toBe('train');
-      const texts = steps.map(({ text }) => text);
-      expect(problem.split('\n')).toEqual(texts.filter((_, i) => i % 2 === 0));
-      return problem.split('\n').map((pair, i) => {
-        const [left, right] = pair.split('; ');
-        expect(texts[2 * i + 1]).toBe(left === right ? '1' : '0');
-        return left === right;
-      });
+  it('compares the result of the last line with another: 1 where name and result are the same', () => {
+    const records = make({ comparison_rate: 0.5 });
+    const compared = records.filter(({ record: { problem } }) => problem.includes('; '));
+    expect(compared.length / records.length).toBeCloseTo(0.4, 1);
+    const pairs = compared.map(({ part, record: { problem, steps } }) => {
+      const [lines = '', beside = ''] = problem.split('; ');
+      const last = lines.split(', ').at(-1) as string;
+      expect([part, steps.map(({ text }) => text)]).toEqual([
+        'train',
+        [resultOf(last) === beside ? '1' : '0'],
+      ]);
+      const [name, result] = resultOf(last).split(': ');
+      const isShown = beside.split(': ').some((of) => lines.slice(0, -last.length).includes(of));
+      return { lines, differs: beside.split(': ').map((of, i) => of !== [name, result][i]), isShown };
     });
-    expect(verdicts.filter(Boolean).length / verdicts.length).toBeCloseTo(0.5, 1);
+    const share = (is: (pair: (typeof pairs)[number]) => boolean) => pairs.filter(is).length / pairs.length;
+    // Half differ, in the name or in the result and never in both; some by what stands in an earlier line.
+    expect(share(({ differs }) => !differs.includes(true))).toBeCloseTo(0.5, 1);
+    expect(share(({ differs }) => differs.every(Boolean))).toBe(0);
+    expect(share(({ differs: [name] }) => name === true)).toBeGreaterThan(0.08);
+    expect(share(({ differs, isShown }) => differs.includes(true) && isShown)).toBeGreaterThan(0.05);
+    expect(share(({ lines }) => !lines.includes('='))).toBeGreaterThan(0.3);
   });
 
   it('refuses shares that are more than all samples', () => {
