@@ -41,7 +41,7 @@ const SET = [
 ];
 const shared = () => join(folder, 'stages');
 const start = (name: string, { own = [], share = true }: { own?: string[]; share?: boolean } = {}) =>
-  startRun('quickstart', name, [...SET, ...own], share);
+  startRun('stepamc_word_problems', name, [...SET, ...own], share);
 const file = (name: string, ...path: string[]) => join(folder, name, ...path);
 const adapter = (name: string) => tensors(file(name, 'adapter', 'adapter_model.safetensors'));
 const model = (name: string) => tensors(file(name, 'model', 'model.safetensors'));

@@ -160,7 +160,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     );
     // So small a run teaches the words nothing: the likelihood alone is kept.
     expect(Object.keys(differences.to)).toEqual(['words', 'random']);
-    expect(Object.keys(words.differences.to)).toEqual(['base', 'sft', 'sft_continued', 'frn', 'random']);
+    expect(Object.keys(words.differences.to)).toEqual(['base', 'sft', 'random']);
     expect(Object.keys(words.errors)).toEqual(Object.keys(errors));
     // The adapter is kept as the judge of the table, which the base's likelihood makes good at once.
     const card = JSON.parse(await readFile(join(run, 'adapter', 'steptrain.json'), 'utf8'));
