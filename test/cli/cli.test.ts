@@ -206,7 +206,7 @@ describe('steptrain run --dry-run', () => {
       method: 'stepamc',
       lora: { r: 3 },
       run: { seed: 7 },
-      model: { base: 'word-problems' },
+      model: { base: 'word-problems-attempts' },
     });
     expect(completeRunConfig(config)).toEqual(config);
     // Above it, as comments: the counts of the data and the memory plan by role.
