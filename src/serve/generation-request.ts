@@ -80,11 +80,9 @@ function requestedSampling(fields: RequestFields): SamplingOptions {
 function requestedSeed(fields: RequestFields): number | undefined {
   const value = fields.value('seed');
   if (value === undefined || value === -1) return undefined;
-  if (!Number.isInteger(value)) fields.fail('seed', 'a whole number');
+  if (typeof value !== 'bigint' && !Number.isInteger(value)) fields.fail('seed', 'a whole number');
   // Seeds here are from 0 to 2^53 − 1; a negative one counts from the end.
-  const modulus = 2 ** 53;
-  const rest = (value as number) % modulus;
-  return rest < 0 ? rest + modulus : rest;
+  return Number(BigInt.asUintN(53, BigInt(value as number | bigint)));
 }
 
 function logitBias(fields: RequestFields): Readonly<Record<number, number>> | undefined {

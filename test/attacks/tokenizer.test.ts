@@ -122,7 +122,7 @@ describe('a hostile tokenizer.json', () => {
     [
       'an unknown part',
       { pre_tokenizer: { type: 'Evil' } },
-      /cannot be built \(Unknown PreTokenizer type: Evil\)/,
+      /cannot be built \(the pre-tokenizer "Evil" is not known\)/,
     ],
     ['a part of the prototype', { pre_tokenizer: { type: 'constructor' } }, /cannot be built|cannot encode/],
     ['parts without end', nested(20_000), /'pre_tokenizer' is nested deeper than 64 levels$/],
