@@ -44,7 +44,7 @@ export interface VerdictTemplate {
   readonly negativeIds: readonly number[];
   /** Max tokens of the reason before the word, with its line break; 0: the word alone. */
   readonly rationaleTokens: number;
-  /** Whether the start token must be added; a chat template has written it already. `bos`: as {@link TRL_START} says. */
+  /** Whether the start token must be added; a chat template has written it already. `bos`: TRL puts it before the problem. */
   readonly specialTokens: 'start' | 'none' | typeof TRL_START;
 }
 

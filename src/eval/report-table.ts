@@ -47,17 +47,16 @@ interface Column {
 /** A table fits a terminal of this width: columns of baselines that never read a step are left out where it would not. */
 const WIDTH = 80;
 
-export interface TableOptions {
-  /** Draws a frame for a terminal; otherwise plain columns. Default false. */
-  readonly boxed?: boolean;
-}
-
 /**
  * A table of the model beside its baselines, in percent, followed by the other results in lines that fit a terminal.
+ * `boxed` draws a frame for a terminal; otherwise plain columns.
  * The constant baselines other than `majority` are left out if there are intervals or trained baselines. Where some of
  * the steps also stand in the training data, the rows of the others follow.
  */
-export function formatEvalTable(report: EvalReport, { boxed = false }: TableOptions = {}): string {
+export function formatEvalTable(
+  report: EvalReport,
+  { boxed = false }: { readonly boxed?: boolean } = {},
+): string {
   if (report.metrics.n === 0) return [NOT_JUDGED, ...notes(report)].map(wrapped).join('\n');
   const { own, trivial } = tableColumns(report);
   const draw = (columns: readonly Column[]) => {
@@ -83,7 +82,10 @@ export function formatEvalTable(report: EvalReport, { boxed = false }: TableOpti
  * What the end of a run prints: what was trained, beside what it began with, on one screen. The page of the run has the
  * rest.
  */
-export function formatTrainedTable(report: EvalReport, { boxed = false }: TableOptions = {}): string {
+export function formatTrainedTable(
+  report: EvalReport,
+  { boxed = false }: { readonly boxed?: boolean } = {},
+): string {
   const { metrics, words } = report;
   const said = resultNotes(report);
   if (metrics.n === 0) return [NOT_JUDGED, ...said].map(wrapped).join('\n');
