@@ -19,10 +19,10 @@ const LLAMA3 = [8, 32].map((factor) => ({
   original_max_position_embeddings: 8192,
 }));
 
-/** Of yarn what llama.cpp takes for these architectures, whatever a file says. */
+/** Settings of yarn that llama.cpp takes for these architectures, whatever a file says. */
 const YARN = { beta_fast: 32, beta_slow: 1, truncate: true };
 
-/** By what yarn multiplies cos and sin where nothing else is said. */
+/** The factor of cos and sin under yarn where nothing else is said. */
 const yarnScale = (factor: number) => (factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1);
 
 /**
@@ -90,7 +90,7 @@ function publishedLlama3(divisors: ArrayLike<number>, theta: number, headDim: nu
   });
 }
 
-/** By what Llama 3's scaling divides each frequency. */
+/** The divisors of the frequencies under Llama 3's scaling. */
 function llama3Divisors(
   scaling: Readonly<
     Record<'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings', number>
@@ -110,7 +110,7 @@ function llama3Divisors(
 }
 
 /**
- * What a file says of a scaling: keys behind the architecture's name, and of Llama 3's the tensor `rope_freqs.weight`, [headDim / 2].
+ * The scaling as a file has it: keys behind the architecture's name; for Llama 3's the tensor `rope_freqs.weight`, [headDim / 2].
  *
  * @throws StepTrainError for one that llama.cpp cannot compute, or that could not be read again
  */

@@ -14,7 +14,7 @@ export interface Qwen35Config extends ModelConfig {
   readonly numKeyValueHeads: number;
   readonly headDim: number;
   readonly rmsNormEps: number;
-  /** Of the elements of a head that turn. */
+  /** The rotation; it covers a part of each head. */
   readonly rope: RopeConfig;
   /** Biases of the q, k, v and o projections. */
   readonly bias: boolean;
@@ -35,7 +35,7 @@ const CLASSES: Readonly<Record<string, string>> = {
 const FIXED: FixedKeys = {
   mamba_ssm_dtype: ['float32', "'float32', in which states are kept"],
 };
-/** Of the part for images, and of prediction of several tokens, which transformers does not read either. */
+/** Keys of the part for images, which is not read. */
 const UNREAD = [
   'vision_config',
   'image_token_id',
@@ -43,6 +43,7 @@ const UNREAD = [
   'vision_start_token_id',
   'vision_end_token_id',
 ];
+/** Keys of the prediction of several tokens, which transformers does not read either. */
 const MTP = ['mtp_num_hidden_layers', 'mtp_use_dedicated_embeddings'];
 
 export function parseQwen35(file: Fields): Qwen35Config {
