@@ -121,3 +121,15 @@ function absentEos(fields: Fields, absent: number | undefined): readonly number[
 function eosJson(ids: readonly number[]): JsonValue {
   return ids.length <= 1 ? (ids[0] ?? null) : ids;
 }
+
+/** Heads of attention that share keys and values. Defaults of Gemma 3 and Qwen3.5: 4 heads of keys, each 256 wide. */
+export function parseHeads(
+  fields: Fields,
+): Readonly<Record<'numHeads' | 'numKeyValueHeads' | 'headDim', number>> {
+  const numHeads = fields.requiredInteger('num_attention_heads');
+  const numKeyValueHeads = fields.integer('num_key_value_heads', 1) ?? 4;
+  if (numHeads % numKeyValueHeads !== 0)
+    fields.fail('num_key_value_heads', `a divisor of num_attention_heads (${numHeads})`);
+  const headDim = fields.integer('head_dim', 1, 65_536) ?? 256;
+  return { numHeads, numKeyValueHeads, headDim };
+}

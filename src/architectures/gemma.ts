@@ -16,7 +16,7 @@ import { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
 import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import { type Architecture, type Forward, NEW_MODEL, type Stream } from './architecture.js';
-import { commonJson, parseCommon } from './config.js';
+import { commonJson, parseCommon, parseHeads } from './config.js';
 import { refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModules } from './head-modules.js';
 import { entering, finish, gatedMemory, keyValues } from './llama.js';
@@ -175,11 +175,7 @@ function parse(fields: Fields): GemmaConfig {
       initializerRange: 0.02,
     },
   );
-  const numHeads = fields.requiredInteger('num_attention_heads');
-  const numKeyValueHeads = fields.integer('num_key_value_heads', 1) ?? 4;
-  if (numHeads % numKeyValueHeads !== 0)
-    fields.fail('num_key_value_heads', `a divisor of num_attention_heads (${numHeads})`);
-  const headDim = fields.integer('head_dim', 1, 65_536) ?? 256;
+  const { numHeads, numKeyValueHeads, headDim } = parseHeads(fields);
   if (headDim % 2 !== 0) fields.fail('head_dim', 'an even number');
   const scalar = fields.number('query_pre_attn_scalar', 0) ?? 256;
   if (scalar !== headDim)

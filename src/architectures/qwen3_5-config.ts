@@ -3,7 +3,7 @@
 import type { DeltaHeads } from '../ops/recurrence.js';
 import { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
-import { commonJson, type ModelConfig, parseCommon } from './config.js';
+import { commonJson, type ModelConfig, parseCommon, parseHeads } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
 import { parseRopeSettings, type RopeConfig, ropeJson } from './rope.js';
 
@@ -60,11 +60,7 @@ export function parseQwen35(file: Fields): Qwen35Config {
       initializerRange: 0.02,
     },
   );
-  const numHeads = fields.requiredInteger('num_attention_heads');
-  const numKeyValueHeads = fields.integer('num_key_value_heads', 1) ?? 4;
-  if (numHeads % numKeyValueHeads !== 0)
-    fields.fail('num_key_value_heads', `a divisor of num_attention_heads (${numHeads})`);
-  const headDim = fields.integer('head_dim', 1, 65_536) ?? 256;
+  const { numHeads, numKeyValueHeads, headDim } = parseHeads(fields);
   const activation = fields.string('hidden_act') ?? 'silu';
   if (activation !== 'silu' && activation !== 'swish')
     fields.fail('hidden_act', "'silu'; other activations are not supported");
