@@ -7,7 +7,7 @@ import type { RunConfig } from '../methods/table.js';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import { plural } from '../native/shown.js';
 import { openJournal } from '../run/journal.js';
-import { configuredRecords } from '../run/parts.js';
+import { configuredRecords, withheldRecords } from '../run/parts.js';
 import { createProgress } from '../terminal/progress.js';
 import { openChosenModel } from './chosen-model.js';
 import { Interrupted, UsageError } from './error.js';
@@ -26,6 +26,7 @@ const FILE = 'rationales.jsonl';
 
 /**
  * Writes every record of `data.train` into `directory`, those of the training part with the reasons found, or goes on there.
+ * Labels and reasons that the recipe withholds from training are not in the file.
  * The file is then divided into the same parts. Lines to print.
  */
 export async function makeRationales(
@@ -34,7 +35,8 @@ export async function makeRationales(
   args: RationaleArguments & NamedRun,
 ): Promise<string[]> {
   const { data, prompt } = verdictSections(config);
-  const { train, ...heldOut } = (await configuredRecords(data)).parts;
+  const { train: whole, ...heldOut } = (await configuredRecords(data)).parts;
+  const train = withheldRecords(whole, data);
   // Records of files of their own would be divided again, some of them into the training part.
   const others = (['validation', 'test'] as const).flatMap((part) => (data[part] ? [] : heldOut[part]));
   const { device, model, tokenizer } = await openChosenModel(args);
@@ -77,6 +79,9 @@ export async function makeRationales(
       ...(start > 0 ? [`${start} solutions were done before; of the other ${done - start}:`] : []),
       ...tallyLines(tally),
       `wrote ${journal.path}`,
+      ...(data.rationales === 'all'
+        ? []
+        : ['to learn from all of these reasons, train on it with data.rationales: all']),
     ];
   } finally {
     interruption.dispose();

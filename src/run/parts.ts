@@ -7,6 +7,7 @@ import type { WordProblem } from '../data/problems/problem.js';
 import { wordProblemRecords } from '../data/problems/records.js';
 import { type Part, sampleRanks } from '../data/split.js';
 import { describeTraining } from '../data/training-files.js';
+import { solutionsWithReasons, withholdLabels } from '../data/withheld.js';
 import { badFile, badOption, type DataError } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import { type DividedRecord, divided, firstSteps, readRecords, splitterOf } from './divide.js';
@@ -99,6 +100,25 @@ function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRe
       ...record,
       steps: record.steps.map((step, i) => ({ ...step, label: chosen.labels[i] ?? null })),
     };
+  });
+}
+
+/**
+ * The training records without the labels and reasons that `labelled`, `label_noise` and `rationales` withhold: what a run
+ * of the same `data` section learns from.
+ */
+export function withheldRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {
+  const labelled = records.map(({ steps }, index) => ({ index, labels: steps.map(({ label }) => label) }));
+  const ranksOf = (index: number, seed: number) => recordRanks(records[index] as StepRecord, seed);
+  const reasons = solutionsWithReasons(labelled, ranksOf, data);
+  return withholdLabels(labelled, ranksOf, data).map(({ index, labels }) => {
+    const record = records[index] as StepRecord;
+    const steps = record.steps.map(({ rationale, ...step }, i) => ({
+      ...step,
+      label: labels[i] ?? null,
+      ...(rationale === undefined || reasons?.has(index) === false ? {} : { rationale }),
+    }));
+    return { ...record, steps };
   });
 }
 

@@ -9,7 +9,7 @@ import { PARTS } from '../../src/data/split.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
-import { configuredRecords } from '../../src/run/parts.js';
+import { configuredRecords, withheldRecords } from '../../src/run/parts.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
 import { type VerdictData, verdictData } from '../../src/train/verdict-data.js';
@@ -150,6 +150,40 @@ describe('the data of verdict training', () => {
       expect(placed).toBeGreaterThan(0);
       expect(placed).toBeLessThan(labelled);
     }
+    data.close();
+  });
+
+  it('keeps the labels and reasons that `data rationales` leaves in its file', async () => {
+    const config = configOf({
+      data: {
+        source: 'word_problems',
+        word_problems: { samples: 80, levels: [1], error_rate: 0.4 },
+        max_length: 200,
+        labelled: 40,
+        label_noise: 0.2,
+        rationales: 25,
+      },
+      model: { base: 'word-problems', tokenizer: 'base' },
+      prompt: { template: 'compact', response_format: 'rationale_then_verdict', rationale_tokens: 60 },
+    });
+    const { parts } = await configuredRecords(config.data);
+    const withheld = withheldRecords(parts.train, config.data);
+    const reasons = withheld.map(({ steps }) => steps.map(({ rationale }) => rationale !== undefined));
+    expect(reasons.filter((steps) => steps.some(Boolean))).toHaveLength(25);
+    expect(withheld.filter(({ steps }) => steps.some(({ label }) => label !== null))).toHaveLength(40);
+    const data = await dataOf(config);
+    const learned = indices(data.sequences.train).map((i) => data.sequences.train.get(i).solution.verdicts);
+    withheld.forEach(({ steps }, i) => {
+      const wanted = steps.flatMap(({ label }, step) =>
+        label === null ? [] : [{ step, label, hasReason: reasons[i]?.[step] === true }],
+      );
+      const found = learned[i]?.map(({ step, label, rationale }) => ({
+        step,
+        label,
+        hasReason: rationale !== undefined,
+      }));
+      expect(found).toEqual(wanted);
+    });
     data.close();
   });
 
