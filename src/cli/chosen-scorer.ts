@@ -16,6 +16,8 @@ export async function withScorer<T>(
   try {
     const scorer = await openScorer(device, name, options);
     try {
+      // What its numbers are worth stands above them.
+      for (const warning of scorer.warnings ?? []) console.error(`Warning: of this judge, ${warning}`);
       return await work(scorer, interruption.signal);
     } finally {
       scorer.dispose();

@@ -51,12 +51,7 @@ export const judgeCommand = command({
 });
 
 async function judge(args: JudgeArguments): Promise<void> {
-  const {
-    calculationsCount,
-    judgements,
-    judgeWarnings,
-    unlikeTraining: unlikeOf,
-  } = await import('../scoring/judge.js');
+  const { calculationsCount, judgements, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
   const { probabilityOf } = await import('../scoring/scorer.js');
   const { withScorer } = await import('./chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
@@ -76,9 +71,7 @@ async function judge(args: JudgeArguments): Promise<void> {
       const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
         throw signal.aborted ? new Interrupted('Stopped.') : error;
       });
-      // What the table is worth stands above it.
-      const warnings = files ? judgeWarnings({ files }) : [];
-      for (const warning of warnings) console.error(`Warning: of this judge, ${warning}`);
+      const { warnings } = scorer;
       const least = probabilityOf(scorer, scorer.threshold);
       if (least !== null && least !== 0.5 && !args.json)
         console.error(`a step is right from p(right) ${least.toFixed(3)} on`);
@@ -96,7 +89,7 @@ async function judge(args: JudgeArguments): Promise<void> {
           ? JSON.stringify(
               {
                 problem,
-                ...(warnings.length > 0 ? { warnings } : {}),
+                ...(warnings ? { warnings } : {}),
                 ...(least === null ? {} : { threshold: least }),
                 steps: judged,
               },

@@ -95,6 +95,8 @@ async function serveModel(given: ServeArguments): Promise<void> {
         ? await scorersIfAny(chosen.model, { ...chosen, run: args.run })
         : await openScorers(chosen.device, judge);
     const scorers = scoring?.scorers ?? {};
+    const found = new Set(Object.values(scorers).flatMap(({ warnings = [] }) => warnings));
+    for (const warning of found) warn(`of what answers /score, ${warning}`);
     const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
     const { model: loaded, tokenizer, eosTokenIds } = chosen;
     const server = await serve(

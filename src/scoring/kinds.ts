@@ -321,8 +321,14 @@ export async function scorersIfAny(
   return files && settingsOfFiles(files) ? modelScorers(model, options) : undefined;
 }
 
-const openKind = (settings: JudgeSettings, of: ScoringModel) =>
-  (KINDS[settings.kind] as OpenKind<JudgeSettings['kind']>)(settings as never, of);
+async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<OpenScorers> {
+  const open = KINDS[settings.kind] as OpenKind<JudgeSettings['kind']>;
+  const { scorers, dispose } = await open(settings as never, of);
+  const warnings = ('warnings' in settings && settings.warnings) || [];
+  if (warnings.length === 0) return { scorers, dispose };
+  const warned = Object.entries(scorers).map(([name, scorer]) => [name, { ...scorer, warnings }] as const);
+  return { scorers: Object.fromEntries(warned), dispose };
+}
 
 /** The reward network that a run of StepAMC kept. */
 async function openNetwork(directory: string, of: ScoringModel): Promise<OpenScorers | undefined> {

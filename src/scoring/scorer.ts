@@ -48,6 +48,8 @@ export interface Scorer {
   readonly threshold: number;
   /** It goes by calculations alone: all steps that write out none have one score, which says nothing of a single one. */
   readonly byCalculations?: boolean;
+  /** What its run found wrong with it, in sentences. */
+  readonly warnings?: readonly string[];
   /** By solution; undefined if the signal stopped it. A score depends on its own solution alone. */
   score(
     solutions: readonly Solution[],

@@ -20,8 +20,10 @@ export async function score(
   const solutions = pairs?.solutions ?? givenSolutions(engine, fields);
   const scored = await scoredBy(engine, fields, solutions, signal);
   const data = pairs ? pairs.answer(scored) : byStep(scored);
-  await sendScores(engine, response, scored, { scale: scored.scorer.scale, data });
+  await sendScores(engine, response, scored, { ...describing(scored.scorer), data });
 }
+
+const describing = ({ scale, warnings }: Scored['scorer']) => ({ scale, ...(warnings ? { warnings } : {}) });
 
 function byStep({ scores: all }: Scored): object[] {
   return all.map(({ scores, checked }, index) => ({ index, object: 'score', scores, checked }));

@@ -48,6 +48,30 @@ it('refuses an adapter of another model under another name', async () => {
   ]);
 });
 
+it("says at the start what the judge's run found wrong with it", async () => {
+  const judge = changedAdapter('llama3', { base_model_name_or_path: goldenDirectory('llama3') });
+  const prompt = { template: 'compact', pos_word: '+', neg_word: '-' };
+  writeFileSync(
+    join(judge, 'steptrain.json'),
+    JSON.stringify({
+      method: 'sft',
+      dtype: 'f32',
+      judge: { kind: 'verdict', prompt, max_length: 64, threshold: 'greedy', warnings: ['it is chance'] },
+    }),
+  );
+  const command = resolve('dist/cli/main.js');
+  const args = [command, 'serve', judge, '--device', 'cpu', '--port', '0', '--tokenizer', 'bytes'];
+  const server = spawn(process.execPath, args);
+  let told = '';
+  server.stderr.on('data', (data) => {
+    told += data;
+  });
+  await once(server.stdout, 'data');
+  expect(told).toBe('warning: of what answers /score, it is chance\n');
+  server.kill('SIGTERM');
+  expect(await once(server, 'exit')).toEqual([0, null]);
+});
+
 it('answers until SIGTERM, which lets what runs end', async () => {
   const command = resolve('dist/cli/main.js');
   const args = [

@@ -168,7 +168,7 @@ describe('evaluate', () => {
     expect(done.at(-1)).toBe(2);
   });
 
-  test('says the threshold of the card, by which judge judges too', async () => {
+  test('says the threshold of the card, by which judge judges too, and what its run found', async () => {
     cpSync(at('joint'), at('strict'), { recursive: true });
     const card = at('strict/adapter/steptrain.json');
     const settings = JSON.parse(readFileSync(card, 'utf8'));
@@ -182,6 +182,10 @@ describe('evaluate', () => {
     expect(JSON.parse(stdout)).toMatchObject({ warnings: ['it is chance'] });
     expect(JSON.parse(stdout).threshold).toBeCloseTo(0.11, 6);
     expect(stderr).toContain('Warning: of this judge, it is chance');
+    writeFileSync(at('p.jsonl'), JSON.stringify({ problem: PROBLEM, steps: STEPS }));
+    const scored = await cli('score', at('p.jsonl'), '--model', at('strict'), ...CPU);
+    expect(scored.stderr).toContain('Warning: of this judge, it is chance');
+    expect(JSON.parse(scored.stdout).scores).toHaveLength(STEPS.length);
   });
 
   test('a signal stops it', async () => {

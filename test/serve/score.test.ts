@@ -93,6 +93,17 @@ it('says of a judge by calculations which steps it computed; the problem may be 
   );
 });
 
+it("says what the judge's run found wrong with it", async () => {
+  const warnings = ['on 40 held-out steps AUC 52.0 is chance'];
+  await withServer(
+    async ({ decoder }) => ({ verdict: { ...verdictScorer(decoder, { tokenizer }), warnings } }),
+    async ({ url }) => {
+      const { json } = await post(`${url}/score`, { problem: '1;+1', steps: ['1+1=2'] });
+      expect(json).toMatchObject({ model: 'verdict', warnings });
+    },
+  );
+});
+
 it.each(['label', 'step'] as const)('gives the rewards of a network that compares by %s', async (mode) => {
   let reference: ((ids: readonly number[]) => Promise<number>) | undefined;
   await withServer(
