@@ -14,7 +14,7 @@ const EXTENSIONS = [
   ...['.jsonl', '.json', '.ndjson', '.csv'].flatMap((extension) => [extension, `${extension}.gz`]),
   '.parquet',
 ];
-/** Of questions and answers; see `textRows`. A directory's are data where it has no other. */
+/** Files of questions and answers; see `textRows`. In a directory they count only where it has no other data. */
 const TEXT = /\.txt(\.gz)?$/;
 const ABOUT = /^(readme|licen[cs]e|notice|changelog)/i;
 const EXPECTED = `${EXTENSIONS.join(', ')}, .txt of questions and answers`;
@@ -75,7 +75,7 @@ function savedDataset(path: string, isDict: boolean): DataError {
   );
 }
 
-/** Whether a file name matches a pattern in which `*` stands for any text. */
+/** Matches file names against a pattern in which `*` stands for any text. */
 export function namePattern(pattern: string): { readonly test: (name: string) => boolean } {
   const source = pattern.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
   const expression = new RegExp(`^${source.join('.*')}$`, 's');

@@ -45,7 +45,7 @@ export async function* jsonRows(
   else yield* lineRows(rest, reading);
 }
 
-/** Where a text is read: its file, and the line of its first chunk. */
+/** Position of the text being read: its file, and the line of its first chunk. */
 interface Reading {
   readonly file: string;
   readonly line: number;
@@ -68,7 +68,7 @@ async function firstContent(
     const at = seen.findIndex((byte) => !SPACES.has(byte));
     for (const byte of at < 0 ? seen : seen.subarray(0, at)) if (byte === NEWLINE) line++;
     if (at >= 0) return { chunk: seen.subarray(at), first: seen[at] as number, line };
-    // Only white space so far, of which a small archive may hold gigabytes.
+    // Only white space so far, gigabytes of which may come from a small archive.
     seen = Buffer.alloc(0);
   }
   return undefined;

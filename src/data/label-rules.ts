@@ -1,4 +1,4 @@
-/** Which steps and solutions a reward model learns, and with which labels. */
+/** Selects the steps and solutions that a reward model learns, and their labels. */
 import { extractAnswer } from '../answers/extract.js';
 import { grade } from '../answers/grade.js';
 import { DataError } from '../files/data-error.js';
@@ -13,11 +13,11 @@ export interface LabelRules {
   readonly after_error: 'drop' | 'negative' | 'keep';
   /** The same of validation and test. */
   readonly held_out_after_error: 'drop' | 'negative' | 'keep';
-  /** Where the label of a whole solution comes from; `none`: it has none. */
+  /** Source of the label of a whole solution; `none`: it has none. */
   readonly outcome: 'none' | 'final_answer' | 'all_steps_positive';
   /** `finished` leaves out solutions that state no answer, and those without an outcome. */
   readonly solutions: 'all' | 'finished';
-  /** Of the training part: no step but the last one of a solution keeps its label. */
+  /** Whether only the last step of a solution keeps its label, in the training part. */
   readonly last_step_only?: boolean;
   /** Whether the scores of steps are learned as probabilities; they are checked then. */
   readonly soft: boolean;

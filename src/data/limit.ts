@@ -1,11 +1,14 @@
-/** At most so many items of a part, as `data.max_samples` and `eval.max_samples` ask. */
+/** Limits the number of items of a part, as `data.max_samples` and `eval.max_samples` ask. */
 import { isGenerated } from './generated.js';
 import { sampleRanks, smallestRanks } from './split.js';
 
 export interface LimitOptions {
   /** `data.source`: generated items come in random order, so the first ones are a draw already. */
   readonly source: string;
-  /** `data.seed`. The first rows of files are seldom a fair sample of them: of several, they are those of the first one. */
+  /**
+   * `data.seed`. Items are drawn at random, since the first rows of files are seldom a fair sample, and may all be of
+   * the first file.
+   */
   readonly seed: number;
 }
 

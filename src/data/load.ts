@@ -21,7 +21,7 @@ export interface LoadOptions extends OptionsOf<ConversionOptions> {
   readonly columns?: Readonly<Record<string, string>> | undefined;
   /** A column whose values become the `group` of the records. Default none. */
   readonly group_by?: string | undefined;
-  /** What happens at a row that does not fit the layout: an error, or the row is skipped and counted. Default `error`. */
+  /** Treatment of a row that does not fit the layout: an error, or skipped and counted. Default `error`. */
   readonly on_bad_row?: 'error' | 'skip' | undefined;
 }
 
@@ -59,12 +59,12 @@ export interface LoadReport {
   /** The error message of the first bad row, if one was skipped. */
   readonly firstBadRow: string | undefined;
   /**
-   * What of a file of training data is mixed with others, or left where `on_overlap` is `skip`: each copy counted, before
-   * `max_samples`, `balance` and what a method leaves out.
+   * The part of a file of training data that is mixed with others, after overlapping problems were left out where
+   * `on_overlap` is `skip`. Each copy counts. Counted before `max_samples`, `balance` and the method's own filters.
    */
   readonly training?: {
     solutions: number;
-    /** Of the solutions of all files. */
+    /** Share of the solutions of all files. */
     share: number;
     labelled: number;
     wrong: number;
@@ -73,7 +73,7 @@ export interface LoadReport {
   };
 }
 
-/** What of a file is mixed into the training part. */
+/** The part of a file that is mixed into the training part. */
 export type TrainingPart = NonNullable<LoadReport['training']>;
 
 /**
@@ -131,7 +131,7 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
   return records;
 }
 
-/** What `loadRecords` gives has kinds of steps; a row whose steps are objects need not. */
+/** Records of `loadRecords` have kinds of steps; other rows whose steps are objects need not. */
 const isRecord = (row: Row): row is Row & StepRecord =>
   typeof row.problem === 'string' && Array.isArray(row.steps) && row.steps.every(isStep);
 const isStep = (step: unknown) =>
@@ -236,7 +236,7 @@ function detected(row: Row, position: FilePosition, withProblems: boolean): Sour
   );
 }
 
-/** In a message. */
+/** Most columns shown in a message. */
 const SHOWN_COLUMNS = 12;
 
 /** Columns that are lists in every layout that has them. */
@@ -244,7 +244,7 @@ const LISTS = ['steps', 'labels', 'completions', 'messages', 'conversations'];
 
 const shortened = (text: string) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 
-/** What the columns of rows of one's own may be, as `layout's name=column`: those that are not named so already. */
+/** Guesses the meaning of columns that are not named yet, as `layout's name=column`. */
 function likelyColumns(row: Row): string[] {
   const isMark = (value: unknown) => value === null || [0, 1, true, false].includes(value as never);
   const kinds: readonly (readonly [string, (value: unknown) => boolean])[] = [

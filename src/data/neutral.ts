@@ -1,4 +1,4 @@
-/** What neutral steps of held-out data count as. */
+/** Treatment of neutral steps in held-out data. */
 import type { Step, StepLabel, StepRecord } from '../records/record.js';
 
 export const HELD_OUT_NEUTRAL = ['as_trained', 'positive', 'negative', 'drop'] as const;
@@ -21,7 +21,7 @@ export function heldOutSolutions<T extends { readonly labels: readonly StepLabel
   return rule === 'drop' ? counted.filter(({ labels }) => labels.some(isLabel)) : counted;
 }
 
-/** The same of records. */
+/** The same for records. */
 export function heldOutRecords(records: readonly StepRecord[], rule: HeldOutNeutral): readonly StepRecord[] {
   if (rule === 'as_trained') return records;
   const solutions = records.map((record) => ({ record, labels: record.steps.map(({ label }) => label) }));

@@ -60,7 +60,7 @@ export function stepKey(text: string): number {
 /** Does this step of a held-out solution stand word for word in the training part? Both indices from 0. */
 export type SeenSteps = (place: { readonly solution: number; readonly step: number }) => boolean;
 
-/** Compares two sets of problems, each of which may hold a problem several times. */
+/** Compares two lists of problems, each of which may repeat a problem. */
 export function problemOverlap(train: Iterable<ProblemKey>, test: Iterable<ProblemKey>): Overlap {
   const likeness = likenessTo(train);
   const seen = new Set<number>();

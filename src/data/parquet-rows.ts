@@ -101,7 +101,7 @@ function elementOf(list: SchemaTree | undefined): SchemaTree | undefined {
   return repeated.children.length === 1 ? repeated.children[0] : repeated;
 }
 
-/** The column of an object's field; of a map, that of all its values. */
+/** The column of an object's field; for a map, the column of all its values. */
 function fieldOf(object: SchemaTree | undefined, key: string): SchemaTree | undefined {
   if (object?.element.converted_type === 'MAP') return object.children[0]?.children[1];
   return object?.children.find(({ element }) => element.name === key);

@@ -1,4 +1,4 @@
-/** Of two classes, one that is rare: then "right" to every step already pays off, and defaults are others. */
+/** Share below which one of two classes is rare: answering "right" to every step then pays off, and defaults differ. */
 const RARE_CLASS = 0.25;
 
 export interface ClassCounts {
@@ -6,7 +6,7 @@ export interface ClassCounts {
   readonly negative: number;
 }
 
-/** Whether both classes are there, and one of them has less than a quarter. */
+/** Whether both classes occur, and one of them has a share below {@link RARE_CLASS}. */
 export function hasRareClass({ positive, negative }: ClassCounts): boolean {
   const rarer = Math.min(positive, negative);
   return rarer > 0 && rarer < RARE_CLASS * (positive + negative);
@@ -20,11 +20,14 @@ export function weighsClasses(weight: ClassWeight, counts: ClassCounts): boolean
   return weight === 'auto' ? hasRareClass(counts) : weight === 'balanced';
 }
 
-/** What selects the parameters that a stage keeps, of the validation steps. */
+/** The measures on the validation steps that select the parameters that a stage keeps. */
 export const SELECTIONS = ['f1_macro', 'auc', 'best_f1_macro'] as const;
 export type Selection = (typeof SELECTIONS)[number];
 
-/** At a fixed threshold the F1 of few wrong steps is mostly noise, so that AUC selects where one class is rare. */
+/**
+ * The measure to select by. Where one class is rare, `auto` selects by AUC: at a fixed threshold the F1 of few wrong
+ * steps is mostly noise.
+ */
 export function selectionOf(wanted: 'auto' | Selection, counts: ClassCounts): Selection {
   if (wanted !== 'auto') return wanted;
   return hasRareClass(counts) ? 'auc' : 'f1_macro';

@@ -21,13 +21,13 @@ export interface RowSolution {
   readonly answer: string | undefined;
   /** Column `finish_reason` says that it did not come to its end: it states no answer. */
   readonly cutOff: boolean;
-  /** Of the steps, where the row has labels. */
+  /** Labels of the steps, where the row has them. */
   readonly labels?: readonly StepLabel[];
   /** Whether it is right, where the row says so. */
   readonly outcome?: 0 | 1;
 }
 
-/** What a sample's `finish_reason` says of its end; without one it has ended. */
+/** Whether a sample's `finish_reason` says that it was cut off; without one it has ended. */
 export function isCutOff({ finish_reason: reason }: Row): boolean {
   return typeof reason === 'string' && reason !== 'stop';
 }

@@ -1,11 +1,11 @@
 import type { StepRecord } from '../records/record.js';
 import type { Segment } from '../tokenizer/segments.js';
 
-/** How a solution becomes text to learn. */
+/** Options for turning a solution into text to learn. */
 export interface SolutionOptions {
   /**
-   * What is learned: every token of the steps (default), or only what follows the last `=` of each step, the line break
-   * included: in arithmetic the rest is copied from the problem.
+   * The learned tokens: every token of the steps (default), or only those after the last `=` of each step, the line
+   * break included, since in arithmetic the rest is copied from the problem.
    */
   readonly learn?: 'steps' | 'results';
   /** Text that ends a solution and is learned, such as the end-of-text token. Default none. */

@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto';
 import { badOption } from '../files/data-error.js';
 import { normalizeProblem, type VerdictSample } from '../records/record.js';
 
-/** How samples are split. Keys are those of a run's `data` section. */
+/** Options of the split. Keys are those of a run's `data` section. */
 export interface SplitOptions {
   readonly seed: number;
   /** Shares of train, validation and test; they need not add up to 1. Default [8, 1, 1]. */
   readonly split?: readonly [number, number, number];
   /**
-   * What stays together. `problem` (default): all samples of a problem, since steps with the same prefix on both sides
-   * would leak the test set. `sample`: each sample by itself.
+   * The unit that is never divided. `problem` (default): all samples of a problem, since steps with the same prefix on
+   * both sides would leak the test set. `sample`: each sample by itself.
    */
   readonly split_unit?: 'problem' | 'sample';
 }
@@ -41,10 +41,11 @@ export function splitter(options: SplitOptions): (sample: Pick<VerdictSample, 'p
 }
 
 /**
- * Pseudo-random ranks in [0, 1) of a solution and its steps: the n smallest ranks of any set are a uniform sample of it,
- * the same for the same seed whatever else is in the data.
+ * Pseudo-random ranks in [0, 1) of a solution and its steps: the n smallest ranks of any set are a uniform sample of
+ * it, the same for the same seed whatever else is in the data.
  *
- * @returns one number for each step, from the problem and the steps up to it; the last one stands for the whole solution
+ * @returns one number for each step, from the problem and the steps up to it; the last one is the rank of the whole
+ * solution
  */
 export function sampleRanks(seed: number, problem: string, steps: readonly string[]): number[] {
   const hash = createHash('sha256').update(`${seed}\0take\0${normalizeProblem(problem)}`);

@@ -13,7 +13,7 @@ export interface SummarizedSolution extends Omit<CountedSolution, 'problem'> {
   readonly text: () => string;
   /** Fingerprints of all steps, by which a solution is found to stand there twice. Absent: not compared. */
   readonly stepKeys?: readonly number[];
-  /** Of a held-out solution: does this step stand word for word in the training part? Absent: not compared. */
+  /** Whether each step of a held-out solution occurs word for word in the training part. Absent: not compared. */
   readonly seen?: readonly boolean[];
 }
 
@@ -35,7 +35,7 @@ type HeldOut = (typeof HELD_OUT)[number];
 /** A class rarer than this gets a warning. */
 const RARE = 0.1;
 
-/** Fewer training solutions that stand there twice are not told of. */
+/** Share of repeated training solutions below which none are reported. */
 const FEW_REPEATED = 1e-2;
 
 const SHOWN_CHARACTERS = 80;
@@ -153,7 +153,7 @@ export function formatTrainingDataSummary({
   ];
 }
 
-/** What was read, and what was left out and why, one per line. */
+/** Lines of a report: the data that were read, those that were left out, and why. */
 export function formatLoadReport(report: LoadReport): readonly string[] {
   const { files, rows, records, skipped, unlabelled, firstBadRow } = report;
   const lines = [`${files.join(', ')}: ${plural(rows, 'row')}, ${plural(records, 'solution')}`];
@@ -201,7 +201,7 @@ export function mixtureOf(reports: readonly LoadReport[]): {
   return mixture.length === 0 ? {} : { mixture };
 }
 
-/** Of files that are mixed a line each, for a plan. */
+/** A line for each of several mixed files, for a plan. */
 export function mixtureLines(reports: readonly LoadReport[]): string[] {
   return reports.flatMap(({ files, training }) => {
     if (!training) return [];

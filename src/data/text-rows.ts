@@ -7,9 +7,9 @@ import type { RawRow } from './json-rows.js';
 const MAX_LINE_CHARACTERS = 1 << 20;
 
 /**
- * Rows of text as the two collections that come so have it: AMPS' Mathematica files, a problem behind `Problem:` with its answers each
- * behind `Answer:`; and the Mathematics Dataset of DeepMind, questions and answers line by line. Both give `question` and `answer`. What
- * AMPS has as an answer of several lines is a worked solution, and goes to `solution`.
+ * Rows of the two collections that come as plain text. In AMPS' Mathematica files, a problem follows `Problem:`, and
+ * each of its answers follows `Answer:`. The Mathematics Dataset of DeepMind has questions and answers line by line.
+ * Both give `question` and `answer`. An answer of several lines in AMPS is a worked solution and goes to `solution`.
  *
  * @throws DataError for text that is neither
  */

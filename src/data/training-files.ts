@@ -1,9 +1,9 @@
 /** One of several files of training data. */
 export interface TrainingFile {
   readonly path: string;
-  /** How often each of its training solutions stands in the training part, on average. Default 1. */
+  /** Average number of copies of each of its training solutions. Default 1. */
   readonly weight?: number | undefined;
-  /** In place of a weight: its part of the training solutions, beside the shares of the other files. */
+  /** Share of the training solutions, relative to the shares of the other files; excludes `weight`. */
   readonly share?: number | undefined;
 }
 
@@ -18,7 +18,7 @@ export function trainingFiles(train: TrainingData | undefined): readonly Trainin
   );
 }
 
-/** Where training data comes from, for messages. */
+/** Describes the training data in messages. */
 export function describeTraining({ train }: { readonly train?: TrainingData | undefined }): string {
   return (
     trainingFiles(train)
@@ -28,7 +28,7 @@ export function describeTraining({ train }: { readonly train?: TrainingData | un
 }
 
 /**
- * How many solutions each file gives, of `counts`, so that the mixture has the `shares` and is as large as it can be while no
+ * The number of solutions from each file, of `counts`, that gives the largest mixture with the `shares` in which no
  * solution is taken twice. Shares are relative.
  */
 export function countsByShare(shares: readonly number[], counts: readonly number[]): number[] {
@@ -36,7 +36,7 @@ export function countsByShare(shares: readonly number[], counts: readonly number
   return shares.map((share) => Math.round(share * unit));
 }
 
-/** How often a solution stands in the training part: ⌊weight⌋ or once more, as its `rank` in [0, 1) says. */
+/** The number of copies of a solution in the training part: ⌊weight⌋ or one more, by its `rank` in [0, 1). */
 export function copiesOf(weight: number, rank: number): number {
   const whole = Math.floor(weight);
   return whole + (rank < weight - whole ? 1 : 0);

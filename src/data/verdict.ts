@@ -12,10 +12,10 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 /** Section `prompt` of a run's configuration. */
 export interface VerdictPromptOptions {
   /**
-   * The text around a judged step, with the placeholders `{problem}` and `{steps}`; what follows `{steps}` asks for the
-   * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` if the tokenizer has a chat
-   * template and `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step. `trl`: as
-   * TRL's PRMTrainer reads solutions, see `trlSegments`.
+   * The text around a judged step, with the placeholders `{problem}` and `{steps}`; text after `{steps}` asks for the
+   * verdict. `compact` and `chat` are built in; `auto` (default) is `chat` if the tokenizer has a chat template and
+   * `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step. `trl`: the
+   * layout in which TRL's PRMTrainer reads solutions, see `trlSegments`.
    */
   readonly template?: string | undefined;
   /** Ends every step of the template `trl`. Default a line break. */
@@ -59,7 +59,7 @@ export const VERDICT_TEMPLATES: readonly string[] = ['auto', 'chat', 'compact', 
 const PROBLEM = '{problem}';
 const STEPS = '{steps}';
 
-/** For small character models: the problem, one step per line, and a mark that asks for the verdict. */
+/** Template for small character models: the problem, one step per line, and a mark that asks for the verdict. */
 const COMPACT = `${PROBLEM}\n${STEPS}\n?`;
 
 /** The date that Llama 3's template falls back to by itself. */
@@ -297,7 +297,7 @@ function chatText(request: string, tokenizer: Tokenizer): string {
   return text.replace(trimmed, () => request);
 }
 
-/** What is wrong with a template that is one word, which is meant as a name; undefined where nothing is. */
+/** The error of a template that is a single word, and so meant as a name; undefined where there is none. */
 export function unknownTemplate(template: string): string | undefined {
   if (VERDICT_TEMPLATES.includes(template) || !/^[\w-]+$/.test(template)) return undefined;
   const nearest = nearestName(template, VERDICT_TEMPLATES);

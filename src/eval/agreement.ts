@@ -1,4 +1,4 @@
-/** How well a judge of steps agrees with known labels: what its labels are worth before anything learns from them. */
+/** Agreement of a step judge with known labels, measured before anything learns from its labels. */
 
 import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
@@ -17,7 +17,7 @@ import {
 import { type MetricValue, metricValues } from './solving/metrics.js';
 import { plainTable } from './table.js';
 
-/** What says how far verdicts agree with known labels. */
+/** The measures of agreement between verdicts and known labels. */
 export type AgreementMetric = 'accuracy' | 'balanced_accuracy' | 'f1_macro' | 'acc_pos' | 'acc_neg';
 const METRICS: readonly AgreementMetric[] = [
   'accuracy',
@@ -33,13 +33,16 @@ export interface JudgeAgreement {
   readonly solutions: number;
   /** Steps whose label is known. */
   readonly steps: number;
-  /** Of these, those that the judge said nothing of. */
+  /** Share of these steps that the judge gave no verdict on. */
   readonly unlabelled: MetricValue;
-  /** Of the others: accuracy, balanced accuracy, macro F1, recall of right steps (`acc_pos`) and of wrong ones (`acc_neg`). */
+  /**
+   * Measures on the steps with a verdict: accuracy, balanced accuracy, macro F1, recall of right steps (`acc_pos`) and
+   * of wrong ones (`acc_neg`).
+   */
   readonly metrics: Readonly<Record<AgreementMetric, MetricValue>>;
   /** The first wrong step of each solution whose labels tell it; absent where none does. */
   readonly processbench?: KnownProcessBenchScore;
-  /** What the judge counted, such as requests, tokens and cost. */
+  /** The judge's own counts, such as requests, tokens and cost. */
   readonly cost?: Readonly<Record<string, number>>;
 }
 
@@ -122,7 +125,7 @@ export function recordSolution(
   return sampled(of, { problem: index, sample: 0, text: texts.join('\n') }, texts);
 }
 
-/** Of steps those without a verdict, by problem. */
+/** Share of steps without a verdict, with problems as the unit of the bootstrap. */
 function share(
   steps: readonly { readonly problem: string; readonly verdict: 0 | 1 | undefined }[],
 ): MetricValue {

@@ -57,7 +57,7 @@ export function bootstrapIntervals(
   return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, metrics };
 }
 
-/** For each resample, how often each of `problems` problems was drawn. The array is reused. */
+/** Yields, for each resample, how often each of `problems` problems was drawn. The array is reused. */
 export function* resampledProblems(
   problems: number,
   { seed, resamples }: BootstrapOptions,
@@ -75,7 +75,7 @@ export function* resampledProblems(
 export type Range = readonly [low: number, high: number];
 
 export const SHARE: Range = [0, 1];
-/** Of a difference between two shares. */
+/** Range of a difference between two shares. */
 export const SHARE_DIFFERENCE: Range = [-1, 1];
 
 /**
@@ -97,7 +97,7 @@ export function resampledInterval(
   return [low - unseen * (low - range[0]), high + unseen * (range[1] - high)];
 }
 
-/** What sums in another order may differ by. */
+/** Largest difference between sums of the same terms in another order. */
 const ROUNDING = 1e-12;
 
 /** The central interval of `values` that covers CONFIDENCE of them; ends are interpolated linearly, as in numpy. */
@@ -115,7 +115,7 @@ export function percentileInterval(values: readonly number[]): [number, number] 
 export class ProblemSample {
   readonly problems: number;
   private readonly confusions: readonly { tp: number; fn: number; fp: number; tn: number }[];
-  /** In order of probability. */
+  /** Steps in order of probability. */
   private readonly ranked: readonly { label: 0 | 1; probability: number; problem: number }[];
 
   constructor(steps: readonly ProblemStep[], options: { readonly invalidAsWrong: boolean }) {

@@ -19,7 +19,7 @@ export interface Comparison {
   readonly b: VerdictMetrics;
   readonly mcnemar: McNemar;
   readonly bootstrap: BootstrapOptions;
-  /** By metric; the bootstrap is paired: both judges get the same resampled problems. */
+  /** Differences by metric. The bootstrap is paired: both judges get the same resampled problems. */
   readonly differences: Readonly<Record<ComparedMetric, Difference>>;
 }
 

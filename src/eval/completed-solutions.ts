@@ -17,7 +17,7 @@ export type UnfinishedSolution = Omit<RowSolution, 'answer'> & {
   readonly index: number;
 };
 
-/** Its outcome is not known, and it states no answer that could be graded. */
+/** Whether a solution was cut off, has no known outcome and states no answer that could be graded. */
 export function isUnfinished({ steps, cutOff, outcome }: Omit<RowSolution, 'answer'>): boolean {
   return outcome === undefined && (cutOff || !statesAnswer(steps.at(-1) ?? ''));
 }

@@ -47,12 +47,12 @@ import { keptVerdicts, likelihoodVerdicts } from './likelihood-weights.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 
-/** What judges, by its name, and how. */
+/** A judge by its name, with the options that open it. */
 export interface NamedScorer extends OpenScorerOptions {
   readonly source: string;
 }
 
-/** What is judged, and what the report needs besides the verdicts. */
+/** The data to judge, and the settings that the report needs as well as the verdicts. */
 export interface CorrectionTask
   extends Pick<
     EvaluationOptions,
@@ -60,7 +60,7 @@ export interface CorrectionTask
   > {
   readonly judge: NamedScorer;
   readonly test: readonly StepRecord[];
-  /** For the choice of thresholds; may be empty. */
+  /** Steps for the choice of thresholds; may be empty. */
   readonly validation: readonly StepRecord[];
   /** Default: taken from the validation steps, else from the judged ones. */
   readonly positivePrior: number | undefined;
@@ -218,7 +218,7 @@ interface JudgedRecords {
   readonly judged: readonly JudgedVerdict[];
   /** Labelled steps that were not judged, by solution. */
   readonly tooLong: readonly number[];
-  /** Where the likelihood judges too. */
+  /** Set where the likelihood judges too. */
   readonly likelihoods?: StepLikelihoods | undefined;
 }
 
@@ -322,7 +322,7 @@ function trainedBaselines(
 export interface EvaluateOptions extends JudgeStepsOptions {
   /** Labelled solutions on which thresholds are chosen; they are not judged by them. Default none. */
   readonly validation?: StepRows | undefined;
-  /** What the report says of the data. */
+  /** The report's description of the data. */
   readonly data?: Readonly<Record<string, unknown>> | undefined;
   /** A verdict that is neither word counts as wrong, instead of being left out. Default true. */
   readonly invalidAsWrong?: boolean | undefined;

@@ -27,7 +27,7 @@ import { type ScoredStep, thresholdSweep } from './thresholds.js';
 export interface EvaluationOptions {
   /** The training method, as in the configuration. */
   readonly method: string;
-  /** Where the steps came from; the counts of judged steps are added. */
+  /** Source of the steps; the counts of judged steps are added. */
   readonly data: Readonly<Record<string, unknown>>;
   /** The judged solutions: `records[solution]` belongs to a verdict. */
   readonly records: readonly StepRecord[];
@@ -43,7 +43,7 @@ export interface EvaluationOptions {
   readonly baselinesUnseen?: Readonly<Record<string, VerdictMetrics>>;
   /** The verdicts of such models, in the order of the model's own, for paired differences. */
   readonly others?: Readonly<Record<string, readonly JudgedVerdict[]>>;
-  /** Which judged steps stand word for word in the training data; absent if that is not known. */
+  /** Tells which judged steps occur word for word in the training data; absent if that is not known. */
   readonly seen?: SeenSteps | undefined;
   /** Whether training weighed both classes alike. */
   readonly balanced?: boolean | undefined;
@@ -53,7 +53,7 @@ export interface EvaluationOptions {
   readonly rewardNetwork?: EvalReport['reward_network'];
   /** The same steps by the judge that weighs the words with more. */
   readonly likelihood?: LikelihoodVerdicts | undefined;
-  /** From which probability on a step is right, where that is not the more likely word. */
+  /** Probability from which a step is right. Default: the more likely word decides. */
   readonly threshold?: number | undefined;
   /** Default steps. */
   readonly unit?: 'steps' | 'solutions';
@@ -65,7 +65,10 @@ export interface EvaluationOptions {
   readonly bootstrap?: Partial<BootstrapOptions>;
 }
 
-/** The part of eval.json about verdicts on held-out steps: of the words, or of the judge that weighs them with more. */
+/**
+ * The part of eval.json on verdicts on held-out steps: those of the words, or those that weigh the words with other
+ * evidence.
+ */
 export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
   const { likelihood, rewardNetwork, ...ofWords } = options;
   const { weights, isChance } = likelihood ?? {};
@@ -93,7 +96,7 @@ function unreadWarning(judged: readonly JudgedVerdict[]): string[] {
 
 type ReportOptions = Omit<EvaluationOptions, 'likelihood' | 'rewardNetwork'>;
 
-/** Of the judge by words and other evidence, beside each of them alone. */
+/** The report of the judge that weighs words with other evidence, compared with each of them alone. */
 function byMore(
   { weights, words, both, validation, alone }: LikelihoodVerdicts,
   options: ReportOptions,
@@ -160,7 +163,7 @@ function verdictReport(judged: readonly JudgedVerdict[], options: ReportOptions)
   };
 }
 
-/** Of the judge that is kept, and of the training of its words. */
+/** The warnings on the kept judge, and on the training of its words. */
 function warningsOf(
   kept: VerdictReport,
   words: VerdictReport,

@@ -5,17 +5,17 @@ import { percent } from './percent.js';
 import { type Standing, standingOf } from './standing.js';
 
 export interface FailureEvidence {
-  /** Of the judge that is kept. */
+  /** Metrics of the kept judge. */
   readonly metrics: Pick<VerdictMetrics, 'n' | 'acc_pos' | 'acc_neg' | 'f1_macro' | 'auc'>;
-  /** What the judge weighs its words with. Default: nothing. */
+  /** Evidence that the judge weighs with its words. Default: none. */
   readonly evidence?: 'calculations' | 'likelihood' | undefined;
   /** Whether the base is none of the package's small models. */
   readonly pretrained?: boolean | undefined;
-  /** Of the AUC. */
+  /** Interval of the AUC. */
   readonly aucInterval?: readonly [number, number] | undefined;
-  /** Of the trained model, where the judge goes by more than its words. */
+  /** Metrics of the trained model's words, where the judge weighs them with other evidence. */
   readonly words?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
-  /** What is judged; default steps. */
+  /** The judged unit; default steps. */
   readonly unit?: 'steps' | 'solutions' | undefined;
   /** Whether training weighs both classes alike already. */
   readonly balanced?: boolean | undefined;
@@ -46,7 +46,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
   if (standing.only || (standing.auc && standing.auc !== 'above')) {
     signs.push(`${standing.sentence}: ${adviceOf(standing, evidence)}`);
   } else if (metrics.auc !== undefined && Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
-    // Without an AUC one class alone was judged, and the other has no recall.
+    // AUC is absent where only one class was judged; the other class then has no recall.
     const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
     signs.push(
       `Acc_pos ${percent(acc_pos)} and Acc_neg ${percent(acc_neg)} are more than ${percent(CLASS_GAP, 0)} points apart: the ` +
@@ -76,7 +76,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
   return signs;
 }
 
-/** Where the probabilities tell nothing apart, neither a threshold nor a balance mends the verdicts. */
+/** Where the probabilities do not separate the classes, neither a threshold nor a balance mends the verdicts. */
 function adviceOf({ auc }: Standing, { evidence, pretrained }: FailureEvidence): string {
   switch (auc) {
     case 'above':
@@ -98,7 +98,7 @@ const STRONGER = {
     'the base finds wrong steps as likely as right ones; take one that writes such solutions itself',
 } as const;
 
-/** What judges the steps that calculations do not. */
+/** The advice on judging steps that calculations do not cover. */
 function besides(pretrained: boolean | undefined, how: 'take' | 'tell'): string {
   if (pretrained)
     return how === 'take'
@@ -109,7 +109,10 @@ function besides(pretrained: boolean | undefined, how: 'take' | 'tell'): string 
     : 'a pretrained base (model.base) may tell those';
 }
 
-/** What evens the verdicts out. Of a calculation that comes out no balance and no threshold makes a wrong one. */
+/**
+ * The advice against verdicts that lean to one class. No balance or threshold turns a correct calculation into a wrong
+ * one.
+ */
 function balancing(
   leaning: 'correct' | 'wrong',
   { evidence, balanced, pretrained }: FailureEvidence,

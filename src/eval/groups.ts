@@ -10,7 +10,7 @@ export interface GroupMetrics extends VerdictMetrics {
   readonly positives: number;
 }
 
-/** By the name of the group. */
+/** Metrics by the name of the group. */
 export type GroupsMetrics = Readonly<Record<string, GroupMetrics>>;
 
 /** The metrics of each group of solutions, by the group's name in order; undefined where no solution has a group. */
@@ -50,7 +50,7 @@ export function groupRows({ groups }: { readonly groups?: GroupsMetrics }): stri
   ];
 }
 
-/** In order of names: `level 2` before `level 10`. */
+/** Compares entries by name, with numbers in order: `level 2` before `level 10`. */
 export function byName([a]: readonly [string, ...unknown[]], [b]: readonly [string, ...unknown[]]): number {
   return a.localeCompare(b, 'en', { numeric: true });
 }

@@ -1,6 +1,6 @@
 /**
- * What length and termination alone say of a solution's outcome: a logistic regression to stand beside every model of
- * outcomes, which otherwise might have learned no more.
+ * A logistic regression that predicts a solution's outcome from its length and termination alone: a baseline for every
+ * outcome model, which might have learned no more.
  */
 import { statesAnswer } from '../data/label-rules.js';
 import type { StepRecord } from '../records/record.js';

@@ -1,10 +1,13 @@
-/** The judge that a run keeps where it weighs verdict words with other evidence: what it is made of, in words. */
+/** The judge that weighs verdict words with other evidence, described in words. */
 import type { LikelihoodWeights } from '../scoring/settings.js';
 
 export interface LikelihoodReport {
   /** Fitted on validation steps. */
   readonly weights: LikelihoodWeights;
-  /** Set where not even the steps that the weights were fitted on are told apart: the adapter judges by its words alone. */
+  /**
+   * Set where words and evidence do not separate even the steps that the weights were fitted on: the adapter then
+   * judges by its words alone.
+   */
   readonly kept?: false;
 }
 
@@ -13,10 +16,10 @@ interface Judged {
   readonly likelihood?: LikelihoodReport;
 }
 
-/** What stands beside the words, as tables call it. */
+/** The name in tables of the evidence that is weighed with the words. */
 export const evidenceOf = ({ of }: Pick<LikelihoodWeights, 'of'>) => of ?? 'likelihood';
 
-/** What the verdicts of a report go by, as tables call it: the method where those are its words alone. */
+/** The name in tables of the judge behind a report's verdicts: the method, where those are its words alone. */
 export function judgeName({ method, likelihood }: Judged): string {
   if (!likelihood || likelihood.kept === false) return method;
   const evidence = evidenceOf(likelihood.weights);
@@ -29,7 +32,7 @@ export const judgeInProse = (report: Judged): string =>
     .replace(' + ', ' and ')
     .replace(/^(?=calculations|likelihood|words and)/, 'the judge by ');
 
-/** How its log-odds are made. */
+/** Sentences on how the judge computes its log-odds. */
 export function likelihoodNote({ likelihood }: Pick<Judged, 'likelihood'>): string[] {
   if (!likelihood) return [];
   const evidence = evidenceOf(likelihood.weights);

@@ -1,4 +1,4 @@
-// How much verdict words and likelihood count: weights fitted on steps whose labels are known, and the verdicts by them.
+// Weights of verdict words and likelihood, fitted on steps with known labels, and the verdicts that they give.
 
 import type { LikelihoodWeights } from '../scoring/settings.js';
 import { type JudgedVerdict, probability } from '../scoring/verdict/judged.js';
@@ -12,7 +12,7 @@ import {
 import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
 import { logisticRegression } from './logistic.js';
 
-/** Of log-odds, beyond which every probability is 0 or 1. */
+/** Bound on log-odds, beyond which every probability is 0 or 1. */
 const MOST_CONSTANT = 30;
 
 /** A step and its label, and what the words say, as far as it matters. */
@@ -24,12 +24,14 @@ export type LabelledStep = Pick<
 };
 
 /**
- * Weights by logistic regression on labelled steps; undefined where they are all of one class. Evidence against a step or one before
- * it never makes the step likelier to be right, as on few rows it might by chance, and neither does a verdict "wrong": what would has no
- * weight. A step whose evidence is no finite number is left out. Of calculations, a step that writes out none has a constant of its
- * own, and where no step was such it is as likely right as the others are on average: it must not look like one that was checked.
+ * Fits weights by logistic regression on labelled steps; undefined where these are all of one class.
+ * Weights are never negative: evidence against a step, or against one before it, must not raise the odds that the step
+ * is right, as chance on few rows might, and neither must a verdict "wrong". A step whose evidence is not finite is
+ * left out. With calculations as evidence, a step that writes out none has a constant of its own; where no such step
+ * was seen, that constant gives the mean share of right steps, because an unchecked step must not look like a checked
+ * one.
  *
- * @param alone leaves the verdict words out, whose weight is then 0
+ * @param alone leaves out the verdict words, whose weight is then 0
  */
 export function fitLikelihood(
   judged: readonly LabelledStep[],
@@ -73,8 +75,8 @@ export function fitLikelihood(
 }
 
 /**
- * The constant by which steps without a calculation are right as often as they were, beside one more that is as often right as all
- * steps: the ridge of the regression would draw a handful of them to those that were checked.
+ * The constant that gives steps without a calculation their observed share of right ones, smoothed by one more step
+ * with the share of all steps. The ridge of the regression would pull a handful of such steps towards the checked ones.
  */
 function uncheckedConstant(
   steps: readonly {
@@ -124,25 +126,25 @@ export interface JudgedPart<Step = JudgedVerdict> {
 }
 
 /**
- * With fewer validation steps the words get no weight, since four weights of so few are chance, and the likelihood is also fitted
- * on training steps, of which the base has learned nothing.
+ * Fewest validation steps with which the words get a weight, since four weights fitted on fewer are chance. Below it,
+ * the likelihood is fitted on training steps too, from which the base has learned nothing.
  */
 export const LIKELIHOOD_NEEDS = 100;
 
 /** The same steps in the same order by other judges than the words. */
 export interface LikelihoodVerdicts {
   readonly weights: LikelihoodWeights;
-  /** By the words alone, with the steps that the model did not read, of which they say nothing. */
+  /** Verdicts of the words alone, including steps that the model did not read and has no verdict on. */
   readonly words: readonly JudgedVerdict[];
   readonly both: readonly JudgedVerdict[];
   /** The validation steps by the same. */
   readonly validation: readonly JudgedVerdict[];
   /**
-   * By the likelihood alone, with weights of its own; absent where `both` is that, and where there are no validation steps of both
-   * classes to fit them.
+   * Verdicts of the likelihood alone, with weights of its own. Absent where `both` already is that, and where the
+   * validation steps lack one of the classes.
    */
   readonly alone?: readonly JudgedVerdict[];
-  /** Set where not even the steps that the weights were fitted on are told apart: nobody should judge by them. */
+  /** Set where the verdicts do not separate even the steps that the weights were fitted on: do not judge by them. */
   readonly isChance?: true;
 }
 
@@ -165,7 +167,7 @@ export function likelihoodVerdicts(
     test,
     train,
   }: Readonly<Record<'validation' | 'test', JudgedPart>> & {
-    /** Beside few validation steps, for the likelihood alone. */
+    /** Training steps, added where validation steps are few, for the likelihood alone. */
     readonly train?: JudgedPart<LabelledStep> | undefined;
   },
   { threshold, weights, of, wordless = false }: LikelihoodJudging,
@@ -193,7 +195,7 @@ export function likelihoodVerdicts(
   };
 }
 
-/** What the kept judge says of the test part: the words, where nothing else judges. */
+/** The kept judge's verdicts on the test part: those of the words, unless they are weighed with other evidence. */
 export const keptVerdicts = (
   words: readonly JudgedVerdict[],
   likelihood: LikelihoodVerdicts | undefined,

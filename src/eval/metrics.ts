@@ -157,7 +157,7 @@ export function rocAuc(scores: ArrayLike<number>, labels: ArrayLike<number>): nu
   return (rankSum - (positives * (positives + 1)) / 2) / (positives * negatives);
 }
 
-/** Of the probabilities of judged steps. */
+/** AUC of the probabilities of judged steps. */
 export const aucOf = (steps: readonly Readonly<Record<'label' | 'probability', number>>[]) =>
   rocAuc(
     steps.map(({ probability }) => probability),

@@ -22,11 +22,14 @@ export interface Difference {
 export interface Differences {
   readonly steps: 'all' | 'unseen';
   readonly n: number;
-  /** By name, as in `baselines` of an `EvalReport`; `random` has no sampling error of its own. */
+  /**
+   * Differences by the name of the rival, as in `baselines` of an `EvalReport`; `random` has no sampling error of its
+   * own.
+   */
   readonly to: Readonly<Record<string, Omit<Difference, 'p'>>>;
 }
 
-/** By metric, on steps that are the same and in the same order. Deterministic for a seed. */
+/** Paired differences by metric. Both judges must have the same steps in the same order. Deterministic for a seed. */
 export function pairedDifferences<Metric extends Exclude<IntervalMetric, 'auc'>>(
   a: readonly ProblemStep[],
   b: readonly ProblemStep[],

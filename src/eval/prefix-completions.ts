@@ -1,4 +1,4 @@
-/** Completions of solutions after some of their steps. What is computed of shared beginnings is computed once. */
+/** Completions of solutions after some of their steps. Shared prefixes are computed once. */
 import type { Model } from '../api/model.js';
 import { Generator } from '../generate/generator.js';
 import { roomToGenerate } from '../generate/room.js';
@@ -23,17 +23,17 @@ export interface Prefix {
   readonly problem: string;
   /** Steps of the solution, and what stands between them, up to where it goes on. */
   readonly text: string;
-  /** Of the random numbers. */
+  /** Key of the random numbers. */
   readonly key: number;
 }
 
 export interface Completion {
   readonly text: string;
-  /** It came to its end by itself. */
+  /** Whether it ended by itself. */
   readonly ended: boolean;
 }
 
-/** By prefix its completions, none for one that fills the model's context; undefined if the signal stopped it. */
+/** Completions of each prefix, none for one that fills the model's context; undefined if the signal stopped it. */
 export async function prefixCompletions(
   { decoder, adapter }: Pick<Model, 'decoder' | 'adapter'>,
   tokenizer: Tokenizer,

@@ -3,7 +3,7 @@ import type { GroupsMetrics } from './groups.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 
-/** Its three subjects, by the values of `classification`, spelt as there. */
+/** The three subjects of PRMBench by the values of `classification`, spelled as there. */
 const SUBJECTS = {
   simplicity: ['redundency', 'circular'],
   soundness: ['counterfactual', 'step_contradiction', 'domain_inconsistency', 'confidence'],

@@ -2,9 +2,10 @@ import type { z } from 'zod';
 import { RunError } from '../run/error.js';
 
 /**
- * What a file holds, as `schema` has it.
+ * Parses the content of a file by `schema`.
  *
- * @param refusal the sentence for anything else, such as `eval.json is not an evaluation of steptrain`; the first wrong place follows
+ * @param refusal the sentence for anything else, such as `eval.json is not an evaluation of steptrain`; the first wrong
+ * place follows
  * @throws RunError
  */
 export function readAs<Value>(schema: z.ZodType<Value>, value: unknown, refusal: string): Value {

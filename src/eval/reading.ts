@@ -1,4 +1,4 @@
-// What a table of judges says, in sentences made from its numbers.
+// Sentences that sum up a table of judges, made from its numbers.
 import { judgeInProse } from './likelihood-report.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
@@ -31,7 +31,7 @@ export function readingOf(
   const entries = Object.entries(to).map(([name, { difference, interval }]) => {
     const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
     const called = NAMES[name] ?? name;
-    // Where no resample differs the interval is what so few problems leave open.
+    // Where no resample differs, the interval is only as wide as so few problems leave it.
     if (difference === 0 && interval[0] === -interval[1]) return { verdict: 'same', text: called };
     const verdict = interval[0] > 0 ? 'above' : interval[1] < 0 ? 'below' : 'apart';
     return { verdict, text: `${called} (${formatSigned(difference, percent)}, ${ends})` };
@@ -53,7 +53,7 @@ export function readingOf(
   ];
 }
 
-/** What the verdicts are worth beside chance, where that is little. */
+/** Sentences on how far the verdicts are above chance, where that is little. */
 export function standingReading(
   report: Pick<
     EvalReport,

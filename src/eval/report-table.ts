@@ -34,7 +34,7 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 /** Shorter titles for a table. */
 const NAMES: Readonly<Record<string, string>> = { sft_continued: 'continued', words: 'words alone' };
 
-/** Of the steps to read, the unseen ones where there are some. */
+/** Metrics shown for the rows to read, on the unseen steps where there are some. */
 const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
 
 type MetricKey = (typeof METRICS)[number][0] | 'auc';
@@ -48,10 +48,10 @@ interface Column {
 const WIDTH = 80;
 
 /**
- * A table of the model beside its baselines, in percent, followed by the other results in lines that fit a terminal.
- * `boxed` draws a frame for a terminal; otherwise plain columns.
- * The constant baselines other than `majority` are left out if there are intervals or trained baselines. Where some of
- * the steps also stand in the training data, the rows of the others follow.
+ * A table of the model and its baselines, in percent, followed by the other results in lines that fit a terminal.
+ * `boxed` draws a frame for a terminal; otherwise columns are plain. The constant baselines other than `majority` are
+ * left out if there are intervals or trained baselines. Where some of the steps also occur in the training data, rows
+ * on the other steps follow.
  */
 export function formatEvalTable(
   report: EvalReport,
@@ -79,8 +79,8 @@ export function formatEvalTable(
 }
 
 /**
- * What the end of a run prints: what was trained, beside what it began with, on one screen. The page of the run has the
- * rest.
+ * The table printed at the end of a run: the trained model compared with its starting point, on one screen. The page of
+ * the run has the rest.
  */
 export function formatTrainedTable(
   report: EvalReport,
@@ -113,14 +113,17 @@ const wordsRows = (words: VerdictReport) => mainRows(words, tableColumns(words).
 
 /** The same for another form than text: the rows to read, all rows, and sentences. */
 export interface EvalTable {
-  /** What the table says. */
+  /** Sentences that sum up the table. */
   readonly readings: readonly string[];
-  /** Titles, then the four rows to read: of the steps that training never saw, where there are some. Empty without a judged step. */
+  /**
+   * Titles, then the four rows to read, on steps that training never saw where there are some. Empty without a judged
+   * step.
+   */
   readonly main: readonly (readonly string[])[];
   /** Titles, then every metric of all steps. */
   readonly all: readonly (readonly string[])[];
   readonly notes: readonly string[];
-  /** Of the verdict words alone, where the judge goes by more. */
+  /** The table of the verdict words alone, where the judge weighs them with other evidence. */
   readonly words?: Omit<EvalTable, 'notes'>;
 }
 
@@ -296,7 +299,10 @@ function resultNotes(report: EvalReport): string[] {
   return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
 }
 
-/** What the table says; it comes first. What training added to the words stands before what the kept judge adds. */
+/**
+ * Sentences that sum up the table; they come first. The gain of training on the words comes before the gain of the kept
+ * judge.
+ */
 function readings(report: EvalReport): string[] {
   const { words } = report;
   return [

@@ -9,29 +9,32 @@ import type { ProcessBenchReport } from './solutions.js';
 import type { StepErrors } from './step-errors.js';
 import type { ThresholdSweep } from './thresholds.js';
 
-/** The content of eval.json: what the judge that is kept says of held-out steps. */
+/** The content of eval.json: the kept judge's verdicts on held-out steps. */
 export interface EvalReport extends VerdictReport {
-  /** How verdict words are weighed with how likely the base finds the steps, or with their calculations. */
+  /** The weights of verdict words and likelihood, or of verdict words and calculations. */
   readonly likelihood?: LikelihoodReport;
-  /** By the verdict words alone, beside the models that answer with such words too, where the kept judge goes by more. */
+  /**
+   * The report of the verdict words alone, compared with the models that answer with words too, where the kept judge
+   * weighs more.
+   */
   readonly words?: VerdictReport;
 }
 
-/** Of one judge. Every metric is a fraction in [0, 1]. */
+/** The report of one judge. Every metric is a fraction in [0, 1]. */
 export interface VerdictReport {
   /** The training method, as in the configuration. */
   readonly method: string;
-  /** Where the judged steps came from: source, files, counts. */
+  /** Origin of the judged steps: source, files, counts. */
   readonly data: Readonly<Record<string, unknown>>;
   readonly metrics: VerdictMetrics;
-  /** What is judged. Default steps. */
+  /** The judged unit. Default steps. */
   readonly unit?: 'steps' | 'solutions';
   /**
    * Constant and random verdicts, and models by name (`sft`, `before`) judged on the same steps; where the judge goes by more than
    * words, `words` and the other evidence alone.
    */
   readonly baselines: Baselines & Readonly<Record<string, VerdictMetrics>>;
-  /** Of the trained model on the validation steps: what a sweep may select by. */
+  /** Metrics of the trained model on the validation steps, by which a sweep may select. */
   readonly metrics_validation?: VerdictMetrics;
   /** The same metrics over the steps that stand word for word in the training data, and over all others. */
   readonly metrics_seen?: VerdictMetrics;
@@ -43,7 +46,7 @@ export interface VerdictReport {
   readonly differences?: Differences;
   /** The reward network as a judge: the verdict that it scores higher. Also `frn` among the baselines. */
   readonly reward_network?: Readonly<Record<'validation' | 'test', NetworkReport>>;
-  /** Of a reward model that scores solutions beside their steps. */
+  /** Outcomes, for a reward model that scores solutions as well as their steps. */
   readonly outcomes?: OutcomeReport;
   /** Bootstrap intervals of the metrics over problems. */
   readonly intervals?: Intervals;
@@ -51,26 +54,29 @@ export interface VerdictReport {
   readonly calibration?: Calibration;
   /** Metrics at other thresholds on the probability. */
   readonly threshold_sweep?: ThresholdSweep;
-  /** From which probability on a step counts as right, where the validation steps chose it. */
+  /** Probability from which a step counts as right, where the validation steps chose it. */
   readonly threshold?: number;
   /** Localisation of the first wrong step; absent if no solution has the labels for it. */
   readonly processbench?: ProcessBenchReport;
   /** The metrics of each value of `data.group_by`. */
   readonly groups?: GroupsMetrics;
-  /** What is told of the right steps, and of each kind of wrong ones; absent where the data do not say the kinds. */
+  /** Metrics on right steps and on each kind of wrong ones; absent where the data do not give the kinds. */
   readonly errors?: StepErrors;
   /** Sentences about suspicious findings. */
   readonly warnings?: readonly string[];
 }
 
-/** How well the reward network tells right from wrong on a held-out part. */
+/** Accuracy of the reward network on a held-out part. */
 export interface NetworkReport {
   readonly metrics: VerdictMetrics;
   /** Share of the pairs, as in its training, whose right side has the higher score. */
   readonly pair_accuracy: number;
   /** The score from which a step is right, chosen on validation steps, of a network that scores steps (`frn.pair_mode: step`). */
   readonly threshold?: number;
-  /** Of σ(score of "right" − score of "wrong") as the probability of "right"; absent without steps, and with a threshold. */
+  /**
+   * Calibration of σ(score of "right" − score of "wrong") as the probability of "right"; absent without steps, and with
+   * a threshold.
+   */
   readonly calibration?: Calibration;
 }
 

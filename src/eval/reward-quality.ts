@@ -1,4 +1,4 @@
-/** How far a reward model may be trusted: whether it ranks right steps above wrong ones where nothing else tells them apart. */
+/** Trust in a reward model: whether it ranks right steps above wrong ones of the same problem. */
 
 import { z } from 'zod';
 import { grouped } from '../native/grouped.js';
@@ -23,7 +23,7 @@ const ranking = z.strictObject({
 const quality = z.strictObject({
   scorer: z.string(),
   data: z.array(z.string()),
-  /** What was ranked: steps, or whole solutions. */
+  /** The ranked unit: steps or whole solutions. */
   unit: z.enum(['steps', 'solutions']),
   problems: z.number(),
   scored: z.number(),
@@ -33,9 +33,12 @@ const quality = z.strictObject({
   overall: ranking,
   /** Pairs of the same problem. */
   within_problem: ranking,
-  /** The same where the score is how early a step stands: what nothing but the place says. */
+  /** The same ranking by position alone: an earlier step has a higher score. */
   place_alone: ranking,
-  /** Pairs of a wrong step and one of a solution of the same problem without any: what choosing among solutions needs. */
+  /**
+   * Pairs of a wrong step and a step of another solution of the same problem without wrong ones, as in choosing among
+   * solutions.
+   */
   against_right_solutions: ranking.optional(),
   /** Pairs of the same tenth of lengths. */
   within_length: ranking,
@@ -58,7 +61,7 @@ export const parseRewardQuality = (value: unknown): RewardQuality => quality.par
 
 export interface ScoredSolution {
   readonly record: Pick<StepRecord, 'problem' | 'steps' | 'outcome'>;
-  /** By step; null where it has none. */
+  /** Scores by step; null for a step without one. */
   readonly scores: readonly (number | null)[];
 }
 
@@ -68,7 +71,7 @@ interface Item {
   readonly score: number;
   readonly length: number;
   readonly place: number;
-  /** Of a solution without a wrong step. */
+  /** Whether the step's solution has no wrong step. */
   readonly apart: boolean;
 }
 
@@ -79,7 +82,7 @@ export interface QualityOptions extends Pick<RewardQuality, 'scorer' | 'unit'> {
   readonly weights?: string | undefined;
 }
 
-/** Of steps with labels, or, by `unit: solutions`, of solutions with outcomes, whose score is that of the last step. */
+/** Ranks labelled steps, or, with `unit: solutions`, solutions with outcomes by the score of their last step. */
 export function rewardQuality(solutions: readonly ScoredSolution[], options: QualityOptions): RewardQuality {
   const { unit, seconds, tokens, weights, scorer, data } = options;
   const items = solutions.flatMap((solution) =>
@@ -236,7 +239,7 @@ export function spearman(a: readonly number[], b: readonly number[]): number | u
   return xx === 0 || yy === 0 ? undefined : xy / Math.sqrt(xx * yy);
 }
 
-/** From 1, ties in the middle. */
+/** Ranks from 1; ties get their mean rank. */
 function ranks(values: readonly number[]): number[] {
   const order = values.map((_, i) => i).sort((a, b) => (values[a] as number) - (values[b] as number));
   const found = new Array<number>(values.length);
@@ -266,7 +269,7 @@ export function withinProblems({ within_problem: { auc = 0.5, interval } }: Rewa
   return `AUC within a problem ${percent(auc)}${between}`;
 }
 
-/** What a score owes to the place of a step alone, where it is not shown to know more; undefined where it is. */
+/** The sentence for a score that is not shown to beat the position of a step alone; undefined for one that is. */
 export function placeSentence(of: RewardQuality): string | undefined {
   const { within_problem: own, place_alone: place } = of;
   if (place.auc === undefined || own.interval === undefined || own.interval[0] > place.auc) return undefined;

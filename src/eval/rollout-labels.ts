@@ -1,6 +1,7 @@
 /**
- * Labels of steps from a model's own continuations (Math-Shepherd, arXiv 2312.08935): of k completions after the steps up to
- * s_h, c reach the right answer; hard label 1[c > 0], soft label c / k. One that is cut off reaches nothing.
+ * Labels of steps from a model's own continuations (Math-Shepherd, arXiv 2312.08935): of k completions after the steps
+ * up to s_h, c reach the right answer; hard label 1[c > 0], soft label c / k. A completion that is cut off counts as
+ * not reaching it.
  */
 import { grade } from '../answers/grade.js';
 import type { Model } from '../api/model.js';
@@ -13,9 +14,9 @@ export interface RolloutSolution {
   readonly problem: string;
   readonly steps: readonly string[];
   readonly answer: string;
-  /** Its last step may be half a step, and states no answer. */
+  /** Whether it was cut off: its last step may be incomplete, and it states no answer. */
   readonly cutOff?: boolean;
-  /** Keys the random numbers: the same solution has the same completions, whatever is labelled beside it. */
+  /** Key of the random numbers: a solution has the same completions whatever else is labelled with it. */
   readonly index: number;
 }
 

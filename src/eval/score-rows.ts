@@ -11,12 +11,13 @@ export interface ScoreRowsOptions {
   readonly signal?: AbortSignal;
 }
 
-/** So many solutions at a time. */
+/** Solutions scored at a time. */
 const BATCH = 64;
 
 /**
- * By solution a row for a file: its columns, `scores` by step (null where the scorer cannot read a step), of a judge by calculations
- * `checked` by step, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
+ * A row of the output file for each solution: its columns, `scores` by step (null where the scorer cannot read a step),
+ * `checked` by step for a judge by calculations, and a column `score_…` for each aggregation. A bad row has `scores:
+ * null` and the column `error`.
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,

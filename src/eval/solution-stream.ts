@@ -9,17 +9,17 @@ export interface PlacedSolution {
   readonly row: PlacedRow['row'];
   /** `out.jsonl, line 3`. */
   readonly where: string;
-  /** From 0, over all files. */
+  /** Index from 0 over all files. */
   readonly index: number;
   /** Absent of a bad row. */
   readonly solution?: RowSolution;
-  /** What is wrong with the row, in one sentence. */
+  /** The defect of the row, in one sentence. */
   readonly bad?: string;
 }
 
 export interface SolutionStreamOptions {
   readonly columns?: SolutionColumns;
-  /** What happens at a row without a solution: an error, or it is counted and passed on as bad. Default `error`. */
+  /** Treatment of a row without a solution: an error, or counted and passed on as bad. Default `error`. */
   readonly onBadRow?: 'error' | 'skip';
   /** Pass over so many solutions: they are done. */
   readonly skip?: number;

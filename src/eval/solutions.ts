@@ -66,7 +66,7 @@ export interface FirstErrorCase {
   readonly prediction: number | undefined;
 }
 
-/** Of `n` solutions; without faulty or without faultless ones only what is known. */
+/** The score of `n` solutions. Without faulty or without faultless ones, the fields that need them are absent. */
 export type KnownProcessBenchScore = Partial<ProcessBenchScore> & { readonly n: number };
 
 export interface ProcessBenchReport {

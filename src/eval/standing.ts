@@ -7,8 +7,9 @@ import type { EvalReport } from './report.js';
 const HARDLY = 0.6;
 
 /**
- * How far the AUC of n steps is from one half in 95 of 100 cases by chance alone (Mann and Whitney's deviation, of classes of the
- * same size: others reach farther). The bootstrap of a handful of problems is too sure of itself.
+ * Distance of the AUC of n steps from one half that chance alone stays within in 95 of 100 cases (Mann and Whitney's
+ * deviation for classes of equal size; unequal ones reach farther). The bootstrap of a handful of problems gives too
+ * narrow an interval.
  */
 const byChance = (n: number) => 1.96 * Math.sqrt((n + 1) / (3 * n * n));
 
@@ -16,9 +17,9 @@ const byChance = (n: number) => 1.96 * Math.sqrt((n + 1) / (3 * n * n));
 type AucStanding = 'above' | 'hardly' | 'chance' | 'few' | 'below';
 
 export interface Standing {
-  /** Of the AUC, by its interval where there is one; absent where one class alone was judged. */
+  /** Standing of the AUC, by its interval where there is one; absent where only one class was judged. */
   readonly auc?: AucStanding;
-  /** What every answer says, where right and wrong steps were judged and all got the same verdict. */
+  /** The only verdict given, where right and wrong steps were judged and all got the same one. */
   readonly only?: 'right' | 'wrong';
   /** Empty where there is nothing to say. */
   readonly sentence: string;
@@ -41,7 +42,7 @@ export function standingOf(
   interval?: readonly [number, number],
   unit: 'steps' | 'solutions' = 'steps',
 ): Standing {
-  // Without an AUC one class alone was judged: the other's recall is 0/0.
+  // AUC is absent where only one class was judged: the other class's recall is 0/0.
   if (auc === undefined) return { sentence: '' };
   const standing = aucStanding(auc, interval, byChance(n));
   const only =
@@ -54,7 +55,7 @@ export function standingOf(
   return { auc: standing, ...(only ? { only } : {}), sentence: parts.join('; ') };
 }
 
-/** Of the judge of a report, on the unseen steps where there are some. */
+/** Standing of the judge of a report, on the unseen steps where there are some. */
 export function standingIn({
   unit,
   ...report

@@ -1,4 +1,4 @@
-/** How well each kind of error is told, where the data say what is wrong with a step. */
+/** Recall of each kind of error, where the data say what is wrong with a step. */
 import type { SeenSteps } from '../data/overlap.js';
 import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';
@@ -13,13 +13,13 @@ export interface Told {
 }
 
 export interface StepErrorMetrics extends Told {
-  /** The same over the steps that do not stand in the training data; absent if that is not known. */
+  /** The same over the steps that do not occur in the training data; absent if that is not known. */
   readonly unseen?: Told;
-  /** How often a right step has the higher probability than one of this kind, of all pairs; absent of right steps. */
+  /** Share of pairs in which a right step has the higher probability than one of this kind; absent for right steps. */
   readonly auc?: number;
 }
 
-/** By kind of error. */
+/** Metrics by kind of error. */
 export type StepErrors = Readonly<Record<string, StepErrorMetrics>>;
 
 const NONE: Told = { n: 0, told: 0 };
@@ -27,7 +27,10 @@ const NONE: Told = { n: 0, told: 0 };
 /** The key of steps that are right. */
 export const RIGHT = 'right';
 
-/** By kind: right steps, then the kinds of wrong ones, the most frequent first; undefined where no step says its kind. */
+/**
+ * Metrics by kind: right steps, then the kinds of wrong ones, the most frequent first; undefined where no step has a
+ * kind.
+ */
 export function metricsByError(
   judged: readonly JudgedVerdict[],
   records: readonly Pick<StepRecord, 'steps'>[],
@@ -59,7 +62,7 @@ export function errorRows({
   words,
 }: {
   readonly errors?: StepErrors;
-  /** Of the verdict words alone, where the judge goes by more. */
+  /** The report of the verdict words alone, where the judge weighs more. */
   readonly words?: { readonly errors?: StepErrors };
 }): string[][] {
   if (!errors) return [];

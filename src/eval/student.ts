@@ -21,7 +21,7 @@ export function meanInterval(values: readonly number[], confidence = 0.95): Mean
   return { n, mean, interval: [mean - half, mean + half], p };
 }
 
-/** What the interval of a difference over seeds shows: nothing where it contains 0. */
+/** A sentence on the interval of a difference over seeds: it shows nothing where it contains 0. */
 export function intervalReading({ n, interval }: Pick<MeanInterval, 'n' | 'interval'>): string {
   if (!interval) return n > 1 ? 'the same on every seed: no interval' : 'one seed shows nothing';
   const [low, high] = interval;
@@ -33,7 +33,10 @@ export function average(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** Of a sample, with n − 1; 0 for a single value, and for equal ones, whose mean may differ from them by rounding. */
+/**
+ * Deviation of a sample, with n − 1. It is 0 for a single value, and for equal ones, whose mean may differ from them by
+ * rounding.
+ */
 export function sampleDeviation(values: readonly number[]): number {
   if (values.every((value) => value === values[0])) return 0;
   const mean = average(values);

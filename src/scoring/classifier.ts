@@ -6,8 +6,9 @@ import { readable } from './readable.js';
 import { outcomeScores, type Scorer, type Solution, scorer, textOf } from './scorer.js';
 
 /**
- * Scores whole solutions: by the model's only output, or by the probability of the second of two classes. A solution follows
- * its problem as the chat template has it, or on a new line. What the tokenizer cannot express has no score.
+ * Scores whole solutions by the model's only output, or by the probability of the second of two classes. A solution
+ * follows its problem as the chat template has it, or on a new line. Text that the tokenizer cannot express has no
+ * score.
  */
 export function classifierScorer(
   model: Pick<Model, 'classify' | 'decoder'>,

@@ -2,7 +2,7 @@
 import { badOption } from '../files/data-error.js';
 import { outcomeScores, type Scorer, type Solution, scorer } from './scorer.js';
 
-/** By solution a number for all of it, or a list with one for each step; null: it says nothing of that step. */
+/** For each solution, one number for all of it or a list with one for each step; null for a step without a score. */
 export type ScoreFunction = (
   solutions: readonly Solution[],
   context: { readonly signal?: AbortSignal | undefined },

@@ -37,7 +37,7 @@ export interface StepJudgement {
    * trained on and it writes out nothing that was computed, because the model judges outcomes alone and this is no last step, or because its scores are no probabilities.
    */
   readonly probability: number | null;
-  /** What the model gives: the probability, or the reward of a reward network (of any size; more is better). */
+  /** The model's score: the probability, or the reward of a reward network (unbounded; more is better). */
   readonly score: number | null;
   /**
    * null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
@@ -50,11 +50,11 @@ export interface StepJudgement {
    */
   readonly checked: boolean;
   /**
-   * Set of a step of which a judge of its own run says little, as it learned from none like it ({@link unlikeTraining} says in what it
-   * differs): its probability is that of any such step, be it right or wrong.
+   * Set for a step unlike all that the judge's own run learned from; {@link unlikeTraining} names the difference. Its
+   * probability is that of any such step, right or wrong.
    */
   readonly unlikeTraining?: true;
-  /** Set of a step beyond what the model reads that is judged all the same: by its calculations alone. */
+  /** Set for a step beyond what the model reads; it is judged by its calculations alone. */
   readonly unread?: true;
 }
 
@@ -126,12 +126,14 @@ export function isModel(what: string, judge: Model | Scorer): judge is Model {
   );
 }
 
-/** What judges steps in a model. Of log-ratios, which are probabilities too, the number itself is given. */
+/**
+ * The scorer in a model that judges steps. Log-ratios are probabilities too, but their scorer gives the number itself.
+ */
 export function judgeIn({ scorers }: Pick<OpenScorers, 'scorers'>): Scorer {
   return (scorers.probability ? scorers.reward : Object.values(scorers)[0]) as Scorer;
 }
 
-/** Of each step: its score, what that stands for, and the verdict. */
+/** Judgements of each step: its score, the probability, and the verdict. */
 export async function judgements(
   scorer: Scorer,
   solutions: readonly Solution[],
@@ -157,7 +159,7 @@ export async function judgements(
 
 /** Steps on which a judge says little, as it learned from none like them. */
 export interface UnlikeTraining {
-  /** From 0. */
+  /** Indices of the steps, from 0. */
   readonly places: readonly number[];
   /** Steps of the forms that it learned, commonest first; empty where it goes by calculations, in any words. */
   readonly forms: readonly string[];
@@ -198,8 +200,8 @@ function placesUnlike(
 }
 
 /**
- * What the verdicts of a model come from that computes calculations: those alone, where the words of the model have no weight, or both.
- * Undefined of a model that computes none.
+ * Whether the verdicts of a model come from calculations alone, where its words have no weight, or from both. Undefined
+ * for a model that computes none.
  */
 export function calculationsCount({ files }: Pick<Model, 'files'>): 'alone' | 'beside words' | undefined {
   const settings = files && settingsOfFiles(files);
@@ -207,7 +209,7 @@ export function calculationsCount({ files }: Pick<Model, 'files'>): 'alone' | 'b
   return settings.likelihood.verdict === 0 ? 'alone' : 'beside words';
 }
 
-/** What the run that trained a model found wrong with it as a judge, in sentences. */
+/** Sentences on the defects as a judge that the model's own training run found. */
 export function judgeWarnings({ files }: Pick<Model, 'files'>): readonly string[] {
   const settings = files && settingsOfFiles(files);
   return (settings && 'warnings' in settings && settings.warnings) || [];

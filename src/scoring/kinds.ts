@@ -1,4 +1,4 @@
-// The kinds of models that score: how each is told from its files, and what scores in it.
+// The kinds of models that score: how the files of each are recognized, and the scorers that it opens.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Model } from '../api/model.js';
@@ -36,13 +36,13 @@ import {
 } from './settings.js';
 import { verdictScorer } from './verdict/scorer.js';
 
-/** What scores in a model, by name; what is meant where none is named comes first. */
+/** The scorers of a model by name; the first is the default. */
 export interface OpenScorers {
   readonly scorers: Readonly<Record<string, Scorer>>;
   dispose(): void;
 }
 
-/** How a model scores otherwise than its run, or the maker of its files, has it. */
+/** Options that override how a model's run, or the maker of its files, has it score. */
 export interface ScoringOptions {
   /** Text around a judged step, and the verdict words. */
   readonly prompt?: VerdictPromptOptions | undefined;
@@ -50,12 +50,12 @@ export interface ScoringOptions {
   readonly threshold?: 'greedy' | number | undefined;
   /** Most tokens of a sequence; at most what the model reads. */
   readonly maxLength?: number | undefined;
-  /** What a class for neutral steps counts as. */
+  /** Treatment of a class for neutral steps. */
   readonly neutralScore?: NeutralScore | undefined;
 }
 
 interface ScoringModel {
-  /** For reports. */
+  /** The name in reports. */
   readonly name: string;
   readonly model: Model;
   /** The policy of the run, where `model` is its reward network. */
@@ -73,13 +73,13 @@ type OpenKind<Kind extends JudgeSettings['kind']> = (
 
 const lasting = (scorers: OpenScorers['scorers']): OpenScorers => ({ scorers, dispose() {} });
 
-/** From which log-odds on. */
+/** Log-odds from which a step is right. */
 const leastOdds = (threshold: 'greedy' | number) =>
   threshold === 'greedy' ? 0 : Math.log(threshold / (1 - threshold));
 
 const roleOf = ({ adapter }: Model) => (adapter ? { adapter } : {});
 
-/** By the kind that the settings name. */
+/** Openers by the kind that the settings name. */
 const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
   verdict: ({ prompt, threshold, likelihood }, { model, ...of }) =>
     lasting({
@@ -162,7 +162,7 @@ const PUBLISHED: readonly PublishedKind[] = [
     settings: readAs('rlhflow_prm'),
   },
   {
-    // Of tokens, with one output, two classes, or wrong, right and neutral.
+    // Token classifiers with one output, with two classes, or with wrong, right and neutral.
     knows: ({ head }) =>
       head.kind === 'token' &&
       head.published === undefined &&
@@ -179,7 +179,7 @@ const PUBLISHED: readonly PublishedKind[] = [
     }),
   },
   {
-    // Of sequences, with one output or two classes.
+    // Sequence classifiers with one output or two classes.
     knows: ({ head }) => head.kind === 'sequence' && head.numLabels <= 2,
     settings: ({ maxPositions }) => ({
       kind: 'classifier',
@@ -192,9 +192,10 @@ const PUBLISHED: readonly PublishedKind[] = [
 const nameOf = (files: Model['files']) => files && (files.adapter ?? calledAs(files.model));
 
 /**
- * How a model scores: as its card says, else as a row of published models does, else by verdict words where `prompt` says how to ask.
+ * The settings by which a model scores: those of its card, else those of a row of published models, else verdict words
+ * where `prompt` says how to ask.
  *
- * @throws RunError for a model that scores nothing, and for options that it has no use for
+ * @throws RunError for a model without scores, and for options that it has no use for
  */
 export function settingsOf(
   { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
@@ -235,7 +236,9 @@ function checkThreshold(threshold: 'greedy' | number | undefined): void {
   throw invalid(`threshold: expected 'greedy' or a number from 0 to 1, found ${shown(threshold)}`);
 }
 
-/** Of an adapter only what is known by its name: its base is what it was before. */
+/**
+ * The settings of a published model. An adapter is recognized by its name alone, since its base is an unrelated model.
+ */
 function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSettings | undefined {
   const { _name_or_path: stored } = config.source;
   const called = files?.adapter ?? [files?.model, typeof stored === 'string' ? stored : ''].join(' ');
@@ -261,7 +264,7 @@ function unsaidLayout(
   );
 }
 
-/** What a judge may be, for errors. */
+/** The accepted judges, for errors. */
 const EXPECTED =
   'expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge';
 
@@ -277,18 +280,18 @@ export const noNeutralClass = (name: string) =>
   );
 
 export interface ModelScorersOptions extends ScoringOptions {
-  /** For reports. */
+  /** The name in reports. */
   readonly name?: string | undefined;
   /** Default: the one that the model carries. */
   readonly tokenizer?: Tokenizer | undefined;
-  /** The run that left the model, beside which a reward network may lie. */
+  /** Directory of the run that trained the model; a reward network may lie in it. */
   readonly run?: string | undefined;
   readonly skipUnreadable?: boolean;
   /** Default: {@link settingsOf} the model. */
   readonly settings?: JudgeSettings | undefined;
 }
 
-/** What scores in a model that is loaded. Disposing of it leaves the model. */
+/** The scorers of a loaded model. Disposing of them leaves the model loaded. */
 export async function modelScorers(model: Model, options: ModelScorersOptions = {}): Promise<OpenScorers> {
   const { files } = model;
   const { run, skipUnreadable = false, name = nameOf(files) ?? 'model' } = options;

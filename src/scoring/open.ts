@@ -25,9 +25,12 @@ import { type LlmJudgeOptions, llmJudge } from './server/llm.js';
 export type ScorerSource = string | LlmJudgeOptions | ScoreFunction | Scorer;
 
 export interface OpenScorerOptions extends ScoringOptions, ResolveOptions, Pick<Partial<Scorer>, 'unit'> {
-  /** Which scorer of a model, such as `outcome`; `judge`: the one that `judgeSteps` goes by. Default: its first, or the one of that `unit`. */
+  /**
+   * The name of one of a model's scorers, such as `outcome`; `judge` is the one that `judgeSteps` uses. Default: its
+   * first, or the one of that `unit`.
+   */
   readonly part?: string | undefined;
-  /** Of a file of scores. Default `score`, where the rows are numbered. */
+  /** Column of a file of scores. Default `score`, where the rows are numbered. */
   readonly column?: string | undefined;
   readonly dtype?: 'f32' | 'bf16' | undefined;
   /** Default: as its run had it, else `keep`. */

@@ -5,7 +5,7 @@ import type { Step } from '../records/record.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { Solution } from './scorer.js';
 
-/** How a trained model reads solutions to score them. */
+/** Options for how a trained model reads the solutions that it scores. */
 export interface ReadingOptions {
   readonly name?: string | undefined;
   readonly tokenizer: Tokenizer;
@@ -19,7 +19,7 @@ export interface ReadingOptions {
   readonly skipUnreadable?: boolean;
 }
 
-/** What `read` gives; undefined, where that is allowed, for text that the tokenizer cannot express. */
+/** The result of `read`; undefined, where that is allowed, for text that the tokenizer cannot express. */
 export function readable<T>(read: () => T, skip: boolean): T | undefined {
   try {
     return read();
@@ -29,7 +29,7 @@ export function readable<T>(read: () => T, skip: boolean): T | undefined {
   }
 }
 
-/** A solution as a record of which nothing is known. */
+/** A solution as a record without labels. */
 export function unlabelled({ problem, steps }: Pick<Solution, 'problem' | 'steps'>) {
   return { problem, steps: steps.map((text): Step => ({ text, label: null, kind: 'normal' })) };
 }

@@ -11,57 +11,74 @@ export interface Solution {
   readonly steps: readonly string[];
   /** As it was written. Default: the steps, each on a line. */
   readonly text?: string | undefined;
-  /** What else is known of the problem: its answer, a reference solution, the plan of a generated one. */
+  /** Further facts about the problem: its answer, a reference solution, the plan of a generated one. */
   readonly of?: Problem | undefined;
-  /** Which sample of which problem of an evaluation it is. */
+  /** Position of the solution in an evaluation: its problem, and its number among that problem's samples. */
   readonly place?: { readonly problem: number; readonly sample: number } | undefined;
-  /** How many tokens were drawn. */
+  /** Number of drawn tokens. */
   readonly tokens?: number | undefined;
-  /** It was cut off at the most tokens. */
+  /** Whether it was cut off at the most tokens. */
   readonly truncated?: boolean | undefined;
 }
 
 export interface SolutionScores {
-  /** Of each step; null where there is none: of what the scorer cannot read or says nothing, and of all but the last of outcomes. */
+  /**
+   * Score of each step. It is null for a step that the scorer cannot read or does not score, and for all but the last
+   * step where it scores outcomes.
+   */
   readonly scores: readonly (number | null)[];
-  /** Of the whole solution, where the scorer gives one beside those of steps or in their place; null: it cannot read it. */
+  /**
+   * Score of the whole solution, where the scorer gives one, with or without scores of steps; null where it cannot read
+   * it.
+   */
   readonly outcome?: number | null;
-  /** Of each step, where they are not what `threshold` makes of the scores: null where the model says neither. */
+  /**
+   * Verdict on each step, where it does not follow from the scores and `threshold`; null where the model gives none.
+   */
   readonly verdicts?: readonly (1 | 0 | null)[];
-  /** Of each step, whether a calculation that it writes out was computed. Absent of what computes none. */
+  /** Whether a calculation of each step was computed. Absent for a scorer that computes none. */
   readonly checked?: readonly boolean[];
-  /** Of each step, whether it lies beyond what the model reads, so that its score is of its calculations alone. */
+  /** Whether each step lies beyond what the model reads, so that its score comes from its calculations alone. */
   readonly unread?: readonly boolean[];
-  /** That were read. */
+  /** Number of tokens that were read. */
   readonly tokens?: number;
 }
 
 /** More is better. Whatever implements this is served, evaluated, judged by and learned from. */
 export interface Scorer {
-  /** For reports. */
+  /** The name in reports. */
   readonly name: string;
-  /** What it knows: every step, or only whole solutions. */
+  /** The scored unit: every step, or only whole solutions. */
   readonly unit: 'step' | 'outcome';
-  /** What a score is: the probability of right, its log-odds, or a reward without bounds. */
+  /** The scale of a score: the probability of right, its log-odds, or a reward without bounds. */
   readonly scale: 'probability' | 'log_odds' | 'reward';
-  /** From which score on a step is right. */
+  /** Score from which a step is right. */
   readonly threshold: number;
-  /** It goes by calculations alone: all steps that write out none have one score, which says nothing of a single one. */
+  /**
+   * Whether it judges by calculations alone: all steps without one share a score, which says nothing about a single
+   * step.
+   */
   readonly byCalculations?: boolean;
-  /** What its run found wrong with it, in sentences. */
+  /** Sentences on the defects that its run found. */
   readonly warnings?: readonly string[];
-  /** By solution; undefined if the signal stopped it. A score depends on its own solution alone. */
+  /**
+   * Scores in the order of the solutions; undefined if the signal stopped it. A score depends on its own solution
+   * alone.
+   */
   score(
     solutions: readonly Solution[],
     options?: { readonly signal?: AbortSignal | undefined },
   ): Promise<readonly SolutionScores[] | undefined>;
-  /** What it has counted, such as requests, tokens and cost. */
+  /** The scorer's own counts, such as requests, tokens and cost. */
   report?(): Readonly<Record<string, number>>;
   /** Frees what was opened for it. */
   dispose(): void;
 }
 
-/** A scorer of which only the name and the scores are its own: of steps, by probabilities, with nothing to free. */
+/**
+ * A scorer from its name and scores, with defaults for the rest: it scores steps by probabilities and has nothing to
+ * free.
+ */
 export function scorer(own: Pick<Scorer, 'name' | 'score'> & Partial<Scorer>): Scorer {
   const { scale = 'probability' } = own;
   return {
@@ -94,16 +111,16 @@ export function checkSolutions(what: string, solutions: readonly Solution[]): vo
   }
 }
 
-/** The probability that a score stands for; null of a reward without bounds. */
+/** The probability of a score; null for a reward without bounds. */
 export function probabilityOf({ scale }: Pick<Scorer, 'scale'>, score: number): number | null {
   if (scale === 'reward') return null;
   return scale === 'probability' ? score : 1 / (1 + Math.exp(-score));
 }
 
 /**
- * The numbers that are put together to one: the score of the whole where there is one, else those of steps. Of probabilities those of
- * steps behind the last one that was read count as 0, since an error there must not cost less than one that was seen. Empty where
- * nothing was read.
+ * The numbers that an aggregation takes: the score of the whole solution where there is one, else those of its steps.
+ * For probabilities, steps behind the last one that was read count as 0, since an error there must not cost less than
+ * one that was seen. Empty where nothing was read.
  */
 export function numbersOf(
   { unit, scale }: Pick<Scorer, 'unit' | 'scale'>,
@@ -116,7 +133,7 @@ export function numbersOf(
   return [...read, ...scores.slice(last + 1).map(() => 0)];
 }
 
-/** By step of a scored solution: 1 right, 0 wrong, null where it says nothing. */
+/** Verdicts by step of a scored solution: 1 right, 0 wrong, null where there is none. */
 export function verdictsIn(
   { threshold }: Pick<Scorer, 'threshold'>,
   { scores, verdicts }: SolutionScores,

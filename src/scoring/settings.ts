@@ -1,4 +1,7 @@
-/** How a trained model judges steps: said by the method that trained it, kept in the card beside its weights. */
+/**
+ * Settings by which a trained model judges steps. The method that trained it sets them, and the card with its weights
+ * keeps them.
+ */
 import { join } from 'node:path';
 import { z } from 'zod';
 import { prompt } from '../config/data.js';
@@ -10,23 +13,26 @@ import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
 import { PUBLISHED_LAYOUTS } from './published/layouts.js';
 
-/** The layout without a request: what transformers reads as a classifier of tokens or sequences. */
+/** The layout without a request, which transformers reads as a classifier of tokens or sequences. */
 export const LAYOUT = '{problem}\n{steps}\n';
 
-/** What the class of neutral steps counts as in a score. */
+/** Treatments of the class of neutral steps in a score. */
 export const NEUTRAL_SCORES = ['positive', 'negative', 'drop'] as const;
 export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
 
-/** What each part adds to the log-odds that a step is right. */
+/** Weights of each part of the log-odds that a step is right. */
 export type LikelihoodWeights = {
   /** Calculations are computed, and no base is asked. Absent: it is. */
   readonly of?: 'calculations';
   readonly constant: number;
-  /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
+  /** Weight of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
   readonly verdict: number;
   readonly least: number;
   readonly before: number;
-  /** Of a step that writes out no calculation, which is then neither right nor wrong; absent where the base is asked. */
+  /**
+   * Constant for a step that writes out no calculation, which is neither right nor wrong; absent where the base's
+   * likelihood is used.
+   */
   readonly unchecked?: number;
 };
 export const likelihoodWeights = z.strictObject({
@@ -43,7 +49,7 @@ const common = {
   /** Most tokens of a sequence. */
   max_length: z.number().int().positive(),
   threshold: z.union([z.literal('greedy'), z.number().min(0).max(1)]),
-  /** What its run found wrong with it, in sentences. */
+  /** Sentences on the defects that its run found. */
   warnings: z.array(z.string()).exactOptional(),
 };
 
@@ -52,7 +58,7 @@ const settings = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('verdict'),
     ...common,
-    /** Of how likely the base finds the steps, where that judges too (`eval_verdicts.likelihood`). */
+    /** Weights of the base's likelihood, where that judges too (`eval_verdicts.likelihood`). */
     likelihood: likelihoodWeights.exactOptional(),
     /** A step of each form that it learned to judge, where they are few. */
     forms: z.array(z.string()).exactOptional(),
@@ -66,7 +72,7 @@ const settings = z.discriminatedUnion('kind', [
     type: z.enum(['prm', 'orm', 'joint']),
     head: z.enum(['scalar', 'classes', 'verdict']),
     input: z.enum(['whole', 'prefixes']),
-    /** Of a model with a class for neutral steps. */
+    /** Treatment of neutral steps, for a model with a class for them. */
     neutral_score: z.enum(NEUTRAL_SCORES).exactOptional(),
   }),
   /** The reward network of `method: stepamc`. */
@@ -87,7 +93,7 @@ const settings = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('published'),
     layout: z.enum(PUBLISHED_LAYOUTS),
-    /** What ends every step, of the layout `trl`. Absent: a line break. */
+    /** Text that ends every step, for the layout `trl`. Absent: a line break. */
     step_separator: z.string().min(1).exactOptional(),
     max_length: common.max_length,
     threshold: common.threshold,
@@ -103,7 +109,7 @@ const settings = z.discriminatedUnion('kind', [
 export type JudgeSettings = z.output<typeof settings>;
 export type SettingsOf<Kind extends JudgeSettings['kind']> = Extract<JudgeSettings, { readonly kind: Kind }>;
 
-/** Of a model that answers with verdict words. */
+/** Settings of a model that answers with verdict words. */
 export function verdictSettings({
   prompt,
   data,
@@ -116,7 +122,7 @@ export function verdictSettings({
   return { kind: 'verdict', prompt, max_length: data.max_length, threshold: fixedThreshold(threshold) };
 }
 
-/** Of an implicit reward model. A log-ratio of 0 is a probability of one half: the greedy threshold. */
+/** Settings of an implicit reward model. A log-ratio of 0 is a probability of one half: the greedy threshold. */
 export function implicitSettings(
   { model: { base, adapter }, data }: { readonly model: ModelConfig; readonly data: DataConfig },
   how: Pick<SettingsOf<'implicit_prm'>, 'template' | 'beta'>,
@@ -133,7 +139,7 @@ export function implicitSettings(
   };
 }
 
-/** Those of the card beside an adapter, or beside the weights of a whole model; undefined where there is none. */
+/** The settings in the card of an adapter, or of the weights of a whole model; undefined where there is none. */
 export function settingsOfFiles({ model, adapter }: ModelFiles): JudgeSettings | undefined {
   const directory = adapter ?? model;
   const judge = readCard(directory)?.judge;

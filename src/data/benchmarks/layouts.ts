@@ -32,7 +32,7 @@ export type LayoutName =
 
 export interface Layout {
   readonly name: LayoutName;
-  /** For the error about columns that are of no layout. */
+  /** Names of the columns, for the error about an unknown layout. */
   readonly columns: string;
   matches(row: Row): boolean;
   /** @throws BadRow for a row that does not fit */
@@ -169,7 +169,7 @@ const verl: Layout = {
     const messages = listColumn(row, 'prompt').filter((message) => isRow(message));
     const asked = messages.findLast(({ role }) => role === 'user');
     if (asked === undefined) throw new BadRow('no_problem', "column 'prompt' has no message of a user");
-    // Of the two, the question alone: the message has wishes for the form of the answer too.
+    // The question alone is taken: the message also asks for a form of the answer.
     const problem = has(extra, 'question')
       ? textColumn(extra, 'question', "'question' of extra_info")
       : textColumn(asked, 'content', "'content' of the message");
@@ -229,7 +229,7 @@ const plain: Layout = {
   },
 };
 
-/** In the order of recognition: the more particular go first. */
+/** Layouts in the order of recognition: the more particular come first. */
 export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
   gsm8k,
   metamath,

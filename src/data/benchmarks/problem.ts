@@ -9,8 +9,8 @@ export interface Problem {
   readonly solution?: string;
   /** The source's own identifier. */
   readonly id?: string;
-  /** What results are grouped by. */
+  /** The group by which results are reported. */
   readonly group?: string;
-  /** Of a generated one, all that its oracle needs. */
+  /** Everything that the oracle of a generated problem needs. */
   readonly generated?: WordProblem;
 }

@@ -20,8 +20,8 @@ export const DEFAULT_FORMAT: Required<CorrectionFormat> = {
 };
 
 /**
- * What the loss leaves out. The problem is never learned. Defaults are those of our source: a wrong step stays in the context, so
- * that the model learns to react to it, and is no target, so that it is not learned.
+ * Weights of the parts of a solution in the loss. The problem is never learned. Defaults are those of our source: a
+ * wrong step stays in the context, so that the model learns to react to it, but is no target.
  */
 export interface LossMask {
   /**
@@ -46,7 +46,7 @@ export interface WeighedText {
   /** Index of the step in the record. */
   readonly step: number;
   readonly kind: StepKind;
-  /** Of each of its tokens in the loss, from 0 to 1. */
+  /** Weight of each of its tokens in the loss, from 0 to 1. */
   readonly weight: number;
 }
 
@@ -121,7 +121,7 @@ export function correctionWriter(format: CorrectionFormat = {}): CorrectionWrite
         if (text.trim() === '') continue;
         const last = steps.at(-1);
         const reflected = last && last.kind !== 'reflection' ? around.reflection.take(text) : undefined;
-        // Without a reflection only its own words tell an improvement from any other step.
+        // Without a reflection, only its own words distinguish an improvement from any other step.
         const mayImprove =
           last?.kind === 'reflection' || (last?.kind === 'normal' && around.improvement.isMarked);
         const improved = mayImprove ? around.improvement.take(text) : undefined;

@@ -1,10 +1,10 @@
-/** Which steps of a solution that corrects itself stand in the end. */
+/** Finds the steps of a self-correcting solution that stand in the end. */
 import { type CorrectionFormat, correctionWriter, type WrittenStep } from './layout.js';
 
-/** What a correction takes back: the last step, or, as instance-level corrections mean it, all steps so far. */
+/** Scope of a correction: it takes back the last step, or, as instance-level corrections mean it, all steps so far. */
 export type CorrectionScope = 'step' | 'solution';
 
-/** How the corrections of a solution are read. */
+/** Options for reading the corrections of a solution. */
 export interface CorrectionReading {
   /** The words of reflections and improvements. Default: those of `format` in a recipe. */
   readonly format?: CorrectionFormat | undefined;
@@ -31,7 +31,7 @@ export interface StandingStep {
   readonly text: string;
 }
 
-/** Those of `steps`, of which none is taken back where `reading` is undefined. @throws DataError for a format that is none */
+/** The steps that stand; all of `steps` where `reading` is undefined. @throws DataError for an invalid format */
 export function readStanding(
   steps: readonly string[],
   reading: CorrectionReading | undefined,

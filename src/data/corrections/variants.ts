@@ -1,4 +1,4 @@
-/** What a sample with a correction becomes in the controls of the method: each changes one thing about it. */
+/** The controls of the method: each changes one thing about a sample with a correction. */
 import type { Step, StepRecord } from '../../records/record.js';
 
 export const VARIANTS = ['step', 'clean', 'oversample', 'no_reflection', 'sham', 'low_diversity'] as const;
@@ -27,7 +27,7 @@ export function isTrained(variant: CorrectionVariant, record: Solution): boolean
   return variant !== 'clean' || !hasCorrection(record);
 }
 
-/** Whether a wrong step stands in the record, to be corrected. */
+/** Whether the record contains a wrong step with a correction. */
 export function hasCorrection({ steps }: Pick<StepRecord, 'steps'>): boolean {
   return steps.some(({ kind }) => kind === 'wrong');
 }

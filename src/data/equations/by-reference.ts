@@ -5,9 +5,9 @@ import { equationsIn, plainSigns } from './equations.js';
 import { firstDifference, type ReferenceSolution } from './first-difference.js';
 
 /**
- * 1 for each step before the first wrong one, 0 for that one, null behind it. As {@link firstDifference} has it, and besides a step that
- * announces another answer than the reference's is wrong. A solution may be unfinished: a step without a difference is right as far as
- * it goes, and null where it computes and announces nothing.
+ * Labels by step: 1 before the first wrong one, 0 for that one, null behind it. {@link firstDifference} finds the wrong
+ * step; a step that announces another answer than the reference's is wrong too. A solution may be unfinished: a step
+ * without a difference is right as far as it goes, and null where it computes and announces nothing.
  */
 export function stepsByReference(
   reference: ReferenceSolution,

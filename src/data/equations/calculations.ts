@@ -21,16 +21,16 @@ export interface Calculation {
 }
 
 /**
- * Every calculation of a step that can be read; empty where it writes out none. Points and commas are read as in English, and as in most
- * of Europe (`1.200 + 300 = 1.500`) where that makes sense of a step and English does not. Nothing is said
- * of a step that is longer than {@link LONGEST_LINE}.
+ * Every readable calculation of a step; empty where it writes out none. Points and commas are read as in English, and
+ * as in most of Europe (`1.200 + 300 = 1.500`) where only that makes sense of the step. A step longer than {@link
+ * LONGEST_LINE} has none.
  */
 export function calculationsIn(step: string): Calculation[] {
   if (step.length > LONGEST_LINE) return [];
   try {
     return calculations(step);
   } catch (error) {
-    // Too large to compute: nothing is said of it.
+    // A number too large to compute gives no calculation.
     if (error instanceof BudgetExceeded) return [];
     throw error;
   }
@@ -47,7 +47,7 @@ function calculations(step: string): Calculation[] {
     (other) => other.length >= Math.max(1, english.length) && other.every(({ holds }) => holds),
   );
   if (right || english.length > 0) return right ?? english;
-  // What is not plain in English is not wrong in another reading, `1.125 miles/minute * 4 minutes = 4.5 hours`.
+  // Text that is not plain in English is not wrong in another reading, `1.125 miles/minute * 4 minutes = 4.5 hours`.
   return (NOT_ENGLISH.test(text) && others.find((found) => found.length > 0)) || [];
 }
 
@@ -100,8 +100,8 @@ function read(line: string): Calculation[] {
 const LONGEST_SUM = 200;
 
 /**
- * The sums that a sum with a result is written for: `(5 + 3) * 2 = 8 * 2 = 16`. One that begins with the value of the sum before goes on
- * with it, `5 * 2 = 10 + 3 = 13`, and does not stand for it.
+ * The sums that repeat a sum with a result: `(5 + 3) * 2 = 8 * 2 = 16`. One that begins with the value of the sum
+ * before it continues that sum, `5 * 2 = 10 + 3 = 13`, and does not repeat it.
  */
 function rewrittenAs({ at, expression, value }: Equation, text: string): Calculation[] {
   const found: Calculation[] = [];
@@ -134,7 +134,10 @@ function rewrittenAs({ at, expression, value }: Equation, text: string): Calcula
 const isNear = (a: Rational, b: Rational) =>
   Math.abs(toNumber(a) - toNumber(b)) <= 0.01 * Math.abs(toNumber(a));
 
-/** What goes on from a result: `12 + 7 = 19 = 20`. A result in another unit, `60 minutes = 1 hour`, is passed over. */
+/**
+ * The calculations that continue a result: `12 + 7 = 19 = 20`. A result in another unit, `60 minutes = 1 hour`, is
+ * passed over.
+ */
 function chainedTo({ value, result }: Equation, text: string): Calculation[] {
   const found: Calculation[] = [];
   let [known, from] = [result, result.end];
@@ -169,7 +172,7 @@ function chainedTo({ value, result }: Equation, text: string): Calculation[] {
   }
 }
 
-/** How many of one unit are another: of time, money, lengths and weights. */
+/** Factors between units of time, money, length and weight. */
 const FACTORS = [4, 7, 10, 12, 16, 24, 30, 36, 52, 60, 100, 365, 1000, 1440, 3600, 5280];
 
 /** Two names are two units; one name may be one that the other number leaves out. */
@@ -179,7 +182,7 @@ function isOtherUnit([first = '', second = '']: readonly string[], known: number
   return FACTORS.some((factor) => known === factor * next || next === factor * known);
 }
 
-/** What may stand before a number that is said to be a sum. A word would name it: `Day 1 = 12 + 7`. */
+/** The text allowed before a number that is followed by `=` and a sum. A word would be its name: `Day 1 = 12 + 7`. */
 const LEAD =
   /^(?:\s|\d+\)\s|[-*•]\s|\b(?:so|then|thus|hence|therefore|and|but|because|since|as|that is)\b)*\$?$/iu;
 

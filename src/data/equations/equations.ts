@@ -8,21 +8,21 @@ import { rounds } from './rounding.js';
 export const LONGEST_LINE = 4000;
 
 export interface Equation {
-  /** What is computed. */
+  /** The expression that is computed. */
   readonly expression: string;
-  /** Where it stands in the line; absent where only the note has it. */
+  /** Position in the line; absent where only the note has it. */
   readonly at?: number;
   readonly result: NumberPart;
-  /** Of the expression, exactly. */
+  /** Exact value of the expression. */
   readonly value: Rational;
   /** Whether the result is that value, or rounds it to the digits that it has. */
   readonly holds: boolean;
 }
 
 export interface EquationLine {
-  /** Without notes. */
+  /** The line without notes. */
   readonly text: string;
-  /** In the order of their results. */
+  /** The equations in the order of their results. */
   readonly equations: readonly Equation[];
 }
 
@@ -43,7 +43,7 @@ const signed = (number: NumberPart, at: number): NumberPart => ({
   value: negative(number.value),
 });
 
-/** The equations of a line that can be read. What is none, such as `x + 2 = 5`, is passed over. */
+/** The readable equations of a line. Others, such as `x + 2 = 5`, are passed over. */
 export function equationsIn(line: string): EquationLine {
   const notes: { readonly at: number; readonly expression: string }[] = [];
   let text = '';
@@ -112,7 +112,7 @@ export function lastExpression(
   }
   while (first < parts.length && (isOperator(parts[first]) || !isClosed(parts.slice(first)))) first++;
   const start = parts[first];
-  // Of `-(3 + 5) = -8` a part would be read.
+  // Only a part of `-(3 + 5) = -8` would be read.
   if (start?.kind === 'bracket' && /[-−–]$/.test(text.slice(0, clause + start.at))) return undefined;
   if (!start || hasLetters(text.slice(clause)) || hasMixed(text.slice(clause), parts, first))
     return undefined;
@@ -140,7 +140,7 @@ function hasMixed(text: string, parts: readonly Part[], first: number): boolean 
 
 const endsValue = (part: Part) => part.kind === 'number' || (part.kind === 'bracket' && part.bracket === ')');
 
-/** Whether two pieces may stand beside each other. */
+/** Whether one piece may follow another. */
 function follows(left: Part, right: Part | undefined): boolean {
   if (right === undefined) return endsValue(left);
   const beginsValue = right.kind === 'number' || (right.kind === 'bracket' && right.bracket === '(');
@@ -181,7 +181,7 @@ export function plainSigns(step: string): string {
       .replace(/[€£¥₹₩₽¢]/gu, (sign) => (sign === '¢' ? ' cents ' : ' dollars '))
       .replace(/\\div/g, '÷')
       .replace(/(?<=[\d)])\s?\*\*\s?(?=[\d(])/g, '^')
-      // Of units: `12 cm²`.
+      // Exponents of units: `12 cm²`.
       .replace(/(?<=\p{L})\^-?\d/gu, '')
       .replace(/\\[()[\]]|\$(?!\d)|\\(?=[$%])|\\[,;! ]|\*\*|&/g, ' ')
   );

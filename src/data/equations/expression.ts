@@ -25,10 +25,13 @@ export type NumberPart = Extract<Part, { kind: 'number' }>;
 export type OperatorPart = Extract<Part, { kind: 'operator' }>;
 
 const NUMBER = String.raw`(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)`;
-/** What has other points, commas or colons, such as `1,5`, `1.200.000` and `10:30`, is no number here rather than a piece of one. */
+/**
+ * A number with other points, commas or colons, such as `1,5`, `1.200.000` and `10:30`, is no number here rather than a
+ * part of one.
+ */
 const WHOLE = String.raw`(?<!\d[.,:]?|\.)${NUMBER}(?![.,:]?\d)%?`;
 const NUMBERS = new RegExp(WHOLE, 'gu');
-/** Before a word a sign is a part of it: `stickers/page`, `12-pound`. */
+/** A sign before a word belongs to the word: `stickers/page`, `12-pound`. */
 const PIECE = new RegExp(
   `(?<number>${WHOLE})|(?<bracket>[()])|(?<operator>[+*×÷^]|[-/−–](?=\\s*(?:[-−–]\\s*)?[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
   'gu',

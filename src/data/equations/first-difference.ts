@@ -1,6 +1,6 @@
 /**
- * Where a solution goes wrong, by exact arithmetic: the first line whose equation does not hold, or whose value is not one of the
- * reference solution. No model is asked.
+ * Finds the first wrong line of a solution by exact arithmetic: its equation does not hold, or its value is not one of
+ * the reference solution. No model is asked.
  */
 import { grade } from '../../answers/grade.js';
 import { equals, type Rational } from '../../answers/rational.js';
@@ -9,12 +9,12 @@ import type { Problem } from '../benchmarks/problem.js';
 import { equationsIn, plainSigns } from './equations.js';
 import { numbersIn } from './expression.js';
 
-/** With a worked solution, such as GSM8K's. */
+/** A problem with a worked solution, such as GSM8K's. */
 export type ReferenceSolution = Required<Pick<Problem, 'problem' | 'solution' | 'answer'>>;
 
 export interface ComparedSolution {
   readonly steps: readonly string[];
-  /** It did not come to its end: its last line states no answer. */
+  /** Whether it was cut off: its last line states no answer. */
   readonly cutOff?: boolean;
 }
 
@@ -22,13 +22,14 @@ export interface ComparedSolution {
 export type Difference = 'arithmetic' | 'value';
 
 /**
- * A solution as a record: lines before the first difference are right, the line with it is wrong and says why (`error`), and later
- * lines have no label.
+ * A solution as a record: lines before the first difference are right, the line with it is wrong and has the reason
+ * (`error`), and later lines have no label.
  * - `arithmetic`: an equation of the line does not hold
- * - `value`: the final answer is wrong, and the line has the first result that neither the reference nor the problem has
+ * - `value`: the final answer is wrong, and the line has the first result that neither the reference nor the problem
+ *   has
  *
- * Of a solution with the right answer only equations that do not hold count: it may go another way than the reference. One without a
- * difference and without the right answer has no labels: where it went wrong cannot be told.
+ * In a solution with the right answer only equations that do not hold count, since it may take another way than the
+ * reference. A solution with a wrong answer and no difference has no labels, since the place of its error is unknown.
  */
 export function firstDifference(
   reference: ReferenceSolution,

@@ -1,4 +1,4 @@
-/** What is no plain arithmetic, so that nothing is said of it. */
+/** Recognizes text that is no plain arithmetic, so that no verdict is given on it. */
 import { type Rational, toNumber } from '../../answers/rational.js';
 import { hasTwoUnits, isCompound, isUnit, mixesUnits } from './units.js';
 
@@ -6,9 +6,9 @@ import { hasTwoUnits, isCompound, isUnit, mixesUnits } from './units.js';
 export interface Place {
   /** The first character of what is computed. */
   readonly at: number;
-  /** Behind its result. */
+  /** Position behind its result. */
   readonly end: number;
-  /** Of what is computed. */
+  /** Value of the expression. */
   readonly value: Rational;
   readonly result: Rational;
   readonly holds: boolean;
@@ -31,7 +31,7 @@ const FUNCTION = /\p{L}$/u;
 const AFTER =
   /^(?:\s?(?:[√∛∜±∓]|\p{Script=Greek}|\\(?!(?:neq?|leq?|geq?|approx|to|text|end)(?![a-z]))[a-z])|\p{No}|[\^{]|_[\d{]|\((?!\p{L}{3})|,?\s*\(?(?:with |an? )*(?:remainder|rem|mod(?:ulo)?)(?!\p{L})|\s*r\.?\s?\d)/iu;
 
-/** What stands for a number: a word, a blank, a question mark. */
+/** A placeholder for a number: a word, a blank, a question mark. */
 const UNKNOWN = String.raw`\$?\(?\s*(?:\p{L}|[?_…]|\p{So})`;
 
 /** An operand that is not known, or words that change what is computed. */
@@ -62,14 +62,17 @@ const GLUED = /\d\p{L}{1,3}(?!\p{L})(?!(?<=x)\s*[\d($])/giu;
 const MIXED = /(?<!(?:=\s*|[\d.,])\d*)\d+\s+and\s+$/i;
 const ORDINAL = /\d(?:st|nd|rd|th)$/i;
 
-/** What may be why a calculation does not come out. */
+/** Contexts that may explain why a calculation does not come out. */
 const CHANGES = {
   /** Words that may belong to it, or not: `half 80 / 2 = 20`, `on average 3 + 4 = 3.5`. */
   before:
     /(?<!\p{L})(?:half|third|quarter|fourth|fifth|tenth|(?:average|mean)(?: of)?|(?:more|less|fewer) than)\s*\$?$/iu,
-  /** What remains after as many as fit, `16 each, with 2 left over`. */
+  /** The remainder of a division, `16 each, with 2 left over`. */
   remainder: /^[^.;=\n]{0,60}(?<!\p{L})(?:remainder|remain(?:s|ing)?|left ?over|modulo)(?!\p{L})/iu,
-  /** A percent that is put on or taken off, a fraction that divides without brackets, `60 / 3/4`, and what stands in two lines. */
+  /**
+   * A percent that is added or taken off, a fraction that divides without brackets, `60 / 3/4`, and text over two
+   * lines.
+   */
   percent: /[-+−–]\s*\(?[\d.,]+\s?%(?!\s*(?:[*×÷/x]|of))|^[\d.,]+\s?%\s*[-+−–]/,
   fraction: /[/÷]\s+\d+\/\d/,
   line: /\n\s*[^\s=]/,
@@ -83,8 +86,8 @@ const WITHOUT_PERCENT = /\d(?![\d.,]|\s?%)/;
 const CONTEXT = 80;
 
 /**
- * Whether something can be said of a calculation: no sign that is not read here touches it, no operand is a word, its units are one, and
- * where it does not come out no two units or percents may be why.
+ * Whether a calculation can be judged: no sign that is not read here touches it, no operand is a word, its units are
+ * one, and where it does not come out no two units or percents explain that.
  */
 export function isPlain(text: string, { at, end, value, result, holds }: Place): boolean {
   const own = text.slice(at, end);

@@ -1,15 +1,16 @@
-/** When a printed number is a value. */
+/** Whether a printed number is a value, exactly or rounded. */
 import { StepBudget } from '../../answers/budget.js';
 import { add, equals, fraction, multiply, negative, type Rational, whole } from '../../answers/rational.js';
 import { numberValue } from './expression.js';
 
-/** Of numbers that solutions in words have. */
+/** Budget of steps for numbers in solutions. */
 const STEPS = 5000;
 const PRINTED = /^(-?)\$?([\d,]*(?:\.\d+)?)(%?)\s*(\.\.\.|…)?/;
 
 /**
- * Whether a text begins with a value, or with the value rounded to the digits that are printed: of 100/3 are 33, 33.3 and 33.33, and 34
- * is not; of 5/2 both 2 and 3. With `…` behind them digits may be cut off. Percents are read with their sign or without.
+ * Whether a text begins with a value, or with the value rounded to the printed digits: 100/3 may be printed as 33, 33.3
+ * and 33.33, but not as 34; 5/2 as 2 and as 3. Before `…` digits may be cut off. Percents are read with their sign or
+ * without.
  *
  * @param expression that has the value: one of percents alone may have its result without a sign
  */

@@ -4,7 +4,7 @@ import { numbersIn } from './expression.js';
 
 interface Family {
   readonly units: readonly RegExp[];
-  /** How many of one are another; any, where a name is a factor itself: `2 dozen + 3 = 27`. */
+  /** Factors to other units of the family; `any`, where a name is a factor itself: `2 dozen + 3 = 27`. */
   readonly factors: readonly number[] | 'any';
   /** Whether a product may have two of them: hours (of a day) are multiplied by days, and coins are counted. */
   readonly multiplied: boolean;
@@ -77,7 +77,7 @@ const FAMILIES: readonly Family[] = [
     true,
   ),
   family(['bytes?', 'kb|kilobytes?', 'mb|megabytes?', 'gb|gigabytes?', 'tb|terabytes?'], [8, 1000, 1024]),
-  // Of speed and work, which nobody turns into others.
+  // Units of speed and work, which nobody converts.
   family(['mph', 'kph|kmh', 'kwh', 'kw', 'k?cal'], []),
   family(['dozens?', 'hundreds?', 'thousands?|k', 'millions?', 'billions?', 'trillions?'], 'any'),
 ];

@@ -11,17 +11,18 @@ export interface Changed {
 }
 
 export interface Carried {
-  /** Without notes for calculators. */
+  /** The text without notes for calculators. */
   readonly text: string;
   /** Whether it names a changed value. */
   readonly isChanged: boolean;
-  /** With the results that came out otherwise. */
+  /** All changed results, those of this line included. */
   readonly changed: readonly Changed[];
 }
 
 /**
- * A line in which changed values stand in place of the old ones, and all results that follow. Undefined where a result would be one
- * that nobody writes: negative, zero, with more than two decimals; and where a line has an equation that did not hold.
+ * A line with changed values in place of the old ones, and with all results that follow from them. Undefined where a
+ * result would be implausible (negative, zero, with more than two decimals), and where an equation of the line did not
+ * hold.
  */
 export function carried(line: string, before: readonly Changed[]): Carried | undefined {
   const { text, equations } = equationsIn(line);

@@ -1,4 +1,4 @@
-/** What goes wrong in a planted step: the computation that stands in place of the right one. */
+/** The kinds of planted errors: each gives a wrong computation in place of the right one. */
 import { equals, type Rational } from '../../answers/rational.js';
 import type { PhiloxStream } from '../../random/philox.js';
 import {
@@ -35,7 +35,7 @@ export const PLANTED_KINDS = [
 ] as const;
 export type PlantedKind = (typeof PLANTED_KINDS)[number];
 
-/** What a kind may look at. */
+/** The context that a kind may use. */
 export interface Site {
   readonly problem: string;
   /** The line without notes. */
@@ -147,7 +147,7 @@ function inverted(expression: string): string[] {
 }
 
 /**
- * Results as people and models get them wrong: by one or two, by ten, by a digit, by a place.
+ * Plausible wrong results: off by one or two, by ten, by a digit, by a place.
  *
  * @param text the right result as written, without a percent sign
  */

@@ -15,7 +15,7 @@ export interface PlantOptions {
   readonly seed: number;
   /** Share of the solutions that get an error. Default 0.6: then about a quarter of the labelled steps are wrong. */
   readonly wrong?: number;
-  /** How often each kind is tried, where it fits. Default: all alike. */
+  /** Relative frequency of each kind, where it fits. Default: all alike. */
   readonly kinds?: Readonly<Partial<Record<PlantedKind, number>>>;
 }
 
@@ -80,7 +80,7 @@ function planted(
 ): Planted | undefined {
   const places = lines.flatMap((line, place) => {
     const { equations } = equationsIn(line);
-    // Of a line with several equations which is meant is not clear to its reader either.
+    // A line with several equations is passed over, since its reader cannot tell which one is meant.
     const [equation] = equations;
     return equations.length === 1 && equation?.holds ? [{ place, equation }] : [];
   });
@@ -111,7 +111,7 @@ function withWrongLine(
   const known = lines
     .slice(0, place)
     .flatMap((before) => equationsIn(before).equations.map((each) => each.result.value));
-  // What names the result before or behind the equation says the wrong one too.
+  // Mentions of the result before or behind the equation are changed to the wrong one too.
   const around = (part: string, wrong: string) => carried(part, [{ from: result.value, to: wrong }])?.text;
   const tries =
     kind === 'slip'
@@ -165,7 +165,7 @@ function withoutLine(
     const first = lines.findIndex((line, i) => i > place && carried(line, changed)?.isChanged);
     if (first < 0) continue;
     const wrong = carried(lines[first] as string, changed);
-    // It must go wrong in a computation; the name of a quantity alone is none.
+    // The error must be in a computation; a changed name of a quantity alone is none.
     if (!wrong || wrong.changed.length === changed.length) continue;
     const left = lines.filter((_, i) => i !== place);
     return goneOn(left, first - 1, wrong.text, wrong.changed);

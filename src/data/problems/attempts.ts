@@ -1,11 +1,14 @@
-/** Attempts at a problem, right or wrong, each with a worked solution after it: what a base reads that is to check solutions later. */
+/**
+ * Attempts at a problem, right or wrong, each followed by a worked solution: text for a base that is to check solutions
+ * later.
+ */
 import type { PhiloxStream } from '../../random/philox.js';
 import type { StepRecord } from '../../records/record.js';
 import type { WordProblem } from './problem.js';
 import { resultOf } from './reasons.js';
 import { rightSolution } from './solution.js';
 
-/** Share of the worked solutions that have the attempt's last result beside them. */
+/** Share of the worked solutions that repeat the attempt's last result. */
 const RESTATED = 0.6;
 
 /**

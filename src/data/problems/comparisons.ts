@@ -1,4 +1,4 @@
-/** Comparisons of results: what no solution teaches and a judge that reasons cannot do without. */
+/** Comparisons of results, which no solution teaches but a judge that reasons needs. */
 import type { PhiloxStream } from '../../random/philox.js';
 import type { StepRecord } from '../../records/record.js';
 import type { WordProblem } from './problem.js';

@@ -19,7 +19,7 @@ export interface Sentence {
   readonly movable?: boolean;
 }
 
-/** What a template tells. */
+/** The story of a template. */
 export interface Story {
   readonly sentences: readonly Sentence[];
   /** Asks for the result of the last step. */
@@ -88,7 +88,7 @@ export class Draft {
     return { value: result, step: this.plan.length - 1 };
   }
 
-  /** A step with an operand of which the problem may hold the fact. */
+  /** A step with an operand whose fact belongs to the problem's part. */
   change(
     about: string,
     from: Operand,
@@ -105,7 +105,7 @@ export class Draft {
     return this.fail();
   }
 
-  /** `k` groups of `a`: a product of which the problem may hold the fact. */
+  /** `k` groups of `a`: a product whose fact belongs to the problem's part. */
   groups(about: string, mostOfEach = 25): { readonly k: number; readonly a: number; readonly to: Operand } {
     const { level } = this;
     for (let i = 0; i < TRIES; i++) {
@@ -139,7 +139,7 @@ export class Draft {
   }
 }
 
-/** Who misreads a wording other than the first takes differences and products for sums. */
+/** The operation of a reader who takes differences and products in any wording but the first for sums. */
 function misreading(op: Operation, wording: number): Operation | undefined {
   return wording > 0 && (op === '-' || op === '×') ? '+' : undefined;
 }

@@ -10,8 +10,8 @@ import { rightSteps } from './solution.js';
 const DRILLED = 6;
 
 /**
- * Computations without a story, under names to be copied: the numbers are those of a level, the facts those of training. Every
- * other drill is a chain, in which names stand for results: `Ida: 9, Amy: Ida + 4, Bob: Amy × 3`.
+ * A drill: computations without a story, under names to be copied, with the numbers of a level and facts of training.
+ * Every other drill is a chain, in which names stand for results: `Ida: 9, Amy: Ida + 4, Bob: Amy × 3`.
  */
 export function drill(draw: PhiloxStream, levels: readonly number[]): StepRecord {
   const possible = levels.flatMap((share, i) => (share > 0 ? [LEVELS[i] as Level] : []));

@@ -5,7 +5,7 @@ import type { Part } from '../split.js';
 /** `mod` gives the rest of a division. */
 export type Operation = '+' | '-' | '×' | '÷' | 'mod';
 
-/** What a step computes: `left op right`. */
+/** The computation of a step: `left op right`. */
 export interface Fact {
   readonly left: number;
   readonly op: Operation;
@@ -38,7 +38,7 @@ export function factKey({ left, op, right }: Fact): string {
   return (op === '+' || op === '×') && left < right ? `${right}${op}${left}` : `${left}${op}${right}`;
 }
 
-/** Of 40 pairs of operands, and of 20 further facts, one belongs to the test part and one to validation. */
+/** One of 40 pairs of operands belongs to the test part and one to validation; so do two of 20 further facts. */
 const PAIRS = 40;
 const FACTS = 20;
 

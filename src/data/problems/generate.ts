@@ -16,11 +16,14 @@ export interface WordProblemOptions {
   readonly samples: number;
   /** Index of the first: problem i is the same whatever `first` and `samples` are. Default 0. */
   readonly first?: number;
-  /** How often each level occurs, from level 1 on; the shares need not add up to 1. Default [1, 1, 1]. */
+  /** Relative frequency of each level, from level 1 on. Default [1, 1, 1]. */
   readonly levels?: readonly number[];
-  /** Whose facts they hold: a test problem has at least one fact that no training problem has. Default `train`. */
+  /**
+   * The part whose facts the problems hold: a test problem has at least one fact that no training problem has. Default
+   * `train`.
+   */
   readonly part?: Part;
-  /** Which templates: those that training sees, those that it never sees, or `all`. Default `seen`. */
+  /** The templates: those that training sees, those that it never sees, or `all`. Default `seen`. */
   readonly templates?: TemplateChoice;
 }
 
@@ -54,7 +57,7 @@ export function checkLevels(levels: readonly number[]): void {
   );
 }
 
-/** A problem of a part, the next that `isWanted`: what that makes rare in a template does not make the template rare. */
+/** Drafts the next problem of a part that `isWanted`. The filter does not make a template rarer. */
 export type Drafter = (
   draw: PhiloxStream,
   part: Part,
@@ -86,7 +89,7 @@ export function drafter({
   };
 }
 
-/** What is settled before the numbers, so that problems whose numbers rarely work out are not rarer. */
+/** Choices made before the numbers, so that problems whose numbers rarely work out are not rarer. */
 interface Outline {
   readonly level: Level;
   readonly part: Part;
@@ -136,7 +139,7 @@ function attempt(draw: PhiloxStream, outline: Outline, tell: Template): Made | u
   }
 }
 
-/** The sentences as they are told: some out of order, and some that have nothing to do with the question. */
+/** The sentences in their final order: some moved, and some added that do not bear on the question. */
 function told(d: Draft, story: Story): Sentence[] {
   const sentences = [...story.sentences];
   const movable = sentences.flatMap(({ movable }, i) => (movable ? [i] : []));

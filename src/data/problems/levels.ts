@@ -1,4 +1,4 @@
-/** How hard a problem is. */
+/** The difficulty of a problem. */
 export interface Level {
   /** Least and most operations. */
   readonly operations: readonly [number, number];
@@ -10,7 +10,7 @@ export interface Level {
   readonly maxValue: number;
   /** Most sentences that have nothing to do with the question. */
   readonly distractors: number;
-  /** Whether sentences that may stand in any order do. */
+  /** Whether sentences whose order is free are shuffled. */
   readonly shuffled: boolean;
   /** Share of problems with a coarse answer, which a wrong number may also give. */
   readonly coarse: number;

@@ -36,7 +36,7 @@ export function answerLine(answer: string): string {
   return `Answer: ${answer}`;
 }
 
-/** What a line computes, right or wrong; undefined where it is none of these lines. */
+/** Reads the computation of a line, right or wrong; undefined for any other line. */
 export function readLine(text: string): Line | undefined {
   const match = LINE.exec(text.trim());
   if (match === null) return undefined;

@@ -6,16 +6,16 @@ import { type Line, readLine } from './line.js';
 import { answerFrom, type PlannedStep, type WordProblem } from './problem.js';
 
 /**
- * What is wrong with a line.
+ * The error of a line.
  * - `slip`: the right computation with a wrong result
  * - `operation`: the right numbers with another operation
- * - `dropped`: goes on from an earlier quantity, a number is left out
+ * - `dropped`: continues from an earlier quantity, so that a number is left out
  * - `copied`: another number than the one that belongs there
- * - `carried`: right in itself, and wrong because of a wrong line before
+ * - `carried`: right in itself, but based on a wrong line
  * - `quantity`: computed under the name of another quantity
- * - `repeated`: was there already
+ * - `repeated`: repeats an earlier line
  * - `other`: nothing that the problem needs
- * - `answer`: not the answer, and not what the lines before it lead to
+ * - `answer`: neither the answer nor the result of the lines before it
  * - `unreadable`: neither a computation nor an answer
  */
 export type StepError =
@@ -33,9 +33,9 @@ export type StepError =
 export interface JudgedLine {
   readonly text: string;
   readonly right: boolean;
-  /** Of a wrong line. */
+  /** Error of a wrong line. */
   readonly error?: StepError;
-  /** Index in the plan of the step that the line is or was meant to be, where that can be told. */
+  /** Index in the plan of the step that the line is or was meant to be, where that is known. */
   readonly step?: number;
 }
 
@@ -156,7 +156,7 @@ class SolutionReader {
     const elsewhere = find(open, isRight);
     if (elsewhere !== undefined) return { step: elsewhere, error: 'quantity' };
 
-    // Named steps first: what was meant is most likely what it is called.
+    // Named steps come first: a line is most likely the step that it is named after.
     const order = [...named, ...open.filter((i) => !named.includes(i))];
     const slip = find(order, (step) => line.op === step.op && this.hasOperands(line, step));
     if (slip !== undefined) return { step: slip, error: 'slip' };
@@ -240,7 +240,7 @@ const ERROR_NAMES: Readonly<Record<Exclude<StepError, 'slip' | 'carried'>, strin
   unreadable: 'unreadable',
 };
 
-/** What is wrong with a line, as a table of an evaluation calls it; undefined for a right line. */
+/** The name of a line's error in the table of an evaluation; undefined for a right line. */
 export function errorName({ text, error }: JudgedLine): string | undefined {
   if (error === undefined) return undefined;
   if (error === 'carried') return ANSWER.test(text) ? 'answer carried on' : 'carried on';

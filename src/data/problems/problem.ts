@@ -1,4 +1,4 @@
-/** A word problem and its plan: what has to be computed, whatever the words. */
+/** A word problem and its plan: the computations that it needs, in any wording. */
 import type { Part } from '../split.js';
 import type { Fact, Operation } from './facts.js';
 
@@ -21,7 +21,7 @@ export interface PlannedStep {
   readonly misread?: Operation;
 }
 
-/** How the answer follows from the results: a number, or something coarser that a wrong number may also give. */
+/** The way from the results to the answer: a number, or a coarser answer that a wrong number may also give. */
 export type Ending =
   | { readonly kind: 'number'; readonly step: number }
   | { readonly kind: 'parity'; readonly step: number; readonly even: string; readonly odd: string }

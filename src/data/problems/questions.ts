@@ -1,4 +1,4 @@
-/** How a story ends: with the number that it leads to, or with something coarser. */
+/** The end of a story: a question for the number that it leads to, or for something coarser. */
 import { type Draft, type Story, UNUSABLE } from './draft.js';
 import { isFactOf } from './facts.js';
 import type { Ending } from './problem.js';
@@ -49,7 +49,7 @@ export function coarseQuestion(d: Draft, noun: string, kind: CoarseQuestion): Qu
       };
     }
     case 'remainder': {
-      // By 3 and 4 only what has two digits: one of them alone does not tell the remainder.
+      // Only values of two digits are divided by 3 and 4: one digit alone does not give that remainder.
       const divisors = [2, 5, 10, ...(value < 100 ? [3, 4] : [])].filter(
         (k) => k <= value && isFactOf(d.part, { left: value, op: 'mod', right: k }),
       );

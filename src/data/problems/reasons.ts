@@ -4,9 +4,10 @@ import type { WordProblem } from './problem.js';
 import { rightSolution } from './solution.js';
 
 /**
- * The right lines up to the judged one, computed anew, and beside their end what is judged: `Tom: 12 + 7 = 19; Tom: 18`. So a line
- * that follows from a wrong one has its whole calculation, an answer too, and the verdict compares neighbours: name and result.
- * Where it cannot be told what a line was meant to be, it is the next step that no line before it has got right.
+ * The reason for a verdict: the right lines up to the judged one, computed anew, and the judged line next to the last
+ * of them: `Tom: 12 + 7 = 19; Tom: 18`. A line that follows from a wrong one thus has its whole calculation, and so has
+ * an answer; the verdict compares name and result of neighbours. A line of unknown meaning is compared with the first
+ * step that no earlier line has right.
  */
 export function reasonOf(problem: WordProblem, lines: readonly JudgedLine[], i: number): string {
   const { text, step } = lines[i] as JudgedLine;

@@ -23,7 +23,10 @@ export interface WordProblemRecordOptions
    * enough stories to learn the arithmetic and the names from. Default 0.
    */
   readonly drill_rate?: number;
-  /** Share of the training samples that show an attempt and then a worked solution; mistakes then stand in attempts alone. Default 0. */
+  /**
+   * Share of the training samples that show an attempt and then a worked solution; with such samples, mistakes occur in
+   * attempts alone. Default 0.
+   */
   readonly attempt_rate?: number;
   /** Share of the training samples that compare two results, without a story. Default 0. */
   readonly comparison_rate?: number;
@@ -32,10 +35,10 @@ export interface WordProblemRecordOptions
 /** Domains of the random streams: the problem's part and numbers, and the mistakes of its solution. */
 const PROBLEM = 0x77707274;
 const SOLUTION = 0x77736f6c;
-/** Domain of what stands in place of a plain story. */
+/** Domain for the choice of samples other than a plain story. */
 const KIND = 0x776b696e;
 
-/** Of a plan. */
+/** Most steps of a plan. */
 const MOST_STEPS = 8;
 
 /** Problems with a solution each, and the part that they belong to; the oracle gives the labels. Lazily and in order. */
@@ -70,7 +73,7 @@ export function* wordProblemRecords(
       continue;
     }
     const isAttempt = share < compared + attempts;
-    // What goes wrong is settled first, so that what fits badly with the facts of training is not rarer in it.
+    // Mistakes are drawn before the problem, so that those that rarely fit the facts of training are not rarer in it.
     const mistakes = attempts > 0 && !isAttempt ? { ...options, error_rate: 0, misread_rate: 0 } : options;
     const manner = drawManner(new PhiloxStream(seed, SOLUTION, i), mistakes, MOST_STEPS);
     let lines: string[] | undefined;

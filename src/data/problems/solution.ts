@@ -5,20 +5,20 @@ import { answerLine, type LineForm, stepLine } from './line.js';
 import { answerFrom, type Operand, type PlannedStep, type WordProblem } from './problem.js';
 import { NAMES, THINGS } from './words.js';
 
-/** What can go wrong in a step by itself; `answer`: what the solution gives as its answer. */
+/** The mistakes that a step can have by itself; `answer`: the answer that the solution states. */
 export const MISTAKES = [
   ...(['slip', 'operation', 'copied', 'dropped'] as const),
   ...(['swapped', 'quantity', 'answer'] as const),
 ] as const;
 export type Mistake = (typeof MISTAKES)[number];
 
-/** Those of a solution where none are named. */
+/** The mistakes of a solution where none are named. */
 export const USUAL_MISTAKES: readonly Mistake[] = MISTAKES.slice(0, 4);
 
 export interface MistakeOptions {
   /** Probability that a step goes wrong. Default 0. */
   readonly error_rate?: number;
-  /** In which ways, each equally often. Default {@link USUAL_MISTAKES}. */
+  /** The mistakes to make, each equally often. Default {@link USUAL_MISTAKES}. */
   readonly mistakes?: readonly Mistake[];
   /** Probability that a step whose wording misleads is misread: a misconception, in part of the wordings. Default 0. */
   readonly misread_rate?: number;
@@ -41,18 +41,18 @@ export function rightSteps(plan: readonly PlannedStep[]): string[] {
   return plan.map((step) => stepLine({ ...step, left: step.left.value, right: step.right.value }));
 }
 
-/** How a solution is written, settled before the numbers. */
+/** The manner of a solution, drawn before the numbers. */
 export interface Manner {
-  /** What goes wrong in each step. */
+  /** The mistake of each step. */
   readonly steps: readonly {
     readonly isMisread: boolean;
     readonly mistake: Mistake | undefined;
-    /** Of the ways to make the mistake, as a share from 0 to 1. */
+    /** The way to make the mistake, as a position from 0 to 1 among all ways. */
     readonly way: number;
   }[];
-  /** Of the ways to give a wrong answer; absent: it is what the lines before it lead to. */
+  /** The wrong answer, as a position among all; absent: the answer follows from the lines before it. */
   readonly wrongAnswer?: number;
-  /** Of the computations. Default `named`. */
+  /** Form of the computations. Default `named`. */
   readonly form?: LineForm;
 }
 
@@ -73,8 +73,8 @@ export function drawManner(draw: PhiloxStream, options: MistakeOptions, steps: n
 }
 
 /**
- * The lines of a solution with mistakes; what follows a wrong result goes on from it. Undefined where that leads to a number
- * that cannot be, or in the training part to a fact of another part: wrong lines hold none either.
+ * The lines of a solution with mistakes; later lines continue from a wrong result. Undefined where that leads to an
+ * impossible number or, in the training part, to a fact of another part, which wrong lines must not hold either.
  */
 export function writtenSolution(
   problem: Pick<WordProblem, 'problem' | 'plan' | 'ending' | 'answer' | 'part'>,
@@ -152,7 +152,10 @@ function otherQuantities({ problem, plan }: Pick<WordProblem, 'problem' | 'plan'
   return [...others];
 }
 
-/** Answers that do not follow from the results: numbers near by, other numbers of the problem; of a coarse one the other. */
+/**
+ * Answers that do not follow from the results: numbers near by and other numbers of the problem; for a coarse answer,
+ * the other one.
+ */
 function otherAnswers(
   { problem, ending }: Pick<WordProblem, 'problem' | 'ending'>,
   given: string,

@@ -1,4 +1,4 @@
-/** How much of the held-out arithmetic training has not seen. */
+/** Measures how much of the held-out arithmetic training has not seen. */
 import type { StepRecord } from '../../records/record.js';
 import type { Part } from '../split.js';
 import { type Fact, factKey } from './facts.js';
@@ -10,7 +10,7 @@ export interface UnseenSteps {
   readonly unseen: number;
 }
 
-/** By part, of lines such as `Ann: 12 + 7 = 19`; `7 + 12` is the same fact. */
+/** Shares by part, for lines such as `Ann: 12 + 7 = 19`; `7 + 12` is the same fact. */
 export async function unseenSteps(
   records: AsyncIterable<{ readonly part: Part; readonly record: StepRecord }>,
 ): Promise<Readonly<Record<'validation' | 'test', UnseenSteps>>> {

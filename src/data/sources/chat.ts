@@ -57,7 +57,7 @@ function callsOf(value: unknown, where: string): readonly unknown[] {
   });
 }
 
-/** What a template may read of a message beside its text; what is null or empty is not there. */
+/** The fields of a message, apart from its text, that a template may read. Null and empty ones count as absent. */
 export function extrasOf(turn: Row): MessageExtras {
   const isThere = (value: unknown) =>
     value !== undefined && value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
@@ -97,10 +97,10 @@ export function splitReply(
 }
 
 /**
- * Where the replies of a conversation stand that are learned; a label says something of the last alone. Of OpenAI's data for
+ * Positions of the learned replies of a conversation; a label belongs to the last one alone. In OpenAI's data for
  * fine-tuning a reply of `weight` 0 is context.
  *
- * @param given the turns as they stand in the row
+ * @param given the turns of the row
  * @throws BadRow where no reply is left
  */
 export function learnedReplies(
@@ -150,9 +150,9 @@ export function wholeStep(reply: string | Message): Step {
 }
 
 /**
- * Columns `tools`, a list or JSON of one, and `chat_template_kwargs`.
+ * Reads the columns `tools`, a list or JSON of one, and `chat_template_kwargs`.
  *
- * @throws BadRow for anything else, and beside a prompt that is no conversation
+ * @throws BadRow for anything else, and with a prompt that is no conversation
  */
 export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown }): TemplateInputs {
   const tools = jsonOf(row.tools, 'tools');
@@ -170,7 +170,7 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
   return found as TemplateInputs;
 }
 
-/** The value that a text is in JSON; what is none, as it is. */
+/** The value of a JSON text; other text unchanged. */
 function parsed(value: unknown): unknown {
   if (typeof value !== 'string') return value;
   try {
@@ -198,7 +198,7 @@ function jsonOf(value: unknown, column: string): unknown {
   return isEmpty ? undefined : found;
 }
 
-/** The text that identifies a prompt, for splits and overlap: what the user said last. */
+/** The text that identifies a prompt, for splits and overlap: the user's last message. */
 export function questionOf(prompt: string | readonly Message[]): string {
   if (typeof prompt === 'string') return prompt;
   return prompt.findLast(({ role }) => role === 'user')?.content ?? (prompt.at(-1) as Message).content;

@@ -12,7 +12,7 @@ import { type ReadingOptions, SOURCE_NAMES, type Source, type SourceName } from 
 import { stepwise } from './stepwise.js';
 import { trl } from './trl.js';
 
-/** What some layout or other reads of the options. */
+/** The options of all layouts. */
 export type ConversionOptions = Prm800kOptions & ReadingOptions;
 
 const sources: Readonly<Record<SourceName, Source<ConversionOptions>>> = {

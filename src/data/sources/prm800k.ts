@@ -12,7 +12,7 @@ import {
 } from '../columns.js';
 import type { ConversionLog, Source } from './source.js';
 
-/** How PRM800K ratings become labels, and which rows are used. */
+/** Options for the labels of PRM800K ratings, and for the rows that are used. */
 export interface Prm800kOptions {
   /** Rating 0. Default `positive`, and so is `class` but for a model of three classes; `drop` keeps the step in the context without a label. */
   readonly neutral: 'positive' | 'negative' | 'drop' | 'class';
@@ -30,7 +30,9 @@ export interface Prm800kOptions {
   readonly initial_screening: 'skip' | 'keep';
   /** Rows that ended in one of these are left out. Default `['bad_problem', 'give_up']`. */
   readonly skip_finish_reasons: readonly string[];
-  /** Only rows of one collection phase; phase 2 rows carry a generation or pre-generated steps. Default `both`. */
+  /**
+   * The collection phase whose rows are used; phase 2 rows carry a generation or pre-generated steps. Default `both`.
+   */
   readonly phase: 1 | 2 | 'both';
 }
 

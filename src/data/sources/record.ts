@@ -35,8 +35,8 @@ const RECORD_KEYS = [
 const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'message', 'kind'];
 
 /**
- * A `StepRecord` as a row, whose problem may be called question. Of other columns those that are nearly a known key are refused, and so
- * is every unknown key of a step, since a misspelt one would silently change the data.
+ * A `StepRecord` as a row, whose problem may be called question. A misspelled key would silently change the data:
+ * columns close to a known key are refused, and so is every unknown key of a step.
  */
 export const record: Source<Pick<Prm800kOptions, 'neutral'>> = {
   name: 'record',

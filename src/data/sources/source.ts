@@ -17,9 +17,9 @@ export const SOURCE_NAMES = [
 ] as const;
 export type SourceName = (typeof SOURCE_NAMES)[number];
 
-/** How conversations and labels become records, whatever the layout. */
+/** Options for conversations and labels, in every layout. */
 export interface ReadingOptions {
-  /** Which replies of a conversation are learned, each after all that comes before it. Default `all`. */
+  /** The learned replies of a conversation, each after all that comes before it. Default `all`. */
   readonly turns: 'all' | 'last';
   /** A label between 0 and 1 is right from this value on. Default 0.5. */
   readonly label_threshold: number;
@@ -27,13 +27,13 @@ export interface ReadingOptions {
 
 export const READING_DEFAULTS: ReadingOptions = { turns: 'all', label_threshold: 0.5 };
 
-/** What a converter reports besides records, so that nothing disappears silently. */
+/** Reports of a converter on rows that give no record, so that nothing disappears silently. */
 export interface ConversionLog {
   /** A whole row left out on purpose. */
   skipRow(reason: string): void;
   /** A step that stays without a label. */
   unlabelled(reason: string): void;
-  /** A conversation with several replies, of which some are learned. */
+  /** Counts a conversation with several replies, some of which are learned. */
   replies(learned: number, all: number): void;
 }
 

@@ -51,10 +51,10 @@ function isMark(value: unknown): boolean {
   return /^(true|false|0|1)$/i.test(`${value}`.trim());
 }
 
-/** Columns of layouts whose rows may hold a `text` beside what it was put together from, as Alpaca's do. */
+/** Columns of layouts whose rows may also hold a `text` that they were joined to, as Alpaca's do. */
 const ASKING = ['instruction', 'conversations', 'problem', 'question', 'prompt', 'completion', 'input'];
 
-/** With what the column says of the answer, if the row has it. */
+/** Adds the answer's label from the column, if the row has it. */
 export function withOutcome(record: StepRecord, row: Row, column: string): StepRecord {
   const value = row[column];
   if (value === undefined) return record;

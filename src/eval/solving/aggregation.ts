@@ -1,8 +1,8 @@
-// How the scores of a solution's steps become one.
+// Aggregations of the scores of a solution's steps into one.
 import { RunError } from '../../run/error.js';
 import type { Scorer } from '../../scoring/scorer.js';
 
-/** How the scores of steps become one: `last` suits models whose scores are values, the others those that judge steps. */
+/** The aggregations. `last` suits models whose scores are values, the others models that judge steps. */
 export const AGGREGATIONS: readonly Aggregation[] = [
   'min',
   'product',
@@ -32,7 +32,7 @@ export function refuseProduct(
   );
 }
 
-/** How sharp `soft_min` is: −log(mean of exp(−b·p)) / b. A sum in place of the mean would prefer short solutions. */
+/** Sharpness b of `soft_min`: −log(mean of exp(−b·p)) / b. A sum in place of the mean would prefer short solutions. */
 const SHARPNESS = 10;
 
 /** One score from those of the steps; null where there is none. */

@@ -32,11 +32,17 @@ export interface SolvingComparison {
   /** Samples of each problem. */
   readonly n: { readonly a: number; readonly b: number };
   readonly bootstrap: BootstrapOptions;
-  /** By metric, of those that both have; the bootstrap is paired: both get the same resampled problems. */
+  /**
+   * Differences by metric, of the metrics that both have. The bootstrap is paired: both get the same resampled
+   * problems.
+   */
   readonly metrics: Readonly<Record<string, SolvingDifference>>;
-  /** By metric `maj_equal@k`, where there are samples enough: how many votes of A and of B have the same number of tokens. */
+  /**
+   * Votes by metric `maj_equal@k`, where there are samples enough: the numbers of votes of A and of B with the same
+   * number of tokens.
+   */
   readonly equal_tokens: Readonly<Record<string, EqualTokenVotes>>;
-  /** By problems: solved is one whose most frequent answer is right more likely than not. */
+  /** McNemar's test over problems. A problem is solved if its most frequent answer is more likely right than not. */
   readonly mcnemar: McNemar;
 }
 

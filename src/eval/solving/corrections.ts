@@ -1,4 +1,4 @@
-/** What an evaluation of corrections says: its figures by name, and its table. */
+/** The report of an evaluation of corrections: its figures by name, and its table. */
 import { plural } from '../../native/shown.js';
 import { percent } from '../percent.js';
 import { boxedTable, plainTable } from '../table.js';
@@ -12,16 +12,16 @@ export interface OutputMetrics {
   readonly corrections: number;
   /** Samples with a correction. */
   readonly correction_rate: number;
-  /** Of the corrections that the judge could judge, those of a wrong step. */
+  /** Share of the judged corrections that follow a wrong step. */
   readonly correction_precision?: number | undefined;
-  /** Of the corrections of wrong steps, those into a right one. */
+  /** Share of the corrections of wrong steps that result in a right one. */
   readonly repair_rate?: number | undefined;
-  /** Of the corrections of right steps, those into a wrong one. */
+  /** Share of the corrections of right steps that result in a wrong one. */
   readonly harm_rate?: number | undefined;
   /** Steps that stand and are wrong, of all that stand; and samples with one. */
   readonly wrong_steps?: number | undefined;
   readonly samples_with_wrong_step?: number | undefined;
-  /** Wrong steps that stand, and those that were abandoned, by kind; of generated problems. */
+  /** Standing and abandoned wrong steps by kind; only for generated problems. */
   readonly errors: Readonly<Record<string, number>>;
   readonly abandoned_errors: Readonly<Record<string, number>>;
 }
@@ -29,20 +29,20 @@ export interface OutputMetrics {
 /** Shares from 0 to 1. */
 export interface PrefixMetrics {
   readonly prefixes: number;
-  /** After a wrong step: what is written next is a reflection; the final answer is right; both. */
+  /** After a wrong step: share of reflections; of right final answers; of both. */
   readonly trigger_rate: number;
   readonly fix_rate: number;
   readonly triggered_fix_rate: number;
-  /** After a wrong step: a reflection, and then a step with the right one's result. */
+  /** After a wrong step: share with a reflection, and then a step with the right step's result. */
   readonly repair_rate: number;
-  /** After a right step the same: triggers there are false. */
+  /** After a right step: share of reflections, all of them false triggers. */
   readonly false_trigger_rate: number;
   /** The difference of both rates, with its interval over whole problems: only above 0 does a model see errors at all. */
   readonly trigger_difference: MetricValue;
   readonly right_rate: number;
-  /** After a right step: a false trigger, and no step with its result behind it. */
+  /** After a right step: share with a false trigger and no later step with its result. */
   readonly spoil_rate: number;
-  /** After a right step: a false trigger, and a wrong final answer. */
+  /** After a right step: share with a false trigger and a wrong final answer. */
   readonly harm_rate: number;
 }
 
@@ -52,10 +52,10 @@ export interface CorrectionReport {
   readonly greedy_corrections: OutputMetrics;
   readonly sampled?: SolvingReport;
   readonly sampled_corrections?: OutputMetrics;
-  /** After held-out wrong and right steps; absent where none were given. */
+  /** Metrics after held-out wrong and right steps; absent where none were given. */
   readonly prefixes?: PrefixMetrics;
   readonly judge?: string;
-  /** Greedy, where validation problems were given: what hyperparameters are chosen by. */
+  /** Greedy pass@1 on validation problems, where they were given; hyperparameters are chosen by it. */
   readonly 'validation_pass@1'?: number;
 }
 
@@ -107,14 +107,14 @@ export function correctionMetrics(report: CorrectionReport): Record<string, numb
   };
 }
 
-/** Of the greedy solutions, and of the samples `sampled pass@1` and votes. */
+/** Metrics of the greedy solutions, then `sampled pass@1` and votes of the samples. */
 export function solvedCorrections({ greedy, sampled }: CorrectionReport): Record<string, MetricValue> {
   const { 'pass@1': pass, ...samples } = sampled?.metrics ?? {};
   const votes = Object.entries(samples).filter(([name]) => name.startsWith('maj@'));
   return { ...greedy.metrics, ...(pass ? { 'sampled pass@1': pass } : {}), ...Object.fromEntries(votes) };
 }
 
-/** Where a share has nothing that it could be of, or a metric is not one of this column. */
+/** The cell for a share of nothing, and for a metric that the column does not have. */
 const NONE = '–';
 
 function withInterval(metric: MetricValue | undefined): string {
@@ -130,7 +130,7 @@ export function formatCorrectionReport(report: CorrectionReport, { boxed = false
   return [...tables, ...correctionNotes(report)].join('\n');
 }
 
-/** Their cells, none of them empty: of solutions, and where there were any of what follows held-out steps. */
+/** Tables as cells, none of them empty: for solutions and, where there were held-out steps, for the text after them. */
 export function correctionTables({
   greedy,
   greedy_corrections: one,
@@ -183,7 +183,7 @@ export function correctionTables({
   ];
 }
 
-/** What stands below them: whether errors are seen at all, errors by kind, and who judged. */
+/** Notes below the tables: whether errors can be seen at all, errors by kind, and the judge. */
 export function correctionNotes(report: CorrectionReport): string[] {
   const { greedy_corrections: one, sampled_corrections: many, prefixes, judge } = report;
   const kinds = (title: string, of: OutputMetrics) => {

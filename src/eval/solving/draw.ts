@@ -1,5 +1,5 @@
-// Draws the samples that are missing. What a sample is depends on its problem, its number and the settings alone, so that
-// it does not matter which others are drawn with it, before it, or were drawn already.
+// Draws the missing samples. A sample depends on its problem, its number and the settings alone, so it does not matter
+// which others are drawn with it, are drawn before it, or exist already.
 import type { Model } from '../../api/model.js';
 import { exchange } from '../../cluster/exchange.js';
 import { Generator } from '../../generate/generator.js';
@@ -15,14 +15,14 @@ export interface DrawOptions extends Omit<SamplingOptions, 'promptIds' | 'n'> {
   /** Most samples at a time. */
   readonly maxRows?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Whether a sample is there already. */
+  /** Whether a sample exists already. */
   readonly has: (problem: number, sample: number) => boolean;
   readonly onSample: (sample: DrawnSample) => void;
   readonly onToken: () => void;
 }
 
 /**
- * In a job each process draws those of its problems, and hears of all.
+ * Draws samples. In a job each process draws those of its problems, and receives all.
  *
  * @param prompts token ids by problem
  */
@@ -53,7 +53,7 @@ export async function drawSamples(
   const { rank, size } = processes?.cluster ?? { rank: 0, size: 1 };
   const own: DrawnSample[] = [];
   const solve = async ({ ids, problem, left }: (typeof fitting)[number]) => {
-    // A request that looks as if the samples that are there had ended already.
+    // A request in which the existing samples have already ended.
     const samples = [numbers.map((sample) => (left.includes(sample) ? EMPTY : ENDED))];
     const request = {
       prompts: [ids],

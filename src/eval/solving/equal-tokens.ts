@@ -9,20 +9,24 @@ type Samples = readonly (readonly GradedSample[])[];
 export interface EqualTokenVotes {
   /** Votes of A. */
   readonly a: number;
-  /** How many of B have as many tokens on average; between two whole numbers the mean of both, weighted by their distance. */
+  /**
+   * Number of samples of B with as many tokens on average. Between two whole numbers the result is the mean of both,
+   * weighted by distance.
+   */
   readonly b: number;
 }
 
 export interface EqualTokens {
-  /** By name of the metric, `maj_equal@k` for k votes of A. */
+  /** Votes by name of the metric, `maj_equal@k` for k votes of A. */
   readonly votes: ReadonlyMap<string, EqualTokenVotes>;
   readonly a: ReadonlyMap<string, Contributions>;
   readonly b: ReadonlyMap<string, Contributions>;
 }
 
 /**
- * Majority votes of two models for the same number of generated tokens: k of A beside k · tA / tB of B, where t is the mean number
- * of tokens of a sample over all problems. For k = 4, 8, … and all that A has, as long as B has so many samples.
+ * Majority votes of two models for the same number of generated tokens: k of A against k · tA / tB of B, where t is the
+ * mean number of tokens of a sample over all problems. k is 4, 8, … and all that A has, as long as B has enough
+ * samples.
  */
 export function equalTokenVotes(a: Samples, b: Samples): EqualTokens {
   const [drawnA, drawnB] = [a[0]?.length ?? 0, b[0]?.length ?? 0];
@@ -42,7 +46,7 @@ export function tokensOf(problems: Samples): number {
   return samples.reduce((sum, { tokens }) => sum + tokens, 0) / samples.length;
 }
 
-/** By problem the probability that so many votes elect a right answer, for whole and broken numbers of votes. */
+/** The probability, by problem, that the given number of votes elects a right answer. The number may be fractional. */
 function votedRightOf(problems: Samples): (votes: number) => number[] {
   const cast = problems.map((samples) => ballots(samples));
   const whole = (k: number) =>

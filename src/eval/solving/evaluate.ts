@@ -1,4 +1,4 @@
-/** How well a model solves problems: samples, their answers, and what follows from them. */
+/** Evaluates how well a model solves problems: samples, their answers, and metrics. */
 import { join } from 'node:path';
 import type { EqualityOptions } from '../../answers/equal.js';
 import type { ExtractionOptions } from '../../answers/extract.js';
@@ -44,12 +44,12 @@ export interface SolvingOptions
    * stopped. In the end it has `solve.json` and `problems.jsonl` too. More samples or problems may be asked for later.
    */
   readonly output?: string | undefined;
-  /** Also search with the scorer, beside samples for as many tokens. */
+  /** Also search with the scorer, compared with samples for as many tokens. */
   readonly search?: OptionsOf<SearchSettings> | undefined;
   /** Kept in the report. */
   readonly about?: JsonObject | undefined;
   readonly bootstrap?: OptionsOf<BootstrapOptions> | undefined;
-  /** Ends it; what came so far is in `output`. */
+  /** Stops the evaluation; samples so far are in `output`. */
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: SolvingProgress) => void) | undefined;
 }
@@ -95,7 +95,7 @@ export interface SolvingProgress {
   /** Samples that this phase has done, and how many there will be. */
   readonly done: number;
   readonly total: number;
-  /** Of the samples, those that were there at the start. */
+  /** Number of samples that existed at the start. */
   readonly kept: number;
   /** Right ones of them. */
   readonly right: number;
@@ -203,7 +203,7 @@ export async function evaluateSolving(
   }
 }
 
-/** Of `output`, in the end. */
+/** File in `output` with the results of the search. */
 const SEARCH = 'search.jsonl';
 
 const SEARCH_DEFAULTS = { beams: 4, expansions: 4, rounds: 40 };

@@ -1,4 +1,4 @@
-// What else may be said of samples than whether their answers are right: scores by a reward model, and verdicts on steps.
+// Judgements of samples other than of their answers: scores by a reward model, and verdicts on steps.
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { badOption } from '../../files/data-error.js';
@@ -10,9 +10,9 @@ import { learnedAggregation } from './learned-aggregation.js';
 import type { GradedSample } from './sample.js';
 
 export interface JudgingOptions {
-  /** For the best of k and weighted votes. */
+  /** Scorer for the best of k and weighted votes. */
   readonly scorer?: Scorer | undefined;
-  /** How its scores of steps become one. Default `min`. */
+  /** Aggregation of the scores of steps. Default `min`. */
   readonly aggregation?: Aggregation | undefined;
   /** Aggregate only the scores up to the first below one half. Default false. */
   readonly untilWrong?: boolean | undefined;
@@ -26,7 +26,7 @@ export interface JudgingOptions {
 
 export const AGGREGATION: Aggregation = 'min';
 
-/** So many solutions at a time, for the progress and the signal. */
+/** Solutions scored at a time, between reports of progress and checks of the signal. */
 const BATCH = 64;
 
 /**
@@ -107,7 +107,7 @@ function solutionOf(
   return sampled(problems[sample.problem] as Problem, sample, steps);
 }
 
-/** By step of the text its verdict; null of steps that do not stand. */
+/** Verdicts by step of the text; null for steps that do not stand. */
 function inPlace(
   text: string,
   verdicts: readonly (0 | 1 | null)[] | undefined,

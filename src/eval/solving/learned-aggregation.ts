@@ -1,6 +1,6 @@
 /**
- * An aggregation that is learned: what all the others say of a solution, and its number of steps, weighed by a logistic
- * regression on outcomes.
+ * A learned aggregation: a logistic regression on outcomes that weighs all other aggregations of a solution and its
+ * number of steps.
  */
 import { fitLogistic } from '../logistic.js';
 import { AGGREGATIONS, aggregated } from './aggregation.js';

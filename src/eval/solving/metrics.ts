@@ -13,15 +13,15 @@ import type { GradedSample } from './sample.js';
 import { meanOverSubsets } from './subsets.js';
 import { type Ballot, ballots, bestRight, votedRight } from './votes.js';
 
-/** By problem, what it adds to the upper and to the lower sum of a metric. */
+/** Each problem's additions to the numerator and denominator of a metric. */
 export interface Contributions {
   readonly sums: readonly number[];
   readonly counts: readonly number[];
-  /** Of the metric; default that of a share, 0 to 1. */
+  /** Range of the metric; default that of a share, 0 to 1. */
   readonly range?: Range;
 }
 
-/** Of an amount, which nothing bounds above. */
+/** Range of an amount, without an upper bound. */
 const AMOUNT: Range = [0, Number.POSITIVE_INFINITY];
 
 export interface MetricValue {

@@ -1,4 +1,4 @@
-// What an evaluation of solving gives, and its table.
+// The result of an evaluation of solving, and its table.
 import { plural } from '../../native/shown.js';
 import type { JsonObject } from '../../weights/json.js';
 import { CONFIDENCE } from '../bootstrap.js';
@@ -13,20 +13,20 @@ export interface SolvingReport {
   /** Number of problems, and of samples of each. */
   readonly problems: number;
   readonly n: number;
-  /** By name; see docs/concepts/evaluation.md. Shares as fractions. */
+  /** Metrics by name; see docs/concepts/evaluation.md. Shares are fractions. */
   readonly metrics: Readonly<Record<string, MetricValue>>;
   /** The same of the problems of each group, by its name. */
   readonly groups?: Readonly<Record<string, SolvedGroup>>;
   readonly bootstrap: { readonly seed: number; readonly resamples: number; readonly confidence: number };
   /** The reward model, and how the scores of steps became one. */
   readonly scorer?: { readonly name: string; readonly aggregation: Aggregation };
-  /** Who judged the steps. */
+  /** The judge of the steps. */
   readonly judge?: string;
-  /** How it was searched, where it was. */
+  /** Settings of the search, where there was one. */
   readonly search?: SearchSettings;
-  /** What the samples depend on. */
+  /** Settings that the samples depend on. */
   readonly settings: JsonObject;
-  /** Whatever the caller wants to be kept beside it, such as the data's path. */
+  /** Further values to keep in the report, such as the path of the data. */
   readonly about?: JsonObject;
   readonly warnings?: readonly string[];
 }
@@ -39,7 +39,7 @@ export interface SolvedGroup {
 /** Columns of the table by group; solve.json has every metric. */
 const MOST_COLUMNS = 6;
 
-/** What is printed for a metric whose own name is no row name; docs/how-to/solve.md has them. */
+/** Titles of the metrics whose own name is not printed; docs/how-to/solve.md lists them. */
 export const METRIC_TITLES: Readonly<Record<string, string>> = {
   step_errors: 'right with a wrong step',
   wrong_steps: 'wrong steps of right ones',
@@ -56,7 +56,7 @@ export function metricTitle(name: string): string {
   return METRIC_TITLES[name] ?? name;
 }
 
-/** In percent, but for tokens. */
+/** Formats a metric in percent, or as a number of tokens. */
 export function formatMetric(name: string, value: number): string {
   return name.startsWith('tokens') ? value.toFixed(1) : percent(value);
 }

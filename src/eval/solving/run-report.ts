@@ -19,20 +19,22 @@ export type SolvedGroups = Readonly<Record<string, Readonly<Record<string, Metri
 export interface SolvedReport {
   /** The training method, as in the configuration. */
   readonly method: string;
-  /** What is judged; verdicts on steps have another report. */
+  /** The judged unit; verdicts on steps have another report. */
   readonly unit: 'problems';
   readonly data: { readonly problems: number; readonly trained_tokens: number };
-  /** Of the trained model on all test problems; those of a group behind its name, as in `level 1.pass@1`. */
+  /**
+   * Metrics of the trained model on all test problems; those of a group have its name in front, as in `level 1.pass@1`.
+   */
   readonly metrics: Readonly<Record<string, number>>;
-  /** The same on the validation problems: what a sweep may select by. */
+  /** The same on the validation problems, by which a sweep may select. */
   readonly metrics_validation?: Readonly<Record<string, number>>;
-  /** By model, in the order of training; the trained one is the last. */
+  /** Metrics by model, in the order of training; the trained one is the last. */
   readonly models: Readonly<Record<string, SolvedGroups>>;
-  /** Of a method that learns corrections: what stands in the table instead. */
+  /** Metrics of a method that learns corrections, which the table shows instead. */
   readonly corrections?: CorrectionReport;
 }
 
-/** `metrics` of a model: by name, and by group and name. */
+/** `metrics` of a model, by name, and by group and name. */
 export function flatMetrics(groups: SolvedGroups): Record<string, number> {
   return Object.fromEntries(
     Object.entries(groups).flatMap(([group, metrics]) =>
@@ -62,7 +64,7 @@ const schema = z.strictObject({
 } satisfies Record<keyof SolvedReport, z.ZodType>);
 
 /**
- * Of a run directory; undefined where its eval.json is of another kind, or not there.
+ * Reads the report of a run directory; undefined where its eval.json is absent or of another kind.
  *
  * @throws RunError for one that is damaged
  */
@@ -77,10 +79,10 @@ export async function readSolvedReport(directory: string): Promise<SolvedReport 
 /** Models beyond which only the first and the last have their intervals: a terminal has 80 columns. */
 const MOST_INTERVALS = 3;
 
-/** Metrics of every model, in the order of the rows; of groups `pass@1` alone. */
+/** Metrics shown for every model, in the order of the rows. For groups, `pass@1` alone is shown. */
 const SHOWN = ['sampled pass@1', 'maj@', 'right_and_clean', 'step_errors', 'wrong_steps', 'duplicate_steps'];
 
-/** What this table alone shows; docs/methods/step-kto.md has both names. */
+/** Titles that only this table uses; docs/methods/step-kto.md has both names. */
 const TITLES: Readonly<Record<string, string>> = {
   right_and_clean: 'right with every step right',
   duplicate_steps: 'steps said twice',
@@ -93,7 +95,7 @@ export function formatSolvedReport(report: SolvedReport, { boxed }: { readonly b
   return boxed ? boxedTable(rows) : plainTable(rows);
 }
 
-/** Its cells; of more models than `mostIntervals` only the first and the last have their intervals. */
+/** Cells of the table. With more models than `mostIntervals`, only the first and the last have their intervals. */
 export function solvedRows(
   { models, data }: SolvedReport,
   mostIntervals = Number.POSITIVE_INFINITY,

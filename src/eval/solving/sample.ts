@@ -1,15 +1,15 @@
 import type { FinishReason } from '../../generate/sample-row.js';
 
-/** Where a sample belongs: the index of its problem, and which of its samples it is; both from 0. */
+/** Position of a sample: the index of its problem, and its number among that problem's samples; both from 0. */
 export interface SamplePlace {
   readonly problem: number;
   readonly sample: number;
 }
 
-/** What was drawn after one problem. Keys are snake_case because it is also a file format. */
+/** Text drawn after one problem. Keys are snake_case because it is also a file format. */
 export interface DrawnSample extends SamplePlace {
   readonly text: string;
-  /** How many tokens were drawn. */
+  /** Number of drawn tokens. */
   readonly tokens: number;
   /** `too_long`: the prompt fills the model, so that no token can follow. */
   readonly finish_reason: Exclude<FinishReason, 'abort'> | 'too_long';
@@ -21,15 +21,15 @@ export interface SolvingSample extends DrawnSample {
   readonly prompt: string;
 }
 
-/** A sample beside the expected answer. */
+/** A sample with the expected answer and the grade. */
 export interface GradedSample extends SolvingSample {
   /** null where the text gives none. */
   readonly answer: string | null;
   readonly right: boolean;
-  /** How good a reward model finds it; null where it could not read it. */
+  /** Score by a reward model; null where it could not read the sample. */
   readonly score?: number | null;
   /** The same by every way in which scores of steps become one, where all were asked for. */
   readonly scores?: Readonly<Record<string, number | null>>;
-  /** By step what a judge says of it: 1 right, 0 wrong, null where it does not say. */
+  /** Verdicts by step: 1 right, 0 wrong, null where the judge gives none. */
   readonly steps?: readonly (0 | 1 | null)[];
 }

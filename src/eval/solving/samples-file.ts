@@ -7,7 +7,7 @@ import type { SolvingSample } from './sample.js';
 export const SAMPLES = 'samples.jsonl';
 
 const count = z.int().min(0);
-/** Of a sample, wherever it stands. */
+/** Fields of a sample in every file that has samples. */
 export const drawn = {
   text: z.string(),
   tokens: count,

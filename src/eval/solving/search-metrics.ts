@@ -1,4 +1,4 @@
-// A search beside samples of the same problems for as many tokens.
+// A search compared with samples of the same problems for as many tokens.
 import type { EqualityOptions } from '../../answers/equal.js';
 import type { Contributions } from './metrics.js';
 import type { GradedSample } from './sample.js';
@@ -11,7 +11,7 @@ export interface GradedSearch extends Searched {
   readonly right: boolean;
 }
 
-/** How many of the samples, from the first, have together at most `tokens`; at least one. */
+/** Number of samples, from the first, that have together at most `tokens`; at least one. */
 export function withinTokens(samples: readonly Pick<GradedSample, 'tokens'>[], tokens: number): number {
   let sum = 0;
   const over = samples.findIndex((sample) => {

@@ -14,11 +14,11 @@ import { type Aggregation, aggregated, untilWrong } from './aggregation.js';
 import type { Sampling } from './settings.js';
 
 export interface SearchSettings {
-  /** How many go on after each step. */
+  /** Number of solutions kept after each step. */
   readonly beams: number;
   /** Continuations of each by one step. */
   readonly expansions: number;
-  /** Most steps; what has not ended by then is written to its end in one go. */
+  /** Most steps; a solution that has not ended by then is completed without further choice. */
   readonly rounds: number;
   /** The text that ends a step. */
   readonly separator: string;
@@ -28,20 +28,20 @@ export interface SearchOptions extends SearchSettings, Sampling {
   readonly tokenizer: Tokenizer;
   readonly scorer: Scorer;
   readonly aggregation: Aggregation;
-  /** Only the scores up to the first below one half count. */
+  /** Whether only the scores up to the first below one half count. */
   readonly untilWrong: boolean;
   /** The model corrects itself: the scorer sees the steps that stand. */
   readonly corrections?: CorrectionReading | undefined;
   /** Most samples at a time. */
   readonly maxRows?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** After each problem. */
+  /** Called after each problem. */
   readonly onProblem?: () => void;
 }
 
-/** What a search found for one problem. */
+/** The result of a search for one problem. */
 export interface Searched {
-  /** Of the beam with the highest score. */
+  /** Text of the beam with the highest score. */
   readonly text: string;
   /** null where the reward model cannot read it. */
   readonly score: number | null;
@@ -65,8 +65,8 @@ interface Beam {
 const SEARCH_ROUNDS = 1 << 16;
 
 /**
- * Searches each problem; beams of a problem share the pages of what they have in common. What is found for a problem
- * depends on it, its number and the settings alone. A prompt that fills the model has no solution.
+ * Searches each problem; beams of a problem share the pages of their common prefix. The result for a problem depends on
+ * it, its number and the settings alone. A prompt that fills the model has no solution.
  *
  * @param prompts token ids by problem
  * @throws the signal's reason where it was aborted

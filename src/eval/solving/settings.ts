@@ -1,4 +1,4 @@
-// All that a sample depends on, beside its problem and its number.
+// The settings that a sample depends on, apart from its problem and its number.
 import { createHash } from 'node:crypto';
 import type { Model, SequenceScore } from '../../api/model.js';
 import { badOption } from '../../files/data-error.js';
@@ -9,7 +9,7 @@ import type { JsonObject } from '../../weights/json.js';
 
 const MAX_NEW_TOKENS = 1024;
 
-/** How many samples, and how they are drawn. */
+/** Number of samples, and how they are drawn. */
 export interface SolvingSamplingOptions
   extends Pick<
     SamplingOptions,
@@ -54,7 +54,7 @@ export function promptSettings(
 const FINGERPRINT_TOKENS = 256;
 
 /**
- * What tells one model from another: the log-probabilities of the first prompt. They change with the weights, the adapter, the
+ * A fingerprint of a model: the log-probabilities of the first prompt. They change with the weights, the adapter, the
  * dtype, and the instruction set or GPU.
  */
 export async function fingerprint(model: Model, prompt: readonly number[]): Promise<string> {

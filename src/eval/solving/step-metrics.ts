@@ -1,4 +1,4 @@
-// Figures of the steps of solutions: what a judge says of those of all samples, and what is repeated or says nothing.
+// Metrics of the steps of all samples: a judge's verdicts, repeated steps and trivial steps.
 import { stepsOf } from '../../records/steps.js';
 import type { Contributions } from './metrics.js';
 import type { GradedSample } from './sample.js';
@@ -6,10 +6,11 @@ import type { GradedSample } from './sample.js';
 type JudgedSample = Pick<GradedSample, 'text' | 'right' | 'steps'>;
 
 /**
- * What each problem adds, by the metric's name:
- * - `right_and_clean`: samples that are right and have every step judged right; `unjudged_steps`: steps that the judge says nothing
- *   of; where there are judgements
- * - `duplicate_steps`, `trivial_steps`: steps that stand in their solution already, or compute nothing
+ * Each problem's additions to each metric, by the metric's name:
+ * - `right_and_clean`: samples that are right and have every step judged right; `unjudged_steps`: steps without a
+ *   verdict; both
+ *   only with verdicts
+ * - `duplicate_steps`, `trivial_steps`: steps that repeat one of their solution, or compute nothing
  */
 export function stepContributions(
   problems: readonly (readonly JudgedSample[])[],

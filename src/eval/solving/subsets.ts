@@ -1,7 +1,7 @@
-// Means over the subsets of k of n samples: what a vote or a choice among k samples gives on average.
+// Means over the subsets of k of n samples: the average result of a vote or a choice among k samples.
 import { PhiloxStream } from '../../random/philox.js';
 
-/** Up to so many subsets all are taken; of more, so many at random. */
+/** Up to this many subsets all are taken; of more, this many at random. */
 const MOST_SUBSETS = 2000;
 
 const SEED = 42;
@@ -26,7 +26,7 @@ export function meanOverSubsets(
   return sum / count;
 }
 
-/** In lexicographic order. */
+/** Yields all subsets of k of n in lexicographic order. */
 export function* allSubsets(n: number, k: number): Generator<readonly number[]> {
   const subset = Array.from({ length: k }, (_, i) => i);
   for (;;) {

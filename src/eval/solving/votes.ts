@@ -1,16 +1,16 @@
 // One answer from several samples of a problem: by majority, by weighted votes, or the one with the best score.
 import { answersEqual, type EqualityOptions } from '../../answers/equal.js';
 
-/** What a sample brings into a vote. */
+/** A sample's part in a vote. */
 export interface Ballot {
   /** The class of its answer; −1 without an answer. */
   readonly answer: number;
-  /** Whether the answer that stands for this class is right. */
+  /** Whether the answer that represents this class is right. */
   readonly right: boolean;
 }
 
 /**
- * Ballots of the samples of one problem: answers that mean the same are one class, and the first of a class stands for it.
+ * Ballots of the samples of one problem. Equal answers form one class, represented by its first.
  *
  * @param samples in order; `right` says whether `answer` is the expected one
  */

@@ -1,11 +1,11 @@
-/** What offline objectives learn from: answers to a prompt as token rows, with the spans of their steps. */
+/** The items of offline objectives: answers to a prompt as token rows, with the spans of their steps. */
 import type { StepLabel } from '../../records/record.js';
 import type { ForwardSequence } from '../../sequences/forward.js';
 import { type AnswerRow, branchedSequence } from '../../sequences/sequence.js';
 
 /** A step of an answer. */
 export interface StepTokens {
-  /** In the answer's tokens, end exclusive. */
+  /** Position in the answer's tokens, end exclusive. */
   readonly begin: number;
   readonly end: number;
   readonly label: StepLabel;
@@ -39,7 +39,7 @@ export interface OfflineItem {
 /** The rows at which the tokens of an answer are predicted. */
 interface AnswerRows {
   readonly tokens: AnswerTokens;
-  /** Of the tokens from `tokens.from` on. */
+  /** The answers, as rows over the tokens from `tokens.from` on. */
   readonly rows: readonly AnswerRow[];
 }
 
@@ -81,7 +81,7 @@ export function sequenceLength({ prompt, answers }: OfflineItem): number {
   return answers.reduce((sum, { ids }) => sum + ids.length - 1, prompt.length);
 }
 
-/** The prompt of one item with the first answer of another; what lies beyond `maxLength` tokens is cut off. */
+/** The prompt of one item with the first answer of another, cut off after `maxLength` tokens. */
 export function mismatched(asked: OfflineItem, answered: OfflineItem, maxLength: number): OfflineItem {
   const tokens = answered.answers[0] as AnswerTokens;
   const room = Math.max(tokens.from + 1, maxLength - asked.prompt.length);

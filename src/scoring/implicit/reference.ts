@@ -1,4 +1,4 @@
-// What an implicit reward model is compared with: where its run found it, opened.
+// Opens the reference of an implicit reward model from where its run found it.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Model } from '../../api/model.js';

@@ -22,15 +22,15 @@ export interface ImplicitScorerOptions extends Pick<ReadingOptions, 'name' | 'to
   readonly template: string;
   readonly beta: number;
   readonly maxLength: number;
-  /** From which log-odds on a step is right. Default 0. */
+  /** Log-odds from which a step is right. Default 0. */
   readonly least?: number;
 }
 
-/** In logits: beta·(log-prob − reference). */
+/** Log-ratios in logits: beta·(log-prob − reference). */
 interface LogRatios {
-  /** Of the whole answer, what the model was trained on; undefined where not all of it was read. */
+  /** Log-ratio of the whole answer, which the model was trained on; undefined where not all of it was read. */
   readonly whole: number | undefined;
-  /** Of the steps that were read, from the first on. */
+  /** Log-ratios of the steps that were read, from the first on. */
   readonly steps: readonly number[];
   readonly tokens: number;
 }
@@ -113,7 +113,7 @@ async function logRatios(
   return found && !signal?.aborted ? ratios : undefined;
 }
 
-/** What can be read of each solution, in the tokens of training; what lies beyond the longest sequence is cut off by steps. */
+/** The readable part of each solution, in the tokens of training. Steps beyond the longest sequence are cut off. */
 function itemsOf(
   solutions: readonly Solution[],
   { tokenizer, template, maxLength, skipUnreadable = false }: ImplicitScorerOptions,

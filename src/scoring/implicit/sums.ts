@@ -5,7 +5,7 @@ import type { Tensor } from '../../runtime/tensor.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { AnswerTokens, OfflineSequence } from './items.js';
 
-/** Of one answer: the sum over all of it, then one for each step. */
+/** Sums over one answer: the sum over all of it, then one for each step. */
 export type SpanSums = readonly number[];
 
 /** An answer of a micro-batch. */
@@ -15,7 +15,7 @@ export interface ScoredAnswer {
   readonly item: number;
   /** Row of its first learned token in the log-probs. */
   readonly begin: number;
-  /** Of the reference, if the objective has one. */
+  /** Sums under the reference, if the objective has one. */
   readonly reference: SpanSums | undefined;
 }
 
@@ -39,7 +39,7 @@ export interface SpanScores {
   readonly ref: Tensor;
 }
 
-/** Forward of a group of sequences. `references`: by answer, in order; absent without a reference. */
+/** Runs the forward of a group of sequences. `references`: by answer, in order; absent without a reference. */
 export function scoreBatch(
   decoder: Decoder,
   role: Role,

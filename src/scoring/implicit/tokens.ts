@@ -1,4 +1,4 @@
-/** From records to items in tokens: the prompt, and each answer with the spans of its steps. */
+/** Tokens of records: the prompt, and each answer with the spans of its steps. */
 
 import { DataError } from '../../files/data-error.js';
 import { promptTokens } from '../../generate/prompts.js';
@@ -38,7 +38,7 @@ interface AnswerOptions {
  */
 export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerTokenizer {
   const question = solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
-  // Where problems stand on lines of their own, steps do too, the last like the others.
+  // Where the template puts problems on lines of their own, every step, the last one too, ends with a line break.
   const isLined = !question.chat && question.template.endsWith('\n');
   const opening = question.chat || /\s$/.test(question.template) ? '' : ' ';
   const encode = (text: string) => tokenizer.encode(text, { continuation: true });
@@ -54,14 +54,14 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
     return asking;
   };
   let chatEnd: ReplyEnd | undefined;
-  /** The token that ends a reply: of a chat, what its template writes. */
+  /** The token that ends a reply; in a chat, the one that its template writes. */
   const endOf = (record: Asking): number | undefined => {
     const isChat = isAsked(record) ? question.chat : Array.isArray(record.prompt);
     if (!isChat) return tokenizer.eosId;
     chatEnd ??= replyEnd(tokenizer);
     return chatEnd.id;
   };
-  /** How a chat's template writes the reply; as it is where there is no chat. */
+  /** The reply as the chat's template writes it; unchanged without a chat. */
   const replyOf = (record: Asking, steps: readonly Step[]): ChatReply => {
     const content = steps.map(({ text }) => text).join('\n');
     const reply = { role: 'assistant', content, ...steps[0]?.message };
@@ -131,7 +131,7 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
   };
 }
 
-/** What `tokens` returns; where the template refuses the record, the error says where it stands. */
+/** Calls `tokens`; an error of the template gets the position of the record. */
 function at<T>({ provenance }: Asking, tokens: () => T): T {
   try {
     return tokens();

@@ -1,4 +1,4 @@
-/** How published reward models of steps read a solution: what stands around its steps, and at which token each is scored. */
+/** Layouts of published reward models of steps: the text around the steps, and the token at which each is scored. */
 import { TRL_START, trlSegments } from '../../data/verdict.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { ChatMessage, Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -19,14 +19,14 @@ export type PublishedLayout = (typeof PUBLISHED_LAYOUTS)[number];
 
 interface ReadSolution {
   readonly ids: readonly number[];
-  /** Of each step, the token that its score is read at. Fewer, where a step holds the model's own mark. */
+  /** The token at which each step's score is read. Fewer than steps, where a step contains the model's own mark. */
   readonly rows: readonly number[];
 }
 
 export interface Layout {
   /** `verdict`: two tokens of the language-model head. `classes`, `scalar`: outputs of a head of its own. */
   readonly head: 'verdict' | 'classes' | 'scalar';
-  /** For right and for wrong. */
+  /** Tokens of the words for right and for wrong. */
   words?(tokenizer: Tokenizer): readonly [right: number, wrong: number];
   /** @param separator what ends every step, of layouts that leave it open; default a line break */
   read(
@@ -115,7 +115,7 @@ const tagged = ({
   },
 });
 
-/** RLHFlow's PRMs: each step is a turn of the user, `+` the answer to it; what would be answered is read. */
+/** RLHFlow's PRMs: each step is a turn of the user, answered by `+`; the score is read before that answer. */
 const rlhflow: Layout = {
   head: 'verdict',
   words: (tokenizer) => [lastToken(tokenizer, '+'), lastToken(tokenizer, '-')],

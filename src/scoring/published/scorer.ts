@@ -11,7 +11,7 @@ import { LAYOUTS, type Layout, type PublishedLayout } from './layouts.js';
 export interface PublishedScorerOptions extends Omit<ReadingOptions, 'prompt'> {
   readonly name: string;
   readonly layout: PublishedLayout;
-  /** What ends every step, of layouts that leave it open. Default a line break. */
+  /** Text that ends every step, for layouts that leave it open. Default a line break. */
   readonly separator?: string | undefined;
   /** Least probability of a right step. */
   readonly threshold: number;

@@ -1,4 +1,4 @@
-/** What a reward model reads of a solution, and what it learns there. */
+/** The items of a reward model: the text that it reads of a solution, and the labels that it learns. */
 import type { VerdictTokenizer } from '../../data/verdict.js';
 import type { StepLabel } from '../../records/record.js';
 import type { ForwardSequence } from '../../sequences/forward.js';
@@ -13,14 +13,14 @@ export interface ScoredRow {
   /** Within the item, and within the sequence. */
   readonly sequence: number;
   readonly row: number;
-  /** Which output of the head is meant: that of the steps or that of the outcome. */
+  /** The output of the head: of the steps or of the outcome. */
   readonly what: 'step' | 'outcome';
   readonly step: number;
   /** As evaluated. */
   readonly label: StepLabel;
   /** As learned: a probability. Rows without are only scored. */
   readonly target: number | undefined;
-  /** Whether the step is neutral: what a head with such a class learns in place of the label. */
+  /** Whether the step is neutral; a head with such a class learns that in place of the label. */
   readonly neutral: boolean;
 }
 
@@ -103,11 +103,11 @@ interface Place {
 
 interface Made {
   readonly sequences: readonly Omit<ForwardSequence, 'rowId'>[];
-  /** By place. */
+  /** The rows, one for each place. */
   readonly rows: readonly Place[];
 }
 
-/** Without a tail each place is a row of the trunk; with one, the end of a branch. */
+/** Without a tail each place is a row of the trunk; with one, it is the end of a branch. */
 function inOneSequence(
   ids: ArrayLike<number>,
   cut: number,

@@ -1,4 +1,4 @@
-/** The logits of a reward model: of right and of wrong at each scored row, whatever the head. */
+/** The logits of a reward model, of right and of wrong at each scored row, for any head. */
 import { className } from '../../architectures/heads.js';
 import { isBidirectional } from '../../architectures/table.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
@@ -19,19 +19,19 @@ export interface RightAndWrong {
   readonly negative: Tensor;
 }
 
-/** f32 [R, 3], by `CLASSES`: of a head with a class for neutral steps. */
+/** Logits of a head with a class for neutral steps: f32 [R, 3], in the order of `CLASSES`. */
 export interface LogitsByClass {
   readonly classes: Tensor;
 }
 
 export interface RewardNetwork {
   readonly decoder: Decoder;
-  /** Without dropout; training adds it. */
+  /** The role without dropout; training adds it. */
   readonly role: Role;
   readonly head: SettingsOf<'reward_model'>['head'];
-  /** Of a head with a class for neutral steps: what it counts as in a score. */
+  /** Treatment of the neutral class, for a head that has one. */
   readonly neutral_score: NeutralScore;
-  /** Of the head `verdict`: the tokens of both words. */
+  /** The tokens of both words, for the head `verdict`. */
   readonly words: readonly [positive: number, negative: number];
 }
 
@@ -162,7 +162,7 @@ async function byClass({ classes }: LogitsByClass, rule: NeutralScore): Promise<
   });
 }
 
-/** Of the logits of three classes, where the neutral one counts as right, as wrong, or not at all. */
+/** Log-odds from the logits of three classes; the neutral one counts as right, as wrong, or not at all. */
 export function logOddsOfRight(wrong: number, right: number, neutral: number, rule: NeutralScore): number {
   if (rule === 'positive') return logSum(right, neutral) - wrong;
   return right - (rule === 'negative' ? logSum(wrong, neutral) : wrong);

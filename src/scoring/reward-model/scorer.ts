@@ -16,13 +16,13 @@ export interface RewardModelSettings {
   readonly type: 'prm' | 'orm' | 'joint';
   readonly head: 'scalar' | 'classes' | 'verdict';
   readonly input: 'whole' | 'prefixes';
-  /** Of three classes: what the neutral one counts as. Default `positive`. */
+  /** Treatment of the neutral one of three classes. Default `positive`. */
   readonly neutral_score?: NeutralScore | undefined;
 }
 
 export interface RewardModelScorerOptions extends ReadingOptions {
   readonly settings: RewardModelSettings;
-  /** Of `type: joint`: which of its outputs. Default `step`. */
+  /** The output of `type: joint` to use. Default `step`. */
   readonly output?: 'step' | 'outcome';
   /** Least probability of a right step. Default 0.5. */
   readonly threshold?: number;

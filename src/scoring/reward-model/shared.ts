@@ -1,4 +1,4 @@
-/** Solutions of one problem as branches of what they begin with, which is read once for all of them. */
+/** Solutions of one problem as branches of their common prefix, which is read once for all of them. */
 import type { ForwardSequence } from '../../sequences/forward.js';
 import { branchedSequence } from '../../sequences/sequence.js';
 import type { RewardItem } from './items.js';
@@ -11,10 +11,11 @@ export interface SharedItem {
 }
 
 /**
- * The items of one problem in one sequence, where that has fewer tokens, and at most so many. What each row sees is a branch of what
- * all begin with, so that scores are those of the items by themselves, to the last bit where they do not depend on the layout.
+ * The items of one problem in one sequence of at most `mostTokens`, where that has fewer tokens. Each row sees a branch
+ * of the common prefix, so scores equal those of the items by themselves, bit for bit where kernels do not depend on
+ * the layout.
  *
- * @param problemOf items with the same text begin alike
+ * @param problemOf items with the same text share a prefix
  */
 export function sharedItems(
   items: readonly RewardItem[],
@@ -71,7 +72,7 @@ function seenBy({ ids, branch }: ForwardSequence, row: number): number[] {
   return ids.slice(0, row + 1).filter((_, i) => !branch?.[i] || branch[i] === own);
 }
 
-/** How many tokens all begin with. */
+/** Length in tokens of the common prefix. */
 function commonLength(all: readonly (readonly number[])[]): number {
   const [first = [], ...others] = all;
   const differs = first.findIndex((token, t) => others.some((ids) => ids[t] !== token));

@@ -16,8 +16,9 @@ export interface RewardScorerOptions extends ReadingOptions {
 }
 
 /**
- * In `label` mode a score is that of the verdict "right" less that of "wrong": the log-odds by which the network prefers the one to
- * the other. In `step` mode it is the network's own, of use between steps of one problem.
+ * Scores steps by a reward network. In `label` mode a score is that of the verdict "right" less that of "wrong": the
+ * log-odds by which the network prefers the one to the other. In `step` mode it is the network's own, which compares
+ * steps of one problem.
  *
  * @throws StepTrainError for a model without a score head
  */

@@ -1,4 +1,4 @@
-/** Scores of the reward network: of a step with a verdict appended, or of the step itself. */
+/** Scores of the reward network for a step with a verdict appended, or for the step itself. */
 
 import type { VerdictTokenizer } from '../../data/verdict.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
@@ -12,7 +12,7 @@ export type PairMode = SettingsOf<'reward_network'>['pair_mode'];
 
 /** A solution as the reward network reads it. */
 export interface RewardSequence extends ForwardSequence {
-  /** By verdict: the rows whose score counts for "right" and for "wrong"; in `step` mode one row for both. */
+  /** Rows whose score counts for "right" and for "wrong"; in `step` mode one row for both. */
   readonly positive: readonly number[];
   readonly negative: readonly number[];
 }

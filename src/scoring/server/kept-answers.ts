@@ -1,4 +1,4 @@
-// What a judge has answered and what that took, in files of a JSON line each, appended as they come.
+// The answers of a judge and their cost, in files of JSON lines that are appended as answers come.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writing } from '../../files/error.js';

@@ -17,9 +17,9 @@ export interface LlmJudgeOptions {
   readonly apiKey?: string | undefined;
   /** Default 0. */
   readonly temperature?: number;
-  /** Of one answer. Default 1024. */
+  /** Most tokens of one answer. Default 1024. */
   readonly maxTokens?: number;
-  /** How often an answer that is not the JSON asked for is asked for again. Default 2. */
+  /** Most repeated requests after an answer that is not the expected JSON. Default 2. */
   readonly retries?: number;
   /** Requests at once. Default 8. */
   readonly concurrency?: number;
@@ -33,7 +33,7 @@ export interface LlmJudgeOptions {
   readonly costBudget?: number;
   /** Per million tokens read and written. Default 0. */
   readonly price?: { readonly input: number; readonly output: number };
-  /** A file of answers: what was asked before is not asked, or paid for, again. */
+  /** A file of answers: a question that it has is not asked, or paid for, again. */
   readonly cache?: string | undefined;
   /** A file of what was spent, so that budgets and the report go on from what earlier judges with this file have spent. */
   readonly spending?: string | undefined;
@@ -57,8 +57,9 @@ export interface LlmJudge extends Scorer {
 }
 
 /**
- * @throws RemoteError from `score` where the server cannot be reached or refuses; DataError where the budget is spent: what was
- *   answered is in the cache, and the same command goes on from there
+ * @throws RemoteError from `score` where the server cannot be reached or refuses; DataError where the budget is spent:
+ * answers so
+ *   far are in the cache, and the same command goes on from there
  */
 export function llmJudge(options: LlmJudgeOptions): LlmJudge {
   const { url, model, retries = 2, concurrency = 8, requestsPerMinute = 0, timeout = 120 } = options;
@@ -166,7 +167,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
           }
         } catch (error) {
           failures.push(error);
-          // Where the budget is spent, what is under way is paid for, and is kept.
+          // A spent budget does not abort requests under way: they are paid for, and their answers are kept.
           if (!(error instanceof DataError)) stop.abort();
         }
       };

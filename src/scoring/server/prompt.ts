@@ -1,4 +1,4 @@
-// What a language model is asked that judges the steps of a solution, and what it may answer.
+// The request for a language model that judges the steps of a solution, and the schema of its answer.
 import type { ChatMessage } from '../../tokenizer/tokenizer.js';
 import type { Solution } from '../scorer.js';
 

@@ -14,7 +14,7 @@ export interface JudgedVerdict extends JudgedStep {
   readonly logNegative: number;
   /** Probability of the positive word among the two. */
   readonly probability: number;
-  /** There is no word at any threshold, as after a reason that did not end. */
+  /** Set where no word can be read at any threshold, as after a reason that did not end. */
   readonly unreadable?: true;
   /** The model did not read the step, which lies beyond its longest sequence: the verdict is of its calculations alone. */
   readonly unread?: true;
@@ -25,7 +25,7 @@ export function probability(logOdds: number): number {
   return 1 / (1 + Math.exp(-logOdds));
 }
 
-/** What log-odds of right say: right from a probability of `least` on. */
+/** The verdict of log-odds: right from a probability of `least` on. */
 export function verdictOfOdds(logOdds: number, least = 0.5) {
   return {
     verdict: probability(logOdds) >= least ? 1 : 0,

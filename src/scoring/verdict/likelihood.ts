@@ -1,4 +1,7 @@
-/** How likely the base finds a step: evidence beside a verdict, where the base writes such solutions itself. */
+/**
+ * The base's likelihood of a step: evidence that is weighed with a verdict, where the base writes such solutions
+ * itself.
+ */
 import { type Dataset, indices } from '../../data/dataset.js';
 import { calculationsIn } from '../../data/equations/calculations.js';
 import type { Decoder } from '../../models/decoder.js';
@@ -12,9 +15,14 @@ import { type JudgedVerdict, verdictOfOdds } from './judged.js';
 
 /** Natural logarithms, none below {@link FLOOR}; where calculations are computed, 0 or {@link WRONG}. */
 export interface StepLikelihood {
-  /** Of the least likely token of the step and of those before it; of calculations of the step alone. */
+  /**
+   * Value of the least likely token of the step and of those before it. With calculations, the value of the step alone.
+   */
   readonly least: number;
-  /** Of those before it alone; 0 where there is none. What follows from a wrong step is likely by itself. */
+  /**
+   * Value of the steps before it alone; 0 where there is none. A step that follows from a wrong one is likely by
+   * itself.
+   */
   readonly before: number;
   /** Set where a calculation of the step was computed. */
   readonly checked?: true;
@@ -23,13 +31,13 @@ export interface StepLikelihood {
 /** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
 const FLOOR = -3;
 
-/** What a calculation counts as that does not come to the result that it states. */
+/** The value of a calculation whose stated result is wrong. */
 export const WRONG = -1;
 
 /** Words of certain models would outweigh everything. */
 const MAX_ODDS = 8;
 
-/** By sequence, then by step. */
+/** Likelihoods by sequence, then by step. */
 export type StepLikelihoods = readonly ReadonlyMap<number, StepLikelihood>[];
 
 export interface LikelihoodOptions {
@@ -37,7 +45,10 @@ export interface LikelihoodOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Of every step that has a verdict, by the decoder's own weights without an adapter; undefined if the signal stopped it. */
+/**
+ * Likelihoods of every step that has a verdict, under the decoder's own weights without an adapter; undefined if the
+ * signal stopped it.
+ */
 export async function stepLikelihoods(
   decoder: Decoder,
   sequences: Dataset<VerdictSequence>,
@@ -93,7 +104,7 @@ function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
   return { sequence: { ids, positions, branch: undefined, rowId }, rows, spans };
 }
 
-/** By exact arithmetic whether the calculations of each step hold; a step without any says nothing. */
+/** Whether the calculations of each step hold, by exact arithmetic; a step without any counts neither way. */
 export function stepCalculations(
   solutions: Iterable<{ readonly steps: readonly { readonly text: string }[] }>,
 ): StepLikelihoods {
@@ -112,8 +123,8 @@ export function stepCalculations(
 }
 
 /**
- * With the labelled steps that the model did not read, such as those beyond its longest sequence, as far as a calculation of them was
- * computed. The words say nothing of them.
+ * Adds the labelled steps that the model did not read, such as those beyond its longest sequence, where one of their
+ * calculations was computed. Their words count as undecided.
  */
 export function withUnread(
   judged: readonly JudgedVerdict[],
@@ -148,7 +159,7 @@ export function withLikelihood(
   });
 }
 
-/** Of a right step, by words and likelihood. */
+/** Log-odds of a right step, from words and likelihood. */
 export const logOdds = (
   step: Pick<JudgedVerdict, 'logPositive' | 'logNegative'>,
   likelihood: StepLikelihood,
@@ -166,6 +177,6 @@ export const likelihoodOf = (
   likelihoods: StepLikelihoods,
 ) => likelihoods[solution]?.get(step);
 
-/** Of the words. */
+/** Log-odds of the words, cut off at ±{@link MAX_ODDS}. */
 export const oddsOf = ({ logPositive, logNegative }: Pick<JudgedVerdict, 'logPositive' | 'logNegative'>) =>
   Math.max(-MAX_ODDS, Math.min(MAX_ODDS, logPositive - logNegative));

@@ -19,7 +19,7 @@ import { judgeVerdicts } from './verdicts.js';
 export interface VerdictScorerOptions extends ReadingOptions {
   /** `greedy`: the word that the model would write, else none. A number: the least probability of a right step. Default 0.5. */
   readonly threshold?: 'greedy' | number;
-  /** Scores by how likely the base finds the steps too, with the weights of the model's card. Default: by the words alone. */
+  /** Weights of the model's card, to weigh words with the base's likelihood of the steps. Default: the words alone. */
   readonly likelihood?: LikelihoodWeights | undefined;
 }
 
@@ -98,7 +98,7 @@ export function verdictScorer(
   });
 }
 
-/** Of solutions without a sequence nothing is known. */
+/** Likelihoods by solution; empty for solutions without a sequence. */
 function bySolution(
   count: number,
   places: readonly { readonly i: number }[],

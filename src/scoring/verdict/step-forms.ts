@@ -1,7 +1,7 @@
-/** How steps are written: what a judge that learned from a few forms of lines cannot know of others. */
+/** Forms of steps: a judge that learned from a few forms of lines cannot know others. */
 import type { Step, StepRecord } from '../../records/record.js';
 
-/** Steps of more forms than this are free text, of which no form is foreign. */
+/** Steps of more forms than this are free text, in which no form is foreign. */
 const MOST_FORMS = 24;
 
 /** `Tom: 12 + 7 = 19` without its words and numbers: `w: # + # = #`. */
@@ -43,7 +43,7 @@ export function wordsOf(records: Iterable<StepRecord>): string[] | undefined {
   return [...found].sort();
 }
 
-/** By step the words that are none of `words`; empty where it has none such. */
+/** The words of each step that are none of `words`. */
 export function foreignWords(steps: readonly string[], words: readonly string[]): string[][] {
   const known = new Set(words);
   return steps.map((step) => [...new Set(wordsIn(step))].filter((word) => !known.has(word)));

@@ -13,7 +13,7 @@ import { scoreRows } from '../../sequences/forward.js';
 import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
 import type { JudgedVerdict } from './judged.js';
 
-/** What a model wrote after a tail. */
+/** The text that a model wrote after a tail. */
 export interface WrittenVerdict {
   /** The reason with its line break, then the word; a reason that did not end has no word after it. */
   readonly tokens: readonly number[];
@@ -200,7 +200,7 @@ export async function judgeWrittenVerdicts(
   return judged;
 }
 
-/** Which word the tokens are; undefined if neither. */
+/** The word of the tokens; undefined if neither. */
 export function wordOf(
   tokens: readonly number[],
   { positiveIds, negativeIds }: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>,

@@ -9,7 +9,7 @@ interface Chain {
   readonly sentences: Sentence[];
 }
 
-/** Each person beside the one before; the first has `from`. */
+/** A chain in which each person is compared with the one before; the first has `from`. */
 export function comparisons(d: Draft, first: string, from: Operand, count: number): Chain {
   const people = [first];
   const values = [from];
@@ -54,7 +54,7 @@ function opened(d: Draft, count: number): Chain & { readonly thing: string } {
   return { ...chain, sentences: [opening, ...chain.sentences], thing };
 }
 
-/** What is asked about what the last of the chain has. */
+/** The question about the amount of the last person of the chain. */
 export function lastHas(d: Draft, { people }: Chain, thing: string): Pick<Story, 'question' | 'noun'> {
   const last = people.at(-1);
   return {

@@ -65,7 +65,7 @@ export function hasAtFirst(d: Draft, person: string, count: number, thing: strin
   );
 }
 
-/** What is asked about what a person has in the end. */
+/** The question about a person's amount at the end. */
 export function hasNow(d: Draft, person: string, thing: string): Pick<Story, 'question' | 'noun'> {
   return {
     question: d.say(
@@ -85,7 +85,7 @@ export function events(d: Draft): Story {
   return { sentences: [opening, ...sentences], ...hasNow(d, person, thing) };
 }
 
-/** Told backwards: what was there at first. */
+/** A story told backwards: the question is about the amount at first. */
 export function before(d: Draft): Story {
   const [person, other, thing] = [d.person(), d.person(), d.thing()];
   let to = d.start();

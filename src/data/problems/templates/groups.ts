@@ -73,7 +73,7 @@ export function shopping(d: Draft): Story {
   };
 }
 
-/** A book of which some pages are read. */
+/** A story about a book, some pages of which are read. */
 export function reading(d: Draft): Story {
   if (d.operations < 2) return d.fail();
   const person = d.person();
@@ -161,7 +161,10 @@ export function wages(d: Draft): Story {
   return { sentences: [gets, ...later.sentences], ...hasNow(d, person, 'dollars') };
 }
 
-/** Boxes of one person, and others beside. Held out: all its words are known from other templates. */
+/**
+ * A story about boxes of one person, and a comparison with others. Held out: all its words are known from other
+ * templates.
+ */
 export function boxedComparison(d: Draft): Story {
   if (d.operations < 2) return d.fail();
   const [person, thing] = [d.person(), d.thing()];

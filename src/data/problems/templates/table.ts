@@ -6,7 +6,7 @@ import { boxedComparison, boxes, reading, seats, shopping, wages } from './group
 
 export type Template = (draft: Draft) => Story;
 
-/** What training sees. */
+/** The templates that training sees. */
 export const TEMPLATES: Readonly<Record<string, Template>> = {
   events,
   before,
@@ -23,7 +23,7 @@ export const TEMPLATES: Readonly<Record<string, Template>> = {
   seats,
 };
 
-/** What training never sees, in words that it does. */
+/** The templates that training never sees, in words that it does see. */
 export const HELD_OUT_TEMPLATES: Readonly<Record<string, Template>> = {
   wages,
   boxed_comparison: boxedComparison,
