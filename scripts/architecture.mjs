@@ -16,7 +16,7 @@ const LIMITS = {
   branches: 1,
   names: 60,
   former: 0,
-  vague: 548,
+  vague: 378,
   train: 52,
   rows: 500,
 };

@@ -16,7 +16,7 @@ export async function withScorer<T>(
   try {
     const scorer = await openScorer(device, name, options);
     try {
-      // What its numbers are worth stands above them.
+      // Warnings on a judge come before its numbers.
       for (const warning of scorer.warnings ?? []) console.error(`Warning: of this judge, ${warning}`);
       return await work(scorer, interruption.signal);
     } finally {

@@ -91,7 +91,7 @@ export function commandLine(
     });
 }
 
-/** What yargs knows of the command that was reached; its types do not tell it. */
+/** The command that yargs has reached; its types do not give access to it. */
 function reached(parser: unknown) {
   const line = parser as YargsInside;
   const inner = line.getInternalMethods();
@@ -99,7 +99,7 @@ function reached(parser: unknown) {
   return {
     options: Object.keys(line.getOptions().key).filter((name) => name.length > 1),
     words,
-    // Without a known word `eval` is a command of its own, behind which yargs knows none.
+    // `eval` without a known subcommand is a command of its own, behind which yargs knows no others.
     commands:
       words.length === 1 && words[0] === 'eval' ? EVAL_COMMANDS : inner.getCommandInstance().getCommands(),
   };

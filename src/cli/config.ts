@@ -73,7 +73,7 @@ export const configCommand: CommandModule = {
   handler: () => {},
 };
 
-/** The recipe that `name` means; of a run directory its config.yaml. */
+/** The path of the recipe that `name` means; for a run directory, its config.yaml. */
 function fileOf(name: string | undefined): string {
   const config = name === undefined ? undefined : join(name, 'config.yaml');
   return config !== undefined && existsSync(config) ? config : recipeFile({ recipe: name } as never);

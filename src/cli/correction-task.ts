@@ -34,7 +34,7 @@ export interface CorrectionOptions {
   /** A column of the judged data. */
   readonly by?: string | undefined;
   readonly neutral?: HeldOutNeutral | undefined;
-  /** Of a reward model with a class for neutral steps. */
+  /** Treatment of neutral steps, for a reward model with a class for them. */
   readonly neutralScore?: NeutralScore | undefined;
   readonly onBadRow?: DataConfig['on_bad_row'] | undefined;
   readonly maxLength?: number | undefined;
@@ -47,7 +47,7 @@ export interface CorrectionOptions {
 export interface ModelChoice {
   readonly model: string;
   readonly adapter?: string | undefined;
-  /** `bytes` or a directory; default: beside the model. */
+  /** `bytes` or a directory; default: the tokenizer in the model's directory. */
   readonly tokenizer?: string | undefined;
   readonly dtype?: 'f32' | 'bf16' | undefined;
 }
@@ -122,7 +122,7 @@ function neutralOf(config: RunConfig, score: NeutralScore | undefined): HeldOutN
   return own ?? ('eval_verdicts' in config ? config.eval_verdicts.neutral : 'as_trained');
 }
 
-/** How the options have it judge; the rest is as its run had it. */
+/** The options that override how the judge's run had it judge. */
 function judgedBy(options: CorrectionOptions): Omit<NamedScorer, 'source'> {
   const { maxLength, threshold, neutralScore } = options;
   const locate: Locate = ([, key]) => (key === 'base' ? '--model' : `--${String(key)}`);
@@ -142,7 +142,7 @@ export async function taskOfModel(
 ): Promise<CorrectionTask> {
   const config = completeRunConfig({
     method: 'sft',
-    // Only for the checks that there is training data; the data to judge is read below.
+    // The training data only satisfies the schema's checks; the data to judge is read below.
     data: { train: options.data },
   });
   const { test, validation } = await readGiven(config, options);
@@ -242,7 +242,7 @@ function countsOf(read: readonly (LoadReport | undefined)[]) {
 
 interface Chosen {
   readonly records: readonly StepRecord[];
-  /** For the report, and for the reader, where not all were chosen. */
+  /** The choice of records, for the report and for the reader, where not all were taken. */
   readonly described: Readonly<Record<string, number>>;
   readonly notes: readonly string[];
 }
@@ -257,7 +257,7 @@ function chosen(records: readonly StepRecord[], limit: number | 'all', seed: num
   };
 }
 
-/** A part of a run's own data: what the run itself evaluated on, unless another number is asked for. */
+/** The part of a run's own data that the run itself evaluated on, unless another number is asked for. */
 function chosenOfRun(
   records: readonly StepRecord[],
   asked: number | 'all' | undefined,

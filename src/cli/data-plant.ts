@@ -101,7 +101,7 @@ async function apartKeys(paths: readonly string[]): Promise<ProblemKey[]> {
   return keys;
 }
 
-/** Without problems that the other files have too, and each problem once. */
+/** Problems without repetitions, and without those of the other files. */
 function separate(problems: readonly Problem[], keys: readonly ProblemKey[]) {
   const seen = new Set<number>();
   const likeness = likenessTo(keys);

@@ -79,7 +79,10 @@ function tokenColumns(
   return lines;
 }
 
-/** Of tokens that hold numbers last digit first, each its own: decoding turns the digits of the whole around. */
+/**
+ * Text of one token. Where numbers are stored last digit first, each token is shown as it is, since decoding reverses
+ * the digits of a whole number.
+ */
 function tokenText(tokenizer: Tokenizer, ids: Int32Array, at: number): string {
   const id = ids[at] as number;
   return tokenizer.reversesDigits && !tokenizer.isSpecial(id)

@@ -4,7 +4,7 @@ import { type WordProblemOptions, wordProblems } from '../data/problems/generate
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { UsageError } from './error.js';
 
-/** Writes one row of JSON for each problem into a new file. @throws UsageError where the file is there already */
+/** Writes one row of JSON for each problem into a new file. @throws UsageError where the file already exists */
 export async function writeProblems(path: string, options: WordProblemOptions): Promise<void> {
   if (!path.endsWith('.jsonl'))
     throw new UsageError(`expected a file name that ends in .jsonl, found ${path}`);
@@ -12,7 +12,7 @@ export async function writeProblems(path: string, options: WordProblemOptions): 
   await writeFileAtomically(path, lines(options));
 }
 
-/** One at a time: of a number that is too large the disk fills, not the memory. */
+/** Yields rows one at a time: too large a number fills the disk, not the memory. */
 function* lines(options: WordProblemOptions): Generator<Buffer> {
   for (const row of wordProblems(options)) yield Buffer.from(`${JSON.stringify(row)}\n`);
 }

@@ -20,7 +20,7 @@ export interface RationaleArguments extends ModelArguments {
   readonly seed: number;
 }
 
-/** So many solutions at a time: what a stop may cost. */
+/** Solutions written at a time; a stop loses at most so many. */
 const BATCH = 16;
 const FILE = 'rationales.jsonl';
 

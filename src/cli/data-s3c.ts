@@ -118,7 +118,7 @@ async function counted(solutions: AsyncIterable<unknown>): Promise<number> {
   return count;
 }
 
-/** All that samples depend on. What only changes memory or speed is left out. */
+/** The settings that samples depend on. Settings that change only memory or speed are left out. */
 function settingsOf({ model, data, format, corrections, run }: S3cRunConfig, part: string): JsonObject {
   const { chunk: _, max_rows: _rows, server, annotate, ...making } = corrections as CorrectionsConfig;
   const { concurrency: _c, key_env: _k, ...teacher } = annotate;

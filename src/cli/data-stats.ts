@@ -8,7 +8,7 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import type { RunData } from '../train/method.js';
 
 export interface DataStats extends Pick<RunData, 'summary' | 'reports'> {
-  /** Of generated word problems: the steps of held-out parts, and how many of their facts training has not. */
+  /** Steps of held-out parts of generated word problems, and the number of their facts that training lacks. */
   readonly unseen?: Readonly<Record<'validation' | 'test', UnseenSteps>>;
 }
 

@@ -1,4 +1,4 @@
-// What `steptrain doctor` says of the addon, its instruction sets and GPUs.
+// Rows of `steptrain doctor` on the addon, its instruction sets and GPUs.
 import { statSync } from 'node:fs';
 import { addon, addonSource } from '../native/addon.js';
 import { plural } from '../native/shown.js';
@@ -8,7 +8,7 @@ import { type SelfTest, selfTest } from './self-test.js';
 
 type Row = readonly [name: string, value: string];
 
-/** Of an addon that is loaded. */
+/** Rows on the loaded addon. */
 export function addonRows(): Row[] {
   const native = addon();
   const { path, failures } = addonSource()!;
@@ -29,7 +29,7 @@ export function addonRows(): Row[] {
 /** Best first. */
 const ISAS = ['amx', 'avx512bf16', 'avx512', 'avx2', 'neonbf16', 'neon', 'portable'];
 
-/** Where the addon was compiled for another processor: what would be faster on this one. */
+/** Rows on faster instruction sets of this processor, where the addon was compiled for another one. */
 function unbuiltRows([built = '']: readonly string[], [unbuilt = '']: readonly string[]): Row[] {
   if (unbuilt === '' || ISAS.indexOf(unbuilt) > ISAS.indexOf(built)) return [];
   return [['', `${unbuilt} kernels would be faster, but are not in this build: npx steptrain build`]];

@@ -1,4 +1,4 @@
-// How failed commands end: one sentence on standard error and an exit code.
+// The end of a failed command: one sentence on standard error and an exit code.
 import { systemReason } from '../files/error.js';
 import { StepTrainError } from '../native/errors.js';
 import { INTERRUPTED } from '../run/interrupt.js';
@@ -19,7 +19,10 @@ export function exitCodeOf(error: unknown): number {
   return isForeseen(error) ? 1 : 2;
 }
 
-/** The message for the user; of an error inside steptrain, and with `stacks` (STEPTRAIN_STACKS=1) of any, also the stack. */
+/**
+ * The message for the user. It includes the stack for an error inside steptrain, and with `stacks` (STEPTRAIN_STACKS=1)
+ * for any error.
+ */
 export function describeError(error: unknown, { stacks }: { readonly stacks: boolean }): string {
   if (!(error instanceof Error)) return `steptrain failed: ${String(error)}`;
   const lines = [sentence(error)];
@@ -31,7 +34,10 @@ export function describeError(error: unknown, { stacks }: { readonly stacks: boo
   return lines.join('\n');
 }
 
-/** Of an error of the system, such as `ENOSPC: no space left on device, copyfile 'a' -> 'b'`, the file and what to do. */
+/**
+ * The sentence for an error. A system error, such as `ENOSPC: no space left on device, copyfile 'a' -> 'b'`, becomes
+ * its file and what to do.
+ */
 function sentence(error: Error): string {
   const { syscall, path, dest } = error as Error & Partial<Record<'syscall' | 'path' | 'dest', string>>;
   const file = dest ?? path;

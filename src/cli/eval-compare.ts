@@ -50,6 +50,6 @@ function hasSolved(path: string): boolean {
       (JSON.parse(readFileSync(file, 'utf8')) as { readonly unit?: unknown } | null)?.unit === 'problems'
     );
   } catch {
-    return false; // not there or damaged: what reads it next says so
+    return false; // absent or damaged: the next reader reports it
   }
 }

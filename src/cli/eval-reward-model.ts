@@ -29,7 +29,7 @@ export const rewardModelCommand = command({
   handler: measure,
 });
 
-/** So many solutions at a time, for the progress. */
+/** Solutions scored at a time, between reports of progress. */
 const BATCH = 32;
 
 async function measure(given: RewardModelArguments): Promise<void> {

@@ -54,7 +54,7 @@ async function solve(given: SolveArguments): Promise<void> {
   const { reward, judge: judgeName } = namesOf(args);
   if (judgeName === 'oracle' || reward === 'oracle') {
     const { generatedProblem } = await import('../scoring/oracle.js');
-    // Before anything is drawn.
+    // Problems are checked before anything is drawn.
     problems.forEach(generatedProblem);
   }
   const examples =
@@ -136,7 +136,7 @@ async function solve(given: SolveArguments): Promise<void> {
   }
 }
 
-/** What scores and what judges, by name, however the options say it. */
+/** Names of the scorer and the judge, from whichever options give them. */
 function namesOf(args: SolveArguments): {
   readonly reward?: string | undefined;
   readonly judge?: string | undefined;

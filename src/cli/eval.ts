@@ -35,7 +35,7 @@ const showCommand = command({
       throw new UsageError(
         'name a run directory, or one of show, correction, solve, s3c, judge, reward-model and compare',
       );
-    // Without `show` it may have been meant for a command.
+    // A single word may have been meant as a subcommand.
     if (words[1] === undefined && /^[a-z0-9-]+$/.test(run) && !existsSync(run))
       throw new UsageError(
         `there is no directory ${run}, and ${noSuchCommand(run, { words: ['eval'], commands: EVAL_COMMANDS })}`,

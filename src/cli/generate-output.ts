@@ -1,4 +1,5 @@
-// The file of `steptrain generate --output`: rows are kept beside it as they end, so that a stopped command goes on.
+// The file of `steptrain generate --output`. Finished rows are kept in a second file, so that a stopped command can go
+// on.
 
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';

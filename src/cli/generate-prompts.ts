@@ -50,7 +50,7 @@ export async function promptsFrom(
   return fromRows(objectRows(STANDARD_INPUT, Readable.from([bytes])), STANDARD_INPUT, column);
 }
 
-/** Without the line break that editors and `echo` put at the end. */
+/** The whole text as one prompt, without the line break that editors and `echo` put at the end. */
 function wholeText(content: string, where: string): GivenPrompt {
   const prompt = content.replace(/\r?\n$/, '');
   if (prompt === '') throw new UsageError(`${where} is empty; expected a text to go on from`);

@@ -180,7 +180,7 @@ async function print(
   const rows = given.flatMap(({ row }, prompt) =>
     (samples[prompt] as readonly Sample[])
       .map((sample, i) => ({ prompt, sample: i, row, of: sample }))
-      // Of an interrupted command: what was never begun is no sample.
+      // In an interrupted command, rows that never began are no samples.
       .filter(({ of }) => of.finishReason !== 'abort' || of.tokens.length > 0),
   );
   for (const { prompt, sample, row, of } of rows) {

@@ -157,7 +157,7 @@ async function gradeTable({ rows, correct, unanswered, found }: GradeSummary): P
   return places.length === 0 ? table : `${table}\nanswers were found ${places.join('; ')}`;
 }
 
-/** Where answers are found, for readers who do not know the words. */
+/** Descriptions of where an answer was found. */
 const PLACES: Readonly<Record<ExtractionMethod, string>> = {
   boxed: 'in the last \\boxed{…}',
   marker: 'behind the last ####',

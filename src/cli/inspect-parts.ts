@@ -1,4 +1,4 @@
-// What `steptrain inspect` says of each kind of thing.
+// Rows of `steptrain inspect`, for each kind of file.
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
@@ -27,7 +27,7 @@ import { UsageError } from './error.js';
 
 type Row = readonly [name: string, value: string];
 
-/** What the row `files` of a damaged checkpoint begins with. */
+/** Prefix of the row `files` of a damaged checkpoint. */
 export const DAMAGED = 'damaged: ';
 
 const count = (value: number) => value.toLocaleString('en');
@@ -148,7 +148,10 @@ export async function run(path: string): Promise<Row[]> {
   ];
 }
 
-/** Of a run that has not ended: by its newest checkpoint, or by the log, which has only some of the steps but may be further. */
+/**
+ * Progress of a run that has not ended: by its newest checkpoint, or by the log, which has only some of the steps but
+ * may be further.
+ */
 async function progress(
   last: Readonly<Record<string, unknown>> | undefined,
   newest: string | undefined,
@@ -164,7 +167,7 @@ async function progress(
   return last ? `step ${count(logged)}, in ${last.phase}` : 'nothing was logged yet';
 }
 
-/** Of solutions with labels on their steps, or of problems with answers. */
+/** Rows on solutions with labels on their steps, or on problems with answers. */
 export async function data(path: string): Promise<Row[]> {
   const found = await resolveData(path, 'train', () => 'inspect data');
   const isLayout = (error: unknown) => error instanceof DataError && error.kind === 'format';

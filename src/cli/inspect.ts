@@ -49,7 +49,7 @@ const commandOf = (kind: Kind) => {
       const rows: (readonly [string, string])[] = await describe[kind](path);
       const width = Math.max(...rows.map(([name]) => name.length)) + 2;
       for (const [name, value] of rows) console.log(`${name.padEnd(width)}${value}`);
-      // What is damaged is told like everything else; scripts read the exit code.
+      // Damage is printed like everything else; scripts read the exit code.
       if (kind === 'checkpoint' && rows.some(([, value]) => value.startsWith(describe.DAMAGED)))
         throw new UsageError(`${path} is damaged; another checkpoint of the run may be whole`);
     },

@@ -5,7 +5,7 @@ import { type ArgumentsOf, argument, command, flag, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
 import { QUANTIZED } from './model-options.js';
 
-/** What stands in the table for no verdict, by whether the judge goes by calculations alone. */
+/** Explanations of a missing verdict, by whether the judge uses calculations alone. */
 const NO_VERDICT = {
   words:
     '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone',
@@ -102,7 +102,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   );
 }
 
-/** Where the verdicts of a judge come from that computes calculations. */
+/** The sentence on the origin of the verdicts of a judge that computes calculations. */
 function sourceLine(count: 'alone' | 'beside words', judged: readonly StepJudgement[]): string {
   const own = judged.flatMap(({ checked }, i) => (checked ? [i + 1] : []));
   const steps =
@@ -117,7 +117,7 @@ function unreadLine(steps: readonly number[]): string {
   return `${which} ${steps.join(', ')}: longer than the model reads, so judged by calculations alone`;
 }
 
-/** Of many words the first. */
+/** Most unknown words shown. */
 const SHOWN_WORDS = 5;
 
 function unlikeLine({ places, forms, words }: UnlikeTraining): string {
@@ -136,7 +136,7 @@ function unlikeLine({ places, forms, words }: UnlikeTraining): string {
   return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }
 
-/** Where the card of a judge lies; undefined of what is no model, and of one that is not here. */
+/** The files with the card of a judge; undefined for a name that is no model, and for a model that is not here. */
 async function cardOf(name: string): Promise<ModelFiles | undefined> {
   const { isNoModel } = await import('../scoring/open.js');
   const { judgeFor } = await import('../models/base.js');

@@ -92,7 +92,7 @@ interface OpenLabeller {
   dispose(): void;
 }
 
-/** So many solutions at a time: what a stop may cost. */
+/** Solutions labelled at a time; a stop loses at most so many. */
 const BATCH = 8;
 
 async function label(args: LabelArguments): Promise<void> {
@@ -156,7 +156,7 @@ const isOfModel = ({ oracle, reference }: LabelArguments) => oracle === undefine
 
 const completionsOf = ({ k, complete }: LabelArguments): number => k ?? (complete ? 1 : 8);
 
-/** What --complete could not finish. */
+/** Prints what --complete could not finish. */
 async function sayUnfinished(path: string): Promise<void> {
   const { objectRows } = await import('../data/rows.js');
   let open = 0;
@@ -167,7 +167,7 @@ async function sayUnfinished(path: string): Promise<void> {
     );
 }
 
-/** What it will cost at most, from the file alone. Also finds its bad rows before anything is drawn. */
+/** Prints the greatest possible cost, from the file alone, and finds bad rows before anything is drawn. */
 async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArguments) {
   const { rolloutPrefixes } = await import('../eval/rollout-labels.js');
   const { DataError } = await import('../files/data-error.js');
@@ -241,7 +241,7 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
   };
 }
 
-/** By what the file says of each problem: its plan for the oracle, or its worked solution. */
+/** A labeller that uses the file's entry on each problem: its plan for the oracle, or its worked solution. */
 async function byProblems(option: 'oracle' | 'reference', path: string): Promise<OpenLabeller> {
   const { loadProblems } = await import('../data/benchmarks/load.js');
   const { firstDifference } = await import('../data/equations/first-difference.js');

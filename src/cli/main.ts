@@ -8,6 +8,6 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 
-// Only now, as loading the commands takes longer than a key is pressed.
+// Imported late: loading the commands takes longer than pressing a key.
 const { runCli } = await import('./cli.js');
 process.exitCode = await runCli(process.argv.slice(2));

@@ -103,7 +103,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   } else {
     // Refused before the work: shape and tokenizer of the base are those of the merged model.
     await ggufKeys(directory);
-    // In f32, so that weights are rounded once.
+    // The merged model is in f32 first, so that weights are rounded once.
     const between = await mkdtemp(`${resolve(out)}.merged-`);
     try {
       adapter = await writeMerged(directory, given, between, 'f32');
@@ -197,7 +197,7 @@ async function checkWritten(
   }
 }
 
-/** What else judged, and why the merged model does without. */
+/** The other evidence that judged, and why the merged model goes without it. */
 function notMerged({ of, verdict }: JsonObject, given: string): string {
   if (of !== 'calculations') return 'the base, whose likelihood judged too, is no longer there by itself';
   const weighed = verdict === 0 ? 'which judged without them' : 'which were weighed with them';

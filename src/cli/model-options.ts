@@ -6,7 +6,7 @@ import { DEFAULT_MODEL, namedModel } from '../models/saved.js';
 import { type ArgumentsOf, number, text } from './command.js';
 import { UsageError } from './error.js';
 
-/** Without it `roomToGenerate` chooses. */
+/** Most rows at a time; without the option `roomToGenerate` chooses. */
 export const MAX_ROWS = {
   ...number,
   describe:
@@ -20,7 +20,7 @@ export const QUANTIZED = {
   describe: 'Linear weights in 4 or 8 bits [default: keep those that are stored so, or as the run has it]',
 } as const;
 
-/** What `--model`, or an argument in its place, may name; the same in every command. */
+/** Accepted values of `--model`, or of an argument in its place; the same in every command. */
 export const MODEL_NAME =
   'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';
 
@@ -73,7 +73,7 @@ export function withModel<Arguments extends Partial<ModelArguments>>(args: Argum
   const { 'run-or-model': first, adapter } = args;
   const { model = first } = args;
   if (model === undefined) return adapter === undefined ? { ...args, model: DEFAULT_MODEL } : args;
-  // A tokenizer or adapter beside it is for its weights alone.
+  // With a tokenizer or adapter of its own, the name gives the weights alone.
   const whole = adapter === undefined && args.tokenizer === undefined;
   return whole && namedModel(model).kind === 'run'
     ? { ...args, model: undefined, run: model }

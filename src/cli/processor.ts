@@ -1,8 +1,9 @@
-// The processor's name. Linux gives the name of x86's alone; of ARM's the numbers of maker and part (its Main ID Register).
+// The processor's name. Linux has the name for x86 alone; for ARM it has the numbers of maker and part (the Main ID
+// Register).
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 
-/** Of implementer 0x41, ARM itself; what others make has their number and part. */
+/** Parts of implementer 0x41, ARM itself; other makers are shown by number. */
 const PARTS: Readonly<Record<string, string>> = {
   '0xd08': 'Cortex-A72',
   '0xd0b': 'Cortex-A76',
@@ -16,7 +17,7 @@ const PARTS: Readonly<Record<string, string>> = {
   '0xd8e': 'Neoverse N3',
 };
 
-/** The different kinds of cores, of which a machine may have two. */
+/** Names of the different kinds of cores, of which a machine may have two. */
 export function processorName(
   arch: string = process.arch,
   cpuinfo = readCpuinfo(),
@@ -34,7 +35,7 @@ export function processorName(
   return [...new Set(names)].join(' and ') || model || 'unknown';
 }
 
-/** Of a key in /proc/cpuinfo, core by core. */
+/** Values of a key in /proc/cpuinfo, core by core. */
 const values = (cpuinfo: string, key: string): string[] =>
   [...cpuinfo.matchAll(new RegExp(`^${key}\\s*: *(\\S+)`, 'gm'))].map(([, value]) => value as string);
 

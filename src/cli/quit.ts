@@ -2,7 +2,7 @@
 import { isWriting } from '../files/unfinished.js';
 import { INTERRUPTED } from '../run/interrupt.js';
 
-/** Where nobody else listens for the signal, it ends the process with a sentence and exit code 130. */
+/** Ends the process with a sentence and exit code 130 on a signal that nothing else handles. */
 export function quitWhenInterrupted(): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.on(signal, () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { recipeNames, shippedFolder } from '../config/shipped.js';
 import { UsageError } from './error.js';
 
-/** In the order in which they are listed, with what is said above each. */
+/** Groups in the order in which they are listed, with the line above each. */
 export const GROUPS = {
   'try now': 'Try now: generated problems, nothing to download',
   'any model': 'Any model: --set model.base=FILE.gguf, a directory or a hub id',

@@ -68,11 +68,11 @@ const cpCommand = command({
   },
 });
 
-/** What a copy of the recipe holds. */
+/** The text of a copy of the recipe. */
 async function textOf(args: RecipeArguments, to?: string): Promise<string> {
   const { dirname, join, relative } = await import('node:path');
   const { shippedFolder } = await import('../config/shipped.js');
-  // Editors need the path of the schema: of a package inside the project one that others have too.
+  // The path of the schema for editors. A package inside the project gets a relative one, which colleagues have too.
   const absolute = join(shippedFolder, 'recipe.schema.json');
   const isInside = to !== undefined && [to, absolute].every((path) => !relative('.', path).startsWith('..'));
   const near = isInside ? relative(dirname(to), absolute) : absolute;

@@ -22,7 +22,7 @@ export async function commandReference(): Promise<string> {
 
 /** Commands and their subcommands, as their help lists them. */
 export async function commandPaths(of: readonly string[]): Promise<string[][]> {
-  // Only the list of commands: examples show options and arguments in the same place.
+  // Only the list of commands is read: examples show options and arguments in the same place.
   const [, list = ''] = /^Commands:\n((?: .*\n)*)/m.exec(await helpOf(of)) ?? [];
   const names = [
     ...list.matchAll(new RegExp(`^  steptrain ${[...of, '([a-z0-9-]+)'].join(' ')}(?: |$)`, 'gm')),

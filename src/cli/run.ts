@@ -28,7 +28,7 @@ interface StartOptions {
   readonly shareStages: string | undefined;
   readonly cluster?: Cluster | undefined;
   readonly onStep?: (event: StepEvent) => void;
-  /** Where the recipe puts the run; another directory with a number is taken where that holds an earlier run. */
+  /** Directory that the recipe names; where it holds an earlier run, a numbered one is taken instead. */
   readonly wanted?: string | undefined;
 }
 
@@ -109,8 +109,8 @@ export async function startRun(args: RunArguments, loadRecipe: () => Promise<Run
     const print = (lines: readonly string[]) =>
       console.log(lines.map((line) => (args.full ? `# ${line}` : line)).join('\n'));
     const { failure, time } = await describeRun({ ...row, ...(await row.load()) }, known, {
-      // Of a model of the hub only the files that tell its size were fetched.
-      // A plan for another machine needs no weights at all.
+      // For a model of the hub, only the files that give its size were fetched. A plan for another machine needs no
+      // weights at all.
       weights:
         args['plan-for'] === undefined && typeof base === 'string' && (isShipped(base) || existsSync(base)),
       ...(args['plan-for'] === undefined ? {} : devicesOf(args['plan-for'])),
@@ -157,7 +157,7 @@ export async function resumeRun(
   );
 }
 
-/** Alone, or with the processes that a launcher has started beside this one. */
+/** Runs alone, or together with the other processes that a launcher has started. */
 async function inJob(
   same: Readonly<Record<string, unknown>>,
   options: StartOptions,
@@ -249,7 +249,10 @@ async function train(
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
 }
 
-/** As the progress line counts: by the stage. Before the first step of a process only the run's own count is known. */
+/**
+ * Position as the progress line shows it, by the stage. Before a process's first step only the run's own count is
+ * known.
+ */
 function reached(step: number, last: StepEvent | undefined): string {
   return last?.step === step ? `${last.stage} step ${last.stageStep}/${last.stageSteps}` : `step ${step}`;
 }

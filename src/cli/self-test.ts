@@ -13,7 +13,7 @@ import { AdamW } from '../train/adamw.js';
 export interface SelfTest {
   readonly seconds: number;
   readonly wrong: readonly string[];
-  /** Of a GPU of another kind than the kernels have run on. */
+  /** Set on a kind of GPU that the kernels have never run on. */
   readonly doubt?: string | undefined;
 }
 
@@ -23,11 +23,11 @@ const TEXT = '12;-6;+7\n12-6=6\n6+7=';
 export interface Stored {
   readonly logprob: number;
   readonly continuation: string;
-  /** Of three steps of full training on the text. */
+  /** Losses of three steps of full training on the text. */
   readonly losses: readonly number[];
 }
 
-/** Of the embedded model in f32. */
+/** Expected values of the embedded model in f32. */
 const STORED: Stored = { logprob: -160.199956, continuation: '13', losses: [8.431577, 7.283784, 5.110497] };
 
 /** Relative. Instruction sets differ by 2e-6, GPUs add in another order again. */

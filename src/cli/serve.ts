@@ -87,7 +87,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
   try {
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
     const { model = DEFAULT_MODEL } = args;
-    // A model of the package stands for its judge where steps are scored, as in every command.
+    // For scoring steps, a model of the package is replaced by its judge, as in every command.
     const isJudged = args.run === undefined && args.adapter === undefined && judgeFor(model) !== model;
     const { judge = isJudged ? model : undefined } = args;
     scoring =

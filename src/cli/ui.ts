@@ -3,7 +3,7 @@ import { command, number } from './command.js';
 import { UsageError } from './error.js';
 import { checkFolder, checkPort } from './usage.js';
 
-/** Where runs are written unless they name another place. */
+/** Default directory of runs. */
 const RUNS = 'runs';
 
 export const uiCommand = command({

@@ -1,10 +1,10 @@
-// What yargs says of a command line, as sentences that name options as they are typed and suggest the nearest.
+// Turns yargs' messages on a command line into sentences that name options as typed and suggest the nearest.
 
 import { fileKind } from '../files/kind.js';
 import { nearestName } from '../native/nearest.js';
 import { UsageError } from './error.js';
 
-/** What there is at the place of a mistake. */
+/** The options and commands that exist where the mistake was made. */
 interface Known {
   /** Names of options of the command, without dashes. */
   readonly options: readonly string[];
@@ -35,7 +35,7 @@ const MEANT: Readonly<Record<string, string>> = {
   ls: 'recipes ls',
 };
 
-/** What -n may mean in a command that does not have it: how many are sampled, made or read. */
+/** Options that -n may mean in a command without it: the number sampled, made or read. */
 const COUNTS = ['samples', 'max-samples', 'max-problems', 'max-rows', 'limit'];
 
 export function usageSentence(message: string, args: readonly string[], known: Known): string {
@@ -48,7 +48,7 @@ export function usageSentence(message: string, args: readonly string[], known: K
   }
   const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];
   const command = args.find((arg) => !arg.startsWith('-'));
-  // Of a command that does not exist yargs says the same as of an argument too many.
+  // yargs gives the same message for an unknown command as for an argument too many.
   if (unknown !== undefined && command !== undefined && unknown.split(', ').includes(command)) {
     const meant = MEANT[command.toLowerCase()] ?? nearestName(command, known.commands);
     return `there is no command ${command}; ${meant === undefined ? '' : `did you mean ${meant}? `}steptrain --help lists them`;
@@ -80,7 +80,7 @@ export function usageSentence(message: string, args: readonly string[], known: K
   return text;
 }
 
-/** What a file is, by its name. */
+/** The kind of a file, by its name. */
 function kindOfFile(path: string): 'model' | 'data' | undefined {
   if (/\.gguf$/i.test(path)) return 'model';
   return /\.(jsonl|ndjson|csv|parquet|gz)$/i.test(path) ? 'data' : undefined;
@@ -120,7 +120,7 @@ function unknownSentence(
   return sentences.join('; ');
 }
 
-/** With dashes where it was typed as an option. */
+/** The option as it was typed, with dashes where it had them. */
 function optionOf(name: string, args: readonly string[]): string {
   const typed = args.some((arg) => arg === `--${name}` || arg.startsWith(`--${name}=`));
   const short = args.some((arg) => /^-[a-z]$/.test(arg));

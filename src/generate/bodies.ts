@@ -1,6 +1,6 @@
 /**
- * Which rows of a step one forward computes: rows of different adapters together, each with its own LoRA pairs, which are
- * packed when a role first runs and not again. An adapter with weights that are kept whole has a forward of its own.
+ * Divides the rows of a step into forwards. Rows of different adapters share one, each with its own LoRA pairs, which
+ * are packed once, when a role first runs. An adapter that keeps weights whole has a forward of its own.
  */
 import type { Adapter } from '../models/adapter.js';
 import { AdapterStack } from '../models/adapter-stack.js';
@@ -8,7 +8,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import type { RoleKey } from './prefixes.js';
 import type { Row, Slice } from './scheduler.js';
 
-/** A row with what its role stands for. */
+/** A row with its adapter and weights. */
 export interface RoleRow extends Row {
   readonly as: Pick<Role, 'adapter'>;
 }
@@ -16,7 +16,7 @@ export interface RoleRow extends Row {
 /** Slices that one forward computes. */
 export interface Body<R extends RoleRow> {
   readonly slices: readonly Slice<R>[];
-  /** Whose weights that are kept whole they all read. */
+  /** The role whose whole weights all rows read. */
   readonly role: Role;
   readonly stack: AdapterStack | undefined;
 }
@@ -47,7 +47,7 @@ export class Bodies {
     });
   }
 
-  /** Gives its memory back; what runs next packs again. */
+  /** Frees the memory of the stacks; the next run packs again. */
   release(): void {
     this.stack?.dispose();
     this.stack = undefined;

@@ -34,7 +34,7 @@ export interface CachePlaces {
 /** The layers of a model, as the size of its cache depends on them. */
 export interface CacheShape {
   readonly layers: readonly KeyValues[];
-  /** Of layers that keep states instead. */
+  /** States of layers that keep states instead of keys and values. */
   readonly states: readonly (RecurrentStates | undefined)[];
   /** Bytes of a page over all layers. */
   readonly pageBytes: number;
@@ -142,7 +142,7 @@ export class KeyValueCache {
     return { cuSeqlens: queryOffsets, kept };
   }
 
-  /** What a forward over the rows continues. */
+  /** The state of earlier tokens that a forward over the rows continues. */
   past(places: CachePlaces): Past {
     return {
       attend: (q, k, v, options) => this.attend(q, k, v, options, places),

@@ -38,7 +38,7 @@ export class CapturedSteps {
   private cache: KeyValueCache | undefined;
   private stack: AdapterStack | undefined;
   private readonly draws = new Map<Adapter | undefined, StepDraws>();
-  /** By body and shape; without a recording where the shape came once. */
+  /** Recordings by body and shape; undefined for a shape that has occurred once. */
   private readonly shapes = new Map<string, Recording | undefined>();
 
   constructor(

@@ -2,11 +2,14 @@
 import { invalid } from '../native/errors.js';
 
 export interface ChoiceNode {
-  /** By token, in ascending order of tokens; empty where an answer ends. */
+  /** Children by token, in ascending order; empty where an answer ends. */
   readonly next: ReadonlyMap<number, ChoiceNode>;
 }
 
-/** @throws StepTrainError for no answer, an empty one, or one that begins another, so that its end could not be told */
+/**
+ * A prefix tree of the answers. @throws StepTrainError for no answer, an empty one, or one that is the prefix of
+ * another, whose end could not be recognized
+ */
 export function choiceTrie(choices: readonly (readonly number[])[]): ChoiceNode {
   const fail = (message: string): never => {
     throw invalid(`generate: choices: ${message}`);

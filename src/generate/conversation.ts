@@ -9,7 +9,7 @@ import { chatTokens } from './prompts.js';
 interface Turn {
   /** All tokens so far, the reply included. */
   readonly ids: readonly number[];
-  /** Their text by the template, without the end of the reply. */
+  /** The messages' text by the template, without the end of the reply. */
   readonly text: string;
   /** The special token that ended the reply, as text. */
   readonly end: string;
@@ -20,7 +20,7 @@ export class Conversation {
   private asked: { readonly ids: readonly number[]; readonly text: string } = { ids: [], text: '' };
   private last: Turn | undefined;
 
-  /** What the template has written of the reply that was asked for: `<think>` where it opens the reasoning itself. */
+  /** The part of the reply that the template has already written: `<think>` where it opens the reasoning itself. */
   get opened(): string {
     return openedReasoning(this.asked.text)?.mark ?? '';
   }

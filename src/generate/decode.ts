@@ -1,6 +1,6 @@
 /**
- * One step: a forward of the next tokens of some rows, and a sampled token for each row that reaches its end. It is queued at
- * once; what it gives is read later, and the step after it may be queued before that.
+ * One step: a forward of the next tokens of some rows, and a sampled token for each row that reaches its end. It is
+ * queued at once; its results are read later, and the step after it may be queued before that.
  */
 import type { AdapterStack } from '../models/adapter-stack.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -17,9 +17,9 @@ import { type DrawingStep, followingInputs, stepInputs } from './step-inputs.js'
 
 /** A row, as input of a step. */
 export interface DecodedRow extends Row {
-  /** What `role` stands for. */
+  /** The adapter of `role`. */
   readonly as: Pick<Role, 'adapter'>;
-  /** How its token at `position` is drawn, the next one or, before that is known, the one after it. */
+  /** Settings for drawing its token at `position`: the next one or, before that is known, the one after it. */
   sampledAt(position: number): SampledRow;
   /** The number of first tokens whose log-probabilities are requested, and of alternatives to each. */
   readonly scored: number;
@@ -29,7 +29,7 @@ export interface DecodedRow extends Row {
 export interface DecodedModel {
   readonly decoder: Decoder;
   readonly cache: KeyValueCache;
-  /** What all the rows read in common: the base, or an adapter's weights that are kept whole. */
+  /** The role whose weights all rows read: the base, or an adapter that keeps weights whole. */
   readonly role: Role;
   /** The pairs of the rows' adapters, where any has some. */
   readonly stack?: AdapterStack | undefined;
@@ -43,10 +43,10 @@ interface Decoded<R extends DecodedRow> {
 
 /** A step that is queued, until `dispose`. */
 export interface QueuedStep<R extends DecodedRow> {
-  /** Those that draw a token, in order. */
+  /** The rows that draw a token, in order. */
   readonly rows: readonly R[];
   readonly result: Promise<Decoded<R>>;
-  /** Where every slice draws. */
+  /** The draws of all slices. */
   readonly drawing: DrawingStep | undefined;
   dispose(): void;
 }

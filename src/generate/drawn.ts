@@ -1,4 +1,4 @@
-/** What a step draws, as the host reads it. */
+/** The draws of a step, as the host reads them. */
 import type { SampledRow } from './sampling.js';
 
 /** A sampled token. Log-probabilities in nats. */
@@ -6,11 +6,11 @@ export interface Drawn {
   readonly token: number;
   /** Under the model, temperature 1. */
   readonly logprob: number;
-  /** At the temperature, before any filter. */
+  /** Log-probability at the temperature, before any filter. */
   readonly temperedLogprob: number;
   /** Under the distribution that it was drawn from. */
   readonly samplingLogprob: number;
-  /** There is no token, because a logit was NaN or no token was left. */
+  /** Whether no token was drawn, because a logit was NaN or no token was left. */
   readonly failed: boolean;
   /** The requested number of most likely tokens under the model. */
   readonly likeliest?: readonly TokenLogprob[];
@@ -23,7 +23,10 @@ export interface TokenLogprob {
   readonly logprob: number;
 }
 
-/** What the device wrote, each of R rows or more; of `alternatives` the logits of the rows that ask for them, one after the other. */
+/**
+ * The device's output for R rows or more; `alternatives` holds the logits of the rows that ask for them, one after the
+ * other.
+ */
 export interface RawDraws {
   readonly tokens: ArrayLike<number>;
   /** Not 0 where there is no token. */

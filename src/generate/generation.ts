@@ -5,7 +5,7 @@ import type { GenerationSnapshot, SavedOptions } from './snapshot.js';
 
 /** Iteration gives the tokens of all samples from now on, as they come; leaving the loop aborts the rest. */
 export interface Generation extends AsyncIterable<GeneratedToken> {
-  /** By prompt and sample, when all have ended. Rejects where the device fails or the generator is disposed. */
+  /** Samples by prompt and number, when all have ended. Rejects where the device fails or the generator is disposed. */
   readonly samples: Promise<Sample[][]>;
   /** Everything that `Generator.resume` needs to continue elsewhere. */
   snapshot(): GenerationSnapshot;
@@ -25,7 +25,7 @@ export class RunningGeneration implements Generation {
   private aborted = false;
 
   constructor(
-    /** By prompt and sample. */
+    /** Rows by prompt and number. */
     readonly rows: readonly (readonly SampleRow[])[],
     private readonly prompts: readonly (readonly number[])[],
     private readonly options: SavedOptions,

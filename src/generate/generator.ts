@@ -28,7 +28,10 @@ import {
 } from './snapshot.js';
 
 export interface GeneratorOptions {
-  /** Bytes for keys and values, beside the weights. Default: half of what the device may plan for, at most what `maxRows` rows can fill. */
+  /**
+   * Bytes for keys and values, in addition to the weights. Default: half of what the device may plan for, at most what
+   * `maxRows` rows can fill.
+   */
   readonly cacheBytes?: number | undefined;
   /** Max samples that run together; others wait. Default: 64 on a CPU, 256 on a GPU. Samples that find no pages wait too. */
   readonly maxRows?: number | undefined;
@@ -47,7 +50,7 @@ export interface GenerateOptions extends SamplingOptions {
   readonly onSample?: ((prompt: number, sample: number, ended: Sample) => void) | undefined;
 }
 
-/** How busy a generator is. */
+/** The load of a generator. */
 export interface GeneratorLoad {
   /** Samples that run, and samples that wait for a place or for pages. */
   readonly running: number;
@@ -65,7 +68,7 @@ export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer
 interface Running {
   readonly generation: RunningGeneration;
   readonly signal: AbortSignal | undefined;
-  /** Its adapter, and the weights at its start. */
+  /** The request's adapter, and the version of its weights at its start. */
   readonly adapter: Adapter | undefined;
   readonly key: RoleKey;
 }
@@ -291,7 +294,7 @@ export class Generator {
         for (const { row, first, logprobs, likeliest } of scores)
           row.acceptScores(first, logprobs, likeliest);
         rows.forEach((row, i) => {
-          // A row may have ended since: by the token before, or aborted.
+          // The row may have ended since, by the token before or by an abort.
           if (row.finishReason) return;
           const owner = this.owners.get(row);
           owner?.publish(row.accept(drawn[i] as (typeof drawn)[number]));

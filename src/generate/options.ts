@@ -5,7 +5,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { choiceTrie } from './choices.js';
 import type { Penalties } from './penalties.js';
 
-/** How tokens are sampled. Requests with different options can run together. */
+/** Options of sampling. Requests with different options can run together. */
 export interface SamplingOptions {
   /** Samples of each prompt. Default 1. */
   readonly n?: number | undefined;
@@ -29,7 +29,7 @@ export interface SamplingOptions {
   readonly repetitionPenalty?: number | undefined;
   /** Added to the logits of tokens, by id; −Infinity bans one. */
   readonly logitBias?: Readonly<Record<number, number>> | undefined;
-  /** The answers, in tokens, of which each sample is one; none is longer than `maxNewTokens`. */
+  /** The allowed answers, in tokens; each sample is one of them. None is longer than `maxNewTokens`. */
   readonly choices?: readonly (readonly number[])[] | undefined;
   /** false: any token may be drawn, and a sample that has become none of the `choices` ends there. Default true. */
   readonly choicesOnly?: boolean | undefined;
@@ -95,7 +95,7 @@ export function samplingSettings(
     return fail(option, `token ids from 0 to ${vocabSize - 1}`, shown(id));
   };
   const biases = Object.entries(logitBias).map(([id, bias]) => {
-    // What the kernels read is in 32 bits.
+    // The kernels read biases as 32-bit floats.
     if (!(Math.fround(bias) < Number.POSITIVE_INFINITY))
       fail(`logitBias of token ${id}`, 'a number below 3.4e38 or −Infinity', shown(bias));
     return [token('logitBias', Number(id)), bias] as const;
@@ -183,7 +183,7 @@ function within(option: string, value: unknown, min: number, max: number): numbe
   return fail(option, `a number ${range}`, shown(value));
 }
 
-/** In the ranges of vLLM and OpenAI; undefined where none changes anything. */
+/** Penalties in the ranges of vLLM and OpenAI; undefined where none changes anything. */
 function penaltiesOf(options: SamplingOptions): Penalties | undefined {
   const presence = within('presencePenalty', options.presencePenalty ?? 0, -2, 2);
   const frequency = within('frequencyPenalty', options.frequencyPenalty ?? 0, -2, 2);

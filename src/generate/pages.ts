@@ -2,7 +2,10 @@
 import { StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 
-/** Numbers 0 … size − 1. What a page holds is the caller's business; every layer's cache uses the same numbers. */
+/**
+ * Page numbers 0 … size − 1 and their owners. The caller decides what a page holds; every layer's cache uses the same
+ * numbers.
+ */
 export class PagePool {
   private readonly owners: Int32Array;
   private readonly unused: number[];

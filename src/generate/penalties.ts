@@ -1,4 +1,4 @@
-/** Penalties for tokens that are there already, with the definitions of vLLM and OpenAI. */
+/** Penalties for tokens that already occur, with the definitions of vLLM and OpenAI. */
 
 export interface Penalties {
   /** Taken once from the logit of each token that was drawn. */
@@ -9,7 +9,7 @@ export interface Penalties {
   readonly repetition: number;
 }
 
-/** What is added to the logits of tokens, each token once. */
+/** Additions to the logits of tokens, each token once. */
 export interface TokenBiases {
   readonly tokens: Int32Array;
   readonly values: Float32Array;
@@ -18,7 +18,7 @@ export interface TokenBiases {
   readonly base?: Float32Array;
 }
 
-/** What the penalties of a sample go by. */
+/** The tokens that the penalties of a sample count. */
 export class SeenTokens {
   private readonly drawn = new Map<number, number>();
   private readonly repeated: Set<number>;

@@ -19,7 +19,7 @@ export interface CachedPrefix {
 interface Node {
   readonly parent: Node | undefined;
   readonly children: Node[];
-  /** At most a page's. Grows in place while the row that owns the page goes on. */
+  /** Tokens of the page, at most a page's. Grows in place while the row that owns the page goes on. */
   tokens: readonly number[];
   page: number;
 }
@@ -53,8 +53,8 @@ export class PrefixTree {
   }
 
   /**
-   * Remembers that `pages` hold `tokens`, in order. A beginning that is there already keeps its pages. A page below 0 is
-   * one that its row gave up (a sliding window); what follows it is remembered if the tree still has it.
+   * Remembers that `pages` hold `tokens`, in order. A prefix in the tree keeps its pages. A page below 0 is one that
+   * its row gave up (a sliding window); later pages are remembered if the tree still has that one.
    */
   insert(role: RoleKey, tokens: readonly number[], pages: readonly number[]): void {
     let node = this.roots.get(role);

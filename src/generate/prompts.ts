@@ -6,8 +6,8 @@ import type { ChatMessage, ChatTemplateOptions, Tokenizer } from '../tokenizer/t
 export type Prompt = string | readonly ChatMessage[];
 
 /**
- * Tokens of a prompt: of a text with what the tokenizer puts before every text, of messages as the chat template writes
- * them up to the opening of the reply.
+ * Tokens of a prompt. A text begins with what the tokenizer puts before every text; messages are written by the chat
+ * template, up to the opening of the reply.
  *
  * @param options of the template
  * @throws DataError for an empty text where the tokenizer has no token that begins one; where there is no chat template

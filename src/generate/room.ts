@@ -1,4 +1,6 @@
-/** How many samples run together, and in how much memory: one rule for commands, rollouts, evaluations and the server. */
+/**
+ * Number of samples that run together, and their memory: one rule for commands, rollouts, evaluations and the server.
+ */
 import type { Decoder } from '../models/decoder.js';
 import { invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
@@ -27,7 +29,7 @@ export function cacheBudget(device: Decoder['device']): number {
   return Math.floor(spareMemory(device) / 2);
 }
 
-/** @throws StepTrainError for a limit that is no whole number above 0; what is not given is not checked */
+/** Checks limits. @throws StepTrainError for one that is no whole number above 0; absent ones are not checked */
 export function checkWhole(limits: Readonly<Record<string, number | undefined>>): void {
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined || (Number.isSafeInteger(value) && value > 0)) continue;

@@ -74,15 +74,15 @@ export interface SavedSample {
 
 /** A prompt, shared by its samples. */
 export class SampledPrompt {
-  /** Of tokens 1, 2, …; the first `known` are there. */
+  /** Log-probabilities of tokens 1, 2, …; the first `known` are set. */
   readonly logprobs: Float32Array<ArrayBuffer>;
-  /** Of the same tokens the most likely in their place, if they are asked for. */
+  /** The most likely tokens at the same positions, if they are asked for. */
   readonly topLogprobs: (readonly TokenLogprob[])[] = [];
   known = 0;
 
   constructor(
     readonly ids: readonly number[],
-    /** From 0, among those of its request. */
+    /** Number among the rows of its request, from 0. */
     readonly index: number,
   ) {
     this.logprobs = new Float32Array(ids.length - 1);
@@ -110,7 +110,7 @@ export class SampleRow implements DecodedRow {
     /** Key of `role` in the cache. */
     readonly as: Role,
     private readonly settings: SamplingSettings,
-    /** Of the model. */
+    /** Longest sequence of the model. */
     maxPositions: number,
     private readonly prompt: SampledPrompt,
     readonly sample: number,

@@ -1,6 +1,6 @@
 /**
- * Where a training run gets its samples: from the model in its own process, or from a server that holds the same base. Prompts
- * go in and samples come out as the tokens that were drawn, never as text that is made into tokens again.
+ * Sources of a training run's samples: the model in its own process, or a server that holds the same base. Samples are
+ * the drawn tokens, never text that is tokenized again.
  */
 import type { Adapter } from '../models/adapter.js';
 import type { Decoder } from '../models/decoder.js';
@@ -9,7 +9,7 @@ import type { SamplingOptions } from './options.js';
 import type { FinishReason, Sample } from './sample-row.js';
 import { generateTogether } from './together.js';
 
-/** How samples are drawn; every source can do all of it, or refuses. */
+/** Options of sampling; a source that cannot follow one refuses it. */
 export type SourceOptions = Pick<
   SamplingOptions,
   | 'n'
@@ -43,14 +43,16 @@ export interface SourceSample {
    */
   readonly logprobs: Float32Array;
   readonly finishReason: Exclude<FinishReason, 'abort'>;
-  /** What ended it, where the reason is `stop` and the source knows: a token or a text. */
+  /** The token or text that ended it, where the reason is `stop` and the source knows. */
   readonly stop?: number | string;
-  /** Which of several servers drew it, counted from 1. */
+  /** Number of the server that drew it, from 1. */
   readonly server?: number;
 }
 
 export interface SampleSource {
-  /** By prompt its `n` samples, none lost and none twice; undefined if the signal stopped it, as in a `RolloutSource`. */
+  /**
+   * `n` samples for each prompt, none lost and none twice; undefined if the signal stopped it, as in a `RolloutSource`.
+   */
   sample(
     prompts: readonly (readonly number[])[],
     options: SourceOptions,

@@ -22,13 +22,13 @@ export function sampleKey(
 export interface SampledRow {
   readonly settings: SamplingSettings;
   readonly key: readonly [number, number];
-  /** Of the token to be drawn, in its sequence. */
+  /** Position in its sequence of the token to be drawn. */
   readonly position: number;
   /** Tokens that were drawn before it. */
   readonly drawn: number;
   /** The row's place in the trie of its choices. */
   readonly choice: ChoiceNode | undefined;
-  /** What its penalties go by, if it has any. */
+  /** The tokens that its penalties count, if it has any. */
   readonly seen?: SeenTokens | undefined;
 }
 
@@ -57,11 +57,11 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
 /** As the op takes it. */
 export const topKOf = ({ topK }: SamplingSettings): number => Math.min(topK, 2 ** 31 - 1);
 
-/** Whether tokens are pushed or ruled out beside its filters. */
+/** Whether biases or penalties change its logits, in addition to its filters. */
 export const isBiased = (row: SampledRow): boolean =>
   row.choice !== undefined || biasesOf(row).tokens.length > 0;
 
-/** Of a request: while its end is ruled out, and from then on. */
+/** Biases of a request: until its end is allowed, and from then on. */
 const known = new WeakMap<SamplingSettings, { readonly early: TokenBiases; readonly late: TokenBiases }>();
 
 function biasesOf({ settings, drawn, seen }: SampledRow): TokenBiases {

@@ -18,7 +18,7 @@ export interface Row {
   readonly longest: number;
   /** Compute every token, without a cached prefix. */
   readonly fromStart?: boolean;
-  /** How it goes on depends on its last token, which must be known before a step is queued. */
+  /** Whether its next step depends on its last token, which must then be known before a step is queued. */
   readonly needsLast?: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface Slice<R extends Row> {
   readonly cached: number;
   /** One page per 64 tokens; −1 for pages before the sliding window. */
   readonly pages: readonly number[];
-  /** Where the row has its states, in a model with some. */
+  /** Index of the row's states, in a model that has them. */
   readonly state: number | undefined;
 }
 
@@ -262,8 +262,8 @@ export class Scheduler<R extends Row> {
   }
 
   /**
-   * Without the last token, which is computed for its logits; a row that ends with a full page shares that page all the same,
-   * since nothing more is written to it.
+   * The longest cached prefix, without the last token, which is computed for its logits. A row that ends with a full
+   * page shares that page all the same, since nothing more is written to it.
    */
   private cachedPrefix({ role, tokens }: R): CachedPrefix {
     if (tokens.length % PAGE_TOKENS === 0) {

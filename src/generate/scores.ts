@@ -1,4 +1,4 @@
-/** Log-probabilities of tokens that are given, such as those of a prompt, and of what else could stand in their places. */
+/** Log-probabilities of given tokens, such as those of a prompt, and of alternatives at their positions. */
 import type { Decoder, Role } from '../models/decoder.js';
 import { headLogits, headLogprobs } from '../ops/head.js';
 import { gatherRows } from '../ops/memory.js';
@@ -12,7 +12,7 @@ export interface ScoredRow extends Row {
   readonly scoredAlternatives: number;
 }
 
-/** Of tokens[first], tokens[first + 1], … under the model. */
+/** Log-probabilities of tokens[first], tokens[first + 1], … under the model. */
 export interface Scores<R> {
   readonly row: R;
   readonly first: number;
@@ -23,7 +23,7 @@ export interface Scores<R> {
 
 export interface QueuedScores<R> {
   readonly logprobs: Tensor;
-  /** What the logits come from, if a row asks for alternatives. */
+  /** Hidden states for the logits, if a row asks for alternatives. */
   readonly hidden: Tensor | undefined;
   readonly targets: readonly number[];
   readonly slices: readonly { row: R; first: number; begin: number; end: number }[];
@@ -75,7 +75,7 @@ export async function readScores<R extends ScoredRow>(
     const count = row.scoredAlternatives;
     if (hidden && count > 0)
       for await (const [i, logits] of logitsOf(decoder, role, hidden, begin, end)) {
-        // log p = logit − log Σ exp(logit); the sum follows from the token that is there.
+        // log p = logit − log Σ exp(logit); the sum follows from the given token.
         const shift = (logprobs[i] as number) - (logits[targets[i] as number] as number);
         likeliest.push(likeliestTokens(logits, count, shift));
       }

@@ -6,14 +6,14 @@ import type { SavedSample } from './sample-row.js';
 
 /** Options that are data: with the prompts and the weights they determine every token. */
 export type SavedOptions = Omit<SamplingOptions, 'tokenizer' | 'logitBias'> & {
-  /** null stands for −Infinity, which JSON does not have. */
+  /** Biases by token; null means −Infinity, which JSON does not have. */
   readonly logitBias?: Readonly<Record<number, number | null>>;
 };
 
 export interface GenerationSnapshot {
   readonly prompts: readonly (readonly number[])[];
   readonly options: SavedOptions;
-  /** By prompt and sample. */
+  /** Samples by prompt and number. */
   readonly samples: readonly (readonly SavedSample[])[];
 }
 

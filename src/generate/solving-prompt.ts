@@ -1,4 +1,4 @@
-// What a model that shall solve a problem is asked.
+// The prompt for a model that is to solve a problem.
 import type { Problem } from '../data/benchmarks/problem.js';
 import { badOption, badTemplate } from '../files/data-error.js';
 import { openedReasoning } from '../tokenizer/chat-reply.js';
@@ -23,7 +23,7 @@ const PROBLEM = '{problem}';
 const CHAT_REQUEST = `${PROBLEM}\n\nPlease reason step by step, and put your final answer within \\boxed{}.`;
 const TEXT_REQUEST = `Question: ${PROBLEM}\nAnswer:`;
 
-/** Where a text goes on with a question of its own, the answer is over. */
+/** The answer ends where the text goes on with a question of its own. */
 const TEXT_STOP = ['\nQuestion:'];
 
 export interface SolvingPrompt {
@@ -31,7 +31,7 @@ export interface SolvingPrompt {
   readonly chat: boolean;
   /** Texts that end an answer to this prompt. */
   readonly stop: readonly string[];
-  /** Its end opens reasoning (`<think>`): an answer that never ends it is none. */
+  /** Whether the prompt's end opens reasoning (`<think>`); a sample that never closes it has no answer. */
   readonly inReasoning: boolean;
   /** @throws DataError for a chat without a chat template */
   tokens(problem: string): number[];

@@ -40,7 +40,7 @@ export class StepBuffers {
   private readonly floats: Tensor;
   private readonly integerValues: Int32Array<ArrayBuffer>;
   private readonly floatValues: Float32Array<ArrayBuffer>;
-  /** Of the parts of `integers`, in the order of `views`. */
+  /** Parts of `integers`, in the order of `views`. */
   private readonly parts: readonly Int32Array[];
 
   /** Holds its memory until `dispose`. */
@@ -116,7 +116,7 @@ export class StepBuffers {
     this.writeSettings(rows);
   }
 
-  /** Where the tokens of the slices are found, and their positions. */
+  /** The buffers from which the slices read their tokens and positions. */
   private source<R extends DecodedRow>(
     slices: readonly Slice<R>[],
     before: DrawingStep | undefined,

@@ -1,4 +1,7 @@
-/** What the replayed steps of one body draw, at fixed addresses: a recording for any number of rows finds what another one drew. */
+/**
+ * The draws of one body's replayed steps, at fixed addresses: a recording for one number of rows finds the draws of
+ * another.
+ */
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 
@@ -46,7 +49,8 @@ export class StepDraws {
     const made = {
       tokens: part(integers, 0, 1),
       status: part(integers, 1, 1),
-      // Behind the tokens of any number of rows: a step writes them while it still reads what more rows drew before it.
+      // Lengths lie behind the tokens of the largest number of rows: a step writes them while it still reads draws of
+      // more rows before it.
       lengths: this.device.keep(integers.view(2 * this.most, [rows])),
       logprobs: part(floats, 0, 1),
       tempered: part(floats, 1, 1),

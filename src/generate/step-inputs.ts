@@ -1,4 +1,4 @@
-/** What the kernels read of a step: its tokens, and the places of their keys and values. */
+/** Inputs of a step's kernels: its tokens, and the positions of their keys and values. */
 import type { Decoder } from '../models/decoder.js';
 import { advance, PAGE_TOKENS } from '../ops/cache.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -20,13 +20,13 @@ export interface StepInputs extends CachePlaces {
 /** A step whose every row draws a token. */
 export interface DrawingStep {
   readonly rows: readonly Row[];
-  /** i32 [R]: what they draw. */
+  /** i32 [R]: the drawn tokens. */
   readonly tokens: Tensor;
   /** i32 [R]: tokens of each row before it. */
   readonly lengths: Tensor;
   /** The same, as the host counts them. */
   readonly counts: readonly number[];
-  /** Where the tokens lie, if a recording drew them. */
+  /** The tokens' buffers, if a recording drew them. */
   readonly draws?: StepDraws;
 }
 

@@ -14,7 +14,7 @@ export interface StopMatch {
 interface State {
   /** Bytes of the beginning. */
   readonly depth: number;
-  /** By byte the beginning that is one longer; empty at the end of a string that begins no other. */
+  /** Longer prefixes by the next byte; empty at the end of a string that is no prefix of another. */
   readonly next: Map<number, State>;
   /** The longest beginning that this one ends with; undefined of the empty one. */
   shorter: State | undefined;
@@ -55,7 +55,7 @@ export class StopMatcher {
     return this.match;
   }
 
-  /** How many of the last bytes may begin a stop string and so must be held back. */
+  /** Number of last bytes that may begin a stop string and so must be held back. */
   get pending(): number {
     if (this.match) return 0;
     // A whole string that did not count may end with the beginning of another.
@@ -92,7 +92,7 @@ function automaton(strings: readonly string[]): State {
     }
     if (state !== start) state.ends = { string, length: state.depth };
   }
-  // Shorter beginnings first: what a longer one needs of them is known then.
+  // Shorter prefixes come first, since longer ones need their results.
   for (const state of all.sort((a, b) => a.depth - b.depth)) {
     for (const [byte, next] of state.next)
       next.shorter = (state.shorter && after(state.shorter, byte)) ?? start;

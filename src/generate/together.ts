@@ -5,8 +5,8 @@ import type { GenerateOptions, Generator } from './generator.js';
 import type { Sample } from './sample-row.js';
 
 /**
- * The samples of `Generator.generate`, which depend on their prompt and number alone, so that it does not matter who draws them.
- * Those that are skipped mean nothing; of all, where the signal is aborted afterwards.
+ * The samples of `Generator.generate`, drawn by all processes together. A sample depends on its prompt and number
+ * alone, so it does not matter who draws it. Skipped samples are meaningless; all are if the signal is aborted.
  */
 export async function generateTogether(
   generator: Generator,

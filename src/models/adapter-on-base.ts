@@ -1,4 +1,7 @@
-/** A new adapter of a loaded base: what it keeps whole begins as in the base, and all of it may begin as in another adapter. */
+/**
+ * A new adapter on a loaded base: weights that it keeps whole start from the base's, or all its values from another
+ * adapter's.
+ */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules } from '../architectures/table.js';
 import type { ParameterSpec } from '../autograd/parameters.js';
@@ -62,7 +65,7 @@ function storedValues(model: ModelConfig, directory: string): Map<string, Stored
   }
 }
 
-/** What a new adapter would have no place for must not be lost without a word. */
+/** Refuses stored tensors that the new adapter has no use for, so that none is lost silently. */
 function refuseOthers(
   directory: string,
   stored: ReadonlyMap<string, StoredTensor>,

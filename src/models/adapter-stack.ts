@@ -28,7 +28,7 @@ export function stackBytes(
   }, 0);
 }
 
-/** Where a stack lies: the device and the dtype of a decoder. */
+/** The device and dtype of a stack, which are those of a decoder. */
 export interface StackPlace {
   readonly device: Device;
   readonly dtype: DType;

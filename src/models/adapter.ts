@@ -45,13 +45,16 @@ export class Adapter {
   constructor(
     readonly config: LoraConfig,
     readonly plan: LoraPlan,
-    /** By name in `adapter_model.safetensors`. */
+    /** Parameters by name in `adapter_model.safetensors`. */
     private readonly parameters: ReadonlyMap<string, Parameter>,
-    /** Where the parameters live when they are trained. */
+    /** The buffer of the parameters when they are trained. */
     readonly trainable?: TrainableParameters,
-    /** The `score` head among the parameters, if any; it stands in for the head of the base. */
+    /** The `score` head among the parameters, if any; it replaces the head of the base. */
     readonly head?: ModelHead,
-    /** What it is written as, where that is not what is trained: as one with the adapter that is merged into the weights below. */
+    /**
+     * The saved form, where it differs from the trained one: one adapter joined with the adapter that is merged into
+     * the weights below.
+     */
     readonly form?: SavedForm,
   ) {
     const parameter = (name: string) => parameters.get(name) as Parameter;
@@ -119,7 +122,7 @@ export class Adapter {
     await writeAdapter(directory, form ?? this, data, { apart });
   }
 
-  /** With the buffer of its parameters. */
+  /** Frees the adapter and the buffer of its parameters. */
   dispose(): void {
     for (const buffer of new Set([...this.all()].map((parameter) => parameter.buffer))) buffer?.dispose();
   }
@@ -148,7 +151,7 @@ export function createAdapter(
     readonly first?: (name: string) => Float32Array | undefined;
     /** Heads that are trained in the same buffer and saved apart from the adapter. */
     readonly heads?: readonly ParameterSpec[];
-    /** What is merged into the weights below. */
+    /** The adapter that is merged into the weights below. */
     readonly merged?: MergedAdapter | undefined;
   },
 ): Adapter {

@@ -6,16 +6,16 @@ import { StepTrainError } from '../native/errors.js';
 import { ggufDirectory, isGguf } from './gguf.js';
 
 interface Shipped {
-  /** In `assets/`. */
+  /** Folder in `assets/`. */
   readonly folder: string;
-  /** Of a judge, an adapter: the model on which it judges the steps of solutions. */
+  /** Base of a judge that is an adapter; the judge reads the steps of solutions on it. */
   readonly base?: string;
-  /** Which makes it. */
+  /** The recipe that makes it. */
   readonly recipe: string;
   readonly what: string;
 }
 
-/** What the package has, by name. */
+/** The models of the package, by name. */
 const PACKAGE: Readonly<Record<string, Shipped>> = {
   embedded: { folder: 'arithmetic-base', recipe: 'pretrain_arithmetic', what: 'writes sums' },
   'word-problems': {
@@ -89,9 +89,10 @@ export function isPretrained(base: unknown): boolean {
 }
 
 /**
- * The directory of `base`: the path itself, that of a model that the package ships, or what a GGUF file says of itself.
+ * The directory of `base`: a path as it is, the directory of a model of the package, or one made from a GGUF file.
  *
- * @throws StepTrainError where this installation lacks it, WeightsError for a GGUF file that is damaged or not supported
+ * @throws StepTrainError where this installation lacks it, WeightsError for a GGUF file that is damaged or not
+ * supported
  */
 export function baseDirectory(base: string): string {
   if (isGguf(base)) return ggufDirectory(base);
@@ -110,7 +111,7 @@ export function tokenizerDirectory(name: string): string {
   return isGguf(name) ? ggufDirectory(name) : (shippedDirectory(name) ?? name);
 }
 
-/** Where a model of the package lies, or would; undefined for any other name. */
+/** The directory of a model of the package, installed or not; undefined for any other name. */
 export function shippedDirectory(name: string): string | undefined {
   return isShipped(name) ? join(ASSETS, (PACKAGE[name] as Shipped).folder) : undefined;
 }

@@ -1,4 +1,4 @@
-/** `steptrain.json` beside the weights of a trained model or adapter: what else one must know to use it. */
+/** `steptrain.json`, the card of a trained model or adapter: what one needs to know to use it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { writeJson } from '../files/json-file.js';
@@ -11,13 +11,13 @@ export const CARD = 'steptrain.json';
 export interface ModelCard {
   /** The method that trained it. */
   readonly method: string;
-  /** Of an adapter, its base: a directory, or the name of a model of the package. */
+  /** Base of an adapter: a directory, or the name of a model of the package. */
   readonly base?: string | undefined;
-  /** Of weights and activations in training. */
+  /** Dtype of weights and activations in training. */
   readonly dtype: 'f32' | 'bf16';
-  /** How the base's linear weights were stored in training, if not as they are by themselves (`model.quantize`). */
+  /** Storage of the base's linear weights in training, if not that of their files (`model.quantize`). */
   readonly quantize?: Quantize | undefined;
-  /** How it judges steps; absent where it does not. `methods/judge-settings.ts` knows the keys. */
+  /** Settings by which it judges steps; absent where it does not. `methods/judge-settings.ts` knows the keys. */
   readonly judge?: JsonObject | undefined;
 }
 

@@ -66,11 +66,11 @@ export interface DecoderOptions {
   readonly dtype: 'f32' | 'bf16';
   /** Run each layer again in the backward instead of saving its insides. */
   readonly gradientCheckpointing?: boolean;
-  /** Of the loss that balances experts, in forwards that are differentiated. Default 0. */
+  /** Coefficient of the loss that balances experts, in differentiated forwards. Default 0. */
   readonly routerAuxLossCoef?: number | undefined;
-  /** Which weights stay in 4 or 8 bits. Default none. */
+  /** The weights that stay in 4 or 8 bits. Default none. */
   readonly quantize?: Quantize | undefined;
-  /** Of those that do. */
+  /** Formats of those weights. */
   readonly formats?: ReadonlyMap<string, ChosenFormat> | undefined;
   /** The adapter that was added to the weights when they were loaded. */
   readonly merged?: MergedAdapter | undefined;
@@ -89,10 +89,10 @@ export interface Rounding {
 /** Positions for which an architecture's constants are made at first; doubled when a batch needs more. */
 const FIRST_POSITIONS = 4096;
 
-/** Where layers that mix tokens find what came before them. */
+/** The state of earlier tokens, for layers that mix tokens. */
 export type Past = Pick<Forward, 'attend' | 'recurrence'>;
 
-/** What keys a dropout mask. */
+/** The keys of a dropout mask. */
 type DropoutRows = Pick<TokenBatch, 'rowIds' | 'positions'>;
 
 interface Constants {
@@ -108,7 +108,7 @@ export class Decoder {
   constructor(
     readonly device: Device,
     readonly config: ModelConfig,
-    /** By Hugging Face name, such as `model.layers.0.mlp.up_proj.weight`. Owned by the decoder. */
+    /** Weights by Hugging Face name, such as `model.layers.0.mlp.up_proj.weight`. Owned by the decoder. */
     readonly weights: ReadonlyMap<string, Parameter>,
     readonly options: DecoderOptions,
     /** Present if f16 weights were loaded as bf16. */
@@ -154,7 +154,7 @@ export class Decoder {
   /** As `forward`, on what the caller keeps of earlier tokens, such as a cache of keys and values. Not differentiable. */
   forwardAttending(tokens: TokenBatch, role: Role | StackedRole, past: Past): Tensor {
     const { architecture, config, device, options } = this;
-    // How many tokens a process samples depends on its samples, and all would have to gather alike.
+    // Processes would have to gather in step, but the number of tokens that each samples depends on its samples.
     if (options.layers)
       throw invalid('a base that processes hold together cannot sample: set run.shard_base: false');
     const forward = this.forwardOf(tokens, role, past, { adds: !('stack' in role) });
@@ -163,7 +163,7 @@ export class Decoder {
     );
   }
 
-  /** Hidden states of the tokens that stand for sequences, [B, outputSize], as the classifier for sequences reads them. */
+  /** Hidden states of the tokens that represent whole sequences, [B, outputSize], for the sequence classifier. */
   pool(x: Tensor, role: Role): Tensor {
     const project = (y: Tensor, module: string) => {
       const { weight, ...beside } = this.projection(module, undefined, role);
@@ -289,7 +289,9 @@ export class Decoder {
     return this.constants;
   }
 
-  /** Makes what forwards over `positions` positions need beside the weights, so that one may be captured. */
+  /**
+   * Allocates what forwards over `positions` positions need in addition to the weights, so that one may be captured.
+   */
   prepare(positions: number): void {
     this.constantsFor(positions);
   }
@@ -305,7 +307,7 @@ export class Decoder {
   }
 }
 
-/** What keys the dropout masks of rows in order of experts; undefined where nothing is dropped. */
+/** The keys of dropout masks for rows in the order of experts; undefined where nothing is dropped. */
 function routedRows(
   { rowIds, positions }: TokenBatch,
   role: Role | StackedRole,

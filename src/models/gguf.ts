@@ -1,4 +1,4 @@
-/** A GGUF file as a model directory: what it says of itself as the files of transformers, and a link to it for its weights. */
+/** A GGUF file as a model directory: its metadata as the files of transformers, and a link to it for its weights. */
 import { createHash } from 'node:crypto';
 import {
   existsSync,

@@ -1,4 +1,4 @@
-/** From a Hugging Face directory to a decoder on a device. */
+/** Loads a decoder from a Hugging Face directory onto a device. */
 import type { ModelConfig } from '../architectures/config.js';
 import { matchOptions, modelWeights, readModelConfig } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
@@ -21,12 +21,12 @@ import { type ChosenFormat, chosenFormats, type Quantize } from './quantize.js';
 import { type LayerHolders, ShardedLayers } from './sharded-layers.js';
 
 export interface LoadOptions {
-  /** Of activations and frozen weights. Default bf16. */
+  /** Dtype of activations and frozen weights. Default bf16. */
   readonly dtype?: 'f32' | 'bf16';
   readonly gradientCheckpointing?: boolean;
-  /** Of the loss that balances experts, while training. Default 0. */
+  /** Coefficient of the loss that balances experts, while training. Default 0. */
   readonly routerAuxLossCoef?: number | undefined;
-  /** Which weights stay in 4 or 8 bits. Default `keep`: those that are stored so, as they are stored. */
+  /** The weights that stay in 4 or 8 bits. Default `keep`: those that are stored so, in their format. */
   readonly quantize?: Quantize | undefined;
   /**
    * Directory of an adapter that is added to the weights, in f32, before they are rounded to `dtype`. Adapters that `createAdapterOn`
@@ -35,7 +35,7 @@ export interface LoadOptions {
   readonly merged?: string | undefined;
   /** The processes that hold the matrices of the layers together, which asks for `gradientCheckpointing`. */
   readonly holders?: LayerHolders | undefined;
-  /** Aborted: what is loaded so far is freed, and the promise rejects with the signal's reason. */
+  /** On abort, everything loaded so far is freed, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -78,7 +78,7 @@ export async function loadDecoder(
       refuseUndivided(options.gradientCheckpointing, formats.size > 0);
       layers = new ShardedLayers(device, dtype, specs, holders);
     }
-    // What is added to a weight is not in the levels of its format.
+    // The levels of a stored format cannot hold a weight with an adapter merged in.
     for (const name of merged?.pairs.keys() ?? []) formats.delete(name);
     if (formats.size > 0) chosen = formats;
     for (const spec of specs) {
@@ -230,7 +230,7 @@ async function frozen(
     if (!layers?.has(spec.name)) return device.keep(layout(exact, spec, dtype));
     const own = castTo(exact, dtype);
     layers.store(spec.name, own);
-    // It may be an alias, which is no scope's.
+    // It may be an alias, which no scope frees.
     own.dispose();
     return undefined;
   });
@@ -281,7 +281,7 @@ function withOffset(
   return values;
 }
 
-/** In place. */
+/** Adds the merged adapter to a weight in place. */
 function addMerged(weight: Tensor, name: string, { pairs, values }: MergedAdapter): void {
   const pair = pairs.get(name);
   if (pair) addPair(weight, pair, (tensor) => values.get(tensor) as Float32Array<ArrayBuffer>);

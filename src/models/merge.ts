@@ -30,7 +30,7 @@ export interface MergeOptions {
   readonly check?: readonly ArrayLike<number>[] | undefined;
   /** Larger outputs are split into files of at most this many bytes. */
   readonly maxShardBytes?: number | undefined;
-  /** Aborted: what was not written whole is removed, and the promise rejects with the signal's reason. */
+  /** On abort, incomplete files are removed, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -53,7 +53,7 @@ export interface MergeReport {
   readonly largestLogit: number | undefined;
 }
 
-/** Files beside the weights that belong to the tokenizer. */
+/** Files of a model directory that belong to the tokenizer. */
 const TOKENIZER_FILES = [
   'added_tokens.json',
   'chat_template.jinja',
@@ -232,7 +232,7 @@ async function withDecoder<T>(
   }
 }
 
-/** Of every token of each sequence: the logits of the vocabulary, or the outputs of the `score` head. */
+/** Logits of the vocabulary, or outputs of the `score` head, for every token of each sequence. */
 async function logitsOf(
   decoder: Decoder,
   role: Role,

@@ -13,11 +13,14 @@ import type { ModuleSpec } from '../weights/modules.js';
 
 type Values = Float32Array<ArrayBuffer>;
 
-/** What was added to the weights of a decoder as they were loaded, kept on the host. */
+/** An adapter that was added to a decoder's weights as they were loaded, kept on the host. */
 export interface MergedAdapter {
-  /** By the name of the weight that the pair is added to. */
+  /** Pairs by the name of the weight that each is added to. */
   readonly pairs: ReadonlyMap<string, LoraModule>;
-  /** By name in `adapter_model.safetensors`: what is trained above is saved with them, even if the directory is gone by then. */
+  /**
+   * Values by name in `adapter_model.safetensors`: adapters trained on top are saved together with them, even if the
+   * directory is gone by then.
+   */
   readonly values: ReadonlyMap<string, Float32Array<ArrayBuffer>>;
 }
 
@@ -40,7 +43,7 @@ export function readMergedAdapter(model: ModelConfig, directory: string): Merged
   }
 }
 
-/** A weight that stands in for the base's is no product that could be added to it, nor has it a place in one adapter with another's. */
+/** Refuses weights kept whole: they are no product that could be added, nor can two adapters be joined with them. */
 function refuseWhole(directory: string, whole: readonly string[]): void {
   if (whole.length === 0) return;
   throw new WeightsError(
@@ -73,7 +76,7 @@ export function addPair(
   });
 }
 
-/** What an adapter is written as. */
+/** The form in which an adapter is saved. */
 export interface SavedForm {
   readonly config: LoraConfig;
   readonly plan: LoraPlan;
@@ -165,7 +168,7 @@ function withRanks(
   };
 }
 
-/** The last part of a name stands for all modules that end with it, where all of them are chosen. */
+/** Short names of the chosen modules: the last part of a name, where all modules that end with it are chosen. */
 function shortNames(chosen: readonly string[], all: readonly string[]): string[] {
   const last = (name: string) => name.split('.').at(-1) as string;
   const others = new Set(all.filter((name) => !chosen.includes(name)).map(last));

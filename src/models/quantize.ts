@@ -1,4 +1,7 @@
-/** Which frozen weights stay in 4 or 8 bits. Products read their codes, so it costs no memory; see `ops/gemm.ts`. */
+/**
+ * Chooses the frozen weights that stay in 4 or 8 bits. Products read their codes, so no f32 copy is kept; see
+ * `ops/gemm.ts`.
+ */
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { WeightsError } from '../weights/error.js';
 import { type ModuleKind, ofExperts, type WeightSpec } from '../weights/modules.js';
@@ -13,7 +16,7 @@ export type Quantize = (typeof QUANTIZE)[number];
 
 export const isQuantize = (name: string): name is Quantize => QUANTIZE.some((each) => each === name);
 
-/** Of linear weights, and of embedding and head; NF4 as QLoRA has it, whose scales are quantised too. */
+/** Formats of linear weights, and of embedding and head. NF4 is QLoRA's, with quantised scales. */
 const MADE: Readonly<Partial<Record<Quantize, { readonly linear: MadeFormat; readonly head?: MadeFormat }>>> =
   {
     nf4: { linear: 'nf4_double' },
@@ -22,15 +25,15 @@ const MADE: Readonly<Partial<Record<Quantize, { readonly linear: MadeFormat; rea
     int8_head: { linear: 'int8', head: 'int8' },
   };
 
-/** Where the format of a linear weight comes from. */
+/** Origin of a linear weight's format: the file, or a conversion. */
 export type ChosenFormat = { readonly stored: QuantizedFormat } | { readonly made: MadeFormat };
 
-/** What `nf4` and `int8` leave alone, as bitsandbytes does. */
+/** Modules that `nf4` and `int8` leave alone, as bitsandbytes does. */
 const HEADS: ReadonlySet<ModuleKind> = new Set(['embedding', 'tiedEmbedding', 'head']);
 
 /**
- * Of the weights of a checkpoint those that stay in few bits: linear ones, and of those that are stored so, or where it is asked for, also
- * the embedding and the head. Norms and biases do not.
+ * Formats of the weights of a checkpoint that stay in few bits: linear ones, and the embedding and head where they are
+ * stored so or where `quantize` asks for it. Norms and biases never do.
  *
  * @throws WeightsError for a weight that cannot be made into the format
  */

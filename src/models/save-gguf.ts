@@ -84,7 +84,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
 }
 
 /**
- * What a file says beside its weights: of the shape and of the tokenizer. A model of these files may be written.
+ * Metadata of the file on the model's shape and tokenizer; also checks that such a model can be written.
  *
  * @throws StepTrainError as {@link saveGguf}
  */

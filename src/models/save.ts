@@ -1,4 +1,4 @@
-/** From a decoder back to a Hugging Face directory. */
+/** Writes a decoder to a Hugging Face directory. */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelConfigJson, modelWeights } from '../architectures/table.js';
 import { unpackWeight } from '../ops/gemm.js';
@@ -8,9 +8,9 @@ import { countInexact, fromF32 } from '../weights/convert.js';
 import { type FloatName, floatDtype } from '../weights/dtype.js';
 import type { Decoder, Role, Rounding } from './decoder.js';
 
-/** Which of a decoder's models is written. */
+/** The role of the decoder that is written. */
 export interface SavedRole {
-  /** Whole weights of the role stand in for those of the base; LoRA pairs are not merged. */
+  /** Weights that the role keeps whole replace those of the base; LoRA pairs are not merged. */
   readonly role?: Role;
   /** The configuration under the role's own head. Default: that of the decoder. */
   readonly model?: ModelConfig;

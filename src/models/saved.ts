@@ -1,4 +1,4 @@
-/** What a name of a model means here: the one place that everything asks. */
+/** Resolves names of models: the one place that decides what a name means. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileKind } from '../files/kind.js';
@@ -15,8 +15,9 @@ export interface NamedModel {
   /** As it was named. */
   readonly name: string;
   /**
-   * `package`: a model of the package. `run`: what `steptrain run` left, whole. `adapter`: a PEFT directory, also `adapter/` of a run.
-   * `model`: a directory with weights, also `model/` of a run; a GGUF file. `elsewhere`: nothing here has that name; it may be on the hub.
+   * Kind of the name. `package`: a model of the package. `run`: a directory that `steptrain run` left. `adapter`: a
+   * PEFT directory, also `adapter/` of a run. `model`: a directory with weights, also `model/` of a run; a GGUF file.
+   * `elsewhere`: nothing here has that name; it may be on the hub.
    */
   readonly kind: 'package' | 'run' | 'adapter' | 'model' | 'elsewhere';
   /** Directory of the adapter, of a run too. */
@@ -30,21 +31,24 @@ export interface ModelFiles {
   readonly adapter: string | undefined;
 }
 
-/** A model by its directories: what is behind a name once it is resolved. */
+/** The directories of a model whose name is resolved. */
 export interface SavedModel extends Omit<NamedModel, 'adapter'> {
-  /** Of the weights. */
+  /** Directory of the weights. */
   readonly directory: string;
-  /** Of the PEFT adapter on top of them. */
+  /** Directory of the PEFT adapter on top of them. */
   readonly adapter: string | undefined;
-  /** `bytes`, or the directory that holds it: of the adapter, where that carries one. */
+  /** `bytes`, or the directory of the tokenizer: the adapter's, where that has one. */
   readonly tokenizer: string;
-  /** What its run says of it; undefined of a model that no run left. */
+  /** Card that its run wrote; undefined for a model that no run left. */
   readonly card: ModelCard | undefined;
-  /** In which it was trained; else f32. */
+  /** Dtype in which it was trained; else f32. */
   readonly dtype: 'f32' | 'bf16';
 }
 
-/** What is damaged or lacks its base is told when it is opened. @throws StepTrainError for a judge that this installation lacks */
+/**
+ * Finds out what a name means. Damage and a missing base are found only when the model is opened. @throws
+ * StepTrainError for a judge that this installation lacks
+ */
 export function namedModel(name: string): NamedModel {
   if (isShipped(name)) return { name, kind: 'package' };
   const judge = shippedAdapter(name);
@@ -84,7 +88,7 @@ export function savedModel(name: string): SavedModel {
   return { name, kind, ...withCard({ directory, adapter }) };
 }
 
-/** What lies beside the files of a model. */
+/** Adds the content of the card to the directories of a model. */
 export function withCard({ directory, adapter }: Pick<SavedModel, 'directory' | 'adapter'>) {
   const card = readCard(adapter ?? directory);
   const carries = adapter !== undefined && existsSync(join(adapter, 'tokenizer.json'));
@@ -94,7 +98,7 @@ export function withCard({ directory, adapter }: Pick<SavedModel, 'directory' | 
   };
 }
 
-/** What an adapter says of its base: a directory, a hub id or a name of the package. */
+/** The base that an adapter names: a directory, a hub id or a name of the package. */
 export const savedBase = (adapter: string): string | undefined =>
   readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
 

@@ -1,7 +1,7 @@
 /**
- * Frozen weights of layers of which each process of a machine holds a part, as FSDP and ZeRO stage 3 have it (arXiv 1910.02054):
- * a layer is whole while it runs, and while the one before it runs, beside which it is gathered. What is gathered are the bytes that
- * one process would hold, so the bits are the same.
+ * Frozen weights of layers that the processes of a machine divide among them, as in FSDP and ZeRO stage 3 (arXiv
+ * 1910.02054). A layer is gathered while the one before it runs, and is whole while it runs. The gathered bytes are
+ * those that one process would hold, so results have the same bits.
  */
 import type { Parameter } from '../autograd/parameters.js';
 import { openTape } from '../autograd/tape.js';
@@ -11,7 +11,7 @@ import type { WeightSpec } from '../weights/modules.js';
 
 /** The processes that hold the layers together. All of them run the same layers in the same order. */
 export interface LayerHolders {
-  /** What `all_gather` takes. */
+  /** Arguments of `all_gather`. */
   readonly communicator: number;
   readonly rank: number;
   readonly size: number;
@@ -26,11 +26,11 @@ interface Place {
   readonly layer: number;
   readonly offset: number;
   readonly shape: readonly number[];
-  /** Of one that is read with others, as one. */
+  /** Whether the weight is read together with others, as one. */
   readonly isPart: boolean;
 }
 
-/** Of a weight, or of what an adapter adds to it; undefined outside of layers. */
+/** The layer of a weight, or of an adapter's tensor for it; undefined outside of layers. */
 export function layerNumber(name: string): number | undefined {
   const [, layer] = /\.layers?\.(\d+)\./.exec(name) ?? [];
   return layer === undefined ? undefined : Number(layer);
@@ -68,9 +68,9 @@ export const partOf = (elements: number, size: number) => aligned(Math.ceil(elem
 
 export class ShardedLayers {
   private readonly places: ReadonlyMap<string, Place>;
-  /** By layer the part of this process. */
+  /** This process's part of each layer. */
   private readonly parts: readonly Tensor[];
-  /** Of the layer that runs. */
+  /** Whole weights of the running layer. */
   private readonly whole = new Map<string, Parameter>();
   /** The layer that ran last. */
   private last: number | undefined;
@@ -146,7 +146,7 @@ export class ShardedLayers {
     for (const part of this.parts) part.dispose();
   }
 
-  /** What was gathered ahead, where it is this layer; another is let go. */
+  /** The layer gathered ahead, if it is this one; another is freed. */
   private gathered(layer: number | undefined): Tensor | undefined {
     const { next, device, holders } = this;
     if (!next) return undefined;
@@ -170,7 +170,7 @@ export class ShardedLayers {
   }
 }
 
-/** Which layer runs after `layer`: a forward goes up, a backward down, and what follows the end of either nobody knows. */
+/** The layer that runs after `layer`: a forward goes up, a backward down. Undefined behind the last of either. */
 export function followingLayer(last: number | undefined, layer: number, count: number): number | undefined {
   const isUp = last === layer - 1 || (last !== layer + 1 && layer === 0);
   const isDown = last === layer + 1 || (last !== layer - 1 && layer === count - 1);

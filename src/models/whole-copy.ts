@@ -8,7 +8,7 @@ import type { Decoder } from './decoder.js';
 import { draw } from './initial-values.js';
 import { readWeight } from './save.js';
 
-/** What PEFT would have to be told; it has no such adapters, so a copy is saved as a model. */
+/** An empty configuration of PEFT, which has no such adapters; a copy is saved as a model. */
 const NO_PAIRS: LoraConfig = {
   ...PEFT_DEFAULTS,
   r: 0,

@@ -1,4 +1,4 @@
-/** What every page carries inside itself: style, script, and the fonts of formulas. */
+/** The style, script and formula fonts that every page contains. */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

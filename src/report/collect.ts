@@ -1,4 +1,4 @@
-/** What a run directory holds. A file that is missing is absent; one that cannot be read is a sentence in `damaged`. */
+/** Collects the content of a run directory. A missing file is absent; an unreadable one is a sentence in `damaged`. */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse } from 'yaml';
@@ -65,7 +65,7 @@ export function isRun(path: string): boolean {
 }
 
 /**
- * Reads a run. `log` is one that was read before, of which only the new lines are read.
+ * Reads a run. Of a `log` that was read before, only the new lines are read.
  *
  * @throws RunError where `path` is no run directory
  */
@@ -121,7 +121,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
   };
 }
 
-/** JSON whatever it says; what is damaged was said already. */
+/** Reads JSON of any content; undefined for a damaged file, which was reported already. */
 export function readLoosely(path: string): unknown {
   try {
     return JSON.parse(readFileSync(path, 'utf8'));

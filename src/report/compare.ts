@@ -9,7 +9,7 @@ import { comparedConfigurations, comparedResults } from './sections/compared.js'
 import { learning } from './sections/learning.js';
 import { sweepSection } from './sections/sweep.js';
 
-/** More lines in one plot cannot be told apart. */
+/** Most lines in a plot that can be told apart. */
 const MAX_COMPARED = 16;
 
 export interface Compared {
@@ -27,7 +27,7 @@ export interface ComparedSweep {
 }
 
 export function comparePage({ runs, names, sweep }: Compared): PageOptions {
-  // Of a sweep the runs are in the order of seeds: those of the first one stand for all.
+  // Runs of a sweep are in the order of seeds; only those of the first seed are drawn.
   const drawn = Math.min(MAX_COMPARED, sweep?.arms.length || runs.length);
   const groups = comparedCurves(runs.slice(0, drawn), names);
   const [first] = sweep?.seeds ?? [];
@@ -85,7 +85,7 @@ function comparedCurves(runs: readonly CollectedRun[], names: readonly string[])
   return [...groups].map(([name, plots]) => ({ name, phases: [], plots: [...plots.values()] }));
 }
 
-/** The shortest endings of the paths that tell them apart; of keys in them (`sft.learning_rate=…`) the last word. */
+/** The shortest distinct endings of the paths; for keys in them (`sft.learning_rate=…`) the last word. */
 export function shortNames(paths: readonly string[]): string[] {
   for (let parts = 1; ; parts++) {
     const names = paths.map((path) => path.split('/').slice(-parts).join('/'));

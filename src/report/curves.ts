@@ -1,4 +1,4 @@
-/** Which metrics share a plot, what it is called, and what it says. */
+/** Groups metrics into plots, with a title and a description for each. */
 import { grouped } from '../native/grouped.js';
 import { decimate, type Points } from './decimate.js';
 import { type Column, type MetricLog, type Phase, VALIDATION } from './metric-log.js';
@@ -9,7 +9,7 @@ interface PlotKind {
   readonly title: string;
   readonly keys: readonly (string | RegExp)[];
   readonly about: string;
-  /** Behind the numbers of the axis. */
+  /** Unit behind the numbers of the axis. */
   readonly unit?: 'percent' | 'bytes' | 'seconds' | 'per second';
   /** Below the others, folded: for a look when something is wrong. */
   readonly minor?: boolean;

@@ -5,12 +5,12 @@ export interface Points {
   readonly x: readonly number[];
   /** The values, or the mean of each bucket. */
   readonly y: readonly number[];
-  /** The range of each bucket; absent where every value is there. */
+  /** The range of each bucket; absent where every value is shown. */
   readonly low?: readonly number[];
   readonly high?: readonly number[];
 }
 
-/** More would not be told apart on a screen. */
+/** Most points that can be told apart on a screen. */
 const MAX_POINTS = 1000;
 
 /**

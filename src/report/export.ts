@@ -1,4 +1,4 @@
-/** A run for the trackers of others: what it logged as one file, which their own Python package uploads. */
+/** Exports a run to other trackers: writes its log to one file, which their own Python package uploads. */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -15,17 +15,17 @@ import { scalarsOf } from '../run/tensorboard.js';
 export interface ExportOptions {
   /** Default `steptrain`. */
   readonly project?: string;
-  /** Send it where the package is told to, by its own variables. Default: nothing leaves this machine. */
+  /** Whether to send it where the package's own variables say. Default: nothing leaves this machine. */
   readonly online?: boolean;
-  /** With the package. Default `python3`. */
+  /** The interpreter that has the package. Default `python3`. */
   readonly python?: string;
 }
 
-/** In the directory of the run. */
+/** The file in the directory of the run. */
 const EXPORT = 'export.json';
 const BRIDGE = fileURLToPath(new URL('../../assets/report_to.py', import.meta.url));
 
-/** What keeps a package on this machine. */
+/** Variables that keep a package from sending anything. */
 const OFFLINE: Readonly<Record<Tracker, Readonly<Record<string, string | undefined>>>> = {
   wandb: { WANDB_MODE: 'offline' },
   trackio: { TRACKIO_SPACE_ID: undefined },

@@ -1,4 +1,4 @@
-/** metrics.jsonl as columns: by phase and key, steps and values. Only what was appended is read again. */
+/** metrics.jsonl as columns: steps and values by phase and key. Only appended lines are read again. */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
 /** The values of one key in one phase, in the order of the log. */
@@ -19,7 +19,7 @@ export interface Phase {
   readonly steps: number;
 }
 
-/** Before the keys of evaluations between steps, which may have the names of metrics of training. */
+/** Prefix for the keys of evaluations between steps, which may have the names of training metrics. */
 export const VALIDATION = 'validation/';
 
 /** Grows as the file grows. */
@@ -34,7 +34,7 @@ export class MetricLog {
   lines = 0;
   /** Lines that are no JSON object. */
   damaged = 0;
-  /** Of the last line. */
+  /** Step of the last line. */
   step = 0;
 
   constructor(private readonly path: string) {}

@@ -1,4 +1,4 @@
-/** README.md of an adapter on the hub: what it is of, how it was trained, on what, and how well it does. */
+/** README.md of an adapter on the hub: its base, its training and data, and its results. */
 import { parse, stringify } from 'yaml';
 import { isObject } from './values.js';
 
@@ -8,13 +8,13 @@ export interface AdapterCard {
   readonly method: string;
   /** The base on the hub; undefined for a model of the package. */
   readonly base: string | undefined;
-  /** Of the base, as its page says. */
+  /** Licence of the base, from its page. */
   readonly licence: string | undefined;
   /** The table of the final evaluation; absent without one. */
   readonly evaluation: string | undefined;
   /** config.yaml of the run; absent for an adapter alone. */
   readonly config: string | undefined;
-  /** Of steptrain. */
+  /** Version of steptrain. */
   readonly version: string;
 }
 

@@ -5,16 +5,16 @@ import type { Section } from './sections/section.js';
 
 export interface PageOptions {
   readonly title: string;
-  /** Above the title: what kind of page it is, with links. */
+  /** Line above the title: the kind of page, with links. */
   readonly above?: Html;
   /** Under the title. */
   readonly head: Html;
   readonly sections: readonly Section[];
-  /** For the page's script. */
+  /** Data for the page's script. */
   readonly data: unknown;
-  /** What absent sections are absent from. */
+  /** The thing that absent sections would describe. */
   readonly what?: string;
-  /** It may ask its server for what is new. */
+  /** Whether it may ask its server for news. */
   readonly isLive?: boolean;
 }
 

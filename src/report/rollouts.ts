@@ -1,4 +1,4 @@
-/** samples.jsonl: what a policy answered and what it was rewarded with. */
+/** samples.jsonl: the answers of a policy and their rewards. */
 import { readFileSync } from 'node:fs';
 import { isObject, numbersIn } from './values.js';
 
@@ -6,9 +6,9 @@ import { isObject, numbersIn } from './values.js';
 export interface Rollout {
   readonly iteration: number;
   readonly problem: string;
-  /** Of a policy that judges: the steps up to the judged one. */
+  /** The steps up to the judged one, for a policy that judges. */
   readonly steps: readonly string[];
-  /** Of the judged step. */
+  /** Label of the judged step. */
   readonly label?: 0 | 1 | undefined;
   /** The right answer of a problem that is solved. */
   readonly answer?: string | undefined;
@@ -24,13 +24,13 @@ export interface RolloutAnswer {
   readonly logprob?: number | undefined;
   readonly tokens: number;
   readonly truncated: boolean;
-  /** What each source of rewards said. */
+  /** Value of each source of rewards. */
   readonly terms: Readonly<Record<string, number>>;
-  /** By token, where they are not 0. */
+  /** Rewards by token, where they are not 0. */
   readonly placed: Readonly<Record<string, number>>;
 }
 
-/** Of longer files only the last rows are read. */
+/** Largest part of a file that is read, from its end. */
 const MAX_BYTES = 16 << 20;
 
 /** Rows that are no rollouts are passed over. */

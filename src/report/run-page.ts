@@ -13,7 +13,7 @@ import { rewards, rolloutSection } from './sections/rollouts.js';
 import { solutionSection } from './sections/solutions.js';
 import { summary } from './sections/summary.js';
 
-/** What the page's script gets. */
+/** Data for the page's script. */
 export interface PageData {
   readonly plots: readonly Plot[];
 }

@@ -15,7 +15,7 @@ export async function readJudgedSolutions(path: string): Promise<JudgedSolution[
 
 export type Outcome = 'right' | 'missed' | 'false alarm' | 'unreadable';
 
-/** How a verdict compares with its label. */
+/** Compares a verdict with its label. */
 export function outcomeOf({ label, verdict }: Pick<VerdictRow, 'label' | 'verdict'>): Outcome {
   if (verdict === null) return 'unreadable';
   if (verdict === label) return 'right';

@@ -1,4 +1,4 @@
-/** What a sweep's `sweep.json` says, column by column; whatever else stands there is passed over. */
+/** Reads a sweep's `sweep.json` column by column; other entries are ignored. */
 import { isObject, numbersIn } from './values.js';
 
 export interface SweepColumn {
@@ -11,7 +11,7 @@ export interface SweepColumn {
 
 export interface SweepArm {
   readonly name: string;
-  /** By seed. */
+  /** Values by seed. */
   readonly values: readonly (readonly [seed: string, value: number])[];
   readonly mean?: number;
   readonly deviation?: number;
@@ -24,7 +24,7 @@ export interface SweepDifference {
   readonly interval?: readonly [low: number, high: number];
 }
 
-/** None where it is no summary of a sweep. */
+/** Columns of the summary; empty where it is no summary of a sweep. */
 export function sweepColumns(summary: unknown): SweepColumn[] {
   const listed = (key: string) => {
     const list = isObject(summary) ? summary[key] : undefined;
@@ -50,7 +50,7 @@ export function sweepColumns(summary: unknown): SweepColumn[] {
   });
 }
 
-/** Of a − b and b − a the first, where a sweep compares with both. */
+/** Keeps the first of the differences a − b and b − a, where a sweep has both. */
 const once = (differences: readonly Readonly<Record<string, unknown>>[]) =>
   differences.filter(
     ({ arm, to }, i) => !differences.slice(0, i).some((earlier) => earlier.arm === to && earlier.to === arm),

@@ -1,4 +1,4 @@
-/** How long each phase took, by the wall times that the TensorBoard events have for every line of the log. */
+/** Duration of each phase, from the wall times that the TensorBoard events have for every line of the log. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scalarWallTimes } from '../run/tfevents.js';
@@ -6,7 +6,7 @@ import type { MetricLog } from './metric-log.js';
 
 export interface PhaseTime {
   readonly phase: string;
-  /** From its first line to its last, which is less than the phase by what came before the first. */
+  /** Seconds from its first line to its last; the phase also took the time before the first. */
   readonly seconds: number;
   /** Until the next phase's first line: saving, loading, making rows. */
   readonly after: number;

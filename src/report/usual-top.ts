@@ -1,4 +1,4 @@
-/** Of values in their order: those that belong to the beginning. */
+/** Share of the values, in order, that belongs to the beginning. */
 const BEGINNING = 0.1;
 
 /**

@@ -1,4 +1,4 @@
-/** Writes pages: of a run into its directory, of several where they are compared. */
+/** Writes pages: for a run into its directory, for several where they are compared. */
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
@@ -45,7 +45,7 @@ interface SweptRuns {
   readonly runs: readonly { readonly path: string; readonly name: string }[];
 }
 
-/** Of a sweep the runs of its table, seed by seed, without those that only chose; undefined where there is no sweep. */
+/** The runs in the sweep's table, by seed, without tuning runs; undefined where there is no sweep. */
 function sweepOf(folder: string): SweptRuns | undefined {
   if (!existsSync(join(folder, SWEEP))) return undefined;
   const summary = readLoosely(join(folder, SWEEP));

@@ -6,7 +6,7 @@ import { show, WeightsError } from './error.js';
 import { Fields, isOff } from './fields.js';
 import type { JsonObject, JsonValue } from './json.js';
 
-/** Which modules get a LoRA pair. */
+/** The modules that get a LoRA pair. */
 export type TargetModules =
   /** Names, or the last parts of names */
   | { readonly kind: 'names'; readonly names: readonly string[] }
@@ -23,7 +23,7 @@ export interface LoraConfig {
   readonly useRslora: boolean;
   readonly targetModules: TargetModules;
   readonly excludeModules: TargetModules | undefined;
-  /** Only these layers; undefined: all. */
+  /** Indices of the layers that get pairs; undefined: all. */
   readonly layersToTransform: readonly number[] | undefined;
   /** Names of the list of layers, such as `layers`; undefined: the first numbered part of a name counts. */
   readonly layersPattern: readonly string[] | undefined;
@@ -37,11 +37,11 @@ export interface LoraConfig {
   readonly modulesToSave: readonly string[];
   readonly taskType: string | undefined;
   readonly baseModel: string | undefined;
-  /** Ends of the names of parameters that have pairs: of an adapter whose file holds those of all experts in one. */
+  /** Ends of the names of parameters with pairs, in an adapter whose file joins those of all experts. */
   readonly targetParameters?: readonly string[];
 }
 
-/** What PEFT takes where a file says nothing; targets it takes from the model. */
+/** PEFT's defaults for keys that a file lacks; default targets come from the model. */
 export const PEFT_DEFAULTS: Omit<LoraConfig, 'targetModules'> = {
   r: 8,
   loraAlpha: 8,
@@ -142,7 +142,7 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
   return config;
 }
 
-/** Names of parameters that a pair may stand beside: those of all experts of a layer, and weights of linear modules. */
+/** Names of parameters that may have a pair: those of all experts of a layer, and weights of linear modules. */
 function parseParameters(fields: Fields): readonly string[] | undefined {
   const parameters = fields.strings('target_parameters');
   if (!parameters?.length) return undefined;

@@ -45,7 +45,7 @@ export function adapterFiles(directory: string): string[] {
   return [join(directory, CONFIG_FILE), adapterWeights(directory)];
 }
 
-/** The file of the weights: of torch.save where there is no other. */
+/** The path of the weights: safetensors, or the file of torch.save where there is no other. */
 export function adapterWeights(directory: string): string {
   const [path, older] = [join(directory, WEIGHTS_FILE), join(directory, 'adapter_model.bin')];
   return !existsSync(path) && existsSync(older) ? older : path;
@@ -76,7 +76,7 @@ export function isAdapter(directory: string): boolean {
   return existsSync(join(directory, CONFIG_FILE));
 }
 
-/** What the metadata of a file say of the adapter that was written so. */
+/** Reads an adapter's own form from the metadata of its file; undefined without safetensors. */
 function ownOf<T>(directory: string, read: (metadata: ReadonlyMap<string, string>, where: string) => T) {
   const path = adapterWeights(directory);
   if (!path.endsWith('.safetensors') || !existsSync(path)) return undefined;
@@ -86,7 +86,8 @@ function ownOf<T>(directory: string, read: (metadata: ReadonlyMap<string, string
 }
 
 /**
- * Of an adapter that was written here what was written, though its file has it in PEFT's form of experts.
+ * Reads an adapter's configuration. An adapter that was written here in PEFT's form of experts gets back the
+ * configuration that it had before.
  *
  * @throws WeightsError where the directory holds no adapter, or a damaged one
  */
@@ -143,7 +144,10 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   return { directory, config, plan, file };
 }
 
-/** Of an adapter in PEFT's form of experts its own configuration counts, which must still be the one that the file has. */
+/**
+ * Refuses an adapter in PEFT's form of experts whose adapter_config.json was changed since: its own configuration
+ * counts.
+ */
 function refuseChanged(directory: string, config: LoraConfig, plan: LoraPlan): void {
   const stored = storedConfig(directory);
   if (!stored.targetParameters || !ownOf(directory, ownForm)) return;
@@ -160,7 +164,7 @@ function refuseChanged(directory: string, config: LoraConfig, plan: LoraPlan): v
 const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
 
 /**
- * An adapter of another model is told by its shape, in one sentence instead of the names of all its tensors.
+ * Refuses an adapter of another model by its shape, in one sentence instead of the names of all its tensors.
  *
  * @throws WeightsError for more layers, or layers of another width, than the model has
  */
@@ -184,7 +188,7 @@ function refuseOtherModel(
   const shapes = new Map(modules.map(({ name, shape }) => [name, shape]));
   for (const { module, side, shape } of pairs) {
     const [out, input] = shapes.get(module) ?? [];
-    // Of a pair, A is [rank, inputs] and B [outputs, rank].
+    // In a pair, A is [rank, inputs] and B [outputs, rank].
     const [expected, found, what] = side === 'A' ? [input, shape[1], 'inputs'] : [out, shape[0], 'outputs'];
     if (expected !== undefined && found !== undefined && expected !== found)
       fail(`its ${module} has ${found} ${what}, and that of this one ${expected}`);
@@ -221,7 +225,7 @@ export function readAdapterHead(directory: string, module = 'score'): AdapterHea
   }
 }
 
-/** The modules that have a pair in the file of an adapter, whatever its configuration says of them. */
+/** The modules that have a pair in the file of an adapter, whatever its configuration says. */
 export function adaptedModules(directory: string): string[] {
   const file = openAdapterWeights(directory);
   try {
@@ -241,7 +245,7 @@ export interface AdapterTensor {
   readonly init: Initializer;
 }
 
-/** The tensors of pairs, in the order of a buffer: of experts whose weights are joint, all A and then all B. */
+/** The tensors of pairs, in the order of a buffer; experts with joint weights have all A first, then all B. */
 export function pairTensors({ modules }: Pick<LoraPlan, 'modules'>): readonly AdapterTensor[] {
   const joint = ofExperts(modules);
   return modules.flatMap((module) => {

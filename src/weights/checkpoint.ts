@@ -1,7 +1,7 @@
 /**
- * Weights of a Hugging Face model directory: one `model.safetensors`, or shards listed by `model.safetensors.index.json`; without
- * either, the same of `pytorch_model.bin`. Every weight must be where the index says, and nowhere else. Beside the configuration of a
- * GGUF file (`models/gguf.ts`) it is that file.
+ * Weights of a Hugging Face model directory: one `model.safetensors`, or shards listed by
+ * `model.safetensors.index.json`; without either, the same of `pytorch_model.bin`. Every weight must be where the index
+ * says, and nowhere else. In a directory made from a GGUF file (`models/gguf.ts`), the weights are that file's.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ export interface WeightsLayout {
   readonly ending: string;
 }
 
-/** In the order of preference. */
+/** Layouts in the order of preference. */
 export const LAYOUTS: readonly WeightsLayout[] = [
   { single: SINGLE_FILE, index: INDEX_FILE, ending: '.safetensors' },
   { single: 'pytorch_model.bin', index: 'pytorch_model.bin.index.json', ending: '.bin' },
@@ -201,7 +201,7 @@ function openShards(directory: string, indexPath: string): CheckpointReader {
   }
 }
 
-/** A shard lies beside its index: a path in its name could lead anywhere. */
+/** The name of a shard, which must lie in the directory of its index: a path could lead anywhere. */
 function shardName(map: Fields, weight: string, ending: string): string {
   const file = map.value(weight);
   if (typeof file !== 'string' || !/^\w[\w.-]*$/.test(file) || !file.endsWith(ending)) {
@@ -223,7 +223,7 @@ function sameShape(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((extent, i) => extent === b[i]);
 }
 
-/** Of two tied weights at a time: an embedding may be as large as the memory that is left. */
+/** Bytes compared at a time of two tied weights: an embedding may be as large as the memory that is left. */
 const COMPARED_BYTES = 64 * 2 ** 20;
 
 function requireSameBytes(checkpoint: MatchedReader, alias: string, name: string): void {

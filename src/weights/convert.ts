@@ -80,7 +80,7 @@ export function fromF32(values: Float32Array<ArrayBuffer>, dtype: FloatDtype): U
   return new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength);
 }
 
-/** How many values of `values` change when they are stored as `dtype`. A NaN does not count. */
+/** Number of values that change when `values` are stored as `dtype`. A NaN does not count. */
 export function countInexact(values: Float32Array, dtype: FloatDtype): number {
   if (dtype === 'F32') return 0;
   const stored = dtype === 'F16' ? f16ToF32(f32ToF16(values)) : bf16ToF32(f32ToBf16(values));

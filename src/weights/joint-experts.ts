@@ -24,16 +24,23 @@ export function parameterOf({ name, expert }: Pick<ModuleSpec, 'name' | 'expert'
   return `${experts}.${module === 'down_proj' ? 'down_proj' : 'gate_up_proj'}`;
 }
 
-/** By the name of a layer's experts, such as `model.layers.3.mlp.experts`, the rank of each projection that has pairs. */
+/**
+ * The rank of each projection that has pairs, by the name of a layer's experts, such as `model.layers.3.mlp.experts`.
+ */
 export type ExpertRanks = Readonly<Record<string, Readonly<Record<string, number>>>>;
 
-/** What the joint tensors of a file hold. */
+/** The layout of the joint tensors of a file. */
 export interface JointLayout {
-  /** Of a parameter such as `model.layers.3.mlp.experts.down_proj`; undefined: it has no pair. */
+  /** Rank of a parameter such as `model.layers.3.mlp.experts.down_proj`; undefined: it has no pair. */
   rank(parameter: string): number | undefined;
-  /** Of projections whose low ranks lie one after the other in their parameter's; else each has all of them. */
+  /**
+   * Ranks of projections that lie one after the other in their parameter's; without it each projection uses all of
+   * them.
+   */
   readonly apart?: ExpertRanks | undefined;
-  /** What B of a projection such as `model.layers.3.mlp.experts.up_proj` was multiplied by, where that is not 1. */
+  /**
+   * Factor that B of a projection such as `model.layers.3.mlp.experts.up_proj` was multiplied by, where that is not 1.
+   */
   readonly factors?: Readonly<Record<string, number>> | undefined;
 }
 
@@ -45,7 +52,7 @@ interface Slice {
   readonly experts: number;
   readonly joint: number;
   readonly from: number;
-  /** Of B: the first row. */
+  /** First row in B. */
   readonly first: number;
   readonly factor: number;
   readonly shape: readonly [number, number];

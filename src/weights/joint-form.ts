@@ -47,8 +47,8 @@ export function needsJointForm({ config, plan }: { readonly config: LoraConfig; 
 }
 
 /**
- * An adapter with a pair for each expert. Of these PEFT makes pairs of parameters, and refuses to where there is dropout: the file says 0,
- * and its metadata what it is.
+ * An adapter with a pair for each expert. PEFT makes pairs of parameters from these, and refuses dropout there: the
+ * file says 0, and its metadata keep the dropout.
  */
 export function apartForm({ config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan }): {
   readonly config: LoraConfig;
@@ -69,7 +69,7 @@ export function ownDropout(metadata: ReadonlyMap<string, string>, where: string)
   return typeof dropout === 'number' && dropout >= 0 && dropout < 1 ? dropout : damaged(where);
 }
 
-/** A tensor of the file, and of which pairs it is made. */
+/** A tensor of the file, computed from the pairs of experts. */
 export interface JointTensor {
   readonly name: string;
   readonly shape: readonly [number, number];
@@ -80,7 +80,7 @@ export interface JointTensor {
 export interface JointForm {
   /** adapter_config.json */
   readonly config: JsonObject;
-  /** In place of those of experts. */
+  /** Tensors that replace those of the experts. */
   readonly tensors: readonly JointTensor[];
   readonly metadata: Readonly<Record<string, string>>;
 }
@@ -95,8 +95,8 @@ export function jointSource(
 }
 
 /**
- * An adapter in this form. What it says here, it says again when it is read, see {@link ownForm}, but for the last bit of B where scalings
- * of one parameter's parts differ.
+ * An adapter in the joint form. {@link ownForm} reads back the same configuration and values, except for the last bit
+ * of B where scalings of one parameter's parts differ.
  *
  * @throws WeightsError for an α of 0 on experts, which no factor of B undoes
  */
@@ -150,7 +150,7 @@ export function jointForm({
     }
   }
   const others = plan.modules.filter(({ expert }) => !expert);
-  // By name PEFT would take them for experts' modules.
+  // Given by module name, PEFT would take them for the experts' modules.
   for (const pair of others.filter(isOfMixture)) target(`${pair.module}.weight`, pair.r, pair.alpha);
   const written: LoraConfig = {
     ...config,
@@ -177,7 +177,7 @@ export function jointForm({
 
 type Part = readonly LoraModule[] | undefined;
 
-/** [E·r, in]: of each expert the rows of its parts. */
+/** A as [E·r, in]: each expert's rows, part by part. */
 function jointA(name: string, parts: readonly Part[], joint: number): JointTensor {
   const [{ length, 0: first }] = parts.filter((part) => part !== undefined) as [readonly LoraModule[]];
   const inputs = (first as LoraModule).aShape[1];
@@ -199,7 +199,10 @@ function jointA(name: string, parts: readonly Part[], joint: number): JointTenso
   };
 }
 
-/** [out, r·E]: a block of rows and ranks for each part, zeros beside them. Where scalings differ, B takes up the difference. */
+/**
+ * B as [out, r·E]: a block of rows and ranks for each part, zeros elsewhere. Where scalings differ, B takes up the
+ * difference.
+ */
 function jointB(name: string, parts: readonly Part[], joint: number, scaling: number): JointTensor {
   const [{ length, 0: first }] = parts.filter((part) => part !== undefined) as [readonly LoraModule[]];
   const rows = (first as LoraModule).bShape[0];
@@ -225,7 +228,7 @@ function jointB(name: string, parts: readonly Part[], joint: number, scaling: nu
   };
 }
 
-/** What the metadata of a file in this form say: the configuration that was written so, and the ranks of its parts. */
+/** Reads from the metadata of a file in the joint form the configuration before joining, and the ranks of its parts. */
 export function ownForm(
   metadata: ReadonlyMap<string, string>,
   where: string,

@@ -1,4 +1,4 @@
-/** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
+/** The modules that an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
 import { showNames, WeightsError } from './error.js';
 import { PREFIX, parameterOf } from './joint-experts.js';
@@ -12,7 +12,7 @@ import {
 } from './modules.js';
 import { byPattern, endsWithAny, matchNames, translatePattern } from './name-pattern.js';
 
-/** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
+/** A pair on one linear module: y += scaling · (dropout(x) Aᵀ) Bᵀ. */
 export interface LoraModule {
   /** Such as `model.layers.0.self_attn.q_proj` */
   readonly module: string;
@@ -32,14 +32,14 @@ export interface LoraModule {
   readonly expert?: ExpertPlace;
 }
 
-/** A weight of `modules_to_save`, which stands in for that of the base. */
+/** A weight of `modules_to_save`, which replaces that of the base. */
 export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape' | 'expert'> {
   readonly module: string;
   /** Name in the base model, such as `score.weight` */
   readonly weight: string;
   /** Name in `adapter_model.safetensors` */
   readonly name: string;
-  /** Of a new one; PEFT starts from the base's. */
+  /** First values in a new adapter; PEFT starts from the base's. */
   readonly init: Initializer;
 }
 
@@ -57,7 +57,7 @@ export interface LoraPlanOptions {
   readonly strictTargets?: boolean;
 }
 
-/** What a pair may stand beside. */
+/** Kinds of modules that may have a pair. */
 const ADAPTED: ReadonlySet<ModuleKind> = new Set(['linear', 'router', 'pooler']);
 
 /** Heads that PEFT always adds to `modules_to_save` for classification, whether the model has them or not. */
@@ -215,7 +215,8 @@ function layerNumbers(
 }
 
 function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: string): readonly ModuleSpec[] {
-  // As in PEFT, an entry matches the end of a name, not a whole part of it; of a module or of what contains it.
+  // Whether an entry names a module or one that contains it. As in PEFT, it matches the end of a name, not a whole part
+  // of it.
   const fitsEntry = ({ name }: ModuleSpec, entry: string) =>
     name.endsWith(entry) || name.includes(`${entry}.`);
   const saved = modules.filter((module) => config.modulesToSave.some((entry) => fitsEntry(module, entry)));

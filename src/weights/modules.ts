@@ -2,7 +2,7 @@
 
 import { grouped } from '../native/grouped.js';
 
-/** How the first values of a weight are drawn. */
+/** Distribution of the first values of a weight. */
 export type Initializer =
   | { readonly kind: 'zero' }
   | { readonly kind: 'one' }
@@ -18,7 +18,7 @@ export type ModuleKind =
   | 'tiedEmbedding'
   /** A module that LoRA may target. */
   | 'linear'
-  /** Likewise, and never quantised: what chooses the experts of a token. */
+  /** Likewise, and never quantised: the module that chooses the experts of a token. */
   | 'router'
   /** A linear module between the trunk and a head for sequences, which `modules_to_save` may keep whole. */
   | 'pooler'
@@ -30,16 +30,16 @@ export type ModuleKind =
   /** The head of a classification model. */
   | 'score';
 
-/** Of a layer; released models have hundreds. */
+/** Most experts of a layer; released models have hundreds. */
 export const MAX_EXPERTS = 4096;
 
-/** Of a module that is one of several experts, which read different rows in one product. */
+/** Position of a module among the experts of a layer, which read different rows in one product. */
 export interface ExpertPlace {
-  /** Name of all, such as `model.layers.0.mlp.experts.up_proj`, of which `….weight` is [count, out, in]. */
+  /** Name of the joint module, such as `model.layers.0.mlp.experts.up_proj`, whose `….weight` is [count, out, in]. */
   readonly of: string;
   readonly index: number;
   readonly count: number;
-  /** How many of them a token is given to. */
+  /** Number of experts that each token is routed to. */
   readonly perToken: number;
 }
 
@@ -48,10 +48,13 @@ export interface WeightSpec {
   readonly name: string;
   /** A linear weight is [out, in], an embedding [rows, width], a bias or the weight of a norm [width]. */
   readonly shape: readonly number[];
-  /** Of the module that it belongs to. */
+  /** Kind of the module that the weight belongs to. */
   readonly kind: ModuleKind;
   readonly init: Initializer;
-  /** What is added to each value of a checkpoint: the norms of some models are stored as their distance from 1. Default 0. */
+  /**
+   * Number added to each value of a checkpoint: the norms of some models are stored as their distance from 1. Default
+   * 0.
+   */
   readonly offset?: number;
   readonly expert?: ExpertPlace;
 }
@@ -62,7 +65,7 @@ export interface ModuleSpec {
   readonly kind: ModuleKind;
   /** Weight and bias; empty for a tied head. */
   readonly weights: readonly WeightSpec[];
-  /** Of the weight, also where it is tied: [out, in] of a linear module. */
+  /** Shape of the weight, also where it is tied: [out, in] for a linear module. */
   readonly shape: readonly number[];
   readonly expert?: ExpertPlace;
 }
@@ -87,7 +90,7 @@ export function headWeight(modules: readonly ModuleSpec[]): string | undefined {
   return (head?.weights[0] ?? tied?.weights[0])?.name;
 }
 
-/** By joint weight, its experts; of what has none, nothing. In order of both. */
+/** Items of experts by their joint weight, both in order; items without an expert are left out. */
 export function ofExperts<Item extends { readonly expert?: ExpertPlace }>(
   items: readonly Item[],
 ): ReadonlyMap<string, readonly Item[]> {

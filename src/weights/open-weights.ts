@@ -1,4 +1,4 @@
-/** What open files of weights have in common, whatever their format. */
+/** The common base of open weight files of every format. */
 import { closeSync } from 'node:fs';
 import { show, WeightsError } from './error.js';
 import { readFully } from './file-bytes.js';
@@ -15,7 +15,7 @@ export abstract class OpenWeights implements WeightsFile {
     this.#descriptor = descriptor;
   }
 
-  /** Where the bytes of a tensor begin in the file; undefined where they do not lie there as they are read. */
+  /** Position of a tensor's bytes in the file; undefined where they are not stored as they are read. */
   protected abstract placeOf(name: string): number | undefined;
 
   /** Fills `into` with the bytes of a tensor that has no such place. */

@@ -14,7 +14,7 @@ import type { TensorEntry, WeightsFile } from './weights-file.js';
 const MAX_HEADER_BYTES = 100_000_000;
 const MAX_NAME_CHARACTERS = 512;
 
-/** Its tensors are in the order of the data. */
+/** An open safetensors file; its tensors are in the order of the data. */
 export interface SafetensorsFile extends WeightsFile {
   readonly metadata: ReadonlyMap<string, string>;
 }
@@ -135,7 +135,7 @@ function parseEntry(path: string, name: string, value: JsonValue): TensorEntry &
   return { name, dtype, shape, begin, end };
 }
 
-/** What is wrong with a tensor's name, or undefined. */
+/** The defect of a tensor's name; undefined where there is none. */
 export function tensorNameProblem(name: string): string | undefined {
   if (name === '') return 'expected a name, found an empty one';
   if (name.length > MAX_NAME_CHARACTERS)

@@ -1,6 +1,6 @@
 import type { Points } from '../decimate.js';
 
-/** What the server wrote into the page for its plots. */
+/** Data that the server wrote into the page for its plots. */
 export interface PlotData {
   readonly id: string;
   readonly title: string;

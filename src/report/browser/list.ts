@@ -16,7 +16,7 @@ export function connectList(): void {
   });
 }
 
-/** After the server has sent a newer list. */
+/** Arranges the list again, after the server has sent a newer one. */
 export function arrangeList(): void {
   filter();
   sort();
@@ -55,7 +55,7 @@ function sort(): void {
       ?.setAttribute('aria-sort', button.dataset.sort !== key ? 'none' : isDown ? 'descending' : 'ascending');
 }
 
-/** Numbers by their size, texts by their letters; what is missing comes last. */
+/** Compares numbers by size and texts by letters; missing values come last. */
 function compared(a: string, b: string): number {
   if (a === '' || b === '') return a === b ? 0 : a === '' ? 1 : -1;
   const [left, right] = [Number(a), Number(b)];

@@ -28,8 +28,8 @@ export function follow(address: string, plots: Plots): void {
 }
 
 /**
- * The markup comes from the server that made the page, where every text in it was escaped. What the reader has opened,
- * chosen or zoomed stays.
+ * Replaces markup by newer one of the server that made the page, where every text in it was escaped. Opened, chosen and
+ * zoomed parts stay so.
  */
 function replace(place: Element | null, html: string): void {
   if (!place) return;

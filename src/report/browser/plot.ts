@@ -83,7 +83,7 @@ export class Plot {
 
   private build(): uPlot {
     const { series, unit } = this.data;
-    // First: what it takes is not the plot's.
+    // The legend comes first: its room is not the plot's.
     this.showLegend();
     const axis: uPlot.Axis = {
       stroke: colour('--soft'),

@@ -1,4 +1,4 @@
-/** What eval.json says and no other section shows, in whatever shape a method wrote it. */
+/** Shows entries of eval.json that no other section shows, in any shape. */
 import type { CollectedRun } from '../collect.js';
 import { number, percent } from '../format.js';
 import { type Html, html } from '../html.js';

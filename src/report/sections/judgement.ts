@@ -1,4 +1,4 @@
-/** How the trained model judges held-out steps: confusion, probabilities, thresholds, calibration. */
+/** Shows how the trained model judges held-out steps: confusion, probabilities, thresholds, calibration. */
 import type { Calibration } from '../../eval/calibration.js';
 import type { ThresholdSweep } from '../../eval/thresholds.js';
 import type { CollectedRun } from '../collect.js';

@@ -1,4 +1,4 @@
-/** Where time and memory went. */
+/** Shows the use of time and memory. */
 import { type CollectedRun, configValue } from '../collect.js';
 import { bytes, duration, number } from '../format.js';
 import { html } from '../html.js';

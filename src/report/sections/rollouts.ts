@@ -1,4 +1,4 @@
-/** What the policy answered during training, and what it was rewarded with. */
+/** Shows the policy's answers during training, and their rewards. */
 import type { CollectedRun } from '../collect.js';
 import { number } from '../format.js';
 import { type Html, html } from '../html.js';
@@ -81,7 +81,7 @@ const SHOWN = 6;
 
 export function rolloutSection({ rollouts }: CollectedRun): Section {
   const answered = rollouts.filter(({ answers }) => answers.length > 0);
-  // From the beginning to the end of training, so that what changed can be read.
+  // Evenly from the beginning to the end of training, so that changes can be seen.
   const step = Math.max(1, (answered.length - 1) / (SHOWN - 1));
   const chosen = [
     ...new Set(Array.from({ length: SHOWN }, (_, i) => answered[Math.round(i * step)])),
@@ -104,7 +104,7 @@ ${steps.length > 0 && html`<ol class="steps">${steps.map((text, i) => html`<li><
 ${answers.some(({ text }) => text !== undefined) ? answers.slice(0, 4).map((each) => solution(each)) : verdicts(answers, label)}</article>`;
 }
 
-/** Of a policy that judges: its answers in a table. */
+/** A table of the answers of a policy that judges. */
 function verdicts(answers: readonly RolloutAnswer[], label: 0 | 1 | undefined): Html {
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers and rewards"><table><thead><tr><th scope="col">answer</th><th scope="col">against the label</th><th scope="col" class="n">reward</th><th scope="col" class="n">advantage</th><th scope="col" class="n">log-prob</th></tr></thead><tbody>${answers.map(
     ({ verdict, reward, advantage, logprob }) =>

@@ -2,7 +2,7 @@ import type { Html } from '../html.js';
 
 /** A part of a page. */
 export interface Section {
-  /** Its address on the page. */
+  /** Anchor on the page. */
   readonly id: string;
   readonly title: string;
   /** Undefined where the run has nothing for it. */

@@ -1,4 +1,4 @@
-/** The head of a page: what the run is, how it stands, and its results in a few numbers. */
+/** The head of a page: the run, its state, and its results in a few numbers. */
 import { judgeName } from '../../eval/likelihood-report.js';
 import { evalTable } from '../../eval/report-table.js';
 import { type CollectedRun, configValue } from '../collect.js';
@@ -44,7 +44,7 @@ ${(run.report?.warnings ?? []).map((sentence) => html`<p class="warning"><strong
 ${run.damaged.map((sentence) => html`<p class="warning"><strong>Damaged</strong> ${sentence}</p>`)}`;
 }
 
-/** What the results say, before their numbers. */
+/** Sentences that sum up the results, before their numbers. */
 function readings({ report }: CollectedRun): readonly string[] {
   return report && report.metrics.n > 0 ? evalTable(report).readings : [];
 }

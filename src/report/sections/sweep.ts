@@ -38,7 +38,7 @@ function column(of: SweepColumn): Html {
   )}</tbody></table></div>`;
 }
 
-/** For every column a row for each pair, with its interval against a line at 0. */
+/** A table for every column: a row for each pair, with its interval against a line at 0. */
 function paired(columns: readonly SweepColumn[]): Html {
   return html`<h3>Paired differences</h3><p class="hint">Seed by seed, with Student’s 95 % interval over seeds; one that contains 0 shows no difference. Nothing is corrected for the number of comparisons.</p>${columns.map(pairedColumn)}`;
 }

@@ -11,13 +11,13 @@ export interface Axis {
 export interface Frame {
   readonly x: Axis;
   readonly y: Axis;
-  /** What the plot shows, for those who do not see it. */
+  /** Description of the plot, for screen readers. */
   readonly label: string;
   readonly width?: number;
   readonly height?: number;
 }
 
-/** From data to places in the plot. */
+/** Maps data to positions in the plot. */
 export interface Scales {
   readonly x: (value: number) => number;
   readonly y: (value: number) => number;

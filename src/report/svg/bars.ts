@@ -6,7 +6,7 @@ export interface Bar {
   readonly value: number;
   /** The value with its unit. */
   readonly shown: string;
-  /** A second value, drawn as an outline: what was planned. */
+  /** A second value, drawn as an outline: the planned one. */
   readonly outline?: number;
   readonly outlineShown?: string;
 }

@@ -1,4 +1,4 @@
-/** How often values occur, for one or two kinds of them. */
+/** A histogram of one or two kinds of values. */
 import { type Html, html } from '../html.js';
 import { type Axis, plot } from './axes.js';
 import { legend } from './lines.js';

@@ -1,4 +1,4 @@
-/** A few lines over a common axis, each with a dash pattern of its own beside its colour. */
+/** A few lines over a common axis, each with a dash pattern as well as a colour of its own. */
 import { type Html, html } from '../html.js';
 import { type Axis, line, plot } from './axes.js';
 

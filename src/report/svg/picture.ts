@@ -21,7 +21,7 @@ export interface PictureBlock {
 
 const [NUMBERS, ROW, AXIS, EDGE] = [500, 24, 46, 14];
 
-/** Of a letter, about; nothing measures text in a file. */
+/** Approximate width of a letter; nothing measures text in a file. */
 const LETTER = 7.2;
 
 /** Colours of reports, by the reader's system; an image in a page has no style but its own. */

@@ -16,7 +16,10 @@ import { checkpointName, expertName, hasPairedRows, movedRows, storedOffset } fr
 /** The name, in the directory of its configuration, of a link to the file. */
 export const GGUF_FILE = 'model.gguf';
 
-/** What messages call a model directory: one that was made of a GGUF file, in the cache, by the path of that file. */
+/**
+ * The name of a model directory in messages. A directory in the cache that was made from a GGUF file has that file's
+ * path.
+ */
 export function calledAs(directory: string): string {
   try {
     return readlinkSync(join(directory, GGUF_FILE));
@@ -25,7 +28,7 @@ export function calledAs(directory: string): string {
   }
 }
 
-/** What follows from metadata, or from the other tensors; a checkpoint does not store it. */
+/** Tensors that follow from metadata or other tensors; a checkpoint does not store them. */
 const COMPUTED = /^rope_freqs\.weight$/;
 
 /**
@@ -47,7 +50,7 @@ interface StoredWeight extends Pick<GgufTensor, 'name' | 'type' | 'shape'> {
   readonly part?: { readonly index: number; readonly of: number };
 }
 
-/** By the names of a checkpoint: of a joint tensor the weight of each of `experts`. */
+/** Weights by their names in a checkpoint. A joint tensor gives the weight of each of `experts`. */
 function weightsOf(
   name: string,
   tensor: GgufTensor,
@@ -95,7 +98,7 @@ class GgufCheckpoint implements CheckpointReader {
       const dtype: Dtype = isFloatDtype(tensor.type.name) ? tensor.type.name : 'F32';
       for (const [own, weight] of weightsOf(name, tensor, experts, file.path)) {
         const values = weight.shape.reduce((product, extent) => product * extent, 1);
-        // What is read, not what is stored.
+        // Extent and dtype are those of the values as read, not as stored.
         entries.set(own, { dtype, shape: weight.shape, begin: 0, end: values * bytesPerElement(dtype) });
         this.#stored.set(own, weight);
       }

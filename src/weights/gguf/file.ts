@@ -183,7 +183,7 @@ class Reader {
     return this.view(4).getUint32(0, true);
   }
 
-  /** A number of things of which each takes at least `least` bytes of what follows. */
+  /** Reads a count of things that each take at least `least` of the bytes that follow. */
   count(of: string, least: number): number {
     const count = this.view(8).getBigUint64(0, true);
     const left = this.size - this.position;

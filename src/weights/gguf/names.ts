@@ -15,7 +15,7 @@ const LAYER: Readonly<Record<string, string>> = {
   ffn_down: 'mlp.down_proj',
 };
 
-/** Of mixtures of experts: `_exps` are joint tensors of the experts' modules, see `ExpertPlace`. */
+/** Names in mixtures of experts: `_exps` are joint tensors of the experts' modules, see `ExpertPlace`. */
 const EXPERTS: Readonly<Record<string, string>> = {
   ...LAYER,
   ffn_gate_inp: 'mlp.gate',
@@ -70,14 +70,18 @@ export function expertName(joint: string, index: number): string | undefined {
 }
 
 /**
- * Whether llama.cpp keeps the rows of this tensor in another order: of `llama` (mistral too) it rotates neighbours, where
- * transformers rotates a head's halves. Row `h·d + 2i + j` of the file is row `h·d + j·d/2 + i` of the checkpoint.
+ * Whether llama.cpp keeps the rows of this tensor in another order. For `llama` (mistral too) it rotates neighbours,
+ * where transformers rotates a head's halves. Row `h·d + 2i + j` of the file is row `h·d + j·d/2 + i` of the
+ * checkpoint.
  */
 export function hasPairedRows(architecture: string, name: string): boolean {
   return architecture === 'llama' && /\.attn_[qk]\.(weight|bias)$/.test(name);
 }
 
-/** What llama.cpp has added to the values of this tensor: of Gemma the 1 that checkpoints leave to the forward. */
+/**
+ * The offset that llama.cpp has added to the values of this tensor: for Gemma the 1 that checkpoints leave to the
+ * forward.
+ */
 export function storedOffset(architecture: string, name: string): number {
   return architecture === 'gemma3' && /_norm\.weight$/.test(name) ? 1 : 0;
 }

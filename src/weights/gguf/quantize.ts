@@ -38,7 +38,7 @@ function putHalf(bytes: Uint8Array, at: number, value: number): void {
   bytes[at + 1] = bits >> 8;
 }
 
-/** Types of GGUF files that are made here, besides those of floats. */
+/** Quantised types of the GGUF files that are written here. */
 export type QuantizedName = 'Q8_0' | 'Q4_0';
 export const QUANTIZED: readonly QuantizedName[] = ['Q8_0', 'Q4_0'];
 

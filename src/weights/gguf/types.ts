@@ -9,7 +9,7 @@ export interface BlockType {
 
 const type = (name: string, values: number, bytes: number): BlockType => ({ name, values, bytes });
 
-/** By ggml's number. */
+/** Types by ggml's number. */
 const TYPES: ReadonlyMap<number, BlockType> = new Map([
   [0, type('F32', 1, 4)],
   [1, type('F16', 1, 2)],

@@ -1,4 +1,4 @@
-/** Weights as bitsandbytes saves them in 4 bits: `X.weight` and, beside it, scales and a state in JSON. */
+/** Weights saved by bitsandbytes in 4 bits: `X.weight`, its scales, and a state in JSON. */
 import { joined } from '../../native/joined.js';
 import { show, WeightsError } from '../error.js';
 import { Fields } from '../fields.js';
@@ -14,10 +14,10 @@ import {
 } from './format.js';
 
 const STATE = /^(.*)\.quant_state\.bitsandbytes__(\w+)$/;
-/** Of LLM.int8(), whose values are no products of a code and a scale alone. */
+/** Weights of LLM.int8(), whose values are not simply products of a code and a scale. */
 const INT8 = /\.SCB$/;
 
-/** By the name of the weight. */
+/** Parts by the name of the weight. */
 export function bitsandbytesWeights(reader: CheckpointReader): Map<string, StoredParts> {
   const found = new Map<string, StoredParts>();
   for (const stored of reader.tensors.keys()) {

@@ -1,4 +1,4 @@
-/** Checkpoints whose weights are quantised, with the tensors beside them put together: their values in f32, and as they are stored. */
+/** Checkpoints with quantised weights, each joined with its scales: values in f32, and codes as stored. */
 import { fromF32 } from '../convert.js';
 import type { CheckpointReader } from '../reader.js';
 import type { TensorEntry } from '../weights-file.js';

@@ -36,10 +36,10 @@ export interface StoredParts {
   read(): QuantizedWeight;
 }
 
-/** Those that a loaded weight may be made into. */
+/** The formats that a loaded weight may be converted to. */
 export type MadeFormat = Extract<QuantizedFormat, 'nf4' | 'nf4_double' | 'int8'>;
 
-/** What the features of an output must be a multiple of. */
+/** The number that the features of an output must be a multiple of. */
 export function featuresMultiple(format: QuantizedFormat): number {
   if (format === 'nf4' || format === 'nf4_double') return 64;
   if (format.endsWith('_k')) return 256;
@@ -160,7 +160,7 @@ function squareValues(
   return out;
 }
 
-/** Of fp8: a sign, four bits of exponent, three of fraction; no infinity, one NaN of each sign. */
+/** Values of fp8 by code: a sign, four bits of exponent, three of fraction; no infinity, one NaN of each sign. */
 const E4M3 = Float32Array.from({ length: 256 }, (_, code) => {
   const [exponent, fraction] = [(code >> 3) & 15, code & 7];
   const magnitude =
@@ -172,7 +172,7 @@ const E4M3 = Float32Array.from({ length: 256 }, (_, code) => {
   return code >> 7 ? -magnitude : magnitude;
 });
 
-/** @throws WeightsError for scales of which one is no finite number */
+/** Checks scales. @throws WeightsError where one is not finite */
 export function finite<Scales extends Float32Array>(scales: Scales, where: string, name: string): Scales {
   const found = scales.find((scale) => !Number.isFinite(scale));
   if (found === undefined) return scales;

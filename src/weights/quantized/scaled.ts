@@ -1,6 +1,7 @@
 /**
- * Weights of fp8 or int8 with scales beside them: `X.weight_scale` of compressed-tensors and fbgemm, by output, for the whole weight or by
- * square of 128; `X.weight_scale_inv` of fine-grained fp8, by square. What is said of activations is not read: they stay as they are.
+ * Weights of fp8 or int8 with separate scales: `X.weight_scale` of compressed-tensors and fbgemm, by output, for the
+ * whole weight or by square of 128; `X.weight_scale_inv` of fine-grained fp8, by square. Scales of activations are
+ * ignored: activations are not quantised.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,13 +13,13 @@ import { isJsonObject, type JsonValue, readJsonObject } from '../json.js';
 import type { CheckpointReader } from '../reader.js';
 import { finite, type QuantizedWeight, SQUARE, type StoredParts } from './format.js';
 
-/** Of activations, which are computed in the dtype of the model. */
+/** Scales of activations, which are computed in the dtype of the model. */
 const OF_ACTIVATIONS = ['input_scale', 'input_scale_ub', 'input_zero_point'];
 
 /**
- * By the name of the weight.
+ * Parts by the name of the weight.
  *
- * @param isScaled of a name, whether scales may belong to it
+ * @param isScaled whether a name may have scales
  */
 export function scaledWeights(
   reader: CheckpointReader,
@@ -93,9 +94,9 @@ function weightOf(
 }
 
 /**
- * What `config.json` says of the blocks that share a scale: of some sizes the scales have the shape of those of another.
+ * Refuses a `config.json` with other blocks than squares of 128, whose scales may have the shape of those of squares.
  *
- * @throws WeightsError for blocks that are no squares of 128; those of outputs and whole weights are told by their scales
+ * @throws WeightsError for such blocks; scales by output and for whole weights need no entry
  */
 function refuseOtherBlocks(directory: string): void {
   const path = join(directory, 'config.json');
@@ -110,7 +111,7 @@ function refuseOtherBlocks(directory: string): void {
   }
 }
 
-/** Those of fine-grained fp8, and of the groups of compressed-tensors. */
+/** Block sizes of fine-grained fp8, and of the groups of compressed-tensors. */
 function blockSizes({ weight_block_size, config_groups }: Readonly<Record<string, JsonValue>>) {
   const groups = isJsonObject(config_groups) ? Object.entries(config_groups) : [];
   const sizes = groups.map(([name, group]): [string, JsonValue | undefined] => {

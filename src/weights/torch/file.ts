@@ -64,7 +64,7 @@ class TorchFile extends OpenWeights {
       const { dtype } = tensor.storage;
       const begin = this.#place(name, tensor.storage, entries.get(`${folder}data/${tensor.storage.key}`));
       this.#stored.set(name, { tensor, begin: begin + tensor.offset * bytesPerElement(dtype) });
-      // What is read, not what is stored.
+      // Extent and dtype are those of the values as read, not as stored.
       tensors.set(name, {
         dtype,
         shape: tensor.shape,
@@ -85,7 +85,7 @@ class TorchFile extends OpenWeights {
     if (into.length > 0) gather(this.#span(tensor, begin), tensor, into);
   }
 
-  /** Where the storage of a tensor begins in the file. */
+  /** Position in the file of a tensor's storage. */
   #place(name: string, { dtype, key, length }: Storage, entry: ZipEntry | undefined): number {
     if (entry === undefined)
       throw new WeightsError(`${this.path}: tensor '${name}': there is no storage ${show(key)}`);
@@ -96,7 +96,7 @@ class TorchFile extends OpenWeights {
     );
   }
 
-  /** From the first to the last stored element of a tensor. */
+  /** The bytes from the first to the last stored element of a tensor. */
   #span(tensor: Tensor, begin: number): Uint8Array {
     const last = tensor.shape.reduce(
       (sum, extent, i) => sum + (extent - 1) * (tensor.strides[i] as number),

@@ -7,7 +7,7 @@ import { show, WeightsError } from '../error.js';
 import { construct, isKnownName, Name, storageOf, Tuple, type Value } from './values.js';
 
 const PROTOCOL = 2;
-/** Of the name of a class or function. */
+/** Longest name of a class or function. */
 const MAX_NAME_BYTES = 256;
 /** A tensor takes six: an empty one has one byte in the pickle, and a hundred in memory. */
 const MAX_CONTAINERS = 300_000;
@@ -22,10 +22,10 @@ export function unpickle(bytes: Uint8Array, where: string): Value {
   return new Machine(bytes, where).run();
 }
 
-/** What an instruction does; it returns true where the pickle ends. */
+/** The effect of an instruction; it returns true where the pickle ends. */
 type Instruction = (machine: Machine) => unknown;
 
-/** By opcode, with the names of Python's pickle.py. */
+/** Instructions by opcode, with the names of Python's pickle.py. */
 const INSTRUCTIONS: Readonly<Record<number, Instruction>> = {
   // PROTO
   128: (m) => m.protocol(m.byte()),

@@ -1,4 +1,4 @@
-/** What a pickle of tensors may hold, and the only constructors that it may name. */
+/** The values that a pickle of tensors may hold, and the only constructors that it may name. */
 import type { Dtype } from '../dtype.js';
 
 export type Value =
@@ -27,7 +27,7 @@ export class Storage {
   constructor(
     readonly key: string,
     readonly dtype: Dtype,
-    /** In elements. */
+    /** Length in elements. */
     readonly length: number,
   ) {}
 }
@@ -35,7 +35,7 @@ export class Storage {
 export class Tensor {
   constructor(
     readonly storage: Storage,
-    /** In elements, as the strides. */
+    /** Offset in elements, as are the strides. */
     readonly offset: number,
     readonly shape: readonly number[],
     readonly strides: readonly number[],
@@ -56,11 +56,11 @@ const STORAGES: Readonly<Record<string, Dtype>> = {
   'torch.ComplexFloatStorage': 'C64',
 };
 
-/** By its name, what a constructor makes of its arguments; undefined where they are others than it takes. */
+/** Constructors by name; each returns undefined for other arguments than it takes. */
 const CONSTRUCTORS: Readonly<Record<string, (args: readonly Value[]) => Value | undefined>> = {
-  // With items among the arguments, as Python 2 wrote it, a list named often would be copied often.
+  // Arguments with items, as Python 2 wrote them, are refused: a list that is named often would be copied often.
   'collections.OrderedDict': (args) => (args.length === 0 ? new Map() : undefined),
-  // Storage, offset, shape, strides; what follows concerns training alone.
+  // The first arguments are storage, offset, shape and strides; the others concern training alone.
   'torch._utils._rebuild_tensor_v2': ([storage, offset, shape, strides]) =>
     storage instanceof Storage && isCount(offset) && isCounts(shape) && isCounts(strides)
       ? tensorOf(storage, offset, shape.items as number[], strides.items as number[])
@@ -72,7 +72,7 @@ export function isKnownName(name: string): boolean {
   return Object.hasOwn(STORAGES, name) || Object.hasOwn(CONSTRUCTORS, name);
 }
 
-/** What the constructor makes of the arguments; undefined where it takes others. */
+/** Calls a constructor; undefined where it takes other arguments. */
 export function construct({ name }: Name, args: readonly Value[]): Value | undefined {
   return Object.hasOwn(CONSTRUCTORS, name) ? CONSTRUCTORS[name]?.(args) : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * The archive in which torch.save puts its files: a zip whose entries are stored as they are, so that an entry is a range of bytes of the
- * file. What the archive says of places and sizes is checked against the file before anything is allocated for it.
+ * The archive of torch.save: a zip with uncompressed entries, so that an entry is a range of bytes of the file.
+ * Positions and sizes in the archive are checked against the file before anything is allocated for them.
  */
 import { WeightsError } from '../error.js';
 import { readFully } from '../file-bytes.js';
@@ -24,7 +24,7 @@ const LOCAL_BYTES = 30;
 /** A comment may follow the end of the directory. */
 const MAX_COMMENT_BYTES = 0xffff;
 const MAX_DIRECTORY_BYTES = 100_000_000;
-/** In a field of 32 bits: the value is in the zip64 field beside it. */
+/** Value of a field of 32 bits whose number is in the zip64 field instead. */
 const ELSEWHERE = 0xffffffff;
 
 /**
