@@ -1,5 +1,5 @@
-// From a tree to an exact value: a quotient of two polynomials. Whole powers, roots of numbers, i, percent, degrees, units and
-// determinants are computed; other functions become atoms.
+// Converts a tree to an exact value: a quotient of two polynomials. Whole powers, roots of numbers, i, percent,
+// degrees, units and determinants are computed; other functions become atoms.
 
 import type { StepBudget } from './budget.js';
 import { type Atom, type Polynomial, Polynomials, type Ratio, type Term } from './polynomial.js';
@@ -16,7 +16,7 @@ const MAX_FACTORIAL = 500;
 /** Rows of a determinant that is expanded. */
 const MAX_ROWS = 6;
 
-/** Functions of several numbers, which may stand in braces. */
+/** Functions of several numbers, whose arguments may be in braces. */
 const CHOOSES = new Set(['max', 'min', 'gcd', 'lcm']);
 
 export class Algebra {
@@ -275,7 +275,7 @@ export class Algebra {
     return this.constant(rational.whole(k > n ? 0n : product(n - k + 1, n) / product(1, k)));
   }
 
-  /** By the entries of the first row and the determinants without their columns. */
+  /** Determinant by expansion along the first row. */
   private determinant(rows: readonly (readonly Node[])[]): Ratio {
     if (rows.length > MAX_ROWS || rows.length === 0 || rows.some((row) => row.length !== rows.length))
       throw new NotExact('no determinant of a few rows');

@@ -14,7 +14,7 @@ export interface Found {
 }
 
 const BOX = /\\f?box(?:ed)?(?![a-zA-Z])\s?/g;
-/** What may stand between two boxes of one answer: signs, spacing, a name with its equals sign, one noun, and. */
+/** Text allowed between two boxes of one answer: signs, spacing, a name with its equals sign, one noun, and. */
 const GLUE =
   /^(?:[\s$,;+]|\\$|\\[()[\],;:! ]|\\q?quad|\\text(?:bf)?\{?|\}|and\b|or\b|[A-Za-z]+_?\{?\d?\}?\s?=|[a-z]+\b(?=\s+(?:and|or)\b))*$/;
 const MAX_GLUE = 60;
@@ -48,7 +48,7 @@ function contentOf(text: string, { content: [from, to] }: Box): string {
   return content.trim().replace(/^\{([^{}]*)\}$/, '$1');
 }
 
-/** Boxes with matching braces, in order; of nested ones the outermost only. One pass over the text. */
+/** Boxes with matching braces, in order; nested ones give only the outermost. One pass over the text. */
 function balancedBoxes(text: string): Box[] {
   const opening = new Map<number, number>();
   const boxes: Box[] = [];

@@ -1,4 +1,4 @@
-// What one comparison may cost, counted in operations, so that the verdict never depends on the machine or its load.
+// Limit on one comparison, counted in operations, so that the verdict never depends on the machine or its load.
 
 /** The comparison has used up its steps. */
 export class BudgetExceeded extends Error {

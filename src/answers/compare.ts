@@ -9,7 +9,7 @@ import { type MatrixNode, type Node, quotient, type RelationNode } from './synta
 
 export interface CompareOptions {
   readonly algebra: Algebra;
-  /** Significant digits from which a decimal stands for the value that it is rounded from. */
+  /** Significant digits from which a decimal equals the value that it is rounded from. */
   readonly digits: number;
   /** Inside a set, where {2} differs from 2. */
   readonly inside?: boolean;
@@ -19,7 +19,7 @@ type Same = ScalarMethod | undefined;
 
 const STRENGTH: readonly ScalarMethod[] = ['exact', 'numeric', 'rounded'];
 
-/** How the trees agree, by the weakest comparison that was needed; undefined if they differ. */
+/** The weakest comparison by which the trees agree; undefined if they differ. */
 export function same(a: Node, b: Node, options: CompareOptions): Same {
   options.algebra.budget.spend();
   const [left, right] = [plain(a), plain(b)];

@@ -1,4 +1,4 @@
-// Complex numbers in doubles, principal branches: what sampling computes with.
+// Complex numbers in doubles, principal branches, for sampling.
 
 export interface Complex {
   readonly re: number;

@@ -1,4 +1,4 @@
-// What a sentence says after the answer in it: where it comes from, how it was rounded, what it is not.
+// Finds remarks after the answer in a sentence: its origin, its rounding, or a value that it is not.
 import { answersEqual } from './equal.js';
 
 /** Words after which no answer is given any more, though other numbers may be. */

@@ -14,9 +14,10 @@ import { ratioOf } from './scalar.js';
 import type { Node } from './syntax.js';
 
 /**
- * How a comparison was decided.
- * - `text`: the answers read the same, or they read differently and at least one could not be read as mathematics, or holds
- *   what is not computed (an integral, a limit, `f(2)`): not decided, and counted as different
+ * The comparison that decided.
+ * - `text`: the answers read the same, or they read differently and at least one could not be read as mathematics, or
+ *   holds
+ *   something that is not computed (an integral, a limit, `f(2)`): not decided, and counted as different
  * - `choice`: the letters of a multiple choice
  * - `exact`: exact arithmetic
  * - `numeric`: the values agree to 11 digits at every sample of their variables
@@ -32,7 +33,9 @@ export interface Equality {
 }
 
 export interface EqualityOptions {
-  /** Significant digits from which a decimal stands for the value that it is rounded from. Default 6; Infinity for never. */
+  /**
+   * Significant digits from which a decimal equals the value that it is rounded from. Default 6; Infinity for never.
+   */
   readonly digits?: number | undefined;
   /** Whether one side may leave its unit out. Default `optional`. */
   readonly units?: 'optional' | 'required' | undefined;

@@ -8,7 +8,7 @@ import { withoutMarkdown } from './markdown.js';
 import { normalise, plainForm } from './normalise.js';
 
 /**
- * Where the answer was found.
+ * The place of the answer.
  * - `boxed`: the last balanced `\boxed{…}`
  * - `marker`: behind the last `####`
  * - `phrase`: behind the last "answer is", "Answer:" or "final answer"
@@ -25,13 +25,15 @@ export interface ExtractedAnswer {
 }
 
 export interface ExtractionOptions {
-  /** What to look for if the text marks no answer: `choice` prefers a letter to a number. Default `any`. */
+  /** The preferred kind of answer if the text marks none: `choice` prefers a letter to a number. Default `any`. */
   readonly expect?: 'any' | 'choice' | undefined;
   /** The prompt opened reasoning (`<think>`), and the text goes on in it: one that never ends it gives no answer. Default false. */
   readonly inReasoning?: boolean | undefined;
 }
 
-/** The answer of a solution, or undefined where it gives none. Of a text with `</think>`, only what follows it counts. */
+/**
+ * The answer of a solution, or undefined where it gives none. In a text with `</think>`, only the part after it counts.
+ */
 export function extractAnswer(
   text: string,
   { expect = 'any', inReasoning = false }: ExtractionOptions = {},
@@ -73,7 +75,7 @@ function withoutReasoning(text: string, isOpened: boolean): string {
   return start === 0 && (isOpened || REASONING_BEGIN.test(turn)) ? '' : turn.slice(start);
 }
 
-/** What stands between the last `<answer>` and its end, as R1-Zero's prompt asks for it; else all of the text. */
+/** The text between the last `<answer>` and its end, as R1-Zero's prompt asks for it; all of the text without one. */
 function tagged(text: string): string {
   const begin = text.toLowerCase().lastIndexOf('<answer>');
   if (begin < 0) return text;
@@ -163,7 +165,7 @@ const CHANGES = new RegExp(
   ].join('|')})|(?:\$|\\\)|\/\s?\d+|%)\s+of|[<>≠≤≥]|不是|并非|小于|大于|少于|多于)\s*$`,
   'iu',
 );
-/** Where nothing announces an answer, as Math-Verify takes any last number. */
+/** A denial before a last number that nothing announces; without one it counts, as in Math-Verify. */
 const DENIES = /(?:\b(?:not|isn['’]t)|不是|并非)\s*$/iu;
 const MINUS = /(?:^|[^\d\s])\s*\b(?:minus|negative)\s*$/i;
 

@@ -3,7 +3,7 @@
 export interface Formula {
   readonly at: number;
   readonly end: number;
-  /** Without its delimiters. */
+  /** The formula without its delimiters. */
   readonly text: string;
 }
 

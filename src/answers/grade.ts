@@ -14,7 +14,7 @@ export interface Grade {
   readonly got: string | null;
   /** The answer taken from the reference. */
   readonly expected: string;
-  /** Where `got` was found, and how the two were compared; null without an answer. */
+  /** Place where `got` was found, and the comparison; null without an answer. */
   readonly found: ExtractionMethod | null;
   readonly method: EqualityMethod | null;
 }

@@ -7,7 +7,7 @@ const ANNOUNCES_CHINESE = /^(最终|最後)?答案\s*[:：]?\s*(.*)$/u;
 
 export interface PlainSolution {
   readonly text: string;
-  /** Where what stands below the last heading begins. */
+  /** Start of the text below the last heading. */
   readonly body: number;
 }
 
@@ -112,7 +112,7 @@ function lineOf(line: string, before: Line[]): Line {
 const isTitle = (text: string): boolean =>
   /^[^\d$\\]*\p{L}[^\d$\\]*$/u.test(text) && text.trim().split(/\s+/).length <= 4;
 
-/** Whether a line still belongs to a displayed formula or an environment; told of the lines in order. */
+/** Whether a line still belongs to a displayed formula or an environment; takes the lines in order. */
 function displays(): (line: string) => boolean {
   let dollars = false;
   let depth = 0;

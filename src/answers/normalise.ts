@@ -60,7 +60,7 @@ function singleBackslashes(text: string): string {
   );
 }
 
-/** Without the signs that open and close mathematics. A dollar sign that has no partner is money. */
+/** Removes the signs that open and close mathematics. A dollar sign without a partner is money. */
 function withoutDelimiters(text: string): string {
   const plain = text.replace(/\\\\|\\[()[\]]/g, (match) => (match === '\\\\' ? match : ' '));
   const dollars = plain.match(/\\\$|\$/g)?.filter((match) => match === '$').length ?? 0;
@@ -82,7 +82,7 @@ const LEAD =
 /** Quotation marks around all of it. */
 const QUOTED = /^\s*["“”„]([^"“”„]*)["“”][\s.]*$/;
 
-/** Without colours, words before the answer and quotation marks around it. */
+/** Removes colours, words before the answer and quotation marks around it. */
 function withoutDecoration(text: string): string {
   return text.replace(COLOUR, ' ').replace(LEAD, '').replace(QUOTED, '$1');
 }

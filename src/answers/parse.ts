@@ -12,7 +12,7 @@ import { isUnitSign } from './units.js';
 const MATRICES = new Set(['matrix', 'pmatrix', 'bmatrix', 'Bmatrix', 'vmatrix', 'smallmatrix', 'array']);
 /** `2020-01-31` and `1/31/2020` are no differences and quotients. */
 const DATE = /^\d{4}-\d\d?-\d\d?$|^\d\d?\/\d\d?\/\d{4}$/;
-/** Letters that stand for functions when a bracket follows at once. */
+/** Letters that are functions when a bracket follows at once. */
 const FUNCTION_LETTERS = new Set(['f', 'g', 'F', 'G']);
 
 /** Reads a normalised answer. Throws {@link Unreadable}, and {@link BudgetExceeded} where it is too long. */
@@ -290,7 +290,7 @@ class Parser extends NumberReader {
     return exponent === undefined ? call : { kind: 'power', base: call, exponent };
   }
 
-  /** In brackets, or the factors up to the next operator or function. */
+  /** The arguments in brackets, or the factors up to the next operator or function. */
   private functionArguments(): Node[] {
     if (this.take('(')) {
       const { items } = this.items();

@@ -7,14 +7,14 @@ export interface Atom {
   /** Equal for equal atoms. */
   readonly key: string;
   /**
-   * free: a variable, a unit, π or e, between which no polynomial identity holds; imaginary: i² = -1; radical: the index-th
-   * root of a whole number; function: of other values, about which only sampling can tell.
+   * free: a variable, a unit, π or e, between which no polynomial identity holds; imaginary: i² = -1; radical: the
+   * index-th root of a whole number; function: of other values, which only sampling can compare.
    */
   readonly kind: 'free' | 'imaginary' | 'radical' | 'function';
-  /** Of a radical. */
+  /** Index and radicand of a radical. */
   readonly index?: number;
   readonly radicand?: bigint;
-  /** Of a function. */
+  /** Name and arguments of a function. */
   readonly name?: string;
   readonly args?: readonly Ratio[];
 }
@@ -121,7 +121,7 @@ export class Polynomials {
     else sum.set(key, { coefficient, powers: reduced.powers });
   }
 
-  /** With i to the power of 0 or 1, and radicals below their index. */
+  /** Reduces i to the power of 0 or 1, and radicals below their index. */
   private reduced(term: Term): Term {
     let { coefficient } = term;
     const powers: (readonly [number, number])[] = [];

@@ -36,7 +36,7 @@ export function rootOfWhole(value: bigint, index: number, budget: StepBudget): W
     if (times > 0) take(divisor, times);
   }
   if (rest > 1n) {
-    // What is left is a prime, or has only large prime factors.
+    // The rest is a prime, or has only large prime factors.
     const whole = wholeRoot(rest, index, budget);
     if (whole !== undefined) take(whole, index);
     else take(rest, 1);

@@ -110,7 +110,7 @@ function isUnit(value: bigint): boolean {
   return value === 0n || value === 1n || value === -1n;
 }
 
-/** By Euclid's algorithm, never negative. */
+/** Euclid's algorithm; the result is never negative. */
 export function greatestCommonDivisor(a: bigint, b: bigint, budget: StepBudget): bigint {
   budget.spend(words(a) * words(b));
   let [x, y] = [a < 0n ? -a : a, b < 0n ? -b : b];

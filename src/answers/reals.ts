@@ -19,13 +19,13 @@ interface Interval {
 }
 
 interface RealSet {
-  /** Whose values they are, where an inequality says so. */
+  /** The variable whose values they are, where an inequality names it. */
   readonly variable?: string;
-  /** In order; neither empty nor touching. */
+  /** Intervals in order; neither empty nor touching. */
   readonly intervals: readonly Interval[];
 }
 
-/** How two sets agree; undefined if they differ or one of them is not a set of real numbers. */
+/** The comparison by which two sets agree; undefined if they differ or one of them is not a set of real numbers. */
 export function sameReals(algebra: Algebra, a: Node, b: Node): ScalarMethod | undefined {
   if (!saysReals(a) && !saysReals(b)) return undefined;
   const [left, right] = [realsOf(algebra, a), realsOf(algebra, b)];
@@ -60,7 +60,7 @@ function saysReals(node: Node): boolean {
   );
 }
 
-/** What a relation becomes where its sides change places. */
+/** The relation after its sides are swapped. */
 export const FLIPPED: Readonly<Record<string, string>> = {
   ...{ '<': '>', '>': '<', '≤': '≥', '≥': '≤' },
   ...{ '≠': '≠', '=': '=' },
@@ -139,7 +139,7 @@ function relationSet(algebra: Algebra, { sides, operators }: RelationNode): Real
   return pairs.reduce((a, b) => intersection(algebra, a, b));
 }
 
-/** The solutions of one inequality; one with |u| stands for two. */
+/** The solutions of one inequality; one with |u| is split into two. */
 function pairSet(algebra: Algebra, left: Node, right: Node, operator: string): RealSet | undefined {
   if (right.kind === 'call' && right.name === 'abs' && left.kind !== 'call')
     return pairSet(algebra, right, left, FLIPPED[operator] ?? '');
@@ -155,7 +155,7 @@ function pairSet(algebra: Algebra, left: Node, right: Node, operator: string): R
   return { ...above, intervals: joined(algebra, [...above.intervals, ...below.intervals]) };
 }
 
-/** From left - right = c·variable + rest to variable against -rest/c. */
+/** Solves an inequality that is linear: from left - right = c·variable + rest to variable and -rest/c. */
 function linearSet(algebra: Algebra, left: Node, right: Node, operator: string): RealSet | undefined {
   if (!['<', '>', '≤', '≥', '≠'].includes(operator)) return undefined;
   const [a, b] = [ratioOf(algebra, left), ratioOf(algebra, right)];
@@ -213,7 +213,7 @@ function between([low, high]: readonly [End, End]): Interval {
   return { low, high };
 }
 
-/** In order, without empty ones, touching ones joined. */
+/** Intervals in order, without empty ones; touching ones are joined. */
 function joined(algebra: Algebra, intervals: readonly Interval[]): Interval[] {
   const kept = intervals.filter(
     ({ low, high }) => low.at < high.at || (low.at === high.at && low.closed && high.closed),

@@ -33,8 +33,8 @@ export interface Stripped {
 }
 
 /**
- * The tree without its units, or undefined where it has none: `5\text{ cm}` is 5. A dozen or two thirds are no unit, and what stands in a
- * function stays: sin 30° is not sin 30.
+ * The tree without its units, or undefined where it has none: `5\text{ cm}` is 5. A dozen or two thirds are no unit,
+ * and arguments of functions keep theirs: sin 30° is not sin 30.
  */
 export function withoutUnits(node: Node): Stripped | undefined {
   let found = false;

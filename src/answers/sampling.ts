@@ -11,7 +11,7 @@ const MIN_SAMPLES = 4;
 /** Doubles keep 16 digits; sampling asks that 11 agree. */
 const TOLERANCE = 1e-11;
 
-/** What values are sampled of: an `Algebra`. */
+/** The source of sampled values: an `Algebra`. */
 export interface Sampled {
   readonly budget: StepBudget;
   readonly polynomials: Pick<Polynomials, 'atom'>;

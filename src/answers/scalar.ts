@@ -5,7 +5,7 @@ import { equals, greatestCommonDivisor, multiply, NotExact, type Rational, toNum
 import { isZeroAtSamples, realValue } from './sampling.js';
 import type { Node } from './syntax.js';
 
-/** How a comparison was decided, from the strongest to the weakest. */
+/** The comparison that decided, from the strongest to the weakest. */
 export type ScalarMethod = 'exact' | 'numeric' | 'rounded';
 
 export function ratioOf(algebra: Algebra, node: Node): Ratio | undefined {
@@ -18,8 +18,8 @@ export function ratioOf(algebra: Algebra, node: Node): Ratio | undefined {
 }
 
 /**
- * How the values are the same, or undefined. A decimal of at least `digits` significant digits counts as a value that has no
- * such decimal where it is that value rounded or cut off.
+ * The comparison by which the values are equal, or undefined. A decimal of at least `digits` significant digits equals
+ * a value that has no such decimal if it is that value rounded or cut off.
  */
 export function sameValue(algebra: Algebra, a: Node, b: Node, digits: number): ScalarMethod | undefined {
   const [left, right] = [ratioOf(algebra, a), ratioOf(algebra, b)];
@@ -104,7 +104,7 @@ function cleared(algebra: Algebra, polynomial: Polynomial): Polynomial {
 
 /** Digits that every f64 keeps; a decimal of as many is what a program printed. */
 const F64_DIGITS = 15;
-/** A computed f64 may end this much beside the nearest one: 0.1 + 0.2 is printed as 0.30000000000000004. */
+/** Relative error of a computed f64 from the nearest one: 0.1 + 0.2 is printed as 0.30000000000000004. */
 const F64_ERROR = 2 * Number.EPSILON;
 /** A number of at most so many digits is not itself a printed f64. */
 const SHORT = 12;

@@ -39,7 +39,7 @@ const ORDINAL = new Set(['st', 'nd', 'rd', 'th']);
 export function tokenise(source: string, budget: StepBudget, { thousands }: TokenOptions): Token[] {
   const tokens: Token[] = [];
   let at = 0;
-  /** Of every open bracket, whether commas in it may be those of thousands. */
+  /** Whether commas in each open bracket may be those of thousands. */
   const open: boolean[] = [];
   const spacedAt = spacedBrackets(source, budget);
   let spaced = false;

@@ -1,4 +1,4 @@
-// Units of measure, money, percent and counted things: what one is in base units.
+// Units of measure, money, percent and counted things, each in base units.
 
 import type { StepBudget } from './budget.js';
 import { fraction, multiply, ONE, power, type Rational } from './rational.js';
@@ -142,8 +142,8 @@ export function changesNumber(words: string): boolean {
 }
 
 /**
- * A dozen eggs is twelve eggs, and a million is a number: such words are part of the number, not a unit that may be left out. Their
- * product, and whether other words stand beside them.
+ * The product of number words, and whether they are the only words. A dozen eggs is twelve eggs, and a million is a
+ * number: such words are part of the number, not a unit that may be left out.
  */
 export function numberWords(words: string): { readonly value: number; readonly alone: boolean } {
   const parts = words

@@ -44,7 +44,10 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
 
   /** Tokens see those after them too: nothing can be generated, cached or branched, and each prefix is a sequence of its own. */
   readonly bidirectional?: boolean;
-  /** Of the classes with a head for sequences or tokens. Default: `score`, which reads the last token of a sequence. */
+  /**
+   * The classifier of classes with a head for sequences or tokens. Default: `score`, which reads the last token of a
+   * sequence.
+   */
   readonly classifier?: Classifier;
 
   /** The attention of each layer, in order, which determines the shape of a cache. */
@@ -61,11 +64,11 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
   finish(forward: Forward, config: Config, stream: Stream): Tensor;
 }
 
-/** How the classification models of a family end. */
+/** The classification head of a family. */
 export interface Classifier {
   /** Name of the module that makes the outputs. */
   readonly module: string;
-  /** The token that stands for a sequence. */
+  /** The token that represents a sequence. */
   readonly reads: 'first' | 'last';
   /** Computed on the hidden states of these tokens, [B, outputSize], before that module. */
   pool?(x: Tensor, project: (x: Tensor, module: string) => Tensor): Tensor;
@@ -81,9 +84,9 @@ export type Stream = readonly Tensor[];
 export interface Forward {
   /** i32 [T] */
   readonly ids: Tensor;
-  /** i32 [T]: of each token in its sequence. */
+  /** i32 [T]: position of each token in its sequence. */
   readonly positions: Tensor;
-  /** Of activations. */
+  /** Dtype of activations. */
   readonly dtype: DType;
   /** A weight by its name. */
   weight(name: string): Parameter;
@@ -112,7 +115,7 @@ interface Routed {
   project(x: Tensor, of: string): Tensor;
 }
 
-/** What keys the dropout mask of each row, i32 [R] both. */
+/** The keys of each row's dropout mask, i32 [R] both. */
 interface ProjectedRows {
   readonly rowIds: Tensor;
   readonly positions: Tensor;
@@ -153,11 +156,11 @@ export interface RecurrentStates {
 export interface LayerMemory {
   /** Saved by one layer for its backward whatever the number of tokens. Default 0. */
   readonly fixed?: number;
-  /** Of what passes between two layers. */
+  /** Tensors passed between two layers. */
   readonly stream: number;
   /** Saved by one layer for its backward. */
   readonly saved: number;
-  /** Held by the backward of one layer beside that. */
+  /** Held in addition by the backward of one layer. */
   readonly backward: number;
 }
 

@@ -20,7 +20,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'transformers_version',
   'unsloth_fixed',
   'unsloth_version',
-  // What a forward returns, and how it caches
+  // The result of a forward, and its cache
   'cache_implementation',
   'chunk_size_feed_forward',
   'keys_to_ignore_at_inference',
@@ -68,7 +68,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'typical_p',
 ]);
 
-/** Keys that would change the model, with the one value besides "off" that does not, and the words for it. */
+/** Keys that would change the model, each with the one value besides "off" that does not, and a phrase for it. */
 export type FixedKeys = Readonly<Record<string, readonly [JsonValue, string]>>;
 
 const FIXED: FixedKeys = {
@@ -91,10 +91,11 @@ const isReadable = (value: JsonValue) =>
   isJsonObject(value) && typeof value.quant_method === 'string' && METHODS.includes(value.quant_method);
 
 /**
- * Refuses every key that nothing has read and that may change the maths. A key passes when it is known to be harmless, when its value is
- * the one that the implemented maths has, or when its value switches nothing on (null, false, 0, "", [] or {}).
+ * Refuses every key that nothing has read and that may change the maths. A key passes when it is known to be harmless,
+ * when its value is the one that the implemented maths has, or when its value switches nothing on (null, false, 0, "",
+ * [] or {}).
  *
- * @param own keys of the architecture beside those that every one has
+ * @param own keys of the architecture, in addition to the common ones
  * @throws WeightsError that names the keys with their values
  */
 export function refuseUnknownKeys(config: Fields, own: FixedKeys = {}): void {

@@ -1,6 +1,6 @@
 /**
- * `config.json`, read as transformers 5.18 reads it: the keys that every architecture has, its defaults for absent keys, both
- * spellings of the dtype. What is not implemented is refused by name (see `config-keys.ts`), never ignored.
+ * `config.json`, read as transformers 5.18 reads it: the keys that every architecture has, its defaults for absent
+ * keys, both spellings of the dtype. Unsupported keys are refused by name (see `config-keys.ts`), never ignored.
  */
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject, JsonValue } from '../weights/json.js';
@@ -12,7 +12,7 @@ export type DtypeName = 'float32' | 'bfloat16' | 'float16';
 export interface ModelConfig {
   /** `model_type` of config.json: which row of the table the model belongs to. */
   readonly modelType: string;
-  /** Of the class names of transformers, such as `Qwen2`. */
+  /** Prefix of transformers' class names, such as `Qwen2`. */
   readonly classPrefix: string;
   readonly head: ModelHead;
   /** Width of the tensors between layers. */
@@ -24,7 +24,7 @@ export interface ModelConfig {
   /** Tokens of the longest sequence. */
   readonly maxPositions: number;
   readonly tieWordEmbeddings: boolean;
-  /** In which the weights are stored, where the file says so. */
+  /** Dtype of the stored weights, where the file has it. */
   readonly dtype: DtypeName | undefined;
   readonly bosTokenId: number | undefined;
   readonly eosTokenIds: readonly number[];

@@ -99,8 +99,8 @@ export const debertaV2: Architecture<DebertaConfig> = {
   /** The heads of pre-training, which are not read. */
   computed: /^(?:lm_predictions|mask_predictions|cls)\.|^deberta\.embeddings\.position_ids$/,
 
-  // Saved: two norms with their sums, q k v, the mixed heads, the MLP before and after its activation.
-  // Of the relative positions: before and after their norm, q and k.
+  // Saved: two norms with their sums, q k v, the mixed heads, the MLP before and after its activation. For the relative
+  // positions: values before and after their norm, q and k.
   memory({ hiddenSize: h, intermediateSize: f, numHeads, positionBuckets }, { bytes, rank }) {
     return {
       fixed: 2 * positionBuckets * (4 * h * bytes + 4 * 2 * rank),
@@ -140,7 +140,7 @@ function layer(forward: Forward, config: DebertaConfig, index: number, [x]: Stre
 
   const positions = forward.constant('relativePositions');
   const rows = { rowIds: forward.constant('relativeRows'), positions };
-  // Computed for each layer: it is small, and so no tensor beside the tokens' passes between layers.
+  // Computed anew for each layer: it is small, and the stream between layers stays a single tensor.
   const relative = layerNorm(
     embedding(positions, forward.weight(`${RELATIVE}.weight`), forward.dtype),
     norm(forward, `${ENCODER}.LayerNorm`),
@@ -282,7 +282,7 @@ function requireV3(fields: Fields, hiddenSize: number): void {
 }
 
 function json(config: DebertaConfig): JsonObject {
-  // Their head has its dropout under another key, and always a bias.
+  // Token classifiers have their head's dropout under another key, and always a bias.
   const { classifier_dropout, token_classification_bias, ...common } = commonJson(config);
   return {
     ...common,

@@ -13,9 +13,9 @@ import { type Initializer, MAX_EXPERTS, type ModuleSpec, moduleSpec } from '../w
 import type { Forward, LayerMemory } from './architecture.js';
 
 export interface ExpertsConfig {
-  /** Of each layer. */
+  /** Number of experts of each layer. */
   readonly count: number;
-  /** For each token. */
+  /** Number of experts for each token. */
   readonly perToken: number;
   /** Width inside an expert. */
   readonly intermediateSize: number;
@@ -25,7 +25,7 @@ export interface ExpertsConfig {
   readonly sparse: readonly boolean[];
 }
 
-/** In all layers: each has three modules of its own. Qwen3-235B has 12,032. */
+/** Most experts in all layers, with three modules each. Qwen3-235B has 12,032. */
 const MAX_OF_MODEL = 2 ** 18;
 
 /** Keys of config.json, with transformers' defaults. */
@@ -71,7 +71,7 @@ export function expertsJson({
   };
 }
 
-/** Of an MLP `prefix`: the router, then each projection of all experts, side by side. */
+/** Modules of the MLP `prefix`: the router, then each projection of all experts. */
 export function expertModules(
   prefix: string,
   hiddenSize: number,
@@ -105,7 +105,7 @@ export function mixture(forward: Forward, config: ExpertsConfig, prefix: string,
   return combineExperts(y, routing);
 }
 
-/** What a layer saves and holds for a token in place of `gates` tensors of an MLP's inner width. */
+/** Bytes that a layer saves and holds for a token, in place of `gates` tensors of an MLP's inner width. */
 export function expertsMemory(
   { count, perToken, intermediateSize }: ExpertsConfig,
   hiddenSize: number,

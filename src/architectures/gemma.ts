@@ -25,7 +25,7 @@ import { parseRope, parseRopeSettings, type RopeConfig, ropeJson, ropeKeys, rope
 
 export interface GemmaConfig extends GatedConfig {
   readonly modelType: 'gemma3_text';
-  /** Of layers within a window; `rope` is that of layers that attend to everything. */
+  /** RoPE of layers with a window; `rope` is that of layers that attend to everything. */
   readonly localRope: RopeConfig;
   /** Biases of the q, k, v and o projections. */
   readonly bias: boolean;

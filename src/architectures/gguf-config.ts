@@ -6,7 +6,7 @@ import { type Metadata, metadataOf } from '../weights/gguf/metadata.js';
 import type { JsonObject } from '../weights/json.js';
 import { ggufScaling, shortest } from './gguf-rope.js';
 
-/** By `general.architecture`. llama.cpp stores mistral's models as llama. */
+/** Class prefixes by `general.architecture`. llama.cpp stores mistral's models as llama. */
 const CLASSES: Readonly<Record<string, string>> = {
   llama: 'Llama',
   qwen2: 'Qwen2',
@@ -15,17 +15,17 @@ const CLASSES: Readonly<Record<string, string>> = {
   gemma3: 'Gemma3',
 };
 
-/** Where `model_type` has another name. */
+/** `model_type` of architectures with another name there. */
 const MODEL_TYPES: Readonly<Record<string, string>> = { qwen3moe: 'qwen3_moe' };
 
 /** Keys of an architecture that change nothing in what a model computes. */
 const NEUTRAL = [
   ...['vocab_size', 'rope.scaling.finetuned', 'tensor_data_layout', 'pooling_type'],
-  // Without experts.
+  // Only with experts does it count.
   'expert_used_count',
 ];
 
-/** Of Gemma 3, where metadata does not say: one layer of so many attends to everything, by llama.cpp's own constants. */
+/** Gemma 3's constants in llama.cpp, for metadata without them: one layer in `pattern` attends to everything. */
 const GEMMA = { pattern: 6, localTheta: 10_000, largest: 62 };
 
 /** @throws WeightsError for an architecture that is not supported, or metadata that is missing or damaged */

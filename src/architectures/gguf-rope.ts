@@ -67,7 +67,7 @@ export function ggufScaling(
 }
 
 /**
- * The scaling whose divisors the tensor holds: of the published ones, that which gives them.
+ * The published scaling that gives the divisors in the tensor.
  *
  * @throws WeightsError where none does
  */

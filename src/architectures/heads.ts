@@ -3,7 +3,7 @@ import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
 import { type PublishedHead, parsePublishedHead } from './published-heads.js';
 
-/** From the name of the class. */
+/** A head, by the name of its class. */
 export type ModelHead =
   /** `…Model`, or a class whose head is not read: the trunk alone */
   | { readonly kind: 'none' }
@@ -37,7 +37,7 @@ const CLASSES: Readonly<Record<HeadKind, string>> = {
   token: 'ForTokenClassification',
 };
 
-/** What says the class of a model. */
+/** The properties that determine a model's class name. */
 interface HeadedModel {
   readonly classPrefix: string;
   readonly head: ModelHead;

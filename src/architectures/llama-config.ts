@@ -8,7 +8,9 @@ import { parseRope, type RopeConfig, ropeKeys, scaledPositions } from './rope.js
 
 export type LlamaType = 'qwen2' | 'qwen3' | 'qwen3_moe' | 'llama' | 'mistral' | 'smollm3';
 
-/** Of decoders with RMSNorms, rotated heads, some of which share their keys and values, and an MLP with a gate. */
+/**
+ * Configuration of decoders with RMSNorms, rotary heads, some of which share their keys and values, and a gated MLP.
+ */
 export interface GatedConfig extends ModelConfig {
   readonly intermediateSize: number;
   readonly numHeads: number;
@@ -31,7 +33,7 @@ export interface LlamaConfig extends GatedConfig {
   readonly qkNorm: boolean;
   /** Per layer: whether q and k are rotated. */
   readonly rotates: readonly boolean[];
-  /** Of qwen3_moe. */
+  /** Experts, for qwen3_moe. */
   readonly experts: ExpertsConfig | undefined;
 }
 
@@ -86,7 +88,7 @@ export const TYPES: Readonly<Record<LlamaType, Defaults>> = {
   },
 };
 
-/** Of smollm3, one layer of so many is not rotated. */
+/** One layer in this many has no RoPE, in smollm3. */
 const UNROTATED = 4;
 
 const FIXED: FixedKeys = {
@@ -212,7 +214,7 @@ function parseRotated(fields: Fields, modelType: LlamaType, numLayers: number): 
   );
 }
 
-/** Of each layer; undefined where the file does not say. */
+/** Type of each layer; undefined where the file does not have it. */
 export function parseLayerTypes(fields: Fields, numLayers: number): readonly string[] | undefined {
   const types = fields.strings('layer_types');
   if (types !== undefined && types.length !== numLayers)

@@ -49,7 +49,7 @@ export const llamaInit = z.strictObject({
 
 type Init = z.output<typeof llamaInit>;
 
-/** What an absent key means. */
+/** Defaults of absent keys. */
 export function llamaDefaults(init: NewModel): JsonObject {
   const { num_key_value_heads, num_attention_heads, num_experts: experts } = init as Init;
   const common = {

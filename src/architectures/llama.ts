@@ -72,7 +72,7 @@ function memory(config: LlamaConfig, at: Parameters<Architecture['memory']>[1]):
   };
 }
 
-/** Of a layer with so many norms, and so many tensors of the MLP's inner width. */
+/** Bytes of a layer with the given number of norms, and of tensors of the MLP's inner width. */
 export function gatedMemory(
   { hiddenSize: h, intermediateSize: i, headDim, numHeads, numKeyValueHeads }: GatedConfig,
   { bytes, rank }: Parameters<Architecture['memory']>[1],
@@ -123,7 +123,7 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
   return projectOnto(after.sum, activated, name('mlp.down_proj'));
 }
 
-/** What follows a norm reads x: normed together with the addition, or still to be normed. */
+/** The input of the linear modules after a norm: normed together with the addition, or still to be normed. */
 export function entering([delta, residual]: Stream, norm: Norm) {
   const x = delta as Tensor;
   if (!residual) return { x, sum: x, norm };

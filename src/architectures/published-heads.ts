@@ -5,14 +5,14 @@ import type { Fields } from '../weights/fields.js';
 export interface PublishedHead {
   /** As `architectures` names it. */
   readonly className: string;
-  /** Of the module that makes the outputs. */
+  /** Name of the module that makes the outputs. */
   readonly module: string;
-  /** Of a linear module before it, with a ReLU after. */
+  /** Name of a linear module before it, with a ReLU after. */
   readonly hidden?: string;
 }
 
 interface PublishedClass extends PublishedHead {
-  /** Of the trunk that it stands on. */
+  /** Class prefix of its trunk. */
   readonly classPrefix: string;
   readonly kind: 'token' | 'sequence';
   readonly labels: number | ((fields: Fields) => number);
@@ -29,7 +29,7 @@ const reasonEval = {
 } as const;
 
 const CLASSES: readonly PublishedClass[] = [
-  // Qwen2.5-Math-PRM, -RM: modeling_qwen2_rm.py beside their weights.
+  // Qwen2.5-Math-PRM and -RM: modeling_qwen2_rm.py in their repositories.
   { ...qwen, className: 'Qwen2ForProcessRewardModel', kind: 'token', labels: 2 },
   { ...qwen, className: 'Qwen2ForRewardModel', kind: 'sequence', labels: 1 },
   // Skywork-o1-Open-PRM: the value head of TRL's AutoModelForCausalLMWithValueHead.

@@ -1,4 +1,4 @@
-/** `config.json` of Qwen3.5: of the text model alone, or with a part for images, which is not read. */
+/** `config.json` of Qwen3.5: the text model alone, or with a part for images, which is not read. */
 
 import type { DeltaHeads } from '../ops/recurrence.js';
 import { Fields } from '../weights/fields.js';

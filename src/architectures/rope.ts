@@ -152,10 +152,11 @@ function yarnRange(
 }
 
 /**
- * Reads the rotary settings of a model's `config.json`: `rope_parameters`, or the older `rope_scaling` (with `type` or `rope_type`) and
- * `rope_theta` beside it.
+ * Reads the rotary settings of a model's `config.json`: `rope_parameters`, or the older `rope_scaling` (with `type` or
+ * `rope_type`) together with `rope_theta`.
  *
- * @param config the whole file; `rope_parameters`, `rope_scaling`, `rope_theta` and `original_max_position_embeddings` are read
+ * @param config the whole file; `rope_parameters`, `rope_scaling`, `rope_theta` and `original_max_position_embeddings`
+ * are read
  * @throws WeightsError for an unsupported type or key, a value out of range, or two spellings that disagree
  */
 export function parseRope(
@@ -206,9 +207,10 @@ function usable(rope: RopeConfig, where: string): RopeConfig {
 }
 
 /**
- * Tokens that a model with this scaling reads. Where `max_position_embeddings` is left at the length before scaling, as Qwen2.5's
- * instructions write it, the length is multiplied by the factor, as vLLM does: of `linear` that of the file, of `yarn` the original
- * one. Llama 3's files have the scaled length already, and `dynamic` is refused beyond the file's.
+ * Most tokens that a model with this scaling reads. Where `max_position_embeddings` is left at the length before
+ * scaling, as Qwen2.5's instructions write it, a length is multiplied by the factor, as in vLLM: the file's for
+ * `linear`, the original one for `yarn`. Llama 3's files have the scaled length already, and `dynamic` is refused
+ * beyond the file's.
  */
 export function scaledPositions({ scaling }: RopeConfig, maxPositions: number): number {
   switch (scaling.type) {

@@ -23,7 +23,10 @@ const rows: ReadonlyMap<string, Architecture> = new Map(
   ARCHITECTURES.flatMap((row) => row.modelTypes.map((modelType) => [modelType, row])),
 );
 
-/** What models that are asked for need and is not here, by how their `model_type` begins; docs/reference/models.md says more. */
+/**
+ * Missing features of models that users ask for, by the beginning of their `model_type`; docs/reference/models.md says
+ * more.
+ */
 const ABSENT: Readonly<Record<string, string>> = {
   gemma2:
     'Gemma 2 caps the scores of attention and the logits by tanh, which no kernel here does; take a Gemma 3',

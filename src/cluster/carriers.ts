@@ -1,4 +1,7 @@
-/** What moves the bytes of collectives between the processes of a job: its sockets (`cluster.ts`), or a carrier that ops call. */
+/**
+ * Carriers of the bytes of collectives between the processes of a job: its sockets (`cluster.ts`), or a carrier that
+ * ops call.
+ */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -13,15 +16,15 @@ type CarrierName = 'tcp' | 'shm' | 'mpi' | 'nccl';
 
 export interface Carrier {
   readonly name: Exclude<CarrierName, 'tcp'>;
-  /** What ops take. */
+  /** Argument of the ops. */
   readonly communicator: number;
-  /** What waits in it fails, as does all that follows: after a loss. */
+  /** Makes pending and later ops fail, after a process was lost. */
   cancel(): void;
   /** All processes call it. */
   close(): Promise<void>;
 }
 
-/** Where `steptrain build --mpi` puts the plugin. */
+/** The path at which `steptrain build --mpi` puts the plugin. */
 export const MPI_PLUGIN = fileURLToPath(new URL('../../build/Release/steptrain_mpi.so', import.meta.url));
 
 /** Files that lie in memory. */
@@ -29,7 +32,7 @@ const SHARED = '/dev/shm';
 
 export interface CarrierOptions {
   readonly wanted: 'auto' | CarrierName;
-  /** Of this process: `cpu`, or `cuda:N`. */
+  /** Device of this process: `cpu`, or `cuda:N`. */
   readonly device: string;
   readonly plugin?: string;
   /** Hears on rank 0 why `auto` has passed something over that fits the machine. Default: standard error. */
@@ -37,10 +40,11 @@ export interface CarrierOptions {
 }
 
 /**
- * The carrier of a job; undefined where it is the job's own sockets. `auto` takes what all processes have, where they compute on
- * processors: MPI where it has started them and the plugin is there, else shared memory where they are on one machine.
+ * The carrier of a job; undefined for the job's own sockets. `auto` takes one that all processes have, where they
+ * compute on processors: MPI where it started them and the plugin is built, else shared memory where they are on one
+ * machine.
  *
- * @throws StepTrainError E_CLUSTER where a process lacks what is wanted
+ * @throws StepTrainError E_CLUSTER where a process lacks the wanted one
  */
 export async function openCarrier(
   cluster: Cluster,
@@ -92,7 +96,7 @@ async function openShared(
   if (own) await addon().closeCarrier(own.communicator);
   return { obstacle: `of rank ${failed} ${all[failed]}` };
 
-  /** What each has against it. Rank 0 makes what the others open. */
+  /** Each process's obstacle to opening it. Rank 0 makes what the others open. */
   async function allOpen(): Promise<(string | undefined)[]> {
     const [made] = await exchange(cluster, rank === 0 ? await open() : undefined);
     return exchange(cluster, rank === 0 || made !== undefined ? made : await open());

@@ -21,19 +21,20 @@ export interface Cluster {
   readonly size: number;
   /** Aborted with the reason when another process is lost. */
   readonly lost: AbortSignal;
-  /** For the others, in what follows and in carriers. */
+  /** Time spent waiting for the other processes, in the calls below and in carriers. */
   readonly waiting: Waiting;
   /** The bytes that each process gave, by rank. All processes call it, in the same order of calls. */
   gather(bytes: Uint8Array): Promise<readonly Uint8Array[]>;
   /** The same on rank 0, and undefined elsewhere: for what only rank 0 writes. */
   collect(bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined>;
   /**
-   * The sum of all shards of all processes, f32, as a binary tree over the shards' numbers: it depends neither on the number
-   * of processes nor on which process has which shard. Several may be under way, in the order of their calls; what they take is
-   * not counted as waiting.
+   * The sum of all shards of all processes, f32, as a binary tree over the shards' numbers: it depends neither on the
+   * number of processes nor on which process has which shard. Several may be under way, in the order of their calls;
+   * their time does not count as waiting.
    *
-   * @param shards of this process: sums over aligned runs of shards, of `length` elements each, whose memory is given away
-   * @param parts by rank the elements that a process needs, the same in all calls; absent: all of them
+   * @param shards of this process: sums over aligned runs of shards, of `length` elements each, whose memory is given
+   * away
+   * @param parts the elements that each process needs, by rank, the same in all calls; absent: all of them
    * @returns the part of this process
    */
   sum(shards: Promise<readonly ShardSum[]>, length: number, parts?: readonly Part[]): Promise<Float32Array>;
@@ -44,15 +45,15 @@ export interface Cluster {
 }
 
 export interface ClusterOptions extends LinkOptions {
-  /** Is told for whom this process waits, once it has waited for some seconds. */
+  /** Called with the processes that this one waits for, once it has waited for some seconds. */
   readonly say?: (text: string) => void;
   readonly place: LinkOptions['place'] & Cluster['place'];
 }
 
 /**
- * Waits until all processes of the job are there.
+ * Waits until all processes of the job have joined.
  *
- * @throws StepTrainError E_CLUSTER where one is missing, or differs in what `greeting` holds
+ * @throws StepTrainError E_CLUSTER where one is missing, or has another `greeting`
  */
 export async function joinCluster(options: ClusterOptions): Promise<Cluster> {
   const cluster = new StarCluster(options);
@@ -160,12 +161,12 @@ class StarCluster implements Cluster {
     return splitParts(joined, this.size);
   }
 
-  /** Of rank 0. */
+  /** The ranks other than 0. */
   private get others(): readonly number[] {
     return Array.from({ length: this.size - 1 }, (_, i) => i + 1);
   }
 
-  /** Of the way to rank 0; the way back has the number after it. Calls that overlap keep their order. */
+  /** Number of the way to rank 0; the way back has the next one. Calls that overlap keep their order. */
   private next(): number {
     this.number += 2;
     return this.number;
@@ -196,7 +197,10 @@ class StarCluster implements Cluster {
     this.give(to, number, pieces);
   }
 
-  /** Behind a head that says how many bytes there are. @param pieces with memory of their own, which goes to another thread */
+  /**
+   * Sends pieces after a head with their number of bytes. @param pieces with memory of their own, which goes to another
+   * thread
+   */
   private give(to: number, number: number, pieces: Pieces): void {
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
     for (const piece of [bytesOf(Float64Array.of(bytes)), ...pieces]) this.link.send(to, number, piece);
@@ -217,7 +221,7 @@ class StarCluster implements Cluster {
     return Promise.race([arrived, this.failure]);
   }
 
-  /** What comes before anybody waits for it is kept. */
+  /** The parts of an exchange so far. Bytes that come before anybody waits for them are kept. */
   private expected(number: number): Expected {
     let found = this.pending.get(number);
     if (!found) {
@@ -269,7 +273,7 @@ function openInThread(options: LinkOptions, tell: (event: LinkEvent) => void): L
   };
 }
 
-/** The pieces behind a head, once all are there. */
+/** The pieces after a head, once all have arrived. */
 function arrivedOf(parts: Pieces | undefined): Pieces | undefined {
   if (!parts) return undefined;
   const [head, ...pieces] = parts as [Uint8Array, ...Uint8Array[]];
@@ -293,7 +297,7 @@ function splitParts(whole: Uint8Array, size: number): readonly Uint8Array[] {
   });
 }
 
-/** Which runs they are, and a piece for each. */
+/** The shards of a sum as bytes: the runs that they cover, then a piece for each. */
 function writeShards(shards: readonly ShardSum[]): Pieces {
   const runs = Float64Array.from(shards.flatMap(({ first, count }) => [first, count]));
   return [runs, ...shards.map(({ values }) => values)].map(bytesOf);

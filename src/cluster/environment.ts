@@ -1,4 +1,7 @@
-/** Which process of how many this one is, by the variables that launchers set: torchrun, PyTorchJob, srun, mpirun. */
+/**
+ * The rank of this process and the size of its job, from the variables of launchers: torchrun, PyTorchJob, srun,
+ * mpirun.
+ */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -21,13 +24,13 @@ export interface Place {
   readonly cores?: number | undefined;
   /** Equal for all processes of one start of one job, and no other's. */
   readonly job: string;
-  /** Where rank 0 listens. */
+  /** Address at which rank 0 listens. */
   readonly host: string;
   /** Rank 0 takes the first that is free; the others try each. */
   readonly ports: readonly number[];
 }
 
-/** Further ports where the first is taken: beside another job of the same machine. */
+/** Number of ports tried where the first is taken, as by another job on the same machine. */
 const PORTS = 16;
 
 /**
@@ -45,7 +48,7 @@ export function placeOf(environment: Environment, starter: () => string = mpiPro
   return place && place.size > 1 ? place : undefined;
 }
 
-/** What a launcher set for this process; programs that it starts must not believe that they are ranks of the same job. */
+/** Variables of launchers. They are removed for child processes, which are no ranks of the same job. */
 const LAUNCHER_VARIABLES =
   /^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_\w+|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+|SLURM_\w+|OMPI_\w+|PMIX?_\w+|PALS_\w+|PRTE_\w+|MPI_LOCAL\w+)$/;
 
@@ -74,8 +77,8 @@ function fromTorch(environment: Environment): Place | undefined {
     size,
     localRank: local[0],
     localSize: local[1],
-    // Without the host, which some operators call localhost on the master alone, and without the count of restarts: each
-    // agent has its own, and they differ once a machine was replaced.
+    // Neither the host, which some operators call localhost on the master alone, nor the count of restarts is part of
+    // it: each agent has its own count, and they differ once a machine was replaced.
     job: `${run ?? 'torch'}/${port}/${size}`,
     host,
     ports: range(run === undefined ? port : port + 1),
@@ -114,7 +117,10 @@ function fromMpich(environment: Environment, starter: () => string): Place | und
   return byMpi(environment, { rank, size, localRank, localSize }, undefined, starter);
 }
 
-/** `srun --mpi=pmi2` sets variables of MPICH beside its own, which alone say what a machine has. */
+/**
+ * Whether srun started the process: `srun --mpi=pmi2` sets variables of MPICH as well as its own, and only its own
+ * describe the machine.
+ */
 function isOfSrun(environment: Environment): boolean {
   const { SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_NTASKS, MPI_LOCALRANKID } = environment;
   return (
@@ -159,14 +165,14 @@ function byMpi(
 }
 
 /**
- * What has started the processes of an MPI job on this machine: the nearest ancestor that is none of them, nor a shell or npx that
- * one was started through. Its number comes again, and not with the same time.
+ * The process that started the processes of an MPI job on this machine: the nearest ancestor that is none of them, nor
+ * a shell or npx between. Process numbers come again, but not with the same start time.
  *
  * @throws StepTrainError E_RANGE where it cannot be seen, as by the first process of a container
  */
 export function mpiProxy(of: number = process.pid): string {
   for (let pid = of; ; ) {
-    // Behind the name in brackets, which may hold anything: state, parent, …; the start is the 22nd field.
+    // After the name in brackets, which may contain anything, come state, parent, …; the start is the 22nd field.
     const fields = statOf(pid)
       .replace(/^.*\) /s, '')
       .split(' ');
@@ -258,9 +264,10 @@ function portsOf(environment: Environment, launcher: string, job: string): reado
 }
 
 /**
- * How long a process waits at the start for the others, and for an address of rank 0's host; empty where STEPTRAIN_JOIN_SECONDS is.
+ * Time that a process waits at the start for the others, and for an address of rank 0's host; empty where
+ * STEPTRAIN_JOIN_SECONDS is.
  *
- * @throws StepTrainError E_RANGE for what is no number of seconds
+ * @throws StepTrainError E_RANGE for an invalid number of seconds
  */
 export function joinLimits(environment: Environment): {
   readonly joinSeconds?: number;

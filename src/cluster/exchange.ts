@@ -2,12 +2,12 @@
 import { deserialize, serialize } from 'node:v8';
 import type { Cluster } from './cluster.js';
 
-/** What each process gave, by rank. */
+/** The values of all processes, by rank. */
 export async function exchange<Value>(cluster: Pick<Cluster, 'gather'>, own: Value): Promise<Value[]> {
   return (await cluster.gather(serialize(own))).map((bytes) => deserialize(bytes) as Value);
 }
 
-/** What rank 0 finds, in all processes: for work that answers otherwise each time, such as asking a server. */
+/** Rank 0's result, in all processes: for work whose result differs each time, such as asking a server. */
 export async function foundOnce<Value>(
   cluster: Pick<Cluster, 'gather' | 'rank'> | undefined,
   find: () => Promise<Value>,

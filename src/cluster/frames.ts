@@ -6,7 +6,7 @@ export type Kind = (typeof KINDS)[number];
 
 export interface Frame {
   readonly kind: Kind;
-  /** Which exchange `data` belongs to; 0 elsewhere. */
+  /** Number of the exchange that `data` belongs to; 0 for other frames. */
   readonly number: number;
   readonly bytes: Buffer;
 }
@@ -14,9 +14,9 @@ export interface Frame {
 const HEAD = 9;
 /** Longer exchanges are cut into pieces of this many bytes. */
 export const MAX_BYTES = 1 << 30;
-/** From here on a frame gets memory of its own, which is filled as its bytes come, and may go to another thread. */
+/** Size from which a frame gets memory of its own, which is filled as its bytes come and may go to another thread. */
 const OWN_MEMORY = 1 << 16;
-/** What a stranger may send before anybody knows who it is. */
+/** Most bytes accepted from a process before it has identified itself. */
 export const MAX_HELLO = 1 << 16;
 
 export function sendFrame(

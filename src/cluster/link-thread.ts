@@ -7,7 +7,7 @@ export type LinkOrder =
   | { readonly order: 'fail'; readonly reason: string }
   | { readonly order: 'close' };
 
-/** How long the main thread has to end: it may be writing what belongs to the user. */
+/** Time for the main thread to end: it may be writing files of the user. */
 const GRACE_MS = 10_000;
 
 const port = parentPort as NonNullable<typeof parentPort>;

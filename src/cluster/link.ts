@@ -9,21 +9,21 @@ import { type Frame, FrameReader, MAX_BYTES, MAX_HELLO, sendFrame } from './fram
 
 export interface LinkOptions {
   readonly place: Pick<Place, 'rank' | 'size' | 'localSize' | 'job' | 'host' | 'ports'>;
-  /** What must be the same in all processes, by what it is called in the sentence that refuses a difference. */
+  /** Values that must be the same in all processes, by the name in the sentence that refuses a difference. */
   readonly greeting: Readonly<Record<string, string>>;
   /** A process that says nothing for so long is lost. Default 15. */
   readonly silentSeconds?: number;
-  /** How long to wait until all are there. Default 300. */
+  /** Seconds to wait until all have joined. Default 300. */
   readonly joinSeconds?: number;
   /** Until it is said who is waited for. Default 5. */
   readonly quietSeconds?: number;
-  /** How long the name of rank 0's host may be unknown: that of a pod is so until it runs. Default 30. */
+  /** Seconds during which the name of rank 0's host may be unknown, as that of a pod is until it runs. Default 30. */
   readonly unknownSeconds?: number;
 }
 
 export type LinkEvent =
   | { readonly kind: 'ready' }
-  /** For whom, once that is long. */
+  /** The processes waited for, once that takes long. */
   | { readonly kind: 'waits'; readonly text: string }
   /** On rank 0 from rank `from`, elsewhere from rank 0. */
   | { readonly kind: 'data'; readonly from: number; readonly number: number; readonly bytes: Uint8Array }
@@ -31,7 +31,7 @@ export type LinkEvent =
   | { readonly kind: 'lost'; readonly reason: string };
 
 export interface Link {
-  /** To rank `to`: from rank 0 to any, from the others to rank 0 alone. */
+  /** Sends bytes to rank `to`: from rank 0 to any, from the others to rank 0 alone. */
   send(to: number, number: number, bytes: Uint8Array): void;
   /** Tells all others why this process fails; resolves once they could hear it. */
   fail(reason: string): Promise<void>;
@@ -117,7 +117,7 @@ class Star implements Link {
     }
     const server = createServer((socket) => this.greet(socket));
     server.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-      if (this.server || this.over) return; // It listens, and could not accept somebody, who comes again.
+      if (this.server || this.over) return; // It listens, and failed to accept a connection, which will be tried again.
       if (code === 'EADDRINUSE') this.listen(attempt + 1);
       else
         this.stop(
@@ -125,7 +125,7 @@ class Star implements Link {
             'set MASTER_ADDR to an address of its machine and MASTER_PORT to a free port above 1023',
         );
     });
-    // The master of some jobs on several machines is told that it is localhost.
+    // In some jobs on several machines the master's variables say localhost.
     const isOneMachine = localSize === size && /^(127\.|::1$|localhost$)/.test(host);
     server.listen({ port, ...(isOneMachine ? { host } : {}) }, () => {
       if (this.over) server.close();
@@ -175,7 +175,7 @@ class Star implements Link {
     if (reason !== undefined) {
       sendFrame(socket, 'stop', Buffer.from(reason));
       socket.destroySoon();
-      // Whose place is taken ends alone; that of one who differs stays empty.
+      // A process whose place is taken ends alone; a differing one leaves its place empty, which ends the job.
       if (!known && !this.ready) this.stop(reason);
       return undefined;
     }
@@ -277,7 +277,8 @@ class Star implements Link {
   private beat(): void {
     if (this.over) return;
     const now = Date.now();
-    // This process was stopped itself, with its machine or its job step: what the others said meanwhile is still to be read.
+    // This process itself was suspended, with its machine or its job step: messages that came meanwhile are still to be
+    // read.
     if (now - this.lastBeat > this.silentMs / 2) for (const peer of this.peers.values()) peer.heard = now;
     this.lastBeat = now;
     for (const peer of this.peers.values()) {
@@ -374,7 +375,7 @@ class Star implements Link {
   }
 }
 
-/** With memory that is of these bytes alone: it goes to another thread. */
+/** A copy whose memory holds these bytes alone: it goes to another thread. */
 function owned(bytes: Buffer): Uint8Array {
   const { buffer, byteLength } = bytes;
   return byteLength === buffer.byteLength ? new Uint8Array(buffer) : new Uint8Array(bytes);

@@ -66,7 +66,7 @@ export function addTree<Values>(
     throw invalid(
       `the shards of a sum are not whole: ${runs.map(({ first, count }) => `${first}+${count}`).join(', ')}`,
     );
-  // What is left falls in size from left to right: the tree's right edge.
+  // The remaining runs get smaller from left to right: the tree's right edge.
   return runs.map(({ values }) => values).reduceRight((right, left) => add(left, right));
 }
 
@@ -77,7 +77,7 @@ function runsOf(shards: number, rank: number, size: number): readonly ShardRun[]
   return joinNeighbours(own, () => 0);
 }
 
-/** How many sums over its earlier shards a process holds at most beside the gradient of the shard that it computes. */
+/** Most sums over earlier shards that a process holds together with the gradient of the current shard. */
 export function sumsHeld(shards: number, size: number): number {
   let most = 0;
   for (let rank = 0; rank < size; rank++) {
@@ -96,7 +96,7 @@ export interface Additions {
   /** The row that has the sum in the end. */
   readonly root: number;
   readonly rows: number;
-  /** By rank how many of them it has. */
+  /** Number of rows of each rank. */
   readonly counts: readonly number[];
 }
 

@@ -1,4 +1,4 @@
-/** How long a process has waited for the others: for those that come later, and for the bytes themselves. */
+/** Time that a process has waited for the others: for those that come later, and for the bytes themselves. */
 export class Waiting {
   private open = 0;
   private began = 0;
@@ -7,7 +7,7 @@ export class Waiting {
   /** @param now milliseconds; for tests */
   constructor(private readonly now: () => number = () => performance.now()) {}
 
-  /** So far. */
+  /** Seconds so far. */
   get seconds(): number {
     return (this.total + (this.open > 0 ? this.now() - this.began : 0)) / 1000;
   }

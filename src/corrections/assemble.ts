@@ -12,7 +12,7 @@ export interface CorrectedStep {
   readonly at: number;
   readonly wrong: string;
   readonly correction: Correction;
-  /** How the model went on after it: never to the right answer. */
+  /** The model's continuations after it, none of which reached the right answer. */
   readonly continued: readonly string[];
 }
 

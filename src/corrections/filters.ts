@@ -1,4 +1,4 @@
-/** What a teacher's correction must be to be learned. */
+/** Conditions on a teacher's correction for it to be learned. */
 import { answersEqual } from '../answers/equal.js';
 import { extractAnswer } from '../answers/extract.js';
 import { formulas } from '../answers/formulas.js';
@@ -31,7 +31,7 @@ export function correctionFault(
   return undefined;
 }
 
-/** Where the right step has the answer already, a reflection on it may name it. */
+/** Whether the right step already has the answer, so that a reflection on it may name it. */
 function comesTo(step: string, answer: string): boolean {
   return [resultOf(step), stepResult(step)].some(
     (result) => result !== undefined && answersEqual(result, answer).equal,
@@ -40,7 +40,7 @@ function comesTo(step: string, answer: string): boolean {
 
 function mentions(text: string, answer: string): boolean {
   const number = lastNumber(answer);
-  // An answer in words is short and may stand in any sentence: only where it is said to be the answer does it count.
+  // An answer in words is short and may occur in any sentence: it counts only where it is announced as the answer.
   if (number === undefined)
     return extractAnswer(text)?.answer.trim().toLowerCase() === answer.trim().toLowerCase();
   // One of several numbers, as of `\\frac{1}{2}` or `(1, 2)`, tells nothing.

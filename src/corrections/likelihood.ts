@@ -33,7 +33,7 @@ export async function tallyLikelihood(
   tally.add(UNLIKELY, pairs.filter(({ from }, i) => sumOf(2 * i, from) < sumOf(2 * i + 1, from)).length);
 }
 
-/** What to do where most wrong steps are such. */
+/** Advice for data in which most wrong steps are unlikely for the model; undefined otherwise. */
 export function likelihoodWarning(tally: Tally): string | undefined {
   const compared = tally.get(COMPARED);
   const unlikely = tally.get(UNLIKELY);

@@ -35,7 +35,7 @@ export interface Candidate {
   readonly solution: SourceSolution;
   readonly at: number;
   readonly text: string;
-  /** Its place among the candidates of its position. */
+  /** Index among the candidates at its position. */
   readonly number: number;
 }
 
@@ -48,8 +48,8 @@ interface Validated extends Candidate {
 const POSITIONS = 0x706f7369;
 
 /**
- * By solution its samples, the solution itself first where it is kept. Every step of it depends on the solution's number and the
- * settings alone, so that chunks may be cut in any way.
+ * The samples of each solution, the solution itself first where it is kept. They depend on the solution's number and
+ * the settings alone, so that chunks may be cut in any way.
  *
  * @param tally is counted into
  * @returns undefined if the signal stopped it
@@ -82,7 +82,10 @@ export async function makeSamples(
   return solutions.flatMap((solution) => recordsOf(solution, bySolution.get(solution) ?? [], settings));
 }
 
-/** By wrong step what the teacher makes of it, undefined where that is nothing to learn; all of it is counted. Undefined if stopped. */
+/**
+ * The teacher's correction of each wrong step, undefined for one that is not to be learned; all are counted. Undefined
+ * if stopped.
+ */
 export async function corrected(
   wrong: readonly WrongStep[],
   { teacher, separator, tally, signal, ...tools }: Making,
@@ -227,7 +230,10 @@ function isWrongByReference({ solution, at, text }: Candidate): boolean {
   return stepsByReference(reference, [...steps.slice(0, at), text])[at] === 0;
 }
 
-/** At most `max_per_position` of a position and `max_errors_per_solution` of a solution; those of different positions first. */
+/**
+ * At most `max_per_position` samples at a position and `max_errors_per_solution` in a solution; different positions
+ * come first.
+ */
 function firstPerSolution(
   found: readonly Validated[],
   { max_per_position, max_errors_per_solution }: CorrectionsConfig,
@@ -296,7 +302,7 @@ function prefixOf(
   return { problem, steps: [...steps.slice(0, at), ...more], id: id % 2 ** 32 };
 }
 
-/** Whether a step and what follows it end in the right answer; what was cut off does not. */
+/** Whether a step and its continuation end in the right answer; one that was cut off does not. */
 export function reaches(
   { answer, word }: Pick<SourceSolution, 'answer' | 'word'>,
   step: string,

@@ -1,6 +1,7 @@
 /**
- * Wrong steps of a tree search over the model's own steps, a baseline: a node whose roll-outs never reach the answer, beside one
- * whose roll-outs do. What is corrected is then no slip after a right beginning but a branch that the search went into.
+ * Wrong steps from a tree search over the model's own steps, a baseline: a node whose roll-outs never reach the answer,
+ * paired with a sibling whose roll-outs do. The corrected step is thus a branch of the search, not a slip after a right
+ * prefix.
  */
 import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
@@ -28,7 +29,7 @@ interface Tree {
   expansions: number;
 }
 
-/** A wrong step of a tree beside a right one. */
+/** A wrong step of a tree with a right sibling. */
 interface Branching {
   readonly wrong: Node;
   readonly right: Node;
@@ -178,7 +179,7 @@ function pathOf(node: Node): string[] {
   return node.parent ? [...pathOf(node.parent), node.step] : [];
 }
 
-/** Siblings of which one has failed in all its roll-outs and another has not, those with the most evidence first. */
+/** Pairs of siblings, one with only failed roll-outs and one without; those with the most evidence come first. */
 function branchings(root: Node): Branching[] {
   const found: Branching[] = [];
   const visit = (node: Node) => {

@@ -1,4 +1,4 @@
-/** What makes samples, as a configuration names it: the model that is sampled, and the teacher. */
+/** Opens the models that make samples, as a configuration names them: the sampled model and the teacher. */
 import { Model } from '../api/model.js';
 import type { Cluster } from '../cluster/cluster.js';
 import { foundOnce } from '../cluster/exchange.js';

@@ -1,4 +1,4 @@
-/** What became of solutions, steps and samples, as lines. */
+/** Lines on the numbers of solutions, steps and samples at each stage. */
 import type { Tally } from './tally.js';
 
 /** Stages and what was left at each, then how different the wrong steps are. */

@@ -1,4 +1,4 @@
-/** What a step comes to, and whether two steps come to the same. */
+/** The result of a step, and whether two steps have the same result. */
 import { answersEqual } from '../answers/equal.js';
 import { extractAnswer } from '../answers/extract.js';
 import { formulas } from '../answers/formulas.js';
@@ -29,7 +29,7 @@ function equated(step: string): string | undefined {
 
 /** Between formulas or numbers that are one result only together: `x = 2 or x = 3`, `\frac{1}{2} of 20`. */
 const JOINED = /^\s*(?:,|,?\s?(?:or|and)\b|of\b|mod\b)\s*$/;
-/** With what makes a number another; a hyphen between words is no sign. */
+/** A number with the signs that change it; a hyphen between words is no sign. */
 const NUMBER =
   /((?:(?<![\p{L}\d])[-−])?\d+(?:,\d{3})*(?:\.\d+)?)(?:\s(hundred|thousand|million|billion|trillion|dozen|dollars?|cents?)\b)?/giu;
 /** A number with nothing to compute in it. */
@@ -50,7 +50,8 @@ export function resultOf(step: string): string | undefined {
   // Words with numbers among them: `Tom has 12 + 7 = 19 apples.`
   if (formula === undefined) return saidResult(announced ?? step) ?? announced;
   const value = formula.slice(formula.lastIndexOf('=') + 1).trim();
-  // `3^2 + 4^2 = 25` is 25; of `2x + 3 = 7` the whole is the result, and of `x = 3`, which is not `y = 3`.
+  // The result of `3^2 + 4^2 = 25` is 25. With letters, as in `2x + 3 = 7` and `x = 3`, the whole formula is the
+  // result.
   const isNamed = /\p{L}/u.test(
     formula.replace(/\\(?:d?frac|sqrt|cdot|times|div|left|right|pi)(?![a-zA-Z])/g, ''),
   );

@@ -32,7 +32,7 @@ export interface StepSamplerOptions {
   readonly draws?: Draws;
 }
 
-/** What followed a prefix. */
+/** A continuation of a prefix. */
 export interface Continuation {
   readonly text: string;
   /** Whether it ended by itself, not at the most tokens. */
@@ -43,7 +43,7 @@ export interface Continuation {
 /** Rounds of one run, which share a seed and not its random numbers. */
 export type DrawRound = 'step' | 'wrong' | 'right' | 'tree';
 const ROUNDS: readonly DrawRound[] = ['step', 'wrong', 'right', 'tree'];
-/** What is counted while they are drawn. */
+/** Words for the items counted during each round of drawing. */
 const UNITS: Readonly<Record<DrawRound, string>> = {
   step: 'candidates: sample',
   wrong: 'continuations of candidates: sample',
@@ -66,7 +66,7 @@ export class StepSampler {
     return this.options.separator;
   }
 
-  /** By prefix `n` next steps, up to the separator; undefined if the signal stopped it. */
+  /** `n` next steps for each prefix, up to the separator; undefined if the signal stopped it. */
   steps(
     prefixes: readonly Prefix[],
     n: number,
@@ -77,7 +77,7 @@ export class StepSampler {
     return this.draw(prefixes, n, settings, [this.options.separator], round, signal);
   }
 
-  /** By prefix `n` continuations to the end of the solution; undefined if the signal stopped it. */
+  /** `n` continuations of each prefix to the end of the solution; undefined if the signal stopped it. */
   continuations(
     prefixes: readonly Prefix[],
     n: number,

@@ -1,21 +1,24 @@
-/** A right solution, of which samples with corrections are made. */
+/** A right solution, from which samples with corrections are made. */
 import type { WordProblem } from '../data/problems/problem.js';
 import { splitOutside } from '../records/mathematics.js';
 import type { StepRecord } from '../records/record.js';
 
 export interface SourceSolution {
-  /** Its number in the source, from 0: keys the random numbers of its samples. */
+  /** Its number in the source, from 0; it keys the random numbers of its samples. */
   readonly number: number;
   readonly problem: string;
   /** The last one gives the answer. */
   readonly steps: readonly string[];
   readonly answer: string;
   readonly record: StepRecord;
-  /** Of a generated problem: all that the oracle needs. */
+  /** Everything that the oracle of a generated problem needs. */
   readonly word?: WordProblem;
 }
 
-/** How a text is split into steps: at line breaks, at ends of sentences, or (`auto`) at the first of these that splits it. */
+/**
+ * Ways to split a text into steps: at line breaks, at ends of sentences, or (`auto`) at the first of these that splits
+ * it.
+ */
 const STEP_SPLITS = ['auto', 'line', 'sentence'] as const;
 export type StepSplit = (typeof STEP_SPLITS)[number];
 

@@ -14,7 +14,7 @@ export interface DividedSolution {
 }
 
 /**
- * In the order of the data. What is no right solution is left out and counted.
+ * Right solutions in the order of the data. Others are left out and counted.
  *
  * @param leftOut is called with the reason
  * @throws DataError where a file cannot be used

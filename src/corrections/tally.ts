@@ -1,4 +1,4 @@
-/** What became of solutions, steps and samples at each stage, and how different the wrong steps are. All of it is JSON. */
+/** Counts of solutions, steps and samples at each stage, and of different wrong steps. All of it is JSON. */
 import { createHash } from 'node:crypto';
 
 /** Named counts, in the order in which the names came. */

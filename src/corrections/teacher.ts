@@ -15,12 +15,12 @@ export interface Correction {
   readonly improvement: string;
 }
 
-/** What a teacher answers that gives nothing to use. */
+/** Reasons why a teacher's answer cannot be used. */
 export type TeacherFailure = 'unreadable' | 'unanswered';
 
 export interface Teacher {
   readonly name: string;
-  /** By wrong step what the teacher says of it, or why nothing came. Undefined if the signal stopped it. */
+  /** The teacher's correction of each wrong step, or the reason for none. Undefined if the signal stopped it. */
   correct(
     steps: readonly WrongStep[],
     signal?: AbortSignal,
@@ -60,7 +60,7 @@ export function oracleTeacher(): Teacher {
   };
 }
 
-/** What the oracle finds wrong with a step after right ones; undefined where it is right. */
+/** The error that the oracle finds in a step after right ones; undefined where it is right. */
 export function stepErrorOf(
   word: WordProblem,
   before: readonly string[],

@@ -7,7 +7,7 @@ import { isObject } from './protocol.js';
 import { type RetryOptions, retrying } from './retry.js';
 
 export interface ChatClientOptions {
-  /** Without /v1: `https://api.example.org`. */
+  /** URL without /v1: `https://api.example.org`. */
   readonly url: string;
   /** The name under which the server has the model. */
   readonly model: string;
@@ -99,9 +99,9 @@ export class ChatClient {
 }
 
 /**
- * What a server wrote in answer to a question.
+ * The reply in a server's response.
  *
- * @throws PassingFailure for what is no JSON, RemoteError for what is no chat completion
+ * @throws PassingFailure for invalid JSON, RemoteError for JSON that is no chat completion
  */
 export function replyOf(text: string): ChatReply {
   let answer: unknown;

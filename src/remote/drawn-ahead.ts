@@ -8,7 +8,7 @@ export class DrawnAhead {
   private readonly ended = new AbortController();
   private last: Promise<unknown> = Promise.resolve();
 
-  /** @param draw is called when the rounds before it are there; ends where the signal is aborted */
+  /** @param draw is called when the rounds before it are done; ends where the signal is aborted */
   begin(iteration: number, draw: (signal: AbortSignal) => Promise<Round>): void {
     const round = this.last.then(() => (this.ended.signal.aborted ? undefined : draw(this.ended.signal)));
     // Whoever takes the round hears of it; those after it are tried all the same.

@@ -8,7 +8,7 @@ export class RemoteError extends StepTrainError {
   }
 }
 
-/** What may go well another time. */
+/** A failure that may pass: the request is tried again. */
 export class PassingFailure extends Error {
   override readonly name = 'PassingFailure';
 

@@ -161,7 +161,7 @@ function reasonOf({ code, message }: NodeJS.ErrnoException): string {
   return code ?? message;
 }
 
-/** What OpenAI's error object says, vLLM's, or the beginning of whatever came. */
+/** The message of OpenAI's or vLLM's error object, or the beginning of any other body. */
 async function errorMessage(chunks: AsyncIterable<Buffer>): Promise<string> {
   const parts: Buffer[] = [];
   let bytes = 0;

@@ -24,7 +24,7 @@ export const STEPTRAIN: Protocol = {
 export const VLLM: Protocol = {
   ...completions((request) => ({ seed: seedOf(request) })),
   adapterHint: 'start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True',
-  // It reads what it was started on. What it computed of prompts by the weights before is of no use.
+  // The server reads the directory it was started on again. Prompts computed by the earlier weights are dropped.
   reload: () => [
     ['/collective_rpc', { method: 'reload_weights' }],
     ['/reset_prefix_cache', {}],
@@ -63,7 +63,7 @@ function completionBody({ model, prompt, n, options }: SampleRequest): object {
     stop: stop.filter((each) => typeof each === 'string'),
     stop_token_ids: stop.filter((each) => typeof each === 'number'),
     logprobs: 0,
-    // Two ways to the ids: the first is newer, and the second is there in any vLLM.
+    // Two ways to the ids: the first is newer, and any vLLM has the second.
     return_token_ids: true,
     return_tokens_as_token_ids: true,
     stream: true,
@@ -132,7 +132,7 @@ class CompletionReader implements SampleReader {
     }
     const { finish_reason: reason, stop_reason: stop } = choice;
     if (reason === undefined || reason === null) return;
-    // What a server gave up, as when it goes down, is not a sample.
+    // A sample that the server gave up, as when it goes down, does not count.
     if (reason !== 'stop' && reason !== 'length')
       throw new PassingFailure(`the server ended a sample with ${reason}`);
     draft.finishReason = reason;

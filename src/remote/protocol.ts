@@ -1,4 +1,4 @@
-/** What differs between servers: how samples are asked for, and how their tokens are read. */
+/** Differences between servers: the request for samples, and the way to read their tokens. */
 import type { SourceOptions, SourceSample } from '../generate/sample-source.js';
 import { keyOfSeed, philox4x32 } from '../random/philox.js';
 
@@ -28,7 +28,7 @@ export interface Protocol {
   reader(request: SampleRequest): SampleReader;
   readonly loadPath: string;
   readonly unloadPath: string;
-  /** How a server is made to load adapters, for the refusal of one that does not. */
+  /** How to make the server load adapters, for the refusal of one that does not. */
   readonly adapterHint: string;
   /** Requests, one after the other, that make the server read its weights anew from the directory at `path`; absent: it cannot. */
   readonly reload?: (path: string) => readonly (readonly [path: string, body: object])[];

@@ -76,7 +76,7 @@ export class RemoteServer {
     this.base = model;
   }
 
-  /** Prompts at a time that keep it busy, of which `n` samples are drawn each. */
+  /** Number of prompts, with `n` samples each, that keeps the server busy. */
   promptsAtOnce(n: number): number {
     return this.protocol.many ? this.concurrency : Math.ceil(this.concurrency / n);
   }
@@ -214,7 +214,7 @@ export class RemoteServer {
   }
 }
 
-/** The error of a request; of one that the server has no path for, what it lacks. */
+/** The error of a request. For a path that the server does not have, it names what the server lacks. */
 function refused(error: unknown, what: string, hint: string | undefined): unknown {
   if (!(error instanceof StatusError && [403, 404, 405].includes(error.status))) return error;
   return new RemoteError(`the server ${what} (${error.message}); ${hint}`, { cause: error });

@@ -14,9 +14,11 @@ import { writeOver } from './served-weights.js';
 import { spread } from './spread.js';
 
 export interface RemoteSourceOptions extends RemoteServerOptions {
-  /** Without /v1: `http://127.0.0.1:8000`. Several have the same base, and share the prompts. */
+  /** URL without /v1: `http://127.0.0.1:8000`. Several have the same base, and share the prompts. */
   readonly url: string | readonly string[];
-  /** Where published adapters are written, and the same folder as the server sees it. Without it nothing can be published. */
+  /**
+   * The folder for published adapters, and the same folder as the server sees it. Without it nothing can be published.
+   */
   readonly adapters?: { readonly directory: string; readonly seenAs?: string };
   /**
    * The model directory that the servers were started on, of a model that is trained whole: its weights are written over. And the same
@@ -28,13 +30,13 @@ export interface RemoteSourceOptions extends RemoteServerOptions {
 }
 
 /**
- * Servers as a source of samples. Each request is one prompt; it is tried again where it fails, and its samples count when all of
- * them came whole, so that none is lost and none counts twice. From `steptrain serve` come, for the same weights, bit for bit the
- * samples of the generator in process.
+ * Servers as a source of samples. Each request is one prompt. It is tried again where it fails, and its samples count
+ * when all of them came whole, so that none is lost and none counts twice. For the same weights, samples of `steptrain
+ * serve` equal those of the generator in process bit for bit.
  *
- * Of several servers each takes the next prompt as it has room. One that does not answer after all tries is left out, and the
- * others draw what it had; before the next samples it is asked whether it is back, and then gets the adapter first: samples of one
- * call all come from the adapter that was published last.
+ * Several servers each take the next prompt as they have room. One that does not answer after all tries is left out,
+ * and the others draw its prompts. Before the next samples it is tried again, and gets the adapter first: all samples
+ * of one call come from the adapter that was published last.
  *
  * @throws StepTrainError for an option out of range
  */
@@ -57,15 +59,15 @@ interface Published {
 }
 
 class RemoteSource implements SampleSource {
-  /** Those that answer. */
+  /** Servers that answer. */
   private readonly live: Set<RemoteServer>;
   private readonly adapters: RemoteSourceOptions['adapters'];
   private readonly weights: RemoteSourceOptions['weights'];
   private readonly tell: (sentence: string) => void;
-  /** Of this source's adapters, so that those of another run are never taken for them. */
+  /** Prefix of this source's adapters, so that those of another run are never taken for them. */
   private readonly prefix = `steptrain-${randomBytes(6).toString('hex')}`;
   private published: Published | undefined;
-  /** By name how often. Files are never written over while a server reads them. */
+  /** Number of times that each name was written. Files are never written over while a server reads them. */
   private readonly written = new Map<string, number>();
   /** Folders in which an adapter lies, of rounds that are not drawn yet too. */
   private readonly folders = new Set<string>();
@@ -127,7 +129,7 @@ class RemoteSource implements SampleSource {
           adapter,
           promptIds: [promptIds?.[index] ?? index],
           signal: stop,
-          // What a server drew before it was lost is not drawn again.
+          // Samples that a server drew before it was lost are not drawn again.
           skip: (_, sample) => own[sample] !== undefined || skip?.(index, sample) === true,
           onSample(_, sample, drawn) {
             const ended = { ...drawn, server: number };

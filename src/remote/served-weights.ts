@@ -1,4 +1,4 @@
-/** The directory of a model that servers read again: weights are written beside those that lie there, and then take their places. */
+/** Writes weights into a model directory that servers read again: new files first, which then replace the old ones. */
 import { randomBytes } from 'node:crypto';
 import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,9 +10,10 @@ import { RemoteError } from './errors.js';
 const isWeights = (name: string) => /\.safetensors(\.index\.json)?$/.test(name);
 
 /**
- * Its other files, configuration and tokenizer, stay. Weights are in the dtype that the decoder computes in.
+ * Replaces the weights of a directory; its configuration and tokenizer stay. Weights are in the dtype that the decoder
+ * computes in.
  *
- * @throws RemoteError where the directory is not there or cannot be written
+ * @throws RemoteError where the directory does not exist or cannot be written
  */
 export async function writeOver(directory: string, decoder: Decoder): Promise<void> {
   const made = join(directory, `.steptrain-${randomBytes(6).toString('hex')}`);

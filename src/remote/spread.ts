@@ -11,11 +11,12 @@ export interface SpreadOptions<Server> {
 }
 
 /**
- * Each server takes the next item as it has room, so that a faster one does more. Servers that are left out are asked for nothing more.
+ * Spreads items over servers. Each server takes the next item as it has room, so that a faster one does more. Servers
+ * that are left out get nothing more.
  *
  * @param work ends with an error where `stop` is aborted
  * @returns false if the signal stopped it
- * @throws what `leave` throws, and what `work` throws beside RemoteErrors
+ * @throws what `leave` throws, and errors of `work` other than RemoteErrors
  */
 export async function spread<Server, Item>(
   servers: readonly Server[],
@@ -25,7 +26,7 @@ export async function spread<Server, Item>(
 ): Promise<boolean> {
   const failed = new AbortController();
   let live = servers;
-  // What a lost server had is left for another pass.
+  // Items of a lost server are left for another pass.
   for (let left = [...items]; left.length > 0 && !signal?.aborted; ) {
     const queue = left;
     left = [];
@@ -53,7 +54,7 @@ export async function spread<Server, Item>(
     });
     const most = Math.max(...lanes.map(({ server }) => atOnce(server)));
     const running: Promise<void>[] = [];
-    // In turn, so that few items are spread too.
+    // Servers take turns, so that few items are spread too.
     for (let i = 0; i < most; i++)
       for (const { server, lane } of lanes) if (i < atOnce(server)) running.push(lane());
     try {

@@ -63,7 +63,7 @@ export async function saveCheckpoint(
   return { step, path, logs };
 }
 
-/** What `findCheckpoint` found. */
+/** The result of `findCheckpoint`. */
 export interface FoundCheckpoint {
   readonly checkpoint: Checkpoint;
   /** Newer ones that were passed over, and what is wrong with each. */
@@ -94,7 +94,7 @@ export async function findCheckpoint(root: string): Promise<FoundCheckpoint | un
   );
 }
 
-/** What the marker of the checkpoint in `path` says, and the first file that is not so. */
+/** The content of the marker of the checkpoint in `path`, and the first file that does not match it. */
 export async function checkedCheckpoint(path: string): Promise<{
   readonly step: number | undefined;
   readonly bytes: number;

@@ -29,7 +29,7 @@ const DRAWS = 'draws.jsonl';
 const LOGS = ['metrics.jsonl', 'samples.jsonl'];
 /** A config.yaml that a killed run did not come to rename. */
 const UNFINISHED = /^config\.yaml\.tmp-/;
-/** What a run writes before its first step. */
+/** Files that a run writes before its first step. */
 const OF_A_NEW_RUN = [
   CONFIG,
   INPUTS,
@@ -43,7 +43,7 @@ const OF_A_NEW_RUN = [
   'ranks',
 ];
 
-/** What a run goes on from, beside its checkpoints. */
+/** Files that a run continues from, apart from its checkpoints. */
 export const GOES_ON_FROM = [CONFIG, INPUTS, ...LOGS, ARTEFACTS, DRAWS];
 
 export interface RunDirectory {
@@ -53,12 +53,12 @@ export interface RunDirectory {
   file(name: string): string;
   readonly metrics: LogFile;
   readonly samples: LogFile;
-  /** Of the step under way. */
+  /** Draws of the step under way. */
   readonly draws: Draws;
   /** artefacts/`name`.jsonl, created if missing. */
   artefact(name: string): LogFile;
   hasArtefact(name: string): boolean;
-  /** By its name in `Checkpoint.logs`: metrics.jsonl, samples.jsonl or artefacts/NAME.jsonl. */
+  /** A log by its name in `Checkpoint.logs`: metrics.jsonl, samples.jsonl or artefacts/NAME.jsonl. */
   log(name: string): LogFile;
   /** Atomically replaces `name` by `value` as JSON. */
   writeJson(name: string, value: unknown): Promise<void>;
@@ -120,7 +120,7 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
 export async function openRunDirectory(path: string): Promise<RunDirectory> {
   await readRunConfig(path);
   const unlock = await lockDirectory(path);
-  // What a killed run did not come to rename; with the lock, nobody else writes here.
+  // A killed run may leave temporary files; with the lock, nobody else writes here.
   for (const name of await readdir(path, { recursive: true }))
     if (TEMPORARY.test(name)) await rm(join(path, name), { force: true });
   return open(resolve(path), unlock, false);
@@ -164,7 +164,7 @@ async function make(path: string): Promise<boolean> {
   }
 }
 
-/** Locks `path` if no run has begun in it; of two processes only one gets the lock. */
+/** Locks `path` if no run has begun in it; if two processes try, one gets the lock. */
 async function claim(path: string): Promise<Unlock | undefined> {
   if (!(await isUnbegun(path))) return undefined;
   const lock = await tryLock(path);

@@ -43,7 +43,7 @@ export function splitterOf({ split, seed, split_unit, validation, test }: DataCo
   return splitter({ seed, split: shares, split_unit });
 }
 
-/** What each part gets of a record. */
+/** The parts of a record, by the part of the data that each belongs to. */
 export function divided(record: StepRecord, data: DataConfig, partOf: PartOf): DividedRecord[] {
   return divide(record, data, partOf).flatMap(([part, share]) =>
     firstSteps(share, data.max_steps).map((record) => ({ part, record })),

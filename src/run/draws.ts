@@ -8,7 +8,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { type LogFile, openLogFile, readLog } from './log-file.js';
 
 export interface Draws {
-  /** What was kept under `key`, or undefined. */
+  /** The value kept under `key`, or undefined. */
   get(key: string): unknown;
   /** The value, which is JSON, is in the file when the call returns. */
   keep(key: string, value: unknown): void;

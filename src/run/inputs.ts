@@ -1,4 +1,4 @@
-// inputs.json: what a run began with, so that it never continues with something else without a word.
+// inputs.json: the inputs that a run began with, so that it never silently continues with others.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
@@ -18,7 +18,7 @@ import { RunError } from './error.js';
 export const runInputs = z.strictObject({
   /** Every value of the configuration by its dotted key, but paths. */
   config: z.record(z.string(), z.unknown()),
-  /** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
+  /** Files by configured path: SHA-256 of data and tokenizer, bytes of weights, by file name. */
   files: z.record(z.string(), z.record(z.string(), z.string())),
 });
 export type RunInputs = Readonly<z.output<typeof runInputs>>;
@@ -33,7 +33,9 @@ const PATHS = new Set([
   'model.tokenizer',
 ]);
 
-/** How the training files are mixed: no keys of the configuration, but values that stand in its list of files. */
+/**
+ * The mixture of the training files, under names that are no keys of the configuration but values in its list of files.
+ */
 const MIXTURE = { weights: 'data.train.weight', shares: 'data.train.share' };
 
 /** Reads what `config`, whose paths are absolute, names. Throws DataError for data that is missing. */
@@ -62,7 +64,7 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   return { config: values, files };
 }
 
-/** What a resumed run has otherwise than it began with, a phrase each. */
+/** Differences between a resumed run and its beginning, a phrase each. */
 export interface AcceptedChanges {
   readonly changed: readonly string[];
   /** Keys that the program did not have when the run began, with their defaults. */
@@ -74,8 +76,9 @@ export interface AcceptedChanges {
 /**
  * The changes from `before` to `now` that a resumed run may make.
  *
- * @param options `changeable`: keys that may change; `*` stands for any section. `defaults`: by key, what this version gives to what
- *   the run's own configuration does not name; see `unnamedValues`. `isKey`: whether this version has a key
+ * @param options `changeable`: keys that may change; `*` matches any section. `defaults`: this version's values, by
+ * key, for keys that
+ *   the run's own configuration lacks; see `unnamedValues`. `isKey`: whether this version has a key
  * @throws RunError naming a key or a file that must not change
  */
 export function acceptedChanges(
@@ -144,13 +147,13 @@ export function unnamedValues(text: string, name: string, config: FrameConfig): 
   return Object.fromEntries(dotted(config).filter(([key]) => !named.has(key)));
 }
 
-/** Whether a dotted key is one of `patterns`, in which `*` stands for any section. */
+/** Whether a dotted key matches one of `patterns`, in which `*` matches any section. */
 export function matchesKey(key: string, patterns: readonly string[]): boolean {
   const [, ...rest] = key.split('.');
   return patterns.some((pattern) => pattern === key || pattern === `*.${rest.join('.')}`);
 }
 
-/** What a list of training files has otherwise, where it is not what one of them holds. */
+/** The difference of a list of training files in number or order; undefined where the difference is within a file. */
 function otherTrainingFiles(before: RunInputs['files'], now: RunInputs['files']): string | undefined {
   const [old, current] = [before, now].map((files) =>
     Object.keys(files)

@@ -16,7 +16,7 @@ interface SignalSource {
 
 export interface InterruptOptions {
   readonly print: (line: string) => void;
-  /** How to resume the run, for the message before an immediate exit. */
+  /** The command that resumes the run, for the message before an immediate exit. */
   readonly hint: string;
   readonly source?: SignalSource;
 }

@@ -31,7 +31,7 @@ export async function* mixedRecords(
     let overlapping = 0;
     for await (const record of readRecords(data, path, options).records) {
       if (isHeldOut(record)) overlapping++;
-      // At most one piece of a record is trained on.
+      // At most one part of a record is for training.
       else if (deal(record).some(({ part }) => part === 'train')) ranks.push(rankOf(record));
     }
     return { ranks, overlapping };
@@ -81,10 +81,16 @@ async function heldOutProblems(data: DataConfig, options: Reading): Promise<(rec
   };
 }
 
-/** How often a solution of a file stands in the training part, by its rank in [0, 1), which is asked for only where it matters. */
+/**
+ * Number of copies in the training part of a solution of a file, by its rank in [0, 1), which is computed only where
+ * needed.
+ */
 type CopiesOfRank = (rank: () => number) => number;
 
-/** By weight each solution decides for itself; by share those with the smallest ranks of their file are taken. */
+/**
+ * Copies of the solutions of each file. With weights each solution decides for itself; with shares those with the
+ * smallest ranks of their file are taken.
+ */
 async function copiesByFile(
   files: readonly TrainingFile[],
   trainedOf: (file: TrainingFile) => Promise<{ readonly ranks: number[]; readonly overlapping: number }>,
@@ -112,7 +118,7 @@ async function copiesByFile(
   return counts.map((count, i) => smallest(ranked[i] as number[], count));
 }
 
-/** Takes the `count` smallest of ascending ranks; of equal ones, which repeated solutions have, the first that come. */
+/** Takes the `count` smallest of ascending ranks; of equal ones, which repeated solutions have, the first. */
 function smallest(ranks: readonly number[], count: number): CopiesOfRank {
   const last = ranks[count - 1] as number;
   let ties = count - ranks.indexOf(last);

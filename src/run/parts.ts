@@ -104,8 +104,8 @@ function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRe
 }
 
 /**
- * The training records without the labels and reasons that `labelled`, `label_noise` and `rationales` withhold: what a run
- * of the same `data` section learns from.
+ * The training records without the labels and reasons that `labelled`, `label_noise` and `rationales` withhold: the
+ * input of a run with the same `data` section.
  */
 export function withheldRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {
   const labelled = records.map(({ steps }, index) => ({ index, labels: steps.map(({ label }) => label) }));
@@ -131,7 +131,7 @@ export function recordRanks({ problem, steps }: StepRecord, seed: number): numbe
   );
 }
 
-/** Of a generated problem; a drill has neither level nor template. */
+/** The group of a generated problem; a drill has neither level nor template. */
 function generatedGroup(
   { group_by: by, source }: DataConfig,
   problem?: WordProblem,

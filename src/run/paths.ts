@@ -56,7 +56,7 @@ export async function resolveInputs<Config extends FrameConfig>(
 }
 
 /**
- * The same for the model alone.
+ * Resolves the paths of the model alone.
  *
  * @param options.beside a folder in which, or above which, the tokenizer may lie
  */
@@ -99,7 +99,7 @@ function refuseFile(key: readonly string[], path: string, locate: Locate): void 
     );
 }
 
-/** Of a run that trained every weight, the folder of its model; any other path is as it was. */
+/** The model's folder in a run that trained every weight; any other path unchanged. */
 function modelOfRun(base: string, locate: Locate): string {
   const holds = (name: string) => existsSync(join(base, name));
   if (isGguf(base) || holds('config.json')) return base;
@@ -120,7 +120,7 @@ function modelOfRun(base: string, locate: Locate): string {
   );
 }
 
-/** The same for data files alone: a path or pattern, or a hub id, of which `part` is chosen. */
+/** Resolves data files alone: a path or pattern, or a hub id, of which `part` is chosen. */
 export function resolveData(
   path: string,
   part: Part,
@@ -130,7 +130,7 @@ export function resolveData(
   return found(['data', part], path, cwd, locate, (id) => resolveHubData(id, part, hub));
 }
 
-/** What in `folder` is nearly called so. */
+/** A suggestion of a similar name in `folder`. */
 function besidesIn(folder: string, path: string): string {
   const nearest = nearestName(basename(path), readdirSync(folder));
   return nearest === undefined ? '' : `did you mean ${join(dirname(path), nearest)}? Otherwise, `;
@@ -146,7 +146,7 @@ async function found(
 ): Promise<string> {
   const local = localPath(cwd, path);
   if (local !== undefined) return local;
-  // Of a command's own option or argument the key in a recipe says nothing to the user.
+  // The key of a recipe would mean nothing to the user of a command's own option or argument.
   const place = locate(key);
   const ofRecipe = place.includes(':') || place.startsWith('--set ');
   const here = `${ofRecipe ? `${key.join('.')} leads nowhere: ` : ''}there is no ${path} (looked for from ${cwd})`;
@@ -168,7 +168,7 @@ async function found(
   });
 }
 
-/** What to name instead: a model of the package with nearly that name, or what holds a tokenizer. */
+/** A suggestion of another name: a model of the package with a similar name, or a model that has a tokenizer. */
 function hint([section, name]: readonly (string | number)[], path: string): string {
   if (section !== 'model') return '';
   const under = judgeBase(path);
@@ -194,7 +194,10 @@ function findUpwards(start: string, path: string): string | undefined {
   }
 }
 
-/** The same configuration with the texts at these dotted keys as absolute paths; of `models` those that are here, which may be names. */
+/**
+ * The same configuration with absolute paths at these dotted keys; at keys of `models`, which may be names, only where
+ * the path exists.
+ */
 export function withAbsolutePaths<Config extends object>(
   config: Config,
   { paths = [], models = [] }: Partial<Readonly<Record<'paths' | 'models', readonly string[]>>>,

@@ -17,11 +17,14 @@ export interface ResolveOptions extends PathOptions {
   readonly adapter?: string | undefined;
   /** Also where it was trained on another model. */
   readonly otherBase?: boolean | undefined;
-  /** An adapter of a classifier, which writes no text, is refused; of a run it scores beside the model. Default false. */
+  /**
+   * Whether the model must write text. An adapter of a classifier is then refused, and a run gives the model that it
+   * scores with. Default false.
+   */
   readonly writes?: boolean | undefined;
   /** `bytes`, a directory or a hub id; default: the model's. */
   readonly tokenizer?: string | undefined;
-  /** What a refusal calls a key of the section `model`, and `adapter`. */
+  /** The name that errors give a key of the section `model`, and `adapter`. */
   readonly locate?: Locate;
 }
 
@@ -58,14 +61,15 @@ export async function resolveSaved(
 }
 
 /**
- * A model of the hub, downloaded into the cache of Hugging Face where it does not lie there yet, as the commands do; `HF_TOKEN` and the
- * other variables of huggingface_hub hold.
+ * Fetches a model of the hub into Hugging Face's cache where it is not there yet, as the commands do; `HF_TOKEN` and
+ * the other variables of huggingface_hub apply.
  *
- * @param name a hub id such as `Qwen/Qwen2.5-0.5B`, with a revision after an `@`; a directory stays what it is
- * @param options `log` takes how far the download is, which otherwise is on standard error; `signal` ends it with its reason, and
- *   what is left in the cache are whole files alone
+ * @param name a hub id such as `Qwen/Qwen2.5-0.5B`, with a revision after an `@`; a directory stays as it is
+ * @param options `log` takes the progress of the download, which otherwise goes to standard error; `signal` aborts it
+ * with its reason,
+ *   and leaves only whole files in the cache
  * @returns the directory, which `loadModel` and `model.base` take
- * @throws HubError where the hub cannot be used, ConfigError for what is no hub id
+ * @throws HubError where the hub cannot be used, ConfigError for an invalid hub id
  */
 export async function fetchModel(
   name: string,
@@ -79,11 +83,11 @@ export async function fetchModel(
   return baseDirectory(base);
 }
 
-/** The same where a judge is meant: a model of the package stands for the judge that the package has on it. */
+/** Resolves a judge: a model of the package is replaced by the judge that the package has on it. */
 export const resolveJudge = (name: string, options?: ResolveOptions): Promise<SavedModel> =>
   resolveSaved(options?.adapter === undefined ? judgeFor(name) : name, options);
 
-/** Of a run its adapter. */
+/** The adapter of a path, which may be a run. */
 function adapterOf(path: string, locate: Locate): string {
   for (const found of [path, join(path, 'adapter')]) if (isAdapter(found)) return found;
   const from = existsSync(path) ? '' : ` (looked for from ${process.cwd()})`;

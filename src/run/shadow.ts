@@ -47,7 +47,7 @@ export async function shadowRunDirectory(path: string): Promise<RunDirectory> {
   }
 }
 
-/** What processes that were killed could not remove. */
+/** Removes the directories of processes that were killed. */
 async function removeLeft(): Promise<void> {
   for (const name of namesIn(tmpdir())) {
     const left = join(tmpdir(), name);
@@ -60,7 +60,7 @@ async function removeLeft(): Promise<void> {
   }
 }
 
-/** None where a folder may be written to and not listed, as some systems have it. */
+/** Names in a folder; none in one that may be written to but not listed, as some systems have it. */
 function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);

@@ -135,7 +135,10 @@ async function contentKey({ data, model, template, labels }: TokenSource): Promi
   return hash.digest('hex').slice(0, 40);
 }
 
-/** `embedded` and `bytes` are part of the code; of a directory, the files that a tokenizer may read are hashed. */
+/**
+ * Hash of the tokenizer: the name of `embedded` and `bytes`, which are part of the code; for a directory, the files
+ * that it may read.
+ */
 async function tokenizerHash(directory: string): Promise<string> {
   const folder = tokenizerDirectory(directory);
   const names = (await readdir(folder, { recursive: true }).catch(() => []))

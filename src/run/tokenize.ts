@@ -39,7 +39,7 @@ const NOTE_MS = 5000;
  * @throws DataError as `dividedRecords` does
  */
 export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): Promise<boolean> {
-  // It may have come while the data was hashed; a listener would not hear of it any more.
+  // The signal may have come while the data was hashed; a listener would miss it.
   if (signal.aborted) return false;
   const entry = new URL('./tokenize-worker.js', import.meta.url);
   if (!existsSync(entry)) {
@@ -127,7 +127,7 @@ interface Notes {
   readonly leftOut: readonly (readonly [LeftOut, number])[];
 }
 
-/** What `tokenizeData` left in a store beside the solutions. */
+/** The notes of `tokenizeData` in a token store. */
 export function readNotes(notes: unknown): {
   readonly reports: readonly LoadReport[];
   readonly leftOut: ReadonlyMap<LeftOut, number>;

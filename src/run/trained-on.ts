@@ -1,4 +1,4 @@
-/** Whether an adapter was trained on a base, as far as that can be told from the files that are here. */
+/** Finds out whether an adapter was trained on a base, as far as the files here tell. */
 import { existsSync, readlinkSync, realpathSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join, sep } from 'node:path';
@@ -13,15 +13,15 @@ import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { RunError } from './error.js';
 
 export interface TrainedOn {
-  /** What the adapter says of its base: a directory, a hub id or a name of the package. */
+  /** The base that the adapter names: a directory, a hub id or a name of the package. */
   readonly named: string | undefined;
   /** `unknown` where the named model is not here and has another name. */
   readonly same: 'yes' | 'no' | 'unknown';
 }
 
 /**
- * Compares what an adapter says of its base with the base in `directory`: by content where the named model is here, by id where
- * both are of the hub. Reads all weights if the two lie in different directories.
+ * Compares the base that an adapter names with the one in `directory`: by content where the named model is here, by id
+ * where both are of the hub. Reads all weights if the two lie in different directories.
  */
 export async function trainedOn(adapter: string, base: string, directory: string): Promise<TrainedOn> {
   const saved = savedBase(adapter);
@@ -33,8 +33,8 @@ export async function trainedOn(adapter: string, base: string, directory: string
 }
 
 /**
- * What speaks against an adapter on a base: a refusal where it was trained on another model, a warning where that cannot be
- * told, as the model that it names is not here.
+ * The objection to an adapter on a base: a refusal where it was trained on another model, a warning where that is
+ * unknown because the named model is not here.
  */
 export async function foreignBase(
   adapter: string,
@@ -51,9 +51,9 @@ export async function foreignBase(
 }
 
 /**
- * Warns where that cannot be told, as the model that the adapter names is not here.
+ * Warns where the base is unknown, because the model that the adapter names is not here.
  *
- * @param named the adapter, its base as it was given, and where that lies
+ * @param named the adapter, its base as it was given, and the base's directory
  * @param use what is done with the two, such as `merge`
  * @throws RunError for an adapter of another base
  */
@@ -81,11 +81,11 @@ async function compare(named: string, base: string, directory: string): Promise<
   return [base, directory].some((path) => lastName(path) === lastName(named)) ? 'yes' : 'unknown';
 }
 
-/** Of a directory in the cache that was made of a GGUF file: that file, which may be gone. Any other path as it is. */
+/** The GGUF file that a directory in the cache was made from, which may be gone; any other path unchanged. */
 function ggufOf(path: string): string {
   try {
     const file = readlinkSync(join(path, GGUF_FILE));
-    // In the hub's cache links are relative, to files without a name.
+    // Links in the hub's cache are relative, to files without a name.
     return isAbsolute(file) ? file : path;
   } catch {
     return path;

@@ -1,7 +1,7 @@
-// Tensors that nobody disposed. Those of scopes end with their scope; the others are watched here: what the garbage collector
-// finds unreachable is freed, and said once for each place that made it.
+// Finds tensors that were never disposed. Tensors of a scope end with it; the others are watched here: one that the
+// garbage collector finds unreachable is freed, and reported once for each place that made such tensors.
 
-/** What a tensor holds on to. */
+/** The resources of a tensor. */
 interface Held {
   readonly device: { readonly isDisposed: boolean };
   release(): void;
@@ -14,7 +14,7 @@ interface Watched {
   readonly place: string;
 }
 
-/** How many were found at each place. */
+/** Number of tensors found by place. */
 const found = new Map<string, number>();
 
 const registry = new FinalizationRegistry<Watched>(({ held, what, place }) => {

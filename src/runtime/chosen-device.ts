@@ -1,4 +1,4 @@
-/** What `auto` means: `run.device` of a recipe, `--device` of a command. */
+/** Resolves the device `auto`: `run.device` of a recipe, `--device` of a command. */
 import { existsSync } from 'node:fs';
 import { addon, type NativeAddon } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';

@@ -1,4 +1,4 @@
-/** How a device is opened: its options, checked, with what the environment says. */
+/** Options of opening a device, checked and completed from the environment. */
 import { availableParallelism } from 'node:os';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';

@@ -21,7 +21,7 @@ import type { OpsOf } from './op-types.js';
 
 export type { DeviceOptions } from './device-options.js';
 
-/** How many call stacks STEPTRAIN_STACKS=1 remembers. */
+/** Number of call stacks that STEPTRAIN_STACKS=1 remembers. */
 const STACKS = 16_384;
 
 /** Opens `cpu`, `cuda:0`, … . Everything that is made on it ends with its `dispose()`. */
@@ -70,7 +70,7 @@ export class Device {
 
   info(): DeviceInfo {
     const info = this.open.info();
-    // Node knows the limits of a container; what is free for it is free for the processor's tensors.
+    // Node knows the limits of a container; memory free for Node is free for tensors on the CPU.
     const onCpu = info.name === 'cpu';
     const constrained = process.constrainedMemory() || Number.POSITIVE_INFINITY;
     const limit = this.memoryLimit ?? Number.POSITIVE_INFINITY;
@@ -222,8 +222,9 @@ export class Device {
   }
 
   /**
-   * @internal Adds a piece of a flat buffer over the processes of a job, in host memory, on a thread of its own. It is no op of the queue: what
-   * it reads must have been computed, and nothing that is queued may touch it before this resolves.
+   * @internal Adds a piece of a flat buffer over the processes of a job, in host memory, on a thread of its own. It is
+   * no op of the queue: its inputs must have been computed, and nothing that is queued may touch them before this
+   * resolves.
    */
   async sumAcross(communicator: number, piece: PieceOfSum): Promise<void> {
     const { rows, result, scratch, counts, begins, pairs, root } = piece;
@@ -242,8 +243,8 @@ export class Device {
   }
 
   /**
-   * What failed inside an op: a bad index, an error of the GPU. Nothing is computed after it, and what is asked of the device then is
-   * refused with E_DEVICE_FAILED; `info`, `stats` and `dispose` work on. It is known once something has waited for it.
+   * The failure of an op: a bad index, an error of the GPU. Nothing is computed after it, and later calls are refused
+   * with E_DEVICE_FAILED, except `info`, `stats` and `dispose`. It is known once something has waited for it.
    */
   get failure(): StepTrainError | undefined {
     return this.failed;
@@ -330,22 +331,22 @@ export class Device {
   }
 }
 
-/** What `sumAcross` adds. Rows and result have the length of the piece, f32. */
+/** The operands of `sumAcross`. Rows and result have the length of the piece, f32. */
 export interface PieceOfSum {
   /** Sums of this process over runs of shards, which are overwritten. */
   readonly rows: readonly Tensor[];
   readonly result: Tensor;
-  /** For what arrives, of the same length in all processes. */
+  /** Buffer for arriving rows, of the same length in all processes. */
   readonly scratch: Tensor;
-  /** By rank how many rows it has. */
+  /** Number of rows of each rank. */
   readonly counts: readonly number[];
-  /** Where the part of each rank begins, which that rank adds; then the end. */
+  /** Start of the part that each rank adds; then the end. */
   readonly begins: readonly number[];
   /** The additions in their order, into the first of a pair: row i of rank r is number i · processes + r. */
   readonly pairs: readonly (readonly [into: number, other: number])[];
   /** The row that has the sum then. */
   readonly root: number;
-  /** By rank the elements of which it gets the sum. */
+  /** The elements whose sum each rank gets. */
   readonly wanted: readonly { readonly begin: number; readonly end: number }[];
 }
 
@@ -414,7 +415,10 @@ export class Tensor {
     return this.view(begin * stride, [end - begin, ...rest]);
   }
 
-  /** A window of `shape`, `offset` elements into this one; of packed weights whole ones, [N, K] of [E, N, K]. Shares the buffer. */
+  /**
+   * A window of `shape`, `offset` elements into this one; for packed weights it must be whole ones, [N, K] of [E, N,
+   * K]. Shares the buffer.
+   */
   view(offset: number, shape: readonly number[]): Tensor {
     return this.device.adopt(this.device.viewHandle(this.handle, offset, shape), shape, this.dtype, 'view');
   }

@@ -1,4 +1,4 @@
-/** Who holds memory of the machine's GPUs, as far as nvidia-smi tells. */
+/** The processes that hold memory of the machine's GPUs, as far as nvidia-smi lists them. */
 import { spawnSync } from 'node:child_process';
 
 export interface GpuHolder {

@@ -14,7 +14,7 @@ export class Graph<T> {
     private readonly device: Recorder,
     private readonly native: NativeDevice,
     private readonly id: number,
-    /** What the captured function returned. Its tensors hold the values of the latest replay. */
+    /** The result of the captured function. Its tensors hold the values of the latest replay. */
     readonly result: T,
   ) {}
 

@@ -15,7 +15,7 @@ interface Runner<Tensor> {
   adopt(handle: number, shape: readonly number[], dtype: DType, op: string): Tensor;
 }
 
-/** What the functions of one device call. */
+/** The members that the functions of one device use. */
 interface Binding {
   readonly commands: Float64Array;
   enqueue(): void;
@@ -96,7 +96,7 @@ function compile(op: OpSignature, id: number): (binding: Binding) => Call {
 const slot = (tensor: number): string => `commands[${COMMAND.tensors + tensor}]`;
 const handle = (name: string): string => `binding.handle(op, '${name}', given)`;
 
-/** Code for the number that `given` stands for; the branch for other values must follow it. */
+/** Code that converts `given` to a number; the branch for other values must follow it. */
 function number({ type, names, fallback }: OpScalar): string {
   const absent = fallback === undefined ? '' : `given === undefined ? ${fallback} :`;
   if (type === 'f') return `typeof given === 'number' ? given : ${absent}`;

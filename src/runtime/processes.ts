@@ -16,7 +16,7 @@ export interface Processes {
 
 const shared = new WeakMap<Device, Processes>();
 
-/** From here on, work on `device` is divided among the processes. */
+/** Divides all later work on `device` among the processes. */
 export function shareWork(device: Device, processes: Processes): void {
   shared.set(device, processes);
 }

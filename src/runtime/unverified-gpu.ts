@@ -1,6 +1,9 @@
 import type { DeviceInfo } from '../native/addon.js';
 
-/** What nobody has seen of a GPU: its kernels have met one kind, docs/evidence/h100.md. Undefined where that says nothing. */
+/**
+ * A warning for a GPU of a kind that the kernels have never run on (docs/evidence/h100.md has the one kind); undefined
+ * otherwise.
+ */
 export function unverified({ name, description, isa }: DeviceInfo): string | undefined {
   if (name === 'cpu' || isa === 'sm_90') return undefined;
   return (

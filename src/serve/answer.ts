@@ -16,7 +16,7 @@ export interface Exchange {
   readonly signal: AbortSignal;
   /** Milliseconds, of `performance.now()`. */
   readonly arrived: number;
-  /** Of the path, after that of its route: the name in `/v1/models/name`. */
+  /** Rest of the path after its route: the name in `/v1/models/name`. */
   readonly rest: string | undefined;
 }
 
@@ -163,7 +163,7 @@ async function stream(
   await events.end();
 }
 
-/** What ended a sample; null for an end-of-text token, as in vLLM. */
+/** The token or text that ended a sample; null for an end-of-text token, as in vLLM. */
 function stopReason(
   { eosTokenIds }: Engine,
   { sampling }: GenerationRequest,

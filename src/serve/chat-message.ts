@@ -18,14 +18,14 @@ export function chatMessage(fields: RequestFields): ChatMessage {
   const reasoning = fields.text('reasoning_content') ?? fields.text('reasoning');
   const message = defined<ChatMessage>({
     role,
-    // Of a reply that calls functions, or that was cut off while it reasoned, there is none.
+    // A reply that calls functions, or that was cut off while it reasoned, has no content.
     content: role === 'assistant' && !fields.has('content') ? '' : messageText(fields),
     name: fields.text('name'),
     reasoning_content: reasoning,
     tool_calls: calls.length === 0 ? undefined : calls.map((call, i) => toolCall(fields, call, i)),
     tool_call_id: fields.text('tool_call_id'),
   });
-  // Of a reply to other clients: where its text was found, and what nothing here gives.
+  // Keys of a reply by other servers: the positions of cited text, and features that do not exist here.
   fields.ignore('annotations', 'reasoning');
   for (const name of ['refusal', 'audio', 'function_call']) fields.neutral(name);
   fields.end();

@@ -21,7 +21,7 @@ export interface Served {
   readonly tokenizer?: Tokenizer | undefined;
   /** Default: those of model and tokenizer. */
   readonly eosTokenIds?: readonly number[] | undefined;
-  /** What /score answers with, by the names that requests give; the first where they give none. */
+  /** Scorers of /score by the names that requests give; the first is the default. */
   readonly scorers?: Readonly<Record<string, Scorer>> | undefined;
 }
 
@@ -119,7 +119,7 @@ export class Engine {
 
   /** Max new tokens of each sample. */
   private newTokens({ prompts, maxTokens, usualTokens = Number.POSITIVE_INFINITY }: Job): number {
-    // A prompt is scored beside one token, which is not shown.
+    // A prompt is scored together with one new token, which is not shown.
     const asked = maxTokens === 0 ? 1 : maxTokens;
     const { maxPositions } = this.served.model.decoder.config;
     const longest = prompts.reduce((most, { length }) => Math.max(most, length), 0);

@@ -23,7 +23,7 @@ export interface GenerationRequest {
   readonly stream: boolean;
   /** Add a last event with the token counts to a stream. */
   readonly includeUsage: boolean;
-  /** Token ids beside the text. */
+  /** Whether token ids are returned with the text. */
   readonly tokenIds: boolean;
   /** Tokens in log-probabilities are written `token_id:17`. */
   readonly tokensAsIds: boolean;
@@ -94,7 +94,7 @@ function logitBias(fields: RequestFields): Readonly<Record<number, number>> | un
     ([id, bias]) => /^\d{1,9}$/.test(id) && typeof bias === 'number' && Math.abs(bias) <= 100,
   );
   if (!valid) fields.fail('logit_bias', 'numbers from -100 to 100 by token id');
-  // They are added at every token of every sample.
+  // Biases are added at every token of every sample, so their number is limited.
   if ((entries?.length ?? 0) > MAX_BIASES) fields.fail('logit_bias', `at most ${MAX_BIASES} tokens`);
   return Object.fromEntries(entries ?? []);
 }

@@ -1,4 +1,4 @@
-/** What a request for samples asks for, and the format of its answer. */
+/** The contents of a request for samples, and the parts of its answer. */
 import type { FinishReason, Sample } from '../generate/sample-row.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { ScoredToken } from './token-logprobs.js';
@@ -37,7 +37,7 @@ export interface Job {
   readonly prompts: readonly (readonly number[])[];
   /** 0: only the results for the prompt. */
   readonly maxTokens: number | undefined;
-  /** Where the request does not say how many. Absent: as many as there is room for. */
+  /** Default number of tokens for a request without one. Absent: as many as there is room for. */
   readonly usualTokens?: number;
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;

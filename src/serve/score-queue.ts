@@ -17,8 +17,8 @@ interface Asked {
 }
 
 /**
- * One call of a scorer after another, so that scoring and generation take turns on the device. What was asked of the same scorer
- * meanwhile is scored in one call: a score depends on its own solution alone.
+ * Runs the calls of scorers one after another, so that scoring and generation take turns on the device. Requests that
+ * come meanwhile for the same scorer are scored in one call: a score depends on its own solution alone.
  */
 export class ScoreQueue {
   private readonly waiting: Asked[] = [];

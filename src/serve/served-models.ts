@@ -28,13 +28,13 @@ interface Loaded {
   gone: boolean;
 }
 
-/** Which adapters are taken. */
+/** Conditions on accepted adapters. */
 export interface AdapterPolicy {
   /** Folder inside which adapters may be loaded on request; undefined: none may. */
   readonly root?: string | undefined;
-  /** Those of another base too. */
+  /** Whether adapters of another base are accepted. */
   readonly otherBase?: boolean | undefined;
-  /** Called with a sentence where it cannot be told whose an adapter is, and of one that changes nothing. */
+  /** Called with a sentence for an adapter of unknown base, and for one that changes nothing. */
   readonly onWarning?: ((warning: string) => void) | undefined;
 }
 

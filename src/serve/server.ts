@@ -68,7 +68,7 @@ export interface RunningServer {
 
 const GRACE_SECONDS = 30;
 
-/** In which clients can read the end of what was aborted. */
+/** Time for clients to read the end of an aborted answer. */
 const LAST_WORDS_MS = 2000;
 
 /**
@@ -138,7 +138,9 @@ function checkServed(served: Served): void {
 class HttpServer {
   private readonly server: Server;
   private readonly active = new Set<Promise<void>>();
-  /** Of requests that are being answered: aborted where the client goes away, all of them when the time is over. */
+  /**
+   * Signals of requests being answered: each is aborted where the client goes away, all of them when the time is over.
+   */
   private readonly signals = new Set<AbortController>();
   private ending = false;
   private closing: Promise<void> | undefined;
@@ -182,7 +184,7 @@ class HttpServer {
   private endAll(): void {
     this.ending = true;
     for (const signal of this.signals) signal.abort();
-    // Who does not read the end of an answer now is not waited for.
+    // Clients that do not read the end of an answer by then are disconnected.
     setTimeout(() => this.server.closeAllConnections(), LAST_WORDS_MS).unref();
   }
 
@@ -260,7 +262,7 @@ class HttpServer {
       'content-length': body.length,
     });
     response.write(body);
-    // What is unread when a connection closes resets it, and the client may lose the answer.
+    // Closing a connection with unread data resets it, and the client may lose the answer.
     request.resume();
     const end = () => response.end();
     request.once('end', end).once('close', end);

@@ -14,7 +14,7 @@ const LEAST = -9999;
 
 type Written = (token: number) => string;
 
-/** How tokens are written: as text, or by their ids. */
+/** Writes tokens as text, or by their ids. */
 export function tokenWriter(tokenizer: Pick<Tokenizer, 'tokenBytes'>, asIds: boolean): Written {
   return asIds ? (token) => `token_id:${token}` : (token) => textOf(tokenizer.tokenBytes(token));
 }
@@ -23,16 +23,16 @@ export interface TextLogprobs {
   readonly tokens: readonly string[];
   readonly token_logprobs: readonly (number | null)[];
   readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
-  /** Of each token in the text, in characters. */
+  /** Offset of each token in the text, in characters. */
   readonly text_offset: readonly number[];
 }
 
 /**
- * The shape of /v1/completions.
+ * Log-probabilities in the shape of /v1/completions.
  *
  * @param count alternatives that were asked for
  * @param offset characters before the first token
- * @param prompt number of tokens that are of the prompt, whose special tokens stand in the text
+ * @param prompt number of tokens of the prompt, whose special tokens are part of the text
  */
 export function textLogprobs(
   scored: readonly ScoredToken[],
@@ -50,7 +50,7 @@ export function textLogprobs(
   },
 ): TextLogprobs {
   let end = offset;
-  // A character of several tokens is there with the last of them.
+  // A character of several tokens appears with the last of them.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   return {
     tokens: scored.map(({ token }) => write(token)),

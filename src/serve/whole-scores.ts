@@ -1,6 +1,7 @@
 /**
- * Scores in vLLM's forms: /pooling (a list for each step), /classify (probabilities of wrong and right) and pairs of /score (one number
- * for a text). The first text is a problem, the second its solution, of which the lines are steps, or what `<extra_0>` ends.
+ * Scores in vLLM's forms: /pooling (a list for each step), /classify (probabilities of wrong and right) and pairs of
+ * /score (one number for a text). The first text is a problem, the second its solution, whose steps are lines or end
+ * with `<extra_0>`.
  */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
@@ -150,7 +151,7 @@ function ofWhole(own: SolutionScores, scorer: Scorer, index: number): number {
 }
 
 /**
- * The scores of all steps; of what scores outcomes that of the last.
+ * The scores of all steps; for a scorer of outcomes, that of the last step.
  *
  * @throws RequestError for a step that was not scored, since these forms have no null
  */

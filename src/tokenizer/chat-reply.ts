@@ -5,7 +5,7 @@ import type { ChatMessage, ChatTemplateOptions, Tokenizer } from './tokenizer.js
 /** Names that templates have for the reasoning before a reply. */
 const REASONING = ['reasoning_content', 'thinking', 'reasoning'] as const;
 
-/** Those that every reasoning is given under, as transformers does it. */
+/** Names under which every reasoning is given, as in transformers. */
 const ALIASES = ['reasoning_content', 'thinking'];
 
 /**
@@ -35,20 +35,22 @@ export function checkRead(
 
 /** The texts that follow the opening of the assistant's turn. */
 export interface ChatReply {
-  /** What stands before them, the end of the prompt. */
+  /** The end of the prompt, before the pieces below. */
   readonly opening: string;
-  /** Before the content: reasoning and its marks. */
+  /** Text before the content: reasoning and its marks. */
   readonly head: string;
   /** The content, without what the opening has written already. */
   readonly content: string;
-  /** Behind it, up to the mark that ends the turn; empty where the template has none or rewrites the reply. */
+  /**
+   * Text after the content, up to the mark that ends the turn; empty where the template has none or rewrites the reply.
+   */
   readonly tail: string;
 }
 
 /**
- * What a model that is given `prompt` has to write, so that the conversation is the one that the template writes with the reply
- * in it. Templates that open the reasoning themselves (`<think>`) have it once. Where the template writes replies otherwise than
- * it opens them (some leave out reasoning that is past), the content follows the opening as it is.
+ * The text that a model must write after `prompt` so that the conversation is the template's with the reply in it.
+ * Where a template opens the reasoning itself (`<think>`), the reply does not repeat that. Where the template writes
+ * replies otherwise than it opens them (some leave out past reasoning), the content follows the opening as it is.
  *
  * @throws DataError for reasoning or tool calls that the template does not write
  */
@@ -95,7 +97,7 @@ function lost(isReasoning: boolean): DataError {
 export interface OpenedReasoning {
   /** As it stands there, with the white space behind it. */
   readonly mark: string;
-  /** Its end, which a reply has to write before its answer. */
+  /** End of the reasoning, which a reply has to write before its answer. */
   readonly end: string;
 }
 

@@ -6,7 +6,7 @@ import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 const STEPS = 10_000_000;
 const STEPS_PER_MESSAGE = 10_000;
 
-/** Names for the reasoning before a reply, as transformers 5 takes them: the first that is there counts. */
+/** Names for the reasoning before a reply, as in transformers 5: the first that is present counts. */
 const REASONING = ['reasoning_content', 'thinking', 'reasoning'] as const;
 
 /** A model's chat templates by name; a model with one template calls it `default`. */
@@ -118,14 +118,14 @@ export class ChatRenderer {
   }
 }
 
-/** Without keys that have no value, as transformers takes them out: templates would write `None`. */
+/** The message without keys that have no value, as in transformers: templates would write `None`. */
 function present(message: ChatMessage): ChatMessage {
   const hasNone = Object.values(message).some((value) => value === null);
   if (!hasNone) return message;
   return Object.fromEntries(Object.entries(message).filter(([, value]) => value !== null)) as ChatMessage;
 }
 
-/** With the reasoning under the names that templates have for it, as transformers does. */
+/** The message with the reasoning under all names that templates have for it, as in transformers. */
 function withReasoning(message: ChatMessage): ChatMessage {
   const reasoning = REASONING.map((name) => message[name]).find((value) => value != null);
   return reasoning === undefined
@@ -144,7 +144,7 @@ function openEnded(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return [...messages.slice(0, -1), { ...last, content: last.content + MARK }];
 }
 
-/** What stands before the mark; trimmed like the template would have, as transformers does. */
+/** The text before the mark, trimmed as the template would have, as in transformers. */
 function beforeMark(text: string): string | undefined {
   const at = text.lastIndexOf(MARK.trimEnd());
   if (at < 0) return undefined;

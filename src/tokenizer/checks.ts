@@ -1,4 +1,5 @@
-// What a tokenizer.json must hold, checked before the library reads it: it takes ids that are none, and builds a list as long as the largest.
+// Checks a tokenizer.json before the library reads it, which accepts invalid ids and builds a list as long as the
+// largest.
 import { badTokenizer } from '../files/data-error.js';
 import { shown } from '../native/shown.js';
 

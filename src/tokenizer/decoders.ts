@@ -1,4 +1,4 @@
-/** How tokens become a text again, as the decoders of Hugging Face's Rust library do it. */
+/** Decoders of tokens to text, as in Hugging Face's Rust library. */
 import { type Part, partsOf, patternOf, unknownPart } from './patterns.js';
 import { prependScheme } from './pre-tokenizers.js';
 import { byteOf, spellingOf } from './token-bytes.js';
@@ -48,7 +48,7 @@ function chainOf(part: Part): Chain {
   }
 }
 
-/** The first token loses every mark that stands for a space, unless none was put before a text. */
+/** Replaces the marks of spaces. The first token loses them, unless texts get none in front. */
 function metaspace(part: Part): Chain {
   const mark = String(part.replacement ?? '▁');
   const first = prependScheme(part) === 'never' ? ' ' : '';
@@ -96,7 +96,7 @@ function strip({ content, start, stop }: Part): Chain {
     });
 }
 
-/** What `cleanup` of WordPiece writes otherwise, one after the other. */
+/** Replacements of WordPiece's `cleanup`, in order. */
 const CLEANED = [
   [' .', '.'],
   [' ?', '?'],

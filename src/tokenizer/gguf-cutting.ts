@@ -1,4 +1,4 @@
-/** How text is cut before bytes are merged, by llama.cpp's names (`tokenizer.ggml.pre`): patterns that the models were trained with. */
+/** Pre-tokenizers by llama.cpp's names (`tokenizer.ggml.pre`): the patterns that the models were trained with. */
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject, JsonValue } from '../weights/json.js';
 
@@ -52,7 +52,7 @@ export function preOf(preTokenizer: unknown, ignores: boolean): string | undefin
   );
 }
 
-/** Without what does not concern ids. */
+/** A value without parts that do not affect ids. */
 function plain(value: unknown): unknown {
   const { type, pretokenizers, ...rest } = (value ?? {}) as Record<string, unknown>;
   if (type === 'Sequence') return (pretokenizers as unknown[]).map(plain);

@@ -135,7 +135,7 @@ function ofPieces(of: Metadata, tokens: readonly string[], types: readonly numbe
   };
 }
 
-/** SentencePiece's unigrams: of all ways to cut a text into pieces the one of the largest sum of scores. */
+/** SentencePiece's unigram model: a text is cut into the pieces with the largest sum of scores. */
 function ofUnigrams(of: Metadata, tokens: readonly string[], types: readonly number[]): Parts {
   const scores = scoresOf(of, tokens);
   const squeezes = of.flag('tokenizer.ggml.remove_extra_whitespaces') ?? false;
@@ -212,7 +212,7 @@ function mergesOf(
   return merges.sort((a, b) => b.score - a.score).map(({ pair }) => pair);
 }
 
-/** What stands around every text. */
+/** Tokens around every text. */
 function affixes(bos: string | undefined, eos: string | undefined, tokens: readonly string[]): JsonValue {
   const around = [bos, eos].filter((token) => token !== undefined);
   if (around.length === 0) return null;

@@ -96,7 +96,7 @@ interface Part {
   readonly decoders?: readonly Part[];
 }
 
-/** Of SentencePiece's BPE, whether a text gets a space before it; undefined for a tokenizer that is another. */
+/** Whether SentencePiece's BPE puts a space before a text; undefined for any other tokenizer. */
 function piecesOf({ normalizer, pre_tokenizer, decoder }: TokenizerFiles['tokenizer']): boolean | undefined {
   const steps = (part: unknown, list: 'normalizers' | 'decoders') =>
     (part as Part | null)?.[list] ?? [(part ?? {}) as Part];
@@ -113,7 +113,10 @@ function piecesOf({ normalizer, pre_tokenizer, decoder }: TokenizerFiles['tokeni
   return spaces.length === 1 && replaces(spaces[0], ' ', '▁') && isWhole && restores ? prefixed : undefined;
 }
 
-/** By the first merge that makes a token, as llama.cpp joins what has the highest score; below them all what none makes. */
+/**
+ * Scores of tokens by the first merge that makes each, since llama.cpp joins the pair with the highest score. Tokens
+ * that no merge makes come below.
+ */
 function scoresOf(tokens: readonly string[], merges: readonly (readonly [string, string])[]): number[] {
   const first = new Map<string, number>();
   for (const [i, pair] of merges.entries()) {

@@ -22,7 +22,7 @@ import type {
 } from './tokenizer.js';
 import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
 
-/** Runs of one character, each with another one after it: what sends a careless pattern back to its beginning. */
+/** Runs of one character, each with another one after it, which make a careless pattern backtrack to its beginning. */
 const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
   (part) => `${part.repeat(48)}!\u0001x`,
 );
@@ -197,7 +197,7 @@ function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[]
 }
 
 function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], file: string): LibraryTokenizer {
-  // Only the keys that transformers also takes from the configuration; tokenizer.json determines the rest.
+  // Only these keys are read, as in transformers; tokenizer.json determines the rest.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
     const normalizer = normalizerOf(json.normalizer);
@@ -205,7 +205,7 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
       { ...json, pre_tokenizer: null, decoder: null },
       { eos_token: eos, additional_special_tokens: additional },
     );
-    // Its own differ from the Rust library's.
+    // The JavaScript library's own pre-tokenizers differ from the Rust library's.
     const preTokenizer = preTokenizerOf(json.pre_tokenizer);
     Object.assign(library, {
       ...(normalizer ? { normalizer } : {}),
@@ -253,7 +253,7 @@ function stripPrefix(part: unknown): unknown {
   switch (component.type) {
     case 'Prepend':
       return null;
-    // Else a continuation would lose the space before its first word.
+    // Otherwise a continuation would lose the space before its first word.
     case 'Strip':
       return null;
     case 'Metaspace':

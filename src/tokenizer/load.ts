@@ -7,10 +7,11 @@ import type { Tokenizer } from './tokenizer.js';
 import { readTokenizerFiles } from './tokenizer-files.js';
 
 /**
- * Loads the tokenizer of a model directory: `tokenizer.json` (or `tokenizer.json.gz`), and beside it, where they exist,
+ * Loads the tokenizer of a model directory: `tokenizer.json` (or `tokenizer.json.gz`) and, where they exist,
  * `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and `additional_chat_templates/`.
  *
- * `"digit_order": "reversed"` in tokenizer_config.json, a key of our own, says that tokens hold numbers last digit first.
+ * `"digit_order": "reversed"` in tokenizer_config.json, a key of our own, means that tokens hold numbers last digit
+ * first.
  *
  * @throws DataError for a missing or damaged file, in one sentence that names it
  */

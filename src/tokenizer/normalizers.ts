@@ -1,4 +1,4 @@
-/** How a text is rewritten before it is cut, as the normalizers of Hugging Face's Rust library do it. */
+/** Normalizers of text, as in Hugging Face's Rust library. */
 import { type Part, PrecompiledNormalizer, partsOf, patternOf, unknownPart } from './patterns.js';
 
 type Normalizer = (text: string) => string;

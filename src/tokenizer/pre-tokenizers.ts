@@ -1,4 +1,4 @@
-/** How a text is cut before its tokens are found, as the pre-tokenizers of Hugging Face's Rust library do it. */
+/** Pre-tokenizers of text, as in Hugging Face's Rust library. */
 
 import { type Part, partsOf, patternOf, unknownPart } from './patterns.js';
 import { byteCharacters, utf8 } from './token-bytes.js';
@@ -14,11 +14,11 @@ interface Piece {
 
 type Cut = (piece: Piece) => Piece[];
 
-/** What happens to what a pattern finds. */
+/** Treatments of the matches of a pattern. */
 const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'] as const;
 type Behavior = (typeof BEHAVIORS)[number];
 
-/** How GPT-2 splits text; what a byte-level pre-tokenizer does unless `use_regex` is off. */
+/** GPT-2's pattern, which a byte-level pre-tokenizer uses unless `use_regex` is off. */
 const GPT2 = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
 /** A character of a word, as Rust's regular expressions understand `\w`. */

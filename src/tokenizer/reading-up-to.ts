@@ -5,8 +5,9 @@ const CHARACTERS = 8;
 const MORE = 4;
 
 /**
- * The tokenizer for whoever drops texts of more than `longest` tokens: of a longer one it gives the first tokens alone, more than
- * `longest` of them. A text of megabytes, which takes half a minute, is then read no further than needed.
+ * A tokenizer for callers that drop texts of more than `longest` tokens. Of a longer text it gives only the first
+ * tokens, more than `longest` of them, so that a text of megabytes, which takes half a minute, is read no further than
+ * needed.
  */
 export function readingUpTo(tokenizer: Tokenizer, longest: number): Tokenizer {
   const encode = (text: string, options?: EncodeOptions): number[] => {

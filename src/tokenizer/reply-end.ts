@@ -1,4 +1,4 @@
-// Where a reply ends: one token, which training puts there and at which sampling stops.
+// The token that ends a reply: training appends it, and sampling stops at it.
 import { DataError } from '../files/data-error.js';
 import type { Tokenizer } from './tokenizer.js';
 

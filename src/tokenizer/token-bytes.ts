@@ -59,7 +59,7 @@ function byteLevel(): Spelling {
   const bytes = new Map(byteCharacters().map((character, byte) => [character, byte]));
   return (token) => {
     const found = Array.from(token, (character) => bytes.get(character));
-    // A token with any other character stands for itself, as added ones do.
+    // A token with any other character is its own text, as added ones are.
     return found.includes(undefined) ? utf8(token) : Uint8Array.from(found as number[]);
   };
 }

@@ -77,7 +77,7 @@ export interface ChatTemplateOptions {
   readonly continueFinalMessage?: boolean | undefined;
   /** Function descriptions in JSON schema, for templates that support tools. */
   readonly tools?: readonly unknown[] | undefined;
-  /** Which of several named templates. Default `tool_use` if tools are given and it exists, else `default`. */
+  /** The name of one of several templates. Default `tool_use` if tools are given and it exists, else `default`. */
   readonly template?: string | undefined;
   /** Further variables for the template, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;

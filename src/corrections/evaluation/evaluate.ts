@@ -1,4 +1,7 @@
-/** How a model that corrects itself solves problems: answers, votes, corrections, and what it does after wrong steps. */
+/**
+ * Evaluates a model that corrects itself on problems: answers, votes, corrections, and its continuations of wrong
+ * steps.
+ */
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import type { CorrectionFormat } from '../../data/corrections/layout.js';
@@ -25,7 +28,7 @@ export interface CorrectionEvaluationOptions
     readonly chat?: boolean | undefined;
   };
   readonly prompt: StepSamplerOptions['prompt'];
-  /** What the problems are solved with beside greedily; 0: nothing. Default 32 samples at temperature 0.7. */
+  /** Number of samples in addition to the greedy solution; 0: none. Default 32, at temperature 0.7. */
   readonly n?: number;
   readonly temperature?: number;
   /** Says which steps are right. Default: the oracle, where all problems are generated. */

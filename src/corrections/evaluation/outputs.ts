@@ -1,4 +1,7 @@
-/** Corrections in solutions that a model wrote by itself: how often, how rightly, and what errors stand in the end. */
+/**
+ * Metrics of the corrections in solutions that a model wrote by itself: how frequent, how right, and which errors stand
+ * in the end.
+ */
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
 import type { CorrectionScope } from '../../data/corrections/standing.js';
 import { judgeSolution } from '../../data/problems/oracle.js';
@@ -87,7 +90,7 @@ async function judged(
   return found;
 }
 
-/** By kind the errors from step `from` on, of generated problems. */
+/** Number of errors by kind from step `from` on, for generated problems. */
 function countErrors(
   solutions: readonly (readonly [
     word: Parameters<typeof judgeSolution>[0] | undefined,

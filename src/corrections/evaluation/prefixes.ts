@@ -1,4 +1,4 @@
-/** What a model does after a wrong step, and after a right one: its own held-out beginnings. */
+/** Continuations of a model after a wrong step and after a right one, from held-out prefixes. */
 import { grade } from '../../answers/grade.js';
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
 import { SHARE_DIFFERENCE } from '../../eval/bootstrap.js';

@@ -3,7 +3,10 @@ import type { CorrectionWriter, WrittenStep } from '../../data/corrections/layou
 import { type CorrectionScope, standingSteps } from '../../data/corrections/standing.js';
 
 export interface Transcript {
-  /** What stands in the end: steps that were not abandoned, improvements among them. Their errors are the solution's. */
+  /**
+   * The steps that stand in the end: those that were not abandoned, improvements among them. Their errors are the
+   * solution's.
+   */
   readonly kept: readonly string[];
   readonly corrections: readonly TranscribedCorrection[];
 }
