@@ -28,14 +28,14 @@ import { hasTokenizer } from '../tokenizer/tokenizer-files.js';
 export interface LoadModelOptions {
   /** Dtype of weights and activations; accumulation is f32 either way. Default: as its run had it, else f32. */
   readonly dtype?: 'f32' | 'bf16' | undefined;
-  /** Which weights stay in 4 or 8 bits. Default: as its run had it, else those that are stored so. */
+  /** The weights that stay in 4 or 8 bits. Default: those of its run, else those that are stored so. */
   readonly quantize?: Quantize | undefined;
   /** Directory of a PEFT adapter, or a run that has one. */
   readonly adapter?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Of `Model.score` and `Model.classify`. */
+/** Options of `Model.score` and `Model.classify`. */
 export interface ScoreOptions {
   /** Aborted: no further batch begins, and the promise rejects with the signal's reason. On a CPU a batch of a large model has fewer tokens with one. */
   readonly signal?: AbortSignal | undefined;
@@ -56,7 +56,7 @@ export interface SequenceClasses {
   readonly logprobs: readonly Float32Array[];
 }
 
-/** How `Model.generate` samples, and within which limits. `role` is the model's own adapter unless another is given. */
+/** Options and limits of `Model.generate`. `role` is the model's own adapter unless another is given. */
 export type ModelGenerateOptions = GenerateOptions & GeneratorOptions;
 
 const GENERATE_OPTIONS: Record<keyof ModelGenerateOptions, true> = {
@@ -93,11 +93,12 @@ const GENERATE_OPTIONS: Record<keyof ModelGenerateOptions, true> = {
 };
 
 /**
- * Loads a model. An adapter of a run brings its base, tokenizer, prompt and verdict words; of another one, `adapter` is its directory
- * and `name` its base.
+ * Loads a model. An adapter of a run brings its base, tokenizer, prompt and verdict words; for any other, `adapter` is
+ * its directory and `name` its base.
  *
  * @param name a Hugging Face directory, an adapter, a run directory, or a model of the package such as `embedded`
- * @throws StepTrainError for an option that does not exist or a base that is not here, WeightsError for a directory that cannot be read
+ * @throws StepTrainError for an option that does not exist or a base that is not here, WeightsError for a directory
+ * that cannot be read
  */
 export async function loadModel(
   device: Device,
@@ -144,7 +145,7 @@ export async function loadTokenizer(model: string): Promise<Tokenizer> {
 
 /** @throws StepTrainError that says where it was looked for, or that a run has no model yet */
 function checkIsHere(what: string, { name, kind, directory }: SavedModel): void {
-  // What is there and no model says what is wrong with it when it is read.
+  // An existing path that is no model gets its own error when it is read.
   if (kind === 'elsewhere' && isMissing(name))
     throw new StepTrainError(
       'E_ASSET',
@@ -197,7 +198,7 @@ export class Model {
     readonly adapter?: Adapter,
     /** The end-of-text tokens of the model's configuration. */
     readonly eosTokenIds: readonly number[] = decoder.config.eosTokenIds,
-    /** Where it was loaded from; absent for a model that a program put together. */
+    /** Files that it was loaded from; absent for a model that a program put together. */
     readonly files?: ModelFiles,
   ) {}
 
@@ -206,7 +207,7 @@ export class Model {
   }
 
   /**
-   * The tokenizer beside the adapter or, where there is none, beside the base. Read once.
+   * The tokenizer in the adapter's directory or, where there is none, in the base's. Read once.
    *
    * @throws DataError where there is none
    */
@@ -300,7 +301,7 @@ export class Model {
     return { role: this.role, ...given, eosTokenIds };
   }
 
-  /** Those of the configuration alone where the model has no tokenizer beside it. */
+  /** The end tokens; only those of the configuration where the model's directory has no tokenizer. */
   private async ownEndTokens(): Promise<readonly number[]> {
     const { files, eosTokenIds } = this;
     if (!files) return eosTokenIds;
@@ -345,7 +346,7 @@ export class Model {
   private async scoreBatch(sequences: readonly ArrayLike<number>[]): Promise<SequenceScore[]> {
     const { decoder, role } = this;
     const head = decoder.head(role);
-    // The last token of a sequence has no target; its row is there for the entropy.
+    // The last token of a sequence has no target; its row exists for the entropy.
     const targets = Int32Array.from(sequences.flatMap((ids) => [...Array.from(ids).slice(1), 0]));
     const { offsets, logprobs, entropy } = await this.forward(sequences, 'score', (hidden) => {
       const { logprobs, entropy } = headLogprobs(hidden, head, decoder.device.tensor(targets));

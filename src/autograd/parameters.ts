@@ -30,7 +30,7 @@ export interface ParameterSpec {
 export class ParameterBuffer {
   readonly values: Tensor;
   readonly list: readonly Parameter[];
-  /** Where each parameter begins in the flat buffer; the last entry is its length. */
+  /** Start of each parameter in the flat buffer; the last entry is its length. */
   readonly offsets: readonly number[];
   private readonly byName: ReadonlyMap<string, Parameter>;
   private readonly joint: Parameter[] = [];
@@ -126,10 +126,10 @@ export class ParameterBuffer {
   }
 }
 
-/** What one optimizer trains: parameters that lie side by side in flat f32 buffers. */
+/** The parameters of one optimizer, which are contiguous in flat f32 buffers. */
 export interface TrainedParameters
   extends Pick<ParameterBuffer, 'device' | 'values' | 'list' | 'offsets' | 'size' | 'changed'> {
-  /** Of all parameters; with `released`, the slice that is kept of them. */
+  /** Gradients of all parameters; with `released`, of the slice that is kept of them. */
   readonly grads: Tensor;
   /** @internal Where gradients are freed during the backward pass. */
   readonly released?: ReleasedGradients | undefined;
@@ -185,9 +185,9 @@ export class TrainableParameters extends ParameterBuffer implements TrainedParam
   }
 
   /**
-   * Those whose name is chosen, for an optimizer of their own; they live as long as all.
+   * The parameters whose name is chosen, for an optimizer of their own; they live as long as all.
    *
-   * @throws StepTrainError where they do not lie side by side
+   * @throws StepTrainError where they are not contiguous
    */
   part(isChosen: (name: string) => boolean): TrainedParameters {
     const { device, flat: grads } = this;

@@ -1,6 +1,6 @@
 /**
- * Gradients that are there from the first backward that adds to them until they are summed over the processes of a job, and of which this
- * one then keeps a slice (ZeRO stage 2, arXiv 1910.02054).
+ * Gradients that exist from the first backward that adds to them until they are summed over the processes of a job;
+ * this process then keeps a slice of them (ZeRO stage 2, arXiv 1910.02054).
  */
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
@@ -25,7 +25,7 @@ export class ReleasedGradients {
   /** Groups that are summed: nothing may be added to them any more. */
   private readonly summed = new Set<number>();
   private own: Tensor | undefined;
-  /** Where in the flat order the slice begins. */
+  /** Start of the slice in the flat order. */
   begin = 0;
 
   /** @param offsets where each parameter begins in the flat order; the last entry is its length */
@@ -35,7 +35,7 @@ export class ReleasedGradients {
     private readonly shapes: readonly (readonly number[])[],
   ) {}
 
-  /** Before anything is computed. @param groups all parameters, in order */
+  /** Sets the groups and the slice, before anything is computed. @param groups all parameters, in order */
   divide(groups: readonly GradientGroup[], begin: number, end: number): void {
     this.groups = groups;
     this.groupOf = groups.flatMap(({ from, to }, group) => new Array<number>(to - from).fill(group));
@@ -50,7 +50,7 @@ export class ReleasedGradients {
     return this.own;
   }
 
-  /** In this shape, which may reach over the next parameters of the group. */
+  /** The gradient in this shape, which may reach over the next parameters of the group. */
   of(parameter: number, shape: readonly number[] = this.shapes[parameter] as readonly number[]): Tensor {
     const group = this.groupOf[parameter];
     if (group === undefined)

@@ -23,7 +23,7 @@ export interface Disposable {
   dispose(): void;
 }
 
-/** A loss that a forward makes of its own, beside those of an objective: what trains adds it. */
+/** A loss that a forward adds to that of an objective; the training loop sums them. */
 export interface AuxiliaryLoss {
   /** f32 [1], kept. */
   readonly loss: Tensor;
@@ -60,11 +60,11 @@ export function tapeFor(...inputs: readonly (Tensor | Parameter | undefined)[]):
 export class Tape {
   private entries: Entry[] = [];
   private readonly held: Disposable[] = [];
-  /** Of the forwards that ran with this tape open. */
+  /** Losses of the forwards that ran with this tape open. */
   readonly auxiliary: AuxiliaryLoss[] = [];
   private readonly tracked = new Set<Tensor>();
   private readonly arrived = new Map<Tensor, { gradient: Tensor; exclusive: boolean }>();
-  /** By layer of a model the entries before the first that reads its parameters. */
+  /** Number of entries before the first that reads parameters of each layer. */
   private readonly layers = new Map<number, number>();
 
   constructor(readonly device: Device) {}
@@ -89,12 +89,12 @@ export class Tape {
     return tensor !== undefined && this.tracked.has(tensor);
   }
 
-  /** From here on parameters of a layer may be read, and by nothing before. */
+  /** Marks where parameters of a layer may first be read. */
   enterLayer(layer: number): void {
     if (!this.layers.has(layer)) this.layers.set(layer, this.entries.length);
   }
 
-  /** What recorded backwards read beside what they save: disposed of once they have run. */
+  /** Keeps a thing that recorded backwards read, in addition to saved tensors; it is disposed of once they have run. */
   hold(thing: Disposable): void {
     this.held.push(thing);
   }

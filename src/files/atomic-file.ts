@@ -37,7 +37,7 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
     }
     await attempt(() => fs.promises.rename(temporary, path));
   } catch (error) {
-    // Where it cannot be removed, as below a path that is no directory, the first error says why.
+    // If it cannot be removed, as below a path that is no directory, the first error says why.
     await fs.promises.rm(temporary, { force: true }).catch(() => undefined);
     throw error;
   } finally {

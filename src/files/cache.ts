@@ -1,7 +1,9 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Where steptrain keeps what it can make again: `STEPTRAIN_CACHE`, else `$XDG_CACHE_HOME/steptrain`, else `~/.cache/steptrain`. */
+/**
+ * The directory of steptrain's cache: `STEPTRAIN_CACHE`, else `$XDG_CACHE_HOME/steptrain`, else `~/.cache/steptrain`.
+ */
 export function cacheDirectory(env: NodeJS.ProcessEnv = process.env): string {
   return env.STEPTRAIN_CACHE || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'steptrain');
 }

@@ -3,8 +3,8 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
- * Moves the directory `from` to `to`, in place of what is there. rename() cannot replace a directory that has files, so
- * the old one is moved to `to`-replaced.partial until the new one is in place.
+ * Moves the directory `from` to `to`, and replaces an existing one. rename() cannot replace a directory that has files,
+ * so the old one is moved to `to`-replaced.partial until the new one is in place.
  */
 export async function replaceDirectory(from: string, to: string): Promise<void> {
   const aside = `${to}-replaced.partial`;

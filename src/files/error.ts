@@ -8,7 +8,7 @@ export class FileError extends StepTrainError {
   }
 }
 
-/** What `call` returns, which writes to `path`. Throws FileError where the system refuses. */
+/** The result of `call`, which writes to `path`. Throws FileError where the system refuses. */
 export function writing<T>(path: string, call: () => T): T {
   try {
     return call();

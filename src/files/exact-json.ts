@@ -11,8 +11,8 @@ interface Container {
 const MAY_DIFFER = /\d{16}|\d\.\d*0(?!\d)|\d\.\d{15}|\d[eE][-+\d]|-0/;
 
 /**
- * `JSON.parse` that keeps numbers: whole ones beyond 2^53 are bigints, and the text of any other that JavaScript would write
- * otherwise is kept beside it for `exactText`.
+ * `JSON.parse` that keeps numbers: whole ones beyond 2^53 become bigints, and the text of any other number that
+ * JavaScript would write differently is kept for `exactText`.
  *
  * @throws SyntaxError as `JSON.parse` does
  */
@@ -104,7 +104,7 @@ function keep(container: Container, key: string, text: string): void {
   (container[WRITTEN] as Record<string, string>)[key] = text;
 }
 
-/** How the number at `key` was written, where JavaScript writes it otherwise and nobody has changed it. */
+/** The original text of the number at `key`, where JavaScript writes it differently and nobody has changed it. */
 export function writtenAt(container: object, key: string | number): string | undefined {
   const text = (container as Container)[WRITTEN]?.[key];
   return text !== undefined && Number(text) === (container as Record<string, unknown>)[key]

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 
-/** What stands at a path; undefined where nothing does, or nobody can tell: who opens it says why. */
+/** The kind of file at a path; undefined where there is none, or it is unknown: opening it gives the reason. */
 export function fileKind(path: string): 'directory' | 'file' | 'other' | undefined {
   try {
     const status = statSync(path);

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { FileError, systemReason } from './error.js';
 
 export const LOCK = '.lock';
-/** At the end of a name beside it, while a lock that was left is taken over. */
+/** Suffix of a second file, which exists while a stale lock is taken over. */
 const TAKING = '.taking';
 const TURN = 'another one, which is taking over a lock that was left';
 const TURN_MS = 500;
@@ -17,7 +17,7 @@ const TURN_MS = 500;
 const TOUCH_MS = 20_000;
 const SILENT_MS = 6 * TOUCH_MS;
 
-/** What `link` says where the file system has no hard links. */
+/** Error codes of `link` on file systems without hard links. */
 const NO_LINKS = new Set<string | undefined>(['EPERM', 'EOPNOTSUPP', 'ENOTSUP', 'ENOSYS']);
 
 /** Locks that this thread holds or is taking; another thread of the process has its own set. */
@@ -41,7 +41,8 @@ export async function lockDirectory(path: string): Promise<Unlock> {
 /** The same, but returns the owner if the directory is in use. A lock whose process or thread is gone is taken over. */
 export async function tryLock(path: string): Promise<Unlock | { readonly owner: string }> {
   const lock = resolve(path, LOCK);
-  // Before the file is there: between its creation and the next line another opener would find it without an owner.
+  // Checked before the file exists: between its creation and the next line another opener would find it without an
+  // owner.
   if (held.has(lock)) return { owner: `${process.pid} on ${hostname()}` };
   held.add(lock);
   let owner: string | undefined;
@@ -78,7 +79,7 @@ async function otherOwner(lock: string): Promise<string | undefined> {
   if (await created(lock)) return undefined;
   const owner = await ownerOf(lock);
   if (!(await isGone(lock, owner))) return named(owner);
-  // Of several that find a lock without an owner one may remove it, or a second would remove the new one.
+  // Only one of several that find a lock without an owner may remove it, or a second would remove the new one.
   const turn = `${lock}${TAKING}`;
   if (!(await created(turn))) {
     // Left by one that was killed in its turn. Whoever removes it waits before the next try, or a second that found it as
@@ -95,7 +96,7 @@ async function otherOwner(lock: string): Promise<string | undefined> {
   return named(await ownerOf(lock));
 }
 
-/** Its process may have made the file and not yet written its name. */
+/** Its process may have created the file but not yet written its name. */
 const named = ({ pid, host }: Owner) => (host === undefined ? 'another one' : `${pid} on ${host}`);
 
 /**
@@ -130,7 +131,7 @@ async function createdInPlace(file: string, owner: string): Promise<boolean> {
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    await rm(file, { force: true }).catch(() => {}); // on a full disk it is there, and empty
+    await rm(file, { force: true }).catch(() => {}); // on a full disk the file exists and is empty
     throw error;
   }
 }
@@ -177,7 +178,8 @@ async function isSilent(file: string): Promise<boolean> {
 
 async function isGone(lock: string, { pid, host, start, thread }: Owner): Promise<boolean> {
   if (host !== hostname()) return isSilent(lock);
-  // A restarted container may have the process ids of its last run; of a process that can be looked into, every thread can.
+  // A restarted container may have the process ids of its last run; in a process that can be inspected, every thread
+  // can be.
   if (start !== undefined && startOf(pid, pid) !== undefined) return startOf(pid, thread) !== start;
   // This process would have written its start; an earlier one with its id did not.
   if (pid === process.pid) return start === undefined;

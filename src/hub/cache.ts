@@ -12,7 +12,7 @@ import type { RepositoryFile, RepositoryKind } from './repository.js';
 
 export class RepositoryCache {
   readonly folder: string;
-  /** Where processes that download this repository queue up. */
+  /** Folder of the lock by which processes that download this repository take turns. */
   readonly lockFolder: string;
 
   constructor(cache: string, kind: RepositoryKind, repo: string) {
@@ -46,7 +46,7 @@ export class RepositoryCache {
     await this.write(this.ref(revision), commit);
   }
 
-  /** The files of a commit as the hub listed them, or, where another program filled the cache, those that are there. */
+  /** The files of a commit as the hub listed them, or, where another program filled the cache, the files in it. */
   async paths(commit: string): Promise<readonly string[] | undefined> {
     const listed = await readFile(this.listing(commit), 'utf8').catch(() => undefined);
     if (listed !== undefined) return listed.split('\n').filter((path) => path !== '');
@@ -98,7 +98,7 @@ export class RepositoryCache {
   }
 }
 
-/** Whether of files such as `train-00000-of-00004.parquet` all four are there. */
+/** Whether all shards are present: for `train-00000-of-00004.parquet`, all four. */
 function hasAllShards(paths: readonly string[]): boolean {
   const shards = new Map<string, number>();
   for (const path of paths) {

@@ -4,7 +4,7 @@ export interface HubId {
   readonly repo: string;
   /** Branch, tag, `refs/pr/N` or commit. Default `main`. */
   readonly revision: string;
-  /** Which files of a data set; see `selectDataFiles`. */
+  /** The chosen files of a data set; see `selectDataFiles`. */
   readonly selection?: string;
 }
 

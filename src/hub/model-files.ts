@@ -2,7 +2,7 @@
 import { INDEX_FILE, SINGLE_FILE, type WeightsLayout, weightsLayout } from '../weights/checkpoint.js';
 import { notOnHub } from './error.js';
 
-/** The files read besides the weights; see `readTokenizerFiles`. */
+/** Files read in addition to the weights; see `readTokenizerFiles`. */
 const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -36,7 +36,7 @@ export function modelConfigFiles(paths: readonly string[], what: string): readon
   return ['config.json', ...paths.filter((path) => path === 'generation_config.json'), ...description];
 }
 
-/** How the weights are stored. Throws HubError for a repository without them. */
+/** The layout of the weights. Throws HubError for a repository without them. */
 export function layoutOf(paths: readonly string[], what: string): WeightsLayout {
   const layout = weightsLayout((path) => paths.includes(path));
   if (layout !== undefined) return layout;

@@ -7,7 +7,7 @@ import type { HubSettings } from './settings.js';
 
 /** A file to upload. */
 export interface PushedFile {
-  /** In the repository, with `/` between folders. */
+  /** Path in the repository, with `/` between folders. */
   readonly path: string;
   readonly content: Uint8Array;
 }
@@ -17,14 +17,14 @@ export interface PushOptions {
   /** `owner/name`; made if it is not there. */
   readonly repo: string;
   readonly revision?: string;
-  /** Of a repository that this call makes. */
+  /** Whether a repository that this call creates is private. */
   readonly private?: boolean;
   readonly message: string;
   readonly signal?: AbortSignal;
   readonly onFile?: (path: string, bytes: number) => void;
 }
 
-/** What a large file begins with, by which the hub may tell text from weights. */
+/** Size of the beginning of a large file by which the hub may tell text from weights. */
 const SAMPLE_BYTES = 512;
 
 /** A stored file may take longer than any answer; a silent connection may not. */
@@ -78,7 +78,7 @@ export async function pushFiles(files: readonly PushedFile[], options: PushOptio
     : `${settings.endpoint}/${repo}`;
 }
 
-/** Of each file, whether it goes into the commit itself (`regular`) or into the storage of large files (`lfs`). */
+/** Whether each file goes into the commit itself (`regular`) or into the storage of large files (`lfs`). */
 async function uploadModes(
   url: string,
   files: readonly PushedFile[],
@@ -139,7 +139,7 @@ function actionOf(value: unknown, options: PushOptions): Action {
   return { url: href, headers: Object.fromEntries(headers) };
 }
 
-/** To the storage behind the hub, without the token. */
+/** Uploads to the storage behind the hub, without the token. */
 async function put(
   { url, headers }: Action,
   content: Uint8Array,
@@ -213,7 +213,7 @@ async function send(
   }
 }
 
-/** What the hub says of a refusal, as one line. */
+/** The hub's reason for a refusal, as one line. */
 function reasonIn(answer: string): string {
   try {
     const { error } = JSON.parse(answer) as { error?: unknown };

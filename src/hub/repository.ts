@@ -9,7 +9,7 @@ export type RepositoryKind = 'model' | 'dataset';
 
 /** A file of a commit. */
 export interface RepositoryFile {
-  /** With `/` between folders. */
+  /** Path with `/` between folders. */
   readonly path: string;
   /** Bytes. */
   readonly size: number;

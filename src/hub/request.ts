@@ -2,7 +2,7 @@
 import { type HubError, hubFailed, notOnHub, refusedByHub } from './error.js';
 import type { HubSettings } from './settings.js';
 
-/** What is requested, in words for the message of a refusal. */
+/** A request, described in words for the message of a refusal. */
 export interface HubRequest {
   readonly settings: HubSettings;
   /** `model a/b` */
@@ -17,12 +17,12 @@ export const SILENCE_MS = 30_000;
 
 const MAX_REDIRECTS = 5;
 
-/** Of a short answer: ends when nothing has come for long, or as `signal` says. */
+/** The signal for a short answer: aborts when nothing has come for long, or with `signal`. */
 export const silentOr = (signal: AbortSignal | undefined): AbortSignal =>
   AbortSignal.any([AbortSignal.timeout(SILENCE_MS), ...(signal ? [signal] : [])]);
 
 /**
- * GET. Redirects are followed here, so that the token goes to the endpoint and nowhere else.
+ * Sends a GET request. Redirects are followed here, so that the token goes to the endpoint and nowhere else.
  *
  * @returns a response with a status below 300, or 416 if a range was requested
  * @throws HubError; of kind `network` if trying again may help

@@ -10,7 +10,7 @@ import { describe } from './repository.js';
 import { fetchSnapshot, type SnapshotOptions } from './snapshot.js';
 
 /**
- * The directory of a model: config.json, generation config, weights and optionally the tokenizer. The
+ * Downloads the directory of a model: config.json, generation config, weights and optionally the tokenizer. The
  * configuration is read before the weights are downloaded, so that an unsupported model costs no download; with
  * `weights: false` no weights are downloaded.
  *

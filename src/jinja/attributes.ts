@@ -39,7 +39,7 @@ export function item(of: Value, key: Value): Value {
   );
 }
 
-/** The first that is there; None is. */
+/** The first value that exists; None counts as one. */
 function firstOf(...ways: readonly (() => Value | undefined)[]): Value {
   for (const way of ways) {
     const value = way();

@@ -243,7 +243,10 @@ const HTML: Readonly<Record<string, string>> = {
   '"': '&#34;',
 };
 
-/** The text of a Markup as it is, of anything else with HTML's marks escaped: what joins a safe text. */
+/**
+ * The text of a value: a Markup as it is, anything else with HTML's special characters escaped, so that it can be
+ * joined to a safe text.
+ */
 export function escaped(value: Value): string {
   if (value instanceof Markup) return value.text;
   return str(value).replace(/[&<>'"]/g, (mark) => HTML[mark] as string);

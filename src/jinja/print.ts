@@ -1,4 +1,4 @@
-// How Python writes values: str() and repr().
+// Python's str() and repr().
 import { unsupported } from './errors.js';
 import { Dict, isText, Markup, Tuple, textOf, typeName, Undefined, type Value, View } from './values.js';
 

@@ -1,6 +1,6 @@
 import type { Value } from './values.js';
 
-/** Names with their values; what is not here may be in a scope around it. */
+/** Names with their values; other names may be in an enclosing scope. */
 export class Scope {
   private readonly values = new Map<string, Value>();
 

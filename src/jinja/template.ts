@@ -15,8 +15,9 @@ export interface RenderOptions {
 }
 
 /**
- * A Jinja template, rendered as transformers renders chat templates: Python's values and texts, blocks trimmed and stripped,
- * `break`, `continue`, `generation`, `raise_exception` and `strftime_now`. What it does not know it refuses by name.
+ * A Jinja template, rendered as transformers renders chat templates: Python's values and texts, blocks trimmed and
+ * stripped, `break`, `continue`, `generation`, `raise_exception` and `strftime_now`. Unsupported syntax is refused by
+ * name.
  */
 export class Template {
   private readonly body: readonly Statement[];

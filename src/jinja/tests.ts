@@ -1,4 +1,4 @@
-// Jinja's tests: what follows `is`.
+// Jinja's tests, the words after `is`.
 import { bind, needInt } from './arguments.js';
 import { JinjaError } from './errors.js';
 import { arithmetic, compare, contains, equal } from './operators.js';

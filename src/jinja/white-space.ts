@@ -3,12 +3,12 @@ export const SPACE = String.raw`\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\
 
 const LEFT = new RegExp(`^[${SPACE}]+`);
 
-/** Without the white space at its beginning. */
+/** The text without white space at its beginning. */
 export function withoutLeft(text: string): string {
   return text.replace(LEFT, '');
 }
 
-/** Without the white space at its end; a pattern would try again at every blank. */
+/** The text without white space at its end; a pattern would try again at every blank. */
 export function withoutRight(text: string): string {
   let end = text.length;
   while (end > 0 && isSpace(text[end - 1] as string)) end--;

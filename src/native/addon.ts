@@ -13,7 +13,7 @@ export interface NativeDevice {
   release(handle: number): void;
   upload(handle: number, array: ArrayBufferView): void;
   download(handle: number): Promise<ArrayBuffer>;
-  /** Beside the queue, in host memory: see `Device.sumAcross`. */
+  /** Sums in host memory, outside the queue: see `Device.sumAcross`. */
   sumAcross(
     communicator: number,
     rows: readonly number[],
@@ -59,9 +59,12 @@ export interface DeviceStats {
   readonly launches: number;
   /** Max workspace of an op so far. */
   readonly scratchBytes: number;
-  /** How often the queue's thread waited for a GPU: reads, `synchronize`, uploads that found all buffers full. */
+  /**
+   * Number of times that the queue's thread waited for a GPU: reads, `synchronize`, uploads that found all buffers
+   * full.
+   */
   readonly waits: number;
-  /** That CPU kernels took so far; 0 on a GPU, whose kernels nobody waits for. */
+  /** Seconds spent in CPU kernels so far; 0 on a GPU, whose kernels nobody waits for. */
   readonly kernelSeconds: number;
 }
 
@@ -83,7 +86,7 @@ export interface OpScalar {
   readonly name: string;
   /** f, i, bool, or its names as `a|b|c`. */
   readonly type: string;
-  /** Allowed names if it is not a number; each stands for its index in the list. */
+  /** Allowed names if it is not a number; a name's value is its index in the list. */
   readonly names: readonly string[];
   /** Its default as a number; a scalar without one is required. */
   readonly fallback?: number;
@@ -108,20 +111,23 @@ export interface NativeAddon {
   signatures(): OpSignature[];
   /** Instruction sets of this processor and build, best first. */
   isas(): string[];
-  /** Those of this processor that this build leaves out. */
+  /** Instruction sets of this processor that this build leaves out. */
   unbuiltIsas(): string[];
   cudaDevices(): string[] | undefined;
   /** Why `cudaDevices()` lists none; empty where it does, undefined where the addon was built without CUDA. */
   cudaObstacle(): string | undefined;
-  /** Of an MPI; waits for the other processes. */
+  /** Opens the plugin of an MPI; waits for the other processes. */
   openPlugin(path: string): Promise<OpenedCarrier>;
-  /** Of memory that the processes of a machine share; `path`: of a file in memory, which rank 0 makes before the others open it. */
+  /**
+   * Opens memory that the processes of a machine share; `path`: a file in memory, which rank 0 makes before the others
+   * open it.
+   */
   openShared(path: string, rank: number, size: number): Promise<OpenedCarrier>;
   /** `library`: its path, or '' for the one that the system has. */
   ncclId(library: string): Promise<ArrayBuffer>;
   /** @param gpu below 0: none */
   openNccl(library: string, id: ArrayBuffer, rank: number, size: number, gpu: number): Promise<OpenedCarrier>;
-  /** What waits in it fails. */
+  /** Makes pending ops of the carrier fail. */
   cancelCarrier(communicator: number): void;
   closeCarrier(communicator: number): Promise<void>;
   initialize(
@@ -143,7 +149,7 @@ export const COMMAND = { tensors: 1, scalars: 25, number: 41, outputs: 42 } as c
 let loaded: NativeAddon | undefined;
 let source: LoadedAddon | undefined;
 
-/** Which file `addon()` loaded, and what failed before; undefined before its first call. */
+/** The file that `addon()` loaded, and earlier failures; undefined before its first call. */
 export const addonSource = (): Omit<LoadedAddon, 'native'> | undefined => source;
 
 /** Loads the addon once per environment. A failure says what was tried and what to do. */

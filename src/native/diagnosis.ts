@@ -1,4 +1,4 @@
-/** From failed loads of the addon to what is wrong and the commands that mend it. */
+/** Diagnoses failed loads of the addon: the cause, and the commands that mend it. */
 
 /** A file that was tried. */
 export interface FailedLoad {
@@ -7,7 +7,7 @@ export interface FailedLoad {
   readonly reason?: string;
 }
 
-/** What decides which binary fits. */
+/** The properties that decide which binary fits. */
 export interface Platform {
   readonly platform: string;
   readonly arch: string;
@@ -16,7 +16,7 @@ export interface Platform {
   readonly glibc: string | undefined;
 }
 
-/** What the prebuilt addon needs; scripts/prebuild.mjs refuses one that needs more. */
+/** Versions that the prebuilt addon needs; scripts/prebuild.mjs refuses a binary that needs newer ones. */
 export const PREBUILT = { glibc: '2.34', glibcxx: '3.4.29' } as const;
 
 const COMPILE = 'npx steptrain build';

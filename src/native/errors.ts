@@ -14,7 +14,10 @@ export class StepTrainError extends Error {
   readonly scope: string;
   /** File and line of the native code that refused. */
   readonly location: string;
-  /** The end of the message, where it stands apart and says what to do: of a failed op, a missing device, a bad row; empty elsewhere. */
+  /**
+   * The end of the message, kept separately where it says what to do about a failed op, a missing device or a bad row;
+   * empty elsewhere.
+   */
   readonly hint: string;
 
   constructor(
@@ -66,7 +69,7 @@ export class StepTrainError extends Error {
     this.location = details.location ?? '';
   }
 
-  /** What a log can keep: an error has its message apart from its own keys. Without what is empty. */
+  /** The fields for a log: an error's message is no enumerable key of its own. Empty fields are left out. */
   toJSON(): Readonly<Record<string, unknown>> {
     const { name, code, message, op, opNumber, scope, location, hint } = this;
     const all = Object.entries({ ...this, name, code, message, op, opNumber, scope, location, hint });

@@ -10,7 +10,7 @@ import { packageVersion } from './version.js';
 export interface LoadedAddon {
   readonly path: string;
   readonly native: unknown;
-  /** What was tried before. */
+  /** Failures of earlier tries. */
   readonly failures: readonly FailedLoad[];
 }
 
@@ -38,7 +38,7 @@ export function addonPaths(root: string, { platform, arch }: Pick<Platform, 'pla
   ];
 }
 
-/** Where npm installed that package; a path that is not there if it did not. */
+/** The path at which npm installs that package, whether or not it did. */
 function platformAddon(root: string, name: string): string {
   try {
     return createRequire(join(root, 'package.json')).resolve(`${name}/steptrain.node`);
@@ -47,7 +47,7 @@ function platformAddon(root: string, name: string): string {
   }
 }
 
-/** Of a package of another version, which npm takes where it was named and the right one was not found. */
+/** Refuses a package of another version, which npm takes where it is named and the right one was not found. */
 function checkVersion(path: string): void {
   const manifest = join(dirname(path), 'package.json');
   if (!existsSync(manifest)) return;

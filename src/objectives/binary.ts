@@ -3,12 +3,12 @@ import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 export interface BinaryItems {
-  /** Logits of both classes, f32 [n] each, differentiable; of a single output z they are z and 0. */
+  /** Logits of both classes, f32 [n] each, differentiable; a single output z gives z and 0. */
   readonly positive: Tensor;
   readonly negative: Tensor;
   /** Probability that the class is positive, in [0, 1]. */
   readonly labels: readonly number[];
-  /** Of each item in the loss; with 1/n it is a mean. */
+  /** Weight of each item in the loss; with 1/n it is a mean. */
   readonly weights: readonly number[];
 }
 

@@ -47,7 +47,7 @@ export class ExpertBalance implements Disposable {
       const ones = device.empty([experts.size, 1]);
       device.ops.fill({ x: ones, value: 1 });
       device.ops.embedding_backward({ dy: ones, ids: flat(experts), dweight: sums.choices });
-      // Of as many experts as there are, the weights are all probabilities.
+      // Choosing all experts makes the weights all probabilities.
       const { ops } = device;
       const all = ops.route({ logits, k: count, normalise: false, P: count });
       const dy = all.weights.reshape([tokens * count, 1]);

@@ -30,7 +30,7 @@ export function pairwise(
 }
 
 export interface DpoPairs extends Pairs {
-  /** Of the reference, as `chosen` and `rejected`. Both or none. */
+  /** Log-probs of the reference, as `chosen` and `rejected`. Both or none. */
   readonly refChosen?: Tensor | undefined;
   readonly refRejected?: Tensor | undefined;
 }

@@ -11,9 +11,9 @@ export type Surrogate = 'clip' | 'cispo' | 'sapo';
 
 /** R rows: tokens (PPO, GRPO), or whole sequences (GSPO, RLOO). All f32 [R]. */
 export interface PpoInputs {
-  /** Of the policy; differentiable. */
+  /** Log-probs of the policy; differentiable. */
   readonly logprobs: Tensor;
-  /** Of the policy that sampled. */
+  /** Log-probs of the policy that sampled. */
   readonly oldLogprobs: Tensor;
   readonly advantages: Tensor;
   /** Mask and normaliser: a mean over the optimizer batch has 1/n. A row of weight 0 is not read. */
@@ -21,7 +21,7 @@ export interface PpoInputs {
   readonly refLogprobs?: Tensor | undefined;
   /** Differentiable; make it with `entropyGradient` where `entropyCoef` is not 0. */
   readonly entropy?: Tensor | undefined;
-  /** Of the value head; differentiable. Needs `returns`. */
+  /** Values of the value head; differentiable. Needs `returns`. */
   readonly values?: Tensor | undefined;
   /** Needed by `valueClip`. */
   readonly oldValues?: Tensor | undefined;
@@ -45,7 +45,7 @@ export interface PpoOptions {
   readonly entropyCoef?: number;
   /** Weight of the value loss. Default 0.1. */
   readonly valueCoef?: number;
-  /** How far a value may move from its old one; 0 for no limit. Default 0. */
+  /** Most that a value may move from its old one; 0 for no limit. Default 0. */
   readonly valueClip?: number;
 }
 

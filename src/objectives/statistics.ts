@@ -8,7 +8,7 @@ export interface Statistics<Name extends string> {
   readonly values: Tensor;
 }
 
-/** What every objective returns: a loss for `Tape.backward` and the statistics behind it. The caller disposes both. */
+/** The result of an objective: a loss for `Tape.backward` and the statistics behind it. The caller disposes both. */
 export interface Objective<Name extends string> {
   /** f32 [1] */
   readonly loss: Tensor;

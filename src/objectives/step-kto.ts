@@ -21,8 +21,8 @@ export interface StepKtoInputs {
   /** f32 [T]: token log-probs of the policy; differentiable. */
   readonly logprobs: Tensor;
   /**
-   * Of the reference: f32 [T] too or, with `summed`, f32 [n]: sums over all answers and then over their labelled steps, in
-   * order.
+   * Log-probs of the reference: f32 [T] too or, with `summed`, f32 [n]: sums over all answers and then over their
+   * labelled steps, in order.
    */
   readonly refLogprobs: Tensor;
   readonly summed?: boolean;
@@ -35,7 +35,7 @@ export interface StepKtoInputs {
 }
 
 export interface StepKtoLevel {
-  /** Of the level's loss in the sum. Default 1. */
+  /** Weight of the level's loss in the sum. Default 1. */
   readonly weight?: number;
   /** Default 0.1. Log-ratios of steps are smaller than those of answers; a larger beta makes up for it. */
   readonly beta?: number;

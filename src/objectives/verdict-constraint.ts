@@ -3,11 +3,12 @@ import type { Tensor } from '../runtime/tensor.js';
 import type { Objective } from './statistics.js';
 
 /**
- * With p₊ and p₋ the probabilities of the two words renormalised over the two, and y the right one:
- * `ce_two` −log p_y; `mass` −log(the words' probability together); `ce_full` −log-prob of the right word over the whole
- * vocabulary, which is the sum of these two; `margin` max(0, margin − (log-prob of the right − of the wrong word)). They are
- * averaged over all rows; `class_balanced_full` is `ce_full` and `class_balanced` is `ce_two`, averaged over each class
- * apart. `ce_two`, `class_balanced` and `margin` do not notice probability that goes to other words.
+ * The loss of a verdict. Let p₊ and p₋ be the probabilities of the two words, renormalised over the two, and y the
+ * right one: `ce_two` −log p_y; `mass` −log(the words' probability together); `ce_full` −log-prob of the right word
+ * over the whole vocabulary, which is the sum of these two; `margin` max(0, margin − (log-prob of the right − of the
+ * wrong word)). They are averaged over all rows; `class_balanced_full` is `ce_full` and `class_balanced` is `ce_two`,
+ * averaged over each class apart. `ce_two`, `class_balanced` and `margin` do not notice probability that goes to other
+ * words.
  */
 export type ConstraintForm =
   | 'class_balanced_full'
@@ -33,7 +34,7 @@ export type ConstraintStatistic = (typeof STATISTICS)[number];
 export interface VerdictConstraintInputs {
   /** f32 [R]: log-probability of the word for "right"; a word of several tokens gives their sum. Differentiable. */
   readonly positive: Tensor;
-  /** f32 [R]: of the word for "wrong". Differentiable. */
+  /** f32 [R]: log-probability of the word for "wrong", likewise. Differentiable. */
   readonly negative: Tensor;
   /** i32 [R]: 1 where the step is right, else 0. */
   readonly labels: Tensor;

@@ -7,7 +7,7 @@ import { unpackWeight } from './gemm.js';
 export function embedding(ids: Tensor, weight: Parameter, dtype: DType, first = 0): Tensor {
   const { device } = ids;
   const { ops } = device;
-  // Only rows in floats have views.
+  // Only rows of floats have views.
   const rows = (table: Tensor) => (table.dtype === 'u8' ? unpackWeight(table, dtype) : table);
   const from = (table: Tensor) => (first === 0 ? table : rows(table).slice(first, table.shape[0] as number));
   return device.scope(() => {

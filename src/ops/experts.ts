@@ -4,9 +4,12 @@ import { type Tape, tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { type Dropout, type LoraPair, loraTrains, maskOf } from './gemm.js';
 
-/** Which k of E experts each of T tokens goes to. The S = T·k pairs are rows in order of adapters, then experts, then tokens. */
+/**
+ * The k of E experts that each of T tokens goes to. The S = T·k pairs are rows in order of adapters, then experts, then
+ * tokens.
+ */
 export interface Routing {
-  /** f32 [T, k], differentiable: what each expert's output counts. */
+  /** f32 [T, k], differentiable: weight of each expert's output. */
   readonly weights: Tensor;
   /** i32 [T, k], by falling weight. */
   readonly experts: Tensor;
@@ -18,15 +21,17 @@ export interface Routing {
   readonly offsets: Tensor;
 }
 
-/** f32 or bf16 weights of E experts with what stands beside them. */
+/** f32 or bf16 weights of E experts with their adapters. */
 export interface ExpertProjection {
-  /** Of shape [E, N, K]; each packed, quantised or neither, one after the other (`stackWeight`); trainable f32. */
+  /**
+   * Weight of shape [E, N, K]; each packed, quantised or neither, one after the other (`stackWeight`); trainable f32.
+   */
   readonly weight: Parameter;
   /** A [E, r, K] and B [E, N, r]. */
   readonly lora?: LoraPair | undefined;
-  /** In place of `lora`, for tokens of several adapters. */
+  /** Replaces `lora`, for tokens of several adapters. */
   readonly stack?: StackedExperts | undefined;
-  /** Of the input of all pairs; row ids and positions are those of rows, i32 [S]. */
+  /** Dropout on the input of all pairs; row ids and positions are those of rows, i32 [S]. */
   readonly dropout?: Dropout | undefined;
 }
 
@@ -36,7 +41,7 @@ export interface StackedExperts {
   readonly a: Tensor;
   /** f32 [count·E, N, r]. */
   readonly b: Tensor;
-  /** f32 [count·E]: of each pair, by which its low-rank rows are multiplied. */
+  /** f32 [count·E]: factor of each pair's low-rank rows. */
   readonly scales: Tensor;
 }
 

@@ -5,7 +5,7 @@ import type { DType, Tensor } from '../runtime/tensor.js';
 import { recordSwiglu, swiglu } from './mlp.js';
 import { type Norm, rmsNorm } from './norm.js';
 
-/** A low-rank pair A [r, K], B [N, r] beside a frozen weight, as in LoRA (arXiv 2106.09685). */
+/** A low-rank pair A [r, K], B [N, r] on a frozen weight, as in LoRA (arXiv 2106.09685). */
 export interface LoraPair {
   readonly a: Parameter;
   readonly b: Parameter;
@@ -46,16 +46,18 @@ export interface LinearOptions {
 export const packWeight = (weight: Tensor, dtype: DType): Tensor =>
   weight.device.ops.pack_weight({ w: weight, dtype }).y;
 
-/** Formats of quantised weights, of which core/quantized.h has the bytes; and those that a weight is made into. */
+/**
+ * Formats of quantised weights, whose bytes core/quantized.h describes; and those that a weight can be converted to.
+ */
 export type QuantizedFormat = Parameters<Device['ops']['pack_quantized']>[0]['format'];
 export type MadeFormat = Parameters<Device['ops']['quantize']>[0]['format'];
 
-/** Of a row-major weight [N, K] the bytes in which files have it quantised. */
+/** Quantises a row-major weight [N, K] to the bytes that files hold. */
 export function quantizeWeight(weight: Tensor, format: MadeFormat, size: number): Tensor {
   return weight.device.ops.quantize({ w: weight, format, B: size }).bytes;
 }
 
-/** A weight [N, K] of such bytes in the layout that the device's GEMM reads; of dtype u8, and frozen. */
+/** Packs a weight [N, K] of such bytes into the layout that the device's GEMM reads; of dtype u8, and frozen. */
 export function packQuantized(
   bytes: Tensor,
   format: QuantizedFormat,
@@ -74,7 +76,7 @@ export function stackLora({ a, b }: LoraPair, stack: Pick<StackedPairs, 'a' | 'b
   ops.stack_lora({ a: a.value, b: b.value, stack_a: stack.a, stack_b: stack.b, first });
 }
 
-/** A weight with what stands beside it. */
+/** A weight with its bias, adapter and dropout. */
 export interface Projection extends LinearOptions {
   readonly weight: Parameter;
 }
@@ -82,7 +84,7 @@ export interface Projection extends LinearOptions {
 /**
  * y [T, N] = x [T, K] · Wᵀ + bias + scale · (drop(x) · Aᵀ) · Bᵀ, in one launch. Dtype of x.
  *
- * @param residual is added to that, with the bits of an op of its own; not differentiable, and not beside a stack
+ * @param residual is added to that, with the bits of an op of its own; not differentiable, and not with a stack
  */
 export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}, residual?: Tensor): Tensor {
   const { bias, lora, stack } = options;

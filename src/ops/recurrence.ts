@@ -9,7 +9,10 @@ export interface RecurrentSequences {
   readonly cuSeqlens: Tensor;
   /** i32 [T]: 0 on the trunk. A branch is one run of tokens that continues the trunk before it; numbers ascend in a sequence. */
   readonly branch?: Tensor | undefined;
-  /** Where the sequences go on from calls before, and what they leave for later ones. Not differentiable, without branches. */
+  /**
+   * States in which the sequences continue from earlier calls, and which they leave for later ones. Not differentiable,
+   * without branches.
+   */
   readonly kept?: KeptStates | undefined;
 }
 

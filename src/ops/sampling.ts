@@ -17,7 +17,10 @@ export interface SampleInputs {
         readonly offsets: Int32Array<ArrayBuffer>;
         readonly tokens: Int32Array<ArrayBuffer>;
         readonly values: Float32Array<ArrayBuffer>;
-        /** By entry: x = logit + base[i] becomes x / factors[i] where it is positive, else x · factors[i], as if before `values`. */
+        /**
+         * Repetition penalties by entry: x = logit + base[i] becomes x / factors[i] where it is positive, else x ·
+         * factors[i], as if before `values`.
+         */
         readonly repetition?: {
           readonly factors: Float32Array<ArrayBuffer>;
           readonly base: Float32Array<ArrayBuffer>;
@@ -36,7 +39,7 @@ export interface SampledTokens {
   readonly tokens: Tensor;
   /** Under the model, temperature 1, as `headLogprobs` gives them. */
   readonly logprobs: Tensor;
-  /** At the temperature, before bias and filters, as `headLogprobs` gives them. */
+  /** Log-probs at the temperature, before bias and filters, as `headLogprobs` gives them. */
   readonly temperedLogprobs: Tensor;
   /** Under the distribution that is drawn from. */
   readonly samplingLogprobs: Tensor;

@@ -1,4 +1,4 @@
-// Where mathematics in TeX begins and ends in a text.
+// The start and end of TeX mathematics in a text.
 
 /** A place in a text, its end not included. */
 export type Span = readonly [start: number, end: number];
@@ -8,7 +8,7 @@ const CLOSES: Readonly<Record<string, string>> = { '\\)': '\\(', '\\]': '\\[', '
 
 interface Scan {
   readonly found: readonly Span[];
-  /** By sign, where it stands and nothing closes it. */
+  /** Positions of unclosed signs, by sign. */
   readonly open: ReadonlyMap<string, readonly number[]>;
 }
 

@@ -19,11 +19,13 @@ export interface Step {
   readonly neutral?: true;
   /** A soft label or a judge's score, if the source has one. */
   readonly score?: number;
-  /** Why the step is right or wrong, in one line: what a model may write before its verdict. */
+  /** Reason why the step is right or wrong, in one line, which a model may write before its verdict. */
   readonly rationale?: string;
-  /** What is wrong with the step, where the source says it: metrics are broken down by it. */
+  /** Kind of the step's error, where the source has it; metrics are broken down by it. */
   readonly error?: string;
-  /** Of the one step that is a reply in a chat: what else its message has for the template, such as `reasoning_content`. */
+  /**
+   * Further fields of the message for the template, such as `reasoning_content`, for a step that is a reply in a chat.
+   */
   readonly message?: MessageExtras;
   readonly kind: StepKind;
 }
@@ -34,7 +36,7 @@ export interface Provenance extends FilePosition {
   readonly id?: string;
 }
 
-/** What a message may have beside role and content; everything else in it is about the data, not for the model. */
+/** Fields that a message may have besides role and content; all others describe the data and are not for the model. */
 export const MESSAGE_EXTRAS = [
   'reasoning_content',
   'reasoning',
@@ -48,11 +50,11 @@ export type MessageExtras = { readonly [Key in (typeof MESSAGE_EXTRAS)[number]]?
 /** One turn of a conversation. */
 export type Message = {
   readonly role: string;
-  /** Empty only beside `tool_calls`. */
+  /** Text; empty only together with `tool_calls`. */
   readonly content: string;
 } & MessageExtras;
 
-/** What the chat template of a record's prompt reads beside the messages. */
+/** Inputs of a prompt's chat template other than messages. */
 export interface TemplateInputs {
   /** Functions that the model may call, as JSON schemas. */
   readonly tools?: readonly unknown[];
@@ -64,9 +66,9 @@ export interface TemplateInputs {
 export interface StepRecord extends TemplateInputs {
   readonly problem: string;
   /**
-   * What stands before the solution, where the source says it word for word: a text that the solution continues with
-   * nothing between, or the turns of a chat. Empty: nothing does, and the solution is a text from its first token on. Absent: the
-   * method asks with its own words.
+   * Text before the solution, where the source has it word for word: a text that the solution continues with nothing
+   * between, or the turns of a chat. Empty: nothing precedes it, and the solution is a text from its first token on.
+   * Absent: the method asks with its own words.
    */
   readonly prompt?: string | readonly Message[];
   readonly gold_solution?: string;
@@ -83,7 +85,7 @@ export interface StepRecord extends TemplateInputs {
   readonly context_steps?: number;
   /** Whether one of those steps is wrong by the label that it has there. */
   readonly context_wrong?: true;
-  /** What metrics are broken down by: the value of the column that `data.group_by` names. */
+  /** The group by which metrics are broken down: the value of the column that `data.group_by` names. */
   readonly group?: string;
   readonly provenance?: Provenance;
 }
@@ -93,7 +95,7 @@ export interface VerdictSample {
   readonly problem: string;
   readonly steps: readonly string[];
   readonly label: 1 | 0;
-  /** Of the judged step. */
+  /** Reason for the judged step's label. */
   readonly rationale?: string;
   /** Samples of one group never fall on both sides of a split: the normalised problem text. */
   readonly group: string;

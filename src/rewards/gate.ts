@@ -1,4 +1,4 @@
-/** What is known of a reward model before anything learns from it. */
+/** Reads the measured quality of a reward model before anything learns from it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { percent } from '../eval/percent.js';
@@ -17,10 +17,10 @@ import { resolveJudge } from '../run/resolve-saved.js';
 import { isNoModel } from '../scoring/open.js';
 import { warn } from '../terminal/log.js';
 
-/** Beside the weights; `steptrain eval reward-model` writes it. */
+/** File in the directory of the weights; `steptrain eval reward-model` writes it. */
 export const REWARD_QUALITY = 'reward-quality.json';
 
-/** Where a model's own weights are: of an adapter on a base those of the adapter. */
+/** The directory of a model's own weights: the adapter's, for an adapter on a base. */
 export async function rewardWeights(
   name: string,
 ): Promise<{ readonly directory: string; readonly hash: string | undefined }> {

@@ -4,20 +4,23 @@ import { grouped } from '../native/grouped.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { RewardedSolution, SolutionReward, SourceReward } from './reward.js';
 
-/** How a source counts. */
+/** The weight of a source and its transformations. */
 export interface SourceWeight {
   readonly weight: number;
   /** Multiplies the source's rewards before they are clipped. */
   readonly scale: number;
-  /** To ± this; 0 for no clipping. */
+  /** Bound ± on a reward; 0 for no clipping. */
   readonly clip: number;
-  /** To mean 0 and standard deviation 1 over the solutions of a rollout batch, or by those given; after scale and clip. */
+  /**
+   * Whether to normalise to mean 0 and standard deviation 1, over the solutions of a rollout batch or by the given
+   * moments; after scale and clip.
+   */
   readonly whiten: boolean | RewardMoments;
   /** A control: dealt out anew at random among the solutions of a rollout batch, or only among those of each problem. */
   readonly shuffle?: boolean | 'problem';
 }
 
-/** Of a source's rewards after scale and clip. */
+/** Moments of a source's rewards after scale and clip. */
 export interface RewardMoments {
   readonly mean: number;
   readonly deviation: number;
@@ -37,15 +40,18 @@ export interface RewardPart {
   readonly value: number;
 }
 
-/** What a solution gets. */
+/** The reward of a solution. */
 export interface MixedReward {
-  /** For the whole solution; with `bySteps`, of the sources that reward no steps, and absent where there is none. */
+  /**
+   * Reward of the whole solution; with `bySteps`, that of the sources without rewards by steps, and absent where there
+   * is none.
+   */
   readonly value?: number;
-  /** Of each step, where `bySteps` is on and a source judges steps. */
+  /** Reward of each step, where `bySteps` is on and a source judges steps. */
   readonly steps?: readonly number[];
   /** The share of `value` of each source that rewards the whole: its number, normalised, times its weight. */
   readonly parts: readonly RewardPart[];
-  /** What each source said, before its weight; for logs. */
+  /** Value of each source before its weight, for logs. */
   readonly terms: Readonly<Record<string, number>>;
 }
 
@@ -53,7 +59,7 @@ export interface MixtureOptions {
   /** The rewards of steps stay apart. Default false. */
   readonly bySteps?: boolean;
   readonly signal?: AbortSignal | undefined;
-  /** With the number of the rollout batch, of what is shuffled. Default 0. */
+  /** Seed of shuffled rewards, together with the number of the rollout batch. Default 0. */
   readonly seed?: number;
   readonly iteration?: number;
 }
@@ -103,8 +109,8 @@ export async function mixedRewards(
 }
 
 /**
- * The moments of what a source gives to `solutions`, such as those of the model before training; by them its rewards keep one
- * scale for a whole run. Undefined if the signal stopped it.
+ * The moments of a source's rewards for `solutions`, such as those of the model before training; with them its rewards
+ * keep one scale for a whole run. Undefined if the signal stopped it.
  */
 export async function rewardMoments(
   source: WeightedSource,

@@ -2,7 +2,7 @@
 import { stepsOf } from '../records/steps.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
-/** How the sum of step rewards is kept from growing with the number of steps (arXiv 2410.15115). */
+/** Bounds that keep the sum of step rewards from growing with the number of steps (arXiv 2410.15115). */
 export type StepBound = 'none' | 'clip' | 'delta';
 
 /**
@@ -31,7 +31,7 @@ export function stepEnds(
   tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
 ): number[] {
   const ends: number[] = [];
-  // Bytes that are no UTF-8 stand in the text as characters of other lengths, so that what is counted is characters.
+  // Bytes that are no UTF-8 become characters of other lengths, so that characters are counted.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   let reached = 0;
   let token = 0;

@@ -1,4 +1,4 @@
-/** What a solution is worth: one interface for rules, reward models and a user's own function. */
+/** The reward of a solution: one interface for rules, reward models and a user's own function. */
 import type { Problem } from '../data/benchmarks/problem.js';
 
 /** A solution as its rewards see it. */
@@ -7,11 +7,11 @@ export interface RewardedSolution {
   readonly text: string;
   /** The paragraphs of the text, or its lines where it has no blank one. */
   readonly steps: readonly string[];
-  /** How many tokens were drawn. */
+  /** Number of drawn tokens. */
   readonly tokens: number;
-  /** It was cut off at the most tokens. */
+  /** Whether it was cut off at the most tokens. */
   readonly truncated: boolean;
-  /** Its prompt opened reasoning (`<think>`), which it has to end before its answer. */
+  /** Whether its prompt opened reasoning (`<think>`), which it has to end before its answer. */
   readonly inReasoning?: boolean | undefined;
 }
 
@@ -22,9 +22,9 @@ export interface SourceReward {
 }
 
 export interface SolutionReward {
-  /** In metrics and samples. */
+  /** Name in metrics and samples. */
   readonly name: string;
-  /** By solution, finite; undefined if the signal stopped it. */
+  /** Finite rewards by solution; undefined if the signal stopped it. */
   score(
     solutions: readonly RewardedSolution[],
     signal?: AbortSignal,

@@ -1,10 +1,10 @@
-/** Rewards by whatever scores solutions: by steps, or as wholes. */
+/** Rewards from a scorer of solutions: by steps, or for whole solutions. */
 import { type Aggregation, aggregated, untilWrong } from '../eval/solving/aggregation.js';
 import type { Scorer } from '../scoring/scorer.js';
 import type { SolutionReward, SourceReward } from './reward.js';
 
 export interface StepRewardOptions {
-  /** In metrics and samples. */
+  /** Name in metrics and samples. */
   readonly name: string;
   readonly aggregation: Aggregation;
   /** Reward of a solution without steps, as if it were one, and of a step that the model gives no score. Default 0. */

@@ -15,11 +15,11 @@ import { checkOwnBase } from './trained-on.js';
 export interface ResolveOptions extends PathOptions {
   /** An adapter, or a run with one, on top of the named model. */
   readonly adapter?: string | undefined;
-  /** Also where it was trained on another model. */
+  /** Whether an adapter of another base is accepted. */
   readonly otherBase?: boolean | undefined;
   /**
-   * Whether the model must write text. An adapter of a classifier is then refused, and a run gives the model that it
-   * scores with. Default false.
+   * Whether the model must write text. An adapter of a classifier is then refused, except that of a run, which only
+   * scores. Default false.
    */
   readonly writes?: boolean | undefined;
   /** `bytes`, a directory or a hub id; default: the model's. */

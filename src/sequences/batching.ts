@@ -58,7 +58,7 @@ export interface ScoringDecoder {
 export interface BatchSettings {
   /** May be fractional. */
   readonly epochs: number;
-  /** Limit on the batches; absent: no limit beside the epochs. */
+  /** Limit on the batches; absent: no limit other than the epochs. */
   readonly maxBatches?: number | undefined;
   /** If set, replaces `epochs`: the schedule ends with the batch that reaches this many tokens. */
   readonly tokens?: number | undefined;
@@ -73,7 +73,7 @@ export interface BatchSettings {
 
 export interface BatchSchedule {
   readonly batches: readonly (readonly number[])[];
-  /** Of all batches. */
+  /** Tokens of all batches. */
   readonly tokens: number;
   /** Epochs done after `batch` batches. */
   epochAt(batch: number): number;

@@ -1,4 +1,7 @@
-/** A forward over groups of sequences, of which each process of a job computes its own: all get what all have found. */
+/**
+ * A forward over groups of sequences, divided among the processes of a job: each computes its own, and all get all
+ * results.
+ */
 import { exchange } from '../cluster/exchange.js';
 import type { Device } from '../runtime/device.js';
 import { processesOf } from '../runtime/processes.js';
@@ -15,8 +18,8 @@ const AT_ONCE = 4;
 
 /**
  * @param groups the same in all processes
- * @param compute depends on its group alone; what it finds is sent as a structured clone
- * @returns by group what was found; undefined if the signal stopped it
+ * @param compute depends on its group alone; its result is sent as a structured clone
+ * @returns results by group; undefined if the signal stopped it
  */
 export async function overGroups<Item, Found>(
   device: Device,
@@ -45,7 +48,7 @@ export async function overGroups<Item, Found>(
     const round = groups.slice(first, first + AT_ONCE * size);
     const own: Found[] = [];
     for (let i = rank; i < round.length; i += size) own.push(await compute(round[i] as readonly Item[]));
-    // Those without a group in the last turn compute one that another has, and drop it.
+    // In the last turn, processes without a group compute another's, and drop it.
     const turns = lockstep ? Math.ceil(round.length / size) : 0;
     for (let turn = own.length; turn < turns; turn++) await compute(round[0] as readonly Item[]);
     const found = await exchange(cluster, own);

@@ -13,7 +13,7 @@ export interface WeighedSequence {
 const BLOCK = 1 << 20;
 
 export class PackedSequences {
-  /** Where each sequence lies: block, begin, length. */
+  /** Position of each sequence: block, begin, length. */
   private readonly places: number[] = [];
   private readonly blocks: { readonly ids: Int32Array; readonly weights: Float32Array; used: number }[] = [];
 

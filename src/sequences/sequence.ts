@@ -8,7 +8,7 @@ import type { TokenizedSequence } from '../tokenizer/segments.js';
 export interface Target {
   readonly row: number;
   readonly token: number;
-  /** Before normalisation over the optimizer batch. */
+  /** Weight before normalisation over the optimizer batch. */
   readonly weight: number;
 }
 
@@ -51,7 +51,7 @@ export interface AnswerRow {
 
 /** One answer at one place of a branched sequence. */
 export interface BranchedAnswer {
-  /** For each token of the answer, the row that predicts it. */
+  /** Row that predicts each token of the answer. */
   readonly rows: readonly AnswerRow[];
   /** The row of the answer's last token (of the tail's, for an empty answer), if answers are read whole. */
   readonly end: number;
@@ -61,7 +61,7 @@ export interface BranchedSequence {
   readonly ids: readonly number[];
   readonly positions: readonly number[];
   readonly branch: readonly number[] | undefined;
-  /** By place and answer. */
+  /** Answers by place and number. */
   readonly answers: readonly (readonly BranchedAnswer[])[];
 }
 
@@ -156,12 +156,12 @@ export function branchedSequence(
 }
 
 /**
- * All verdicts of a solution in one sequence, with both words at each place, after its reason where it has one. Of an
- * answer with a reason all tokens are learned; those of the word together weigh as much as the reason, which is longer and
- * easier.
+ * All verdicts of a solution in one sequence, with both words at each place, after its reason where it has one. In an
+ * answer with a reason all tokens are learned; those of the word together weigh as much as the reason, which is longer
+ * and easier.
  *
- * @param learned `weigh` gives the weight of a verdict's tokens by its label, `smoothing` the share of it that the other word
- * gets
+ * @param learned `weigh` gives the weight of a verdict's tokens by its label, `smoothing` the share of it that the
+ * other word gets
  */
 export function verdictSequence(
   solution: SolutionVerdicts,
@@ -180,7 +180,7 @@ export function verdictSequence(
   const verdicts = solution.verdicts.map(({ step, label, rationale }, i): VerdictRows => {
     const [positive, negative] = answers[i] as [BranchedAnswer, BranchedAnswer];
     const reason = rationale?.length ?? 0;
-    // Where answers have reasons, a verdict without one would teach to leave them out.
+    // Where answers have reasons, a verdict without one would teach the model to leave them out.
     if (label !== null && (reason > 0 || rationaleTokens === 0)) {
       const [right, other] = label === 1 ? [positive, negative] : [negative, positive];
       const ofWord = Math.max(1, reason / (right.rows.length - reason));

@@ -1,4 +1,4 @@
-/** What a run tells whoever started it: lines on standard error, or for the function that a program gave. */
+/** A run's messages to its user: lines on standard error, or calls of a function that a program gave. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
@@ -27,11 +27,11 @@ export interface ProgressStream {
   readonly isTTY?: boolean;
   readonly columns?: number;
   write(text: string): unknown;
-  /** Takes a line that stands for itself. Default: it is written like the others. */
+  /** Takes a line that is independent of the others. Default: it is written like them. */
   note?(text: string): unknown;
 }
 
-/** Where progress goes; no terminal, where it is a program's function. */
+/** The stream for progress; no terminal, where it is a program's function. */
 export function progressStream(): ProgressStream {
   const log = logs.getStore();
   if (!log) return process.stderr;

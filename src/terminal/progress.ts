@@ -15,11 +15,11 @@ export interface Progress {
 
 /** A part of a unit, such as the samples that a step draws first. */
 export interface ProgressPart {
-  /** What is counted, in the singular, after what it is for: `wrong steps: sample`. */
+  /** The counted items, in the singular, after their purpose: `wrong steps: sample`. */
   readonly unit: string;
   readonly done: number;
   readonly total: number;
-  /** Of what is done. */
+  /** Tokens of the items that are done. */
   readonly tokens?: number;
 }
 
@@ -158,7 +158,7 @@ export function formatBytes(bytes: number): string {
 
 function formatRate(perSecond: number, name: string): string {
   if (name === 'byte') return `${formatBytes(perSecond)}/s`;
-  // Of `evaluation of sft: solution` and `sft step` what is counted is the last word.
+  // The last word names the counted items, as in `evaluation of sft: solution` and `sft step`.
   const unit = name.split(' ').at(-1) as string;
   if (perSecond >= 1) return `${formatMetric(Number(perSecond.toPrecision(3)))} ${unit}s/s`;
   const seconds = (1 / perSecond).toPrecision(2);

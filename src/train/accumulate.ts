@@ -17,7 +17,7 @@ import { dataParallel, overShards, type Passed, turnsOf } from './data-parallel.
 export interface LossTerm<Name extends string = string> {
   /** f32 [1] */
   readonly loss: Tensor;
-  /** In the sum. Default 1. */
+  /** Weight in the sum. Default 1. */
   readonly weight?: number;
   readonly statistics?: Statistics<Name> | undefined;
   /** f32, read back with the loss. */
@@ -27,7 +27,7 @@ export interface LossTerm<Name extends string = string> {
 /** A term of one micro-batch, read back. */
 export interface ReadTerm<Item, Name extends string, Term, Told = undefined> {
   readonly group: readonly Item[];
-  /** Where another process has computed it, its plain values alone. */
+  /** The term; only its plain values where another process has computed it. */
   readonly term: Plain<Term>;
   readonly told: Told;
   readonly loss: number;
@@ -35,11 +35,11 @@ export interface ReadTerm<Item, Name extends string, Term, Told = undefined> {
   readonly statistics: Readonly<Record<Name, number>>;
   /** Empty for a term without any. */
   readonly values: Float32Array;
-  /** What the losses that its forward made of its own add to their mean over the batch; none where it made none. */
+  /** Contribution to the batch's mean of the losses that its forward adds of its own; absent where there are none. */
   readonly auxiliary?: number;
 }
 
-/** Without tensors and functions. */
+/** The fields of a term that are neither tensors nor functions. */
 type Plain<Term> = { readonly [Key in keyof Term as Term[Key] extends Scalar ? Key : never]: Term[Key] };
 type Scalar = string | number | boolean | null | undefined;
 
@@ -49,15 +49,15 @@ export interface Accumulation<Item, Total, Before, Term = LossTerm, Told = undef
   readonly sizeOf: (item: Item) => number;
   /** Tokens in memory at once. */
   readonly microBatchTokens: number;
-  /** What losses are divided by: counts of the whole optimizer batch, which no micro-batch knows by itself. */
+  /** Computes the normaliser of losses: counts of the whole optimizer batch, which no micro-batch knows by itself. */
   readonly normaliser: (items: readonly Item[]) => Total;
-  /** Their gradients are zeroed, then added to. Absent: the losses are measured and nothing is learned. */
+  /** Parameters whose gradients are zeroed, then added to. Absent: the losses are measured and nothing is learned. */
   readonly trains?: readonly TrainableParameters[] | undefined;
-  /** Of the ops in messages and profiles. */
+  /** Name of the ops in messages and profiles. */
   readonly scope?: string;
   /** A forward of the micro-batch whose results get no gradients. */
   readonly before?: (group: readonly Item[]) => Before;
-  /** What the term says of itself, by functions that only the process has which made it: JSON. */
+  /** Further values of the term as JSON, from functions that only the process has which made it. */
   readonly tell?: (
     term: Term,
     read: { readonly loss: number; readonly statistics: Readonly<Record<string, number>> },
@@ -183,13 +183,13 @@ async function readTerm<Name extends string>({ loss, statistics, values }: LossT
   return { loss: value as number, statistics: named, values: found };
 }
 
-/** For a metric: the loss that balances experts, without its coefficient; nothing where there is none. */
+/** The metric of the loss that balances experts, without its coefficient; empty where there is none. */
 export function balanceOf(terms: readonly { readonly auxiliary?: number }[]): { readonly aux_loss?: number } {
   const found = terms.flatMap(({ auxiliary }) => auxiliary ?? []);
   return found.length > 0 ? { aux_loss: found.reduce((sum, loss) => sum + loss, 0) } : {};
 }
 
-/** Their sum. */
+/** Sum of the losses. */
 export function totalLoss(terms: readonly { readonly loss: number }[]): number {
   return terms.reduce((sum, { loss }) => sum + loss, 0);
 }

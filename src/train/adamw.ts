@@ -44,7 +44,7 @@ export interface OptimizerStep {
   readonly nonFinite: boolean;
 }
 
-/** Of all parameters, in the order of their flat buffer. */
+/** Moments of all parameters, in the order of their flat buffer. */
 export interface Moments {
   readonly expAvg: Float32Array;
   readonly expAvgSq: Float32Array;
@@ -123,7 +123,7 @@ export class AdamW {
     return { gradNorm, nonFinite: false };
   }
 
-  /** Of the slice; for one who disposes of it. */
+  /** The gradients of the slice; the caller disposes the tensor. */
   private ownGrads(): Tensor {
     const { grads, released } = this.parameters;
     const { begin, end } = this.slice;
@@ -174,7 +174,10 @@ export class AdamW {
     return { gradNorm: gradNorm as number, nonFinite: flag !== 0 };
   }
 
-  /** For a checkpoint. All processes of a job call it; where each holds a slice, rank 0 gets all of them, and the others nothing. */
+  /**
+   * The moments for a checkpoint. All processes of a job call it; where each holds a slice, rank 0 gets all of them,
+   * and the others nothing.
+   */
   async moments(): Promise<Moments | undefined> {
     const { collect } = this.slice;
     const whole: Float32Array[] = [];

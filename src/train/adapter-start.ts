@@ -1,4 +1,6 @@
-/** Whether a run can begin with the adapter that `model.adapter` names: told from headers, before anything is made. */
+/**
+ * Checks from headers, before anything is made, whether a run can begin with the adapter that `model.adapter` names.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import { modelModules, readModelConfig } from '../architectures/table.js';
 import { adapterSection, adapterUse, isEnding } from '../config/adapter.js';
@@ -46,7 +48,7 @@ export async function checkAdapter({ model, lora }: Pick<FrameConfig, 'model' | 
     refuse('target_modules', adapter, `${expected.length} modules`, `${found.length} (${different} differs)`);
 }
 
-/** What `read` gives; a refusal of the adapter's files as one of the configuration, with what it is about. */
+/** The result of `read`; its refusal of the adapter's files becomes an error of the configuration. */
 function fitting<T>(what: string, read: () => T): T {
   try {
     return read();
@@ -73,7 +75,7 @@ function refuse(key: string, adapter: string, expected: string, found: string): 
   );
 }
 
-/** The base by what the adapter says of it, as far as that can be told from here; shapes tell the rest. */
+/** Checks the base that the adapter names, as far as that is known here; shapes check the rest. */
 async function checkBase(adapter: string, base: string, directory: string): Promise<void> {
   const { named, same } = await trainedOn(adapter, base, directory);
   if (same !== 'no') return;

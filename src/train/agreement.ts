@@ -1,9 +1,9 @@
-/** When the processes of a job stop: all after the same step, where one of them is asked to. */
+/** Agreement of a job's processes on when to stop: all after the same step, where one of them is asked to. */
 import type { Cluster } from '../cluster/cluster.js';
 import type { TimeLimit } from '../run/time-limit.js';
 
 export interface Agreement extends Pick<TimeLimit, 'signal' | 'expired'> {
-  /** Before a step: the signal is aborted afterwards if that of any process was. */
+  /** Called before a step; afterwards the signal is aborted if that of any process was. */
   settle(): Promise<void>;
 }
 

@@ -9,12 +9,12 @@ import { applyGradients } from './update.js';
 export interface BatchGradients {
   /** Logged; `loss` is what is minimised. */
   readonly metrics: Metrics & { readonly loss: number };
-  /** For the progress line, beside the loss. */
+  /** Values for the progress line, after the loss. */
   readonly shown?: Metrics;
   readonly tokens: number;
 }
 
-/** How a stage goes through its items, by the keys of its section. */
+/** Epochs and batches of a stage, by the keys of its section. */
 type BatchKeys = { readonly num_train_epochs: number; readonly max_steps: number } & (
   | { readonly tokens_per_step: number }
   | { readonly batch_size: number }
@@ -22,7 +22,7 @@ type BatchKeys = { readonly num_train_epochs: number; readonly max_steps: number
 
 export type StageItems = Pick<BatchSettings, 'seed' | 'tokensOf' | 'tokens' | 'shuffle'>;
 
-/** The batches of a stage: of so many tokens, or of so many items. */
+/** The batches of a stage, of a number of tokens or of items. */
 export function stageBatches(
   items: readonly number[],
   settings: BatchKeys,

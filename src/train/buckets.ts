@@ -2,13 +2,13 @@ import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Part } from '../cluster/cluster.js';
 import { layerNumber } from '../models/sharded-layers.js';
 
-/** What becomes of one flat buffer of gradients. */
+/** Sums one flat buffer of gradients over shards and processes. */
 export interface GradientSum {
   /**
-   * What the buffer holds of `layer` and later ones is that of the shard; the backward of earlier ones may still run, but for the next
-   * one, which waits for what this returns.
+   * Says that gradients of `layer` and later ones are complete in the buffer. The backward of earlier layers may go on
+   * meanwhile, except that the next layer waits for the returned promise.
    *
-   * @param isEmpty whether the shard has no items: whatever the buffer holds, its gradient is zero
+   * @param isEmpty whether the shard has no items, so that its gradient is zero whatever the buffer holds
    */
   passed(shard: number, layer: number, isEmpty?: boolean): void | Promise<void>;
   /** Takes what the buffer holds as the gradient of a shard. */
@@ -45,7 +45,7 @@ export function gradientGroups(
   return found;
 }
 
-/** After which layers a backward pass completes a group of one of the buffers, in its order. */
+/** The layers after which a backward pass completes a group of one of the buffers, in its order. */
 export function completedAt(trains: readonly Pick<TrainedParameters, 'list' | 'offsets'>[]): number[] {
   const layers = trains.flatMap((parameters) => gradientGroups(parameters).map(({ layer }) => layer));
   return [...new Set(layers)].sort((a, b) => b - a);
@@ -64,7 +64,7 @@ export function bucketsOf(
     .flatMap((bucket) => cut(bucket, most).map((piece) => ({ ...piece, layer: bucket.layer })));
 }
 
-/** In order, of at most so many elements each. */
+/** Pieces of at most `most` elements, in order. */
 export function cut({ begin, end }: Part, most: number): Part[] {
   const pieces: Part[] = [];
   for (let at = begin; at < end; at += most) pieces.push({ begin: at, end: Math.min(end, at + most) });

@@ -1,4 +1,4 @@
-/** What each process of a job did of its work, and how long it waited for the others. */
+/** Each process's share of a job's work, and the time that it waited for the others. */
 import type { Cluster } from '../cluster/cluster.js';
 import { exchange } from '../cluster/exchange.js';
 import type { Metrics } from './stage.js';
@@ -11,7 +11,7 @@ export interface RankMeter {
    * it at the same points, and have the same.
    */
   lap(): Promise<Metrics>;
-  /** Of the last lap the least and the most that a process waited, for the progress line. */
+  /** The shortest and longest wait of a process in the last lap, for the progress line. */
   readonly shown: Readonly<Record<string, string>>;
   /** One line on all laps so far; undefined before the first. */
   summary(): string | undefined;
@@ -87,7 +87,7 @@ function listOf(values: readonly number[], shown: (value: number) => string): st
 /** Below this difference of shares, no process holds the others up. */
 const EVEN = 0.1;
 
-/** Who waits least is waited for: what it waits itself is what the exchange takes. */
+/** Names the process that waits least: the others wait for it, and its own wait is the exchange alone. */
 function blame(shares: readonly number[]): string {
   const [least, most] = [Math.min(...shares), Math.max(...shares)];
   return most - least < EVEN

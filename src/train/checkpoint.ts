@@ -37,7 +37,7 @@ export interface RunState {
     | {
         readonly stage_step: number;
         readonly value: number;
-        /** What decides between evaluations of the same value: the more the better. Absent where nothing does. */
+        /** Decides between evaluations of the same value: more is better. Absent where nothing decides. */
         readonly tie?: number | undefined;
       }
     | undefined;
@@ -47,7 +47,7 @@ export interface RunState {
   readonly unchanged?: readonly string[] | undefined;
   /** Updates of each optimizer. */
   readonly updates: Readonly<Record<string, number>>;
-  /** What the stage itself keeps. */
+  /** State of the stage itself. */
   readonly own?: unknown;
   /** Bit-identical continuation needs the same kernels and the same micro-batches. */
   readonly isa: string;
@@ -66,7 +66,7 @@ export interface CheckpointContent {
 
 /** The file of a checkpoint that holds the `RunState`. */
 export const STATE = 'state.json';
-/** Of state.json; another number when what it means changes. */
+/** Format of state.json; a new number for every change of meaning. */
 export const FORMAT = 4;
 /** The arrays of what the stage itself keeps, such as a rollout batch. */
 const ARRAYS = 'state.safetensors';

@@ -1,4 +1,4 @@
-/** What the processes of a job settle about their devices, and what must be equal on them. */
+/** Chooses the devices of a job's processes, and checks what must be equal on them. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus, hostname } from 'node:os';
@@ -28,17 +28,17 @@ export async function openShare(
   return openDevice(own, { memoryFraction, threads });
 }
 
-/** What a process may use of its machine. */
+/** The cores that a process may use. */
 export interface UsableCores {
-  /** Which cores: equal for two processes that share all of theirs. */
+  /** The set of cores as text: equal for two processes that share all of theirs. */
   readonly which: string;
   readonly count: number;
   readonly ofMachine: number;
 }
 
 /**
- * A process takes all of the cores to which its launcher has bound it alone, as mpirun and SLURM do, and its part of those that other
- * processes have too. All call it.
+ * The number of cores for this process: all of those to which its launcher has bound it alone, as mpirun and SLURM do,
+ * and its part of those that other processes share. All processes call it.
  */
 export async function ownCores(
   cluster: Pick<Cluster, 'gather' | 'rank'> & { readonly place: Pick<Place, 'localSize' | 'cores' | 'mpi'> },
@@ -49,7 +49,7 @@ export async function ownCores(
   const all = await exchange(cluster, usable.which);
   const sharing = Math.min(localSize, all.filter((which) => which === usable.which).length);
   const own = Math.max(1, Math.floor(Math.min(usable.count / sharing, (cores ?? Infinity) / localSize)));
-  // Of up to two processes Open MPI binds each to a single core.
+  // Open MPI binds each of up to two processes to a single core.
   if (mpi && cores === undefined && cluster.rank === 0 && sharing < localSize)
     if (2 * own * localSize <= usable.ofMachine)
       say(
@@ -119,12 +119,12 @@ function* inPieces(values: Tensor): Generator<Tensor> {
   }
 }
 
-/** How many processes of the job share the memory of a device with this one, itself included. */
+/** Number of processes of the job that share the memory of a device, this one included. */
 export function sharers(device: Device, cluster: Cluster | undefined): number {
   return cluster && device.info().name === 'cpu' ? cluster.place.localSize : 1;
 }
 
-/** For each name the smallest number that a process has: what fits everywhere. */
+/** The smallest number of all processes for each name, which thus fits everywhere. */
 export async function leastOfAll(
   cluster: Cluster | undefined,
   own: Readonly<Record<string, number>>,

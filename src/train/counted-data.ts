@@ -13,7 +13,7 @@ import { toLog } from '../terminal/log.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { Method, RunData } from './method.js';
 
-/** Training solutions that are tokenised to count steps: of so many it takes minutes. */
+/** Most training solutions that are tokenised to count steps: more take minutes. */
 const MOST_TOKENISED = 100_000;
 
 type Counts = Pick<DataStatistics, 'solutions' | 'positive' | 'negative' | 'unlabelled'>;

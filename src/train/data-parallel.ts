@@ -13,7 +13,7 @@ import { completedAt } from './buckets.js';
 import { gradientSum } from './gradient-sum.js';
 import { Turns } from './turns.js';
 
-/** How the batches of a run are divided. */
+/** Options for dividing the batches of a run. */
 export interface DataParallel {
   /** `run.shards` */
   readonly shards: number;
@@ -31,10 +31,10 @@ export interface DataParallel {
 
 const parallels = new WeakMap<Device, DataParallel>();
 
-/** Whole buffers of which each process updates a slice: it needs the sum of no more. */
+/** Whole buffers of which each process updates only a slice, so that it needs no more of the sum. */
 export const slicedBuffers = new WeakSet<TrainedParameters>();
 
-/** From here on, optimizer batches on `device` are divided. */
+/** Divides all later optimizer batches on `device`. */
 export function divideBatches(device: Device, parallel: DataParallel): void {
   if (parallel.shards > 1 || parallel.cluster) parallels.set(device, parallel);
 }
@@ -43,10 +43,10 @@ export function dataParallel(device: Device): DataParallel | undefined {
   return parallels.get(device);
 }
 
-/** Is told that a backward pass is through a layer, which goes on once it resolves. */
+/** Called when a backward pass is through a layer; the pass goes on once the promise resolves. */
 export type Passed = (layer: number) => Promise<void>;
 
-/** What a micro-batch gave: a `ReadTerm`, whose group is of the items. */
+/** The result for a micro-batch: a `ReadTerm`, whose group holds items. */
 interface OfGroup<Item> {
   readonly group: readonly Item[];
 }
@@ -54,10 +54,11 @@ interface OfGroup<Item> {
 /**
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
- * @param compute adds the gradients of a shard's items to zeroed buffers, and what it likes where there are none and gradients are
- * released; says when its last backward is through a layer
+ * @param compute adds the gradients of a shard's items to zeroed buffers; where there are none and gradients are
+ * released, it may add anything. It calls `passed` when its last backward is through a layer
  * @param fill is called before; it may leave anything in the buffers
- * @returns what all shards of all processes gave, in order; of others what a structured clone holds
+ * @returns the results of all shards of all processes, in order; those of other processes hold only what a structured
+ * clone can
  */
 export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
@@ -107,7 +108,10 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   return all.flat().map(({ at, term }) => ({ ...term, group: at.map((i) => items[i] as Item) }));
 }
 
-/** By rank how many micro-batches a process computes of an optimizer batch. @param count of those of a shard's items */
+/**
+ * Number of micro-batches that each process computes of an optimizer batch, by rank. @param count of those of a shard's
+ * items
+ */
 export function turnsOf<Item>(
   items: readonly Item[],
   { shards, cluster }: DataParallel,

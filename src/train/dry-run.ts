@@ -1,4 +1,4 @@
-/** `steptrain run --dry-run`: what a run would do, without loading a weight. */
+/** `steptrain run --dry-run`: the plan of a run, without loading a weight. */
 import { countParameters, readModelConfig } from '../architectures/table.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { mixtureLines } from '../data/summary.js';
@@ -51,7 +51,7 @@ export interface DryRunOptions {
   readonly measure?: boolean;
   /** Milliseconds of steps that are measured of each stage. Default 1000. */
   readonly measuredMs?: number | undefined;
-  /** Bytes of the device that the run is meant for. Default: what is free on this machine's. */
+  /** Bytes of the device that the run is meant for. Default: the free memory of this machine's. */
   readonly planFor?: number | undefined;
   /** Processes of the job that it is meant for, with such a device each. Default 1. */
   readonly processes?: number | undefined;
@@ -63,7 +63,7 @@ export interface RunDescription {
   readonly lines: readonly string[];
   /** Further lines; none in a plan for another machine, and where nothing tells the time. */
   readonly time: readonly string[];
-  /** Why the run would fail, where the rest can still be told. */
+  /** Reason why the run would fail, where the rest of the plan is still known. */
   readonly failure?: string;
 }
 
@@ -203,7 +203,7 @@ interface TimedRun<Config extends FrameConfig> extends PlannedRun<Config> {
   readonly cacheBytes: number | undefined;
 }
 
-/** On this machine: by steps of `measuredMs`, which load reward models too, else by its rate of products. */
+/** Time on this machine: from steps of `measuredMs`, which load reward models too, else from its rate of products. */
 async function timeOf<Config extends FrameConfig>(
   planned: TimedRun<Config>,
   work: PlannedWork,

@@ -46,7 +46,7 @@ export interface EngineOptions {
   readonly settle?: (() => Promise<void>) | undefined;
   /** Called before a checkpoint: throws where the processes of a job have come apart. */
   readonly compare?: ((roles: RoleParameters) => Promise<void>) | undefined;
-  /** Of the processes of a job, logged with each line of training. */
+  /** Meter of a job's processes, logged with each line of training. */
   readonly ranks?: Pick<RankMeter, 'lap' | 'shown'> | undefined;
   readonly resume: boolean;
   readonly loggingSteps: number;
@@ -54,7 +54,7 @@ export interface EngineOptions {
   readonly maxSkipped: number;
   /** false: there is nothing to validate on, so that no stage selects. Default true. */
   readonly validates?: boolean;
-  /** What cuts batches beside the stages' own `batching`. */
+  /** Batching that applies in addition to the stages' own `batching`. */
   readonly batching?: RunState['batching'];
   /** Called after every step and validation; an error that it throws ends the run. */
   readonly onStep?: ((event: StepEvent) => unknown) | undefined;
@@ -216,7 +216,7 @@ class Engine {
     if (best.stage_step === 0 && this.state.stage_step > 0)
       this.update({ unchanged: [...(this.state.unchanged ?? []), stage.name] });
     this.log(stage, { best_step: best.stage_step, [`best_${stage.settings.best}`]: best.value });
-    // Of equal ones the AUC decides, where there is one.
+    // The AUC, where there is one, decides between equal evaluations.
     const tied =
       best.tie !== undefined && best.tie >= 0 && stage.settings.best !== 'auc'
         ? `, auc ${best.tie.toFixed(4)}`
@@ -258,7 +258,7 @@ class Engine {
         const { step, stage_step } = this.state;
         if (settings.save_steps > 0 && stage_step > 0 && step % settings.save_steps === 0) {
           await this.save(work, settings.save_total_limit);
-          // What the steps before it drew is in it.
+          // The checkpoint contains the draws of the steps before it.
           this.options.run.draws.clear();
         }
         if ((await this.stops()) || !(await this.step(work, progress))) return false;
@@ -398,7 +398,7 @@ class Engine {
     if (this.savedAt === this.place) return;
     const { state, roles, best } = this;
     await this.options.compare?.(roles);
-    // Before only one process writes: each may hold a slice.
+    // All processes take part, since each may hold a slice; only one writes afterwards.
     const moments: Record<string, CheckpointContent['optimizers'][string]> = {};
     for (const [name, optimizer] of Object.entries(optimizers)) {
       const { parameters } = optimizer;
@@ -443,7 +443,7 @@ function openStage(stage: Stage): Work {
   return 'artefact' in stage ? { stage, making: stage.open() } : { stage, training: stage.open() };
 }
 
-/** Whether an evaluation is better than the best so far; of equal ones the earlier stays, unless their ties say otherwise. */
+/** Whether an evaluation is better than the best so far. Between equal ones the tie decides, else the earlier stays. */
 function isBetter({ value, tie }: Score, best: Score | undefined): boolean {
   if (!best || value !== best.value) return value > (best?.value ?? Number.NEGATIVE_INFINITY);
   return tie !== undefined && best.tie !== undefined && tie > best.tie;

@@ -180,7 +180,7 @@ const UNTRAINED =
 const WORDLESS =
   'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the rest alone';
 
-/** How a training whose loss fell may still count. */
+/** Advice on how a training whose loss fell may still count. */
 function wayOut({ config, data }: VerdictRun): string {
   const selection = selectionOf(config.eval_verdicts.metric_for_best_model, data.labels);
   const last = 'sft.load_best_model_at_end=false keeps the last step';

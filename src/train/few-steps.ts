@@ -5,8 +5,8 @@ import type { TrainingStage } from './stage.js';
 const [FEW, ENOUGH] = [20, 50];
 
 /**
- * What to do about a stage of few steps, as a sentence; undefined where there are enough, or where the steps do not follow from rows,
- * epochs and batch alone.
+ * Advice for a stage of few steps, as a sentence; undefined where there are enough, or where the number does not follow
+ * from rows, epochs and batch alone.
  */
 export function fewSteps({
   name,

@@ -1,4 +1,7 @@
-/** What the frozen weights of a base take, which of them are quantised, and why a configuration refuses that. */
+/**
+ * Bytes of a base's frozen weights, those of them that are quantised, and the reason why a configuration refuses
+ * quantisation.
+ */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelWeights } from '../architectures/table.js';
 import type { FrameConfig } from '../config/schema.js';
@@ -16,11 +19,11 @@ export interface FrozenBase {
   readonly bytes: number;
   /** Such as "6.53B in nf4_double"; empty where none is quantised. */
   readonly quantized: string;
-  /** That products take for the dequantised weights of one of them, on a GPU; 0 on the CPU. */
+  /** Bytes that products take for the dequantised weights of one of them, on a GPU; 0 on the CPU. */
   readonly workspace: number;
   /** Processes that hold the layers together. */
   readonly holders: number;
-  /** Of which so many are whole at once. */
+  /** Number of layers that are whole at once. */
   readonly whole: number;
 }
 
@@ -36,7 +39,7 @@ function panelRows(isa: string): number {
   return isa === 'avx2' ? 16 : 8;
 }
 
-/** Of weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
+/** The memory of frozen weights in the dtype of the model and, by `model.quantize`, in 4 or 8 bits, on `device`. */
 export function frozenBase(
   { base, dtype, quantize }: Pick<FrameConfig['model'], 'base' | 'dtype' | 'quantize'>,
   decoder: ModelConfig,
@@ -93,7 +96,7 @@ export function frozenBase(
   }
 }
 
-/** Values that a product has in workspace at a time: of an embedding none, as its rows are read alone. */
+/** Values that a product holds in workspace at a time; an embedding has none, as only its rows are read. */
 function productValues(kind: ModuleKind, [rows, features]: readonly number[], dtype: string): number {
   const heads = kind === 'head' || kind === 'tiedEmbedding';
   const most = kind === 'embedding' ? 0 : heads && dtype === 'bf16' ? HEAD_SPAN : Number.POSITIVE_INFINITY;

@@ -23,7 +23,7 @@ import { ALIGNED, aligned, sliceLength, slicesIn } from './slices.js';
 import { Turns } from './turns.js';
 
 export interface SumOptions {
-  /** Of all buffers whose gradients are summed together. Default: of this one. */
+  /** Turns of all buffers whose gradients are summed together. Default: of this one. */
   readonly turns?: Turns;
   /** Whether gradients travel during the backward pass: not where the carrier gathers layers of the base meanwhile. Default: yes. */
   readonly overlaps?: boolean;
@@ -51,7 +51,7 @@ export function gradientSum(
     : new CarriedSum(parameters, shards, cluster, carrier, isSliced, inFlight);
 }
 
-/** Of one process, which computes all shards. */
+/** The sum in a single process, which computes all shards. */
 class OwnSum implements GradientSum {
   private sums: ShardSum[] = [];
 
@@ -72,13 +72,15 @@ class OwnSum implements GradientSum {
 interface Summed extends Bucket {
   readonly give: (shards: Promise<readonly ShardSum[]>) => void;
   readonly sum: Promise<Float32Array>;
-  /** Where it lies in the buffer. */
+  /** Its position in the buffer. */
   readonly first: number;
 }
 
-/** Through the sockets of the job, a bucket after the other, as the last backward of this process completes them. */
+/**
+ * Sums through the sockets of the job, a bucket after the other, as the last backward of this process completes them.
+ */
 class HostSum implements GradientSum {
-  /** Of the shards before the last one. */
+  /** Sums of the shards before the last one. */
   private earlier: ShardSum[] = [];
   private readonly last: number;
   private readonly buckets: readonly Summed[];
@@ -116,7 +118,7 @@ class HostSum implements GradientSum {
 
   async finish(): Promise<void> {
     const { buckets, parameters, cluster } = this;
-    // Of a process without a shard.
+    // A process without a shard gives nothing.
     for (; this.given < buckets.length; this.given++) buckets[this.given]?.give(Promise.resolve([]));
     const sums = await cluster.waiting.during(Promise.all(buckets.map(({ sum }) => sum)));
     for (const [i, sum] of sums.entries()) {
@@ -145,7 +147,10 @@ class HostSum implements GradientSum {
   }
 }
 
-/** Elements that the processes exchange at a time: a process holds no more than twice as many beside its gradients. */
+/**
+ * Most elements that the processes exchange at a time: a process holds at most twice as many in addition to its
+ * gradients.
+ */
 const IN_FLIGHT = 1 << 24;
 
 /**

@@ -20,7 +20,7 @@ export function heldMemory(device: Device): { readonly held: HeldMemory; mark(ro
   };
 }
 
-/** What a run holds, and what it may hold at once. */
+/** The memory that a run holds, and its limits on memory at once. */
 export interface RunMemory {
   readonly plan: MemoryPlan;
   readonly held: HeldMemory;

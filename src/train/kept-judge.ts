@@ -68,7 +68,7 @@ function labelledStart(
   };
 }
 
-/** Writes into the card beside the weights how it was judged here, so that it judges so everywhere. */
+/** Writes the way of judging into the card of the weights, so that they judge so everywhere. */
 export async function keepJudge(
   directory: string,
   {
@@ -113,7 +113,7 @@ export async function keepJudge(
     await writeCard(directory, { ...card, judge: { ...card.judge, ...found } });
 }
 
-/** What all labelled steps are; undefined where there are both, or none. */
+/** The label of all labelled steps; undefined where there are both, or none. */
 function onlyClass(records: Iterable<StepRecord>): 'right' | 'wrong' | undefined {
   let found: StepRecord['steps'][number]['label'] = null;
   for (const { steps } of records)
@@ -125,7 +125,7 @@ function onlyClass(records: Iterable<StepRecord>): 'right' | 'wrong' | undefined
   return found === null ? undefined : found === 1 ? 'right' : 'wrong';
 }
 
-/** Where a run has its judge: an adapter, or a whole model. */
+/** The directory of a run's judge: an adapter, or a whole model. */
 export const judgeDirectory = (run: RunDirectory): string =>
   ['adapter', 'model'].map((name) => run.file(name)).find((path) => readCard(path)) ?? run.file('adapter');
 

@@ -1,4 +1,4 @@
-/** How long stages take on this machine, from a few steps of each that leave nothing behind. */
+/** Measures the time of stages on this machine by a few steps of each that leave nothing behind. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,12 +22,12 @@ import {
 /** Problems of the test part that a measured evaluation solves. */
 const SOLVED = 16;
 
-/** At most one step of so many is measured, so that a dry run is much shorter than a short run. */
+/** One step in this many is measured at most, so that a dry run is much shorter than a short run. */
 const MEASURED_PART = 10;
 
 export interface MeasuredTime {
   readonly seconds: number;
-  /** What is not in it, and why. */
+  /** Parts of the run that `seconds` leaves out, and the reasons. */
   readonly unknown: readonly { readonly name: string; readonly reason: string }[];
 }
 
@@ -89,7 +89,10 @@ export async function measuredRun<Config extends FrameConfig>(
   }
 }
 
-/** With the seconds of one thing more, or with the reason why they are not known: the few rows that were made give nothing to learn. */
+/**
+ * Adds the seconds of one more part, or the reason why they are unknown: the few rows that were made give nothing to
+ * learn.
+ */
 async function withUnknown(
   { seconds, unknown }: MeasuredTime,
   name: string,
@@ -144,22 +147,22 @@ export interface MeasuredRun {
 }
 
 interface MeasuredStage {
-  /** Of the whole run. */
+  /** Steps of the whole run. */
   readonly steps: number;
   readonly stepSeconds: number;
   readonly validations: number;
 }
 
 /**
- * Takes steps of every stage in turn: what the roles hold is different afterwards, so dispose of them. A stage whose steps depend
- * on what an earlier one makes is prepared from the rows that its measured steps made, and has as many times more steps in the
- * run. Of the stages of rounds (`samples-1`, `samples-2`) those of the first round are measured.
+ * Takes steps of every stage in turn. This changes the roles, so dispose of them afterwards. A stage whose steps depend
+ * on rows of an earlier one is prepared from the rows that were made while measuring; its number of steps is scaled up
+ * to those of the run. Of stages in rounds (`samples-1`, `samples-2`) those of the first round are measured.
  */
 export async function measuredTime(run: MeasuredRun): Promise<MeasuredTime> {
   const kinds = new Map<string, MeasuredStage>();
   let time: MeasuredTime = { seconds: 0, unknown: [] };
   let validation: number | undefined;
-  /** How many times more rows the run makes for the stages that come next. */
+  /** Factor by which the run makes more rows for the next stages than were made here. */
   let more = 1;
 
   async function measured(entry: StageEntry): Promise<MeasuredStage> {
@@ -243,7 +246,7 @@ async function secondsOf(work: () => Promise<unknown> | undefined): Promise<numb
   return (performance.now() - began) / 1000;
 }
 
-/** At the start where something is selected, every `eval_steps`, and at the end. */
+/** Number of validations: at the start where something is selected, every `eval_steps`, and at the end. */
 function validations(stage: Pick<TrainingStage, 'steps' | 'settings'>): number {
   const { steps, settings } = stage;
   const interval = evaluationInterval(stage);

@@ -1,4 +1,4 @@
-/** What a plan that does not fit says of whoever else has the memory. */
+/** Names the other holders of memory where a plan does not fit. */
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { type GpuHolder, gpuHolders } from '../runtime/gpu-holders.js';
@@ -6,10 +6,12 @@ import { gibibytes } from './bytes.js';
 
 type Measured = Pick<Device, 'info' | 'stats'>;
 
-/** What a context of our own, a driver or a desktop holds: not worth a word. */
+/** Memory of our own context, a driver or a desktop, which is not mentioned. */
 const NOTHING = { share: 0.05, bytes: 2 ** 30 };
 
-/** What `settle` gives; an error for want of memory says who else holds it, or that the run has a share alone. */
+/**
+ * The result of `settle`. An error for want of memory names the other holders, or says that the run has only a share.
+ */
 export function besideOthers<T>(device: Measured, fraction: number, settle: () => T): T {
   try {
     return settle();
@@ -18,7 +20,7 @@ export function besideOthers<T>(device: Measured, fraction: number, settle: () =
   }
 }
 
-/** An error for want of memory with whoever else has it; any other as it is. */
+/** An error for want of memory with the other holders named; any other error unchanged. */
 export function withOthers(error: unknown, device: Measured, fraction: number): unknown {
   if (!(error instanceof StepTrainError && error.code === 'E_MEMORY')) return error;
   const beside = memoryBeside(device, fraction);

@@ -30,18 +30,18 @@ export interface MemoryPlan {
   /** Bytes held for the whole run. */
   readonly items: readonly MemoryItem[];
   readonly fixedBytes: number;
-  /** Of the hidden states. */
+  /** Width of the hidden states. */
   readonly width: number;
   /** Bytes of forward and backward for each token of a micro-batch. */
   readonly bytesPerToken: number;
-  /** Of a method that samples. */
+  /** Plan of the samples, for a method that samples. */
   readonly sampling?: SamplingPlan;
 }
 
 /** f32 value and gradient, and two moments of AdamW. */
 const TRAINED_BYTES = 8;
 const MOMENT_BYTES = 8;
-/** Of gradients of shards, f32. */
+/** Bytes of a gradient in sums over shards, f32. */
 const SUM_BYTES = 4;
 const FROZEN_BYTES = 4;
 
@@ -60,7 +60,7 @@ interface TrainedRole {
 
 export interface PlanOptions {
   readonly sampled?: Sampled | undefined;
-  /** Of the job: with `run.zero` each holds its share of the moments. Default 1. */
+  /** Processes of the job: with `run.zero` each holds its share of the moments. Default 1. */
   readonly processes?: number | undefined;
 }
 
@@ -172,8 +172,9 @@ function baseItem(
 }
 
 /**
- * Of `size` gradients, what is not held where they are freed during the backward pass: all but a slice, what lies outside of layers, a
- * layer, and that before which is exchanged beside it, or pieces of a layer where ops do so.
+ * Bytes of `size` gradients that are not held at once where they are freed during the backward pass. Held are a slice,
+ * gradients outside of layers, a layer, and the layer before it, which is exchanged meanwhile, or pieces of a layer
+ * where ops do so.
  */
 function releasedBytes(
   decoder: ModelConfig,
@@ -255,7 +256,7 @@ export function microBatchKey(section: string): string {
 }
 
 /**
- * Bytes that a plan may use on `device`, including those that roles already loaded occupy.
+ * Bytes that a plan may use on `device`, including those of roles already loaded.
  *
  * @param fraction `run.memory_fraction`
  * @param sharers processes that plan for the same memory, each of which has loaded as much as this one
@@ -300,13 +301,14 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
 }
 
 /**
- * Tokens from which on a micro-batch is no faster, but takes more memory.
+ * Tokens beyond which a larger micro-batch is no faster, but takes more memory.
  *
- * On a CPU, as measured (docs/evidence/runtime.md): as many as make hidden states of half a million values, 1 MiB in bf16,
- * half of a core's L2 cache there, and no fewer than a thousand: that was as fast, and many threads share them. The number of
- * threads itself plays no part, as a run has the same bits on any.
+ * On a CPU, as measured (docs/evidence/runtime.md): the number that makes hidden states of half a million values, 1 MiB
+ * in bf16, half of a core's L2 cache there, but at least a thousand: that was as fast, and many threads share them. The
+ * number of threads plays no part, as a run has the same bits with any.
  *
- * On a GPU nobody has measured where it ends: the largest of which a step has been timed (docs/evidence/h100.md).
+ * On a GPU the limit has not been measured: the value is the largest with which a step has been timed
+ * (docs/evidence/h100.md).
  */
 const FASTEST = { cpuValues: 1 << 19, cpuLeast: 1024, gpu: 8192 };
 
@@ -318,7 +320,7 @@ export function fastestMicroBatch(device: Pick<Device, 'info'>, width: number): 
   return Math.max(tokens, FASTEST.cpuLeast);
 }
 
-/** What is held at once: the roles, and either the activations of a micro-batch or keys and values. */
+/** Bytes held at once: the roles, and either the activations of a micro-batch or keys and values. */
 export function plannedPeak(plan: MemoryPlan, microBatchTokens: number, cacheBytes = 0): number {
   const sampling = plan.sampling ? cacheBytes + plan.sampling.forward : 0;
   return plan.fixedBytes + Math.max(microBatchTokens * plan.bytesPerToken, sampling);

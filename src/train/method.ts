@@ -1,4 +1,4 @@
-/** What a method plugs into a run (`recipe.ts`); each row of `src/methods/table.ts` loads one. */
+/** The interface of a method to a run (`recipe.ts`); each row of `src/methods/table.ts` loads one. */
 import type { FrameConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import type { TrainingDataSummary } from '../data/summary.js';
@@ -28,7 +28,7 @@ export interface RunData {
 /** The models of a run, the part that all methods share. */
 export interface RunRoles {
   readonly decoder: Decoder;
-  /** What a checkpoint holds, by role. */
+  /** Contents of a checkpoint, by role. */
   readonly parameters: RoleParameters;
   readonly held: HeldMemory;
   dispose(): void;
@@ -49,7 +49,7 @@ export interface OpenRun<Config extends FrameConfig, Data extends RunData, Roles
   readonly roles: Roles;
   /** Micro-batch in tokens for the stages of a section; throws if it does not fit in memory. */
   microBatchTokens(section: string): number;
-  /** For keys and values, of a method that samples. */
+  /** Bytes for keys and values, for a method that samples. */
   readonly cacheBytes: number | undefined;
 }
 
@@ -78,11 +78,11 @@ export interface Method<
 > {
   /** Reads, splits and tokenises the configured data; undefined if the signal stopped it. */
   data(config: Config, tokenizer: Tokenizer, signal: AbortSignal): Promise<Data | undefined>;
-  /** How a record becomes samples, for `data preview`. */
+  /** The samples of a record, for `data preview`. */
   preview(config: Config, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample>;
   /** The roles for the memory plan. @param device what holds them */
   memory(config: Config, device: Pick<Device, 'info'>): readonly PlannedRole[];
-  /** What is sampled, for the same; absent or undefined: nothing. */
+  /** The samples of the method, for the memory plan; absent or undefined: none. */
   sampling?(config: Config, tokenizer: Tokenizer): PlannedSampling | undefined;
   roles(context: RunContext<Config>): Promise<Roles>;
   stages(run: OpenRun<Config, Data, Roles>): readonly StageEntry[];
@@ -90,7 +90,10 @@ export interface Method<
   shared?(config: Config): readonly SharedStage[];
   /** Writes the trained parameters; `stages` are those that have begun. */
   save(run: OpenRun<Config, Data, Roles>, stages: readonly string[]): Promise<void>;
-  /** What `evaluate` does beside reading files, for its time: as much as `validate` of the stages (`judges`, the default), more, or nothing. */
+  /**
+   * The work of `evaluate`, for its time: as much as `validate` of the stages (`judges`, the default), more (`solves`),
+   * or reading files alone (`reads`).
+   */
   evaluates?(config: Config): 'judges' | 'solves' | 'reads';
   /** Undefined if the signal stopped it. */
   evaluate(

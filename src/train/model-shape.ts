@@ -9,7 +9,7 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import { toLog } from '../terminal/log.js';
 
 /**
- * Of the base that is there, or that `model.base.init` describes.
+ * The shape of an existing base, or of the one that `model.base.init` describes.
  *
  * @throws ConfigError for a loss of experts where it has none
  */
@@ -26,8 +26,8 @@ export async function modelShape({ model }: Pick<FrameConfig, 'model'>): Promise
 }
 
 /**
- * The configuration with `data.max_length` at most what the base reads; where that shortens it, standard error says so. Unchanged
- * where the shape of a new model cannot be told for want of its tokenizer.
+ * The configuration with `data.max_length` at most what the base reads; where that shortens it, standard error says so.
+ * Unchanged where the shape of a new model is unknown for want of its tokenizer.
  */
 export async function withReadableLength<Config extends Pick<FrameConfig, 'data' | 'model'>>(
   config: Config,

@@ -12,7 +12,7 @@ export function reportData(
   for (const line of reports.flatMap(formatLoadReport)) toLog(line);
 }
 
-/** What a held-out part without a solution means for a run, and what to do: a sentence for each. */
+/** Consequences of held-out parts without a solution, and advice: a sentence for each. */
 export const emptyParts = (solutions: { readonly validation: number; readonly test: number }): string[] => [
   ...(solutions.validation === 0
     ? [

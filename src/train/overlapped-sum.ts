@@ -1,6 +1,6 @@
 /**
- * The gradient of a batch whose buckets a carrier moves while the backward pass goes on: in host memory by a thread that sums them too;
- * of a GPU, by ops whose bytes travel beside the queue.
+ * Sums the gradient of a batch while the backward pass goes on. A carrier moves the buckets: in host memory by a thread
+ * that sums them too; on a GPU by ops, whose bytes travel while the queue goes on.
  */
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Carrier } from '../cluster/carriers.js';
@@ -13,20 +13,23 @@ import { PiecePipeline } from './piece-pipeline.js';
 import { aligned, slicesIn } from './slices.js';
 import type { Turns } from './turns.js';
 
-/** Elements for what arrives at a time: they stay in the caches, and are all that the exchange takes beside the gradients. */
+/**
+ * Elements received at a time: they stay in the caches, and are all the memory that the exchange takes in addition to
+ * the gradients.
+ */
 export const SCRATCH = 1 << 20;
 
-/** After all buckets. */
+/** Layer that stands after all buckets. */
 const END = -2;
 
 export class OverlappedSum implements GradientSum {
-  /** Of the shards before the last one. */
+  /** Sums of the shards before the last one. */
   private earlier: SumOf<Tensor>[] = [];
   private readonly last: number;
   private readonly hasShard: boolean;
   private readonly buckets: readonly (Bucket & { readonly give: ReturnType<Turns['take']> })[];
   private readonly order: Additions;
-  /** For the thread. */
+  /** Buffer of the thread. */
   private readonly scratch: Tensor | undefined;
   private readonly pipeline: PiecePipeline | undefined;
   private readonly flush: ReturnType<Turns['take']> | undefined;
@@ -78,7 +81,7 @@ export class OverlappedSum implements GradientSum {
 
   async finish(): Promise<void> {
     const { cluster, parameters, pipeline, flush } = this;
-    // What a GPU still computes is no waiting for others.
+    // Time in which a GPU still computes does not count as waiting for others.
     const computed = pipeline && parameters.device.synchronize();
     const ended = flush?.(async () => pipeline?.flush());
     await computed;
@@ -100,7 +103,7 @@ export class OverlappedSum implements GradientSum {
     const window = (of: Tensor) => device.keep(of.view(bucket.begin, [length]));
     const result = window(parameters.grads);
     const windows = [result, ...this.earlier.map(({ values }) => window(values))];
-    // In the order of the queue behind what the bucket's gradients come from.
+    // The queue runs this after the ops that compute the bucket's gradients.
     const rows = joinNeighbours(
       [
         ...this.earlier.map((sum, i) => ({ ...sum, values: windows[i + 1] as Tensor })),
@@ -148,12 +151,15 @@ export class OverlappedSum implements GradientSum {
   }
 }
 
-/** Of parts that are equal, but for the last ones; then the end. */
+/** Starts of equal parts, except for the last ones; then the end. */
 export function evenBegins(length: number, processes: number): number[] {
   const each = aligned(length / processes);
   return Array.from({ length: processes + 1 }, (_, rank) => Math.min(length, rank * each));
 }
 
-/** For what arrives of a buffer of `length` elements, of which a process adds up `rows` of each of the others. */
+/**
+ * Buffer for the arriving parts of a buffer of `length` elements, of which a process adds up `rows` of each of the
+ * others.
+ */
 export const scratchOf = (device: Device, length: number, rows: number) =>
   device.keep(device.empty([Math.max(rows, Math.min(SCRATCH, rows * length))]));

@@ -1,6 +1,6 @@
 /**
- * Sums of pieces over the processes of a job by ops of the queue, whose bytes travel beside what is queued next: on a GPU on a stream of
- * their own, while the backward pass goes on.
+ * Sums pieces over the processes of a job by ops of the queue, whose bytes travel while later ops run: on a GPU on a
+ * stream of their own, during the backward pass.
  */
 import type { Additions } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
@@ -12,13 +12,13 @@ interface Piece {
   readonly take: (sum: Tensor) => void;
 }
 
-/** Its rows are on their way to where they are added. */
+/** A piece whose rows are on their way to where they are added. */
 interface Sent extends Piece {
   readonly given: readonly Tensor[];
   readonly arrived: Tensor;
 }
 
-/** Its sum is on its way to all. */
+/** A piece whose sum is on its way to all. */
 interface Summed extends Piece {
   readonly part: Tensor;
   readonly whole: Tensor;

@@ -1,4 +1,4 @@
-/** What a run that begins says of its plan. */
+/** The line on its plan that a run prints at its beginning. */
 import type { Device } from '../runtime/device.js';
 import { gibibytes } from './bytes.js';
 import { type MemoryPlan, plannedPeak } from './memory-plan.js';

@@ -1,4 +1,7 @@
-/** What a run has to do, told from its data before a weight is loaded: optimizer steps by stage, tokens, and how long at least. */
+/**
+ * The work of a run, computed from its data before a weight is loaded: optimizer steps by stage, tokens, and the least
+ * time.
+ */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules } from '../architectures/table.js';
 import type { FrameConfig } from '../config/schema.js';
@@ -12,7 +15,7 @@ import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import type { StageEntry } from './stage.js';
 
 export interface PlannedWork {
-  /** In order; no number where it depends on what an earlier stage makes. */
+  /** Stages in order; without a number where it depends on rows of an earlier stage. */
   readonly stages: readonly { readonly name: string; readonly steps?: number }[];
   /** Stages of so few steps that they teach little, in sentences. */
   readonly fewSteps: readonly string[];
@@ -29,7 +32,7 @@ export interface PlannedRun<Config extends FrameConfig> {
   readonly data: RunData;
   readonly shape: ModelConfig;
   readonly device: Device;
-  /** Of a section; as the memory plan has it. */
+  /** Micro-batch of a section, as in the memory plan. */
   readonly microBatchTokens: (section: string) => number;
 }
 
@@ -64,7 +67,7 @@ export function plannedWork<Config extends FrameConfig>({
 /** Undefined where the data do not tell. */
 const trainedTokens = (stage: StageEntry) => ('artefact' in stage ? 0 : stage.expectedTokens?.());
 
-/** An object of which anything beside what is known may be taken too, and called. */
+/** An object that also has any unknown member, which may be called. */
 function standIn(known: object): object {
   const any: object = new Proxy(
     Object.assign(() => any, known),

@@ -1,4 +1,7 @@
-/** What every run does: open device, data and roles, train the stages, save, evaluate, and dispose of everything. */
+/**
+ * Runs a recipe of any method: opens device, data and roles, trains the stages, saves, evaluates, and disposes of
+ * everything.
+ */
 import { resolve } from 'node:path';
 import { openCarrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
@@ -71,10 +74,10 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     const result = await runOn(device, options, agreement, ranks).catch((error) => {
       // Nothing may wait in it while the device is disposed of.
       carrier?.cancel();
-      // What waited in it failed for that reason.
+      // The loss of a process made the pending op fail.
       throw cluster?.lost.aborted ? cluster.lost.reason : error;
     });
-    // What was gathered ahead may still be on its way: letting go of its layer has queued a wait for it.
+    // Layers gathered ahead may still be on their way: releasing one has queued a wait for it.
     if (carrier) await device.synchronize();
     await carrier?.close();
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;
@@ -121,7 +124,7 @@ async function runOn<Config extends FrameConfig>(
     });
     const sections = method.sections(config);
     const many = sharers(device, cluster);
-    // Before the first step: the free memory changes during the run, and the micro-batches must not.
+    // Micro-batches are settled before the first step: the free memory changes during the run, but they must not.
     const microBatches = Object.entries(sections).map(([name, section]) => {
       const own = { device, config, saved: batching, sharers: many };
       const tokens = settleMicroBatch(plan, name, section, own);

@@ -16,7 +16,7 @@ export const PIECE = 1 << 22;
 
 interface Group extends Part {
   readonly group: number;
-  /** After which a backward pass has completed it. */
+  /** The layer after which a backward pass has completed it. */
   readonly layer: number;
 }
 
@@ -28,7 +28,7 @@ export class ReleasedSum implements GradientSum {
   private readonly groups: readonly (Group & { readonly sum: SumOfGroup })[];
   private readonly sums: Promise<void>[] = [];
   private readonly held: Tensor[] = [];
-  /** Where ops of the queue sum. */
+  /** The pipeline, where ops of the queue sum. */
   private pipeline: PiecePipeline | undefined;
 
   constructor(
@@ -55,7 +55,7 @@ export class ReleasedSum implements GradientSum {
       .map((group) => ({ ...group, sum: sumOf(group) }));
   }
 
-  /** Resolves once no more than a group is under way, beside which the backward pass computes the next. */
+  /** Resolves once at most one group is under way, during which the backward pass computes the next. */
   async passed(_shard: number, layer: number, isEmpty = false): Promise<void> {
     const { groups, gradients, sums, parameters, cluster } = this;
     for (let next = groups[this.next]; next && next.layer >= layer; next = groups[++this.next]) {
@@ -111,7 +111,7 @@ export class ReleasedSum implements GradientSum {
     };
   }
 
-  /** A star of sockets takes pieces, of which some are under way. */
+  /** Sums through a star of sockets, which takes pieces, some of them at a time. */
   private throughSockets(group: Group): SumOfGroup {
     const { cluster, parameters } = this;
     const pieces = cut(group, PIECE).map((piece) => {
@@ -139,7 +139,10 @@ export class ReleasedSum implements GradientSum {
     };
   }
 
-  /** So that the memory of a group serves the next one: of a GPU, or where ops of the queue use the carrier too. */
+  /**
+   * Sums by ops, so that the memory of a group serves the next one: on a GPU, or where ops of the queue use the carrier
+   * too.
+   */
   private byOps({ communicator }: Carrier, isBeside: boolean): (group: Group) => SumOfGroup {
     const { device } = this.parameters;
     const { size } = this.cluster;

@@ -13,17 +13,17 @@ import { gibibytes } from './bytes.js';
 export interface PlannedSampling {
   /** Tokens of the longest prompt with its sample. */
   readonly longest: number;
-  /** Max samples that run together. Default: what is fastest on the device. */
+  /** Max samples that run together. Default: the fastest number on the device. */
   readonly rows?: number | undefined;
 }
 
-/** With its rows. */
+/** Planned samples with their number of rows. */
 export interface Sampled {
   readonly longest: number;
   readonly rows: number;
 }
 
-/** With the rows that are fastest on `device` where none are said. */
+/** Adds the number of rows that is fastest on `device` where none is set. */
 export function withRows(
   sampled: PlannedSampling | undefined,
   device: Pick<Device, 'info'>,
@@ -38,7 +38,7 @@ export interface SamplingPlan extends Sampled {
   readonly least: number;
   /** Bytes of all samples that run together, the max that is useful. */
   readonly most: number;
-  /** Max bytes of the forward of a step, of states and of packed adapters, besides the pages. */
+  /** Max bytes of the forward of a step, of states and of packed adapters, in addition to the pages. */
   readonly forward: number;
 }
 
@@ -78,8 +78,8 @@ export function samplingPlan(
 }
 
 /**
- * Bytes of pages for a run that may use `available` bytes, of which the roles take `fixedBytes`: what all samples can
- * fill, or else what there is.
+ * Bytes of pages for a run that may use `available` bytes, of which the roles take `fixedBytes`: as much as all samples
+ * can fill, or else all that is left.
  *
  * @throws StepTrainError with the missing bytes where not even one sample fits
  */

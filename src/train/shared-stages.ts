@@ -20,14 +20,14 @@ export interface SharedStage {
   readonly stage: string;
   /** Sections of the configuration that neither this stage nor one before it reads. */
   readonly unread: readonly string[];
-  /** What such a section nevertheless decides, as JSON. */
+  /** Settings of the unread sections that affect the stage nevertheless, as JSON. */
   readonly decided?: unknown;
 }
 
 export interface SharedStagesOptions {
   /** Holds what was trained, by hash. */
   readonly folder: string;
-  /** In the order of training. */
+  /** Stages in the order of training. */
   readonly stages: readonly SharedStage[];
   readonly inputs: RunInputs;
   /** Kernels, whose rounding differs. */
@@ -38,7 +38,7 @@ export interface SharedStagesOptions {
   readonly batching: Readonly<Record<string, number>>;
 }
 
-/** Beside the checkpoint: the part of each log that had been written by then. */
+/** Folder next to the checkpoint: the part of each log that had been written by then. */
 const LOGS = 'logs';
 /** Changes of these make no difference to what a stage ends with. */
 const HARMLESS = CHANGEABLE.filter((key) => !/epochs|max_steps|logging_steps|budget/.test(key));

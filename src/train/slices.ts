@@ -16,9 +16,9 @@ export const aligned = (elements: number) => Math.ceil(elements / ALIGNED) * ALI
 export interface Slice {
   readonly begin: number;
   readonly end: number;
-  /** Of a gradient of which this process has its slice, which is given away. */
+  /** Norm of a gradient from this process's slice, which is given away. */
   norm?(own: Tensor): Promise<number>;
-  /** Of what each process has of its slice: on rank 0 all of it, and undefined elsewhere. */
+  /** Collects the slices of all processes: on rank 0 all of it, undefined elsewhere. */
   collect?(own: Float32Array): Promise<Float32Array | undefined>;
   /** Every process gives its slice, and gets the others. */
   share?(values: Tensor): Promise<void>;
@@ -27,7 +27,7 @@ export interface Slice {
 /** Elements of each slice but the last. */
 export const sliceLength = (size: number, processes: number) => Math.ceil(size / processes / CHUNK) * CHUNK;
 
-/** By rank what lies in the bucket of the slice that the process updates. */
+/** The part of a bucket, by rank, that lies in the slice that the process updates. */
 export function slicesIn({ begin, end }: Part, size: number, processes: number): Part[] {
   const slice = sliceLength(size, processes);
   const inside = (at: number) => Math.max(0, Math.min(end, at) - begin);
@@ -48,7 +48,7 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
     end,
     collect: (own) => collected(own, size, length, cluster),
     async norm(own) {
-      // In the order of all chunks: what ranks have follows one another.
+      // In the order of all chunks: those of one rank follow those of the rank before.
       const all = await exchange(cluster, await squaresOf(own));
       let sum = 0;
       for (const squares of all) for (const each of squares) sum += each;
@@ -98,7 +98,10 @@ async function squaresOf(own: Tensor): Promise<Float64Array> {
   return new Float64Array(Int32Array.from(halves as Int32Array).buffer);
 }
 
-/** What travels at a time: by rank the part of its slice. A copy of all beside the parameters would take as much as they do. */
+/**
+ * The elements that travel at a time, by rank the part of its slice. A copy of everything would take as much memory as
+ * the parameters.
+ */
 function* piecesOf(size: number, length: number, processes: number): Generator<readonly Part[]> {
   const each = aligned(PIECE / processes);
   for (let at = 0; at < length; at += each)

@@ -10,13 +10,13 @@ import type { AdamW } from './adamw.js';
 /** Named measurements; all finite. */
 export type Metrics = Readonly<Record<string, number>>;
 
-/** How far a step is: `done` of `total` of what it draws now, and the tokens of them. */
+/** Progress within a step: `done` of `total` samples that it draws now, and their tokens. */
 export type StepPart = ProgressPart;
 
 interface StepOutcome {
-  /** For metrics.jsonl. */
+  /** Values for metrics.jsonl. */
   readonly metrics: Metrics;
-  /** For the progress line. */
+  /** Values for the progress line. */
   readonly shown: Metrics;
   /** Tokens computed; in training, those that passed forward and backward. */
   readonly tokens: number;
@@ -53,11 +53,11 @@ interface OpenStage<Outcome> {
 export interface OpenTraining extends OpenStage<TrainingOutcome> {
   /** Says after `begin` what is doubtful about the stage. It may take seconds, and changes nothing. */
   readonly warn?: (() => Promise<void>) | undefined;
-  /** By the optimizer's name in the checkpoint. */
+  /** Optimizers by their name in the checkpoint. */
   readonly optimizers: Readonly<Record<string, AdamW>>;
   /** The parameters whose best state is kept. */
   readonly trains: TrainableParameters;
-  /** After the last step, once the parameters are those that the stage keeps. */
+  /** Called after the last step, once the parameters are those that the stage keeps. */
   end?(): Promise<void>;
   /** Held-out metrics after `step` steps, which the engine says; undefined if the signal stopped it. */
   readonly validate?: ((signal: AbortSignal, step?: number) => Promise<Metrics | undefined>) | undefined;
@@ -76,9 +76,9 @@ export interface TrainingSettings extends SaveSettings {
   /** Below 1: a share of the steps of the stage, rounded up as transformers does. */
   readonly eval_steps: number;
   /**
-   * The metric of `validate` that selects the parameters to keep and, at the end, restore. Those that the stage begins
-   * with are among them, so that no stage ends worse on the validation part than it began. Of evaluations of the same value the
-   * higher `auc` counts, else the lower `loss`, else the earlier.
+   * The metric of `validate` that selects the parameters to keep and, at the end, restore. The parameters at the
+   * beginning of the stage count too, so that no stage ends worse on the validation part than it began. Between
+   * evaluations of the same value the higher `auc` decides, else the lower `loss`, else the earlier.
    */
   readonly best?: string | undefined;
   /** Max optimizer steps; absent or not positive: no limit. */
@@ -112,7 +112,7 @@ interface ClosedStage {
 /** Optimizer steps; only the open stage holds optimizer state. */
 export interface TrainingStage extends ClosedStage {
   readonly settings: TrainingSettings;
-  /** Those that pass forward and backward in all steps; absent where the run writes them itself. */
+  /** Tokens that pass forward and backward in all steps; absent where the run writes them itself. */
   expectedTokens?(): number;
   open(): OpenTraining;
 }
@@ -121,9 +121,9 @@ export interface TrainingStage extends ClosedStage {
 export interface MakingStage extends ClosedStage {
   readonly settings: SaveSettings;
   readonly artefact: string;
-  /** Of the artefact, where they can be told before they are made. */
+  /** Rows of the artefact, where they are known before they are made. */
   readonly rows?: number;
-  /** What a user should know of its rows: a sentence, said when its last step was taken. */
+  /** A sentence on its rows for the user, printed after its last step. */
   readonly note?: string | undefined;
   open(): OpenMaking;
 }
@@ -136,7 +136,7 @@ export type Stage = TrainingStage | MakingStage;
  */
 export interface LaterStage {
   readonly name: string;
-  /** Its steps, where the data alone tell them. */
+  /** Its steps, where the data alone determine them. */
   expectedSteps?(): number;
   /** The same of its tokens, as of a training stage; 0 where it makes rows. */
   expectedTokens?(): number;

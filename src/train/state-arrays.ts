@@ -1,4 +1,7 @@
-/** The arrays in the state of a stage: a file beside state.json holds them, so that state.json stays small and readable. */
+/**
+ * The arrays in the state of a stage: a file next to state.json holds them, so that state.json stays small and
+ * readable.
+ */
 import { existsSync } from 'node:fs';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { type TensorSource, writeSafetensors } from '../weights/safetensors-writer.js';

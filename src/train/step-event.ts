@@ -1,6 +1,6 @@
 import type { Metrics } from './stage.js';
 
-/** What a program hears of a run while it goes. */
+/** An event of a run under way, for the program that started it. */
 export interface StepEvent {
   /** `step`: a step is done. `validation`: the validation part was evaluated after `stageStep` steps. */
   readonly kind: 'step' | 'validation';
@@ -13,8 +13,8 @@ export interface StepEvent {
   readonly step: number;
   /** Tokens trained on so far, over all stages. */
   readonly tokens: number;
-  /** As in metrics.jsonl: losses in nats, rates, shares; of a skipped step what could be measured. */
+  /** Metrics as in metrics.jsonl: losses in nats, rates, shares; for a skipped step those that could be measured. */
   readonly metrics: Metrics;
-  /** What was not finite, so that the step changed nothing. */
+  /** The value that was not finite, so that the step changed nothing. */
   readonly nonFinite?: string | undefined;
 }

@@ -21,7 +21,7 @@ export interface SupervisedOptions
   extends Pick<BatchedStageOptions, 'name' | 'parameters' | 'best' | 'begin' | 'end' | 'validate'>,
     Pick<StageItems, 'seed' | 'tokens' | 'shuffle'> {
   readonly decoder: Decoder;
-  /** Without dropout; the stage adds it. */
+  /** Role without dropout; the stage adds it. */
   readonly role: Role;
   readonly sequences: Dataset<TrainingSequence>;
   readonly optimization: OptimizationConfig;

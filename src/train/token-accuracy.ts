@@ -1,11 +1,11 @@
-/** How well a model predicts the tokens that it is to learn. */
+/** Accuracy of a model's predictions of the tokens that it is to learn. */
 import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { TrainingSequence } from '../sequences/sequence.js';
 import type { Trainee } from './trainee.js';
 
-/** What `answerAccuracy` measured; empty where there was nothing to measure it on. */
+/** The measurement of `answerAccuracy`; empty where there was nothing to measure it on. */
 export type AnswerAccuracy =
   | { readonly token_accuracy: number; readonly validation_loss: number }
   | Readonly<Record<string, never>>;
@@ -41,7 +41,7 @@ export async function answerAccuracy(
   return count > 0 ? { token_accuracy: right / count, validation_loss: loss / count } : {};
 }
 
-/** For the end of a run. `what`: what was held out; `tokens`: which of its tokens. */
+/** The line for the end of a run. `what`: the held-out data; `tokens`: the measured tokens. */
 export function accuracySummary(what: string, tokens: string, measured: AnswerAccuracy): string {
   if (measured.token_accuracy === undefined)
     return `held-out ${what}: there are none in the validation part, so nothing was measured`;

@@ -1,4 +1,4 @@
-/** What a run trains: a decoder, its adapter if any, and the parameters that the optimizer updates. */
+/** The trained model of a run: a decoder, its adapter if any, and the parameters that the optimizer updates. */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules, modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
@@ -27,7 +27,7 @@ import { saveModel } from './save-model.js';
 
 export interface Trainee {
   readonly decoder: Decoder;
-  /** Without dropout; the loop adds it. */
+  /** Role without dropout; the loop adds it. */
   readonly role: Role;
   readonly trained: TrainableParameters;
   readonly parameters: RoleParameters;
@@ -43,11 +43,11 @@ export interface TraineeOptions {
   readonly tokenizer: Tokenizer;
   readonly seed: number;
   readonly gradientCheckpointing: boolean;
-  /** In place of the base's head. It is trained in full, and saved as transformers and PEFT have it. */
+  /** Head that replaces the base's. It is trained in full, and saved as transformers and PEFT do. */
   readonly head?: AdapterHead | undefined;
 }
 
-/** What a run trains by its configuration: without a section `lora` every parameter. */
+/** The trained model by the configuration: without a section `lora` every parameter is trained. */
 export function configuredTrainee(
   {
     device,
@@ -135,7 +135,10 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   }
 }
 
-/** As PEFT saves a classifier: the head beside the pairs, in full, and the pooler before it. */
+/**
+ * Adds the head, in full, and the pooler before it to the weights that are saved with the pairs, as PEFT does for a
+ * classifier.
+ */
 function withHeadKept(config: LoraConfig, head: AdapterHead | undefined, model: ModelConfig): LoraConfig {
   if (!head) return config;
   const ending = modelModules(model).filter(({ kind }) => kind === 'score' || kind === 'pooler');

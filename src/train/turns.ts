@@ -1,4 +1,4 @@
-/** What all processes of a job do one after the other in the same order, whenever each of them can. */
+/** Work that all processes of a job do one after the other in the same order, each as soon as it can. */
 interface Turn {
   readonly layer: number;
   readonly begin: Promise<() => Promise<void>>;
@@ -7,8 +7,8 @@ interface Turn {
 }
 
 /**
- * The order is that of a backward pass, from the last layer to the first, then that in which turns were taken. All are taken at once,
- * before anything is waited for. Where one fails, all later ones fail.
+ * Turns in the order of a backward pass, from the last layer to the first, then in the order in which they were taken.
+ * All are taken at once, before anything is waited for. Where one fails, all later ones fail.
  */
 export class Turns {
   private readonly turns: Turn[] = [];
@@ -17,7 +17,7 @@ export class Turns {
     queueMicrotask(() => this.run());
   }
 
-  /** @returns what is told the work of this turn, once it can be done; that resolves when it is */
+  /** @returns a function that takes the work of this turn, once it can be done, and resolves when it is done */
   take(layer: number): (work: () => Promise<void>) => Promise<void> {
     let tell: (work: () => Promise<void>) => void = () => {};
     const begin = new Promise<() => Promise<void>>((resolve) => {

@@ -21,7 +21,7 @@ export function valueHead(config: ModelConfig, seed: number): ParameterSpec[] {
   ];
 }
 
-/** Of an optimizer that trains the head beside other parameters. */
+/** Settings of an optimizer that trains the head together with other parameters. */
 export const withHeadRate = (
   settings: Parameters<typeof adamSettings>[0] & { readonly head_rate: number },
 ) => ({

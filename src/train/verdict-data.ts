@@ -56,7 +56,7 @@ export interface VerdictData extends RunData {
   readonly tokenizer: VerdictTokenizer;
   /** Solutions that the rules of labelling left out, by reason. */
   readonly leftOut: ReadonlyMap<LeftOut, number>;
-  /** Of the training part. */
+  /** Labels of the training part. */
   readonly labels: LabelCounts;
 }
 
@@ -77,7 +77,7 @@ export interface VerdictDataConfig extends Pick<FrameConfig, 'data' | 'model'> {
   readonly eval_verdicts: Pick<VerdictEvaluationConfig, 'neutral'> & RareClassSettings['eval_verdicts'];
 }
 
-/** What the evaluations see of a run that learns verdicts. */
+/** The run as its evaluations see it, for methods that learn verdicts. */
 export type VerdictRun = OpenRun<
   FrameConfig & Pick<VerdictDataConfig, 'sft'> & { readonly eval_verdicts: VerdictEvaluationConfig },
   VerdictData,
@@ -216,7 +216,7 @@ function fromStore(
   };
 }
 
-/** How verdicts are learned: weighed by class, and smoothed. `labels` counts all that are learned together. */
+/** The weights by class and the smoothing of learned verdicts. `labels` counts all that are learned together. */
 export function learnedVerdicts(
   { class_weight, label_smoothing: smoothing = 0 }: VerdictDataConfig['sft'],
   counts: LabelCounts,
@@ -228,7 +228,7 @@ export function learnedVerdicts(
   return { weigh, smoothing };
 }
 
-/** What a rare class makes of the settings that are `auto`. */
+/** Notes on settings that are `auto` where a class is rare. */
 function rareClassNotes({ sft, eval_verdicts: of }: RareClassSettings, labels: LabelCounts): string[] {
   if (!hasRareClass(labels)) return [];
   const { n, positive, negative } = labels;
@@ -325,7 +325,7 @@ function reasonWarnings(
   return [`${without} of ${labelled} labelled training steps have no reason: the warm-up leaves them out`];
 }
 
-/** With the reasons of the record's steps, where a label says which verdict follows. */
+/** Adds the reasons of the record's steps, where a label says which verdict follows. */
 function withReasons(
   solution: SolutionVerdicts,
   { steps }: StepRecord,

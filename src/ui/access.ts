@@ -1,4 +1,4 @@
-/** Who may ask: pages that this server made, on this machine, and nobody by another name. */
+/** Admits only requests of pages that this server made, on this machine, under its own host name. */
 import type { IncomingMessage } from 'node:http';
 import { isLoopback } from '../serve/access.js';
 

@@ -42,7 +42,10 @@ export class Children {
     child.on('close', (code) => end(code !== 0 && code !== 130));
   }
 
-  /** After the current step, with a checkpoint, as Ctrl-C does. False where it is not one of these. */
+  /**
+   * Stops a run after its current step, with a checkpoint, as Ctrl-C does. False for a path that is not one of these
+   * runs.
+   */
   stop(path: string): boolean {
     return this.running.get(path)?.kill('SIGINT') ?? false;
   }

@@ -1,4 +1,4 @@
-/** Server-sent events: what changed on a page since it was sent, until the reader goes away. */
+/** Server-sent events with the changes of a page since it was sent, until the reader goes away. */
 import type { ServerResponse } from 'node:http';
 import type { PageOptions } from '../report/page.js';
 

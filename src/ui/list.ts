@@ -69,7 +69,7 @@ function row({ name, run }: ListedRun, now: number, folder: string): Html {
   return html`<tr class="${run.status}" data-text="${`${name} ${method} ${run.status}`.toLowerCase()}"><td><input type="checkbox" name="run" value="${name}" aria-label="compare ${name}"></td><th scope="row" data-key="name" data-value="${name}"><a href="/run?name=${encodeURIComponent(name)}">${name.startsWith(`${folder}/`) ? name.slice(folder.length + 1) : name}</a></th>${cell('method', method, method)}${cell('state', run.status, state(run))}${cell('result', result?.value ?? '', result?.text ?? '', 'n')}<td>${curve(run)}</td>${cell('took', seconds, seconds > 0 ? duration(seconds) : '', 'n')}${cell('changed', run.changed, run.changed > 0 ? html`<time datetime="${new Date(run.changed).toISOString()}">${ago(now - run.changed)}</time>` : '', 'n')}</tr>`;
 }
 
-/** What it does now, and how far it is; of one that rests, that. */
+/** The status of a run and, until it has finished, its progress. */
 function state(run: CollectedRun): Html {
   const { status, log, progress } = run;
   const phase = log.phases.at(-1);

@@ -31,7 +31,7 @@ export class Runs {
     const log = this.logs.get(path) ?? new MetricLog(`${path}/metrics.jsonl`);
     this.logs.set(path, log);
     try {
-      // Before reading: what changes meanwhile is then read the next time.
+      // Taken before reading: later changes are read the next time.
       const state = stateOf(path);
       const known = this.resting.get(path);
       if (known?.state === state) return known.run;

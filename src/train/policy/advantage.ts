@@ -22,7 +22,7 @@ export function gaeAdvantage<G extends Group>(device: Device, settings: GaeSetti
 }
 
 export interface EstimateSettings extends Pick<GaeSettings, 'gamma' | 'lam'> {
-  /** By answer, the value of what follows its last token; absent: 0, as after an answer that has ended. */
+  /** Value of the text after each answer's last token, by answer; absent: 0, as after an answer that has ended. */
   readonly lastValues?: readonly number[] | undefined;
 }
 

@@ -35,8 +35,8 @@ export function corrected<G extends Group>(
 }
 
 /**
- * The groups with `importance`: of each token exp(old − sampler), or of each answer exp(Σ (old − sampler)) for all of its tokens. Outside
- * the bounds the ratio is theirs (`…_truncate`) or 0 (`…_mask`).
+ * The groups with `importance`: exp(old − sampler) for each token, or exp(Σ (old − sampler)) of each answer for all of
+ * its tokens. Outside the bounds the ratio is the bound (`…_truncate`) or 0 (`…_mask`).
  */
 export function withImportance<G extends Group>(
   groups: readonly CreditedGroup<G>[],
@@ -75,7 +75,10 @@ function bounded(ratio: number, settings: ImportanceSettings): number {
   return ratio < least ? least : settings.importance_sampling_clip_max;
 }
 
-/** The ratios within their bounds, the share that was outside, and the largest difference of log-probs; by token or by answer. */
+/**
+ * The ratios within their bounds, the share that was outside, and the largest difference of log-probs; by token or by
+ * answer.
+ */
 export function importanceMetrics(
   groups: readonly CreditedGroup<Group>[],
   settings: ImportanceSettings,
@@ -98,7 +101,7 @@ export function importanceMetrics(
   };
 }
 
-/** Without the limit that a call has on its arguments. */
+/** The smallest number, without the limit that a call has on its arguments. */
 function least(values: readonly number[]): number {
   return values.reduce((low, value) => Math.min(low, value), Number.POSITIVE_INFINITY);
 }

@@ -6,7 +6,7 @@ import type { Answer, AnswerReward, Group } from './records.js';
 export interface KlSettings {
   readonly kl_in: 'loss' | 'reward';
   readonly kl_coef: number;
-  /** In the reward; default k1. */
+  /** Estimator in the reward; default k1. */
   readonly kl_estimator?: KlEstimator | undefined;
   /** KL of an answer, in nats, that the coefficient is adapted to; 0 or absent: it is fixed. */
   readonly kl_target?: number | undefined;
@@ -49,12 +49,12 @@ export class KlControl {
     this.current = settings.kl_coef;
   }
 
-  /** In the reward. */
+  /** Coefficient in the reward. */
   get inReward(): number {
     return this.settings.kl_in === 'reward' ? this.current : 0;
   }
 
-  /** In the loss. */
+  /** Coefficient in the loss. */
   get inLoss(): number {
     return this.settings.kl_in === 'loss' ? this.current : 0;
   }

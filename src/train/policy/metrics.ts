@@ -31,7 +31,10 @@ function staleness(answers: readonly Answer[]): Metrics {
   return known.length > 0 ? { staleness: Math.max(...known) } : {};
 }
 
-/** How far sampler and training forward differ, in nats, also of each server; empty where nothing was sampled or scored. */
+/**
+ * Difference between sampler and training forward in nats, also for each server; empty where nothing was sampled or
+ * scored.
+ */
 export function samplerDifference(groups: readonly Group[]): Metrics {
   const scored = groups.flatMap(({ answers }) => answers).filter(({ oldLogprobs }) => oldLogprobs.length > 0);
   const servers = scored.flatMap(({ server }) => (server === undefined ? [] : [server]));
@@ -48,7 +51,8 @@ export function samplerDifference(groups: readonly Group[]): Metrics {
 }
 
 /**
- * A server that answers as if it had loaded the adapter, and samples from an older one or none, cannot be told by its answers.
+ * Refuses samples of another policy: a server that answers as if it had loaded the adapter, but samples from an older
+ * one or none, is recognized only by its log-probs.
  *
  * @param metrics with those of `samplerDifference`
  * @throws RemoteError where samples are not those of the policy

@@ -42,12 +42,12 @@ type Credited<G extends Group> = CreditedGroup<G>['answers'][number];
 /** One sequence of a mini-batch. */
 export interface Piece<G extends Group> {
   readonly sequence: ForwardSequence;
-  /** Whose tokens `rows` predict, in order. */
+  /** The answers whose tokens `rows` predict, in order. */
   readonly answers: readonly Credited<G>[];
   readonly rows: readonly AnswerRow[];
 }
 
-/** What is clipped: the ratio of each token, of an answer's probability, or of the geometric mean over its tokens. */
+/** The clipped ratio: that of each token, of an answer's probability, or of the geometric mean over its tokens. */
 export type RatioOf = 'token' | 'answer' | 'answer_mean';
 
 /** The weight of a token; see {@link tokenWeights}. */
@@ -77,13 +77,15 @@ interface ObjectiveSettings {
 export interface LossWeights {
   readonly policy: number;
   readonly value: number;
-  /** Of the method's own term. */
+  /** Factor of the method's own term. */
   readonly own: number;
 }
 
-/** A term of a method's own, on the hidden states of the policy. `Counts`: what it needs to know of the whole mini-batch. */
+/**
+ * A term of a method's own, on the hidden states of the policy. `Counts`: counts of the whole mini-batch that it needs.
+ */
 export interface OwnTerm<G extends Group, P extends Piece<G>, Name extends string, Counts> extends Keeps {
-  /** Of its loss, in messages. */
+  /** Name of its loss in messages. */
   readonly name: string;
   weights(step: number): LossWeights;
   count(pieces: readonly P[]): Counts;
@@ -94,14 +96,14 @@ export interface OwnTerm<G extends Group, P extends Piece<G>, Name extends strin
     parts: readonly { readonly loss: number; readonly statistics: Readonly<Record<Name, number>> }[],
     step: number,
   ): Metrics;
-  /** After an applied step. `own` is undefined where nothing was said. */
+  /** Called after an applied step. `own` is undefined where no micro-batch had the term. */
   applied(losses: { readonly policy: number; readonly own: number | undefined }): void;
 }
 
 export interface PolicyObjectiveOptions<G extends Group, P extends Piece<G>, Name extends string, Counts> {
   readonly decoder: Decoder;
   readonly policy: Role;
-  /** Whose gradients the objective sets. */
+  /** Parameters whose gradients the objective sets. */
   readonly trains: readonly TrainableParameters[];
   /** A head on the policy's hidden states, or on those of a role of its own. */
   readonly critic?:
@@ -110,7 +112,7 @@ export interface PolicyObjectiveOptions<G extends Group, P extends Piece<G>, Nam
         readonly own?: { readonly decoder: Decoder; readonly role: Role } | undefined;
       }
     | undefined;
-  /** Of what is trained beside the policy. */
+  /** Optimizers of parameters other than the policy's. */
   readonly optimizers?: Readonly<Record<string, OwnOptimizer>>;
   readonly settings: ObjectiveSettings;
   readonly ratio: RatioOf;
@@ -364,7 +366,7 @@ function valueFactor({ policy, value }: LossWeights): number {
   return policy === 0 ? 0 : value / policy;
 }
 
-/** What a token of an answer counts in the mean over the mini-batch; answers of share 0 count nothing. */
+/** Weight of an answer's token in the mean over the mini-batch; answers of share 0 have weight 0. */
 function tokenWeights<G extends Group>(
   groups: readonly CreditedGroup<G>[],
   {

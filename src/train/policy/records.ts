@@ -22,7 +22,7 @@ export interface Answer {
   readonly values: readonly number[];
   /** Log-probs of the sampler at the same temperature: `oldLogprobs` up to rounding. Empty if nothing was sampled. */
   readonly samplerLogprobs: readonly number[];
-  /** Which of several servers sampled it, counted from 1. */
+  /** Number of the server that sampled it, from 1. */
   readonly server?: number;
   /** Rollout batches that the policy learned from since the one that sampled it, where some are sampled ahead. */
   readonly staleness?: number;
@@ -47,7 +47,7 @@ export interface AnswerReward {
   readonly parts?: readonly RewardPart[];
   /** `byToken` before the KL penalty, where that is part of it. */
   readonly beforePenalty?: readonly number[];
-  /** What each source said, for logs. */
+  /** Value of each source, for logs. */
   readonly terms?: Readonly<Record<string, number>>;
 }
 
@@ -76,7 +76,7 @@ export interface RolloutBatch {
   readonly items: readonly number[];
   readonly iteration: number;
   readonly signal: AbortSignal;
-  /** Those that come next, where they may be sampled meanwhile. */
+  /** The next batches, where they may be sampled meanwhile. */
   readonly ahead?: readonly Pick<RolloutBatch, 'items' | 'iteration'>[];
   readonly report?: ((part: StepPart) => void) | undefined;
 }
@@ -96,7 +96,7 @@ export interface Keeps {
 export interface RewardSource<G extends Group> extends Keeps {
   /** Optimizers of a source that learns, by their name in the checkpoint. */
   readonly optimizers?: Readonly<Record<string, AdamW>>;
-  /** By group and answer; undefined if the signal stopped it. */
+  /** Rewards by group and answer; undefined if the signal stopped it. */
   reward(groups: readonly G[], batch: RolloutBatch): Promise<Rewards | undefined>;
   /** Trains the source on the rollout batch that it has just scored. `tokens` passed forward and backward. */
   learn?(batch: RolloutBatch): Promise<{ readonly metrics: Metrics; readonly tokens: number }>;
@@ -123,13 +123,13 @@ export interface PolicyGradients<G extends Group = Group> {
   /** The terms of the loss by name; a step with a non-finite term is skipped. */
   readonly terms: Metrics;
   readonly metrics: Metrics;
-  /** For the progress line. */
+  /** Values for the progress line. */
   readonly shown: Metrics;
   /** Tokens that passed forward and backward. */
   readonly tokens: number;
   /** The policy has moved too far from the one that sampled: leave out this step and the rest of the rollout batch. */
   readonly enough?: boolean;
-  /** The policy's parameters stay as they are, and so does their optimizer: what is trained beside them learns alone. */
+  /** The policy's parameters and their optimizer stay unchanged: only the other parameters learn. */
   readonly policyWaits?: boolean;
 }
 
@@ -140,7 +140,7 @@ export interface OwnOptimizer {
 }
 
 export interface PolicyObjective<G extends Group> extends Keeps {
-  /** Of parameters beside the policy's, such as those of a critic, by their name in the checkpoint. */
+  /** Optimizers of parameters other than the policy's, such as those of a critic, by their name in the checkpoint. */
   readonly optimizers?: Readonly<Record<string, OwnOptimizer>>;
   /** Forward and backward of a mini-batch; sets the policy's gradients. `step` counts the steps of the stage. */
   gradients(groups: readonly CreditedGroup<G>[], step: number): Promise<PolicyGradients<G>>;

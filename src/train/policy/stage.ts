@@ -26,7 +26,7 @@ import type {
   RolloutSource,
 } from './records.js';
 
-/** What a method plugs into the loop. */
+/** The parts of the loop that a method provides. */
 export interface PolicyParts<G extends Group> {
   readonly rollouts: RolloutSource<G>;
   readonly rewards: RewardSource<G>;
@@ -42,7 +42,7 @@ export interface PolicySettings
   readonly num_ppo_epochs: number;
   readonly num_mini_batches: number;
   readonly load_best_model_at_end: boolean;
-  /** How often a group whose answers all have the same reward is drawn again. Default 0. */
+  /** Most times that a group whose answers all have the same reward is drawn again. Default 0. */
   readonly resample_equal?: number;
 }
 
@@ -118,7 +118,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
   private readonly parts: PolicyParts<G>;
   private readonly kl: KlControl;
   private rollout: Rollout<G> | undefined;
-  /** Of the current rollout batch nothing more is learned. */
+  /** Whether nothing more is learned from the current rollout batch. */
   private enough = false;
 
   constructor(
@@ -284,7 +284,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
     return rolled && rewards ? { rolled, rewards, resampled, judging } : undefined;
   }
 
-  /** Updates what is trained beside the policy. */
+  /** Updates the parameters other than the policy's. */
   private async updateBeside(
     step: number,
     terms: Metrics,

@@ -22,7 +22,7 @@ export interface AskedPart extends Pick<SolutionPrompts, 'prompts'> {
 
 export interface AskedProblems extends RunData {
   readonly parts: Readonly<Record<Part, AskedPart>>;
-  /** What stands around each problem, and the texts that end its solution. */
+  /** The text around each problem, and the texts that end its solution. */
   readonly prompt: SolvingPrompt;
 }
 

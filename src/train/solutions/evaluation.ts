@@ -1,4 +1,4 @@
-/** How many held-out problems a role solves, by group and before and after training. */
+/** Solved shares of held-out problems, by group and before and after training. */
 import { contributions, metricValues } from '../../eval/solving/metrics.js';
 import type { SolvedGroups } from '../../eval/solving/run-report.js';
 import type { GradedSample, SamplePlace } from '../../eval/solving/sample.js';
@@ -23,7 +23,7 @@ export interface SolveOptions extends LocalSamplerOptions {
 /** Numbers the round of an evaluation apart from all of training. */
 const EVALUATION = 2 ** 32 - 1;
 
-/** By problem its graded samples; a problem that does not fit counts as wrong. Undefined if the signal stopped it. */
+/** Graded samples by problem; a problem that does not fit counts as wrong. Undefined if the signal stopped it. */
 export async function solveHeldOut(
   { problems, prompts }: AskedPart,
   { n, temperature = n === 1 ? 0 : 1, signal, ...options }: SolveOptions,

@@ -1,4 +1,4 @@
-/** Which problems each rollout batch has: all of them in turn, or groups of them by weight. */
+/** Chooses the problems of each rollout batch: all of them in turn, or groups of them by weight. */
 import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
 import {
@@ -12,7 +12,7 @@ import {
 const MIX = 0x6d697870;
 
 export interface MixOptions extends Pick<BatchSettings, 'batchSize' | 'epochs' | 'maxBatches' | 'seed'> {
-  /** Of groups, by name; empty: every problem is as frequent as any other. */
+  /** Weights of groups, by name; empty: every problem is equally frequent. */
   readonly weights: Readonly<Record<string, number>>;
 }
 

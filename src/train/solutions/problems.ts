@@ -12,9 +12,12 @@ import { badFile } from '../../files/data-error.js';
 import { normalizeProblem } from '../../records/record.js';
 import { dividedRecords } from '../../run/parts.js';
 
-/** Its group is the level of a generated problem, the value of `data.group_by`, or the file, where there are several. */
+/**
+ * A problem of a run. Its group is the level of a generated problem, the value of `data.group_by`, or the file, where
+ * there are several.
+ */
 export interface RunProblem extends Problem {
-  /** Its prompt opens reasoning (`<think>`), which a solution has to end before its answer. */
+  /** Whether its prompt opens reasoning (`<think>`), which a solution has to end before its answer. */
   readonly inReasoning?: boolean;
 }
 

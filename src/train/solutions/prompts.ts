@@ -4,7 +4,7 @@ import { badOption } from '../../files/data-error.js';
 import { type SolvingPrompt, solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 
-/** What is to be solved. */
+/** The prompt for a solution. */
 export interface SolutionPrompt {
   /** Keys the random numbers; the same for the same problem in every round. */
   readonly id: number;
@@ -21,7 +21,7 @@ export interface SolutionPromptOptions {
 }
 
 export interface SolutionPrompts {
-  /** By problem; undefined where prompt and solution would not fit. */
+  /** Prompts by problem; undefined where prompt and solution would not fit. */
   readonly prompts: readonly (SolutionPrompt | undefined)[];
   /** Texts that end a solution of a prompt of this form. */
   readonly stop: readonly string[];
@@ -42,7 +42,7 @@ export function solutionPrompts(
   };
 }
 
-/** What stands around each problem, by `template` of the options above. */
+/** The text around each problem, by `template` of the options above. */
 export const configuredPrompt = (tokenizer: Tokenizer, template: string): SolvingPrompt =>
   solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
 

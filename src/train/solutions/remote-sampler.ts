@@ -12,15 +12,15 @@ import { requestOf, type SampledSolution, type SolutionSampler } from './solutio
 
 export interface RemoteSamplerOptions {
   readonly source: SampleSource;
-  /** What is trained: an adapter, or else the decoder's own weights. */
+  /** The trained adapter, or undefined for the decoder's own weights. */
   readonly adapter: Adapter | undefined;
   readonly decoder: Decoder;
   readonly tokenizer: Tokenizer;
-  /** At temperature 1: servers give the log-probs of no other. */
+  /** Settings at temperature 1: servers give the log-probs of no other. */
   readonly sampling: SamplingKeys;
   readonly seed: number;
   readonly eosTokenIds: readonly number[];
-  /** What the user does once the server answers again; ends the sentence of a failure. */
+  /** Advice on what to do once the server answers again; ends the sentence of a failure. */
   readonly goOn: string;
 }
 
@@ -32,7 +32,7 @@ export interface RemoteSamplerOptions {
  */
 export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
   const { source, adapter, decoder, sampling, eosTokenIds, goOn } = options;
-  /** By round that is drawn ahead the one in which that began. */
+  /** The round in which drawing ahead began, by the round that is drawn ahead. */
   const begun = new Map<number, number>();
   return {
     async sample(prompts, round) {

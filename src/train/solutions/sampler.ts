@@ -17,19 +17,19 @@ import { requestOf, type SampledSolution, type SolutionSampler } from './solutio
 
 export interface LocalSamplerOptions {
   readonly decoder: Decoder;
-  /** Whose weights are sampled, as they are when `sample` is called. */
+  /** Role whose weights are sampled, as they are when `sample` is called. */
   readonly role: Pick<Role, 'adapter'>;
   readonly tokenizer: Tokenizer;
   readonly sampling: SamplingKeys;
   readonly seed: number;
-  /** For keys and values, of the memory plan. Default: what fits. */
+  /** Bytes for keys and values, from the memory plan. Default: all that fits. */
   readonly cacheBytes?: number | undefined;
 }
 
 /**
- * Samples in this process. What a sample is depends on the weights, the seed, the iteration, its prompt and its number alone:
- * prompts may be split into calls, or sampled again after a stop, and give the same tokens. Keys and values are held during
- * a call only.
+ * Samples in this process. A sample depends on the weights, the seed, the iteration, its prompt and its number alone:
+ * prompts may be split into calls, or sampled again after a stop, and give the same tokens. Keys and values are held
+ * during a call only.
  *
  * @throws StepTrainError from `sample`: where a prompt leaves no room for a token, or the model gives something that is
  *   not a number
@@ -63,7 +63,7 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
   };
 }
 
-/** In place of a sample that was not asked for. */
+/** Placeholder of a sample that was not asked for. */
 const SKIPPED: SampledSolution = { tokens: [], logprobs: [], text: '', finishReason: 'length' };
 
 function solutionOf({ tokens, temperedLogprobs, text = '', finishReason }: Sample): SampledSolution {

@@ -1,4 +1,4 @@
-/** What samples solutions, whatever it samples them from. */
+/** The interface of samplers of solutions, local or remote. */
 import type { SamplingKeys } from '../../config/sampling.js';
 import type { SolutionPrompt } from './prompts.js';
 
@@ -8,11 +8,11 @@ export interface SampledSolution {
   readonly tokens: readonly number[];
   /** log p of each token at the temperature of sampling, over the whole vocabulary; in nats. */
   readonly logprobs: readonly number[];
-  /** Without special tokens, up to a stop text. */
+  /** Text without special tokens, up to a stop text. */
   readonly text: string;
   /** `stop`: it ended by itself; `length`: it was cut off at the most tokens, its own or the model's. */
   readonly finishReason: 'stop' | 'length';
-  /** Which of several servers drew it, counted from 1. */
+  /** Number of the server that drew it, from 1. */
   readonly server?: number;
   /** Rounds that the policy learned from since the one that drew it, where rounds are drawn ahead. */
   readonly staleness?: number;
@@ -27,13 +27,13 @@ export interface SamplingRound {
   readonly signal?: AbortSignal | undefined;
   /** Rounds that come next, of `n` samples each: a server draws them meanwhile, from the policy as it is now. */
   readonly ahead?: readonly { readonly iteration: number; readonly prompts: readonly SolutionPrompt[] }[];
-  /** Samples that the caller has already: what is returned in their place means nothing. */
+  /** Tells which samples the caller has already; the returned ones in their place are meaningless. */
   readonly skip?: (prompt: number, sample: number) => boolean;
   /** Called with each sample when it has ended, before all of them are returned. */
   readonly onSample?: (prompt: number, sample: number, ended: SampledSolution) => void;
 }
 
-/** What a generator and a server are both asked for, where `given` reads what they draw. */
+/** The request for a generator or a server; `given` converts a drawn sample. */
 export function requestOf<Ended>(
   prompts: readonly SolutionPrompt[],
   { iteration, n, signal, skip, onSample }: SamplingRound,
@@ -60,7 +60,7 @@ export function requestOf<Ended>(
 
 /** A source of solutions; such as `localSampler`. */
 export interface SolutionSampler {
-  /** By prompt its samples; undefined if the signal stopped it. */
+  /** Samples by prompt; undefined if the signal stopped it. */
   sample(
     prompts: readonly SolutionPrompt[],
     round: SamplingRound,
