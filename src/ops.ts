@@ -1,6 +1,6 @@
 /**
- * What a training step is made of: tensors and the tape, models with their adapters and heads, batches and forwards, objectives,
- * generation, weights, tokenizers.
+ * The parts of a training step: tensors and the tape, models with their adapters and heads, batches and forwards,
+ * objectives, generation, weights, tokenizers.
  *
  * @packageDocumentation
  */

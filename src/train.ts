@@ -1,6 +1,6 @@
 /**
- * What runs and evaluations are made of: data, word problems, rewards, the loop of online learning and its plug-ins, optimizer,
- * judges, metrics and comparisons.
+ * The parts of runs and evaluations: data, word problems, rewards, the loop of online learning and its plug-ins,
+ * optimizer, judges, metrics and comparisons.
  *
  * @packageDocumentation
  */

@@ -13,12 +13,15 @@ function lines(sources, pattern, sentence) {
 export const formerNames = (sources) =>
   lines(sources, /former-?names?|\bformerly\b/i, 'what has another name now is read by that name alone');
 
-/** A line for each comment that begins without subject and verb. */
+/** A line for each comment that begins without subject and verb: alone on its line, after code, or in a block. */
 export const vagueComments = (sources) =>
-  lines(
-    sources,
-    /^\s*(\/\/|\/\*\*) (Of|Beside|What|Whose|By)\b/,
-    'begin the comment of a function with a verb or with the noun that it returns',
+  [...sources].flatMap(([path, file]) =>
+    [...file.text.matchAll(/(?:^|\s)(?:\/\/|\/\*\*(?:\s*\n\s*\*)?) (?:Of|Beside|What|Whose|By)\b/g)].map(
+      ({ index }) => {
+        const line = file.text.slice(0, index + 1).split('\n').length;
+        return `${path}:${line}: begin the comment of a function with a verb or with the noun that it returns`;
+      },
+    ),
   );
 
 /** A line for each file at the top of src/train. */

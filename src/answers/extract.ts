@@ -169,7 +169,10 @@ const CHANGES = new RegExp(
 const DENIES = /(?:\b(?:not|isn['’]t)|不是|并非)\s*$/iu;
 const MINUS = /(?:^|[^\d\s])\s*\b(?:minus|negative)\s*$/i;
 
-/** A value as the words before it have it: `minus 5` is -5. Undefined where they say that the answer is another. */
+/**
+ * A value with the sign that the words before it give: `minus 5` is -5. Undefined where they say that the answer is
+ * another.
+ */
 function ownValue<T extends Value>(value: T, text: string, changes = CHANGES): T | undefined {
   const before = text.slice(Math.max(0, value.at - 100), value.at);
   if (changes.test(before)) return undefined;

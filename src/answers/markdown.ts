@@ -17,8 +17,8 @@ interface Line {
 }
 
 /**
- * The solution as text. A heading stays as its words; one that announces an answer becomes `Answer:` where what follows it is one, and
- * `####` before an answer stays the mark that it is in GSM8K.
+ * The solution as text. A heading keeps its words. One that announces an answer becomes `Answer:` where an answer
+ * follows it, and `####` before an answer stays, as in GSM8K.
  *
  * @param isAnswer whether a text is nothing but an answer
  */

@@ -8,7 +8,7 @@ export interface Atom {
   readonly key: string;
   /**
    * free: a variable, a unit, π or e, between which no polynomial identity holds; imaginary: i² = -1; radical: the
-   * index-th root of a whole number; function: of other values, which only sampling can compare.
+   * index-th root of a whole number; function: a function of other values, which only sampling can compare.
    */
   readonly kind: 'free' | 'imaginary' | 'radical' | 'function';
   /** Index and radicand of a radical. */

@@ -102,7 +102,7 @@ function cleared(algebra: Algebra, polynomial: Polynomial): Polynomial {
   return algebra.polynomials.multiply(polynomial, factor);
 }
 
-/** Digits that every f64 keeps; a decimal of as many is what a program printed. */
+/** Digits that every f64 keeps; a decimal with so many was printed by a program. */
 const F64_DIGITS = 15;
 /** Relative error of a computed f64 from the nearest one: 0.1 + 0.2 is printed as 0.30000000000000004. */
 const F64_ERROR = 2 * Number.EPSILON;

@@ -7,8 +7,8 @@ import type { Node } from './syntax.js';
 const MAX_TERMS = 1000;
 
 /**
- * The terms of a sum or the factors of a product, with each number in the place of the variable; undefined where the range is not of
- * whole numbers that are given, or where the body holds another operator, whose limits may name the variable.
+ * The terms of a sum or the factors of a product, with each number in place of the variable. Undefined where the range
+ * is not one of given whole numbers, and where the body holds another operator, whose limits may name the variable.
  *
  * @param limits as written, `_i=1` and `^3`
  */

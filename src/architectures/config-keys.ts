@@ -6,7 +6,7 @@ import { isJsonObject, type JsonValue } from '../weights/json.js';
 /** Names of transformers' own bookkeeping begin so: `_name_or_path`, `_commit_hash`, `_model_name_or_path`, … */
 const PRIVATE = /^_/;
 
-/** Keys that do not change what the model computes, whatever their value. */
+/** Keys without influence on the model, whatever their value. */
 const HARMLESS: ReadonlySet<string> = new Set([
   // Bookkeeping
   'attn_implementation',

@@ -88,7 +88,7 @@ export function commonJson(config: ModelConfig, initializerKey = 'initializer_ra
     hidden_size: config.hiddenSize,
     num_hidden_layers: config.numLayers,
     vocab_size: config.vocabSize,
-    // As the file has it: a scaled rope may read more.
+    // The file's value: a scaled rope may read more.
     max_position_embeddings: config.source.max_position_embeddings ?? config.maxPositions,
     tie_word_embeddings: config.tieWordEmbeddings,
     [initializerKey]: config.initializerRange,

@@ -253,7 +253,7 @@ function hasFullBuckets(span: number, longest: number): boolean {
 const fewBuckets = (longest: number) =>
   `few enough that each bucket has a distance of its own (at most about ${Math.floor((2 * longest) / Math.E)} for distances below ${longest})`;
 
-/** Refuses what the v3 checkpoints do not have, also where transformers' default is something else. */
+/** Refuses settings that the v3 checkpoints do not have, even where transformers' default is one of them. */
 function requireV3(fields: Fields, hiddenSize: number): void {
   const isSet = (key: string, value: boolean, why: string) => {
     if (fields.boolean(key) !== value) fields.fail(key, `${value} (${why})`);

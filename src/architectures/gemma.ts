@@ -131,7 +131,7 @@ function modules(config: GemmaConfig): readonly ModuleSpec[] {
   const queries = config.numHeads * headDim;
   const keys = config.numKeyValueHeads * headDim;
   const drawn = { kind: 'normal', deviation: config.initializerRange } as const;
-  // Checkpoints hold what is added to 1.
+  // Checkpoints hold the distance from 1.
   const norm = (name: string, size: number) =>
     moduleSpec('norm', name, [size], { kind: 'one' }, { offset: 1 });
   const linearModule = (name: string, shape: readonly [number, number], biased = false) =>

@@ -18,7 +18,7 @@ const CLASSES: Readonly<Record<string, string>> = {
 /** `model_type` of architectures with another name there. */
 const MODEL_TYPES: Readonly<Record<string, string>> = { qwen3moe: 'qwen3_moe' };
 
-/** Keys of an architecture that change nothing in what a model computes. */
+/** Keys of an architecture without influence on the model. */
 const NEUTRAL = [
   ...['vocab_size', 'rope.scaling.finetuned', 'tensor_data_layout', 'pooling_type'],
   // Only with experts does it count.

@@ -10,7 +10,7 @@ import type { Typed } from '../weights/gguf/writer.js';
 import type { JsonObject } from '../weights/json.js';
 import { type RopeConfig, ropeJson } from './rope.js';
 
-/** Llama 3's scalings: the file has the divisors of the frequencies, not what they were computed from. */
+/** Llama 3's scalings: the file has the divisors of the frequencies, but not the parameters that gave them. */
 const LLAMA3 = [8, 32].map((factor) => ({
   rope_type: 'llama3',
   factor,

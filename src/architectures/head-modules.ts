@@ -3,7 +3,7 @@ import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import type { ModelConfig } from './config.js';
 import { publishedHead } from './heads.js';
 
-/** `lm_head` or `score`, or what a published class has in its place. */
+/** The modules of the head: `lm_head`, `score`, or those of a published class. */
 export function headModules(config: ModelConfig): readonly ModuleSpec[] {
   const { head, outputSize, vocabSize } = config;
   const init = { kind: 'normal', deviation: config.initializerRange } as const;

@@ -123,7 +123,7 @@ export function parseLlama(fields: Fields, modelType: LlamaType): LlamaConfig {
     fields.fail('attention_bias', 'nothing (qwen2 always has biases on q, k and v)');
   }
   const rope = parseRope(fields, heads.headDim, common.maxPositions, defaults.theta);
-  // The checkpoint has it, and transformers does not read it.
+  // The checkpoint has this key, and transformers does not read it.
   if (modelType === 'smollm3') fields.integer('pretraining_tp');
   const rotates = parseRotated(fields, modelType, common.numLayers);
   const config: LlamaConfig = {
@@ -247,7 +247,7 @@ function parseSlidingWindow(
   }
   if (modelType === 'mistral' || modelType === 'qwen3_moe') {
     const used = modelType === 'mistral' || fields.boolean('use_sliding_window') === true;
-    // Older files have it, and no layer of this type asks for it.
+    // Older files have this key, and no layer of this type needs it.
     if (modelType === 'qwen3_moe') fields.integer('max_window_layers');
     const window = used ? (given ?? absent) : undefined;
     const type = window === undefined ? 'full_attention' : 'sliding_attention';

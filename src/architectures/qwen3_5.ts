@@ -134,7 +134,7 @@ function memory(config: Qwen35Config, at: Parameters<Architecture['memory']>[1])
   // qkv before and after the convolution; z, o, its norm and their product; a, b.
   const linearSaved =
     (5 * h + 2 * width + 4 * values + 2 * heads + 3 * i) * bytes + 4 * (8 * rank + heads + 2);
-  // The backward of the MLP comes first, and gives what it saved back to that of the rest.
+  // The backward of the MLP comes first, and frees its saved tensors before that of the rest.
   const mlp = (3 * h + 3 * i) * bytes;
   const linearRest =
     (3 * h + 3 * width + 3 * values + 2 * heads) * bytes + 4 * (2 * heads + width + 2 * heads * keySize);
@@ -155,7 +155,7 @@ function modules(config: Qwen35Config): readonly ModuleSpec[] {
   const values = heads * valueSize;
   const width = 2 * keyHeads * keySize + values;
   const drawn = { kind: 'normal', deviation: config.initializerRange } as const;
-  // Checkpoints hold what is added to 1.
+  // Checkpoints hold the distance from 1.
   const norm = (name: string, size: number) =>
     moduleSpec('norm', name, [size], { kind: 'one' }, { offset: 1 });
   const linearModule = (name: string, shape: readonly [number, number], biased = false) =>

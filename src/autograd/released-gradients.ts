@@ -14,7 +14,7 @@ export interface GradientGroup {
 
 interface Held {
   readonly flat: Tensor;
-  /** Views on it, by parameter and shape. */
+  /** Views of `flat` by parameter and shape. */
   readonly grads: Map<string, Tensor>;
 }
 
@@ -44,7 +44,7 @@ export class ReleasedGradients {
     this.own = this.device.keep(this.device.zeros([end - begin]));
   }
 
-  /** The sum of what has been released, in the slice of this process. */
+  /** The sum of the released gradients, in the slice of this process. */
   get slice(): Tensor {
     if (!this.own) throw new StepTrainError('E_STATE', 'gradients are released by an optimizer alone');
     return this.own;
@@ -77,7 +77,7 @@ export class ReleasedGradients {
     return flat;
   }
 
-  /** Also of what was released. */
+  /** Zeroes all gradients, released ones too. */
   zero(): void {
     this.dispose();
     this.summed.clear();

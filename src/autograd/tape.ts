@@ -10,7 +10,10 @@ import { hasGrad, type Parameter } from './parameters.js';
 
 /** Gradients as they travel back. A tensor's identity is its object, also after its owner disposed it. */
 export interface Gradients {
-  /** Adds `gradient` to what has arrived for `tensor`, or drops it where nothing needs it; takes over the caller's reference. */
+  /**
+   * Adds `gradient` to the gradients that have arrived for `tensor`, or drops it where nothing needs it; takes over the
+   * caller's reference.
+   */
   add(tensor: Tensor, gradient: Tensor): void;
   /** The gradient of `tensor` when it may be written in place (its only owner is the tape), else undefined. */
   inPlace(tensor: Tensor): Tensor | undefined;

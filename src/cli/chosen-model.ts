@@ -12,7 +12,10 @@ export interface ChosenModel {
   readonly device: Device;
   readonly model: Model;
   readonly tokenizer: Tokenizer;
-  /** Tokens that end a reply: the end-of-text tokens of model and tokenizer, and what the chat template writes behind a reply. */
+  /**
+   * Tokens that end a reply: the end-of-text tokens of model and tokenizer, and the chat template's tokens behind a
+   * reply.
+   */
   readonly eosTokenIds: readonly number[];
 }
 

@@ -5,7 +5,7 @@ import type { Scorer } from '../scoring/scorer.js';
 import { chosenDevice } from './device.js';
 import { untilInterrupted } from './interrupt.js';
 
-/** Opens what `name` names, and frees it after `work`, whose signal Ctrl-C aborts. */
+/** Opens the scorer called `name`, and frees it after `work`, whose signal Ctrl-C aborts. */
 export async function withScorer<T>(
   name: string,
   { device: deviceName, ...options }: OpenScorerOptions & { readonly device: string },

@@ -24,7 +24,7 @@ const READING = [
   'prm800k',
 ] as const satisfies readonly (keyof DataConfig)[];
 
-/** @throws UsageError for a setting that would change nothing in what is written */
+/** @throws UsageError for a setting without effect on the output */
 export function checkReading(settings: readonly string[]): void {
   for (const setting of settings) {
     const [key = ''] = setting.split('=');
@@ -67,7 +67,7 @@ async function* lines(records: AsyncIterable<StepRecord>, from: string): AsyncGe
   if (!some) throw new UsageError(`${from} gives no solution; nothing was written`);
 }
 
-/** Begins when it is read: an error before that would have nobody to hear of it. */
+/** Starts when it is read: nobody would catch an earlier error. */
 async function* zipped(text: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
   const gzip = createGzip();
   // Whoever reads the archive hears of the error.

@@ -31,7 +31,7 @@ const ORDER = 0x706c6f72;
 /**
  * Writes a record for each problem of `from` into a new file.
  *
- * @returns lines that say what is in it
+ * @returns lines on its contents
  * @throws UsageError for options and an existing file; DataError for files that cannot be read
  */
 export async function plantErrors(args: PlantArguments): Promise<string[]> {

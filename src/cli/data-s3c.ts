@@ -92,7 +92,9 @@ export async function makeCorrections(
   }
 }
 
-/** The solutions of a part; with a file, what is left out of those that it does not have yet is counted there. */
+/**
+ * The solutions of a part. With a file, solutions that are left out are counted there, if it does not have them yet.
+ */
 function chosenSolutions({ data }: S3cRunConfig, { step_split }: CorrectionsConfig, part: Part | 'all') {
   return async function* (file?: SampleFile): AsyncGenerator<SourceSolution> {
     const before = file?.solutions ?? 0;

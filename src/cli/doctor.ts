@@ -72,7 +72,7 @@ async function cacheRows(): Promise<Row[]> {
   ];
 }
 
-/** Variables that change what the program does. Values of others, tokens among them, are not for a bug report. */
+/** Variables that affect the program. Values of others, tokens among them, do not belong in a bug report. */
 function settings(): Row[] {
   const names = /^(STEPTRAIN_(?!SERVE)|CUDA_|NVIDIA_|LD_LIBRARY_PATH$|LD_PRELOAD$|MALLOC_|OMP_)/;
   const secret = /KEY|TOKEN|SECRET|PASSWORD/;

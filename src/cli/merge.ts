@@ -162,11 +162,11 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   }
 }
 
-/** The most that a logit may move, of the largest one, where nothing was rounded. */
+/** Largest difference of a logit, relative to the largest one, where nothing was rounded. */
 const F32_DIFFERENCE = 1e-3;
 
 /**
- * Rounding to the type of a GGUF file comes after the merge, so what was written is read back.
+ * Reads the written file back, since rounding to the type of a GGUF file comes after the merge.
  *
  * @throws FileError for a file in F32 that holds another model; it is removed
  */

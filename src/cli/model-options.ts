@@ -24,7 +24,7 @@ export const QUANTIZED = {
 export const MODEL_NAME =
   'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';
 
-/** The model as the first argument, of commands that take no other. */
+/** The model as the first argument, for commands that take no other. */
 export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME) {
   return argv.positional('run-or-model', { type: 'string', conflicts: 'model', describe });
 }
@@ -66,8 +66,8 @@ export function modelOptions<T>(argv: Argv<T>) {
 }
 
 /**
- * The arguments with a run that `--model` names as `run`, whose prompt, tokenizer and dtype then hold; and with the model that is
- * taken where none is named.
+ * The arguments with a run that `--model` names as `run`, so that its prompt, tokenizer and dtype apply; without a
+ * name, the default model.
  */
 export function withModel<Arguments extends Partial<ModelArguments>>(args: Arguments): Arguments & NamedRun {
   const { 'run-or-model': first, adapter } = args;
@@ -92,7 +92,7 @@ export function samplingOptions<T>(
     .option('max-new-tokens', { ...ofSampling, default: maxNewTokens, describe: 'Most tokens of a sample' })
     .option('temperature', {
       ...ofSampling,
-      // A text says what the command does by itself.
+      // A text describes the default of the command.
       ...((typeof temperature === 'number'
         ? { default: temperature }
         : { defaultDescription: temperature }) as { default?: number; defaultDescription?: string }),

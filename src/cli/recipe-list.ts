@@ -39,7 +39,7 @@ export function shippedSweeps(): ListedRecipe[] {
   }));
 }
 
-/** A line `# group: GROUP[, never trained]` stands above what the recipe is for. */
+/** The group and purpose of a recipe: a line `# group: GROUP[, never trained]` precedes the purpose. */
 export function described(name: string, text: string): ListedRecipe {
   const [, group = 'try now', mark] = /^# group: ([^,\n]+)(, never trained)?$/m.exec(text) ?? [];
   const comment = /^# (?!yaml-language-server|group:)(.*(?:\n# .*)*)/m.exec(text);

@@ -82,7 +82,7 @@ async function textOf(args: RecipeArguments, to?: string): Promise<string> {
   return (await readFile(recipeFile(args), 'utf8')).replace(/\$schema=\S+/, schema);
 }
 
-/** Every key. Where the recipe leaves the rows to the user, their file stands there as data.train. */
+/** The recipe with every key. Where it leaves the rows to the user, data.train names the user's file. */
 async function whole(args: RecipeArguments): Promise<string> {
   const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
   const file = recipeFile(args);

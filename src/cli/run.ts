@@ -192,7 +192,7 @@ async function train(
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { listenForInterrupt } = await import('../run/interrupt.js');
-  // Other ranks write elsewhere, into folders that nobody resumes.
+  // Other ranks write into other folders, from which nobody resumes.
   const shown = shownPath(home);
   const earlier = resolve(wanted) === home ? undefined : shownPath(resolve(wanted));
   console.error(

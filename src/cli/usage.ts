@@ -14,7 +14,7 @@ interface Known {
   readonly commands: readonly string[];
 }
 
-/** Commands of other programs, and what does the same here; none of them is near to its own. */
+/** Commands of other programs with their counterparts here; none is similar to its own. */
 const MEANT: Readonly<Record<string, string>> = {
   finetune: 'run',
   fit: 'run',

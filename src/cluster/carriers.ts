@@ -96,7 +96,7 @@ async function openShared(
   if (own) await addon().closeCarrier(own.communicator);
   return { obstacle: `of rank ${failed} ${all[failed]}` };
 
-  /** Each process's obstacle to opening it. Rank 0 makes what the others open. */
+  /** Each process's obstacle to opening it. Rank 0 creates it, and the others open it. */
   async function allOpen(): Promise<(string | undefined)[]> {
     const [made] = await exchange(cluster, rank === 0 ? await open() : undefined);
     return exchange(cluster, rank === 0 || made !== undefined ? made : await open());

@@ -23,7 +23,7 @@ export interface Cluster {
   readonly lost: AbortSignal;
   /** Time spent waiting for the other processes, in the calls below and in carriers. */
   readonly waiting: Waiting;
-  /** The bytes that each process gave, by rank. All processes call it, in the same order of calls. */
+  /** The bytes of all processes, by rank. All processes call it, in the same order of calls. */
   gather(bytes: Uint8Array): Promise<readonly Uint8Array[]>;
   /** The same on rank 0, and undefined elsewhere: for what only rank 0 writes. */
   collect(bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined>;

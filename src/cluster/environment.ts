@@ -36,7 +36,8 @@ const PORTS = 16;
 /**
  * The place that the environment gives this process, or undefined where no launcher has started several.
  *
- * @param starter names what has started the processes of this machine, where their variables do not tell one start from another
+ * @param starter names the program that started the processes of this machine, where their variables do not distinguish
+ *   one start from another
  * @throws StepTrainError E_RANGE where the variables contradict each other or lack an address
  */
 export function placeOf(environment: Environment, starter: () => string = mpiProxy): Place | undefined {

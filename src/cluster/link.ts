@@ -11,7 +11,7 @@ export interface LinkOptions {
   readonly place: Pick<Place, 'rank' | 'size' | 'localSize' | 'job' | 'host' | 'ports'>;
   /** Values that must be the same in all processes, by the name in the sentence that refuses a difference. */
   readonly greeting: Readonly<Record<string, string>>;
-  /** A process that says nothing for so long is lost. Default 15. */
+  /** Seconds of silence after which a process counts as lost. Default 15. */
   readonly silentSeconds?: number;
   /** Seconds to wait until all have joined. Default 300. */
   readonly joinSeconds?: number;
@@ -288,7 +288,7 @@ class Star implements Link {
     }
   }
 
-  /** An address or a name server that does not answer may come; a name that nobody knows is most often a mistake. */
+  /** An address or a name server without an answer may come up; an unknown name is most often a mistake. */
   private unreached({ code }: NodeJS.ErrnoException): void {
     if (code !== 'ENOTFOUND') {
       this.unknownSince = undefined;

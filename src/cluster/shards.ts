@@ -1,6 +1,6 @@
 /**
- * An optimizer batch in shards, and the sum of what they give as a binary tree over their numbers: shard 2i with 2i + 1, then
- * pairs of pairs. Whoever computes them, and in how many processes, the sum has the same bits.
+ * An optimizer batch in shards, and the sum of their gradients as a binary tree over their numbers: shard 2i with 2i +
+ * 1, then pairs of pairs. The sum has the same bits for any number of processes.
  */
 import { invalid } from '../native/errors.js';
 
@@ -33,7 +33,7 @@ export function itemsOf<Item>(items: readonly Item[], shard: number, shards: num
   return items.slice(begin, begin + each + (shard < rest ? 1 : 0));
 }
 
-/** Adds neighbours as far as the tree allows. @param add may change what is on the left, and returns the sum */
+/** Adds neighbours as far as the tree allows. @param add may change its left argument, and returns the sum */
 export function joinNeighbours<Values>(
   sums: readonly SumOf<Values>[],
   add: (left: Values, right: Values) => Values,
@@ -101,8 +101,8 @@ export interface Additions {
 }
 
 /**
- * The additions of the tree over what all processes have left, in their order: `rows` runs of each process, that of number i of rank
- * r in row i · size + r, where i counts up to the most that one has.
+ * The additions of the tree over the runs that all processes have left, in their order: `rows` runs of each process;
+ * run i of rank r is in row i · size + r, where i counts up to the most that one has.
  */
 export function additions(shards: number, size: number): Additions {
   const runs = Array.from({ length: size }, (_, rank) => runsOf(shards, rank, size));

@@ -45,7 +45,10 @@ const newNode = (step: string, parent: Node | undefined): Node => ({
   isEnd: false,
 });
 
-/** As `makeSamples`, of trees. The beginning and the rest of each sample are the model's own, and right by their answer. */
+/**
+ * Like `makeSamples`, from trees. The beginning and the rest of each sample are the model's own, and right by their
+ * answer.
+ */
 export async function makeTreeSamples(
   solutions: readonly SourceSolution[],
   tools: MakingTools,

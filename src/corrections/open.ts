@@ -29,7 +29,7 @@ export interface OpenToolsOptions extends Omit<StepSamplerOptions, 'source'> {
 
 export type OpenTools = MakingTools & { close(): Promise<void> };
 
-/** @throws DataError where the settings lack what they need */
+/** @throws DataError where settings are missing */
 export function openTools(options: OpenToolsOptions): OpenTools {
   const { settings, tokenizer, prompt, separator, seed, maxLength, draws } = options;
   const closing: (() => Promise<void> | void)[] = [];

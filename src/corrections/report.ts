@@ -1,7 +1,7 @@
 /** Lines on the numbers of solutions, steps and samples at each stage. */
 import type { Tally } from './tally.js';
 
-/** Stages and what was left at each, then how different the wrong steps are. */
+/** Lines on the stages with the numbers left at each, then on how different the wrong steps are. */
 export function reportLines({ tally, tokens }: { readonly tally: Tally; readonly tokens: number }): string[] {
   const { counts, errors } = tally.state;
   const samples = tally.get('samples');

@@ -15,20 +15,20 @@ export interface DrawSettings {
 export interface Prefix {
   readonly problem: string;
   readonly steps: readonly string[];
-  /** Keys the random numbers of what follows; another for every prefix of a run. */
+  /** Key of the random numbers; another one for every prefix of a run. */
   readonly id: number;
 }
 
 export interface StepSamplerOptions {
   readonly source: SampleSource;
   readonly tokenizer: Tokenizer;
-  /** Tokens of a problem as it is asked, and what stands before the first step. */
+  /** Tokens of a problem's prompt, and the text before the first step. */
   readonly prompt: { tokens(problem: string): readonly number[]; readonly lead: string };
   readonly separator: string;
   readonly seed: number;
   /** A prefix of so many tokens leaves no room to go on. */
   readonly maxLength: number;
-  /** Keeps what was drawn of a step that was stopped. */
+  /** Keeps the draws of a step that was stopped. */
   readonly draws?: Draws;
 }
 

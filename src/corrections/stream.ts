@@ -49,6 +49,6 @@ export async function makeIntoFile(
     chunk.push(solution);
     if (chunk.length === size && !(await finish())) return false;
   }
-  // The last chunk, or nothing but what was counted since.
+  // The last chunk, or only the counts since the one before.
   return finish();
 }

@@ -1,4 +1,4 @@
-/** Teachers write what is wrong with a step, and the step that should stand there. */
+/** Teachers: they write the error of a step, and the step that should replace it. */
 import { judgeSolution, type StepError } from '../data/problems/oracle.js';
 import type { WordProblem } from '../data/problems/problem.js';
 import type { HeldOutStep } from './evaluation/prefixes.js';

@@ -4,7 +4,7 @@ import { BadRow } from './bad-row.js';
 /** A raw row: column names to values of any type. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** Typed access to the columns of a row; each throws {@link BadRow} with what was expected and what was found. */
+/** Typed access to the columns of a row; each throws {@link BadRow} with the expected and the found value. */
 
 /** A column with text that is not only white space. */
 export function textColumn(row: Row, key: string, where = `column '${key}'`): string {
@@ -69,7 +69,7 @@ export function checkedText(value: unknown, where: string): string {
   return value;
 }
 
-/** A right/wrong mark written as a boolean or as 1 and 0, also in words as CSV has it; null stays null. */
+/** A right/wrong mark written as a boolean or as 1 and 0, or as CSV's words for them; null stays null. */
 export function labelValue(value: unknown, where: string): 1 | 0 | null {
   if (value === null || value === undefined) return null;
   const mark = typeof value === 'string' ? value.trim().toLowerCase() : value;
@@ -84,9 +84,9 @@ export function wholeNumber(value: unknown): unknown {
 }
 
 /**
- * The row with the columns that `names` renames, by the layout's own name; everything else as it is.
+ * The row with the columns that `names` renames, by the layout's own name; others unchanged.
  *
- * @throws BadRow where a column that is to be renamed is not there
+ * @throws BadRow where a column that is to be renamed is missing
  */
 export function renamed(row: Row, names: Readonly<Record<string, string>>): Row {
   const taken = new Set(Object.values(names));

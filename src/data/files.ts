@@ -62,7 +62,10 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
   return files;
 }
 
-/** The refusal of what `save_to_disk` of `datasets` wrote, whose files are Arrow, with the command that makes Parquet of it. */
+/**
+ * The refusal of a directory that `save_to_disk` of `datasets` wrote, whose files are Arrow, with the command that
+ * converts it to Parquet.
+ */
 function savedDataset(path: string, isDict: boolean): DataError {
   const folder = path.replace(/\/+$/, '');
   const write = isDict

@@ -102,7 +102,7 @@ export type StepRows =
  * The records of rows in memory: as they are, or converted from a layout such as `{ question, steps, labels }`.
  *
  * @param what names the rows in errors
- * @throws DataError for a row that does not fit, StepTrainError for what has no rows
+ * @throws DataError for a row that does not fit, StepTrainError for a value without rows
  */
 export async function recordsOf(what: string, rows: StepRows): Promise<StepRecord[]> {
   const isRows = typeof rows === 'object' && rows !== null;

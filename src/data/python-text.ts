@@ -153,7 +153,7 @@ class Reader {
     return this.isFloat || Number.isSafeInteger(number) ? number : BigInt(text.replace('+', ''));
   }
 
-  /** `True`, `None`, `nan`; `array(…)` and `np.float64(…)` are what is in them. */
+  /** A named value: `True`, `None`, `nan`; `array(…)` and `np.float64(…)` give their content. */
   private named(depth: number): unknown {
     const name = this.sticky(/[A-Za-z_][\w.]*/y);
     if (name === undefined) return NONE;

@@ -23,7 +23,7 @@ export interface RowSolution {
   readonly cutOff: boolean;
   /** Labels of the steps, where the row has them. */
   readonly labels?: readonly StepLabel[];
-  /** Whether it is right, where the row says so. */
+  /** Whether it is right, where the row has that. */
   readonly outcome?: 0 | 1;
 }
 

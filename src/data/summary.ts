@@ -11,7 +11,7 @@ export interface SummarizedSolution extends Omit<CountedSolution, 'problem'> {
   readonly key: ProblemKey;
   /** The problem's text; called only if it is shown. */
   readonly text: () => string;
-  /** Fingerprints of all steps, by which a solution is found to stand there twice. Absent: not compared. */
+  /** Fingerprints of all steps, by which repeated solutions are found. Absent: not compared. */
   readonly stepKeys?: readonly number[];
   /** Whether each step of a held-out solution occurs word for word in the training part. Absent: not compared. */
   readonly seen?: readonly boolean[];
@@ -21,11 +21,11 @@ export interface TrainingDataSummary {
   readonly parts: Readonly<Record<Part, DataStatistics>>;
   /** Problems of the held-out parts that are also in the training part. */
   readonly overlap: Readonly<Record<'validation' | 'test', Overlap>>;
-  /** Labelled steps of the held-out parts that stand word for word in the training part; absent: not compared. */
+  /** Labelled steps of the held-out parts that occur word for word in the training part; absent: not compared. */
   readonly seenSteps?: Readonly<Record<'validation' | 'test', number>>;
-  /** Sentences about what may spoil the training or its evaluation. */
+  /** Sentences on dangers to the training or its evaluation. */
   readonly warnings: readonly string[];
-  /** Sentences about what the data make of defaults. */
+  /** Sentences on defaults that depend on the data. */
   readonly notes?: readonly string[];
 }
 

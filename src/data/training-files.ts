@@ -7,7 +7,7 @@ export interface TrainingFile {
   readonly share?: number | undefined;
 }
 
-/** `data.train` as a configuration may have it. */
+/** `data.train` in a configuration. */
 export type TrainingData = string | readonly (string | TrainingFile)[];
 
 /** The files in order; a path alone has neither weight nor share. */

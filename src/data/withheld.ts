@@ -12,7 +12,7 @@ export interface WithheldOptions {
   readonly label_noise: number;
 }
 
-/** XORed into the seed, so that what is flipped does not depend on what is labelled. */
+/** XORed into the seed, so that flips do not depend on the choice of labelled steps. */
 const LABELLED = 0x6c616265;
 const REASONED = 0x72656173;
 const NOISE = 0x6e6f6973;

@@ -135,7 +135,7 @@ function share(
   return metricValues(new Map([['unlabelled', sums]])).unlabelled as MetricValue;
 }
 
-/** A table of the figures, and a line of what they cost. */
+/** A table of the figures, and a line on their cost. */
 export function formatAgreement({
   judge,
   solutions,

@@ -79,9 +79,10 @@ export const SHARE: Range = [0, 1];
 export const SHARE_DIFFERENCE: Range = [-1, 1];
 
 /**
- * The interval of a metric by its resamples: their percentiles. Where all are alike the bootstrap says nothing, since 8 right of 8
- * would be 100 % for certain. There what no problem showed may hold for as many as Wilson's interval allows (`unseenShare`), and
- * give any value of the range: a share of 1 is from Wilson's lower end to 1, a difference of 0 from −u to u.
+ * The interval of a metric by its resamples: their percentiles. Where all resamples are alike, the bootstrap gives no
+ * interval: 8 right of 8 would be 100 % for certain. A property that no problem showed may then hold for as many as
+ * Wilson's interval allows (`unseenShare`), with any value of the range: a share of 1 gets Wilson's lower end to 1, a
+ * difference of 0 gets −u to u.
  *
  * @returns undefined where all resamples are alike and the metric has no bounds
  */

@@ -298,7 +298,7 @@ async function byScores(
   return { judged, tooLong };
 }
 
-/** log p, of 0 as low as can be written; with `less` by log(1 + less), which is more exact near 1. */
+/** log p; for 0 as low as can be written; with `less` computed as log(1 + less), which is more exact near 1. */
 function logOf(p: number, less?: number): number {
   if (p <= 0) return Math.log(Number.MIN_VALUE);
   return less === undefined ? Math.log(p) : Math.log1p(less);

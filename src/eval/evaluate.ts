@@ -328,7 +328,7 @@ function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly Ste
   });
 }
 
-/** The part of a benchmark that a file holds, by the file's name: `math` of math.json.gz and math-00000-of-00001.parquet. */
+/** The part of a benchmark in a file, by the file's name: `math` for math.json.gz and math-00000-of-00001.parquet. */
 function subsetOf(file: string | undefined): string {
   if (!file) return 'all';
   return basename(file).replace(/(-\d+-of-\d+)?\.(jsonl?|ndjson|csv|parquet)(\.gz)?$/, '');

@@ -15,7 +15,7 @@ import { logisticRegression } from './logistic.js';
 /** Bound on log-odds, beyond which every probability is 0 or 1. */
 const MOST_CONSTANT = 30;
 
-/** A step and its label, and what the words say, as far as it matters. */
+/** A step and its label, with the words' probabilities as far as they matter. */
 export type LabelledStep = Pick<
   JudgedVerdict,
   'solution' | 'step' | 'label' | 'logPositive' | 'logNegative'

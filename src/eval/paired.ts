@@ -13,7 +13,7 @@ import { confusionMetrics, countConfusion } from './metrics.js';
 export interface Difference {
   /** B minus A. */
   readonly difference: number;
-  /** Central 95 % of the resamples; where all are alike, what so few problems leave open. */
+  /** Central 95 % of the resamples; where all are alike, the interval that so few problems leave open. */
   readonly interval: readonly [number, number];
   /** Two-sided, see `twoSided`. */
   readonly p: number;

@@ -21,7 +21,7 @@ export interface CompletionOptions extends Omit<SolvingSamplingOptions, 'n'> {
 
 export interface Prefix {
   readonly problem: string;
-  /** Steps of the solution, and what stands between them, up to where it goes on. */
+  /** Steps of the solution, with the text between them, up to where it goes on. */
   readonly text: string;
   /** Key of the random numbers. */
   readonly key: number;

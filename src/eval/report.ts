@@ -36,7 +36,7 @@ export interface VerdictReport {
   readonly baselines: Baselines & Readonly<Record<string, VerdictMetrics>>;
   /** Metrics of the trained model on the validation steps, by which a sweep may select. */
   readonly metrics_validation?: VerdictMetrics;
-  /** The same metrics over the steps that stand word for word in the training data, and over all others. */
+  /** The same metrics over the steps that occur word for word in the training data, and over all others. */
   readonly metrics_seen?: VerdictMetrics;
   readonly metrics_unseen?: VerdictMetrics;
   /** `baselines` and `intervals` over the unseen steps. */
@@ -71,7 +71,10 @@ export interface NetworkReport {
   readonly metrics: VerdictMetrics;
   /** Share of the pairs, as in its training, whose right side has the higher score. */
   readonly pair_accuracy: number;
-  /** The score from which a step is right, chosen on validation steps, of a network that scores steps (`frn.pair_mode: step`). */
+  /**
+   * The score from which a step is right, chosen on validation steps, for a network that scores steps (`frn.pair_mode:
+   * step`).
+   */
   readonly threshold?: number;
   /**
    * Calibration of σ(score of "right" − score of "wrong") as the probability of "right"; absent without steps, and with

@@ -44,7 +44,7 @@ const quality = z.strictObject({
   within_length: ranking,
   /** Share of the solutions with an error whose lowest score is that of the first wrong step, and of a draw. */
   first_error: z.strictObject({ n: z.number(), found: z.number(), chance: z.number() }).optional(),
-  /** Spearman's, of the scores with the characters of a step and with its place. */
+  /** Spearman's correlation of the scores with the number of characters of a step, and with its position. */
   correlation: z.strictObject({ length: z.number().optional(), place: z.number().optional() }),
   /** Share of the pairs of a problem with the same score. */
   ties: z.number().optional(),

@@ -41,7 +41,7 @@ function isAnswered({ steps, cutOff = false }: Pick<RolloutSolution, 'steps' | '
 
 /**
  * The solutions as records with labels and scores, and with an outcome where they state an answer; undefined if the
- * signal stopped it. Prefixes of a solution share what is computed of them.
+ * signal stopped it. Prefixes of a solution share their computation.
  */
 export async function rolloutLabels(
   model: Pick<Model, 'decoder' | 'adapter'>,

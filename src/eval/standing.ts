@@ -3,7 +3,7 @@ import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
 
-/** An AUC below it is hardly above chance, however many steps say so. */
+/** An AUC below it is hardly above chance, for any number of steps. */
 const HARDLY = 0.6;
 
 /**

@@ -1,4 +1,4 @@
-/** Recall of each kind of error, where the data say what is wrong with a step. */
+/** Recall of each kind of error, where the data have the kinds. */
 import type { SeenSteps } from '../data/overlap.js';
 import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';

@@ -14,7 +14,7 @@ export function meanInterval(values: readonly number[], confidence = 0.95): Mean
   const n = values.length;
   const mean = average(values);
   const error = sampleDeviation(values) / Math.sqrt(n);
-  // Equal values say nothing of how far others lie; sums in another order differ by rounding.
+  // Equal values do not show how far others lie; sums in another order differ by rounding.
   if (!(error > 1e-12 * Math.abs(mean))) return { n, mean };
   const half = error * studentQuantile((1 + confidence) / 2, n - 1);
   const p = 2 * (1 - studentCdf(Math.abs(mean) / error, n - 1));

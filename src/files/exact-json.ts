@@ -1,6 +1,9 @@
 // JSON whose numbers keep their digits and their kind: 2.0 is not 2, and 12345678901234567890 is not 12345678901234567000.
 
-/** Texts of numbers that JavaScript would write otherwise, by key, in the object or list that has them. Spreading copies it. */
+/**
+ * Texts of numbers that JavaScript would write otherwise, by key, in the object or list that has them. Spreading copies
+ * it.
+ */
 const WRITTEN = Symbol('numbers as written');
 
 interface Container {
@@ -160,7 +163,7 @@ export function noteFloat(container: object, key: string | number, value: unknow
   keep(container as Container, String(key), text.includes('e') ? text : `${text}.0`);
 }
 
-/** `JSON.stringify` of what `parseExact` gave, or of what was made of it by spreading: numbers are as they were written. */
+/** `JSON.stringify` for a value of `parseExact`, or one made of it by spreading: numbers are as they were written. */
 export function exactText(value: unknown): string {
   return isPlain(value) ? JSON.stringify(value) : written(value);
 }

@@ -100,8 +100,8 @@ async function otherOwner(lock: string): Promise<string | undefined> {
 const named = ({ pid, host }: Owner) => (host === undefined ? 'another one' : `${pid} on ${host}`);
 
 /**
- * False where there is such a file already. It appears with its owner's name in it: a process that is killed between the
- * creation and the writing would leave a lock that is nobody's.
+ * Creates a file; false where it exists already. It appears with its owner's name in it: a process killed between
+ * creation and writing would leave a lock without an owner.
  */
 async function created(file: string): Promise<boolean> {
   const thread = thisThread();
@@ -115,7 +115,7 @@ async function created(file: string): Promise<boolean> {
     return true;
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
-    // The holder of a lock removes what is left of others.
+    // The holder of a lock removes the remains of others.
     if (code === 'EEXIST' || (code === 'ENOENT' && syscall === 'link')) return false;
     if (NO_LINKS.has(code)) return createdInPlace(file, owner);
     throw error;

@@ -87,7 +87,7 @@ export class CapturedSteps {
     };
   }
 
-  /** Forgets what is recorded, and what was drawn with `adapter`, which no request uses; steps that are queued go on. */
+  /** Forgets recordings, and draws with `adapter`, which no request uses; queued steps go on. */
   forget(adapter?: Adapter): void {
     if (adapter) this.draws.get(adapter)?.dispose();
     if (adapter) this.draws.delete(adapter);
@@ -205,7 +205,7 @@ function disposeOf(recording: Recording | undefined): void {
   recording?.inputs.dispose();
 }
 
-/** Two reads, queued at once: the next replay overwrites what they read. */
+/** Two reads, queued at once: the next replay overwrites their sources. */
 async function read(
   draws: StepDraws,
   count: number,

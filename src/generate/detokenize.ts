@@ -60,7 +60,7 @@ export class Detokenizer {
     return this.add([...this.digits.splice(0), { bytes, stops }]);
   }
 
-  /** Ends the text and returns what was held back. */
+  /** Ends the text and returns the bytes that were held back. */
   end(): string {
     const last = this.ended ? '' : this.add(this.digits.splice(0));
     const length = this.ended ? 0 : this.held.length;

@@ -157,7 +157,7 @@ export class Generator {
     };
   }
 
-  /** Drops what was computed under an adapter that no request uses and none will. */
+  /** Drops the cache of an adapter that no request uses and none will. */
   forget(adapter: Adapter): void {
     const key = roleKey(this.decoder, { adapter });
     for (const role of this.roles) if (sameRole(role, key)) this.scheduler.prefixes.clear(role);
@@ -337,7 +337,7 @@ export class Generator {
       return this.captured.decode(model, slices, drawing) ?? decode(model, slices, drawing);
     });
     scheduler.done(step);
-    // A step that nobody reads any more may fail with the one before it.
+    // The result of a step without readers may fail with the one before it.
     for (const { result } of queued) result.catch(() => {});
     return queued;
   }

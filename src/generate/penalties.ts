@@ -35,7 +35,7 @@ export class SeenTokens {
     if (this.penalties.repetition !== 1) this.repeated.add(token);
   }
 
-  /** `fixed`, which come first, with what the penalties add to them. */
+  /** The `fixed` biases, which come first, with the penalties added. */
   biases(fixed: TokenBiases): TokenBiases {
     const { presence, frequency, repetition } = this.penalties;
     const given = new Map(Array.from(fixed.tokens, (token, i) => [token, fixed.values[i] as number]));

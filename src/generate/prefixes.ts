@@ -81,8 +81,9 @@ export class PrefixTree {
   }
 
   /**
-   * Frees the page that was not used for longest and that nobody else owns; false where there is none. One that others
-   * follow goes only when there is no other, and takes them out of the tree: rows may own those still (a sliding window).
+   * Frees the page that was unused for longest and has no other owner; false where there is none. A page that others
+   * follow goes only when there is no other, and takes them out of the tree: rows may own those still (a sliding
+   * window).
    */
   evict(): boolean {
     let inner: Node | undefined;

@@ -24,7 +24,7 @@ export function fastestRows(device: Pick<Decoder['device'], 'info'>): number {
   return device.info().name === 'cpu' ? MEASURED_ROWS.cpu : MEASURED_ROWS.gpu;
 }
 
-/** Bytes for keys and values where nothing else is said: half of what may be planned for; the rest is for the steps. */
+/** Default bytes for keys and values: half of what may be planned for; the rest is for the steps. */
 export function cacheBudget(device: Decoder['device']): number {
   return Math.floor(spareMemory(device) / 2);
 }
@@ -44,7 +44,7 @@ export interface Room {
 }
 
 export interface RoomOptions extends SamplingOptions {
-  /** As said; without it what is fastest, or as many as there is memory for. */
+  /** Most rows; default: the fastest number, or as many as there is memory for. */
   readonly maxRows?: number | undefined;
   readonly maxTokens?: number | undefined;
   /** Most bytes. Default: those of the device, half of what it may plan for. */

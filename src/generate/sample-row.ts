@@ -90,7 +90,7 @@ export class SampledPrompt {
 }
 
 export class SampleRow implements DecodedRow {
-  /** The prompt, then what was drawn. */
+  /** The prompt, then the drawn tokens. */
   readonly tokens: number[];
   readonly longest: number;
   finishReason: FinishReason | undefined;

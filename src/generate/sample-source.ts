@@ -27,7 +27,7 @@ export type SourceOptions = Pick<
   /** Token ids and texts that end a sample. */
   readonly stop?: readonly (number | string)[];
   readonly signal?: AbortSignal;
-  /** Samples that the caller has already: they need not be drawn, and what is returned in their place means nothing. */
+  /** Tells which samples the caller has already: they need not be drawn, and the returned ones are meaningless. */
   readonly skip?: (prompt: number, sample: number) => boolean;
   /** Called with each sample when it has ended, before all of them are returned. */
   readonly onSample?: (prompt: number, sample: number, ended: SourceSample) => void;
@@ -74,7 +74,7 @@ export interface SampleSource {
     prompts: readonly (readonly number[])[],
     options: SourceOptions & { readonly iteration: number },
   ): Promise<void>;
-  /** Frees what was published. */
+  /** Removes the published adapters or weights. */
   close(): Promise<void>;
 }
 

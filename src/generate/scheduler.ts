@@ -12,7 +12,9 @@ import { type CachedPrefix, PrefixTree, type RoleKey } from './prefixes.js';
 /** A sequence that grows. */
 export interface Row {
   readonly role: RoleKey;
-  /** The prompt and what was sampled so far; the caller appends. The last one is always computed: its logits are drawn from. */
+  /**
+   * The prompt and the samples so far; the caller appends. The last one is always computed: its logits are drawn from.
+   */
   readonly tokens: readonly number[];
   /** Tokens with which it ends at the latest. */
   readonly longest: number;
@@ -180,10 +182,10 @@ export class Scheduler<R extends Row> {
   }
 
   /**
-   * The step after the one that is queued and done, before anybody knows what that one draws: each row gets the token that it
-   * is drawing, unless it ends with it. Undefined where the draws decide more: a row could be admitted, computes its
-   * prompt or needs its last token, or pages run out. Once they are known, rows that have ended are removed and
-   * what is computed of them beyond their tokens is forgotten.
+   * The step after the queued one, before the draws of that one are known: each row gets the token that it is drawing,
+   * unless it ends with it. Undefined where the draws decide more: a row could be admitted, computes its prompt or
+   * needs its last token, or pages run out. Once the draws are known, ended rows are removed and results beyond their
+   * tokens are forgotten.
    */
   ahead(): Step<R> | undefined {
     const { running, waiting, options } = this;

@@ -32,7 +32,7 @@ export class StopMatcher {
   private length = 0;
   private match: StopMatch | undefined;
 
-  /** @param strings matchers of one list share what is made of it */
+  /** @param strings matchers of one list share the compiled automaton */
   constructor(strings: readonly string[]) {
     this.start = automata.get(strings) ?? automaton(strings);
     automata.set(strings, this.start);

@@ -68,7 +68,7 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
     if (before === file.size) return;
     try {
       const fitting = await fetchRest(job, partial, before > file.size ? 0 : before);
-      // The part here was emptied; a hub that wants that twice would have it for ever.
+      // The partial file was emptied; a hub that asks for that twice would go on for ever.
       if (!fitting && ++again > 1)
         throw badContent(
           `the hub sends ${file.path} of the ${request.what} in parts and refuses to continue them; try again later`,

@@ -43,7 +43,7 @@ class Lexer {
   private readonly found: Token[] = [];
   private at = 0;
   private line = 1;
-  /** Whether what comes next begins a line: nothing but a line break stands before it. */
+  /** Whether the next text begins a line, after nothing but a line break. */
   private startsLine = true;
 
   constructor(private readonly source: string) {}
@@ -79,7 +79,7 @@ class Lexer {
     this.at = to;
   }
 
-  /** The text before a tag, without what the tag takes of it. */
+  /** The text before a tag, without the white space that the tag removes. */
   private data(text: string, sign: string, isBlock: boolean): void {
     this.push('data', this.stripped(text, sign, isBlock));
   }

@@ -28,8 +28,8 @@ export class Template {
   }
 
   /**
-   * @param variables plain values, as JSON has them; see `fromPlain`
-   * @throws JinjaError for what is an error in Python as well, for what is not supported, and after too many steps
+   * @param variables plain values, as in JSON; see `fromPlain`
+   * @throws JinjaError for errors in Python as well, for unsupported features, and after too many steps
    */
   render(variables: Readonly<Record<string, unknown>>, options: RenderOptions = {}): string {
     const scope = new Scope();

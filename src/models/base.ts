@@ -72,7 +72,7 @@ export function shippedNames(): string[] {
 /** Every name that the package has, models and judges. */
 export const packageNames = (): string[] => Object.keys(PACKAGE);
 
-/** The same with what each is, for messages. */
+/** The same names with descriptions, for messages. */
 export const describedNames = (): string =>
   Object.entries(PACKAGE)
     .map(([name, { what }]) => `${name} (${what})`)

@@ -122,7 +122,7 @@ export class Decoder {
     return this.options.dtype;
   }
 
-  /** Hidden states that heads read, [T, outputSize], of whole sequences. */
+  /** Runs whole sequences to the hidden states that heads read, [T, outputSize]. */
   forward(batch: RaggedBatch, role: Role = {}): Tensor {
     const { architecture, config, device } = this;
     const { routerAuxLossCoef: coefficient = 0 } = this.options;
@@ -151,7 +151,10 @@ export class Decoder {
     return hidden;
   }
 
-  /** As `forward`, on what the caller keeps of earlier tokens, such as a cache of keys and values. Not differentiable. */
+  /**
+   * Like `forward`, continuing the caller's state of earlier tokens, such as a cache of keys and values. Not
+   * differentiable.
+   */
   forwardAttending(tokens: TokenBatch, role: Role | StackedRole, past: Past): Tensor {
     const { architecture, config, device, options } = this;
     // Processes would have to gather in step, but the number of tokens that each samples depends on its samples.

@@ -244,7 +244,7 @@ interface FrozenOptions {
   readonly layers: ShardedLayers | undefined;
 }
 
-/** A frozen weight in 4 or 8 bits, stored so or made of what is stored. Waits likewise. */
+/** A frozen weight in 4 or 8 bits, stored so or converted. Waits likewise. */
 async function quantized(
   device: Device,
   reader: CheckpointReader,
@@ -300,7 +300,7 @@ function castTo(stored: Tensor, dtype: DType): Tensor {
   return stored.device.ops.cast({ x: stored, dtype }).y;
 }
 
-/** @param check is called with what was read */
+/** @param check is called with the values */
 function uploadStored(
   device: Device,
   reader: CheckpointReader,

@@ -179,8 +179,8 @@ async function copyFiles(names: readonly string[], from: string, to: string): Pr
 }
 
 /**
- * A base, under its adapter where it has one, against what was written of it: both in f32 over the same tokens, one after the
- * other in memory.
+ * Compares a base, under its adapter where it has one, with the written model: both in f32 over the same tokens, one
+ * after the other in memory.
  *
  * @param models directories of models and an adapter
  * @param signal aborted: the promise rejects with its reason

@@ -1,4 +1,4 @@
-/** A model directory as one GGUF file, for llama.cpp and what is built on it. */
+/** Writes a model directory as one GGUF file, for llama.cpp and programs built on it. */
 
 import type { GemmaConfig } from '../architectures/gemma.js';
 import { scalingAsGguf } from '../architectures/gguf-rope.js';

@@ -64,7 +64,7 @@ export interface DeviceStats {
    * full.
    */
   readonly waits: number;
-  /** Seconds spent in CPU kernels so far; 0 on a GPU, whose kernels nobody waits for. */
+  /** Seconds spent in CPU kernels so far; 0 on a GPU, whose kernels are not timed. */
   readonly kernelSeconds: number;
 }
 
@@ -152,7 +152,7 @@ let source: LoadedAddon | undefined;
 /** The file that `addon()` loaded, and earlier failures; undefined before its first call. */
 export const addonSource = (): Omit<LoadedAddon, 'native'> | undefined => source;
 
-/** Loads the addon once per environment. A failure says what was tried and what to do. */
+/** Loads the addon once per environment. A failure lists the tries and the remedy. */
 export function addon(): NativeAddon {
   if (loaded) return loaded;
   source = loadAddon();

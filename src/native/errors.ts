@@ -2,8 +2,8 @@ import { nearestName } from './nearest.js';
 import { shown } from './shown.js';
 
 /**
- * Every failure that steptrain reports. `message` says what is wrong and what to do; `code` is stable, and one of a union, so that
- * the compiler says which code a `switch` leaves out.
+ * Every failure that steptrain reports. `message` names the error and what to do; `code` is stable, and one of a union,
+ * so that the compiler finds codes that a `switch` leaves out.
  */
 export class StepTrainError extends Error {
   override readonly name: string = 'StepTrainError';
@@ -108,7 +108,7 @@ export function checkOptions(what: string, options: object, known: object): void
   }
 }
 
-/** @throws StepTrainError for what is no text */
+/** @throws StepTrainError for any value but a text */
 export function checkText(what: string, text: unknown): void {
   if (typeof text !== 'string') throw invalid(`${what}: expected a text, found ${shown(text)}`);
 }

@@ -1,4 +1,4 @@
-/** Finds and loads the compiled addon; where nothing loads, says what was tried and what to do. */
+/** Finds and loads the compiled addon; where nothing loads, the error lists the tries and the remedy. */
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';

@@ -11,11 +11,12 @@ const context = createContext({ work: undefined as unknown });
 const call = new Script('work()');
 
 /**
- * Calls `work` and ends it when it has had so much of a processor, also in the middle of an endless loop or of a regular
- * expression: for what is computed as a file says, such as a chat template. It costs about 0.1 ms. Where the machine is busy,
- * the thread gets a part of a processor, and `work` is begun again with more real time, so calling it twice must do no harm.
+ * Calls `work` and ends it when it has used so much processor time, also in the middle of an endless loop or of a
+ * regular expression. It is for computations that a file defines, such as a chat template, and costs about 0.1 ms. On a
+ * busy machine the thread gets a part of a processor, and `work` is begun again with more real time, so calling it
+ * twice must do no harm.
  *
- * @param milliseconds of a processor, which take longer by the clock where it has other work
+ * @param milliseconds of processor time, which take longer by the clock on a busy processor
  */
 export function withinProcessorTime<T>(
   work: () => T,

@@ -37,7 +37,10 @@ export class ExpertBalance implements Disposable {
     return this.sums.gradient;
   }
 
-  /** Counts what the router of a layer chose by its logits [T, E]; once `loss` is made, nothing more: a layer that runs again is counted. */
+  /**
+   * Counts the experts that a layer's router chose by its logits [T, E]. Nothing is counted once `loss` is made: a
+   * layer that runs again was counted.
+   */
   add(logits: Tensor, { experts }: Routing): void {
     if (!this.counts || !this.sums) return;
     const { device, sums } = this;

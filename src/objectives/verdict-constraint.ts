@@ -38,7 +38,7 @@ export interface VerdictConstraintInputs {
   readonly negative: Tensor;
   /** i32 [R]: 1 where the step is right, else 0. */
   readonly labels: Tensor;
-  /** f32 [R]; absent: the mean of all rows, of each class for the class-balanced forms. */
+  /** f32 [R]; absent: the mean over all rows, or over each class for the class-balanced forms. */
   readonly weights?: Tensor | undefined;
 }
 

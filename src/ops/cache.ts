@@ -112,8 +112,9 @@ export function cacheCopy(cache: Tensor, from: Tensor, to: Tensor): void {
 }
 
 /**
- * The tokens of the next step of decoding, from what a step drew: `tokens` and `lengths` [S] of its rows. Row r of the next step is its row
- * rows[r] (i32 [R]; −1: none, of length 0, in no slot), with the pages pages[r] [R, N]. Each output i32 [R]. Not differentiable.
+ * The tokens of the next step of decoding, from the draws of a step: `tokens` and `lengths` [S] of its rows. Row r of
+ * the next step is its row rows[r] (i32 [R]; −1: none, of length 0, in no slot), with the pages pages[r] [R, N]. Each
+ * output i32 [R]. Not differentiable.
  */
 export function advance(step: {
   readonly tokens: Tensor;

@@ -1,4 +1,4 @@
-/** Mixture of experts: which experts each token goes to, the products of their rows, and the sum of what comes back. */
+/** Mixture of experts: the choice of experts for each token, the products of their rows, and the sum of the results. */
 import { hasGrad, type Parameter } from '../autograd/parameters.js';
 import { type Tape, tapeFor } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';

@@ -66,7 +66,7 @@ export function packQuantized(
   return bytes.device.ops.pack_quantized({ bytes, format, N, K }).y;
 }
 
-/** Back to row-major, of a quantised weight too. */
+/** Unpacks a weight to row-major, also a quantised one. */
 export const unpackWeight = (weight: Tensor, dtype: DType): Tensor =>
   weight.device.ops.unpack_weight({ w: weight, dtype }).y;
 

@@ -65,7 +65,7 @@ function scan(text: string): Scan {
   return { found, open };
 }
 
-/** Whether what stands between two dollar signs is mathematics, and not the words between two prices. */
+/** Whether the text between two dollar signs is mathematics, and not the words between two prices. */
 function isFormula(content: string, next: string | undefined): boolean {
   if (!content.includes('\n')) return true;
   if (/\d/.test(next ?? '')) return false;
@@ -83,7 +83,7 @@ function joined(spans: Span[]): Span[] {
   return kept;
 }
 
-/** The pieces between separators that stand outside mathematics. */
+/** The pieces between separators outside mathematics. */
 export function splitOutside(text: string, separator: RegExp | string): string[] {
   const sought =
     typeof separator === 'string'

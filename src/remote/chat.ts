@@ -112,7 +112,7 @@ export function replyOf(text: string): ChatReply {
   }
   const choices = isObject(answer) ? answer.choices : undefined;
   const message = Array.isArray(choices) && isObject(choices[0]) ? choices[0].message : undefined;
-  // A refusal, or a reply that was cut off while it reasoned, has none: that is a reply which says nothing.
+  // A refusal, or a reply that was cut off while it reasoned, has no content: it is an empty reply.
   const content =
     isObject(message) && message.content === null ? '' : isObject(message) ? message.content : undefined;
   if (typeof content !== 'string')

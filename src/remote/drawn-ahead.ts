@@ -34,7 +34,7 @@ export class DrawnAhead {
     });
   }
 
-  /** Ends what is being drawn. Resolves when nothing is any more. */
+  /** Stops drawing. Resolves when nothing is being drawn any more. */
   async end(): Promise<void> {
     this.ended.abort();
     await this.last;

@@ -1,6 +1,6 @@
 import { StepTrainError } from '../native/errors.js';
 
-/** A server that cannot give what is asked of it, or did not after all tries: one sentence. */
+/** A failure of a server, at once or after all tries: one sentence. */
 export class RemoteError extends StepTrainError {
   override readonly name = 'RemoteError';
   constructor(message: string, options: ErrorOptions = {}) {

@@ -56,8 +56,8 @@ export interface Answer {
 const MAX_ERROR_BYTES = 64 << 10;
 
 /**
- * @throws PassingFailure for what may go well another time (no connection, silence, 408, 425, 429, 5xx), RemoteError for any other
- * status
+ * @throws PassingFailure for failures that may pass (no connection, silence, 408, 425, 429, 5xx), RemoteError for any
+ *   other status
  */
 export async function send(
   endpoint: Endpoint,

@@ -11,7 +11,7 @@ import {
   seedOf,
 } from './protocol.js';
 
-/** steptrain serve draws what the generator in process would: it takes the numbers that key its random numbers. */
+/** steptrain serve draws the same samples as the generator in process: it takes the keys of the random numbers. */
 export const STEPTRAIN: Protocol = {
   ...completions(({ options: { seed = 0, iteration = 0 }, promptId }) => ({
     seed,

@@ -13,7 +13,7 @@ export interface SampleRequest {
   readonly options: SourceOptions;
 }
 
-/** Reads the events of one response. Failures that may pass are PassingFailures, what the server cannot do RemoteErrors. */
+/** Reads the events of one response. Failures that may pass are PassingFailures, unsupported requests RemoteErrors. */
 export interface SampleReader {
   push(event: unknown): void;
   /** The samples, after the last event; everything is checked to be there, once. */

@@ -179,7 +179,7 @@ export class RemoteServer {
     );
   }
 
-  /** Positions of the server's model, where it says so. */
+  /** Positions of the server's model, where it reports them. */
   private async readLongest(): Promise<number | undefined> {
     try {
       const limit = AbortSignal.timeout(this.endpoint.connectMs);
@@ -201,7 +201,7 @@ export class RemoteServer {
 
   private async post(path: string, body: object): Promise<void> {
     const text = await this.read(path, body);
-    // SGLang may answer 200 to what it did not do.
+    // SGLang may answer 200 to a request that failed.
     if (/"success":\s*false/.test(text)) throw new RemoteError(`the server did not: ${text.slice(0, 300)}`);
   }
 

@@ -21,8 +21,8 @@ export interface RemoteSourceOptions extends RemoteServerOptions {
    */
   readonly adapters?: { readonly directory: string; readonly seenAs?: string };
   /**
-   * The model directory that the servers were started on, of a model that is trained whole: its weights are written over. And the same
-   * as the server sees it.
+   * The model directory that the servers were started on, for a model that is trained whole: its weights are
+   * overwritten. And the same directory as the server sees it.
    */
   readonly weights?: { readonly directory: string; readonly seenAs?: string };
   /** Hears that one of several servers is left out, or is back. Default: standard error. */
@@ -69,7 +69,7 @@ class RemoteSource implements SampleSource {
   private published: Published | undefined;
   /** Number of times that each name was written. Files are never written over while a server reads them. */
   private readonly written = new Map<string, number>();
-  /** Folders in which an adapter lies, of rounds that are not drawn yet too. */
+  /** Folders in which an adapter lies, also for rounds that are not drawn yet. */
   private readonly folders = new Set<string>();
   private readonly ahead = new DrawnAhead();
 

@@ -13,8 +13,8 @@ export interface RetryOptions {
 }
 
 /**
- * @param what is done, for the sentence
- * @throws RemoteError after the last try, or at once for what no try changes; whatever `signal` was aborted with
+ * @param what the attempted action, for the sentence
+ * @throws RemoteError after the last try, or at once where no try can help; the reason of an aborted `signal`
  */
 export async function retrying<T>(
   what: string,

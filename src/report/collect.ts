@@ -21,7 +21,7 @@ export interface CollectedRun {
   readonly path: string;
   readonly name: string;
   readonly status: RunStatus;
-  /** Milliseconds since 1970, of the newest line. */
+  /** Milliseconds since 1970 of the newest line. */
   readonly changed: number;
   readonly log: MetricLog;
   /** config.yaml as text and as values. */
@@ -38,7 +38,7 @@ export interface CollectedRun {
   readonly rollouts: readonly Rollout[];
   readonly solutions: readonly JudgedSolution[];
   readonly times: readonly PhaseTime[];
-  /** Folders that hold what was trained. */
+  /** Folders with the trained models. */
   readonly products: readonly string[];
   readonly damaged: readonly string[];
 }

@@ -1,4 +1,6 @@
-/** The page that compares runs: results, what their configurations differ in, curves over each other, a sweep's table. */
+/**
+ * The page that compares runs: results, differences of their configurations, curves over each other, a sweep's table.
+ */
 import { basename, join } from 'node:path';
 import { type CollectedRun, readLoosely } from './collect.js';
 import { curves, type PhaseGroup, type Plot } from './curves.js';

@@ -59,7 +59,7 @@ export async function exportRun(
 
 interface ExportedRow {
   readonly step: number;
-  /** Milliseconds since 1970, of the file: lines have no time of their own. */
+  /** Milliseconds since 1970 of the file: lines have no time of their own. */
   readonly time: number;
   readonly values: Readonly<Record<string, number>>;
 }

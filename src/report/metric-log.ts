@@ -52,7 +52,9 @@ export class MetricLog {
     return this.phasesByName.get(phase)?.columns.get(key)?.value.at(-1);
   }
 
-  /** Reads what was appended; everything again where the file was cut, as a resumed run does. Returns whether it changed. */
+  /**
+   * Reads appended lines; everything again where the file was cut, as a resumed run does. Returns whether it changed.
+   */
   read(): boolean {
     let file: number;
     try {

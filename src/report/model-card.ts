@@ -77,7 +77,7 @@ function fenced(text: string, language = ''): string {
   return `${fence}${language}\n${text.trimEnd()}\n${fence}`;
 }
 
-/** The same values with absolute paths as their last part: folders of a machine are nobody's business. */
+/** The same values with absolute paths reduced to their last part: folders of a machine are private. */
 function withoutFolders(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutFolders);
   if (isObject(value))

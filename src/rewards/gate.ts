@@ -33,7 +33,7 @@ export async function rewardWeights(
 }
 
 /**
- * Refuses a reward model whose AUC within problems is not above {@link LEAST_AUC}, and says what is not known of one.
+ * Refuses a reward model whose AUC within problems is not above {@link LEAST_AUC}, and reports one of unknown quality.
  *
  * @returns a sentence for the reader, or undefined
  * @throws RunError for a weak one, unless it is accepted
@@ -69,7 +69,7 @@ export async function checkRewardModel(
   );
 }
 
-/** The same before a run or an evaluation opens what it names, whatever it is; only models can be weak. */
+/** The same before a run or an evaluation opens the scorer of that name; only models can be weak. */
 export async function admitScorer(name: string, accept: boolean): Promise<void> {
   if (isNoModel(name)) return;
   const notice = await checkRewardModel(name, { accept });

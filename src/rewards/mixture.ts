@@ -1,4 +1,4 @@
-/** Rewards of several sources as one, by solution and by step. */
+/** Mixes rewards of several sources into one, by solution and by step. */
 import { invalid, StepTrainError } from '../native/errors.js';
 import { grouped } from '../native/grouped.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
@@ -153,7 +153,7 @@ function sharing(solutions: readonly RewardedSolution[], shuffle: true | 'proble
   return [...grouped(places, (i) => solutions[i]?.problem.problem).values()];
 }
 
-/** The same rewards in another order within each group: each solution's own says nothing of it. */
+/** The same rewards in another order within each group, so that a solution's own reward is unrelated to it. */
 function dealtOut(
   given: readonly SourceReward[],
   groups: readonly (readonly number[])[],

@@ -15,7 +15,7 @@ export interface RewardedSolution {
   readonly inReasoning?: boolean | undefined;
 }
 
-/** The reward of a solution and, of a source that judges steps, of each step. */
+/** The reward of a solution and, from a source that judges steps, of each step. */
 export interface SourceReward {
   readonly value: number;
   readonly steps?: readonly number[];

@@ -66,7 +66,7 @@ export async function saveCheckpoint(
 /** The result of `findCheckpoint`. */
 export interface FoundCheckpoint {
   readonly checkpoint: Checkpoint;
-  /** Newer ones that were passed over, and what is wrong with each. */
+  /** Newer checkpoints that were passed over, and the damage of each. */
   readonly damaged: readonly { readonly step: number; readonly reason: string }[];
 }
 
@@ -138,7 +138,7 @@ async function settleFile(path: string): Promise<{ bytes: number; sha256: string
   return { bytes: info.size, sha256: await contentHash(path) };
 }
 
-/** The first file that is not what the marker says, and how; undefined where all are. */
+/** The first file that differs from the marker, and how; undefined where none does. */
 async function damage(path: string, marker: Marker): Promise<string | undefined> {
   for (const [name, { bytes, sha256 }] of Object.entries(marker.files)) {
     const file = join(path, name);

@@ -178,7 +178,7 @@ async function claim(path: string): Promise<Unlock | undefined> {
   return undefined;
 }
 
-/** Whether `path` is empty, but for what a run leaves that is killed before it has written config.yaml. */
+/** Whether `path` is empty, except for files of a run that was killed before it had written config.yaml. */
 async function isUnbegun(path: string): Promise<boolean> {
   try {
     for (const name of await readdir(path)) {

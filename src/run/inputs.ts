@@ -38,7 +38,7 @@ const PATHS = new Set([
  */
 const MIXTURE = { weights: 'data.train.weight', shares: 'data.train.share' };
 
-/** Reads what `config`, whose paths are absolute, names. Throws DataError for data that is missing. */
+/** Reads the files that `config`, whose paths are absolute, names. Throws DataError for missing data. */
 export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   const files: Record<string, Record<string, string>> = {};
   const train = trainingFiles(config.data.train);
@@ -69,7 +69,7 @@ export interface AcceptedChanges {
   readonly changed: readonly string[];
   /** Keys that the program did not have when the run began, with their defaults. */
   readonly added: readonly string[];
-  /** Keys that the program no longer has, with what they were. */
+  /** Keys that the program no longer has, with their former values. */
   readonly gone: readonly string[];
 }
 

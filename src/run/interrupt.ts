@@ -21,7 +21,7 @@ export interface InterruptOptions {
   readonly source?: SignalSource;
 }
 
-/** Exit code of a process that a person interrupted, as shells have it. */
+/** Exit code of a process that a person interrupted, as in shells. */
 export const INTERRUPTED = 130;
 
 export function listenForInterrupt({ print, hint, source = process }: InterruptOptions): Interruption {

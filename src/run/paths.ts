@@ -152,7 +152,7 @@ async function found(
   const here = `${ofRecipe ? `${key.join('.')} leads nowhere: ` : ''}there is no ${path} (looked for from ${cwd})`;
   const id = parseHubId(path);
   if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}${hint(key, path)}`);
-  // Never send a misspelt path to the hub: only what is clearly a hub id.
+  // A misspelt path is never sent to the hub: only a clear hub id is.
   const owner = id.repo.split('/', 1)[0] as string;
   if (path === id.repo && existsSync(resolve(cwd, owner))) {
     throw new ConfigError(

@@ -1,6 +1,6 @@
 /**
- * The run directory of a process that is not the first of its job: it computes what the first one computes, and writes it where
- * nobody looks. It begins with what the first one has written; checkpoints it reads and does not write.
+ * The run directory of a process that is not the first of its job. It computes the same as the first one, and writes it
+ * into a temporary directory, which begins with the first one's files. It reads checkpoints but does not write them.
  */
 import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -87,7 +87,7 @@ export function withTensorBoard(
 
 /**
  * Writes an event file whose name sorts after `after`: a running TensorBoard moves on to the next file and would not
- * notice a changed one; the session start makes it forget what it has read. Returns the file open for appending.
+ * notice a changed one; the session start makes it forget earlier values. Returns the file open for appending.
  */
 function newFile(
   folder: string,

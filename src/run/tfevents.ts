@@ -8,7 +8,7 @@ export interface TfEvent {
   readonly step?: number;
   readonly scalars?: readonly (readonly [tag: string, value: number])[];
   readonly fileVersion?: string;
-  /** Readers drop what they have read from this step on. */
+  /** Makes readers drop earlier values from this step on. */
   readonly sessionStart?: boolean;
 }
 

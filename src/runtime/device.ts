@@ -250,7 +250,7 @@ export class Device {
     return this.failed;
   }
 
-  /** Cancels what is queued, waits for the running op and frees everything. */
+  /** Cancels queued ops, waits for the running one and frees everything. */
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
@@ -311,7 +311,7 @@ export class Device {
     return this.native;
   }
 
-  /** As `open`, for what has to be computed. */
+  /** Like `open`, for calls that need computation. */
   private get working(): NativeDevice {
     const { open, failed: cause } = this;
     if (!cause) return open;

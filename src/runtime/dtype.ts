@@ -7,7 +7,7 @@ export type TypedArray = Float32Array | Uint16Array | Int32Array | Uint8Array;
 
 export const DTYPES: readonly DType[] = ['f32', 'bf16', 'i32', 'u8'];
 
-/** @throws StepTrainError for a list, or what is no array at all */
+/** @throws StepTrainError for a list, or a value that is no array at all */
 export function typedArray(values: TypedArray): TypedArray {
   if (ArrayBuffer.isView(values)) return values;
   throw new StepTrainError(

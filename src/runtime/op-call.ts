@@ -105,7 +105,7 @@ function number({ type, names, fallback }: OpScalar): string {
   return `${absent} ${literals.map((literal, i) => `given === ${literal} ? ${i} :`).join(' ')}`;
 }
 
-/** Says what is wrong with an argument that an op does not take. */
+/** Refuses an argument that an op does not take, and names the error. */
 function refuseArgument(op: OpSignature, name: string, given: unknown, isTensor: boolean): never {
   const scalar = op.scalars.find((known) => known.name === name);
   const tensor = [...op.inputs, ...op.outputs].find((known) => known.name === name);

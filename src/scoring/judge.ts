@@ -115,7 +115,7 @@ async function judgedSolutions(
   }
 }
 
-/** @throws StepTrainError for what is neither a model nor a scorer, such as a name */
+/** @throws StepTrainError for a value that is neither a model nor a scorer, such as a name */
 export function isModel(what: string, judge: Model | Scorer): judge is Model {
   if (typeof judge === 'object' && judge !== null) {
     if ('decoder' in judge) return true;
@@ -150,7 +150,7 @@ export async function judgements(
       const isRight = verdicts[s] ?? null;
       const checked = own.checked?.[s] ?? false;
       const isUnknown = isRight === null || (scorer.byCalculations && !checked);
-      // The zero of what is no probability is arbitrary.
+      // The zero of a score that is no probability is arbitrary.
       const verdict = probability === null || isUnknown ? null : isRight === 1 ? 'right' : 'wrong';
       return { step, probability, score, verdict, checked, ...(own.unread?.[s] ? { unread: true } : {}) };
     });

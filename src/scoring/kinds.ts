@@ -48,7 +48,7 @@ export interface ScoringOptions {
   readonly prompt?: VerdictPromptOptions | undefined;
   /** `greedy`: the word that the model would write. A number: the least probability of a right step. */
   readonly threshold?: 'greedy' | number | undefined;
-  /** Most tokens of a sequence; at most what the model reads. */
+  /** Most tokens of a sequence; at most as many as the model reads. */
   readonly maxLength?: number | undefined;
   /** Treatment of a class for neutral steps. */
   readonly neutralScore?: NeutralScore | undefined;
@@ -123,7 +123,9 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
     lasting({ outcome: classifierScorer(model, { name, tokenizer }) }),
 };
 
-/** A kind of model that no run of this package left, known by its `config.json` or, where that says nothing, by its name. */
+/**
+ * A kind of model from outside this package, recognized by its `config.json` or, where that is not enough, by its name.
+ */
 interface PublishedKind {
   /** `called`: the name of its adapter, else of its directory, and the one in its `config.json`. */
   knows(config: ModelConfig, called: string): boolean;
@@ -229,7 +231,7 @@ export function settingsOf(
   return otherwise;
 }
 
-/** @throws StepTrainError for what is no threshold, by which every step would be wrong or every step right */
+/** @throws StepTrainError for an invalid threshold, by which every step would be wrong or every step right */
 function checkThreshold(threshold: 'greedy' | number | undefined): void {
   if (threshold === undefined || threshold === 'greedy') return;
   if (typeof threshold === 'number' && threshold >= 0 && threshold <= 1) return;
@@ -247,7 +249,7 @@ function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSet
   return isOfBase ? undefined : row?.settings(config);
 }
 
-/** The sentence on a classifier of tokens that says nothing of how it reads steps; undefined for another model. */
+/** The sentence on a classifier of tokens whose files do not tell how it reads steps; undefined for another model. */
 function unsaidLayout(
   { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
   { kind }: JudgeSettings,

@@ -18,9 +18,10 @@ import { ofOutcomes, type Scorer } from './scorer.js';
 import { type LlmJudgeOptions, llmJudge } from './server/llm.js';
 
 /**
- * A name: `oracle` (of generated problems), `reference` (of problems with worked solutions), a file of labels or scores, the address of
- * an OpenAI-compatible server, with the name of its model behind a `#` (default `default`), or a model: a run, an adapter, a directory,
- * a hub id, `word-problems` for the judge of the package. Or a server with its settings, a function, or what is a scorer already.
+ * A name: `oracle` (for generated problems), `reference` (for problems with worked solutions), a file of labels or
+ * scores, the address of an OpenAI-compatible server, with the name of its model after a `#` (default `default`), or a
+ * model: a run, an adapter, a directory, a hub id, `word-problems` for the judge of the package. Or a server with its
+ * settings, a function, or a scorer.
  */
 export type ScorerSource = string | LlmJudgeOptions | ScoreFunction | Scorer;
 
@@ -35,7 +36,7 @@ export interface OpenScorerOptions extends ScoringOptions, ResolveOptions, Pick<
   readonly dtype?: 'f32' | 'bf16' | undefined;
   /** Default: as its run had it, else `keep`. */
   readonly quantize?: Quantize | undefined;
-  /** Models that serve as several scorers, by name; whoever made the map disposes of them. Default: each loads its own. */
+  /** Models that serve as several scorers, by name; the map's creator disposes of them. Default: each loads its own. */
   readonly shared?: Map<string, OpenScorers>;
   /** A solution that the tokenizer cannot express is an error. Default false: it has no score. */
   readonly strict?: boolean;

@@ -11,7 +11,7 @@ export interface ReadingOptions {
   readonly tokenizer: Tokenizer;
   /** As the model was trained with. */
   readonly prompt?: VerdictPromptOptions;
-  /** An adapter with what it needs to score. Default: the decoder itself was trained to. */
+  /** The adapter to score with. Default: the decoder itself was trained to. */
   readonly role?: Pick<Role, 'adapter'>;
   /** Most tokens of a sequence. Default: as many as the model reads. */
   readonly maxLength?: number;

@@ -5,7 +5,9 @@ import type { ReferenceSolution } from '../data/equations/first-difference.js';
 import { badOption } from '../files/data-error.js';
 import { scorer } from './scorer.js';
 
-/** 1 for each right step, 0 for the first wrong one and null behind it, of problems that hold their worked solution. */
+/**
+ * Scores steps of problems with a worked solution: 1 for each right step, 0 for the first wrong one and null behind it.
+ */
 export const referenceScorer = scorer({
   name: 'reference',
   async score(solutions) {

@@ -71,7 +71,7 @@ export interface Scorer {
   ): Promise<readonly SolutionScores[] | undefined>;
   /** The scorer's own counts, such as requests, tokens and cost. */
   report?(): Readonly<Record<string, number>>;
-  /** Frees what was opened for it. */
+  /** Frees everything that was opened for it. */
   dispose(): void;
 }
 
@@ -94,7 +94,7 @@ export function scorer(own: Pick<Scorer, 'name' | 'score'> & Partial<Scorer>): S
   };
 }
 
-/** @throws StepTrainError for what is no list of problems with their steps */
+/** @throws StepTrainError for a value that is no list of problems with their steps */
 export function checkSolutions(what: string, solutions: readonly Solution[]): void {
   if (!Array.isArray(solutions))
     throw invalid(
@@ -141,7 +141,7 @@ export function verdictsIn(
   return verdicts ?? scores.map((score) => (score === null ? null : score >= threshold ? 1 : 0));
 }
 
-/** Verdicts by solution and step. Those of a stopped call say nothing. */
+/** Verdicts by solution and step. Those of a stopped call are meaningless. */
 export type Verdicts = (
   solutions: readonly Solution[],
   signal?: AbortSignal,

@@ -14,7 +14,7 @@ export interface Exchange {
   readonly response: ServerResponse;
   /** Aborted if the client disconnects or the server ends. */
   readonly signal: AbortSignal;
-  /** Milliseconds, of `performance.now()`. */
+  /** Time in milliseconds, from `performance.now()`. */
   readonly arrived: number;
   /** Rest of the path after its route: the name in `/v1/models/name`. */
   readonly rest: string | undefined;

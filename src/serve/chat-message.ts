@@ -1,4 +1,4 @@
-/** A message of a conversation, as clients write it and as they send back what a server answered. */
+/** A message of a conversation, as clients write it and as they send a server's answer back. */
 
 import { parseExact } from '../files/exact-json.js';
 import { defined } from '../native/defined.js';

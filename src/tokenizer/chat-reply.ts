@@ -9,7 +9,7 @@ const REASONING = ['reasoning_content', 'thinking', 'reasoning'] as const;
 const ALIASES = ['reasoning_content', 'thinking'];
 
 /**
- * Data may have more than a template writes, and what it does not read would be lost in silence.
+ * Refuses data that the template does not read, since it would be lost silently.
  *
  * @throws DataError that names the variable, tools, reasoning or tool calls
  */
@@ -39,7 +39,7 @@ export interface ChatReply {
   readonly opening: string;
   /** Text before the content: reasoning and its marks. */
   readonly head: string;
-  /** The content, without what the opening has written already. */
+  /** The content, without the text that the opening already has. */
   readonly content: string;
   /**
    * Text after the content, up to the mark that ends the turn; empty where the template has none or rewrites the reply.
@@ -95,7 +95,7 @@ function lost(isReasoning: boolean): DataError {
 
 /** The reasoning that a prompt opens at its end, as the templates of DeepSeek-R1 and QwQ do. */
 export interface OpenedReasoning {
-  /** As it stands there, with the white space behind it. */
+  /** The mark as the template writes it, with the white space behind it. */
   readonly mark: string;
   /** End of the reasoning, which a reply has to write before its answer. */
   readonly end: string;

@@ -35,7 +35,7 @@ const MODEL_TYPES = ['BPE', 'Unigram', 'WordPiece'];
 
 const PARTS = ['model', 'added_tokens', 'normalizer', 'pre_tokenizer', 'post_processor', 'decoder'];
 
-/** @throws DataError that names the file and what is wrong in it */
+/** @throws DataError that names the file and its error */
 export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: string): TokenizerJson {
   const refuse = (what: string): never => {
     throw badTokenizer(what, { file });

@@ -113,7 +113,7 @@ function ofBytes(of: Metadata, tokens: readonly string[]): Parts {
   };
 }
 
-/** SentencePiece's BPE, with bytes for what it lacks. */
+/** SentencePiece's BPE, with bytes for characters that it lacks. */
 function ofPieces(of: Metadata, tokens: readonly string[], types: readonly number[]): Parts {
   const scores = scoresOf(of, tokens);
   const { marks, decoder } = spacesOf(of);

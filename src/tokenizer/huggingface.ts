@@ -28,7 +28,7 @@ const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
 );
 /** Processor time. */
 const PROBE_MS = 2000;
-/** Tokens of a character at most: bytes, and what a normaliser may write for it. */
+/** Most tokens of a character: its bytes, and a normaliser's replacement for it. */
 const MAX_GROWTH = 64;
 
 /** A tokenizer described by a tokenizer.json. */

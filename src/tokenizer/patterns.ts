@@ -9,7 +9,7 @@ export const { SplitPreTokenizer, PrecompiledNormalizer } = library as unknown a
 /** A pattern of a tokenizer.json: an expression in Oniguruma's syntax, or a text. */
 export type PatternJson = { readonly Regex?: unknown; readonly String?: unknown };
 
-/** The expression that finds the pattern everywhere in a text. @throws Error for what is none */
+/** The expression that finds the pattern everywhere in a text. @throws Error for an invalid pattern */
 export function patternOf(given: unknown): RegExp {
   const { Regex, String: text } = (given ?? {}) as PatternJson;
   // The library translates Oniguruma's syntax.

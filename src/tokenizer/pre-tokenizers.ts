@@ -117,7 +117,7 @@ function split(pattern: RegExp, behavior: Behavior, invert = false): Cut {
       .map(({ start, end }) => ({ text: text.slice(start, end), isFirst: isFirst && start === 0 }));
 }
 
-/** Matches and what is between them, over the whole text. */
+/** Matches and the texts between them, over the whole text. */
 function spansOf(text: string, pattern: RegExp, invert: boolean): Span[] {
   const spans: Span[] = [];
   let end = 0;

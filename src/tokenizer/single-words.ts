@@ -1,6 +1,6 @@
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 
-/** Splits a text into added tokens and what is between them; empty texts are none. */
+/** Splits a text into added tokens and the texts between them; empty texts are left out. */
 interface Splitter {
   split(text: string): string[];
 }

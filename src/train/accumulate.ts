@@ -1,6 +1,6 @@
 /**
- * The loop over micro-batches: every stage that learns cuts its optimizer batch here, so that the batch, not what fits in memory,
- * decides what a step learns.
+ * The loop over micro-batches: every stage that learns cuts its optimizer batch here, so that a step learns from the
+ * batch, whatever fits in memory at once.
  */
 import type { TrainableParameters } from '../autograd/parameters.js';
 import { Tape } from '../autograd/tape.js';

@@ -103,7 +103,7 @@ export class AdamW {
       await slice.share?.(parameters.values);
       this.steps++;
       parameters.changed();
-    } else if (!parameters.released) await slice.share?.(parameters.grads); // so that all find what is not finite
+    } else if (!parameters.released) await slice.share?.(parameters.grads); // so that all find values that are not finite
     return step;
   }
 

@@ -14,7 +14,7 @@ import { WeightsError } from '../weights/error.js';
 import { loraPlan } from '../weights/lora-plan.js';
 import { loraConfig } from './lora-config.js';
 
-/** Keys of `lora` that an adapter fixes by value; its modules are compared by what they are. */
+/** Keys of `lora` that an adapter fixes by value; its modules are compared by content. */
 const FIXED = ['r', 'lora_alpha', 'use_rslora', 'rank_pattern', 'alpha_pattern'] as const;
 
 /**

@@ -7,7 +7,7 @@ export interface Agreement extends Pick<TimeLimit, 'signal' | 'expired'> {
   settle(): Promise<void>;
 }
 
-/** @param time of this process, whose signal nobody else knows */
+/** @param time of this process, whose signal the others do not know */
 export function agreeing(cluster: Cluster | undefined, time: TimeLimit): Agreement {
   if (!cluster) {
     return {

@@ -7,7 +7,7 @@ import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './s
 import { applyGradients } from './update.js';
 
 export interface BatchGradients {
-  /** Logged; `loss` is what is minimised. */
+  /** Logged values; `loss` is minimised. */
   readonly metrics: Metrics & { readonly loss: number };
   /** Values for the progress line, after the loss. */
   readonly shown?: Metrics;

@@ -11,7 +11,7 @@ export interface GradientSum {
    * @param isEmpty whether the shard has no items, so that its gradient is zero whatever the buffer holds
    */
   passed(shard: number, layer: number, isEmpty?: boolean): void | Promise<void>;
-  /** Takes what the buffer holds as the gradient of a shard. */
+  /** Takes the buffer's content as the gradient of a shard. */
   add(shard: number): Promise<void>;
   /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
   finish(): Promise<void>;

@@ -7,8 +7,8 @@ export interface RankMeter {
   /** Tokens that this process has trained on or sampled. */
   add(tokens: number): void;
   /**
-   * Since the last call, by rank: `rank_0_tokens_per_second` and `rank_0_waited_seconds`, of `logged_seconds`. All processes call
-   * it at the same points, and have the same.
+   * Values since the last call by rank: `rank_0_tokens_per_second` and `rank_0_waited_seconds`, of `logged_seconds`.
+   * All processes call it at the same points, and get the same.
    */
   lap(): Promise<Metrics>;
   /** The shortest and longest wait of a process in the last lap, for the progress line. */
@@ -76,7 +76,7 @@ export function rankMeter(
 
 const percentOf = (share: number) => `${(100 * share).toFixed(0)} %`;
 
-/** All of a few, of many the ends. */
+/** All values of a short list, the ends of a long one. */
 function listOf(values: readonly number[], shown: (value: number) => string): string {
   if (values.length <= 8) return values.map(shown).join(', ');
   const order = values.map((value, rank) => ({ value, rank })).sort((a, b) => a.value - b.value);

@@ -68,7 +68,7 @@ export interface CheckpointContent {
 export const STATE = 'state.json';
 /** Format of state.json; a new number for every change of meaning. */
 export const FORMAT = 4;
-/** The arrays of what the stage itself keeps, such as a rollout batch. */
+/** The arrays of the stage's own state, such as a rollout batch. */
 const ARRAYS = 'state.safetensors';
 const TRAINABLE = 'trainable.safetensors';
 const OPTIMIZER = 'optimizer.safetensors';

@@ -1,4 +1,4 @@
-/** The data of a run that is only planned: how much there is, and, of no too large a file, its tokens. */
+/** The data of a run that is only planned: their amount and, unless a file is too large, their tokens. */
 import type { FrameConfig } from '../config/schema.js';
 import { isGenerated } from '../data/generated.js';
 import type { LoadReport } from '../data/load.js';
@@ -21,7 +21,7 @@ type Counts = Pick<DataStatistics, 'solutions' | 'positive' | 'negative' | 'unla
 export interface CountedData {
   readonly counts: Readonly<Record<Part, Counts>>;
   readonly reports: readonly LoadReport[];
-  /** Sentences about what may spoil the training; none where the data is too large to be tokenised for a plan. */
+  /** Sentences on dangers to the training; none where the data is too large to be tokenised for a plan. */
   readonly warnings: readonly string[];
   /** Absent where there are too many solutions, or no tokenizer; whoever asked closes it. */
   readonly tokenised?: { readonly data: RunData; readonly tokenizer: Tokenizer };

@@ -178,7 +178,7 @@ export async function describeRun<Config extends FrameConfig>(
   }
 }
 
-/** Throws what the run would throw later: for words of the prompt, for weights of the base. */
+/** Throws errors that the run would throw later: on words of the prompt, on weights of the base. */
 async function refuseUnusable<Config extends FrameConfig>(
   method: Pick<Method<Config>, 'preview'>,
   config: Config,

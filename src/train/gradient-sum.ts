@@ -141,7 +141,7 @@ class HostSum implements GradientSum {
     const read = window.readFloats();
     window.dispose();
     const values = await read;
-    // Copies, since what is given to a sum is given away.
+    // Copies, since a sum takes over its arguments.
     const earlier = this.earlier.map((sum) => ({ ...sum, values: sum.values.slice(begin, end) }));
     return joinNeighbours([...earlier, { first: this.last, count: 1, values }], addFloats);
   }
@@ -158,7 +158,7 @@ const IN_FLIGHT = 1 << 24;
  * its number from all, adds it, and all get all slices. The bytes of a ring, and an order that no carrier decides.
  */
 class CarriedSum implements GradientSum {
-  /** The last shard's is what the parameters' own buffer holds. */
+  /** The gradient of the last shard is in the parameters' own buffer. */
   private sums: SumOf<Tensor>[] = [];
   private readonly device: Device;
   /** Elements of a slice. */

@@ -6,7 +6,7 @@ import { type MemoryPlan, plannedPeak } from './memory-plan.js';
 /** Bytes by role. AdamW moments are not included: they live as long as their stage. */
 export type HeldMemory = Readonly<Record<string, number>>;
 
-/** Attributes what was allocated since the last call to a role. */
+/** Attributes the memory allocated since the last call to a role. */
 export function heldMemory(device: Device): { readonly held: HeldMemory; mark(role: string): void } {
   const held: Record<string, number> = {};
   let before = device.stats().liveBytes;

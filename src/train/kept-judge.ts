@@ -1,4 +1,4 @@
-/** The judge that a run leaves: the adapter's card says how it judges, and what is wrong with it. */
+/** The judge that a run leaves: the adapter's card holds its way of judging, and its defects. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fixedThreshold } from '../config/evaluation.js';

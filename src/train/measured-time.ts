@@ -67,7 +67,7 @@ export async function measuredRun<Config extends FrameConfig>(
       validates: validation.solutions > 0,
     });
     if (ends !== 'solves' || judged(test) === 0) return time;
-    // The stages have disposed of what they trained.
+    // The stages have disposed of the roles' trained parameters.
     roles.dispose();
     roles = undefined;
     roles = await method.roles(context);

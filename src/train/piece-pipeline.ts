@@ -34,7 +34,7 @@ export class PiecePipeline {
   private summed: Summed | undefined;
   private readonly order: Tensor;
 
-  /** @param isBeside false: every piece is summed at once, and what is queued next waits for it */
+  /** @param isBeside false: every piece is summed at once, and later ops wait for it */
   constructor(
     private readonly device: Device,
     private readonly communicator: number,
@@ -57,7 +57,7 @@ export class PiecePipeline {
     if (!this.isBeside) this.flush();
   }
 
-  /** Ends what is under way. All processes call it. */
+  /** Finishes all pieces under way. All processes call it. */
   flush(): void {
     while (this.sent || this.summed) this.step();
   }

@@ -21,7 +21,7 @@ export interface PlannedWork {
   readonly fewSteps: readonly string[];
   /** Forward and backward in all stages but those of `untold`. */
   readonly tokens: number;
-  /** Stages that train on what the run makes itself, so that the data do not tell their tokens. */
+  /** Stages that train on rows of the run itself, so that the data do not determine their tokens. */
   readonly untold: readonly string[];
 }
 

@@ -20,7 +20,7 @@ interface Group extends Part {
   readonly layer: number;
 }
 
-/** Adds the gradients of a group over the processes, puts what lies in the slice of this one there, and disposes of them. */
+/** Adds the gradients of a group over the processes, stores the part in this one's slice, and disposes of the group. */
 type SumOfGroup = (flat: Tensor) => Promise<void>;
 
 export class ReleasedSum implements GradientSum {

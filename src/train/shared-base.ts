@@ -42,7 +42,7 @@ export function refuseWhole(holders: LayerHolders | undefined, decoder: Decoder)
   if (holders && !decoder.options.layers) refuse(ONE_ROLE);
 }
 
-/** Whether `run.zero` 2 frees gradients during the backward pass; says so where it cannot. */
+/** Whether `run.zero` 2 frees gradients during the backward pass; prints a line where it cannot. */
 export function releasesGradients({ run }: FrameConfig, cluster: Cluster | undefined): boolean {
   if (!cluster) return false;
   const fits = Math.max(1, run.shards) === cluster.size;

@@ -25,7 +25,7 @@ export interface SharedStage {
 }
 
 export interface SharedStagesOptions {
-  /** Holds what was trained, by hash. */
+  /** Folder of the trained stages, by hash. */
   readonly folder: string;
   /** Stages in the order of training. */
   readonly stages: readonly SharedStage[];
@@ -40,7 +40,7 @@ export interface SharedStagesOptions {
 
 /** Folder next to the checkpoint: the part of each log that had been written by then. */
 const LOGS = 'logs';
-/** Changes of these make no difference to what a stage ends with. */
+/** Keys whose changes do not affect the result of a stage. */
 const HARMLESS = CHANGEABLE.filter((key) => !/epochs|max_steps|logging_steps|budget/.test(key));
 
 export class SharedStages {

@@ -1,4 +1,4 @@
-/** The slice of a flat buffer that a process of a job updates, and what it tells and learns of the others. */
+/** The slice of a flat buffer that a process of a job updates, and its exchange with the others. */
 import type { Carrier } from '../cluster/carriers.js';
 import type { Cluster, Part } from '../cluster/cluster.js';
 import { exchange } from '../cluster/exchange.js';

@@ -24,7 +24,7 @@ interface StepOutcome {
 
 /** Outcome of one optimizer step. */
 export interface TrainingOutcome extends StepOutcome {
-  /** Names what was not finite; the step then changed nothing. */
+  /** The value that was not finite; the step then changed nothing. */
   readonly nonFinite?: string;
 }
 
@@ -51,7 +51,7 @@ interface OpenStage<Outcome> {
 }
 
 export interface OpenTraining extends OpenStage<TrainingOutcome> {
-  /** Says after `begin` what is doubtful about the stage. It may take seconds, and changes nothing. */
+  /** Warns after `begin` of doubts about the stage. It may take seconds, and changes nothing. */
   readonly warn?: (() => Promise<void>) | undefined;
   /** Optimizers by their name in the checkpoint. */
   readonly optimizers: Readonly<Record<string, AdamW>>;

@@ -1,4 +1,4 @@
-/** Tokens per second over the last steps: where some of them also roll out, one step alone says nothing. */
+/** Tokens per second over the last steps: some of them may also roll out, so a single step is no measure. */
 
 /** The window has at least this many steps and this many seconds, where there are so many. */
 const STEPS = 32;

@@ -27,7 +27,7 @@ const COLUMNS: readonly (readonly [title: string, key: string, isNumber: boolean
   ['last line', 'changed', true],
 ];
 
-/** Runs that stand alone first, newest first; then a table for each folder with several. */
+/** Runs in no common folder come first, newest first; then a table for each folder with several. */
 export function runList(runs: readonly ListedRun[], now = Date.now()): Html {
   const newest = [...runs].sort((a, b) => b.run.changed - a.run.changed);
   const folders = grouped(newest, ({ name }) => dirname(name));

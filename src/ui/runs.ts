@@ -7,7 +7,7 @@ import { MetricLog } from '../report/metric-log.js';
 export class Runs {
   readonly root: string;
   private readonly logs = new Map<string, MetricLog>();
-  /** Runs that nobody works on, with the state of their files when they were read. */
+  /** Runs without a process, with the state of their files when they were read. */
   private readonly resting = new Map<string, { readonly state: string; readonly run: CollectedRun }>();
 
   constructor(root: string) {

@@ -1,4 +1,7 @@
-/** A server on this machine alone: pages of the runs in a folder, what is new in them as events, stop and resume of its own. */
+/**
+ * A server on this machine alone: pages of the runs in a folder, their updates as events, and stopping and resuming its
+ * own runs.
+ */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { invalid } from '../native/errors.js';

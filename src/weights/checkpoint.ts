@@ -101,10 +101,11 @@ function openFiles(directory: string): CheckpointReader {
 }
 
 /**
- * Compares what a checkpoint holds with what a model needs: names, shapes and dtypes must match exactly.
+ * Compares the weights of a checkpoint with those that a model needs: names, shapes and dtypes must match exactly.
  *
  * @returns the needed weights in the order of `expected`
- * @throws WeightsError that lists the missing and the unexpected names, the wrong shape or dtype, or a tied copy that differs
+ * @throws WeightsError that lists the missing and the unexpected names, the wrong shape or dtype, or a tied copy that
+ *   differs
  */
 export function matchWeights(
   checkpoint: MatchedReader,

@@ -9,7 +9,7 @@ const READ_BYTES = 1 << 30;
 /**
  * Opens a file and hands it to `use`; it is closed again where that throws.
  *
- * @param kind what is expected, such as "a GGUF file"
+ * @param kind the expected kind, such as "a GGUF file"
  */
 export function openWeights<T>(path: string, kind: string, use: (descriptor: number, bytes: number) => T): T {
   let descriptor: number;

@@ -1,6 +1,7 @@
 /**
- * Adapters on experts as PEFT has them since transformers 5 keeps those of a layer in two parameters: `gate_up_proj` [E, 2·inner, in] and
- * `down_proj` [E, out, inner], whose pairs hold those of all experts. Read as pairs of each expert's own modules, as PEFT wrote before.
+ * Adapters on experts in the form of PEFT for transformers 5, which keeps the experts of a layer in two parameters:
+ * `gate_up_proj` [E, 2·inner, in] and `down_proj` [E, out, inner], whose pairs hold those of all experts. They are read
+ * as pairs of each expert's own modules, PEFT's earlier form.
  */
 import { bytesPerElement } from './dtype.js';
 import { WeightsError } from './error.js';
@@ -128,14 +129,14 @@ export function withExpertNames(
   };
 }
 
-/** A is [E·r, in], of each expert in turn. */
+/** Reads a part of A, [E·r, in], with one expert after another. */
 function partOfA(bytes: Uint8Array<ArrayBuffer>, { expert, joint, from, shape }: Slice, size: number) {
   const [rank, columns] = shape;
   const begin = (expert * joint + from) * columns * size;
   return bytes.slice(begin, begin + rank * columns * size);
 }
 
-/** B is [out, r·E], of each rank in turn. */
+/** Reads a part of B, [out, r·E], with one rank after another. */
 function partOfB(
   bytes: Uint8Array<ArrayBuffer>,
   { expert, experts, joint, from, first, factor, shape }: Slice,

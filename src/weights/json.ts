@@ -29,7 +29,7 @@ export function isJsonObject(value: JsonValue | undefined): value is JsonObject 
 }
 
 /**
- * @param where what the text is, for errors: a path
+ * @param where the source of the text, for errors: a path
  * @throws WeightsError naming `where`, line and column
  */
 export function parseJson(text: string, where: string): JsonValue {

@@ -1,4 +1,4 @@
-/** A solution that may correct itself: the steps that stand, and the corrections. */
+/** A solution that may correct itself: its standing steps, and its corrections. */
 import type { CorrectionWriter, WrittenStep } from '../../data/corrections/layout.js';
 import { type CorrectionScope, standingSteps } from '../../data/corrections/standing.js';
 

@@ -1,4 +1,7 @@
-/** Solutions with self-corrections as text: how their steps are written, what of it is learned, and how it is read back. */
+/**
+ * Solutions with self-corrections as text: how their steps are written, which parts are learned, and how text is read
+ * back.
+ */
 import { badOption, badTemplate } from '../../files/data-error.js';
 import { splitOutside } from '../../records/mathematics.js';
 import type { StepKind, StepRecord } from '../../records/record.js';
@@ -92,7 +95,7 @@ export interface CorrectionWriter {
   read(text: string | readonly string[]): readonly WrittenStep[];
 }
 
-/** A step of a text. `text` is without what the format puts around it. */
+/** A step of a text. `text` is without the format's words around it. */
 export interface WrittenStep {
   readonly kind: StepKind;
   readonly text: string;

@@ -15,7 +15,7 @@ export type CorrectionVariant = (typeof VARIANTS)[number];
 
 type Solution = Pick<StepRecord, 'problem' | 'steps'>;
 
-/** A function from each record, in order, to what it becomes. A record without a wrong step stays as it is. */
+/** A function that changes each record, in order. A record without a wrong step stays as it is. */
 export function correctionVariant(variant: CorrectionVariant): <R extends Solution>(record: R) => R {
   if (variant === 'low_diversity') return lowDiversity();
   const change = CHANGES[variant];

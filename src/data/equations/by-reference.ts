@@ -1,4 +1,4 @@
-/** The steps of a solution as a judge sees them, one after the other, by exact arithmetic and a worked solution. */
+/** Judges the steps of a solution one after the other, by exact arithmetic and a worked solution. */
 import { extractAnswer } from '../../answers/extract.js';
 import { grade } from '../../answers/grade.js';
 import { equationsIn, plainSigns } from './equations.js';

@@ -113,7 +113,7 @@ function rewrittenAs({ at, expression, value }: Equation, text: string): Calcula
     const equalSign = /(?<![<>!≤≥≠~≈:=])={1,2}\s*\$?$/.exec(before);
     const sum = equalSign ? before.slice(0, equalSign.index) : '';
     const last = lastExpression(sum);
-    // Words may name what is not computed: `Week 1 + Week 2 = 35 + 35`.
+    // Words may name operands that are not computed: `Week 1 + Week 2 = 35 + 35`.
     if (!last || /[a-wyz]/iu.test(sum.slice(last.at))) return found;
     const left = { ...last, at: last.at + from };
     const parts = partsOf(left.expression);

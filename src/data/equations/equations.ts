@@ -4,7 +4,9 @@ import { exactValue, type NumberPart, numbersIn, type Part, partsOf } from './ex
 import { isPlain } from './plain.js';
 import { rounds } from './rounding.js';
 
-/** Characters of the longest line that is read; nobody writes longer ones, and reading takes the square of them. */
+/**
+ * Characters of the longest line that is read. Real lines are shorter, and reading takes time quadratic in the length.
+ */
 export const LONGEST_LINE = 4000;
 
 export interface Equation {
@@ -28,7 +30,7 @@ export interface EquationLine {
 
 const NOTE = /<<([^<>=]*)=([^<>]*)>>/g;
 
-/** The end of what stands before a result. No comparison such as `>=` states one. */
+/** The end of the text before a result. No comparison such as `>=` states one. */
 const RESULT = /(?<![<>!≤≥≠~≈:=])={1,2}\s*(?:(?<bracket>\(?)\s*\$?\s*(?<minus>[-−–]))?\s*\$?\s*$/d;
 
 /** `10 * 3 = 15 * 2` and `9:15 + 45 = 10:00` state no result. */
@@ -159,7 +161,7 @@ function isClosed(parts: readonly Part[]): boolean {
 
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
 
-/** Signs of TeX, of multiplication, of powers and of currencies as plain ones. */
+/** Replaces signs of TeX, of multiplication, of powers and of currencies by plain ones. */
 export function plainSigns(step: string): string {
   return (
     step

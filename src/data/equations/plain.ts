@@ -4,7 +4,7 @@ import { hasTwoUnits, isCompound, isUnit, mixesUnits } from './units.js';
 
 /** A calculation in a text. */
 export interface Place {
-  /** The first character of what is computed. */
+  /** Position of the expression's first character. */
   readonly at: number;
   /** Position behind its result. */
   readonly end: number;
@@ -34,7 +34,7 @@ const AFTER =
 /** A placeholder for a number: a word, a blank, a question mark. */
 const UNKNOWN = String.raw`\$?\(?\s*(?:\p{L}|[?_…]|\p{So})`;
 
-/** An operand that is not known, or words that change what is computed. */
+/** An unknown operand, or words that change the computation. */
 const OPERAND = {
   /**
    * `total + 3 + 4` (`* 3 + 4` is an item of a list), a dash or minus behind something, `total - 3 + 4`, and words such as
@@ -94,7 +94,7 @@ export function isPlain(text: string, { at, end, value, result, holds }: Place):
   const before = text.slice(Math.max(0, at - CONTEXT), at);
   const after = text.slice(end, end + CONTEXT);
   if (WITHIN.test(own) || BEFORE.test(before) || AFTER.test(after)) return false;
-  // A sign of money is left out of what is computed.
+  // A sign of money is not part of the expression.
   const money = before.endsWith('$') ? '$' : '';
   if (OPERAND.within.test(money + own) || OPERAND.before.test(before) || OPERAND.after.test(after))
     return false;

@@ -106,8 +106,8 @@ export function hasTwoUnits(computed: string, result: string, ratio: number): bo
 }
 
 /**
- * Whether what is computed has two units of one kind, as sums that come out by chance have: `2 ft + 10 in`, `2 ft × 3 in`, and
- * `20 min + 30 min = 50 hours`. A term may be turned by as much as units are, `2 hours * 60 + 30 minutes`.
+ * Whether an expression has two units of one kind, as sums that come out by chance have: `2 ft + 10 in`, `2 ft × 3 in`,
+ * and `20 min + 30 min = 50 hours`. A term may be converted by a factor of the units, `2 hours * 60 + 30 minutes`.
  */
 export function mixesUnits(computed: string, result: string): boolean {
   const terms = computed.split(/(?<=[\p{L}\d%.)"″”'′’]\s*)[-+−–](?=\s*[-−–($\d.])/u);

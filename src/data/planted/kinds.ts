@@ -126,7 +126,7 @@ interface Factor {
 
 const factor = (units: RegExp, ...wrong: string[]): Factor => ({ units, wrong });
 
-/** Factors of conversions, where the units are spoken of, and what they are taken for. */
+/** Factors of conversions, where the units are mentioned, and the wrong ones in their place. */
 const FACTORS: Readonly<Record<string, readonly Factor[]>> = {
   '60': [factor(/\b(?:minute|second)s?\b/iu, '100', '30', '24')],
   '24': [factor(/\bhours?\b/iu, '12', '60')],

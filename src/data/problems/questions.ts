@@ -10,7 +10,7 @@ export interface Question {
   readonly ending: Ending;
 }
 
-/** Asks what the story itself asks. */
+/** The question of the story itself. */
 export function plainQuestion(d: Draft, { question, who }: Story): Question {
   const ending: Ending = who ? { kind: 'who', ...who } : { kind: 'number', step: d.plan.length - 1 };
   return { text: question, ending };

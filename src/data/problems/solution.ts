@@ -22,7 +22,9 @@ export interface MistakeOptions {
   readonly mistakes?: readonly Mistake[];
   /** Probability that a step whose wording misleads is misread: a misconception, in part of the wordings. Default 0. */
   readonly misread_rate?: number;
-  /** Probability that the lines of a solution do not say what they compute: `12 + 7 = 19`, or `12+7=19`. Default 0. */
+  /**
+   * Probability that the lines of a solution lack the names of their results: `12 + 7 = 19`, or `12+7=19`. Default 0.
+   */
   readonly unnamed_rate?: number;
 }
 

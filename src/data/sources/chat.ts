@@ -35,7 +35,7 @@ export function messageOf(turn: unknown, where: string): Message {
     return { role: 'assistant', content: '', tool_calls: callsOf(turn.content ?? turn.value, where) };
   const extras = extrasOf(turn);
   const given = turn.content ?? turn.value;
-  // A reply that calls functions may say nothing.
+  // A reply that calls functions may have no text.
   const isSilent = (given === undefined || given === null || given === '') && extras.tool_calls !== undefined;
   const content = isSilent ? '' : checkedText(joinedParts(given, where), `the content of ${where}`);
   return { role: SPEAKERS[role] ?? role, content, ...extras };

@@ -3,10 +3,11 @@ import { misfit, wholeNumber } from '../columns.js';
 import type { ConversionLog } from './source.js';
 
 /**
- * The steps of a layout that says where the first wrong one is: those before it are right, it is wrong, those after it have no label.
+ * The steps of a layout with the index of the first wrong one: those before it are right, it is wrong, those after it
+ * have no label.
  *
  * @param column with its index, counted from 0
- * @param none what the column has where no step is wrong, in words
+ * @param none the column's value where no step is wrong, in words
  */
 export function stepsToFirstWrong(
   texts: readonly string[],

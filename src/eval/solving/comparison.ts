@@ -1,4 +1,4 @@
-// Two evaluations of the same problems: the differences of their metrics, and who solved what the other did not.
+// Two evaluations of the same problems: the differences of their metrics, and the problems that only one solved.
 import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
 import {

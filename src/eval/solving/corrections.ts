@@ -5,7 +5,7 @@ import { boxedTable, plainTable } from '../table.js';
 import type { MetricValue } from './metrics.js';
 import type { SolvingReport } from './report.js';
 
-/** Shares from 0 to 1, of what each says; absent where there is nothing that it could be a share of. */
+/** Shares from 0 to 1; absent where there is nothing to take a share of. */
 export interface OutputMetrics {
   readonly samples: number;
   /** Corrections in all of them. */
@@ -18,7 +18,7 @@ export interface OutputMetrics {
   readonly repair_rate?: number | undefined;
   /** Share of the corrections of right steps that result in a wrong one. */
   readonly harm_rate?: number | undefined;
-  /** Steps that stand and are wrong, of all that stand; and samples with one. */
+  /** Share of wrong steps among all that stand; and share of samples with one. */
   readonly wrong_steps?: number | undefined;
   readonly samples_with_wrong_step?: number | undefined;
   /** Standing and abandoned wrong steps by kind; only for generated problems. */

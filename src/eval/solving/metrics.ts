@@ -46,19 +46,21 @@ export function defaultKs(n: number): number[] {
 }
 
 /**
- * What each problem adds to each metric, by the metric's name:
- * - `pass@k`: probability that of k samples at least one is right, unbiased
- * - `maj@k`: that the most frequent answer of k samples is right; for k > 2, since two cannot outvote each other
- * - `best@k`, `weighted@k`: that the sample with the highest score is right, or the answer whose scores sum to most; where
- *   there are scores
- * - `auc_within`: probability that of a right and a wrong sample of the same problem the right one has the higher score; over
- *   problems that have both. Scores that only tell hard problems from easy ones are at 0.5, whatever their AUC over all samples
- * - `best_NAME@k`: the same under another aggregation of the scores of steps, where all were asked for; `learned` is fitted on
- *   the outcomes of other problems
- * - `step_errors`: share of right solutions with a step that is judged wrong; `wrong_steps`: share of judged steps of right
- *   solutions; where there are judgements
+ * Each problem's additions to each metric, by the metric's name:
+ * - `pass@k`: probability that at least one of k samples is right, unbiased
+ * - `maj@k`: probability that the most frequent answer of k samples is right; for k > 2, since two cannot outvote each
+ *   other
+ * - `best@k`, `weighted@k`: probability that the sample with the highest score is right, or the answer with the largest
+ *   sum of scores; only with scores
+ * - `auc_within`: probability that a right sample has a higher score than a wrong one of the same problem, over
+ *   problems that have both. Scores that only separate hard problems from easy ones give 0.5, whatever their AUC over
+ *   all samples
+ * - `best_NAME@k`: the same under another aggregation of the scores of steps, where all were asked for; `learned` is
+ *   fitted on the outcomes of other problems
+ * - `step_errors`: share of right solutions with a step that is judged wrong; `wrong_steps`: share of the judged steps
+ *   of right solutions that are wrong; only with verdicts
  * - `unanswered`, `truncated`: shares of samples without an answer, and cut off at the most tokens
- * - `tokens`: of a sample; `tokens_problem`: of all samples of a problem
+ * - `tokens`: number in a sample; `tokens_problem`: number in all samples of a problem
  */
 export function contributions(
   problems: readonly (readonly GradedSample[])[],

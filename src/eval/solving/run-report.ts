@@ -88,7 +88,7 @@ const TITLES: Readonly<Record<string, string>> = {
   duplicate_steps: 'steps said twice',
 };
 
-/** A column for each model: the share of problems solved, of all and by group, and what else was measured of all. */
+/** A column for each model: the share of problems solved, for all and by group, and other measures for all. */
 export function formatSolvedReport(report: SolvedReport, { boxed }: { readonly boxed: boolean }): string {
   if (report.corrections) return formatCorrectionReport(report.corrections, { boxed });
   const rows = solvedRows(report, MOST_INTERVALS);

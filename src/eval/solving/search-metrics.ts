@@ -22,10 +22,11 @@ export function withinTokens(samples: readonly Pick<GradedSample, 'tokens'>[], t
 }
 
 /**
+ * Each problem's additions to each metric:
  * - `search`: share of problems whose found answer is right
- * - `best_equal`, `maj_equal`: the same of the best scored of the samples that the search's tokens would have paid for, and
- *   of their most frequent answer
- * - `tokens_search`, `tokens_equal`: tokens of a problem, of the search and of those samples
+ * - `best_equal`, `maj_equal`: the same for the best-scored of the samples that fit into the search's tokens, and for
+ *   their most frequent answer
+ * - `tokens_search`, `tokens_equal`: tokens of a problem in the search and in those samples
  */
 export function searchContributions(
   searched: readonly GradedSearch[],

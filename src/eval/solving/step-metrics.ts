@@ -8,8 +8,7 @@ type JudgedSample = Pick<GradedSample, 'text' | 'right' | 'steps'>;
 /**
  * Each problem's additions to each metric, by the metric's name:
  * - `right_and_clean`: samples that are right and have every step judged right; `unjudged_steps`: steps without a
- *   verdict; both
- *   only with verdicts
+ *   verdict; both only with verdicts
  * - `duplicate_steps`, `trivial_steps`: steps that repeat one of their solution, or compute nothing
  */
 export function stepContributions(

@@ -31,8 +31,8 @@ export function ballots(
 }
 
 /**
- * Probability that the answer with the most votes is right; classes that tie are equally likely to be taken, and samples
- * without an answer do not vote. 0 where nobody votes.
+ * Probability that the answer with the most votes is right. Tied classes are equally likely to be taken, and samples
+ * without an answer do not vote. 0 without votes.
  *
  * @param weights of the samples, not negative; default: each counts 1
  */

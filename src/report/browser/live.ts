@@ -52,7 +52,7 @@ function replace(place: Element | null, html: string): void {
     box.checked = checked.has(box.value);
   const typed = document.getElementById('filter');
   const box = fresh.content.querySelector('#filter');
-  // The box itself stays, with what was typed and the cursor in it.
+  // The box itself stays, with its text and cursor.
   if (typed && box && place.contains(typed)) box.replaceWith(typed);
   place.replaceChildren(fresh.content);
 }

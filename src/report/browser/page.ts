@@ -1,4 +1,4 @@
-/** The script of every page: colours, curves, and what is new while a run goes on. */
+/** The script of every page: colours, curves, and updates while a run goes on. */
 import { connectActions } from './actions.js';
 import { connectList } from './list.js';
 import { follow } from './live.js';

@@ -1,4 +1,4 @@
-/** One plot of curves: a faint line or band of what was logged, a strong one smoothed, and a legend of buttons. */
+/** One plot of curves: a faint line or band of the logged values, a strong smoothed one, and a legend of buttons. */
 import uPlot from 'uplot';
 import { usualTop } from '../usual-top.js';
 import { colour, faded } from './colour.js';
@@ -150,7 +150,10 @@ export class Plot {
     return uplot;
   }
 
-  /** The scale of y. Where the first values are far above all others, as a loss before its first steps, it leaves them out and says so. */
+  /**
+   * The range of y. First values far above all others, as a loss before its first steps, are left out, and the plot
+   * says so.
+   */
   private range({ series, data, scales }: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
     if (min === null || max === null) return [null, null];
     const from = scales.x?.min ?? Number.NEGATIVE_INFINITY;

@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it; remembered where the browser lets a page remember. */
+/** Light, dark, or the system's theme; remembered where the browser lets a page remember. */
 
 const CHOICES = ['auto', 'light', 'dark'] as const;
 type Choice = (typeof CHOICES)[number];

@@ -19,7 +19,7 @@ ${shown.map((each, i) => group(each, { isOpen: i === shown.length - 1, isOnly: s
   };
 }
 
-/** The last stage, in which the model became what it is, is open. The only one warms nothing up. */
+/** The last stage, which made the model, is open. A single stage is no warm-up. */
 function group(
   { name, phases, plots }: PhaseGroup,
   { isOpen, isOnly }: { readonly isOpen: boolean; readonly isOnly: boolean },

@@ -81,7 +81,7 @@ function verdictTiles(report: NonNullable<CollectedRun['report']>): Tile[] {
       : [{ name: nameOf(key), value: percent(value), unit: '%', note: within(key) }];
   };
   const others = report.differences?.to ?? {};
-  // The model that training began with, or what it would have to beat; "base" often writes no verdict at all.
+  // The model that training began with, or its rival; "base" often writes no verdict at all.
   const to = ['words', 'sft', 'before', 'sft_continued', ...Object.keys(others)].find((name) =>
     Object.hasOwn(others, name),
   );

@@ -1,4 +1,4 @@
-/** Log-probs of answers summed over spans, of the policy and of the reference. */
+/** Log-probs of answers summed over spans, under the policy and the reference. */
 import type { Decoder, Role } from '../../models/decoder.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';

@@ -18,9 +18,9 @@ import type { AnswerTokens, StepTokens } from './items.js';
 type Asking = Pick<StepRecord, 'prompt' | 'tools' | 'chat_template_kwargs' | 'provenance'>;
 
 export interface AnswerTokenizer {
-  /** @throws DataError for what the chat template does not read */
+  /** @throws DataError for fields that the chat template does not read */
   prompt(record: Asking & Pick<StepRecord, 'problem'>): readonly number[];
-  /** An answer to the prompt of `record`. @throws DataError for what the chat template does not read */
+  /** An answer to the prompt of `record`. @throws DataError for fields that the chat template does not read */
   answer(record: Asking, steps: readonly Step[], options: AnswerOptions): AnswerTokens;
 }
 
@@ -146,7 +146,7 @@ function templateOptions({ tools, chat_template_kwargs: variables }: Asking): Ch
   return { ...(tools ? { tools } : {}), ...(variables ? { variables } : {}) };
 }
 
-/** The steps with what the whole of them has lost at its beginning and its end. */
+/** The steps without the text that their joined content has lost at its beginning and its end. */
 function withContent(steps: readonly Step[], content: string): readonly Step[] {
   const whole = steps.map(({ text }) => text).join('\n');
   if (content === whole) return steps;

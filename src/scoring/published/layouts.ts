@@ -28,7 +28,7 @@ export interface Layout {
   readonly head: 'verdict' | 'classes' | 'scalar';
   /** Tokens of the words for right and for wrong. */
   words?(tokenizer: Tokenizer): readonly [right: number, wrong: number];
-  /** @param separator what ends every step, of layouts that leave it open; default a line break */
+  /** @param separator text that ends every step, for layouts that leave it open; default a line break */
   read(
     tokenizer: Tokenizer,
     solution: Pick<Solution, 'problem' | 'steps'>,

@@ -36,7 +36,7 @@ export interface RewardItem {
   readonly tokens: number;
 }
 
-/** A tokenised solution with what is known about it. */
+/** A tokenised solution with its labels. */
 export interface LabelledSolution {
   readonly ids: ArrayLike<number>;
   /** The end of each step in `ids`. */

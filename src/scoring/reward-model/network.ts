@@ -35,7 +35,10 @@ export interface RewardNetwork {
   readonly words: readonly [positive: number, negative: number];
 }
 
-/** @throws StepTrainError for words of several tokens, whose probabilities are no logits of one row; for an input that the trunk cannot read */
+/**
+ * @throws StepTrainError for words of several tokens, whose probabilities are no logits of one row; for an input that
+ *   the trunk cannot read
+ */
 export function rewardNetwork(
   trained: Pick<RewardNetwork, 'decoder' | 'role'>,
   {
@@ -90,7 +93,7 @@ export function rewardLogits(
   const column = (of: (what: ScoredRow['what']) => number) =>
     reshape(gatherRows(flat, index(rows.map(({ what }, i) => i * width + of(what)))), [count]);
   if (head === 'classes') return { positive: column(() => 1), negative: column(() => 0) };
-  // One output for what the model scores, or that of the steps and then that of the outcome.
+  // One output for the scored unit, or that of the steps and then that of the outcome.
   return {
     positive: column((what) => (width === 1 || what === 'step' ? 0 : 1)),
     negative: device.tensor(new Float32Array(count)),

@@ -29,8 +29,8 @@ export interface RewardModelScorerOptions extends ReadingOptions {
 }
 
 /**
- * The probability that each step is right or, of a model of outcomes, that the solution is: a score at its last step alone,
- * null at the others.
+ * The probability that each step is right. A model of outcomes gives the probability that the solution is, as the score
+ * of its last step alone; the others are null.
  */
 export function rewardModelScorer(
   decoder: Decoder,

@@ -20,7 +20,7 @@ export interface RewardSequence extends ForwardSequence {
 /** A reason for each judged step of a solution, with its line break; undefined where it did not end. */
 export type StepReasons = readonly (readonly number[] | undefined)[];
 
-/** @param reasons with `pair_mode: label`, what stands between each step and its verdict */
+/** @param reasons with `pair_mode: label`, the text between each step and its verdict */
 export function rewardSequence(
   { solution, rowId }: Pick<VerdictSequence, 'solution' | 'rowId'>,
   { template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>,

@@ -35,7 +35,7 @@ export interface LlmJudgeOptions {
   readonly price?: { readonly input: number; readonly output: number };
   /** A file of answers: a question that it has is not asked, or paid for, again. */
   readonly cache?: string | undefined;
-  /** A file of what was spent, so that budgets and the report go on from what earlier judges with this file have spent. */
+  /** A file of costs, so that budgets and the report include the costs of earlier judges with this file. */
   readonly spending?: string | undefined;
 }
 

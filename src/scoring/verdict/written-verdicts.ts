@@ -33,8 +33,8 @@ export interface WritingOptions
 }
 
 /**
- * Writes a reason for each prompt, up to a line break, and then a word: any token may be drawn, and what has become neither
- * word ends there. Undefined if the signal stopped it.
+ * Writes a reason for each prompt, up to a line break, and then a word. Any token may be drawn; a text that has become
+ * neither word ends there. Undefined if the signal stopped it.
  */
 export async function writeVerdicts(
   decoder: Decoder,

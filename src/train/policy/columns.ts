@@ -1,6 +1,6 @@
 /**
- * Records as columns of numbers, so that a checkpoint holds a rollout batch in binary: as JSON it would be several times as
- * long, and would lose what is not finite.
+ * Records as columns of numbers, so that a checkpoint holds a rollout batch in binary: JSON would be several times as
+ * long, and would lose numbers that are not finite.
  */
 
 /** Rows by field. `bare` fields are neither numbers nor lists of numbers or records; a checkpoint has them as JSON. */

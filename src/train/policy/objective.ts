@@ -165,7 +165,7 @@ export class ClippedObjective<
         normaliser: () => ({ weightOf: tokenWeights(groups, this.options), counts: own?.count(pieces) }),
         trains,
         scope: 'policy',
-        // While the critic warms up, of a trunk that it shares its head alone has gradients.
+        // While the critic warms up, only its head on the shared trunk has gradients.
         before: (group) => (warming ? statesOf(group) : undefined),
       },
       (group, { weightOf, counts }, before): Term<Name>[] => {

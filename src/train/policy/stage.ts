@@ -173,7 +173,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const gradients = await parts.objective.gradients(chosen, index);
     const { scored } = gradients;
     if (scored) metrics = { ...metrics, ...samplerDifference(scored), ...this.kl.observe(scored) };
-    // Later passes differ by what was learned since.
+    // Later passes differ by the updates since.
     if (within === 0) refuseOtherSampler(metrics, options.maxDifference);
     if (gradients.enough) {
       this.enough = true;

@@ -17,11 +17,11 @@ export interface MixOptions extends Pick<BatchSettings, 'batchSize' | 'epochs' |
 }
 
 /**
- * The problems of each batch. With weights a batch draws the group of each of its problems, and the problems of a group come in
- * turn, shuffled again after each pass; there are as many batches as without. Depends on the seed alone.
+ * The problems of each batch. With weights a batch draws the group of each of its problems, and the problems of a group
+ * come in turn, shuffled again after each pass; there are as many batches as without. Depends on the seed alone.
  *
  * @param groups of the problems, by index; undefined for a problem that takes no part
- * @throws DataError for a weight of a group that is not there
+ * @throws DataError for a weight of a group that does not exist
  */
 export function mixedBatches(
   groups: readonly ({ readonly group?: string | undefined } | undefined)[],

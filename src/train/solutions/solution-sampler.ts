@@ -25,7 +25,7 @@ export interface SamplingRound {
   readonly n?: number;
   /** Ends the round after the token that is being computed. */
   readonly signal?: AbortSignal | undefined;
-  /** Rounds that come next, of `n` samples each: a server draws them meanwhile, from the policy as it is now. */
+  /** The next rounds, of `n` samples each: a server draws them meanwhile, from the policy as it is now. */
   readonly ahead?: readonly { readonly iteration: number; readonly prompts: readonly SolutionPrompt[] }[];
   /** Tells which samples the caller has already; the returned ones in their place are meaningless. */
   readonly skip?: (prompt: number, sample: number) => boolean;
@@ -65,6 +65,6 @@ export interface SolutionSampler {
     prompts: readonly SolutionPrompt[],
     round: SamplingRound,
   ): Promise<readonly (readonly SampledSolution[])[] | undefined>;
-  /** Frees what it has of a server. */
+  /** Frees its resources on a server. */
   dispose?(): void;
 }

@@ -13,7 +13,7 @@ import { type GgufFile, type GgufTensor, openGguf } from './file.js';
 import { metadataOf } from './metadata.js';
 import { checkpointName, expertName, hasPairedRows, movedRows, storedOffset } from './names.js';
 
-/** The name, in the directory of its configuration, of a link to the file. */
+/** The name of a link to the file, in the directory of its configuration. */
 export const GGUF_FILE = 'model.gguf';
 
 /**

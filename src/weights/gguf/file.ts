@@ -13,7 +13,7 @@ export type MetadataValue = string | number | bigint | boolean | readonly Metada
 export interface GgufTensor {
   readonly name: string;
   readonly type: BlockType;
-  /** Rows first, as PyTorch has it; ggml lists the innermost extent first. */
+  /** Rows first, as in PyTorch; ggml lists the innermost extent first. */
   readonly shape: readonly number[];
   /** Place in the file, in bytes. */
   readonly begin: number;
@@ -60,7 +60,7 @@ const LIST = 9;
 /**
  * Opens a file and checks its whole header.
  *
- * @throws WeightsError that names the file and what is wrong in it
+ * @throws WeightsError that names the file and its error
  */
 export function openGguf(path: string): GgufFile {
   return openWeights(path, 'a GGUF file', (descriptor, bytes) => {

@@ -80,7 +80,9 @@ export class Metadata {
     this.read.add(key);
   }
 
-  /** @throws WeightsError for a key of the architecture that nobody has read: llama.cpp may compute something else by it */
+  /**
+   * @throws WeightsError for a key of the architecture that was not read: llama.cpp may compute something else by it
+   */
   refuseUnread(): void {
     const unread = [...this.values.keys()].filter(
       (key) => key.startsWith(`${this.architecture}.`) && !this.read.has(key),

@@ -64,7 +64,7 @@ export function ggufName(architecture: string, name: string): string | undefined
   return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${kind}`;
 }
 
-/** The weight of one expert of a joint one, by its name in a checkpoint; undefined for one that is not joint. */
+/** The name in a checkpoint of one expert's weight in a joint one; undefined for a weight that is not joint. */
 export function expertName(joint: string, index: number): string | undefined {
   return /\.experts\.\w+\.weight$/.test(joint) ? joint.replace('.experts.', `.experts.${index}.`) : undefined;
 }
@@ -86,7 +86,9 @@ export function storedOffset(architecture: string, name: string): number {
   return architecture === 'gemma3' && /_norm\.weight$/.test(name) ? 1 : 0;
 }
 
-/** The rows of heads of `headDim`, `rowBytes` each, of the file in the order of the checkpoint, or the other way. */
+/**
+ * Moves the rows of heads of `headDim`, `rowBytes` each, from the order of the file to that of the checkpoint, or back.
+ */
 export function movedRows(
   rows: Uint8Array<ArrayBuffer>,
   rowBytes: number,

@@ -1,6 +1,6 @@
 /**
- * Files of weights that torch.save wrote (`pytorch_model.bin`): a zip with a pickle, which says what the tensors are, and their storages.
- * The pickle is data here; see `unpickle.ts`.
+ * Files of weights that torch.save wrote (`pytorch_model.bin`): a zip with a pickle, which describes the tensors, and
+ * their storages. The pickle is data here; see `unpickle.ts`.
  */
 import { bytesPerElement } from '../dtype.js';
 import { show, WeightsError } from '../error.js';

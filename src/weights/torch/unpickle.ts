@@ -135,7 +135,7 @@ class Machine {
     this.#stack.push(value);
   }
 
-  /** A new container, or what a constructor made. */
+  /** Pushes a new container, or a constructor's result. */
   hold(value: Value): void {
     if (++this.#containers > MAX_CONTAINERS)
       this.fail(`expected a pickle of at most ${MAX_CONTAINERS} containers`);
@@ -218,7 +218,7 @@ class Machine {
     this.hold(made);
   }
 
-  /** The attributes of a dict (`_metadata` of state dicts), which say nothing of the weights. */
+  /** The attributes of a dict (`_metadata` of state dicts), which do not concern the weights. */
   build(): void {
     this.last(1);
     if (!(this.#top() instanceof Map)) this.fail('the pickle sets attributes of what is no dict');

@@ -30,7 +30,7 @@ const ELSEWHERE = 0xffffffff;
 /**
  * The entries of an archive by name.
  *
- * @throws WeightsError that names the file and what is wrong in it
+ * @throws WeightsError that names the file and its error
  */
 export function readZip(path: string, descriptor: number, fileBytes: number): ReadonlyMap<string, ZipEntry> {
   return new Archive(path, descriptor, fileBytes).entries();
@@ -79,7 +79,7 @@ class Archive {
     return { begin, end: begin + size };
   }
 
-  /** Stored size, size and place of the header, each of 32 bits or, where that is full, of 64 in the extra field. */
+  /** Stored size, size and position of the header, each of 32 bits or, where that is full, of 64 in the extra field. */
   #places(
     directory: DataView,
     at: number,

@@ -6,7 +6,7 @@ import type { Operand } from '../problem.js';
 const ALL: readonly Operation[] = ['+', '-', '×'];
 const UP_AND_DOWN: readonly Operation[] = ['+', '-'];
 
-/** `count` changes of what a person has. */
+/** `count` changes of a person's amount. */
 export function changes(
   d: Draft,
   {

@@ -32,7 +32,7 @@ export function boxes(d: Draft): Story {
   return { sentences: [...sentences, ...later.sentences], ...hasNow(d, person, thing) };
 }
 
-/** Some things at a price each; an even number of operations asks what is left of the money. */
+/** Some things at a price each; an even number of operations asks for the money that is left. */
 export function shopping(d: Draft): Story {
   const person = d.person();
   const sentences: Sentence[] = [];
