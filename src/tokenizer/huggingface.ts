@@ -9,6 +9,7 @@ import { shown } from '../native/shown.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
 import { decoderOf } from './decoders.js';
+import { wordEncoder } from './known-words.js';
 import { normalizerOf } from './normalizers.js';
 import { preTokenizerOf } from './pre-tokenizers.js';
 import { respectSingleWords } from './single-words.js';
@@ -42,8 +43,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
 
   private readonly json: TokenizerJson;
   private readonly file: string;
-  private readonly library: LibraryTokenizer;
-  private continuation: LibraryTokenizer | undefined;
+  private readonly built: Built;
+  private continuation: Built | undefined;
   private readonly chat: ChatRenderer;
   private readonly special: ReadonlySet<number | undefined>;
   private readonly spelling: ReturnType<typeof spellingOf>;
@@ -51,7 +52,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   constructor(private readonly files: TokenizerFiles) {
     this.file = join(files.directory, 'tokenizer.json');
     this.json = withConfiguredTokens(files);
-    this.library = buildLibrary(this.json, files.config, this.file);
+    this.built = buildLibrary(this.json, files.config, this.file);
     this.checkProbes();
     let largest = -1;
     for (const id of this.library.get_vocab().values()) largest = Math.max(largest, id);
@@ -69,22 +70,29 @@ export class HuggingFaceTokenizer implements Tokenizer {
     this.chat = new ChatRenderer(files.chatTemplates, specialTexts(files.config));
   }
 
+  private get library(): LibraryTokenizer {
+    return this.built.library;
+  }
+
   get hasChatTemplate(): boolean {
     return !this.chat.isEmpty;
   }
 
   encode(text: string, { addSpecialTokens = true, continuation = false }: EncodeOptions = {}): number[] {
     checkText('encode', text);
-    const library = continuation ? this.forContinuation() : this.library;
-    const { ids, tokens } = library.encode(text, { add_special_tokens: false });
-    const unknown = ids.indexOf(undefined as unknown as number);
-    if (unknown >= 0) {
-      throw this.refused(
-        `the vocabulary has no token for ${JSON.stringify(tokens[unknown])} and no unknown-word token`,
-      );
-    }
+    const { library, words } = continuation ? this.forContinuation() : this.built;
+    const ids = words?.(text) ?? this.read(library, text);
     if (continuation || !addSpecialTokens) return ids;
     return [...this.prefixIds, ...ids, ...this.suffixIds];
+  }
+
+  private read(library: LibraryTokenizer, text: string): number[] {
+    const { ids, tokens } = library.encode(text, { add_special_tokens: false });
+    const unknown = ids.indexOf(undefined as unknown as number);
+    if (unknown < 0) return ids;
+    throw this.refused(
+      `the vocabulary has no token for ${JSON.stringify(tokens[unknown])} and no unknown-word token`,
+    );
   }
 
   decode(ids: ArrayLike<number>, { skipSpecialTokens = false }: DecodeOptions = {}): string {
@@ -155,11 +163,10 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   /** The same tokenizer without the space that some add before a text; most need no second one. */
-  private forContinuation(): LibraryTokenizer {
+  private forContinuation(): Built {
     if (this.continuation === undefined) {
       const json = withoutPrefixSpace(this.json);
-      this.continuation =
-        json === this.json ? this.library : buildLibrary(json, this.files.config, this.file);
+      this.continuation = json === this.json ? this.built : buildLibrary(json, this.files.config, this.file);
     }
     return this.continuation;
   }
@@ -196,7 +203,12 @@ function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[]
   return ids.every((id) => Number.isInteger(id));
 }
 
-function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], file: string): LibraryTokenizer {
+interface Built {
+  readonly library: LibraryTokenizer;
+  readonly words: ReturnType<typeof wordEncoder>;
+}
+
+function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], file: string): Built {
   // Only these keys are read, as in transformers; tokenizer.json determines the rest.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
@@ -216,7 +228,7 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
         : null,
     });
     respectSingleWords(library);
-    return library;
+    return { library, words: wordEncoder(library, json) };
   } catch (error) {
     throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {
       file,

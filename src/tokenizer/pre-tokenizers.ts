@@ -12,7 +12,11 @@ interface Piece {
   readonly isFirst: boolean;
 }
 
-type Cut = (piece: Piece) => Piece[];
+interface Cut {
+  (piece: Piece): Piece[];
+  /** The pattern of a cut that isolates each match. */
+  readonly isolated?: RegExp;
+}
 
 /** Treatments of the matches of a pattern. */
 const BEHAVIORS = ['Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext', 'Contiguous'] as const;
@@ -25,14 +29,45 @@ const GPT2 = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{
 const WORD = String.raw`\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}`;
 const PUNCTUATION = /[\p{P}\u0021-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u007E]/gu;
 
+/** A pre-tokenizer in two halves, so that the tokens of a word can be kept under the word as it stands in the text. */
+export interface WordCutter {
+  /** The words of a text, in order. */
+  readonly words: PreTokenizer;
+  /** The spelling of a word in the vocabulary. */
+  readonly spelled: (word: string) => string;
+}
+
+/** @throws Error for a pre-tokenizer that is not known */
+export function wordCutterOf(json: unknown): WordCutter | undefined {
+  const parts = partsOf(json, 'pretokenizers');
+  const cuts = parts.flatMap(cutsOf);
+  if (cuts.length === 0) return undefined;
+  const isByteLevel = parts.at(-1)?.type === 'ByteLevel';
+  return {
+    words: wordsBy(isByteLevel ? cuts.slice(0, -1) : cuts),
+    spelled: isByteLevel ? inBytes : (word) => word,
+  };
+}
+
 /** @throws Error for a pre-tokenizer that is not known */
 export function preTokenizerOf(json: unknown): PreTokenizer | undefined {
-  const cuts = partsOf(json, 'pretokenizers').flatMap(cutsOf);
-  if (cuts.length === 0) return undefined;
-  return (text, isFirst) =>
+  const cutter = wordCutterOf(json);
+  return cutter && ((text, isFirst) => cutter.words(text, isFirst).map(cutter.spelled));
+}
+
+function wordsBy(cuts: readonly Cut[]): PreTokenizer {
+  const words: PreTokenizer = (text, isFirst) =>
     cuts
       .reduce((pieces, cut) => pieces.flatMap(cut), [{ text, isFirst }] as Piece[])
       .map((piece) => piece.text);
+  const pattern = cuts.length === 1 ? cuts[0]?.isolated : undefined;
+  if (pattern === undefined) return words;
+  return (text, isFirst) => {
+    const found = text.match(pattern) ?? [];
+    // Matches that leave nothing between them are the pieces already.
+    const isWhole = found.reduce((length, match) => length + match.length, 0) === text.length;
+    return isWhole ? found.filter((match) => match !== '') : words(text, isFirst);
+  };
 }
 
 function cutsOf(part: Part): Cut[] {
@@ -62,11 +97,12 @@ function cutsOf(part: Part): Cut[] {
   }
 }
 
+const BYTE_CHARACTERS = byteCharacters();
+
+const inBytes = (text: string) => Array.from(utf8(text), (byte) => BYTE_CHARACTERS[byte]).join('');
+
 function byteLevel({ add_prefix_space: prefixed, use_regex: cuts }: Part): Cut[] {
-  const characters = byteCharacters();
-  const toBytes = ({ text, isFirst }: Piece): Piece[] => [
-    { text: Array.from(utf8(text), (byte) => characters[byte]).join(''), isFirst },
-  ];
+  const toBytes = ({ text, isFirst }: Piece): Piece[] => [{ text: inBytes(text), isFirst }];
   const prefix = ({ text, isFirst }: Piece): Piece[] => [
     { text: text.startsWith(' ') ? text : ` ${text}`, isFirst },
   ];
@@ -111,10 +147,11 @@ interface Span {
 }
 
 function split(pattern: RegExp, behavior: Behavior, invert = false): Cut {
-  return ({ text, isFirst }) =>
+  const cut: Cut = ({ text, isFirst }) =>
     joined(spansOf(text, pattern, invert), behavior)
       .filter(({ start, end }) => end > start)
       .map(({ start, end }) => ({ text: text.slice(start, end), isFirst: isFirst && start === 0 }));
+  return behavior === 'Isolated' && pattern.global ? Object.assign(cut, { isolated: pattern }) : cut;
 }
 
 /** Matches and the texts between them, over the whole text. */

@@ -179,7 +179,7 @@ describe('inspect', () => {
     for (const name of ['run', 'run/adapter'])
       expect((await cli('inspect', 'model', at(name))).stdout).toBe(base);
     const judge = rows((await cli('inspect', 'adapter', 'word-problems-judge')).stdout);
-    expect(judge.get('base')).toBe('word-problems');
+    expect(judge.get('base')).toBe('word-problems-attempts');
     expect(judge.get('judges')).toBe("steps, by the words 1 and 0 and the base's likelihood");
     cpSync(at('run/adapter'), at('counting'), { recursive: true });
     const card = JSON.parse(readFileSync(at('counting/steptrain.json'), 'utf8'));

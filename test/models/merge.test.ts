@@ -24,7 +24,7 @@ afterAll(() => device.dispose());
 
 test('names are those of loadModel: models of the package, and a run in the place of its adapter', async () => {
   const merged = join(temporaryDirectory(), 'merged');
-  const report = await mergeAdapter(device, 'word-problems', 'word-problems-judge', merged);
+  const report = await mergeAdapter(device, 'word-problems-attempts', 'word-problems-judge', merged);
   expect(report.merged).toBeGreaterThan(0);
   const run = temporaryDirectory();
   writeFileSync(join(run, 'config.yaml'), 'method: sft\n');

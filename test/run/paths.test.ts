@@ -89,7 +89,7 @@ describe('the paths of a configuration', () => {
       `there is no word-problem (looked for from ${folder}); did you mean word-problems?`,
     );
     await expect(base('word-problems-judge')).rejects.toThrow(
-      'word-problems-judge is an adapter, a judge on word-problems: as a base take word-problems',
+      'word-problems-judge is an adapter, a judge on word-problems-attempts: as a base take word-problems-attempts',
     );
     // It was never meant for the hub.
     const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };

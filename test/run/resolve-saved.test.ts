@@ -47,7 +47,7 @@ it('of the package, a judge is an adapter, and its base stands for it where a ju
   const judge = savedModel('word-problems-judge');
   expect(judge).toMatchObject({ kind: 'package', adapter: expect.stringMatching(/word-problems-judge$/) });
   expect(judge.card?.judge?.kind).toBe('verdict');
-  expect(judge.directory).toBe(savedModel('word-problems').directory);
+  expect(judge.directory).toBe(savedModel('word-problems-attempts').directory);
   expect(judge.tokenizer).toBe(judge.directory);
   expect(await resolveJudge('word-problems')).toEqual(judge);
   for (const name of ['embedded', at('run')]) expect(await resolveJudge(name)).toEqual(savedModel(name));
