@@ -16,7 +16,7 @@ const LIMITS = {
   branches: 1,
   names: 60,
   former: 0,
-  vague: 91,
+  vague: 55,
   train: 52,
   rows: 500,
 };

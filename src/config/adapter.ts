@@ -86,7 +86,7 @@ function targetsOf(
     const modules = adaptedModules(directory);
     if (targetModules.kind !== 'names' || targetParameters.some((name) => name.includes('layers.')))
       return modules;
-    // Those of experts alone: other layers have modules of the same last names.
+    // Names of modules of experts alone: other layers have modules with the same last names.
     const own = modules.flatMap((name) => /experts\.\d+\.\w+$/.exec(name)?.[0] ?? []);
     const others = targetParameters.map((name) => name.replace(/\.weight$/, ''));
     return usedNames([...new Set([...targetModules.names, ...others, ...own])], modules);
@@ -117,7 +117,7 @@ export function isEnding(name: string): boolean {
 export function fillLora(value: Record<string, unknown>, locate: Locate): string | undefined {
   const { model, lora = undefined } = value;
   const path = isSection(model) ? model.adapter : undefined;
-  // What is of the wrong type the schema refuses; that `none` contradicts an adapter is said with the other conflicts.
+  // The schema refuses a wrong type; a conflict of `none` with an adapter is reported with the other conflicts.
   if (typeof path !== 'string' || path === '' || !(lora === undefined || lora === null || isSection(lora)))
     return undefined;
   if (isSection(model) && model.adapter_mode === 'stack') {

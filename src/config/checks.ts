@@ -93,7 +93,7 @@ function* adapterConflicts({ method, model, lora }: FrameConfig): Generator<Conf
     );
 }
 
-/** Only a base that no run changes can stay in few bits. */
+/** Conflicts of quantisation: only a base that no run changes can stay in few bits. */
 function* quantizeConflicts({ model, lora }: FrameConfig): Generator<Conflict> {
   const { quantize, base } = model;
   if (quantize === 'keep' || quantize === 'none') return;

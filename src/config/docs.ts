@@ -86,7 +86,7 @@ const GROUPS = {
 const sharedKeys = (node: Outline, group: string) =>
   Object.entries(sectionOf(node)?.properties ?? {}).filter(([, own]) => own.shared === group);
 
-/** `optimizer` with the defaults of which all stages have the same. */
+/** `optimizer` with the defaults that all stages share. */
 function withAgreedDefaults(node: Outline, sections: readonly DocumentedSection[]): Outline {
   const stages = sections.filter((each) => sharedKeys(each.node, 'optimizer').length > 0);
   const properties = Object.entries(node.properties ?? {}).map(([key, own]) => {

@@ -10,7 +10,7 @@ export const evaluation = section({
   ),
 }).describe('Evaluation on what is held out.');
 
-/** Of held-out steps. */
+/** Treatment of neutral steps in held-out data. */
 const neutral = z
   .enum(HELD_OUT_NEUTRAL)
   .default('as_trained')

@@ -26,7 +26,7 @@ export interface LayeredRecipe {
   readonly own: ReadonlySet<string>;
   /** What a pretrained base brought with it, a sentence for each recipe that has values for one. */
   readonly notes: readonly ((config: object) => string)[];
-  /** In the file that has the value. */
+  /** Locates a value in the file that has it. */
   readonly locate: RecipeSource['locate'];
 }
 
@@ -79,7 +79,7 @@ export function withBases(
 const namesBase = (model: unknown): model is { readonly base: unknown } =>
   typeof model === 'object' && model !== null && Object.hasOwn(model, 'base');
 
-/** The file that `extends` names: beside the recipe, or a recipe of the package. */
+/** The file that `extends` names: next to the recipe, or a recipe of the package. */
 function baseOf({ name, value, locate }: RecipeSource): string | undefined {
   if (!Object.hasOwn(value, 'extends')) return undefined;
   const named = value.extends;

@@ -17,7 +17,7 @@ export function shared<Shape extends Readonly<Record<string, z.ZodType>>>(
   return Object.fromEntries(marked) as Shape;
 }
 
-/** A type of values: of a key without a default, or with the one that is given. */
+/** A type of values: for a key without a default, or with the given one. */
 interface Field<Type extends z.ZodType> {
   (): Type;
   (fallback: z.util.NoUndefined<z.output<Type>>): z.ZodDefault<Type>;

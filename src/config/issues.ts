@@ -24,7 +24,7 @@ export function describeIssues(issues: readonly Issue[], context: ProblemContext
   return issues.flatMap((issue) => describeIssue(issue, [], context));
 }
 
-/** Where the outline ends, the issue says what it knows. */
+/** The expected value by the issue alone, where the outline ends. */
 function expectedBy(issue: Issue): string {
   if (issue.code === 'too_small' && issue.origin === 'number')
     return `a number ${issue.inclusive ? 'of at least' : 'above'} ${issue.minimum}`;

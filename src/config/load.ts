@@ -22,7 +22,7 @@ const SHOWN_PROBLEMS = 10;
 
 export interface LoadedConfig<Config extends FrameConfig = FrameConfig> {
   readonly config: Config;
-  /** Where a value came from, `file:line:column` or `--set …`, for errors found later. */
+  /** The origin of a value, `file:line:column` or `--set …`, for errors found later. */
   readonly locate: Locate;
 }
 

@@ -1,4 +1,4 @@
-// Config sections `model` and `lora`: what is trained.
+// Config sections `model` and `lora`: the trained model.
 import { z } from 'zod';
 import type { NewModel, NewModelSchema } from '../architectures/architecture.js';
 import { ARCHITECTURES } from '../architectures/table.js';

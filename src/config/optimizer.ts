@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { optimization } from './training.js';
 
-/** Its keys, none of which has to be there: a stage has defaults of its own. */
+/** The keys of an optimizer, all optional: a stage has defaults of its own. */
 export const optimizer = z
   .strictObject(
     Object.fromEntries(

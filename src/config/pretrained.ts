@@ -1,4 +1,4 @@
-// `pretrained:` of a recipe: what takes the place of its values where model.base is none of the package's small models.
+// `pretrained:` of a recipe: values that replace its own where model.base is none of the package's small models.
 import { basename } from 'node:path';
 import { isShipped } from '../models/base.js';
 import { dotted } from './dotted.js';

@@ -1,4 +1,4 @@
-// Config section `question`: what a model that shall answer is asked.
+// Config section `question`: the prompt for a model that is to answer.
 import { section, text } from './fields.js';
 import type { RunWords } from './schema.js';
 

@@ -8,7 +8,7 @@ interface SamplingDefaults {
   readonly top_p?: number;
 }
 
-/** How many samples run together, here or asked of a server. */
+/** Number of samples that run together, here or on a server. */
 export const rowsTogether = () =>
   z
     .union([z.literal('auto'), count()])
@@ -23,7 +23,7 @@ export const rowsOf = (rows: number | 'auto') => (rows === 'auto' ? undefined : 
 
 export const concurrencyOf = (rows: number | 'auto') => (rows === 'auto' ? 64 : rows);
 
-/** How solutions are sampled; see `localSampler`. */
+/** Settings of sampled solutions; see `localSampler`. */
 export function sampling({ num_generations, temperature = 1, top_p = 1 }: SamplingDefaults) {
   return {
     num_generations: count(num_generations).describe('Solutions sampled of each problem.'),

@@ -51,7 +51,7 @@ export interface Conflict {
 /** The violation of a rule about the value at a dotted key. */
 export const conflict = (key: string, message: string): Conflict => ({ path: key.split('.'), message });
 
-/** How a run asks its problems, and how its model corrects itself, if it does. */
+/** The prompt of a run's problems, and the way in which its model corrects itself, if it does. */
 export interface RunWords {
   /** The text around a problem, and whether it is asked in a chat; absent: the usual ones. */
   readonly template?: string | undefined;
@@ -66,26 +66,26 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   sections(config: Config): Readonly<Record<string, BatchSection>>;
   /** Dotted keys of the method's own sections that name files; they are made absolute, so that a run can be resumed elsewhere. */
   readonly paths?: readonly string[];
-  /** Those that name a model: a path, which is made absolute where it is here, a model of the package or a hub id. */
+  /** Keys that name a model: a path, which is made absolute where it exists, a model of the package or a hub id. */
   readonly models?: readonly string[];
   /** Names of `method:` that mean this one with that value of a key: section and name of the key. */
   readonly algorithms?: { readonly key: readonly [string, string]; readonly names: readonly string[] };
   /** Absent: as the section `question` says, in the usual words where there is none. */
   words?(config: Config): RunWords;
-  /** Its model may learn a class for neutral steps (`data.neutral: class`). */
+  /** Set where its model may learn a class for neutral steps (`data.neutral: class`). */
   readonly neutralClass?: true;
   /**
-   * What held-out neutral steps count as, where their class counts as `score` instead of as configured. Absent: as `eval_verdicts.neutral` says, or
-   * as trained.
+   * Treatment of held-out neutral steps; with `score`, where their class counts as that instead of as configured.
+   * Absent: as in `eval_verdicts.neutral`, or as trained.
    */
   heldOutNeutral?(config: Config, score?: HeldOutNeutral): HeldOutNeutral;
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): Iterable<Conflict>;
-  /** Keys that have a value and no effect beside what others say; each is warned of. */
+  /** Conflicts on keys that have a value but no effect, because of others; each is a warning. */
   unread?(config: Config): Iterable<Conflict>;
   /**
-   * How the model in the folder `saved` of a run judges steps, for its card; absent or undefined: it judges none. The keys are those
-   * of `src/scoring/settings.ts`.
+   * The settings by which the model in the folder `saved` of a run judges steps, for its card; absent or undefined: it
+   * judges none. The keys are those of `src/scoring/settings.ts`.
    */
   judge?(config: Config, saved: string): JsonObject | undefined;
 }

@@ -9,10 +9,10 @@ import { ConfigError } from './error.js';
 const MAX_BYTES = 1 << 20;
 
 /**
- * The text of a recipe, of which no more is read than a recipe has.
+ * The text of a recipe; no more is read than a recipe can have.
  *
  * @param where begins the sentence of an error
- * @throws ConfigError where it cannot be read or is none
+ * @throws ConfigError where it cannot be read or is no recipe
  */
 export function readRecipe(file: string, where = ''): string {
   const bytes = Buffer.alloc(MAX_BYTES + 1);
@@ -48,7 +48,7 @@ export interface RecipeSource {
   locate(path: readonly PropertyKey[], options?: { readonly key?: boolean }): string;
 }
 
-/** Of files that hold rows or a problem. */
+/** Files with rows or a problem. */
 const DATA = /\.(jsonl|ndjson|csv|tsv|parquet|txt|gz)$/;
 
 /** Parses a recipe. Throws ConfigError with the location for anything that is not one YAML mapping. */
@@ -119,7 +119,7 @@ export function parseRecipe(content: string, name: string): RecipeSource {
           : undefined;
         node = pair?.value as Node | null | undefined;
         const keyOffset = (pair?.key as Node | undefined)?.range?.[0];
-        // For a section with a missing key point at its name, for a value at the value.
+        // A section with a missing key is located at its name, a value at the value.
         const atKey = isMap(node) || node == null || (key && depth === path.length - 1);
         offset = (atKey ? keyOffset : node?.range?.[0]) ?? offset;
       });

@@ -17,7 +17,10 @@ export function stageKeys(outline: Outline): ReadonlyMap<string, readonly string
   return new Map(stages.filter(([, keys]) => keys.length > 0));
 }
 
-/** Gives each stage of `value` what `given` has for it: where it has no such key, or (`over`) in any case. What was given, as `section.key`. */
+/**
+ * Sets the keys of `given` in each stage of `value` that lacks them, or (`over`) in every stage. Returns the keys set,
+ * as `section.key`.
+ */
 export function giveStages(
   value: Section,
   given: Section,

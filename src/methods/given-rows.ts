@@ -1,4 +1,6 @@
-/** Rows that a program has in memory: kept in files beside the run, since `resume` compares and reads them again. */
+/**
+ * Rows of a program in memory: they are kept in files next to the run, since `resume` compares and reads them again.
+ */
 
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -20,7 +22,7 @@ export interface GivenRows {
   failed(error: unknown): Promise<unknown>;
 }
 
-/** How many runs of this process read a file that it has written. */
+/** Number of runs of this process that read a file that it has written. */
 const readers = new Map<string, number>();
 
 /** @throws StepTrainError for what are no rows, and where the configuration names data for the same part */
@@ -71,7 +73,7 @@ export async function givenRows(
   };
 }
 
-/** The error about a file as one about the rows that stand in it, in the words of a program. */
+/** Turns the error about a file into one about the rows in it, in a program's terms. */
 function aboutRows(
   error: unknown,
   files: readonly { readonly part: Part; readonly path: string }[],

@@ -17,9 +17,9 @@ export interface StartedRun {
 }
 
 /**
- * The processes that the launcher has started with this one, once all are there; undefined where it is alone.
+ * The processes that the launcher has started with this one, once all have joined; undefined where it is alone.
  *
- * @param same what must be equal in all of them
+ * @param same values that must be equal in all of them
  * @throws StepTrainError E_CLUSTER where one does not come, or differs
  */
 export async function joinJob(

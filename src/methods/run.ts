@@ -24,8 +24,9 @@ import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 
 export interface TrainOptions {
   /**
-   * Rows in place of files of `data.train`, `data.validation` and `data.test`: what the lines of a .jsonl file would be. They are
-   * kept beside the run's directory in files named by their content, which `resume` reads again; a run that is refused leaves none.
+   * Rows that replace the files of `data.train`, `data.validation` and `data.test`, each like a line of a .jsonl file.
+   * They are kept next to the run's directory in files named by their content, which `resume` reads again; a run that
+   * is refused leaves none.
    */
   readonly rows?:
     | {
@@ -67,8 +68,8 @@ export interface TrainResult extends EndedRun {
  * Trains, evaluates and writes everything to one directory, like `steptrain run`.
  *
  * @param config as in a recipe; omitted keys have their defaults
- * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError from the run; the reason of a signal
- *   that was aborted before, of which nothing is written
+ * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError from the run; the
+ *   reason of a signal that was aborted before anything was written
  */
 export async function train(config: RunConfigInput, options: TrainOptions = {}): Promise<TrainResult> {
   checkOptions('train', options, TRAIN_OPTIONS);

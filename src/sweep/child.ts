@@ -12,7 +12,7 @@ import type { CellOutcome, StartCell } from './schedule.js';
 
 export interface Children {
   readonly start: StartCell;
-  /** Ends every process at once; what came after their last checkpoints is lost. */
+  /** Ends every process at once; progress after their last checkpoints is lost. */
   kill(): void;
 }
 

@@ -1,4 +1,4 @@
-// `steptrain sweep --dry-run`: what there is to do, and how long it may take.
+// `steptrain sweep --dry-run`: the runs to make, and the time that they may take.
 
 import { defined } from '../native/defined.js';
 import { type Log, loggingTo, progressStream, toLog } from '../terminal/log.js';
@@ -41,7 +41,9 @@ function saidOnce(): Log {
   };
 }
 
-/** As many runs as will be made; where nothing is chosen yet, the first point stands for it. */
+/**
+ * The cells of all runs that will be made; where nothing is chosen yet, the first point of the grid is the placeholder.
+ */
 function plannedCells(sweep: Sweep, chosen: ReadonlyMap<string, Settings>): Cell[] {
   const guess = new Map(sweep.arms.map((arm) => [arm.name, chosen.get(arm.name) ?? points(arm)[0] ?? {}]));
   const cells = [...trialCells(sweep), ...finalCells(sweep, guess)];
@@ -53,7 +55,7 @@ interface Size {
   readonly tokens?: number;
 }
 
-/** Tokens and time of the runs left, by what finished runs of the same arm took; of new arms, by their data. */
+/** Tokens and time of the remaining runs, from finished runs of the same arm; for new arms, from their data. */
 async function estimate(
   folder: SweepFolder,
   cells: readonly Cell[],
@@ -101,7 +103,7 @@ async function estimate(
   return [`trained tokens a run, about: ${each.join(', ')}${note}`, `time: ${time}`];
 }
 
-/** To count the tokens of an arm takes seconds: a line that moves on a terminal, one elsewhere. */
+/** Progress of counting an arm's tokens, which takes seconds: a line that moves on a terminal, one elsewhere. */
 function shownCounting(arms: number): Pick<Progress, 'update' | 'finish'> {
   if (progressStream().isTTY) return createProgress({ total: arms, unit: 'arm' });
   toLog(`counting the tokens that a run of each of ${arms} arms trains on`);

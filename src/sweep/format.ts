@@ -8,7 +8,7 @@ import { describePoint } from './cells.js';
 import type { Column } from './file.js';
 import type { ArmSummary, SweepSummary } from './summary.js';
 
-/** sweep.md: what was chosen, the table, the differences, and how to read them. */
+/** sweep.md: the choices, the table, the differences, and how to read them. */
 export function formatSweep(summary: SweepSummary): string {
   return [
     `# ${summary.file}`,

@@ -1,4 +1,4 @@
-// From the values of finished runs: which point each arm goes with, means over seeds, and paired differences.
+// Summarizes finished runs: the chosen point of each arm, means over seeds, and paired differences.
 
 import { average, type MeanInterval, meanInterval, sampleDeviation } from '../eval/student.js';
 import { RunError } from '../run/error.js';
@@ -24,7 +24,7 @@ export interface ArmSummary {
   /** The chosen point; absent while its selection has not ended. */
   readonly point?: Settings;
   readonly trials: number;
-  /** Its finished runs of the table by seed: their folders within that of the sweep. */
+  /** Its finished runs in the table, by seed: their folders within that of the sweep. */
   readonly runs: Readonly<Record<string, string>>;
   /** By column: values by seed with their mean and sample standard deviation. */
   readonly columns: Readonly<Record<string, ColumnSummary>>;
@@ -116,7 +116,10 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
   };
 }
 
-/** The trials of all arms. Of an arm whose runs have all ended the best mean is chosen; a point with a failed run is not. */
+/**
+ * The trials of all arms. An arm whose runs have all ended chooses the point with the best mean, except one with a
+ * failed run.
+ */
 export function selection(
   sweep: Sweep,
   results: ReadonlyMap<string, RunResults>,

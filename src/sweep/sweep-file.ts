@@ -47,12 +47,13 @@ const OPTIONS: Record<keyof SweepFileOptions, true> = {
 };
 
 /**
- * Makes every run of a sweep file that is missing, each in a process of its own, and goes on with those that were stopped, as
- * `steptrain sweep` does. Writes sweep.json, sweep.md and report.html into its directory.
+ * Makes every missing run of a sweep file, each in a process of its own, and continues stopped ones, as `steptrain
+ * sweep` does. Writes sweep.json, sweep.md and report.html into its directory.
  *
  * @param file a path, or the name of a sweep of the package
- * @returns what sweep.json holds: of runs that failed `unfinished` says why
- * @throws ConfigError before the first run where one of them cannot run; RunError where the directory holds runs of another sweep
+ * @returns the content of sweep.json; `unfinished` has the reasons of failed runs
+ * @throws ConfigError before the first run where one of them cannot run; RunError where the directory holds runs of
+ *   another sweep
  */
 export async function runSweepFile(file: string, options: SweepFileOptions = {}): Promise<SweepSummary> {
   checkOptions('runSweepFile', options, OPTIONS);
@@ -79,7 +80,7 @@ async function begun(
 /** The file of a sweep: a path, else a sweep of the package. */
 export const sweepFile = (name: string): string => namedRecipe(name, join(shippedFolder, 'sweeps'), 'sweep');
 
-/** Recipes are looked for beside the sweep first. */
+/** Finds recipes, first next to the sweep. */
 export const recipesBeside =
   (file: string): FindRecipe =>
   (recipe) => {

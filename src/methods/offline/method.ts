@@ -22,7 +22,7 @@ import { type RoundSettings, type RoundsConfig, roundConflicts, unreadJudgeKeys 
 import type { AnswerData, OfflineLearning } from './rounds/run.js';
 import { judge, roundKeys, sampling, solvingEvaluation } from './rounds/sections.js';
 
-/** The sections of every offline method, beside its own. */
+/** The sections of every offline method, in addition to its own. */
 const frame = {
   model,
   lora,
@@ -41,17 +41,17 @@ type Settings<Keys extends z.ZodRawShape> = RoundSettings & z.output<z.ZodObject
 export interface OfflineMethodOptions<Name extends string, Keys extends z.ZodRawShape> {
   /** The method, its section and its stage. */
   readonly name: Name;
-  /** What it does, in a line without its full stop. */
+  /** Description in a line without its full stop. */
   readonly about: string;
   readonly defaults: {
     readonly learning_rate: number;
     readonly batch_size: number;
     readonly iterations?: number;
   };
-  /** Beside those of rounds and batches. */
+  /** Keys of its section other than those of rounds and batches. */
   readonly keys: Keys;
   readonly kind: ItemKind | ((settings: Settings<Keys>) => ItemKind);
-  /** `train`: what it may count before it begins. */
+  /** Makes the objective, which may count items of `train` before it begins. */
   readonly objective: (settings: Settings<Keys>, train: Dataset<OfflineItem>) => OfflineObjective;
   /** Whether its batches need answers to several problems, for a reference point. */
   readonly comparesProblems?: (settings: Settings<Keys>) => boolean;

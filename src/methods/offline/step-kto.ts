@@ -27,7 +27,7 @@ interface StepKtoSettings {
   readonly z0_step: 'step_kl' | 'share' | 'zero' | 'outcome';
 }
 
-/** arXiv 2501.10799. `train`: what the weights of both classes are balanced by, with `auto_balance`. */
+/** The objective of Step-KTO (arXiv 2501.10799). `train`: the items whose classes are balanced, with `auto_balance`. */
 function stepKtoObjective(settings: StepKtoSettings, train: Dataset<OfflineItem>): OfflineObjective {
   const { beta, reduction, outcome_weight, step_weight } = settings;
   const weights = levelWeights(settings, train);
@@ -117,7 +117,7 @@ function referenceSums(answers: readonly ScoredAnswer[]): number[] {
   return [...whole, ...steps];
 }
 
-/** Before they are clamped at 0. */
+/** Reference points before they are clamped at 0. */
 function referencePoints(
   { z0: kind, z0_step: stepKind }: StepKtoSettings,
   mismatched: MismatchedSums | undefined,

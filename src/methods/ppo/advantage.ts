@@ -32,7 +32,7 @@ export function solutionAdvantage(device: Device, settings: AdvantageSettings): 
 
 interface Flat {
   readonly advantages: Float32Array;
-  /** For the critic; zero without one. */
+  /** Targets of the critic; zero without one. */
   readonly returns: Float32Array;
 }
 
@@ -96,10 +96,10 @@ function total({ byToken }: AnswerReward): number {
 }
 
 /**
- * Rewards by token less what the solutions of the group have on average at the same place: the last rewards compared with each
- * other, those before by their number. What a shorter solution has no place for is subtracted at its last, so that the whole is
- * above or below the mean of the wholes, as in REINFORCE++-baseline (arXiv 2501.03262), and equal solutions are at 0 everywhere.
- * The means are of rewards before the KL penalty, which stays.
+ * Rewards by token less the mean of the group's solutions at the same place. The last rewards are compared with each
+ * other, earlier ones by their number. Means beyond the places of a shorter solution are subtracted at its last one, so
+ * that its total is above or below the mean total, as in REINFORCE++-baseline (arXiv 2501.03262), and equal solutions
+ * have 0 everywhere. The means are of rewards before the KL penalty, which stays.
  */
 function aboveGroup(group: readonly AnswerReward[]): number[][] {
   const placesOf = ({ byToken, places, process }: AnswerReward) =>
@@ -136,7 +136,7 @@ function returnsToGo(rewards: readonly number[], gamma: number): number[] {
   return returns;
 }
 
-/** By answer, from the totals of its group. */
+/** Advantages by answer, from the totals of its group. */
 async function ofGroups(device: Device, rewards: Rewards, baseline: GroupBaseline): Promise<Float32Array> {
   const offsets = [0];
   for (const own of rewards) offsets.push((offsets.at(-1) as number) + own.length);
@@ -210,8 +210,8 @@ function withoutProcess({ process, ...reward }: AnswerReward): AnswerReward {
 }
 
 /**
- * PRIME (arXiv 2502.01456, as our source has it): of each token's reward the mean over the other solutions of their mean reward of a
- * token is subtracted; an advantage is what follows from its token on.
+ * PRIME (arXiv 2502.01456, as in our source): each token's reward less the mean over the other solutions of their mean
+ * reward of a token. An advantage is the sum from its token on.
  */
 function processAdvantages(group: readonly AnswerReward[], gamma: number): number[][] {
   const means = group.map(

@@ -3,25 +3,26 @@ import type { Surrogate } from '../../objectives/ppo.js';
 import type { LossType, RatioOf } from '../../train/policy/objective.js';
 
 /**
- * Where advantages come from: a critic, the group of a problem, the group for each source of rewards apart, the other solutions of the
- * group, returns from a token on, or the other solutions apart for outcomes and for the rewards of tokens.
+ * Source of advantages: a critic, the group of a problem, the group for each source of rewards apart, the other
+ * solutions of the group, returns from a token on, or the other solutions apart for outcomes and for the rewards of
+ * tokens.
  */
 export type AdvantageOf = 'critic' | 'group' | 'group_apart' | 'leave_one_out' | 'returns' | 'process';
 
 export interface OnlineAlgorithm {
   readonly ratio: RatioOf;
   readonly advantage: AdvantageOf;
-  /** Where the KL penalty goes by default. */
+  /** Default place of the KL penalty. */
   readonly klIn: 'reward' | 'loss';
   /** Whether `whiten_advantages` is read. */
   readonly whitens?: true;
-  /** How far the ratio counts down and up by default. Default 0.2 each. */
+  /** Default limits of the ratio, down and up. Default 0.2 each. */
   readonly clip?: readonly [low: number, high: number];
   /** The loss of ratios and advantages. Default `clip`. */
   readonly surrogate?: Surrogate;
   /** The weight of a token. Default `dapo`. */
   readonly lossType?: LossType;
-  /** How often a group of equal rewards is drawn again by default. Default 0. */
+  /** Default number of times that a group of equal rewards is drawn again. Default 0. */
   readonly resample?: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The first stage: solutions of the model as it is before training. The table at the end has them beside those of the trained
- * one, and rewards may be normalised by what the sources say of them. Runs that learn from other rewards may share the stage.
+ * The first stage: solutions of the model before training. The table at the end compares them with those of the trained
+ * one, and rewards may be normalised by their moments. Runs that learn from other rewards may share the stage.
  */
 
 import { objectRows } from '../../data/rows.js';
@@ -35,7 +35,7 @@ export interface BaseSolutions {
 /** Problems of one step. */
 const CHUNK = 64;
 
-/** How many training problems `whiten: base` is taken from; 0 where no source asks for it. */
+/** Number of training problems for `whiten: base`; 0 where no source asks for it. */
 export function baseProblems({ base_problems, ...reward }: RewardSection): number {
   const asks = Object.values(reward).some(
     (source) =>

@@ -198,7 +198,7 @@ function* comparedApart(ppo: PpoSection, reward: RewardSection): Generator<Confl
     );
 }
 
-/** How a server gets the policy. */
+/** Conflicts in the way in which a server gets the policy. */
 function* publishing(
   { kind, adapters, weights, max_staleness: ahead }: NonNullable<PpoRunConfig['rollout']['server']>,
   whole: boolean,

@@ -3,7 +3,7 @@ import { algorithmOf, comparesGroups } from './algorithms.js';
 import type { CreditedSolutions } from './rollout.js';
 import type { PpoSettings } from './settings.js';
 
-/** So many rollout batches in a row. */
+/** Number of rollout batches in a row. */
 const IN_A_ROW = 3;
 
 /**

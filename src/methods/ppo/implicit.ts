@@ -48,7 +48,7 @@ interface Scored {
 
 export class ImplicitRewards {
   readonly optimizers: Readonly<Record<string, AdamW>>;
-  /** What was scored last, by problem. */
+  /** The last scores, by problem. */
   private scored: readonly (readonly Scored[])[] = [];
   private skipped = 0;
 
@@ -139,7 +139,7 @@ export class ImplicitRewards {
     this.skipped = (state as { readonly skipped: number } | undefined)?.skipped ?? 0;
   }
 
-  /** By solution and token, at temperature 1. */
+  /** Log-probs by solution and token, at temperature 1. */
   private async logprobs(
     groups: readonly SolutionGroup[],
     { decoder, role }: PlacedRole,

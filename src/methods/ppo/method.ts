@@ -90,7 +90,7 @@ export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
     {
       stage: BASE,
       unread: ['ppo', 'reward'],
-      // What the checkpoint holds depends on them.
+      // The contents of the checkpoint depend on these.
       decided: {
         critic: hasCritic(ppo) && ppo.critic,
         implicit: reward.implicit.weight !== 0,
@@ -140,7 +140,7 @@ function samplingOf({ config, data, roles, tokenizer, cacheBytes }: PpoRun): Loc
   };
 }
 
-/** In this process, or on the server that is named. */
+/** The sampler of rollouts: this process, or the configured server. */
 function rolloutSampler(
   { config: { rollout }, roles, run }: PpoRun,
   sampling: LocalSamplerOptions,

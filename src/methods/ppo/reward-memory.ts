@@ -34,7 +34,8 @@ function sizeOf(name: string, device: Pick<Device, 'info'>): Omit<MemoryItem, 'r
   const saved = readable(name);
   if (!saved) return { what: `${name} is not there yet and not counted`, bytes: 0 };
   const found = held(saved, device);
-  // Under an adapter the reference of log-ratios is the same base; a model trained in full is held beside its own.
+  // Under an adapter, the reference of log-ratios is the same base; a model trained in full is held in addition to its
+  // own.
   const { directory, adapter } = saved;
   const kind = settingsOfFiles({ model: directory, adapter })?.kind;
   if (kind !== 'implicit_prm' || adapter !== undefined) return found;

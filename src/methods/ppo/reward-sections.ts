@@ -1,4 +1,4 @@
-// Config section `reward` of `method: ppo`: what a solution is worth.
+// Config section `reward` of `method: ppo`: the reward of a solution.
 import { z } from 'zod';
 import {
   choice,

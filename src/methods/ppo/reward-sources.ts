@@ -23,7 +23,7 @@ export interface OpenSource extends WeightedSource {
 
 export interface OpenSources {
   readonly sources: readonly OpenSource[];
-  /** Of the models that were loaded. */
+  /** Memory of the loaded models. */
   readonly held: HeldMemory;
   /** Frees the models that were loaded. */
   dispose(): void;
@@ -62,7 +62,7 @@ export async function rewardSources({ config: { reward, run }, device }: Context
       return stepScoreReward(scorer, { name: 'steps', aggregation, unread, untilWrong });
     },
     outcome: async () => {
-      // Of a joint model, the output of outcomes.
+      // A joint model gives its output of outcomes.
       const scorer = await open('ORM', reward.outcome, 'outcome');
       const options = { name: 'outcome', aggregation: 'last', bySteps: false } as const;
       return stepScoreReward(scorer, { ...options, unread: reward.outcome.unread });

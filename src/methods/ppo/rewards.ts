@@ -22,13 +22,13 @@ import type { SolutionAnswer, SolutionGroup } from './rollout.js';
 import type { PpoSettings } from './settings.js';
 
 export interface SolutionRewardOptions {
-  /** When the first rollout batch is there; undefined if the signal stopped it. */
+  /** Opens the sources, with the first rollout batch; undefined if the signal stopped it. */
   readonly sources: (signal: AbortSignal) => Promise<readonly WeightedSource[] | undefined>;
   readonly problemOf: (item: number) => RunProblem;
   readonly tokenizer: Tokenizer;
-  /** Beside them, with rewards of tokens. */
+  /** An additional source with rewards of tokens. */
   readonly implicit?: ImplicitRewards | undefined;
-  /** Of rewards that are shuffled. */
+  /** Seed of shuffled rewards. */
   readonly seed: number;
   readonly settings: Pick<RewardSection, 'placement' | 'bound' | 'bound_margin'> &
     Pick<PpoSettings, 'algorithm' | 'truncated' | 'missing_eos_penalty'>;
@@ -98,7 +98,7 @@ function placed(
     byToken[t] = (byToken[t] as number) + reward;
     places.add(t);
   };
-  // What goes on from the critic's value has not come to the end that is rewarded.
+  // A solution that goes on from the critic's value has not reached the rewarded end.
   const goesOn = truncated && settings.truncated === 'bootstrap';
   if (mixed.value !== undefined && !goesOn) place(last, mixed.value);
   if (mixed.steps) {
@@ -127,7 +127,7 @@ function withTokens(own: AnswerReward, process: readonly number[] | undefined): 
   };
 }
 
-/** What is compared of a solution that was cut off; `prime` compares the rewards of tokens by themselves. */
+/** The compared total of a solution that was cut off; `prime` compares the rewards of tokens by themselves. */
 function comparedWhole(
   { value, process }: AnswerReward,
   { algorithm }: Pick<PpoSettings, 'algorithm'>,

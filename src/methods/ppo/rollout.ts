@@ -20,7 +20,7 @@ import type { PpoSettings } from './settings.js';
 /** A sampled solution. */
 export interface SolutionAnswer extends Answer {
   readonly text: string;
-  /** It was cut off. */
+  /** Whether it was cut off. */
   readonly truncated: boolean;
   /** Value of the state after its last token, with a critic. */
   readonly endValue?: number;
@@ -35,7 +35,7 @@ export interface SolutionRolloutOptions {
   readonly sampler: SolutionSampler;
   /** Solutions that it gives of each problem. */
   readonly n: number;
-  /** By problem. */
+  /** Prompt of a problem. */
   readonly promptOf: (item: number) => SolutionPrompt;
   readonly settings: Pick<PpoSettings, 'branches'>;
   /** The update scores the answers by the policy: `oldLogprobs` are left empty, and there is no critic. */
@@ -76,7 +76,7 @@ export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource
 interface Scores {
   readonly old: Float32Array | undefined;
   readonly ref: Float32Array | undefined;
-  /** Of each token's state, then of the ends. */
+  /** Values of each token's state, then of the ends. */
   readonly values: Float32Array | undefined;
 }
 

@@ -50,7 +50,7 @@ export function* solutionSamples(
   }
 }
 
-/** By token, those that are not 0; the KL penalty is on every token, so there they are all. */
+/** Rewards by token, without zeros. With the KL penalty every token has a reward, so all are kept. */
 function placedRewards(rewards: readonly number[]): Record<string, number> | readonly number[] {
   const placed = rewards.flatMap((reward, t) => (reward === 0 ? [] : [[String(t), reward] as const]));
   return placed.length > rewards.length / 2 ? rewards : Object.fromEntries(placed);

@@ -3,7 +3,7 @@ import { type BranchedAnswer, type BranchedSequence, branchedSequence } from '..
 
 export interface AnsweredPrompt extends BranchedSequence {
   readonly rowId: number;
-  /** Of these solutions, in order. */
+  /** The answers of these solutions, in order. */
   readonly solutions: readonly BranchedAnswer[];
 }
 

@@ -1,4 +1,4 @@
-/** The settings that `auto` stands for. */
+/** Resolves settings that are `auto`. */
 import type { LossType } from '../../train/policy/objective.js';
 import { algorithmOf, hasCritic } from './algorithms.js';
 import type { PpoRunConfig, PpoSection } from './config.js';

@@ -1,4 +1,4 @@
-/** How well a reward model tells right from wrong on held-out solutions: by step, by outcome, beside their length. */
+/** Evaluates a reward model on held-out solutions: by step, by outcome, and compared with their length. */
 import { type ClassCounts, choosesThreshold, weighsClasses } from '../../data/rare-class.js';
 import { mixtureOf } from '../../data/summary.js';
 import { calibration } from '../../eval/calibration.js';

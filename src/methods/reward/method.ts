@@ -36,7 +36,7 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
   },
 };
 
-/** As transformers has it: of tokens or, for outcomes alone, of the sequence. None for verdict words. */
+/** The head as in transformers: on tokens or, for outcomes alone, on the sequence. None for verdict words. */
 function headOf({
   data,
   reward_model: { type, head },

@@ -117,7 +117,7 @@ export function requireS3c(config: { readonly method: string }, what: string): S
   throw new RunError(`${what} of method ${config.method}; name one of method s3c`);
 }
 
-/** How solutions of a run's model are read: what stands and what was taken back. */
+/** The way to read a model's solutions: which steps stand, and which were taken back. */
 export function correctionReading({
   format,
   corrections,
@@ -158,7 +158,7 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
               `set it to ${usual}, or validate.by to continuations`,
           );
     if (corrections !== 'none' && corrections.shape === 'post_hoc') {
-      // Its samples correct a solution that is part of the problem, so that no step of them is a wrong one.
+      // The problem of such a sample contains the solution that it corrects, so none of its own steps is a wrong one.
       for (const [key, usual] of [
         ['variant', 'step'],
         ['clean_ratio', 'as_is'],

@@ -1,4 +1,4 @@
-/** The data of a run: samples that the data has, or right solutions of which the run makes them. */
+/** The data of a run: ready samples, or right solutions from which the run makes them. */
 import type { SourceSolution } from '../../corrections/solution.js';
 import { sourceSolutions } from '../../corrections/source.js';
 import { limited, solutionRank } from '../../data/limit.js';
@@ -19,7 +19,7 @@ import { correctionPrompt } from './sequences.js';
 export type Solutions = Readonly<Record<Part, readonly SourceSolution[]>>;
 
 export interface S3cData extends RunData {
-  /** Those of the data, or what they are made of. */
+  /** The samples of the data, or the solutions from which they are made. */
   readonly given: { readonly samples: CorrectionSamples } | { readonly solutions: Solutions };
 }
 

@@ -30,7 +30,7 @@ const ARTEFACT = 'samples';
 /** Chunks between checkpoints. */
 const SAVED = 8;
 
-/** As a recipe with a section `corrections` says; `opened`: what it does not. */
+/** The tools of the section `corrections`; `opened` has the parts that a recipe does not name. */
 export function configuredTools(
   { corrections: settings, format, run, data }: S3cRunConfig,
   tokenizer: Tokenizer,

@@ -37,7 +37,7 @@ export function correctionPrompt(
   return solvingPrompt(tokenizer, { template, ...(chat === 'auto' ? {} : { chat }) });
 }
 
-/** Before the first step: a text prompt that does not end in white space is parted from it by a space, as from examples. */
+/** Text before the first step: a space after a text prompt that does not end in white space. */
 export function promptLead({ chat, template }: SolvingPrompt): string {
   return chat || /\s$/.test(template) ? '' : ' ';
 }

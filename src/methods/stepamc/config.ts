@@ -79,7 +79,7 @@ export function hasNetwork({
 /** Whether the run trains its warm-up, and does not begin with one. */
 export const hasWarmUp = ({ sft }: Pick<StepAmcRunConfig, 'sft'>): boolean => sft.num_train_epochs > 0;
 
-/** How scores are centred, `auto` resolved. */
+/** Centring of scores, with `auto` resolved. */
 export function centering({
   center,
   pair_mode,

@@ -53,7 +53,7 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
     const labels = group.flatMap(({ questions }) =>
       questions.flatMap((question) => constrainedLabel(question) ?? []),
     );
-    // Without a label there is no constraint, which is not one of 0.
+    // Without a label there is no constraint, rather than one of 0.
     if (labels.length === 0) return undefined;
     const word = (which: 'positive' | 'negative', { length }: readonly number[]): Tensor => {
       const rows = group.map(({ questions, words }) =>

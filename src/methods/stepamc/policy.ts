@@ -45,7 +45,7 @@ export function scpoStage(
   }
   return policyStage<Question>({
     name: 'ppo',
-    // In the reward it is always d; the estimator of the section is that of the loss.
+    // In the reward the estimator is always d; that of the section applies to the loss.
     settings: { ...ppo, kl_estimator: 'k1' },
     iterations,
     batching: { 'ppo.solutions': sequences.length },

@@ -4,7 +4,7 @@ import type { StepLabel } from '../../records/record.js';
 import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
 import type { PpoConfig } from './config.js';
 
-/** Which steps are asked about, by whether they have a label. */
+/** The steps that are asked about, by whether they have a label. */
 export type AskedSteps = PpoConfig['steps'];
 
 export function isAsked(steps: AskedSteps, label: StepLabel): boolean {

@@ -48,8 +48,8 @@ interface Question {
 const REASONS = 0x4ea5;
 
 /**
- * The records with the reasons that were found; steps with a reason of their own keep it. What is drawn for a record
- * depends on `first` + its index and the seed alone, not on the batch. Undefined if the signal stopped it.
+ * The records with the sampled reasons; steps with a reason of their own keep it. Draws for a record depend on `first`
+ * + its index and the seed alone, not on the batch. Undefined if the signal stopped it.
  *
  * @param first index of the first record among all
  * @param tally is added to

@@ -21,8 +21,8 @@ import type { StepAmcRoles } from './roles.js';
 import type { Question } from './rollout.js';
 
 /**
- * Mean and standard deviation of all scores so far, for `center: running` (Welford's recurrence): of both verdicts or, with
- * `pair_mode: step`, of the steps.
+ * Mean and standard deviation of all scores so far, for `center: running` (Welford's recurrence): of both verdicts or,
+ * with `pair_mode: step`, of the steps.
  */
 export interface RunningScores {
   readonly count: number;
@@ -32,7 +32,7 @@ export interface RunningScores {
 
 export type RewardSettings = Pick<PpoConfig, 'reward_clip' | 'invalid_reward' | 'wrong_reward'> & Centering;
 
-/** How the scores of the network become rewards. */
+/** Settings that turn scores of the network into rewards. */
 interface Centering {
   readonly mode: PairMode;
   readonly center: ReturnType<typeof centering>;
@@ -123,7 +123,7 @@ export interface NetworkRewardOptions {
   readonly sequences: readonly RewardSequence[];
   /** The pairs among some items, for `frn.update: joint`. */
   readonly unitsAmong: (items: readonly number[]) => readonly RewardUnit[];
-  /** Where answers have reasons, what the network reads of the solutions `items`: each reason that the policy wrote. */
+  /** Units of the solutions `items` with the reasons that the policy wrote; set where answers have reasons. */
   readonly reasoned?:
     | ((items: readonly number[], questions: readonly Question[]) => RewardUnit[])
     | undefined;
@@ -227,7 +227,7 @@ function placed(
 }
 
 /**
- * How well the network separates right from wrong verdicts.
+ * Metrics of how well the network separates right from wrong verdicts.
  *
  * @param zero the score from which a step is right, with `pair_mode: step`
  */

@@ -32,7 +32,7 @@ export interface StepAmcRoles {
   readonly continued: Role | undefined;
   /** What the run began with: the base as it is read, under the adapter that the run continues. */
   readonly base: Role;
-  /** Its scalar head is part of the adapter or the copy: a sequence classifier with one label. */
+  /** The reward network. Its scalar head is part of the adapter or the copy: a sequence classifier with one label. */
   readonly reward: Role;
   readonly rewardHead: LinearHead;
   readonly policyParameters: TrainableParameters;
@@ -53,7 +53,7 @@ export interface StepAmcRoles {
 
 interface SavedRoles {
   readonly reward: boolean;
-  /** Lies beside models that are written whole. */
+  /** Saved with models that are written whole. */
   readonly tokenizer: Tokenizer;
 }
 

@@ -26,7 +26,7 @@ import {
 
 /** An answer to the question whether a step is right. */
 export interface VerdictAnswer extends Answer {
-  /** Which word it is; undefined if neither. */
+  /** The word as a verdict; undefined if it is neither. */
   readonly verdict: 1 | 0 | undefined;
   /** Tokens of the reason before the word; 0 where answers have none, absent where it did not end. */
   readonly reason?: number;
@@ -53,7 +53,7 @@ export interface VerdictRolloutOptions {
   readonly tokenizer?: AnswerSampling['tokenizer'] | undefined;
   readonly settings: Pick<PpoConfig, 'rollout' | 'steps' | 'temperature' | 'reference'>;
   readonly microBatchTokens: number;
-  /** For keys and values while words of several tokens are written. Default: what fits. */
+  /** Bytes for keys and values while words of several tokens are written. Default: all that fits. */
   readonly cacheBytes?: number | undefined;
   readonly sequences: Dataset<VerdictSequence>;
   readonly seed: number;

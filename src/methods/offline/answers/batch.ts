@@ -13,11 +13,13 @@ import type { OfflinePlan } from './plan.js';
 
 export interface BatchContext {
   readonly decoder: Decoder;
-  /** Without dropout. */
+  /** Role without dropout. */
   readonly role: Role;
   readonly objective: OfflineObjective;
   readonly plan: OfflinePlan;
-  /** By item of the plan and its answers, then those of the pairs of each batch; empty without a reference. */
+  /**
+   * References by item of the plan and its answers, then those of the pairs of each batch; empty without a reference.
+   */
   readonly references: readonly (readonly SpanSums[])[];
   readonly microBatchTokens: number;
 }

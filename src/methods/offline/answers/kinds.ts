@@ -7,9 +7,9 @@ import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import type { AnswerTokenizer } from '../../../scoring/implicit/tokens.js';
 
 export interface ItemKind {
-  /** In messages. */
+  /** Noun in messages. */
   readonly noun: string;
-  /** What data must have. */
+  /** Columns that the data must have. */
   readonly expected: string;
   /** Whether labels of steps are learned. */
   readonly judgesSteps?: boolean;
@@ -18,7 +18,7 @@ export interface ItemKind {
   unused?(record: StepRecord): string | undefined;
 }
 
-/** How the labels of steps are read. */
+/** Options for reading the labels of steps. */
 export interface StepLabelOptions {
   /** Steps after the first wrong one: as they are labelled, unlabelled, or wrong. */
   readonly after_first_error: 'keep' | 'mask' | 'negative';
@@ -69,7 +69,7 @@ function readLabels(
   });
 }
 
-/** Right answers alone: what rejection sampling keeps. An answer that nobody judged counts as right. */
+/** Right answers alone, as rejection sampling keeps them. An answer without a judgement counts as right. */
 export const rightAnswers: ItemKind = {
   noun: 'right answers',
   expected: 'expected rows with an answer that is not labelled wrong, in itself or in a step',
@@ -117,7 +117,7 @@ export const stepPairs: ItemKind = {
     const pairs: OfflineItem[] = [];
     const waiting = new Map<string, { readonly record: StepRecord; readonly at: number }[]>();
     for (const record of records) {
-      // What follows a wrong step goes on from a wrong beginning.
+      // Steps after a wrong one continue from a wrong prefix.
       if (record.context_wrong) continue;
       const wrong = record.steps.findIndex(({ label }) => label === 0);
       const judged = wrong < 0 ? record.steps : record.steps.slice(0, wrong + 1);
@@ -146,7 +146,10 @@ export const stepPairs: ItemKind = {
   },
 };
 
-/** A chosen and a rejected answer to a prompt; of unpaired answers to a problem, the right ones with the wrong ones in turn. */
+/**
+ * A chosen and a rejected answer to a prompt. For a problem with unpaired answers, the right ones are paired with the
+ * wrong ones in turn.
+ */
 export const answerPairs: ItemKind = {
   noun: 'pairs of answers',
   expected: 'expected rows with chosen and rejected, or right and wrong answers to the same problem',

@@ -20,7 +20,7 @@ export interface OfflineTerm extends LossTerm {
 /** The objective of one optimizer batch: its normalisers and reference points are known. */
 interface BatchObjective {
   terms(batch: ScoredBatch): readonly OfflineTerm[];
-  /** After the last micro-batch: logs what depends on all of them. */
+  /** Called after the last micro-batch, to log metrics of all of them. */
   end?(means: Means): void;
 }
 

@@ -5,11 +5,12 @@
 import { StepTrainError } from '../../../native/errors.js';
 
 /**
- * For each item of a batch, another whose answer follows its prompt: sorted by problem and rotated by the most frequent
- * problem's items, which is a permutation as long as no problem has more than half of the batch.
+ * For each item of a batch, another item whose answer follows its prompt: items are sorted by problem and rotated by
+ * the number of the most frequent problem's items, which is a permutation as long as no problem has more than half of
+ * the batch.
  *
  * @param problems of each item
- * @throws StepTrainError for a batch with one problem alone
+ * @throws StepTrainError for a batch with a single problem
  */
 export function mismatch(problems: readonly number[]): number[] {
   const counts = new Map<number, number>();

@@ -11,7 +11,7 @@ import type { OfflineObjective } from './objective.js';
 
 export interface PairObjectiveOptions {
   readonly needsReference: boolean;
-  /** Of one side: the sums of its answers' log-probs, or what the objective makes of them. Default: the sums. */
+  /** Scores of one side, computed from the sums of its answers' log-probs. Default: the sums. */
   readonly score?: (
     scored: ScoredBatch,
     answers: readonly ScoredAnswer[],
@@ -19,7 +19,7 @@ export interface PairObjectiveOptions {
   ) => SpanScores;
   /** The mean over the pairs that `weights` say. */
   readonly loss: (sides: DpoPairs) => Objective<string>;
-  /** By statistic, the name under which it is logged. Default: TRL's. */
+  /** Names under which statistics are logged. Default: TRL's. */
   readonly logged?: Readonly<Record<string, string>>;
 }
 

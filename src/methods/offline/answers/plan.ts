@@ -1,4 +1,6 @@
-/** Which answers are in which batch, and which mismatched pairs: known before training, so that the reference scores them once. */
+/**
+ * The answers and the mismatched pairs of each batch, known before training, so that the reference scores each once.
+ */
 import type { AnswerBatchConfig } from '../../../config/schema.js';
 import { type Dataset, dataset } from '../../../data/dataset.js';
 import { mismatched, type OfflineItem, sequenceLength } from '../../../scoring/implicit/items.js';
@@ -8,12 +10,12 @@ import { mismatch, mixProblems } from './pairing.js';
 export interface OfflinePlan {
   readonly items: Dataset<OfflineItem>;
   readonly batches: readonly (readonly number[])[];
-  /** Of all batches, the mismatched pairs among them. */
+  /** Tokens of all batches, mismatched pairs included. */
   readonly tokens: number;
   epochAt(batch: number): number;
   /** The mismatched pairs of a batch, one for each of its items; none where they have no use. */
   pairsOf(batch: number): readonly OfflineItem[];
-  /** Where they begin among the references: after those of all items. */
+  /** Index of a batch's first pair among the references, after those of all items. */
   pairsAt(batch: number): number;
   /** Number of references. */
   readonly references: number;
@@ -42,7 +44,7 @@ export function trainingPlan(
   return planned(items, mixed, options, epochAt);
 }
 
-/** Held-out items: one batch of all. Of a single problem it has no mismatched pairs. */
+/** The plan for held-out items: a single batch. With a single problem it has no mismatched pairs. */
 export function heldOutPlan(items: Dataset<OfflineItem>, options: OfflinePlanOptions): OfflinePlan {
   const all = Array.from({ length: items.length }, (_, i) => i);
   const problems = new Set(all.map((i) => items.get(i).problem));
@@ -72,7 +74,7 @@ function planned(
     items,
     batches,
     references,
-    // Only asked for in a plan: pairs are made again for it.
+    // Computed only for a plan, since it makes the pairs again.
     get tokens() {
       const all = (i: number) => [...itemsOf(i), ...pairsOf(i)];
       const tokensOf = (i: number) => all(i).reduce((sum, item) => sum + sequenceLength(item), 0);

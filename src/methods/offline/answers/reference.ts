@@ -11,9 +11,9 @@ import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 export interface ReferenceOptions {
   readonly name: string;
   readonly decoder: Decoder;
-  /** What the policy is compared with, without dropout: the policy as it is now, or the base without its adapter. */
+  /** The reference of the policy, without dropout: the policy as it is now, or the base without its adapter. */
   readonly role: Role;
-  /** In place of `decoder` and `role`: loaded while the stage is open. */
+  /** Replaces `decoder` and `role`; loaded while the stage is open. */
   readonly load?: (() => Promise<LoadedReference>) | undefined;
   readonly items: Dataset<OfflineItem>;
   readonly microBatchTokens: number;

@@ -1,4 +1,4 @@
-/** Training on answers that are there already: one loop for every objective over sums of log-probs. */
+/** Training on existing answers: one loop for every objective over sums of log-probs. */
 import type { AnswerBatchConfig } from '../../../config/schema.js';
 import { type BatchedStageOptions, batchedStage } from '../../../train/batched-stage.js';
 import type { TrainingStage } from '../../../train/stage.js';

@@ -1,4 +1,4 @@
-/** What a round makes: sampled candidates, and from them labelled records, which other runs can read as data. */
+/** The rows of a round: sampled candidates, and labelled records made from them, which other runs can read as data. */
 
 import { judgeText } from '../../../data/problems/oracle.js';
 import { objectRows } from '../../../data/rows.js';
@@ -38,7 +38,7 @@ export function isRight(
   return gradeSolution(problem, text, true).correct;
 }
 
-/** What a user is told of candidates that were cut off, and so are not learned from; undefined where none was. */
+/** A note on candidates that were cut off, and so are not learned from; undefined where none was. */
 export function cutOffNote(
   candidates: readonly Pick<CandidateRow, 'finish_reason'>[],
   maxNewTokens: number,

@@ -1,4 +1,4 @@
-// What the configurations of methods that can learn in rounds have in common.
+// The common configuration of methods that can learn in rounds.
 import { existsSync, realpathSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -12,7 +12,7 @@ import {
 } from '../../../config/schema.js';
 import { endpoint, judge, type sampling, solvingEvaluation } from './sections.js';
 
-/** Of a method's own section. */
+/** Round settings of a method's own section. */
 export interface RoundSettings extends AnswerBatchConfig {
   /** 0: no rounds, but one training on the answers of the data. */
   readonly iterations: number;
@@ -110,7 +110,10 @@ const READ_BY: Readonly<Record<string, readonly string[]>> = {
   llm: ['llm'],
 };
 
-/** Keys of judges of another kind than the one that is asked. They may stand in a recipe that this one extends, so none is refused. */
+/**
+ * Keys for another kind of judge than the configured one. A recipe that this one extends may have them, so none is
+ * refused.
+ */
 export function* unreadJudgeKeys(config: RoundsConfig, { iterations }: RoundSettings): Generator<Conflict> {
   const { judge: labels, eval_solving: evaluation } = config;
   if (iterations > 0) yield* unread('judge.kind', labels, judge.parse({}));

@@ -25,7 +25,7 @@ export interface EvaluateStageOptions extends AskedPart {
   readonly name: string;
   readonly greedy: SolutionSampler;
   readonly sampler: SolutionSampler;
-  /** Beside the greedy one. */
+  /** Samples in addition to the greedy one. */
   readonly samples: number;
   readonly judge: Scorer | undefined;
   readonly settings: SaveSettings;
@@ -81,9 +81,11 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
 /**
  * Figures of one model, with intervals from the bootstrap over problems:
  * - `pass@1`: greedy solutions that are right; `sampled pass@1` the mean over samples; `maj@k`
- * - `step_errors`: of the right samples, those with a step judged wrong; `wrong_steps`: of their judged steps, the wrong ones
- * - `right_and_clean`: samples that are right and have every step judged right; `unjudged_steps`: steps that the judge says nothing of
- * - `duplicate_steps`, `trivial_steps`: steps that stand in their solution already, or compute nothing
+ * - `step_errors`: of the right samples, those with a step judged wrong; `wrong_steps`: of their judged steps, the
+ *   wrong ones
+ * - `right_and_clean`: samples that are right and have every step judged right; `unjudged_steps`: steps without a
+ *   verdict
+ * - `duplicate_steps`, `trivial_steps`: steps that repeat one of their solution, or compute nothing
  */
 export function evaluationMetrics(rows: readonly EvaluatedRow[]): Record<string, MetricValue> {
   const all = [...grouped(rows, ({ problem }) => problem).values()];

@@ -28,7 +28,7 @@ export function evaluationJudge(
 
 type Endpoint = RoundsConfig['eval_solving']['llm'] & {
   readonly path?: string | undefined;
-  /** The beginning of the names of its files: what it answered, unless the configuration names that, and what it cost. */
+  /** Prefix of the names of its files: its answers, unless the configuration names that file, and its costs. */
   readonly files: string;
 };
 

@@ -34,11 +34,11 @@ export interface LabelStageOptions {
   readonly problems: readonly RunProblem[];
   /** Absent: no step gets a label. */
   readonly judge: Scorer | undefined;
-  /** What makes a candidate right: `answer`, or also (`clean`) that no step is labelled wrong. */
+  /** The condition for a right candidate: `answer`, or also (`clean`) that no step is labelled wrong. */
   readonly outcome: 'answer' | 'clean';
   readonly control: LabelControl;
   readonly selection: SelectionOptions;
-  /** At which candidates were cut off. */
+  /** Number of tokens at which candidates were cut off. */
   readonly maxNewTokens: number;
   readonly settings: SaveSettings;
 }
@@ -71,7 +71,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         const own = labels[i] ?? [];
         return { ...candidate, right: candidate.right && !(clean && own.includes(0)), labels: own };
       });
-      // Where labels of steps say what is right, a problem's right and wrong candidates are known only now.
+      // Where the labels of steps decide, a problem's right and wrong candidates are known only now.
       const chosen = clean
         ? selected.map(({ kept: [first] }) =>
             selectCandidates(
@@ -95,7 +95,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
           steps.filter(({ label }) => label !== null).length,
         ),
         unlabelled_steps: share(steps.filter(({ label }) => label === null).length, steps.length),
-        // Of a judge that costs something: what it cost so far.
+        // The costs so far, of a judge that has any.
         ...Object.fromEntries(
           Object.entries(judge?.report?.() ?? {}).map(([name, value]) => [`judge_${name}`, value]),
         ),
@@ -123,7 +123,8 @@ const DEALS = 0x6465616c;
 type Labels = readonly (readonly StepLabel[])[];
 
 /**
- * @param of which solutions have the right answer, and the step of the stage that they belong to, which numbers the streams
+ * The labels after the controls. `rights`: whether each solution has the right answer; `chunk`: the step of the stage,
+ * which numbers the random streams.
  */
 function controlled(
   solutions: Labels,

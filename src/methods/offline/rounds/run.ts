@@ -1,4 +1,4 @@
-// What the stages of this folder see of a run and of its method.
+// A run and its method, as the stages of this folder see them.
 import type { Dataset } from '../../../data/dataset.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import type { OpenRun } from '../../../train/method.js';

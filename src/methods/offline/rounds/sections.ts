@@ -39,7 +39,7 @@ export const sampling = section({
   ),
 }).describe('How solutions are sampled: the candidates of a round, and those of the evaluation.');
 
-/** Of a judge that is a language model. */
+/** Keys of a judge that is a language model. */
 export const endpoint = {
   url: text('http://127.0.0.1:8000/v1').describe('Base URL of an OpenAI-compatible server.'),
   model: text('default').describe('Name of the model at that server.'),

@@ -38,7 +38,7 @@ export const evaluation = (open: AskingRun, i: number, settings: SaveSettings): 
 
 const VALIDATION = 'eval-validation';
 
-/** Validation problems, solved by the last model: what a sweep may select by. */
+/** The stage in which the last model solves the validation problems, by which a sweep may select. */
 export const validation = (open: AskingRun, settings: SaveSettings): StageEntry[] =>
   open.data.asked.parts.validation.problems.length === 0
     ? []

@@ -15,7 +15,10 @@ export interface RewardData {
   readonly all: readonly RewardUnit[];
 }
 
-/** Where answers have reasons, training units count those that will be written: one before each of the two verdicts of a pair. */
+/**
+ * The data of the reward network. Where answers have reasons, units of training count those that will be written: one
+ * before each of the two verdicts of a pair.
+ */
 export function rewardData(open: StepAmcRun, part: Part): RewardData {
   const {
     config: { frn },

@@ -61,7 +61,7 @@ export async function judgeByNetwork(
   const judged = scored.map(
     ({ solution, step, label, found }): JudgedVerdict => ({
       ...{ solution, step, label },
-      // In `step` mode the probability is none, and orders the steps alone.
+      // In `step` mode the number is no probability: it only orders the steps.
       ...verdictOf(chosen ? (found.positive - chosen.threshold) / chosen.deviation : leadOf(found)),
     }),
   );
@@ -87,7 +87,7 @@ export async function judgeByNetwork(
   };
 }
 
-/** From which score on a step is right, and how far scores spread. */
+/** The score from which a step is right, and the deviation of scores. */
 export interface StepScale {
   readonly threshold: number;
   readonly deviation: number;

@@ -28,7 +28,7 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
     const { metrics } = await comparePairs(roles, network.units, how);
     return { ...metrics, ...shortMetrics(network.report.metrics) };
   };
-  /** With reasons that the warm-up draws anew for each batch. */
+  /** The units of a batch, with reasons that the warm-up draws anew. */
   const unitsOf = async (batch: readonly number[], iteration: number) => {
     if (!reads) return batch.map((i) => train.all[i] as RewardUnit);
     const sequences = batch.map((item) => open.data.sequences.train.get(item));
