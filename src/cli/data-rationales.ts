@@ -1,11 +1,16 @@
 // `steptrain data rationales`: reasons for labelled steps, sampled from a model and kept where its verdict is the label.
+import { join } from 'node:path';
 import type { DataConfig, PromptConfig } from '../config/schema.js';
+import { isGenerated } from '../data/generated.js';
+import { limited, solutionRank } from '../data/limit.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { percent } from '../eval/percent.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
 import { emptyTally, type ReasonTally, withSampledReasons } from '../methods/stepamc/rationales.js';
 import type { RunConfig } from '../methods/table.js';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import { plural } from '../native/shown.js';
+import type { StepRecord } from '../records/record.js';
 import { openJournal } from '../run/journal.js';
 import { configuredRecords, withheldRecords } from '../run/parts.js';
 import { createProgress } from '../terminal/progress.js';
@@ -25,9 +30,9 @@ const BATCH = 16;
 const FILE = 'rationales.jsonl';
 
 /**
- * Writes every record of `data.train` into `directory`, those of the training part with the reasons found, or goes on there.
- * Labels and reasons that the recipe withholds from training are not in the file.
- * The file is then divided into the same parts. Lines to print.
+ * Writes the training part into `directory` with the reasons found, or goes on there, and each held-out part that has no file of its
+ * own into a file beside it: divided anew, what is generated would fall into other parts. Labels and reasons that the recipe withholds
+ * from training are not in the first. Lines to print.
  */
 export async function makeRationales(
   config: RunConfig,
@@ -35,10 +40,8 @@ export async function makeRationales(
   args: RationaleArguments & NamedRun,
 ): Promise<string[]> {
   const { data, prompt } = verdictSections(config);
-  const { train: whole, ...heldOut } = (await configuredRecords(data)).parts;
-  const train = withheldRecords(whole, data);
-  // Records of files of their own would be divided again, some of them into the training part.
-  const others = (['validation', 'test'] as const).flatMap((part) => (data[part] ? [] : heldOut[part]));
+  const { train: all, ...heldOut } = (await configuredRecords(data)).parts;
+  const train = withheldRecords(all, data);
   const { device, model, tokenizer } = await openChosenModel(args);
   const interruption = untilInterrupted();
   try {
@@ -70,18 +73,31 @@ export async function makeRationales(
         done += found.length;
         progress.update(done, { kept: tally.kept[1] + tally.kept[0] });
       }
-      for (const record of others.slice(done - train.length)) journal.append({ ...record });
     } finally {
       progress.finish();
       await journal.close();
     }
+    const written = (['validation', 'test'] as const).filter(
+      (part) => data[part] === undefined && heldOut[part].length > 0,
+    );
+    // The first of generated problems are judged, and of a file's a draw: it would be another one.
+    const judged = (records: readonly StepRecord[]) =>
+      isGenerated(data.source) ? limited(records, config.eval.max_samples, data, solutionRank) : records;
+    const fileOf = (part: string) => join(directory, `${part}.jsonl`);
+    for (const part of written)
+      await writeFileAtomically(
+        fileOf(part),
+        judged(heldOut[part]).map((record) => Buffer.from(`${JSON.stringify(record)}\n`)),
+      );
+    const paths = [['train', journal.path], ...written.map((part) => [part, fileOf(part)])];
+    // The file no longer holds what was withheld.
+    const whole = { source: 'record', rationales: 'all', labelled: 'all', label_noise: 0 };
+    const reading = [...Object.entries(whole), ...paths].map(([key, value]) => `--set data.${key}=${value}`);
     return [
       ...(start > 0 ? [`${start} solutions were done before; of the other ${done - start}:`] : []),
       ...tallyLines(tally),
-      `wrote ${journal.path}`,
-      ...(data.rationales === 'all'
-        ? []
-        : ['to learn from all of these reasons, train on it with data.rationales: all']),
+      `wrote ${paths.map(([, path]) => path).join(', ')}`,
+      `a run learns from all of these reasons with ${reading.join(' ')}`,
     ];
   } finally {
     interruption.dispose();

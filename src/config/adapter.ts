@@ -8,7 +8,7 @@ import type { Locate } from './issues.js';
 import type { LoraConfig, ModelConfig } from './schema.js';
 import { isSection } from './values.js';
 
-/** What becomes of `model.adapter`: every adapter of the run starts as it, or it is merged into the weights under them. */
+/** How `model.adapter` is used: every adapter of the run starts as it, or it is merged into the weights under them. */
 export function adapterUse({ adapter, adapter_mode }: Pick<ModelConfig, 'adapter' | 'adapter_mode'>): {
   readonly start: string | undefined;
   readonly merged: string | undefined;

@@ -20,11 +20,11 @@ export const FROM_PROGRAM = 'config';
 export interface LayeredRecipe {
   /** The values of all of them; the upper one's where both have one. */
   readonly value: Section;
-  /** What its `method` implies, such as the algorithm of `method: grpo`. */
+  /** The key that its `method` implies, such as the algorithm of `method: grpo`. */
   readonly implied?: ImpliedKey | undefined;
   /** The names of the sections that the recipe itself has. */
   readonly own: ReadonlySet<string>;
-  /** What a pretrained base brought with it, a sentence for each recipe that has values for one. */
+  /** The values that a pretrained base brought with it, a sentence for each recipe that has values for one. */
   readonly notes: readonly ((config: object) => string)[];
   /** Locates a value in the file that has it. */
   readonly locate: RecipeSource['locate'];

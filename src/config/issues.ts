@@ -15,7 +15,7 @@ export interface ProblemContext {
   readonly outline: Outline;
   readonly value: unknown;
   readonly locate: Locate;
-  /** What to do about a key that is not known. */
+  /** A hint what to do about a key that is not known. */
   readonly unknown?: string | undefined;
 }
 

@@ -30,7 +30,7 @@ export interface ParseOptions {
   /** Stands for the file in messages. */
   readonly name: string;
   readonly settings?: readonly string[];
-  /** What to do about a key that is not known, at the end of the sentence about it. */
+  /** A hint what to do about a key that is not known, at the end of the sentence about it. */
   readonly unknown?: string | undefined;
 }
 
@@ -42,6 +42,10 @@ export interface ConfigReader<Config extends FrameConfig> {
   parse(content: string, options: ParseOptions): LoadedConfig<Config>;
   /** The same for an object built by a program, which may extend a recipe: fills in the defaults and checks. */
   complete(value: unknown): Config;
+  /** The method that a recipe file names. */
+  methodOf(file: string): string;
+  /** Whether a method has the section of a dotted key, or no other has it. */
+  hasSection(method: string, key: string): boolean;
 }
 
 export function configReader<Config extends FrameConfig>(
@@ -71,6 +75,20 @@ export function configReader<Config extends FrameConfig>(
     layered(parseRecipe(content, name), options);
   return {
     parse,
+    methodOf(file) {
+      const source = parseRecipe(readRecipe(file), file);
+      const { value, locate } = withBases(source, (own, at) => spellOutMethod(methods, own, at));
+      return chooseMethod(methods, value, [], locate);
+    },
+    hasSection(method, key) {
+      const section = key.split('.')[0] as string;
+      const [name = ''] =
+        Object.entries(methods).find(
+          ([own, { algorithms }]) => own === method || algorithms?.names.includes(method),
+        ) ?? [];
+      const known = methods[name] ? sectionsOf(methods, name) : {};
+      return Object.hasOwn(known, section) || ownerOf(methods, section) === undefined;
+    },
     load: async (file, settings = []) => parse(readRecipe(file), { name: file, settings }),
     complete(value) {
       if (!isSection(value)) {

@@ -21,7 +21,7 @@ interface Meaning {
   readonly key: ImpliedKey;
 }
 
-/** What a name stands for; undefined if it is that of a method, or none. */
+/** The method and algorithm that a name stands for; undefined if it is that of a method, or none. */
 function meaningOf(methods: MethodSchemas, name: unknown): Meaning | undefined {
   if (typeof name !== 'string' || Object.hasOwn(methods, name)) return undefined;
   for (const [method, { algorithms }] of Object.entries(methods))

@@ -65,6 +65,11 @@ export const run = section({
   max_skipped_steps: count(5).describe(
     'A step whose loss or gradient is NaN or infinite is skipped; this many in a row stop the run.',
   ),
+  max_tokens: countOrOff(0).describe(
+    'End the run once so many tokens have passed forward and backward, all stages together; 0 for no limit. A method that learns ' +
+      'from rows in a single stage repeats them until then, whatever num_train_epochs, and plans its learning rate for it; others may end sooner. What ' +
+      'compares arms at equal tokens.',
+  ),
   max_minutes: nonNegative(0)
     .meta({ expects: '0 (no limit) or a number of minutes' })
     .describe(

@@ -128,7 +128,7 @@ export function parseRecipe(content: string, name: string): RecipeSource {
   };
 }
 
-/** What the library says against a text, in a sentence of ours where its own is about itself. */
+/** The library's objection to a text, in a sentence of ours where its own is about itself. */
 export function yamlReason({ message }: Error): string {
   if (/call stack/.test(message)) return 'it is nested too deeply';
   if (/multiple documents/.test(message)) return 'expected one document, found a second one after ---';

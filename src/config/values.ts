@@ -6,7 +6,7 @@ export function isSection(value: unknown): value is Section {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What stands at `path`, and how many of its keys there are. */
+/** The value at `path`, and how many of its keys there are. */
 export function walk(
   value: unknown,
   path: readonly PropertyKey[],

@@ -1,7 +1,7 @@
 // A rule of every method that learns or samples whole solutions.
 import { type Conflict, conflict, type DataConfig } from './schema.js';
 
-/** What takes the steps of a solution apart: one would be learned in part, or in training and test alike. */
+/** Conflicts with settings that take the steps of a solution apart: one would be learned in part, or in training and test alike. */
 export function* wholeSolutions(method: string, data: DataConfig): Generator<Conflict> {
   const { split_unit, max_steps, balance } = data;
   if (split_unit === 'sample')

@@ -10,7 +10,6 @@ import { standingIn } from './standing.js';
 const NAMES: Readonly<Record<string, string>> = {
   base: 'the base',
   sft: 'its warm-up',
-  sft_continued: 'continued SFT for the same tokens',
   frn: 'the reward network',
   random: 'chance',
   words: 'the words alone',

@@ -32,7 +32,7 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 };
 
 /** Shorter titles for a table. */
-const NAMES: Readonly<Record<string, string>> = { sft_continued: 'continued', words: 'words alone' };
+const NAMES: Readonly<Record<string, string>> = { words: 'words alone' };
 
 /** Metrics shown for the rows to read, on the unseen steps where there are some. */
 const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));

@@ -29,6 +29,12 @@ export function hasKey(config: RunConfig, key: string): boolean {
   return outlineAt(methodOutline(methodOf(config)), key.split('.')) !== undefined;
 }
 
+/** The method that a recipe names. Throws ConfigError. */
+export const methodOfRecipe: (file: string) => string = reader.methodOf;
+
+/** Whether a method reads the section of a dotted key. One that no method has is left to those who read it. */
+export const hasSection: (method: string, key: string) => boolean = reader.hasSection;
+
 /** docs/reference/configuration.md. */
 export const configurationPage = () => pageOf(methods);
 

@@ -18,7 +18,7 @@ import type { RunConfig, RunConfigInput } from './table.js';
 export interface GivenRows {
   /** Complete: its data are files with the rows, named by their content, in the folder of the run's directory. */
   readonly config: RunConfig;
-  /** What a run that came to nothing leaves: no file of its own, and an error that speaks of the rows. */
+  /** Cleans up after a run that came to nothing: no file of its own, and an error that speaks of the rows. */
   failed(error: unknown): Promise<unknown>;
 }
 

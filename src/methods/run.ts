@@ -152,12 +152,12 @@ export interface CreateOptions {
   readonly output?: string | undefined;
   /** Named in the head of config.yaml. */
   readonly origin?: string;
-  /** Of the job. Default 1. */
+  /** Processes of the job. Default 1. */
   readonly processes?: number | undefined;
 }
 
 /**
- * What a run of a configuration begins with: absolute paths, a length that its base reads, and the shards of its job, which it keeps where
+ * The configuration that a run begins with: absolute paths, a length that its base reads, and the shards of its job, which it keeps where
  * it goes on in more or fewer processes, and so its bits.
  */
 export async function begunWith(config: RunConfig, locate: Locate, processes: number): Promise<RunConfig> {
@@ -272,7 +272,7 @@ export async function closing<T>(
   return result;
 }
 
-/** What was trained is worth more than its page: where that cannot be written, a sentence says so. */
+/** Writes the page of a run; what was trained is worth more, so a sentence says where it cannot be written. */
 async function reported(path: string): Promise<void> {
   try {
     await writeRunReport(path);

@@ -1,4 +1,4 @@
-/** What a run's saved models carry along: the tokenizer, and how they judge. */
+/** Completes the models that a run saves: their tokenizer, and how they judge. */
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -22,11 +22,16 @@ import { rewardConfig } from './reward/config.js';
 import { s3cConfig } from './s3c/config.js';
 import { sftConfig } from './sft/config.js';
 import { stepAmcConfig } from './stepamc/config.js';
+import { verdictDpoConfig } from './verdict-dpo/config.js';
 
 /** `load` imports the training code, which reading a recipe does not need. */
 export const methods = {
   sft: { ...sftConfig, load: async () => (await import('./sft/method.js')).sft },
   stepamc: { ...stepAmcConfig, load: async () => (await import('./stepamc/method.js')).stepAmc },
+  verdict_dpo: {
+    ...verdictDpoConfig,
+    load: async () => (await import('./verdict-dpo/method.js')).verdictDpo,
+  },
   s3c: { ...s3cConfig, load: async () => (await import('./s3c/method.js')).s3c },
   reward: { ...rewardConfig, load: async () => (await import('./reward/method.js')).reward },
   ppo: { ...ppoConfig, load: async () => (await import('./ppo/method.js')).ppo },

@@ -15,7 +15,6 @@ const NAMES: Readonly<Record<string, string>> = {
   peak_bytes: 'peak',
   frn: 'reward network',
   sft: 'warm-up',
-  sft_continued: 'continued warm-up',
   ppo: 'policy',
   words: 'the words alone',
   ece: 'ECE',

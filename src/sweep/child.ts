@@ -6,9 +6,9 @@ import { availableParallelism } from 'node:os';
 import { dirname } from 'node:path';
 import { withoutLauncher } from '../cluster/environment.js';
 import { INTERRUPTED } from '../run/interrupt.js';
-import type { Cell } from './cells.js';
+import type { Cell, CellOutcome } from './cells.js';
 import type { SweepFolder } from './folder.js';
-import type { CellOutcome, StartCell } from './schedule.js';
+import type { StartCell } from './schedule.js';
 
 export interface Children {
   readonly start: StartCell;
@@ -25,13 +25,19 @@ export function childRuns(
   const threads = Math.max(1, Math.floor(availableParallelism() / jobs));
   const env = { STEPTRAIN_THREADS: String(threads), ...withoutLauncher(process.env) };
   return {
-    start: (cell, { resume, signal }) =>
-      new Promise<CellOutcome>((done, reject) => {
+    async start(cell, { resume, signal }) {
+      let given: readonly string[];
+      try {
+        given = await cellArguments(folder, cell, resume);
+      } catch (error) {
+        return { status: 'failed', reason: (error as Error).message };
+      }
+      return new Promise<CellOutcome>((done, reject) => {
         const directory = folder.directory(cell);
         mkdirSync(dirname(directory), { recursive: true });
         const log = openSync(`${directory}.log`, 'a');
         // A process group of its own: Ctrl-C reaches this process alone, which then asks each run once.
-        const child = spawn(process.execPath, [...program, ...runArguments(folder, cell, resume)], {
+        const child = spawn(process.execPath, [...program, ...given], {
           stdio: ['ignore', log, log],
           detached: true,
           env,
@@ -44,7 +50,8 @@ export function childRuns(
         child.on('close', (code) => {
           running.delete(child);
           signal.removeEventListener('abort', stop);
-          if (code === 0)
+          if (code === 0 && cell.task === 'rationales') done({ status: 'finished' });
+          else if (code === 0)
             folder
               .status(cell)
               .then((status) => done({ status: status === 'finished' ? 'finished' : 'stopped' }), reject);
@@ -52,25 +59,30 @@ export function childRuns(
           else if (code === INTERRUPTED || signal.aborted) done({ status: 'stopped' });
           else done({ status: 'failed', reason: `${lastLine(`${directory}.log`)} (${directory}.log)` });
         });
-      }),
+      });
+    },
     kill() {
       for (const child of running) child.kill('SIGKILL');
     },
   };
 }
 
-function runArguments(folder: SweepFolder, cell: Cell, resume: boolean): string[] {
+async function cellArguments(folder: SweepFolder, cell: Cell, resume: boolean): Promise<string[]> {
   const directory = folder.directory(cell);
+  const set = async () => (await folder.settings(cell)).flatMap((text) => ['--set', text]);
+  if (cell.task === 'rationales') {
+    const { from } = cell.needs;
+    const { k, temperature } = cell.arm.rationales ?? {};
+    const how = { model: from && folder.directory(from), k, temperature, seed: cell.seed };
+    const options = Object.entries(how).flatMap(([name, value]) => [
+      `${name.length === 1 ? '-' : '--'}${name}`,
+      String(value),
+    ]);
+    return ['data', 'rationales', folder.recipe(cell), directory, ...options, ...(await set())];
+  }
   const shared = folder.sharedStages === undefined ? [] : ['--share-stages', folder.sharedStages];
   if (resume) return ['run', '--resume', directory, ...shared];
-  return [
-    'run',
-    folder.recipe(cell),
-    '--output',
-    directory,
-    ...shared,
-    ...cell.settings.flatMap((text) => ['--set', text]),
-  ];
+  return ['run', folder.recipe(cell), '--output', directory, ...shared, ...(await set())];
 }
 
 function lastLine(path: string): string {

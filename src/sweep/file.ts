@@ -34,6 +34,14 @@ const arm = z.strictObject({
   recipe: z.string().optional(),
   set: settings.default({}),
   grid: grid.default({}),
+  from: z.string().optional(),
+  tokens_of: z.string().optional(),
+  rationales: z
+    .strictObject({
+      k: z.number().int().min(1).default(4),
+      temperature: z.number().gt(0).default(0.7),
+    })
+    .optional(),
 });
 
 const column = z.union([
@@ -62,8 +70,16 @@ export interface Arm {
   readonly recipe: string;
   /** The sweep's settings, then the arm's. */
   readonly set: Settings;
+  /** Keys of `set` that are the sweep's alone: those of sections that the arm's method does not have are left out. */
+  readonly shared: ReadonlySet<string>;
   /** Every combination is tried; the arm's own grid after the sweep's. */
   readonly grid: Readonly<Record<string, readonly unknown[]>>;
+  /** The arm whose run of the same seed ends with the weights that this one begins with. */
+  readonly from?: string | undefined;
+  /** The arm whose trained tokens this one gets, those of `from` included on both sides. */
+  readonly tokensOf?: string | undefined;
+  /** How the run of `from` writes reasons for the labelled steps that have none; the arm learns from those that led to the label. */
+  readonly rationales?: { readonly k: number; readonly temperature: number } | undefined;
 }
 
 /** A column of the table: a value of every run. */
@@ -127,11 +143,16 @@ export function parseSweep(content: string, file: string, overrides: readonly st
       own?.recipe ??
       given.recipe ??
       refuse(['arms', name], `arm ${name} has no recipe; name one here or at the top`);
+    const common = { ...given.set, ...fromCommand };
     return {
       name,
       recipe,
-      set: { ...given.set, ...fromCommand, ...own?.set },
+      set: { ...common, ...own?.set },
+      shared: new Set(Object.keys(common).filter((key) => !Object.hasOwn(own?.set ?? {}, key))),
       grid: { ...given.grid, ...own?.grid },
+      from: own?.from,
+      tokensOf: own?.tokens_of,
+      rationales: own?.rationales,
     };
   });
   if (arms.length === 0) refuse(['arms'], 'a sweep needs at least one arm');
@@ -139,12 +160,12 @@ export function parseSweep(content: string, file: string, overrides: readonly st
     const twice = Object.keys(grid).find((name) => name in set);
     if (twice !== undefined)
       refuse(['arms', name], `arm ${name} both sets ${twice} and tries values of it; remove one`);
-    for (const key of ['run.seed', 'run.output_dir'])
-      if (key in set || key in grid)
-        refuse(
-          ['arms', name],
-          `${key} is not for arms: ${key === 'run.seed' ? 'list the seeds under seeds' : 'output_dir of the sweep holds all runs'}`,
-        );
+    for (const [key, instead] of Object.entries(NOT_FOR_ARMS))
+      if (key in set || key in grid) refuse(['arms', name], `${key} is not for arms: ${instead}`);
+  }
+  for (const arm of arms) {
+    const refused = linkProblem(arm, arms);
+    if (refused !== undefined) refuse(['arms', arm.name], refused);
   }
   const choosing = arms.find((arm) => points(arm).length > 1);
   if (choosing && !given.select)
@@ -169,6 +190,51 @@ export function parseSweep(content: string, file: string, overrides: readonly st
     report,
     compareTo,
   };
+}
+
+const NOT_FOR_ARMS = {
+  'run.seed': 'list the seeds under seeds',
+  'run.output_dir': 'output_dir of the sweep holds all runs',
+} as const;
+
+/** The arms that this one's runs wait for. */
+export const linkedArms = ({ from, tokensOf }: Arm): string[] =>
+  [from, tokensOf].filter((name) => name !== undefined);
+
+/** A sentence that refuses the arms that `arm` names; undefined where they can be. */
+function linkProblem(arm: Arm, arms: readonly Arm[]): string | undefined {
+  const { name, from, tokensOf, rationales, set } = arm;
+  const names = arms.map((each) => each.name);
+  for (const [key, other] of [
+    ['from', from],
+    ['tokens_of', tokensOf],
+  ] as const)
+    if (other !== undefined && !names.includes(other))
+      return `arm ${name} has ${key}: ${other}, and there is no such arm; arms are ${names.join(', ')}`;
+  const circle = circleFrom(arm, arms);
+  if (circle)
+    return `arm ${name} waits for itself: ${circle.join(' → ')}; from and tokens_of go round in a circle`;
+  if (rationales && from === undefined)
+    return `arm ${name} has rationales and no from; name the arm whose run writes the reasons`;
+  if (from !== undefined && !arm.shared.has('model.adapter') && 'model.adapter' in set)
+    return `arm ${name} has both from and model.adapter; remove one`;
+  if (tokensOf !== undefined && 'run.max_tokens' in set)
+    return `arm ${name} has both tokens_of and run.max_tokens; remove one`;
+  return undefined;
+}
+
+/** The arms on the way from `arm` back to itself. */
+function circleFrom(arm: Arm, arms: readonly Arm[]): string[] | undefined {
+  const search = (name: string, way: readonly string[]): string[] | undefined => {
+    if (way.includes(name)) return name === arm.name ? [...way, name] : undefined;
+    const found = arms.find((each) => each.name === name);
+    for (const next of found ? linkedArms(found) : []) {
+      const circle = search(next, [...way, name]);
+      if (circle) return circle;
+    }
+    return undefined;
+  };
+  return search(arm.name, []);
 }
 
 /** Every combination of the arm's grid; one without settings where there is no grid. */

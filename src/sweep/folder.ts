@@ -3,32 +3,36 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join, resolve, sep } from 'node:path';
+import { ConfigError } from '../config/error.js';
 import { makeDirectories } from '../files/directory.js';
 import { readJson, writeJson } from '../files/json-file.js';
-import { loadRunConfig, parseRunConfig } from '../methods/config.js';
+import { hasSection, loadRunConfig, methodOfRecipe, parseRunConfig } from '../methods/config.js';
 import { begunWith } from '../methods/run.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { acceptedChanges, readRunInputs, runInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
-import type { Cell } from './cells.js';
-import type { Sweep } from './file.js';
+import type { Cell, CellOutcome } from './cells.js';
+import type { Settings, Sweep } from './file.js';
+import { trainedTokens } from './tokens.js';
 import { isFinished } from './values.js';
 
 export type CellStatus = 'new' | 'started' | 'finished';
 
-/** What is known of a run beside its own directory. */
+/** A record of a cell, kept beside its own directory. */
 export interface CellRecord {
-  /** Of all its sessions. */
+  /** Seconds of all its sessions. */
   readonly seconds: number;
   /** Why its last session failed. */
   readonly failed?: string;
+  /** Set of reasons that were made: they have no run directory that says so. */
+  readonly ended?: true;
 }
 
 /** Finds the file of a recipe that a sweep names. */
 export type FindRecipe = (name: string) => string;
 
-/** What may change between two sessions of a sweep without changing a result. */
+/** Keys that may change between two sessions of a sweep without changing a result. */
 const HARMLESS = [
   'run.max_minutes',
   'run.threads',
@@ -56,7 +60,7 @@ export class SweepFolder {
     return folder;
   }
 
-  /** Of stages that runs have in common; undefined where each run is to train its own. */
+  /** The folder of stages that runs have in common; undefined where each run is to train its own. */
   get sharedStages(): string | undefined {
     return this.sweep.shareStages ? join(this.path, 'stages') : undefined;
   }
@@ -77,13 +81,78 @@ export class SweepFolder {
     return this.records[id];
   }
 
-  async addSession({ id }: Cell, seconds: number, failed: string | undefined): Promise<void> {
+  async addSession({ id, task }: Cell, seconds: number, { status, reason }: CellOutcome): Promise<void> {
     const before = this.records[id]?.seconds ?? 0;
-    this.records[id] = { seconds: before + seconds, ...(failed === undefined ? {} : { failed }) };
+    this.records[id] = {
+      seconds: before + seconds,
+      ...(status === 'failed' ? { failed: reason ?? 'unknown' } : {}),
+      ...(task === 'rationales' && status === 'finished' ? { ended: true } : {}),
+    };
     await writeJson(join(this.path, RECORDS), this.records);
   }
 
+  /** The settings of a cell as after `--set`, without what comes from those that it needs. */
+  async ownSettings(cell: Cell): Promise<string[]> {
+    const { arm, settings } = cell;
+    const named = settings.method;
+    const method = typeof named === 'string' ? named : methodOfRecipe(this.recipe(cell));
+    const fits = (key: string) => {
+      if (!arm.shared.has(key)) return true;
+      return key === 'model.adapter' ? arm.from === undefined : hasSection(method, key);
+    };
+    return asTexts(Object.fromEntries(Object.entries(settings).filter(([key]) => fits(key))));
+  }
+
+  /**
+   * All settings of a cell whose needs have ended.
+   *
+   * @throws ConfigError where they leave it no tokens
+   */
+  async settings(cell: Cell): Promise<string[]> {
+    const { from, tokensOf, rationales } = cell.needs;
+    return [
+      ...(await this.ownSettings(cell)),
+      ...asTexts({
+        ...(from && cell.task === 'run' ? this.beginning(from) : {}),
+        ...(rationales ? this.reasons(rationales) : {}),
+        ...(tokensOf ? { 'run.max_tokens': await this.budget(cell.id, tokensOf, from) } : {}),
+      }),
+    ];
+  }
+
+  private beginning(from: Cell): Settings {
+    const directory = this.directory(from);
+    return existsSync(join(directory, 'adapter'))
+      ? { 'model.adapter': directory }
+      : { 'model.base': directory };
+  }
+
+  private reasons(cell: Cell): Settings {
+    const files = (['train', 'validation', 'test'] as const).flatMap((part) => {
+      const path = join(this.directory(cell), part === 'train' ? 'rationales.jsonl' : `${part}.jsonl`);
+      return existsSync(path) ? [[`data.${part}`, path]] : [];
+    });
+    // The files no longer hold what was withheld.
+    const whole = { 'data.rationales': 'all', 'data.labelled': 'all', 'data.label_noise': 0 };
+    return { 'data.source': 'record', ...whole, ...Object.fromEntries(files) };
+  }
+
+  private async budget(id: string, tokensOf: Cell, from: Cell | undefined): Promise<number> {
+    const [all, before] = [await this.allTokens(tokensOf), from ? await this.allTokens(from) : 0];
+    if (all > before) return all - before;
+    throw new ConfigError(
+      `${id} gets the tokens of ${tokensOf.id}, ${all}, and begins from ${from?.id}, which has trained on ${before} already`,
+    );
+  }
+
+  /** The trained tokens of a run that has ended, and of those that it began from. */
+  async allTokens(cell: Cell): Promise<number> {
+    const { from } = cell.needs;
+    return ((await trainedTokens(this.directory(cell))) ?? 0) + (from ? await this.allTokens(from) : 0);
+  }
+
   async status(cell: Cell): Promise<CellStatus> {
+    if (cell.task === 'rationales') return this.records[cell.id]?.ended ? 'finished' : 'new';
     const directory = this.directory(cell);
     if (!existsSync(join(directory, 'config.yaml'))) return 'new';
     const { report, select } = this.sweep;
@@ -94,16 +163,27 @@ export class SweepFolder {
   /**
    * Reads the configuration of every cell before one of them runs.
    *
+   * @param cells those of arms that wait for others with their needs, as far as these are chosen
+   *
    * @throws ConfigError where it cannot run; RunError where its directory holds a run with another configuration or data
    */
   async check(cells: readonly Cell[]): Promise<void> {
+    this.checkShared(cells);
     for (const cell of cells) {
-      const loaded = await loadRunConfig(this.recipe(cell), cell.settings);
-      const inputs = join(this.directory(cell), 'inputs.json');
-      if (!existsSync(inputs)) {
-        await resolveInputs(loaded.config, loaded.locate);
+      if (cell.task === 'rationales') {
+        await this.checkReasons(cell);
         continue;
       }
+      const own = await loadRunConfig(this.recipe(cell), await this.ownSettings(cell));
+      const inputs = join(this.directory(cell), 'inputs.json');
+      const { from, tokensOf } = cell.arm;
+      const isLinked =
+        (from === undefined || cell.needs.from) && (tokensOf === undefined || cell.needs.tokensOf);
+      if (!existsSync(inputs) || !isLinked) {
+        await resolveInputs(own.config, own.locate);
+        continue;
+      }
+      const loaded = await loadRunConfig(this.recipe(cell), await this.settings(cell));
       const before = runInputs.parse(await readJson(inputs));
       const shards = Number(before.config['run.shards'] ?? 1);
       const config = await begunWith(loaded.config, loaded.locate, shards);
@@ -124,6 +204,34 @@ export class SweepFolder {
     }
   }
 
+  /** Refuses a setting of the sweep for a section that no arm's method has. */
+  private checkShared(cells: readonly Cell[]): void {
+    const runs = cells.filter(({ task }) => task === 'run');
+    const read = new Set<string>();
+    for (const cell of runs) {
+      const { method } = cell.settings;
+      const name = typeof method === 'string' ? method : methodOfRecipe(this.recipe(cell));
+      for (const key of cell.arm.shared) if (hasSection(name, key)) read.add(key);
+    }
+    const unread = runs.flatMap(({ arm }) => [...arm.shared]).find((key) => !read.has(key));
+    if (unread !== undefined)
+      throw new ConfigError(
+        `${this.sweep.file}: set: no arm's method has the section of ${unread}; remove it`,
+      );
+  }
+
+  private async checkReasons(cell: Cell): Promise<void> {
+    const made = join(this.directory(cell), 'settings.json');
+    if (!existsSync(made)) return;
+    const { attempts, temperature } = (await readJson(made)) as Record<string, unknown>;
+    const { rationales } = cell.arm;
+    if (attempts === rationales?.k && temperature === rationales?.temperature) return;
+    throw new RunError(
+      `${this.sweep.file} no longer describes the reasons in ${this.directory(cell)}: they were made with k ${attempts} and temperature ` +
+        `${temperature}; restore rationales of arm ${cell.arm.name}, or give the sweep another output_dir`,
+    );
+  }
+
   /** Runs in the folder that are none of `cells`. */
   async strangers(cells: readonly Cell[]): Promise<string[]> {
     if (!existsSync(this.path)) return [];
@@ -137,3 +245,7 @@ export class SweepFolder {
 }
 
 const RECORDS = 'runs.json';
+
+/** JSON is YAML, and so keeps the type of every value. */
+const asTexts = (values: Settings): string[] =>
+  Object.entries(values).map(([key, value]) => `${key}=${JSON.stringify(value)}`);

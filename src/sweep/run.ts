@@ -4,7 +4,7 @@ import { writeFileAtomically } from '../files/atomic-file.js';
 import { writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
 import { writeReport } from '../report/write.js';
-import { type Cell, checkNames, finalCells, trialCells } from './cells.js';
+import { armLevels, type Cell, checkNames, finalCells, trialCells, withNeeds } from './cells.js';
 import { points, type Settings, type Sweep } from './file.js';
 import { type FindRecipe, SweepFolder } from './folder.js';
 import { formatSweep } from './format.js';
@@ -33,16 +33,20 @@ export async function runSweep(sweep: Sweep, options: SweepOptions): Promise<Swe
   await folder.create();
   const unlock = await lockDirectory(folder.path);
   try {
-    const strangers = await folder.strangers(possibleCells(sweep));
+    const strangers = await folder.strangers(await possibleCells(sweep, folder));
     if (strangers.length > 0)
       note(
         `${strangers.length} runs in ${sweep.outputDir} are not in ${sweep.file} and stay out of its table: ${strangers.slice(0, 3).join(', ')}${strangers.length > 3 ? ', …' : ''}`,
       );
     const schedule = { ...options, folder, start: starter(folder) };
-    const trials = trialCells(sweep);
-    await runCells(trials, schedule);
+    // An arm whose runs begin from those of another waits for its choice.
+    for (const arms of armLevels(sweep)) {
+      if (signal.aborted) break;
+      const trials = trialCells({ ...sweep, arms });
+      await runCells(withNeeds(sweep, trials, await chosenPoints(sweep, folder)), schedule);
+    }
     const chosen = await chosenPoints(sweep, folder);
-    if (!signal.aborted) await runCells(finalCells(sweep, chosen), schedule);
+    if (!signal.aborted) await runCells(withNeeds(sweep, finalCells(sweep, chosen), chosen), schedule);
     const summary = await summarize(sweep, folder);
     await writeJson(join(folder.path, 'sweep.json'), summary);
     await writeFileAtomically(join(folder.path, 'sweep.md'), [Buffer.from(`${formatSweep(summary)}\n`)]);
@@ -66,19 +70,21 @@ async function report(path: string, note: (line: string) => void): Promise<void>
 export async function openSweep(sweep: Sweep, findRecipe: FindRecipe): Promise<SweepFolder> {
   checkNames(sweep);
   const folder = await SweepFolder.open(sweep, findRecipe);
-  await folder.check(possibleCells(sweep));
+  await folder.check(await possibleCells(sweep, folder));
   return folder;
 }
 
-/** Every run that the sweep may make, whatever is chosen. */
-function possibleCells(sweep: Sweep): Cell[] {
+/** Every cell that the sweep may make, whatever is chosen; those that need others with them as far as these are known. */
+async function possibleCells(sweep: Sweep, folder: SweepFolder): Promise<Cell[]> {
   const cells = sweep.arms.flatMap((arm) =>
     points(arm).flatMap((point) => finalCells({ ...sweep, arms: [arm] }, new Map([[arm.name, point]]))),
   );
-  return [...new Map([...trialCells(sweep), ...cells].map((each) => [each.id, each])).values()];
+  const all = [...trialCells(sweep), ...cells];
+  const linked = withNeeds(sweep, all, await chosenPoints(sweep, folder));
+  return [...new Map([...all, ...linked].map((each) => [each.id, each])).values()];
 }
 
-/** By arm, of those whose trials have all ended. */
+/** The chosen point of each arm whose trials have all ended. */
 export async function chosenPoints(
   sweep: Sweep,
   folder: SweepFolder,

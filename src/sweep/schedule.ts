@@ -1,12 +1,6 @@
 // Runs the cells of a sweep, some at a time, until they have ended or a signal stops them.
-import type { Cell } from './cells.js';
+import { type Cell, type CellOutcome, neededBy } from './cells.js';
 import type { SweepFolder } from './folder.js';
-
-export interface CellOutcome {
-  readonly status: 'finished' | 'stopped' | 'failed';
-  /** Why it failed. */
-  readonly reason?: string;
-}
 
 /** Starts or resumes one run; `signal` asks it to write a checkpoint and stop. */
 export type StartCell = (
@@ -26,30 +20,46 @@ export interface ScheduleOptions {
   ) => void;
 }
 
-/** Resolves when no run is under way any more. A failed run does not stop the others. */
+/**
+ * Resolves when nothing is under way any more. A cell starts once all that it needs have ended; one that failed fails those that need
+ * it, and does not stop the others.
+ */
 export async function runCells(cells: readonly Cell[], options: ScheduleOptions): Promise<void> {
   const { folder, start, jobs, signal, onStart, onEnd } = options;
-  const waiting: { readonly cell: Cell; readonly resume: boolean }[] = [];
+  const waiting: Cell[] = [];
+  const finished = new Set<string>();
   for (const cell of cells) {
-    const status = await folder.status(cell);
-    if (status !== 'finished') waiting.push({ cell, resume: status === 'started' });
+    if ((await folder.status(cell)) === 'finished') finished.add(cell.id);
+    else waiting.push(cell);
   }
   let left = waiting.length;
-  const work = async () => {
-    for (let next = waiting.shift(); next && !signal.aborted; next = waiting.shift()) {
-      const { cell, resume } = next;
-      onStart?.(cell, { resume });
-      const began = performance.now();
-      const outcome = await start(cell, { resume, signal });
-      const seconds = (performance.now() - began) / 1000;
-      await folder.addSession(
-        cell,
-        seconds,
-        outcome.status === 'failed' ? (outcome.reason ?? 'unknown') : undefined,
-      );
-      left--;
-      onEnd?.(cell, { ...outcome, seconds, left });
-    }
+  const ended = async (cell: Cell, outcome: CellOutcome, seconds: number) => {
+    await folder.addSession(cell, seconds, outcome);
+    if (outcome.status === 'finished') finished.add(cell.id);
+    left--;
+    onEnd?.(cell, { ...outcome, seconds, left });
   };
-  await Promise.all(Array.from({ length: jobs }, work));
+  const run = async (cell: Cell) => {
+    const resume = (await folder.status(cell)) === 'started';
+    onStart?.(cell, { resume });
+    const began = performance.now();
+    const outcome = await start(cell, { resume, signal });
+    await ended(cell, outcome, (performance.now() - began) / 1000);
+  };
+  const lacking = (cell: Cell) => neededBy(cell).find(({ id }) => !finished.has(id));
+  const running = new Set<Promise<void>>();
+  for (;;) {
+    while (running.size < jobs && !signal.aborted) {
+      const next = waiting.findIndex((cell) => !lacking(cell));
+      if (next < 0) break;
+      const [cell] = waiting.splice(next, 1) as [Cell];
+      const work: Promise<void> = run(cell).finally(() => running.delete(work));
+      running.add(work);
+    }
+    if (running.size === 0) break;
+    await Promise.race(running);
+  }
+  if (signal.aborted) return;
+  for (const cell of waiting)
+    await ended(cell, { status: 'failed', reason: `${lacking(cell)?.id}, which it needs, has not ended` }, 0);
 }

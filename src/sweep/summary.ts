@@ -2,8 +2,8 @@
 
 import { average, type MeanInterval, meanInterval, sampleDeviation } from '../eval/student.js';
 import { RunError } from '../run/error.js';
-import { type Cell, cell, finalCells, trialCells } from './cells.js';
-import { type Column, points, type Settings, type Sweep } from './file.js';
+import { type Cell, cell, finalCells, trialCells, withNeeds } from './cells.js';
+import { type Arm, type Column, points, type Settings, type Sweep } from './file.js';
 import type { SweepFolder } from './folder.js';
 import { numbersOf, type RunResults, readResults, valueAt, warningsOf } from './values.js';
 
@@ -11,7 +11,7 @@ import { numbersOf, type RunResults, readResults, valueAt, warningsOf } from './
 export interface Trial {
   readonly arm: string;
   readonly point: Settings;
-  /** By seed; absent where the run has not ended. */
+  /** The value of each seed; absent where the run has not ended. */
   readonly values: Readonly<Record<string, number>>;
   readonly mean?: number;
   readonly chosen: boolean;
@@ -21,12 +21,16 @@ export interface ArmSummary {
   readonly arm: string;
   readonly recipe: string;
   readonly set: Settings;
+  /** The arms that its runs begin from and whose tokens they get, and how reasons were sampled. */
+  readonly from?: string | undefined;
+  readonly tokensOf?: string | undefined;
+  readonly rationales?: Arm['rationales'];
   /** The chosen point; absent while its selection has not ended. */
   readonly point?: Settings;
   readonly trials: number;
   /** Its finished runs in the table, by seed: their folders within that of the sweep. */
   readonly runs: Readonly<Record<string, string>>;
-  /** By column: values by seed with their mean and sample standard deviation. */
+  /** The values by seed of each column, with their mean and sample standard deviation. */
   readonly columns: Readonly<Record<string, ColumnSummary>>;
 }
 
@@ -67,7 +71,10 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
     const found = new Map<string, RunResults>();
     for (const cell of cells) {
       if ((await folder.status(cell)) === 'finished')
-        found.set(cell.id, await readResults(folder.directory(cell)));
+        found.set(cell.id, {
+          ...(await readResults(folder.directory(cell))),
+          totalTokens: await folder.allTokens(cell),
+        });
       else if (unfinished.every(({ run }) => run !== cell.id)) {
         const failed = folder.record(cell)?.failed;
         unfinished.push({ run: cell.id, ...(failed === undefined ? {} : { failed }) });
@@ -78,7 +85,10 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
   const tried = await read(trialCells(sweep));
   const trials = selection(sweep, tried, (each) => folder.record(each)?.failed !== undefined);
   const chosen = new Map(trials.filter(({ chosen }) => chosen).map(({ arm, point }) => [arm, point]));
-  const finals = await read(finalCells(sweep, chosen));
+  const linked = withNeeds(sweep, finalCells(sweep, chosen), chosen);
+  const finals = await read(
+    linked.filter(({ id }) => finalCells(sweep, chosen).some((each) => each.id === id)),
+  );
   requireKeys(
     sweep.file,
     [...finals.values()],
@@ -94,6 +104,9 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
       arm: arm.name,
       recipe: arm.recipe,
       set: arm.set,
+      ...(arm.from === undefined ? {} : { from: arm.from }),
+      ...(arm.tokensOf === undefined ? {} : { tokensOf: arm.tokensOf }),
+      ...(arm.rationales ? { rationales: arm.rationales } : {}),
       ...(point ? { point } : {}),
       trials: all.length,
       runs: Object.fromEntries(ids.filter(([, id]) => finals.has(id))),

@@ -32,7 +32,7 @@ export interface SweepRunEvent {
   readonly status: 'started' | 'resumed' | 'finished' | 'stopped' | 'failed';
   /** Why it failed. */
   readonly reason?: string;
-  /** What it took, and how many are left, at its end. */
+  /** The seconds that it took, and how many runs are left, at its end. */
   readonly seconds?: number;
   readonly left?: number;
 }

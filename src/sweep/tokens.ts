@@ -1,49 +1,11 @@
-// How many tokens a run has trained or will train.
-import { loadRunConfig } from '../methods/config.js';
-import { methodOf } from '../methods/table.js';
-import { resolveInputs } from '../run/paths.js';
-import { configuredTokenizer } from '../run/tokenizer.js';
-import { openDevice } from '../runtime/device.js';
-import { modelShape, withReadableLength } from '../train/model-shape.js';
-import { plannedWork } from '../train/planned-work.js';
-import type { Cell } from './cells.js';
-import type { SweepFolder } from './folder.js';
+// How many tokens a run has trained.
 import { readResults } from './values.js';
 
-/** Of a run that has ended: as its log counts them. */
+/** The trained tokens of a run that has ended, as its evaluation says, else its log; undefined where neither does. */
 export async function trainedTokens(directory: string): Promise<number | undefined> {
-  const { log } = await readResults(directory);
+  const { report, log } = await readResults(directory);
+  const { trained_tokens: said } = (report as { data?: { trained_tokens?: unknown } }).data ?? {};
+  if (typeof said === 'number') return said;
   const counts = log.flatMap(({ tokens }) => (typeof tokens === 'number' ? [tokens] : []));
   return counts.length > 0 ? Math.max(...counts) : undefined;
-}
-
-/**
- * Of one that has not, by the plan of its stages. Reads and tokenises the data, which the run then finds done; loads no weight.
- * Undefined where a stage trains on what the run makes itself.
- */
-export async function estimatedTokens(folder: SweepFolder, cell: Cell): Promise<number | undefined> {
-  const loaded = await loadRunConfig(folder.recipe(cell), cell.settings);
-  const config = await withReadableLength(await resolveInputs(loaded.config, loaded.locate));
-  const method = await methodOf(config).load();
-  const tokenizer = await configuredTokenizer(config.model);
-  const data = await method.data(config, tokenizer, new AbortController().signal);
-  if (data === undefined) return undefined;
-  const device = openDevice('cpu');
-  try {
-    const microBatchTokens = () => config.data.max_length;
-    const shape = await modelShape(config);
-    const { tokens, untold } = plannedWork({
-      method,
-      config,
-      tokenizer,
-      data,
-      shape,
-      device,
-      microBatchTokens,
-    });
-    return untold.length === 0 ? tokens : undefined;
-  } finally {
-    device.dispose();
-    data.close();
-  }
 }

@@ -1,4 +1,4 @@
-// What a finished run reports: values of eval.json and metrics.jsonl by key.
+// Values that a finished run reports: those of eval.json and metrics.jsonl by key.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { dotted } from '../config/dotted.js';
@@ -10,9 +10,13 @@ import { readLog } from '../run/log-file.js';
 export interface RunResults {
   readonly report: unknown;
   readonly log: readonly Readonly<Record<string, unknown>>[];
+  /** Trained tokens, those of the runs that it began from included. */
+  readonly totalTokens?: number;
 }
 
 const LOG = 'log.';
+/** The key of what no run knows by itself. */
+const TOTAL_TOKENS = 'total_tokens';
 
 /** Whether the run in `directory` has ended; `keys` are read from it. The last line of a log is the test's. */
 export function isFinished(directory: string, keys: readonly string[]): boolean {
@@ -25,14 +29,15 @@ export async function readResults(directory: string): Promise<RunResults> {
   return { report: existsSync(path) ? await readJson(path) : {}, log: logOf(directory) };
 }
 
-/** What the evaluation of a run doubts, in sentences. */
+/** The doubts of a run's evaluation, in sentences. */
 export function warningsOf(report: unknown): readonly string[] {
   const found = within(report, ['warnings']);
   return Array.isArray(found) ? found.filter((each) => typeof each === 'string') : [];
 }
 
 /** The number at `key`; undefined where the run has none. Throws RunError where it is something else. */
-export function valueAt({ report, log }: RunResults, key: string): number | undefined {
+export function valueAt({ report, log, totalTokens }: RunResults, key: string): number | undefined {
+  if (key === TOTAL_TOKENS) return totalTokens;
   const found = key.startsWith(LOG) ? logged(log, key.slice(LOG.length)) : within(report, key.split('.'));
   if (found === undefined || found === null) return undefined;
   if (typeof found === 'number') return found;

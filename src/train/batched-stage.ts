@@ -22,7 +22,7 @@ type BatchKeys = { readonly num_train_epochs: number; readonly max_steps: number
 
 export type StageItems = Pick<BatchSettings, 'seed' | 'tokensOf' | 'tokens' | 'shuffle'>;
 
-/** The batches of a stage, of a number of tokens or of items. */
+/** The batches of a stage, of a number of tokens or of items: until they have `tokens` in all, or as long as the epochs say. */
 export function stageBatches(
   items: readonly number[],
   settings: BatchKeys,
@@ -31,6 +31,8 @@ export function stageBatches(
   const byItems = 'batch_size' in settings;
   return scheduleBatches(items, {
     ...options,
+    // A budget of 0 is none.
+    tokens: options.tokens || undefined,
     epochs: settings.num_train_epochs,
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
     sizeOf: byItems ? () => 1 : options.tokensOf,

@@ -52,6 +52,8 @@ export interface EngineOptions {
   readonly loggingSteps: number;
   /** Max consecutive non-finite steps before the run stops. */
   readonly maxSkipped: number;
+  /** Trained tokens after which no stage does another optimizer step; 0 or absent: no limit. */
+  readonly maxTokens?: number;
   /** false: there is nothing to validate on, so that no stage selects. Default true. */
   readonly validates?: boolean;
   /** Batching that applies in addition to the stages' own `batching`. */
@@ -268,7 +270,19 @@ class Engine {
     }
   }
 
+  /** Whether `tokens` of training are as many as the run may have. */
+  private isSpent(tokens: number): boolean {
+    const { maxTokens = 0 } = this.options;
+    return maxTokens > 0 && tokens >= maxTokens;
+  }
+
   private isExhausted({ stage }: Work, progress: Progress): boolean {
+    if (!('artefact' in stage) && this.isSpent(this.state.tokens)) {
+      progress.note(
+        `${stage.name} step ${this.state.stage_step}: run.max_tokens is reached; the stage ends here`,
+      );
+      return true;
+    }
     const patience = 'patience' in stage.settings ? stage.settings.patience : 0;
     const { waited = 0, stage_step } = this.state;
     if (!patience || waited < patience) return false;
@@ -287,17 +301,21 @@ class Engine {
     if (!outcome) return false;
     const { stage } = work;
     const stageStep = index + 1;
-    const last = stageStep === stage.steps;
+    const tokens = this.state.tokens + ('training' in work ? outcome.tokens : 0);
+    const last = stageStep === stage.steps || ('training' in work && this.isSpent(tokens));
     const nonFinite = 'rows' in outcome ? undefined : outcome.nonFinite;
     if ('rows' in outcome && 'artefact' in stage)
       for (const row of outcome.rows) this.options.run.artefact(stage.artefact).append(row);
     this.update({
       stage_step: stageStep,
       step: this.state.step + 1,
-      tokens: this.state.tokens + ('training' in work ? outcome.tokens : 0),
+      tokens,
       skipped: this.state.skipped + (nonFinite ? 1 : 0),
       validation_due:
-        this.validates && 'training' in work && isValidationDue(work.stage, work.training, stageStep),
+        this.validates &&
+        'training' in work &&
+        work.training.validate !== undefined &&
+        (last || isValidationDue(work.stage, stageStep)),
     });
     if (nonFinite) this.skip(nonFinite, progress);
     else this.skippedInARow = 0;
@@ -460,9 +478,8 @@ function selects({ settings }: TrainingStage, open: OpenTraining): boolean {
   return open.validate !== undefined && settings.best !== undefined;
 }
 
-/** Every `eval_steps` steps and at the end; a stage that selects is also evaluated before its first step. */
-function isValidationDue(stage: TrainingStage, open: OpenTraining, step: number): boolean {
-  if (open.validate === undefined) return false;
+/** Every `eval_steps` steps; besides at the end and, where the stage selects, before its first step. */
+function isValidationDue(stage: TrainingStage, step: number): boolean {
   const every = evaluationInterval(stage);
-  return step === stage.steps || (every !== undefined && step % every === 0);
+  return every !== undefined && step % every === 0;
 }

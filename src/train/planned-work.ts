@@ -59,7 +59,10 @@ export function plannedWork<Config extends FrameConfig>({
     fewSteps: stages.flatMap(
       (stage) => ('batching' in stage && !('artefact' in stage) && fewSteps(stage)) || [],
     ),
-    tokens: stages.reduce((sum, stage) => sum + (trainedTokens(stage) ?? 0), 0),
+    tokens: Math.min(
+      run.config.run.max_tokens || Number.POSITIVE_INFINITY,
+      stages.reduce((sum, stage) => sum + (trainedTokens(stage) ?? 0), 0),
+    ),
     untold: stages.filter((stage) => trainedTokens(stage) === undefined).map(({ name }) => name),
   };
 }

@@ -181,10 +181,13 @@ async function runOn<Config extends FrameConfig>(
       onStageEnd: (stage) => shared?.leave(run, stage) ?? Promise.resolve(),
       loggingSteps: config.run.logging_steps,
       maxSkipped: config.run.max_skipped_steps,
+      maxTokens: config.run.max_tokens,
       batching: settled,
       onStep,
     });
     const isFirst = !cluster || cluster.rank === 0;
+    if (isFirst && result.status === 'finished')
+      for (const line of budgetLines(config.run, result)) toLog(line);
     const byRank = ranks?.summary();
     if (isFirst && byRank) toLog(byRank);
     if (isFirst && (result.status === 'finished' || agreement.expired)) {
@@ -214,6 +217,16 @@ async function runOn<Config extends FrameConfig>(
       data?.close();
     }
   }
+}
+
+/** Says what came of `run.max_tokens`. */
+function budgetLines(
+  { max_tokens: most }: FrameConfig['run'],
+  { tokens }: Pick<EndedRun, 'tokens'>,
+): string[] {
+  if (most === 0) return [];
+  const ended = tokens < most ? ': its stages have ended before' : '';
+  return [`trained on ${tokens} tokens of run.max_tokens ${most}${ended}`];
 }
 
 /** The state that a resumed run goes on from, said aloud; undefined where nothing was saved. */

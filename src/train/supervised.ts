@@ -18,7 +18,7 @@ import {
 import type { TrainingStage } from './stage.js';
 
 export interface SupervisedOptions
-  extends Pick<BatchedStageOptions, 'name' | 'parameters' | 'best' | 'begin' | 'end' | 'validate'>,
+  extends Pick<BatchedStageOptions, 'name' | 'parameters' | 'best' | 'validate'>,
     Pick<StageItems, 'seed' | 'tokens' | 'shuffle'> {
   readonly decoder: Decoder;
   /** Role without dropout; the stage adds it. */

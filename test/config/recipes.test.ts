@@ -53,21 +53,3 @@ describe.each(recipes)('%s', (name) => {
     expect(neverTrained).toBe(!known);
   });
 });
-
-const stepAmc = recipes.flatMap((name) => {
-  const config = configOf(name);
-  return config.method === 'stepamc' ? [[name, config] as const] : [];
-});
-it.each(stepAmc)(
-  '%s trains DPO in the batches of continued SFT, and selects among as many evaluations',
-  (_name, config) => {
-    const { learning_rate, tokens_per_step, micro_batch_tokens, eval_steps, patience } = config.sft_continued;
-    expect(config.verdict_dpo).toMatchObject({
-      learning_rate,
-      tokens_per_step,
-      micro_batch_tokens,
-      eval_steps,
-      patience,
-    });
-  },
-);

@@ -29,6 +29,8 @@ const offline = (method: string, train: string, settings: object = {}): Recipe =
   run: { device: 'cpu', threads: 1, logging_steps: 1 },
 });
 
+const { sft: _sft, ...verdicts } = small.sft as Recipe;
+
 const RUNS: Readonly<Record<string, Recipe>> = {
   sft: changed(small.sft as Recipe, { sft: short }),
   kto: changed(small.kto as Recipe, { kto: { max_steps: 2 } }),
@@ -51,6 +53,7 @@ const RUNS: Readonly<Record<string, Recipe>> = {
     eval_sampling: { num_samples: 2, max_new_tokens: 24 },
   }),
   reward: changed(small.reward as Recipe, { reward_model: short, eval: { max_samples: 8 } }),
+  verdict_dpo: { ...verdicts, method: 'verdict_dpo', verdict_dpo: { ...short, learning_rate: 1e-3 } },
   pretrain: changed(small.pretrain as Recipe, { pretrain: { max_steps: 3 } }),
   // Enough parameters for slices of several processes.
   zero: {

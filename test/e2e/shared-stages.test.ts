@@ -31,7 +31,6 @@ const SET = [
   'eval.max_samples=8',
   'lora.r=4',
   'run.threads=1',
-  'compare_with=[]',
   'frn.eval_steps=0',
   'verdict_ppo.eval_steps=0',
   'sft.eval_steps=0',

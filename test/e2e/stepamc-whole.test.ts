@@ -1,4 +1,4 @@
-// StepAMC without lora: policy, reference, continued warm-up and reward network are copies of all weights.
+// StepAMC without lora: policy, reference and reward network are copies of all weights.
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,6 @@ const SMALL = Object.entries({
   'frn.learning_rate': 1e-4,
   'frn.init': 'sft',
   'frn.save_steps': 2,
-  'sft_continued.learning_rate': 1e-5,
   'verdict_ppo.max_iterations': 2,
   'verdict_ppo.rollout_batch': 64,
   'verdict_ppo.learning_rate': 1e-5,
@@ -59,7 +58,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     const name = 'model.layers.0.mlp.up_proj.weight';
     expect(reward.get(name)).not.toBe(model.get(name));
     const trained = whole.checkpoint['trainable.safetensors'] as Map<string, string>;
-    for (const role of ['policy', 'reference', 'continued', 'reward'])
+    for (const role of ['policy', 'reference', 'reward'])
       expect(trained.has(`${role}.${name}`), role).toBe(true);
     const base = tensors(join(baseDirectory('embedded'), 'model.safetensors'));
     expect(model.get(name)).not.toBe(base.get(name));
@@ -72,9 +71,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
     const { planned_bytes: planned, held_bytes: held } = JSON.parse(
       await readFile(join(folder, 'whole', 'memory.json'), 'utf8'),
     );
-    expect(Object.keys(planned)).toEqual(['base', 'policy', 'reference', 'continued', 'reward']);
-    for (const role of ['base', 'reference', 'continued'])
-      expect(held[role] / planned[role], role).toBeCloseTo(1, 1);
+    expect(Object.keys(planned)).toEqual(['base', 'policy', 'reference', 'reward']);
+    for (const role of ['base', 'reference']) expect(held[role] / planned[role], role).toBeCloseTo(1, 1);
     // Without the moments of AdamW, which live as long as their stage.
     for (const role of ['policy', 'reward']) expect(held[role] / planned[role], role).toBeCloseTo(0.5, 1);
     const { out } = await steptrain(['run', 'stepamc_arithmetic', '--dry-run', ...SMALL]);

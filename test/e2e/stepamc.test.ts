@@ -1,4 +1,4 @@
-// StepAMC as a user starts it: all phases, all ways to stop it, and the baselines.
+// StepAMC as a user starts it: all phases, all ways to stop it, and the runs that it is compared with.
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -86,10 +86,10 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
 
   test('runs warm-up, reward network and policy, and evaluates before and after', () => {
     const phases = [...new Set(whole.metrics.map(({ phase }) => phase))];
-    expect(phases).toEqual(['sft', 'sft_continued', 'frn', 'ppo', 'test']);
+    expect(phases).toEqual(['sft', 'frn', 'ppo', 'test']);
     const { method, data, metrics: after, metrics_unseen, baselines, reward_network } = whole.evaluation;
     expect(method).toBe('stepamc');
-    for (const name of ['base', 'sft', 'sft_continued', 'frn']) expect(baselines[name].n).toBe(after.n);
+    for (const name of ['base', 'sft', 'frn']) expect(baselines[name].n).toBe(after.n);
     expect(data.seen_share).toBeGreaterThan(0);
     expect(Object.keys(metrics_unseen).sort()).toEqual(Object.keys(after).sort());
     expect(metrics_unseen.n).toBe(Math.round((1 - data.seen_share) * after.n));
@@ -129,7 +129,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   });
 
   test('every stage is evaluated before its first step and ends with its best parameters', () => {
-    for (const phase of ['sft', 'sft_continued', 'frn', 'ppo']) {
+    for (const phase of ['sft', 'frn', 'ppo']) {
       const lines = whole.metrics.filter((line) => line.phase === phase);
       const metric = phase === 'frn' ? 'pair_accuracy' : 'f1_macro';
       const evaluated = lines.filter(({ balanced_accuracy }) => balanced_accuracy !== undefined);
@@ -137,10 +137,6 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       const best = Math.max(...evaluated.map((line) => line[metric] as number));
       expect(lines.at(-1)?.[`best_${metric}`]).toBe(best);
     }
-    // Both start from the warm-up.
-    const start = (phase: string) =>
-      whole.metrics.find((line) => line.phase === phase && line.phase_step === 0)?.f1_macro;
-    expect(start('ppo')).toBe(start('sft_continued'));
   });
 
   test('the built-in example runs too, and its table ends with a reading of it', async () => {
@@ -186,14 +182,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     const run = join(folder, 'rollout');
     const when = (err: string) => (/ppo step 1\//.test(err) ? ('SIGINT' as const) : undefined);
     await steptrain(
-      [
-        'run',
-        'stepamc_arithmetic',
-        '--output',
-        run,
-        ...SMALL,
-        ...set({ 'verdict_ppo.rollout_batch': 1000, compare_with: '[]' }),
-      ],
+      ['run', 'stepamc_arithmetic', '--output', run, ...SMALL, ...set({ 'verdict_ppo.rollout_batch': 1000 })],
       when,
     );
     const checkpoint = await lastCheckpoint(run);
@@ -250,11 +239,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   });
 
   test.each([
-    ['baseline=sft', ['sft', 'test']],
-    ['baseline=sft_continued', ['sft', 'sft_continued', 'test']],
-    ['baseline=dpo', ['sft', 'dpo', 'test']],
-    ['ablation.no_frn=true', ['sft', 'sft_continued', 'ppo', 'test']],
-    ['ablation.no_scpn=true', ['sft', 'sft_continued', 'frn', 'ppo', 'test']],
+    ['ablation.no_frn=true', ['sft', 'ppo', 'test']],
+    ['ablation.no_scpn=true', ['sft', 'frn', 'ppo', 'test']],
   ])('%s', async (variant, phases) => {
     const run = await ran(variant.replace('=', '-'), ['--set', variant]);
     const lines = await metrics(run);
@@ -265,33 +251,48 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(existsSync(join(run, 'reward'))).toBe(phases.includes('frn'));
   });
 
-  test('baselines train on as many tokens as reward network and policy', async () => {
-    const trained = async (variant: string) => {
-      const lines = await metrics(join(folder, variant));
-      return lines.filter(({ tokens }) => tokens !== undefined).at(-1)?.tokens as number;
+  test('its warm-up is a run of its own, from which others go on for as many tokens as StepAMC', async () => {
+    const warm = join(folder, 'warm');
+    const sft = SMALL.filter((_, i) => !/^(frn|verdict_ppo)\./.test(SMALL[i - (i % 2) + 1] ?? ''));
+    const run = async (name: string, settings: readonly string[]) => {
+      const output = join(folder, name);
+      const { code, err } = await steptrain([
+        'run',
+        'stepamc_arithmetic',
+        '--output',
+        output,
+        ...sft,
+        ...settings,
+      ]);
+      expect(code, err).toBe(0);
+      const { data } = JSON.parse(await readFile(join(output, 'eval.json'), 'utf8'));
+      return { err, trained: data.trained_tokens as number };
     };
-    const after = (phase: string) =>
-      whole.metrics.filter((line) => line.phase === phase && line.tokens !== undefined).at(-1)
-        ?.tokens as number;
-    // What trains beside the policy is no part of its budget, and has the same one.
-    const beside = after('sft_continued') - after('sft');
-    const full = after('ppo') - beside;
-    expect(Math.abs(beside - (full - after('sft')))).toBeLessThan(1792 + 64);
-    for (const variant of ['baseline-sft_continued', 'baseline-dpo']) {
-      // Batches are whole, so the last one may exceed the budget.
-      const tokens = await trained(variant);
-      expect(tokens).toBeGreaterThanOrEqual(full - 64);
-      expect(tokens).toBeLessThan(full + 1024 + 8192);
+    const { trained: before } = await run('warm', set({ method: 'sft' }));
+    const lines = (all: Record<string, unknown>[]) =>
+      all.filter(({ phase }) => phase === 'sft').map(({ loss, f1_macro }) => ({ loss, f1_macro }));
+    // The same warm-up to the bit.
+    expect(lines(await metrics(warm))).toEqual(lines(whole.metrics));
+    const all = whole.evaluation.data.trained_tokens as number;
+    const budget = { 'model.adapter': warm, 'run.max_tokens': all - before };
+    const continued = await run('continued', set({ ...budget, method: 'sft', 'sft.learning_rate': 1e-4 }));
+    const preferred = await run(
+      'preferred',
+      set({
+        ...budget,
+        method: 'verdict_dpo',
+        'verdict_dpo.learning_rate': 1e-4,
+        'verdict_dpo.tokens_per_step': 1024,
+      }),
+    );
+    for (const { trained, err } of [continued, preferred]) {
+      // Batches are whole, so the last one may exceed it.
+      expect(trained).toBeGreaterThanOrEqual(all - before);
+      expect(trained).toBeLessThan(all - before + 1024);
+      expect(err).toContain(`trained on ${trained} tokens of run.max_tokens ${all - before}`);
     }
-  });
-
-  test('beside a policy without a network, continued SFT has the tokens of the policy alone', async () => {
-    const lines = await metrics(join(folder, 'ablation.no_frn-true'));
-    const after = (phase: string) =>
-      lines.filter((line) => line.phase === phase && line.tokens !== undefined).at(-1)?.tokens as number;
-    const beside = after('sft_continued') - after('sft');
-    const policy = after('ppo') - after('sft_continued');
-    expect(Math.abs(beside - policy)).toBeLessThan(1792 + 64);
+    const [start] = (await metrics(join(folder, 'continued'))).filter(({ phase_step }) => phase_step === 0);
+    expect(start?.f1_macro).toBe((await metrics(warm)).at(-1)?.best_f1_macro ?? start?.f1_macro);
   });
 
   test('unlabelled steps are judged for the rewards of the network, and the constraint leaves them out', async () => {
@@ -320,29 +321,6 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(sampled.every((line) => JSON.parse(line).label === null)).toBe(true);
   });
 
-  test('pseudo-labels by warm-up and network are learned, and a stopped run makes the same', async () => {
-    const more = set({
-      baseline: 'pseudo_labels',
-      'data.labelled': 60,
-      'pseudo_labels.tokens_per_step': 1024,
-      'pseudo_labels.micro_batch_tokens': 512,
-    });
-    const whole = await ran('pseudo', more);
-    const stopped = join(folder, 'pseudo-stopped');
-    const phases = [...new Set((await metrics(whole)).map(({ phase }) => phase))];
-    expect(phases).toEqual(['sft', 'frn', 'labelling', 'pseudo_labels', 'test']);
-    const rows = async (run: string) => readFile(join(run, 'artefacts', 'pseudo_labels.jsonl'), 'utf8');
-    expect((await rows(whole)).split('\n').length).toBeGreaterThan(100);
-    await steptrain(['run', 'stepamc_arithmetic', '--output', stopped, ...SMALL, ...more], (text) =>
-      /pseudo_labels step 1\//.test(text) ? 'SIGINT' : undefined,
-    );
-    await steptrain(['run', '--resume', stopped]);
-    expect(await rows(stopped)).toBe(await rows(whole));
-    expect(tensors(join(stopped, 'adapter', 'adapter_model.safetensors'))).toEqual(
-      tensors(join(whole, 'adapter', 'adapter_model.safetensors')),
-    );
-  });
-
   test('verdicts after reasons are learned, written, rewarded and judged; a stopped run ends the same', async () => {
     const more = set({
       'data.source': 'word_problems',
@@ -359,7 +337,6 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       'verdict_ppo.rollout_batch': 24,
       'verdict_ppo.gamma': 0.9,
       'eval.max_samples': 3,
-      compare_with: '[]',
     });
     const whole = await ran('reasons', more);
     const stopped = join(folder, 'reasons-stopped');
@@ -405,9 +382,6 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
         'verdict_ppo.kl_in': 'reward',
         'verdict_ppo.reference': 'base',
         'frn.pair_mode': 'step',
-        'constraint.form': 'ce_full',
-        'constraint.combine': 'policy',
-        'constraint.alpha.mode': 'uncertainty',
       }),
     );
     const first = (await metrics(run)).find(
@@ -432,7 +406,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       ...set({
         'verdict_ppo.rollout': 'enumerate',
         'verdict_ppo.temperature': 0.7,
-        'constraint.form': 'margin',
+        'constraint.form': 'class_balanced',
       }),
     ]);
     expect(enumerated.code, enumerated.err).toBe(0);

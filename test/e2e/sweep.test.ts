@@ -56,4 +56,67 @@ describe.skipIf(!compiled)('steptrain sweep (needs dist/: npm run build)', () =>
     expect(existsSync(join(folder, 'broken'))).toBe(false);
     expect(await readFile(join(folder, 'elsewhere', 'sweep.md'), 'utf8')).toContain('one seed shows nothing');
   });
+
+  test('arms begin from another, with its tokens or its reasons, on the same test steps', async () => {
+    const output = join(folder, 'linked');
+    const path = join(folder, 'linked.yaml');
+    const content = `
+recipe: quickstart
+output_dir: ${JSON.stringify(output)}
+set:
+  data.word_problems.samples: 200
+  data.rationales: 50
+  eval_verdicts.likelihood: false
+  eval.max_samples: 4
+  run.threads: 1
+  sft.max_steps: 8
+  sft.eval_steps: 0
+  verdict_ppo.max_iterations: 1
+  verdict_ppo.rollout_batch: 24
+  verdict_ppo.eval_steps: 0
+arms:
+  RFT: { from: warm-up, rationales: { k: 1, temperature: 0.7 }, tokens_of: StepAMC, set: { method: sft, sft.max_steps: -1 } }
+  warm-up: { set: { method: sft } }
+  StepAMC: {}
+seeds: [1]
+report: { steps: { key: metrics.n, unit: count }, tokens: { key: total_tokens, unit: count } }
+`;
+    await writeFile(path, content);
+    const { code, err } = await steptrain(['sweep', path]);
+    expect(code, err).toBe(0);
+    const reports = await Promise.all(
+      ['RFT', 'warm-up', 'StepAMC'].map(async (arm) =>
+        JSON.parse(await readFile(join(output, arm, 'seed-1', 'eval.json'), 'utf8')),
+      ),
+    );
+    const [rft, warm, stepamc] = reports.map(({ data }) => data.trained_tokens as number) as [
+      number,
+      number,
+      number,
+    ];
+    expect(rft).toBeGreaterThanOrEqual(stepamc - warm);
+    expect(rft).toBeLessThan(stepamc - warm + 1024);
+    // The same held-out problems, whatever file the training part comes from.
+    expect(new Set(reports.map(({ metrics }) => metrics.n)).size).toBe(1);
+    const steps = async (arm: string) =>
+      (await readFile(join(output, arm, 'seed-1', 'verdicts.jsonl'), 'utf8'))
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line))
+        .map(({ problem, step }) => [problem, step]);
+    expect(await steps('RFT')).toEqual(await steps('StepAMC'));
+    const [first] = await metrics(join(output, 'RFT', 'seed-1'));
+    expect(first?.f1_macro).toBe(reports[1].metrics_validation.f1_macro);
+    // Only the fifty solutions keep a reason of the data: the others have the warm-up's, or none.
+    const rows = (await readFile(join(output, 'RFT', 'rationales', 'seed-1', 'rationales.jsonl'), 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { steps: { rationale?: string }[] });
+    const whole = rows.filter(({ steps }) => steps.every(({ rationale }) => rationale !== undefined));
+    expect(whole.length).toBeGreaterThanOrEqual(50);
+    expect(whole.length).toBeLessThan(rows.length);
+    const again = await steptrain(['sweep', path]);
+    expect(again.code, again.err).toBe(0);
+    expect(again.err).not.toContain('started');
+  });
 });

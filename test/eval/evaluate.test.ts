@@ -261,7 +261,7 @@ describe('the evaluation of judged verdicts', () => {
     const right = (solution: number, step: number) => (many[solution]?.steps[step]?.label === 1 ? 0.9 : 0.1);
     const own = judge(many, (solution, step) => (solution % 4 === 0 ? 0.9 : right(solution, step)));
     const worse = judge(many, (solution, step) => (solution % 2 === 0 ? 0.9 : right(solution, step)));
-    const others = { sft: worse, sft_continued: judge(many, right), frn: own };
+    const others = { sft: worse, base: judge(many, right), frn: own };
     const found = evaluateVerdicts(own, {
       ...options,
       records: many,
@@ -269,7 +269,7 @@ describe('the evaluation of judged verdicts', () => {
       seen: ({ solution }) => solution < 20,
     });
     expect(found.differences).toMatchObject({ steps: 'unseen', n: 160 });
-    const { sft, sft_continued, frn, random } = found.differences!.to;
+    const { sft, base, frn, random } = found.differences!.to;
     const f1 = (judged: readonly JudgedVerdict[]) =>
       evaluateVerdicts(
         judged.filter(({ solution }) => solution >= 20),
@@ -277,7 +277,7 @@ describe('the evaluation of judged verdicts', () => {
       ).metrics.f1_macro;
     expect(sft!.difference).toBeCloseTo(f1(own) - f1(worse), 12);
     expect(sft!.interval[0]).toBeGreaterThan(0);
-    expect(sft_continued!.interval[1]).toBeLessThan(0);
+    expect(base!.interval[1]).toBeLessThan(0);
     // 0 of 40 unseen problems differ: 1.96² / (40 + 1.96²).
     expect(frn).toEqual({
       difference: 0,
@@ -288,7 +288,7 @@ describe('the evaluation of judged verdicts', () => {
     expect(table).toMatch(
       /Reading: on the 160 unseen steps \w+ has F1 macro 8\d\.\d: better than its warm-up \(\+/,
     );
-    expect(table).toMatch(/and chance \(.*; worse than continued SFT for the same tokens \(−/);
+    expect(table).toMatch(/and chance \(.*; worse than the base \(−/);
     expect(table).toContain('; the same as the reward network.');
     expect(report).not.toHaveProperty('differences');
   });

@@ -1,15 +1,18 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseRunConfig } from '../../src/methods/config.js';
-import { cell, checkNames, finalCells, trialCells } from '../../src/sweep/cells.js';
+import { armLevels, cell, checkNames, finalCells, trialCells, withNeeds } from '../../src/sweep/cells.js';
 import { loadSweep, parseSweep, points } from '../../src/sweep/file.js';
+import { SweepFolder } from '../../src/sweep/folder.js';
 
 const SWEEP = `
 recipe: quickstart
 output_dir: out
 set: { data.arithmetic.samples: 100 }
 arms:
-  SFT: { set: { baseline: sft } }
+  SFT: { set: { method: sft } }
   PPO (alone): { grid: { ppo.learning_rate: [1.0e-4, 2.0e-4], ppo.gamma: [1, 0.5] } }
 select: { on: metrics_validation.f1_macro, seeds: [9] }
 seeds: [1, 2]
@@ -30,28 +33,80 @@ describe('a sweep file', () => {
       'SFT/seed-2',
       'PPO_alone/ppo.learning_rate=0.0002,ppo.gamma=1/seed-2',
     ]);
-    expect(cell(ppo!, chosen, 2).settings).toEqual([
-      'data.arithmetic.samples=100',
-      'run.device="cpu"',
-      'ppo.learning_rate=0.0002',
-      'ppo.gamma=1',
-      'run.seed=2',
-    ]);
+    expect(cell(ppo!, chosen, 2).settings).toEqual({
+      'data.arithmetic.samples': 100,
+      'run.device': 'cpu',
+      'ppo.learning_rate': 2e-4,
+      'ppo.gamma': 1,
+      'run.seed': 2,
+    });
   });
 
   it.each([
     ['seeds: [1, 2]', 'seeds: [1, 1]', /s\.yaml:9:.*seeds expects a list of different seeds/],
     ['seeds: [1, 2]', 'sedes: [1, 2]', /unknown key "sedes"; did you mean "seeds"/],
     ['select: {', 'selekt: {', /unknown key "selekt"/],
-    ['{ baseline: sft }', '{ run.seed: 3 }', /run\.seed is not for arms/],
+    ['{ method: sft }', '{ run.seed: 3 }', /run\.seed is not for arms/],
     ['{ F1: metrics.f1_macro }', '{}', /reports at least one key/],
     ['seeds: [1, 2]', 'seeds: [1, 2]\ncompare_to: DPO', /there is no arm DPO; arms are SFT, PPO \(alone\)/],
     ['recipe: quickstart', '', /arm SFT has no recipe/],
     ['{ grid: {', '{ set: { ppo.gamma: 1 }, grid: {', /both sets ppo\.gamma and tries values of it/],
     ['select: { on: metrics_validation.f1_macro, seeds: [9] }', '', /has a grid, and select is missing/],
+    ['SFT: {', 'SFT: { from: sft,', /arm SFT has from: sft, and there is no such arm; arms are SFT, PPO/],
+    [
+      'SFT: {',
+      'SFT: { from: PPO (alone), tokens_of: DPO,',
+      /arm SFT has tokens_of: DPO, and there is no such arm/,
+    ],
+    ['SFT: {', 'SFT: { rationales: {},', /arm SFT has rationales and no from/],
+    [
+      'SFT: {',
+      'SFT: { tokens_of: SFT,',
+      /arm SFT waits for itself: SFT → SFT; from and tokens_of go round in a circle/,
+    ],
+    [
+      'SFT: { set: { method: sft }',
+      'SFT: { tokens_of: PPO (alone), set: { run.max_tokens: 5 }',
+      /both tokens_of and run\.max_tokens/,
+    ],
+    ['{ method: sft }', '{ model.adapter: a }, from: PPO (alone)', /both from and model\.adapter/],
     [SWEEP, '- a', /mapping of sections/],
   ])('%s → %s is refused', (from, to, message) => {
     expect(() => parseSweep(SWEEP.replace(from, to), 's.yaml')).toThrow(message);
+  });
+
+  it('puts what a run needs before it: the run that it begins from, that whose tokens it gets, and its reasons', () => {
+    const linked = SWEEP.replace(
+      '  SFT: {',
+      '  RFT: { from: SFT, tokens_of: PPO (alone), rationales: { k: 2 } }\n  SFT: {',
+    );
+    const sweep = parseSweep(linked, 's.yaml');
+    expect(armLevels(sweep).map((arms) => arms.map(({ name }) => name))).toEqual([
+      ['SFT', 'PPO (alone)'],
+      ['RFT'],
+    ]);
+    const cells = finalCells({ ...sweep, seeds: [1] }, new Map());
+    // The grid of its reference has not been decided.
+    expect(withNeeds(sweep, cells, new Map()).map(({ id }) => id)).toEqual(['SFT/seed-1']);
+    const chosen = new Map([['PPO (alone)', points(sweep.arms[2]!)[0]!]]);
+    const all = withNeeds(sweep, cells, chosen);
+    expect(all.map(({ id }) => id)).toEqual([
+      'SFT/seed-1',
+      'PPO_alone/ppo.learning_rate=0.0001,ppo.gamma=1/seed-1',
+      'RFT/rationales/seed-1',
+      'RFT/seed-1',
+    ]);
+    const { needs } = all[3]!;
+    expect(
+      Object.values(needs)
+        .map((each) => each?.id)
+        .sort(),
+    ).toEqual(
+      all
+        .slice(0, 3)
+        .map(({ id }) => id)
+        .sort(),
+    );
   });
 
   it('refuses arms that share a folder, and keeps long points apart', () => {
@@ -66,21 +121,28 @@ describe('a sweep file', () => {
 });
 
 const folder = 'recipes/sweeps';
+/** Complete, so that no adapter is read. */
+const LORA = [
+  'lora={r: 4, lora_alpha: 8, lora_dropout: 0, target_modules: all-linear, use_rslora: false, rank_pattern: {}, alpha_pattern: {}, modules_to_save: []}',
+];
 
 describe.each(readdirSync(folder))('%s', (name) => {
   it('has a valid configuration in every run', async () => {
     const sweep = await loadSweep(`${folder}/${name}`);
     expect(sweep.outputDir).toBe(`runs/${name.replace('.yaml', '')}`);
+    const recipes = (recipe: string) => `recipes/${recipe}.yaml`;
+    const sweeps = await SweepFolder.open({ ...sweep, outputDir: join(tmpdir(), 'none') }, recipes);
     for (const arm of sweep.arms)
       for (const point of points(arm)) {
-        const recipe = readFileSync(`recipes/${arm.recipe}.yaml`, 'utf8');
-        const { settings } = cell(arm, point, 1);
+        const recipe = readFileSync(recipes(arm.recipe), 'utf8');
+        const settings = await sweeps.ownSettings(cell(arm, point, 1));
         const parse = (...more: string[]) =>
           parseRunConfig(recipe, { name, settings: [...settings, ...more] }).config;
-        // Rows are the user's where the recipe generates none.
+        // Rows and the judge to go on from are the user's where the recipe has none.
         const config = await Promise.resolve()
           .then(() => parse())
-          .catch(() => parse('data.train=file.jsonl'));
+          .catch(() => parse('data.train=file.jsonl'))
+          .catch(() => parse('model.adapter=runs/judge', ...LORA));
         expect(config.run.seed).toBe(1);
       }
   });

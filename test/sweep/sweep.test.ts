@@ -1,18 +1,17 @@
 // Whole sweeps whose runs are made up: what is started, chosen, compared, kept and refused.
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadRunConfig } from '../../src/methods/config.js';
 import { createRun } from '../../src/methods/run.js';
-import type { Cell } from '../../src/sweep/cells.js';
+import type { Cell, CellOutcome } from '../../src/sweep/cells.js';
 import { describeSweep } from '../../src/sweep/dry-run.js';
 import { parseSweep } from '../../src/sweep/file.js';
 import type { SweepFolder } from '../../src/sweep/folder.js';
 import { formatSweep } from '../../src/sweep/format.js';
 import { runSweep } from '../../src/sweep/run.js';
-import type { CellOutcome } from '../../src/sweep/schedule.js';
 import { runSweepFile } from '../../src/sweep/sweep-file.js';
 import { loggingTo } from '../../src/terminal/log.js';
 
@@ -43,7 +42,10 @@ ${more}`;
 /** Writes what a run writes. The score on validation is best at 2e-4; on test `tuned` is 10 points better, ± 1 by seed. */
 async function made(sweepFolder: SweepFolder, cell: Cell): Promise<CellOutcome> {
   const directory = sweepFolder.directory(cell);
-  const { config, locate } = await loadRunConfig(findRecipe(cell.arm.recipe), cell.settings);
+  const { config, locate } = await loadRunConfig(
+    findRecipe(cell.arm.recipe),
+    await sweepFolder.settings(cell),
+  );
   if (!existsSync(directory)) {
     const { run } = await createRun(config, locate, { output: directory });
     await run.close();
@@ -220,6 +222,76 @@ describe('a sweep', () => {
     });
     expect([arms.map(({ arm }) => arm), unfinished]).toEqual([['plain'], []]);
     expect(lines).toEqual([expect.stringMatching(/^info: 6 runs in .* stay out of its table: tuned/)]);
+  });
+
+  it('begins runs from those of another arm, with the tokens that a third has left them', async () => {
+    const linked = text()
+      .replace(
+        '  plain: {}',
+        '  more: { from: plain, tokens_of: tuned, set: { sft.eval_steps: 7 } }\n  plain: {}',
+      )
+      .replace('{ key: data.tokens, unit: count }', '{ key: total_tokens, unit: count }');
+    const given = new Map<string, readonly string[]>();
+    const budgets: Record<string, number> = { plain: 1000, tuned: 5000, more: 4000 };
+    const run = async (sweepFolder: SweepFolder, each: Cell): Promise<CellOutcome> => {
+      const { needs, arm } = each;
+      given.set(
+        each.id,
+        await sweepFolder.settings({ ...each, needs: { tokensOf: needs.tokensOf, from: needs.from } }),
+      );
+      const outcome = await made(sweepFolder, { ...each, needs: {} });
+      const path = join(sweepFolder.directory(each), 'eval.json');
+      const report = JSON.parse(await readFile(path, 'utf8'));
+      report.data.trained_tokens = budgets[arm.name];
+      await writeFile(path, JSON.stringify(report));
+      await mkdir(join(sweepFolder.directory(each), 'adapter'));
+      return outcome;
+    };
+    const { summary, started } = await sweep(linked, { run, jobs: 2 });
+    expect(started.indexOf('plain/seed-1')).toBeLessThan(started.indexOf('more/seed-1'));
+    expect(started.indexOf('tuned/sft.learning_rate=0.0002/seed-1')).toBeLessThan(
+      started.indexOf('more/seed-1'),
+    );
+    expect(given.get('more/seed-2')).toEqual(
+      expect.arrayContaining([`model.adapter="${join(folder, 'plain/seed-2')}"`, 'run.max_tokens=4000']),
+    );
+    expect(summary.arms.map(({ columns }) => columns.tokens?.mean)).toEqual([5000, 1000, 5000]);
+    expect(summary.arms[0]).toMatchObject({ from: 'plain', tokensOf: 'tuned' });
+    const lines = await describeSweep(parseSweep(linked.replace(folder, join(folder, 'new')), 's.yaml'), {
+      findRecipe,
+      jobs: 1,
+    });
+    expect(lines[0]).toMatch(/^more: quickstart_sft with .*; from plain; as many tokens as tuned$/);
+  });
+
+  it('fails what needs a run that failed, and what would get no tokens', async () => {
+    const linked = text().replace('  plain: {}', '  more: { from: plain, tokens_of: tuned }\n  plain: {}');
+    const { summary } = await sweep(linked, {
+      run: async (sweepFolder, each) =>
+        each.id === 'plain/seed-2'
+          ? { status: 'failed', reason: 'full disk' }
+          : made(sweepFolder, { ...each, needs: {} }),
+    });
+    const failed = Object.fromEntries(summary.unfinished.map(({ run, failed }) => [run, failed]));
+    expect(failed).toEqual({
+      'plain/seed-2': 'full disk',
+      'more/seed-2': 'plain/seed-2, which it needs, has not ended',
+    });
+  });
+
+  it('leaves settings of other methods out of an arm, and refuses those of none', async () => {
+    const mixed = text().replace('samples: 40 }', 'samples: 40, verdict_dpo.beta: 0.3 }');
+    await expect(sweep(mixed)).rejects.toThrow(/set: no arm's method has the section of verdict_dpo\.beta/);
+    const both = mixed.replace('  plain: {}', '  plain: { set: { method: verdict_dpo } }');
+    const given: Record<string, readonly string[]> = {};
+    await sweep(both, {
+      async run(sweepFolder, each) {
+        given[each.arm.name] = await sweepFolder.settings(each);
+        return { status: 'failed', reason: 'not run' };
+      },
+    });
+    expect(given.plain).toContain('verdict_dpo.beta=0.3');
+    expect(given.tuned?.join()).not.toContain('beta');
   });
 
   it('tells beforehand what it would do', async () => {

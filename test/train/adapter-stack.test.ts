@@ -173,10 +173,10 @@ describe('model.adapter_mode stack', () => {
       stacked({ method: 'stepamc', model: { ...STACK, adapter: join(first, 'adapter') } }),
     ) as SftRunConfig;
     const roles = await createStepAmcRoles(device, {
-      ...{ model, lora, seed: 1, gradientCheckpointing: false, continued: true },
+      ...{ model, lora, seed: 1, gradientCheckpointing: false },
     });
     await expectMerged(roles.decoder);
-    for (const name of ['policy', 'reference', 'continued', 'reward'] as const)
+    for (const name of ['policy', 'reference', 'reward'] as const)
       expect(isNew(roles[name]?.adapter), name).toBe(true);
     expect(roles.base).toEqual({});
     const directory = join(folder, 'roles');

@@ -168,18 +168,18 @@ describe('model.adapter', () => {
     const { model, lora } = completeRunConfig(
       tinySft({ method: 'stepamc', model: { adapter: join(first, 'adapter') } }),
     ) as SftRunConfig;
-    const options = { model, lora, seed: 1, gradientCheckpointing: false, continued: true };
+    const options = { model, lora, seed: 1, gradientCheckpointing: false };
     const roles = await createStepAmcRoles(device, options);
-    for (const name of ['policy', 'reference', 'continued', 'base', 'reward'] as const)
+    for (const name of ['policy', 'reference', 'base', 'reward'] as const)
       await expectFirst(roles[name]?.adapter, name);
     roles.dispose();
   });
 
-  it('is the warm-up of StepAMC and of its baselines where they train none', async () => {
+  it('is the warm-up of StepAMC where it trains none, and judges by itself where nothing is trained', async () => {
     const none = { max_steps: 1, tokens_per_step: 512, micro_batch_tokens: 512, learning_rate: 1e-30 };
     const run = async (name: string, more: Record<string, object | string>) => {
       const sft = { num_train_epochs: 0, micro_batch_tokens: 512 };
-      const input = continued({ method: 'stepamc', ...more, sft } as never);
+      const input = continued({ method: name, ...more, sft } as never);
       const { directory } = await train({ ...input, sft } as RunConfigInput, {
         output: join(folder, `warm-${name}`),
       });
@@ -188,7 +188,7 @@ describe('model.adapter', () => {
       return { directory, report, phases: [...phases] };
     };
     const begun = JSON.parse(readFileSync(join(first, 'eval.json'), 'utf8'));
-    const asItIs = await run('sft', { baseline: 'sft' });
+    const asItIs = await run('sft', {});
     expect(asItIs.report.metrics).toEqual(begun.metrics);
     expect(asItIs.report.data.trained_tokens).toBe(0);
     expect(asItIs.phases).toEqual(['test']);
@@ -196,18 +196,14 @@ describe('model.adapter', () => {
       tensors(join(dir, 'adapter', 'adapter_model.safetensors')),
     );
     expect(after).toEqual(before);
-    const more = await run('continued', { baseline: 'sft_continued', sft_continued: none });
-    expect(more.phases).toEqual(['sft_continued', 'test']);
     const whole = await run('stepamc', {
       frn: { ...none, init: 'sft' },
       verdict_ppo: { learning_rate: 1e-30, max_iterations: 1, micro_batch_tokens: 512 },
     });
     expect(whole.phases).toEqual(['frn', 'ppo', 'test']);
-    for (const { report } of [more, whole]) {
-      expect(report.baselines.sft).toEqual(begun.metrics);
-      // It would be the same model once more.
-      expect(report.baselines).not.toHaveProperty('base');
-    }
+    expect(whole.report.baselines.sft).toEqual(begun.metrics);
+    // It would be the same model once more.
+    expect(whole.report.baselines).not.toHaveProperty('base');
   });
 
   it.each(['adapter', 'trunk'])(

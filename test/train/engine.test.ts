@@ -101,7 +101,13 @@ async function evaluated(score: (x: number) => number, signal: AbortSignal, besi
 
 const go = (
   stages: readonly TrainingStage[],
-  more: { resume?: boolean; signal?: AbortSignal; validates?: boolean; loggingSteps?: number } = {},
+  more: {
+    resume?: boolean;
+    signal?: AbortSignal;
+    validates?: boolean;
+    loggingSteps?: number;
+    maxTokens?: number;
+  } = {},
 ) =>
   runStages(
     stages,
@@ -114,6 +120,7 @@ const go = (
       loggingSteps: more.loggingSteps ?? 1,
       maxSkipped: 3,
       ...(more.validates === undefined ? {} : { validates: more.validates }),
+      ...(more.maxTokens === undefined ? {} : { maxTokens: more.maxTokens }),
     },
   );
 const x = async () => (await parameters.values.readFloats())[0] as number;
@@ -160,6 +167,49 @@ describe('evaluations', () => {
     expect(stopped.status).toBe('interrupted');
     const result = await go(stages(), { resume: true });
     expect(result).toMatchObject({ status: 'finished', unchanged: ['worse'] });
+  });
+});
+
+describe('a budget of tokens', () => {
+  test('ends a stage with an evaluation, takes no step of a later one, and holds after a stop', async () => {
+    // Better with every step: what the stage began with is worse.
+    const stages = (onStep?: (i: number) => void) => [
+      stage({ name: 'first', steps: 4, score: (x) => -x, ...(onStep ? { onStep } : {}) }),
+      stage({ name: 'second', steps: 4, score: (x) => -x }),
+      stage({ name: 'third', steps: 4 }),
+    ];
+    const whole = await go(stages(), { maxTokens: 6, loggingSteps: 100 });
+    expect(whole).toMatchObject({ status: 'finished', step: 6, tokens: 6, stage: 3 });
+    const logged = await lines();
+    expect(logged.filter(({ loss, phase }) => loss !== undefined && phase === 'second').at(-1)).toMatchObject(
+      {
+        phase_step: 2,
+        tokens: 6,
+      },
+    );
+    expect(logged.filter(({ score, phase }) => score !== undefined && phase === 'second')).toHaveLength(2);
+    expect(logged.at(-1)).toMatchObject({ phase: 'second', best_step: 2 });
+    const ended = await x();
+    await run.close();
+    parameters.dispose();
+    parameters = open();
+    run = await createRunDirectory(join(folder, 'stopped'), { onExisting: 'refuse' });
+    const stop = new AbortController();
+    await go(
+      stages((i) => i === 1 && stop.abort()),
+      { maxTokens: 6, loggingSteps: 100, signal: stop.signal },
+    );
+    expect(await go(stages(), { maxTokens: 6, loggingSteps: 100, resume: true })).toEqual(whole);
+    expect(await x()).toBe(ended);
+    const inOrder = (all: Awaited<ReturnType<typeof lines>>) =>
+      all.map(({ phase, phase_step }) => [phase, phase_step]);
+    expect(inOrder(await lines())).toEqual(inOrder(logged));
+  });
+
+  test('keeps the start of a stage that none of its steps improved', async () => {
+    const result = await go([stage({ steps: 9, score: (x) => x })], { maxTokens: 3 });
+    expect(result).toMatchObject({ tokens: 3, unchanged: ['sft'] });
+    expect(await x()).toBe(0);
   });
 });
 

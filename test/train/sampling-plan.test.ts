@@ -112,5 +112,4 @@ test('is needed by stepamc if a word has several tokens', () => {
   expect(planned({ prompt })).toEqual({ longest: 99 });
   expect(planned({})).toBeUndefined();
   expect(planned({ prompt, verdict_ppo: { rollout: 'enumerate' } })).toBeUndefined();
-  expect(planned({ prompt, baseline: 'sft' })).toBeUndefined();
 });

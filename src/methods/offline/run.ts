@@ -134,7 +134,7 @@ function onceStages(open: AnswerRun, learning: OfflineLearning): StageEntry[] {
   ];
 }
 
-/** What a part is trained or judged with, once its references have been made. */
+/** The context in which a part is trained or judged, once its references have been made. */
 async function contextOf(open: AnswerRun, learning: OfflineLearning, part: Part): Promise<BatchContext> {
   const { decoder, role } = open.roles;
   const objective = learning.objective(open.config, open.data.items.train);
@@ -165,5 +165,6 @@ function planOf(open: AnswerRun, learning: OfflineLearning, part: Part): Offline
   const { needsMismatched: pairs } = learning.objective(config, data.items.train);
   const options = { pairs, maxLength: config.data.max_length };
   if (part !== 'train') return heldOutPlan(items, options);
-  return trainingPlan(items, { ...options, settings: learning.settings(config), seed: config.run.seed });
+  const { seed, max_tokens: tokens } = config.run;
+  return trainingPlan(items, { ...options, settings: learning.settings(config), seed, tokens });
 }

@@ -25,10 +25,10 @@ type BasePart = 'test' | 'validation' | 'train';
 type BaseRow = GradedSample & { readonly part: BasePart };
 
 export interface BaseSolutions {
-  /** By problem, as an evaluation has them. */
+  /** Solutions by problem, as an evaluation has them. */
   readonly test: readonly (readonly GradedSample[])[];
   readonly validation: readonly (readonly GradedSample[])[];
-  /** Of some training problems, as a rollout has them. */
+  /** Solutions of some training problems, as a rollout has them. */
   readonly train: readonly GradedSample[];
 }
 
@@ -89,7 +89,7 @@ export function baseStage(open: PpoRun, sampling: LocalSamplerOptions): MakingSt
   };
 }
 
-/** What the stage made. */
+/** The rows that the stage made. */
 export async function baseSolutions({ run, data }: PpoRun): Promise<BaseSolutions> {
   const byProblem = (part: BasePart): GradedSample[][] => data.parts[part].problems.map(() => []);
   const found = { test: byProblem('test'), validation: byProblem('validation'), train: byProblem('train') };

@@ -19,7 +19,7 @@ import type { PpoRunConfig } from './config.js';
 
 export interface Critic {
   readonly head: LinearHead;
-  /** What the critic's optimizer trains: all of an own one; else the head, which is among the policy's parameters. */
+  /** The parameters of the critic's optimizer: all of an own one; else the head, which is among the policy's parameters. */
   readonly trained: TrainedParameters;
   /** Absent: the head reads the policy's hidden states. */
   readonly own?: PlacedRole & { readonly parameters: TrainableParameters };
@@ -38,9 +38,9 @@ export interface PpoRoles {
   readonly decoder: Decoder;
   readonly policy: Role;
   readonly policyParameters: TrainableParameters;
-  /** What the policy's optimizer trains: all of them but the head of a critic on its trunk. */
+  /** The parameters of the policy's optimizer: all of them but the head of a critic on its trunk. */
   readonly policyTrained: TrainedParameters;
-  /** Of the KL: the model that the run began with. */
+  /** The reference of the KL: the model that the run began with. */
   readonly reference: PlacedRole | undefined;
   readonly critic: Critic | undefined;
   readonly implicit: ImplicitRole | undefined;

@@ -1,4 +1,4 @@
-/** What a run of this method has open. */
+/** A run of this method with all that it has open. */
 import type { OpenRun } from '../../train/method.js';
 import type { AskedProblems } from '../../train/solutions/asked.js';
 import type { PpoRunConfig } from './config.js';

@@ -23,7 +23,7 @@ import { scoresInUpdate, settingWarnings, settled } from './settings.js';
 
 export interface SolutionStageOptions {
   readonly sampler: SolutionSampler;
-  /** What the stage before made. */
+  /** The solutions that the stage before made. */
   readonly base: () => Promise<BaseSolutions>;
   readonly validate: OpenTraining['validate'];
 }

@@ -66,6 +66,7 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
         microBatchTokens: open.microBatchTokens('pretrain'),
         best: 'token_accuracy',
         seed: config.run.seed,
+        tokens: config.run.max_tokens,
         shuffle: config.pretrain.shuffle,
         async validate(stop) {
           const metrics = await heldOutAccuracy(open);

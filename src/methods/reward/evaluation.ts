@@ -155,7 +155,7 @@ function outcomeReport(
   };
 }
 
-/** Of what the main metrics judge, in the training part. */
+/** Counts of what the main metrics judge, in the training part. */
 function trainedClasses({ config, data }: RewardRun): ClassCounts {
   if (config.reward_model.type !== 'orm') return data.labels;
   const counts = { positive: 0, negative: 0 };

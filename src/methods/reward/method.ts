@@ -75,6 +75,6 @@ function weights({ config, data }: RewardRun): (row: ScoredRow) => number {
   };
 }
 
-/** Of wrong and right, whatever is neutral. */
+/** Counts of wrong and right, whatever is neutral. */
 const isWeighed = (weight: ClassWeight, [negative = 0, positive = 0]: readonly number[]) =>
   weighsClasses(weight, { positive, negative });

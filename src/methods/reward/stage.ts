@@ -21,7 +21,7 @@ export function rewardTraining(
 ): TrainingStage {
   const { config, roles } = open;
   const { reward_model: settings } = config;
-  const { seed } = config.run;
+  const { seed, max_tokens: tokens } = config.run;
   const items = open.data.items.train;
   const sizes = Array.from(items, ({ rows, tokens }) =>
     rows.some(({ target }) => target !== undefined) ? tokens : 0,
@@ -37,7 +37,7 @@ export function rewardTraining(
   const learning = { network, parameters: roles.trained, weigh, microBatchTokens, seed };
   return batchedStage({
     name: 'reward',
-    batches: stageBatches(usable, settings, { seed, tokensOf: (i) => sizes[i] as number }),
+    batches: stageBatches(usable, settings, { seed, tokens, tokensOf: (i) => sizes[i] as number }),
     settings,
     parameters: roles.trained,
     rateOf: (name) => (name.includes(module) ? settings.head_rate : 1),

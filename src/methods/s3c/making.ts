@@ -111,7 +111,7 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
   };
 }
 
-/** What the stage made, as tokens. @throws StepTrainError if there is no sample to train on */
+/** The samples that the stage made, as tokens. @throws StepTrainError if there is no sample to train on */
 export function madeSamples({ config, tokenizer, run }: S3cRun): CorrectionSamples {
   const collector = new SampleCollector(config, tokenizer);
   for (const row of readLog(run.artefact(ARTEFACT).path)) {

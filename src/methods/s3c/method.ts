@@ -82,6 +82,7 @@ function trainingStage(open: S3cRun, samples: CorrectionSamples): TrainingStage 
     microBatchTokens: open.microBatchTokens('s3c'),
     best: 'token_accuracy',
     seed: config.run.seed,
+    tokens: config.run.max_tokens,
     async validate(stop) {
       const metrics = await heldOut(open, samples);
       return stop.aborted ? undefined : metrics;

@@ -15,7 +15,7 @@ import { correctionTokenizer } from './sequences.js';
 export interface CorrectionSamples {
   readonly train: Dataset<TrainingSequence>;
   readonly validation: Dataset<TrainingSequence>;
-  /** Of the test part, up to `eval.max_samples` with a correction. */
+  /** Samples of the test part, up to `eval.max_samples` with a correction. */
   readonly test: readonly StepRecord[];
   /** A record of each problem of the test part that has an answer, with or without a correction, up to `eval.max_samples`. */
   readonly problems: readonly StepRecord[];

@@ -13,7 +13,7 @@ import { verdictSettings } from '../../scoring/settings.js';
 export const sft = section({
   ...optimization({ learning_rate: 1e-4 }),
   num_train_epochs: nonNegative(3).describe(
-    'Passes over the training rows. With method `stepamc`, 0 for no warm-up: the run begins with a judge, such as that of `model.adapter`.',
+    'Passes over the training rows. 0 for none: the run begins with a judge, that of `model.adapter`, and with method `sft` judges by it alone.',
   ),
   class_weight: z
     .enum(CLASS_WEIGHTS)
@@ -47,11 +47,11 @@ export type SftRunConfig = z.output<typeof schema>;
 export const sftConfig: MethodSchema<SftRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ sft }) => ({ sft }),
-  *conflicts({ sft }) {
-    if (sft.num_train_epochs === 0)
+  *conflicts({ sft, model }) {
+    if (sft.num_train_epochs === 0 && model.adapter === undefined)
       yield conflict(
         'sft.num_train_epochs',
-        'sft.num_train_epochs 0 trains nothing with method "sft"; give a number above 0, or measure the model with `steptrain eval correction`',
+        'sft.num_train_epochs 0 trains nothing with method "sft"; give a number above 0, or name the judge to measure as model.adapter',
       );
   },
   judge: verdictSettings,

@@ -15,6 +15,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
   stages(open) {
     const { config, data, roles } = open;
     const { decoder, role, trained } = roles;
+    if (config.sft.num_train_epochs === 0) return [];
     return [
       supervisedStage({
         name: 'sft',
@@ -26,6 +27,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
         microBatchTokens: open.microBatchTokens('sft'),
         best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
         seed: config.run.seed,
+        tokens: config.run.max_tokens,
         validate: (stop) => validationMetrics(open, role, stop),
       }),
     ];

@@ -17,8 +17,6 @@ export interface ConstraintOptions {
   /** If false, the constraint is measured but not trained on. */
   readonly constrained: boolean;
   readonly template: VerdictTokenizer['template'];
-  /** Steps of the stage. */
-  readonly steps: number;
 }
 
 interface LabelCounts {
@@ -31,12 +29,12 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
   private readonly alpha: AlphaBalance;
 
   constructor(private readonly options: ConstraintOptions) {
-    this.alpha = new AlphaBalance(options.constraint, options.steps);
+    this.alpha = new AlphaBalance(options.constraint.alpha);
   }
 
-  weights(step: number): LossWeights {
+  weights(): LossWeights {
     if (!this.options.constrained) return { policy: 1, value: 1, own: 0 };
-    const { constraint: own, ...others } = this.alpha.weights(step);
+    const { constraint: own, ...others } = this.alpha.weights();
     return { ...others, own };
   }
 
@@ -47,7 +45,7 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
   }
 
   loss(states: HiddenStates, group: readonly QuestionPiece[], { positives, negatives }: LabelCounts) {
-    const { form, margin } = this.options.constraint;
+    const { form } = this.options.constraint;
     const { positiveIds, negativeIds } = this.options.template;
     const { device } = states.decoder;
     const labels = group.flatMap(({ questions }) =>
@@ -63,17 +61,14 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
       );
       // Words of one token that are compared only with each other need no softmax over the vocabulary.
       const single = positiveIds.length === 1 && negativeIds.length === 1;
-      const betweenWords = form === 'class_balanced' || form === 'ce_two' || form === 'margin';
-      if (single && betweenWords) return logitsAt(states, rows);
+      if (single && form === 'class_balanced') return logitsAt(states, rows);
       const { logprobs } = logprobsAt(states, rows);
       if (length === 1) return logprobs;
       const count = logprobs.size / length;
       const spans = Array.from({ length: count }, (_, i) => [i * length, (i + 1) * length]);
       return spanSum(logprobs, device.tensor(Int32Array.from(spans.flat()), [count, 2]));
     };
-    const byClass = form === 'class_balanced' || form === 'class_balanced_full';
-    const total = positives + negatives;
-    const weightOf = (label: 1 | 0) => 1 / (byClass ? (label === 1 ? positives : negatives) : total);
+    const weightOf = (label: 1 | 0) => 1 / (label === 1 ? positives : negatives);
     return verdictConstraint(
       {
         positive: word('positive', positiveIds),
@@ -81,7 +76,7 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
         labels: device.tensor(Int32Array.from(labels)),
         weights: device.tensor(Float32Array.from(labels, weightOf)),
       },
-      { form, margin },
+      { form },
     );
   }
 
@@ -90,7 +85,6 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
       readonly loss: number;
       readonly statistics: Readonly<Record<ConstraintStatistic, number>>;
     }[],
-    step: number,
   ): Metrics {
     /** Absent, and not 0, where no step has the label. */
     const byClass = (as: string, name: ConstraintStatistic, count: 'positives' | 'negatives'): Metrics => {
@@ -100,8 +94,8 @@ export class VerdictConstraint implements OwnTerm<Question, QuestionPiece, Const
       return { [as]: total / labelled };
     };
     return {
-      constraint_weight: this.weights(step).own,
-      ...(this.options.constrained ? { alpha: this.alpha.value(step) } : {}),
+      constraint_weight: this.weights().own,
+      ...(this.options.constrained ? { alpha: this.alpha.value() } : {}),
       constraint_loss: parts.reduce((sum, { loss }) => sum + loss, 0),
       ...byClass('constraint_positive', 'positive_loss', 'positives'),
       ...byClass('constraint_negative', 'negative_loss', 'negatives'),

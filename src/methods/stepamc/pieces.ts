@@ -9,7 +9,7 @@ import type { CreditedQuestion, Question } from './rollout.js';
 
 export interface QuestionPiece extends Piece<Question> {
   readonly questions: readonly CreditedQuestion[];
-  /** By question, the rows of both words after the reason of its first answer. */
+  /** The rows of both words of each question, after the reason of its first answer. */
   readonly words: readonly {
     readonly positive: readonly AnswerRow[];
     readonly negative: readonly AnswerRow[];

@@ -52,7 +52,7 @@ export function scpoStage(
     expectedTokens: () => policyTokens(open) + (network ? jointTokens(open, network) : 0),
     trains: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyParameters, withHeadRate(ppo)),
-    parts: (steps, kl) => ({
+    parts: (_steps, kl) => ({
       rollouts: verdictRollouts({
         roles,
         template: tokenizer.template,
@@ -92,7 +92,6 @@ export function scpoStage(
           constraint,
           constrained: !ablation.no_scpn,
           template: tokenizer.template,
-          steps,
         }),
       }),
     }),
@@ -122,7 +121,7 @@ async function warnOfNetwork(
 }
 
 /** Tokens of all forward and backward passes of a network that learns from every rollout batch. */
-export function jointTokens(open: StepAmcRun, network: RewardData): number {
+function jointTokens(open: StepAmcRun, network: RewardData): number {
   if (open.config.frn.update !== 'joint') return 0;
   return rolloutBatches(open).batches.reduce((sum, items) => {
     const units = network.units(items);
@@ -131,10 +130,7 @@ export function jointTokens(open: StepAmcRun, network: RewardData): number {
   }, 0);
 }
 
-/**
- * Tokens of all forward and backward passes of the policy: the budget of the baselines. The reasons that it will write are
- * taken to be as long as those of the data.
- */
+/** Tokens of all forward and backward passes of the policy. The reasons that it will write are taken to be as long as those of the data. */
 export function policyTokens(open: Pick<StepAmcRun, 'config' | 'data'>): number {
   const { train } = open.data.sequences;
   const usual = usualReasonLength(train);

@@ -28,22 +28,18 @@ export interface StepAmcRoles {
   readonly valueHead: LinearHead;
   /** The policy as the warm-up left it, once `keepReference` was called. */
   readonly reference: Role;
-  /** The continued warm-up, once `keepContinued` was called; absent if the run does not compare with it. */
-  readonly continued: Role | undefined;
-  /** What the run began with: the base as it is read, under the adapter that the run continues. */
+  /** The model that the run began with: the base as it is read, under the adapter that the run continues. */
   readonly base: Role;
   /** The reward network. Its scalar head is part of the adapter or the copy: a sequence classifier with one label. */
   readonly reward: Role;
   readonly rewardHead: LinearHead;
   readonly policyParameters: TrainableParameters;
   readonly rewardParameters: TrainableParameters;
-  /** What a checkpoint holds. */
+  /** The parameters that a checkpoint holds. */
   readonly parameters: RoleParameters;
   readonly held: HeldMemory;
   /** Copies the policy into the reference. */
   keepReference(): Promise<void>;
-  /** Copies the policy into `continued`, and the reference back into the policy. */
-  keepContinued(): Promise<void>;
   /** Copies the policy into the reward network. */
   startRewardFromPolicy(): Promise<void>;
   /** Writes adapter/, or model/ without lora, value_head.safetensors and optionally reward/. */
@@ -62,8 +58,6 @@ export interface RolesOptions {
   readonly lora: LoraSection | 'none';
   readonly seed: number;
   readonly gradientCheckpointing: boolean;
-  /** Also hold a continued warm-up. */
-  readonly continued?: boolean;
 }
 
 /** Random stream of the reward network's initialisation. */
@@ -103,11 +97,6 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
     const { adapter: reference, parameters: referenceParameters } = await frozenTwin(policy);
     made.push(referenceParameters);
     mark('reference');
-    const continued = options.continued ? await frozenTwin(policy) : undefined;
-    if (continued) {
-      made.push(continued.parameters);
-      mark('continued');
-    }
     const begun = start === undefined ? undefined : loadAdapter(device, decoder.config, start);
     if (begun) {
       made.push(begun);
@@ -131,7 +120,6 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       policy: { adapter: policy },
       valueHead: valueHeadOf(policyParameters),
       reference: { adapter: reference },
-      continued: continued && { adapter: continued.adapter },
       base: begun ? { adapter: begun } : {},
       reward: { adapter: reward },
       rewardHead: roleHead(decoder, { adapter: reward }) as LinearHead,
@@ -141,14 +129,9 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
         policy: policyParameters,
         reference: referenceParameters,
         reward: rewardParameters,
-        ...(continued ? { continued: continued.parameters } : {}),
       },
       async keepReference() {
         referenceParameters.write(await policyParameters.values.readFloats());
-      },
-      async keepContinued() {
-        continued?.parameters.write(await policyParameters.values.readFloats());
-        policyParameters.write(await referenceParameters.values.readFloats());
       },
       async startRewardFromPolicy() {
         const values = await policyParameters.values.readFloats();

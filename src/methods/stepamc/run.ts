@@ -1,4 +1,4 @@
-/** What a run of this method has open. */
+/** A run of this method with all that it has open. */
 import type { OpenRun } from '../../train/method.js';
 import type { VerdictData } from '../../train/verdict-data.js';
 import type { StepAmcRunConfig } from './config.js';

@@ -1,4 +1,4 @@
-// Config sections of StepAMC: the reward network, the policy, its constraint, ablations and baselines.
+// Config sections of StepAMC: the reward network, the policy, its constraint and ablations.
 import { z } from 'zod';
 import {
   choice,
@@ -34,7 +34,7 @@ export const frn = section({
   ),
   update: choice('frozen', 'joint').describe(
     '`joint` continues to train the network on every rollout batch while the policy learns from it, as our source has ' +
-      'it; its tokens count in the budget of the baselines.',
+      'it.',
   ),
   center: choice('auto', 'pair_mean', 'running', 'none').describe(
     'How a score becomes a reward: minus the mean of both verdicts’ scores (`pair_mean`), normalised by running mean and ' +
@@ -103,83 +103,25 @@ export const verdictPpo = section({
 }).describe('Proximal policy optimisation of the verdicts.');
 
 export const constraint = section({
-  form: choice('class_balanced_full', 'class_balanced', 'ce_two', 'ce_full', 'mass', 'margin').describe(
-    'Cross-entropy of the right word over the whole vocabulary, averaged per class (`class_balanced_full`) or over all ' +
-      '(`ce_full`); among the two words alone, which leaves the probability of every other word free ' +
-      '(`class_balanced`, `ce_two`); −log of the two words’ total probability (`mass`); or a margin between their ' +
-      'log-probs (`margin`).',
-  ),
-  margin: positiveNumber(1).describe('Of `form: margin`.'),
-  combine: choice('rl', 'policy', 'constraint').describe(
-    'What α weights, with 1 − α on the constraint: policy and value loss (`rl`), the policy loss alone ' +
-      '(`policy`), or neither (`constraint`). Not read with `alpha.mode: uncertainty`, which weights the constraint alone.',
+  form: choice('class_balanced_full', 'class_balanced').describe(
+    'Cross-entropy of the right word, averaged per class: over the whole vocabulary (`class_balanced_full`), or among the two ' +
+      'words alone (`class_balanced`), which leaves the probability of every other word free.',
   ),
   alpha: section({
-    mode: choice('fixed', 'learnable_clamped', 'uncertainty', 'schedule').describe(
-      'Fixed; learned within lo … hi; the constraint weighted by a learned uncertainty instead of 1 − α; or linear ' +
-        'from init to final. The surrogate loss stays near 0 and the constraint does not, so a learned α rises towards ' +
+    mode: choice('fixed', 'learnable_clamped').describe(
+      'Fixed, or learned within lo … hi. The surrogate loss stays near 0 and the constraint does not, so a learned α rises towards ' +
         'hi whatever the rewards are worth: a schedule in disguise.',
     ),
     init: z.number().gt(0).lt(1).default(0.5).describe('Initial value.'),
-    final: z.number().gt(0).lt(1).default(0.5).describe('Final value of `mode: schedule`.'),
     lo: fraction(0.1).describe('Lower bound of `mode: learnable_clamped`.'),
     hi: z.number().gt(0).max(1).default(0.9).describe('Upper bound of `mode: learnable_clamped`.'),
-    learning_rate: positiveNumber(1e-3).describe('Learning rate of α in the learned modes.'),
-  }).describe('The balance between reinforcement and constraint.'),
+    learning_rate: positiveNumber(1e-3).describe('Learning rate of α in `mode: learnable_clamped`.'),
+  }).describe('The balance: the loss is α (L_policy + vf_coef L_value) + (1 − α) L_constraint.'),
 }).describe(
-  'The constraint that separates the two verdict words and, in the forms over the whole vocabulary, keeps the policy on them.',
-);
-
-export const sftContinued = section({
-  ...optimization({ learning_rate: 5e-6 }),
-}).describe(
-  'Continued SFT, as `baseline` or in `compare_with`: for the tokens of reward network and policy, whatever num_train_epochs. ' +
-    'A fair comparison tries the same learning rates for it as for the policy.',
-);
-
-export const pseudoLabels = section({
-  ...optimization({ learning_rate: 5e-6 }),
-  by: z
-    .enum(['sft', 'frn', 'both'])
-    .default('both')
-    .describe(
-      'Who labels the unlabelled training steps: the warm-up (`sft`), the reward network (`frn`), or both where they agree.',
-    ),
-  min_probability: z
-    .number()
-    .min(0.5)
-    .max(1)
-    .default(0.5)
-    .describe('A label less probable than this is left out.'),
-}).describe(
-  'With baseline: pseudo_labels: supervised training on labels and pseudo-labels, for the tokens of the policy (and, with ' +
-    '`by: sft`, of the reward network), whatever num_train_epochs.',
-);
-
-export const verdictDpo = section({
-  ...optimization({ learning_rate: 5e-6 }),
-  beta: positiveNumber(0.1).describe('Strength of the regularisation towards the reference.'),
-  label_smoothing: fraction(0).describe('Share of labels assumed to be wrong.'),
-}).describe(
-  'With baseline: dpo, instead of the policy optimisation: for the tokens of reward network and policy, whatever num_train_epochs.',
+  'The constraint that separates the two verdict words and, over the whole vocabulary, keeps the policy on them.',
 );
 
 export const ablation = section({
   no_scpn: flag(false).describe('Plain PPO: the constraint is measured but not trained on.'),
   no_frn: flag(false).describe('Rewards are 1 for the right verdict, from the label itself.'),
 }).describe('Parts of StepAMC to leave out.');
-
-export const baseline = choice('none', 'sft', 'sft_continued', 'dpo', 'pseudo_labels').describe(
-  'What to train instead of reward network and policy, after the same warm-up: nothing (`sft`), more SFT for the ' +
-    'tokens that they would have used (`sft_continued`), DPO on the verdicts for those tokens (`dpo`), or SFT on the ' +
-    'unlabelled steps too, as the warm-up or the network label them (`pseudo_labels`).',
-);
-
-export const compareWith = z
-  .array(z.enum(['sft_continued']))
-  .max(1)
-  .default([])
-  .describe(
-    'What to train besides, from the same warm-up and for the same tokens as policy and, if there is one, reward network, to be ' +
-      'judged on the same steps: `[sft_continued]`. It ends up in the table and in eval.json, not in adapter/. Nothing is trained besides with a baseline.',
-  );

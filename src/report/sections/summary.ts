@@ -82,9 +82,7 @@ function verdictTiles(report: NonNullable<CollectedRun['report']>): Tile[] {
   };
   const others = report.differences?.to ?? {};
   // The model that training began with, or its rival; "base" often writes no verdict at all.
-  const to = ['words', 'sft', 'before', 'sft_continued', ...Object.keys(others)].find((name) =>
-    Object.hasOwn(others, name),
-  );
+  const to = ['words', 'sft', 'before', ...Object.keys(others)].find((name) => Object.hasOwn(others, name));
   const difference = to === undefined ? undefined : others[to];
   const than: Tile[] =
     difference && to !== undefined

@@ -87,14 +87,13 @@ export interface LossWeights {
 export interface OwnTerm<G extends Group, P extends Piece<G>, Name extends string, Counts> extends Keeps {
   /** Name of its loss in messages. */
   readonly name: string;
-  weights(step: number): LossWeights;
+  weights(): LossWeights;
   count(pieces: readonly P[]): Counts;
   /** Undefined where a micro-batch has nothing to say. */
   loss(states: HiddenStates, pieces: readonly P[], counts: Counts): Objective<Name> | undefined;
   /** Logs the micro-batches. */
   measure(
     parts: readonly { readonly loss: number; readonly statistics: Readonly<Record<Name, number>> }[],
-    step: number,
   ): Metrics;
   /** Called after an applied step. `own` is undefined where no micro-batch had the term. */
   applied(losses: { readonly policy: number; readonly own: number | undefined }): void;
@@ -148,7 +147,7 @@ export class ClippedObjective<
   async gradients(groups: readonly CreditedGroup<G>[], step: number): Promise<PolicyGradients<G>> {
     const { decoder, policy, trains, critic, settings, own, microBatchTokens } = this.options;
     const pieces = this.options.pieces(groups);
-    const weights = own?.weights(step) ?? PLAIN;
+    const weights = own?.weights() ?? PLAIN;
     const warming = critic !== undefined && step < (settings.critic_warmup ?? 0);
     const statesOf = (group: readonly P[]) =>
       hiddenStates(
@@ -193,7 +192,7 @@ export class ClippedObjective<
       },
       metrics: {
         ...metrics,
-        ...own?.measure(said, step),
+        ...own?.measure(said),
         ...balanceOf(parts),
         ...(warming ? { critic_warmup: 1 } : {}),
       },

@@ -20,20 +20,11 @@ describe('scores of steps instead of verdicts', () => {
       /frn\.center "pair_mean" needs a score of each verdict/,
     );
   });
-  test('label nothing', () => {
-    for (const by of ['frn', 'both'])
-      expect(() => config({ frn, baseline: 'pseudo_labels', pseudo_labels: { by } })).toThrow(
-        /pseudo_labels\.by "\w+" needs the probability that a step is right/,
-      );
-    config({ frn, baseline: 'pseudo_labels', pseudo_labels: { by: 'sft' } });
-  });
 });
 
 describe('verdicts after reasons', () => {
   const prompt = { response_format: 'rationale_then_verdict' };
   test.each([
-    [{ baseline: 'dpo' }, /baseline "dpo" compares the two words alone/],
-    [{ baseline: 'pseudo_labels' }, /baseline "pseudo_labels" gives steps a label and no reason/],
     [
       { verdict_ppo: { rollout: 'enumerate' } },
       /verdict_ppo\.rollout "enumerate" scores the two words alone/,
@@ -44,12 +35,14 @@ describe('verdicts after reasons', () => {
   });
 });
 
+test('DPO of verdicts compares the two words alone', () => {
+  const dpo = { method: 'verdict_dpo', prompt: { response_format: 'rationale_then_verdict' } };
+  expect(() => config(dpo)).toThrow(/method "verdict_dpo" compares the two words alone/);
+  config({ method: 'verdict_dpo' });
+});
+
 describe('steps without a label', () => {
-  test.each([
-    { baseline: 'pseudo_labels' },
-    { verdict_ppo: { steps: 'all' } },
-    { verdict_ppo: { steps: 'unlabelled' } },
-  ])(
+  test.each([{ verdict_ppo: { steps: 'all' } }, { verdict_ppo: { steps: 'unlabelled' } }])(
     'of %j are those that have none: not those of other parts, nor those that balance took one from',
     (more) => {
       config(more);

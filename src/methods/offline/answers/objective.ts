@@ -1,4 +1,4 @@
-/** What an objective plugs into the loop of `stage.ts`. */
+/** An objective, as the loop of `stage.ts` takes it. */
 
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import type { ScoredBatch, SpanSums } from '../../../scoring/implicit/sums.js';

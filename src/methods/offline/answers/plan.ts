@@ -4,7 +4,7 @@
 import type { AnswerBatchConfig } from '../../../config/schema.js';
 import { type Dataset, dataset } from '../../../data/dataset.js';
 import { mismatched, type OfflineItem, sequenceLength } from '../../../scoring/implicit/items.js';
-import { stageBatches } from '../../../train/batched-stage.js';
+import { type StageItems, stageBatches } from '../../../train/batched-stage.js';
 import { mismatch, mixProblems } from './pairing.js';
 
 export interface OfflinePlan {
@@ -34,12 +34,13 @@ export function trainingPlan(
   {
     settings,
     seed,
+    tokens,
     ...options
-  }: OfflinePlanOptions & { readonly settings: AnswerBatchConfig; readonly seed: number },
+  }: OfflinePlanOptions & Pick<StageItems, 'seed' | 'tokens'> & { readonly settings: AnswerBatchConfig },
 ): OfflinePlan {
   const all = Array.from({ length: items.length }, (_, i) => i);
   const tokensOf = (i: number) => sequenceLength(items.get(i));
-  const { batches, epochAt } = stageBatches(all, settings, { seed, tokensOf });
+  const { batches, epochAt } = stageBatches(all, settings, { seed, tokensOf, tokens });
   const mixed = options.pairs ? mixProblems(batches, (i) => items.get(i).problem) : batches;
   return planned(items, mixed, options, epochAt);
 }
@@ -86,7 +87,7 @@ function planned(
   };
 }
 
-/** What a reference scores for a plan: its items, then the pairs of each batch. */
+/** The items that a reference scores for a plan: its own, then the pairs of each batch. */
 export function referencedItems(plan: OfflinePlan): Dataset<OfflineItem> {
   const { items, batches, references } = plan;
   // Pairs are made again when they are wanted; those of the batch that was asked for last are kept.

@@ -17,7 +17,7 @@ import {
 } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
 
-/** What is done to the labels of steps so that they say less than the judge does. */
+/** How labels of steps are changed so that they say less than the judge does. */
 export interface LabelControl {
   /** This share of them is turned round. */
   readonly flip: number;

@@ -10,7 +10,7 @@ import type { RewardPair, RewardUnit } from './pairs.js';
 
 type RewardRoles = Pick<StepAmcRoles, 'decoder' | 'reward' | 'rewardHead' | 'rewardParameters'>;
 
-/** Of a parameter's learning rate: the head's beside that of the others. */
+/** The factor of a parameter's learning rate: `head_rate` for the head, 1 for the others. */
 export const rewardRate =
   ({ head_rate }: FrnConfig) =>
   (name: string) =>

@@ -8,7 +8,7 @@ import { type RewardUnit, rewardUnits } from './pairs.js';
 import { readsReasons } from './reasons.js';
 
 export interface RewardData {
-  /** By item of the part. */
+  /** The unit of each item of the part. */
   readonly sequences: readonly RewardSequence[];
   /** Units of the chosen items. */
   units(items: readonly number[]): RewardUnit[];

@@ -23,7 +23,7 @@ export interface JudgedByNetwork {
   readonly report: NetworkReport;
   /** The pairs of the part, with the reasons that were read. */
   readonly units: readonly RewardUnit[];
-  /** By which the steps were judged, with `pair_mode: step`. */
+  /** The scale by which the steps were judged, with `pair_mode: step`. */
   readonly scale?: StepScale | undefined;
 }
 

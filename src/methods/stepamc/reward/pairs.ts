@@ -1,4 +1,4 @@
-/** What the reward network compares: two verdicts on one step, or two steps of one problem. */
+/** The pairs that the reward network compares: two verdicts on one step, or two steps of one problem. */
 import type { Dataset } from '../../../data/dataset.js';
 import { grouped } from '../../../native/grouped.js';
 import { normalizeProblem } from '../../../records/record.js';

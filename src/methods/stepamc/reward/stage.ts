@@ -57,11 +57,6 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
   });
 }
 
-/** Tokens of all its forward and backward passes: the budget of the baselines. */
-export function networkTokens(open: StepAmcRun, train: RewardData): number {
-  return schedulePairs(open, train).tokens;
-}
-
 function schedulePairs({ config: { frn, run } }: StepAmcRun, { all: units }: RewardData): BatchSchedule {
   const usable = units.flatMap(({ pairs }, i) => (pairs.length > 0 ? [i] : []));
   if (usable.length === 0) {

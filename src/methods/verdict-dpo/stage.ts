@@ -1,4 +1,4 @@
-/** Direct preference optimisation, right verdict over wrong verdict: a baseline on the same roles and pairs. */
+/** The training of `method: verdict_dpo`. */
 import { selectionOf } from '../../data/rare-class.js';
 import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
@@ -6,29 +6,29 @@ import type { Tensor } from '../../runtime/tensor.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
 import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
-import { batchedStage, stageBatches } from '../../train/batched-stage.js';
+import { type BatchedStageOptions, batchedStage, stageBatches } from '../../train/batched-stage.js';
+import type { OpenRun } from '../../train/method.js';
 import type { TrainingStage } from '../../train/stage.js';
-import type { SupervisedOptions } from '../../train/supervised.js';
-import type { StepAmcRunConfig } from './config.js';
-import type { StepAmcRun } from './run.js';
+import type { VerdictData } from '../../train/verdict-data.js';
+import type { VerdictDpoRunConfig } from './config.js';
+import type { VerdictDpoRoles } from './roles.js';
 
 export function dpoStage(
-  open: StepAmcRun,
-  options: Pick<SupervisedOptions, 'tokens' | 'seed' | 'validate'>,
+  open: OpenRun<VerdictDpoRunConfig, VerdictData, VerdictDpoRoles>,
+  validate: BatchedStageOptions['validate'],
 ): TrainingStage {
   const { config, data, roles } = open;
-  const { seed, tokens, validate } = options;
   const settings = config.verdict_dpo;
   const sequences = data.sequences.train;
-  const length = (i: number) => sequences.get(i).ids.length;
-  const microBatchTokens = open.microBatchTokens('dpo');
+  const tokensOf = (i: number) => sequences.get(i).ids.length;
+  const microBatchTokens = open.microBatchTokens('verdict_dpo');
+  const { seed, max_tokens } = config.run;
   return batchedStage({
-    name: 'dpo',
-    batches: stageBatches(learnedSequences(sequences), settings, { seed, tokensOf: length, tokens }),
+    name: 'verdict_dpo',
+    batches: stageBatches(learnedSequences(sequences), settings, { seed, tokensOf, tokens: max_tokens }),
     settings,
-    parameters: roles.policyParameters,
+    parameters: roles.trained,
     best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
-    begin: () => roles.keepReference(),
     validate,
     async gradients(chosen) {
       const batch = chosen.map((i) => sequences.get(i));
@@ -47,13 +47,14 @@ async function preferRight(
     roles,
     settings,
     microBatchTokens,
-  }: Pick<StepAmcRun, 'roles'> & {
-    readonly settings: StepAmcRunConfig['verdict_dpo'];
+  }: {
+    readonly roles: VerdictDpoRoles;
+    readonly settings: VerdictDpoRunConfig['verdict_dpo'];
     readonly microBatchTokens: number;
   },
   batch: readonly VerdictSequence[],
 ): Promise<{ loss: number; preference_accuracy: number; reward_margin: number; aux_loss?: number }> {
-  const { decoder, policy, reference, policyParameters } = roles;
+  const { decoder, role: policy, reference, trained } = roles;
   const { device } = decoder;
   const judged = ({ verdicts }: VerdictSequence) => verdicts.filter(({ label }) => label !== null);
   const sidesOf = (states: HiddenStates, group: readonly VerdictSequence[]) =>
@@ -74,10 +75,13 @@ async function preferRight(
       microBatchTokens,
       sizeOf: ({ ids }) => ids.length,
       normaliser: (sequences) => sequences.flatMap(judged).length,
-      trains: [policyParameters],
+      trains: [trained],
       scope: 'policy',
       before: (group) =>
-        device.scope(() => sidesOf(hiddenStates(decoder, reference, group), group), 'reference'),
+        device.scope(
+          () => sidesOf(hiddenStates(reference.decoder, reference.role, group), group),
+          'reference',
+        ),
     },
     (group, total, [refChosen, refRejected]) => {
       const [chosen, rejected] = sidesOf(hiddenStates(decoder, policy, group), group);

@@ -1,0 +1,36 @@
+/** `method: verdict_dpo`: direct preference optimisation, the right verdict over the wrong one after each step. */
+import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/evaluation.js';
+import type { Method, OpenRun } from '../../train/method.js';
+import { type VerdictData, type VerdictRun, verdictData, verdictPreview } from '../../train/verdict-data.js';
+import type { VerdictDpoRunConfig } from './config.js';
+import { createVerdictDpoRoles, type VerdictDpoRoles } from './roles.js';
+import { dpoStage } from './stage.js';
+
+type VerdictDpoRun = OpenRun<VerdictDpoRunConfig, VerdictData, VerdictDpoRoles>;
+
+/** Pairs are not weighed by class. */
+const withSft = (config: VerdictDpoRunConfig) => ({ ...config, sft: { class_weight: 'none' as const } });
+
+/** The run as the evaluations of verdicts see it. */
+const judged = (open: VerdictDpoRun): VerdictRun => ({
+  ...open,
+  config: withSft(open.config),
+  microBatchTokens: () => open.microBatchTokens('verdict_dpo'),
+});
+
+export const verdictDpo: Method<VerdictDpoRunConfig, VerdictData, VerdictDpoRoles> = {
+  data: (config, tokenizer, signal) => verdictData(withSft(config), tokenizer, signal),
+  preview: verdictPreview,
+  memory: ({ lora }) => [
+    { role: lora === 'none' ? 'model' : 'policy', held: 'trained' },
+    { role: 'reference', held: lora === 'none' ? 'loaded' : 'frozen' },
+  ],
+  roles: createVerdictDpoRoles,
+  stages: (open) => [dpoStage(open, (stop) => validationMetrics(judged(open), open.roles.role, stop))],
+  save: ({ roles, run }) => roles.save((name) => run.file(name)),
+  async evaluate(open, { tokens }, signal) {
+    const more = { data: { trained_tokens: tokens } };
+    const report = await finalEvaluation(judged(open), open.roles.role, {}, more, signal);
+    return report && { report, metrics: shortMetrics(report.metrics) };
+  },
+};
