@@ -16,7 +16,7 @@ const LIMITS = {
   branches: 1,
   names: 60,
   former: 0,
-  vague: 55,
+  vague: 1,
   train: 52,
   rows: 481,
 };
