@@ -1,4 +1,4 @@
-// Entry point: what the addon is, and the device class.
+// Entry point: the exports of the addon, and the device class.
 #include <napi.h>
 
 #include "binding/carriers.h"

@@ -1,4 +1,4 @@
-// Opening and closing what carries bytes among processes, off the event loop.
+// Opens and closes carriers of bytes among processes, off the event loop.
 #pragma once
 
 #include <napi.h>

@@ -58,7 +58,7 @@ class DeviceBinding : public Napi::ObjectWrap<DeviceBinding> {
   Napi::Value guard(const Napi::CallbackInfo& info, F body);
 
   std::unique_ptr<Device> device_;
-  /// How much works beside the queue with the device's memory.
+  /// Number of tasks outside the queue that use the device's memory.
   std::shared_ptr<std::atomic<int>> beside_ = std::make_shared<std::atomic<int>>(0);
   Napi::Reference<Napi::Float64Array> commands_;
   double* command_ = nullptr;
