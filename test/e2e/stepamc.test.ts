@@ -253,8 +253,10 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
 
   test('its warm-up is a run of its own, from which others go on for as many tokens as StepAMC', async () => {
     const warm = join(folder, 'warm');
-    const sft = SMALL.filter((_, i) => !/^(frn|verdict_ppo)\./.test(SMALL[i - (i % 2) + 1] ?? ''));
+    /** Without the settings of sections that the method does not have. */
     const run = async (name: string, settings: readonly string[]) => {
+      const others = settings.includes('method=sft') ? /^(frn|verdict_ppo)\./ : /^(frn|verdict_ppo|sft)\./;
+      const sft = SMALL.filter((_, i) => !others.test(SMALL[i - (i % 2) + 1] ?? ''));
       const output = join(folder, name);
       const { code, err } = await steptrain([
         'run',
