@@ -282,7 +282,6 @@ describe('model.adapter refuses', () => {
       { model: { adapter: first, base: goldenDirectory('llama3') } },
       /was trained on embedded, and model\.base is .*llama3, another/,
     ],
-    [{ sft: { num_train_epochs: 0 } }, /sft\.num_train_epochs 0 trains nothing with method "sft"/],
     [
       { method: 'pretrain' },
       /method pretrain trains every parameter and goes on from no adapter; remove model\.adapter/,

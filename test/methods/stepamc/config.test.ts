@@ -41,6 +41,11 @@ test('DPO of verdicts compares the two words alone', () => {
   config({ method: 'verdict_dpo' });
 });
 
+test('supervised verdicts without an epoch need a judge to measure', () => {
+  const none = { method: 'sft', sft: { num_train_epochs: 0 } };
+  expect(() => config(none)).toThrow(/sft\.num_train_epochs 0 trains nothing with method "sft"/);
+});
+
 describe('steps without a label', () => {
   test.each([{ verdict_ppo: { steps: 'all' } }, { verdict_ppo: { steps: 'unlabelled' } }])(
     'of %j are those that have none: not those of other parts, nor those that balance took one from',
