@@ -36,9 +36,12 @@ export async function makeDirectories(path: string): Promise<void> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' && (await stat(wanted)).isDirectory()) return;
-    if (code !== 'ENOENT' || existsSync(dirname(wanted))) throw error;
-    await makeDirectories(dirname(wanted));
-    await makeDirectories(wanted);
+    if (code !== 'ENOENT') throw error;
+    if (!existsSync(dirname(wanted))) await makeDirectories(dirname(wanted));
+    // A parent that is there now may have been made by somebody else since.
+    await mkdir(wanted).catch(async (again: NodeJS.ErrnoException) => {
+      if (again.code !== 'EEXIST' || !(await stat(wanted)).isDirectory()) throw again;
+    });
   }
 }
 
