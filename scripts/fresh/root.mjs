@@ -11,10 +11,12 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { componentsOf } from './systems.mjs';
 
 /** The Node that systems get whose own is too old, and the npm beside it. */
 const NODE = { node: '20.20.2', npm: '11.19.1' };
+
+/** The home of a user in such a system. */
+export const homeOf = (user) => `/srv/${user}`;
 
 /** Runs a command, appends what it prints to `log`, and returns its status and output. */
 export function call(command, args, { log, env = process.env, cwd } = {}) {
@@ -56,20 +58,14 @@ async function addNode(root, { log }) {
 }
 
 /**
- * A system of `SYSTEMS` in `root`, made once. A folder `made` in it says that it is whole.
+ * A system of `SYSTEMS` in `root`, made once. The file `made` in it says that it is whole.
  * @throws Error with the end of what debootstrap or apt printed
  */
-export async function makeRoot(root, { suite, mirror, node }, { log }) {
+export async function makeRoot(root, { suite, components, node }, { log }) {
   const made = join(root, 'made');
   if (existsSync(made)) return;
   rmSync(root, { recursive: true, force: true });
-  const script = ['/usr/share/debootstrap/scripts/', suite].join('');
-  const fallback = existsSync(script) ? [] : ['/usr/share/debootstrap/scripts/jammy'];
-  const components = `--components=${componentsOf(mirror)}`;
-  const keyring = mirror.includes('ubuntu') ? ['--no-check-gpg'] : [];
-  await must('debootstrap', ['--variant=minbase', components, ...keyring, suite, root, mirror, ...fallback], {
-    log,
-  });
+  await must('debootstrap', ['--variant=minbase', `--components=${components}`, suite, root], { log });
   copyFileSync('/etc/resolv.conf', join(root, 'etc/resolv.conf'));
   await must('chroot', [root, 'apt-get', 'update', '-q'], { log });
   const packages = ['git', 'ca-certificates', ...(node === 'apt' ? ['nodejs', 'npm'] : ['libatomic1'])];
@@ -78,7 +74,10 @@ export async function makeRoot(root, { suite, mirror, node }, { log }) {
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
   });
   if (node === 'npm') await addNode(root, { log });
-  await must('chroot', [root, 'useradd', '--create-home', 'someone'], { log });
+  mkdirSync(join(root, homeOf('root')), { recursive: true });
+  await must('chroot', [root, 'useradd', '--create-home', '--home-dir', homeOf('someone'), 'someone'], {
+    log,
+  });
   // A proxy's certificates, where this machine has some of its own.
   mkdirSync(join(root, 'etc/ssl/certs'), { recursive: true });
   cpSync('/etc/ssl/certs/ca-certificates.crt', join(root, 'etc/ssl/certs/ca-certificates.crt'));
@@ -90,7 +89,7 @@ export async function makeRoot(root, { suite, mirror, node }, { log }) {
  * `shm` (`none`: no such folder). Mounts end with the command.
  */
 export function inRoot(root, line, { user = 'root', shm = '64m', log, cwd }) {
-  const home = user === 'root' ? '/root' : `/home/${user}`;
+  const home = homeOf(user);
   const mounts = [
     'mount -t proc proc "$R/proc"',
     'mount -t tmpfs -o mode=755 tmpfs "$R/dev"',

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, stripVTControlCharacters } from 'node:util';
 import { onPath } from '../build/machine.mjs';
-import { call, inRoot, makeRoot } from './root.mjs';
+import { call, homeOf, inRoot, makeRoot } from './root.mjs';
 import { SYSTEMS } from './systems.mjs';
 
 const checkout = fileURLToPath(new URL('../..', import.meta.url));
@@ -44,7 +44,7 @@ const found = (pattern, text) => pattern.exec(text)?.[1] ?? '–';
 async function tryOn(name) {
   const root = join(options.in, name);
   const log = createWriteStream(`${root}.log`);
-  const clone = options.as === 'root' ? '/root/steptrain' : '/home/someone/steptrain';
+  const clone = `${homeOf(options.as)}/steptrain`;
   const row = { system: name, user: options.as };
   const sh = (line, { user = options.as, cwd = clone } = {}) =>
     inRoot(root, line, { user, cwd, shm: options.shm, log });
