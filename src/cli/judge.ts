@@ -206,6 +206,8 @@ function fromJson(content: string, name: string) {
   throw new UsageError(`${name} holds no solution: expected {"problem": "…", "steps": ["…", …]}`);
 }
 
+const inOneLine = (of: string) => of.replaceAll(/\s*\n\s*/g, ' ⏎ ');
+
 function table(judged: readonly StepJudgement[], none: string): string {
   const isReward = judged.some(({ score, probability }) => score !== probability);
   const rows = judged.map(({ step, probability, score, verdict }, i) => [
@@ -213,7 +215,7 @@ function table(judged: readonly StepJudgement[], none: string): string {
     probability === null ? '–' : probability.toFixed(3),
     ...(isReward ? [score === null ? '–' : score.toFixed(2)] : []),
     verdict ?? none,
-    step.replaceAll(/\s*\n\s*/g, ' ⏎ '),
+    inOneLine(step),
   ]);
   const heads = ['step', 'p(right)', ...(isReward ? ['reward'] : []), 'verdict', 'text'];
   const widths = heads.map((head, c) =>
@@ -229,5 +231,10 @@ function table(judged: readonly StepJudgement[], none: string): string {
             : cell.padEnd(widths[c] as number),
       )
       .join('  ');
-  return [heads, ...rows].map(line).join('\n');
+  const indent = ' '.repeat(widths.slice(0, -1).reduce((sum, width) => sum + width + 2, 0));
+  const reasonLines = (reason: string | undefined) =>
+    reason === undefined ? [] : [`${indent}reason: ${inOneLine(reason)}`];
+  return [line(heads), ...rows.flatMap((row, i) => [line(row), ...reasonLines(judged[i]?.reason)])].join(
+    '\n',
+  );
 }

@@ -16,7 +16,7 @@ const BATCH = 64;
 
 /**
  * A row of the output file for each solution: its columns, `scores` by step (null where the scorer cannot read a step),
- * `checked` by step for a judge by calculations, and a column `score_…` for each aggregation. A bad row has `scores:
+ * `checked` by step for a judge by calculations, `reasons` by step for one that writes them, and a column `score_…` for each aggregation. A bad row has `scores:
  * null` and the column `error`.
  */
 export async function* scoredRows(
@@ -44,6 +44,7 @@ export async function* scoredRows(
         ...('samples' in row ? { steps: solution.steps } : {}),
         scores: own.scores,
         ...(own.checked ? { checked: own.checked } : {}),
+        ...(own.reasons ? { reasons: own.reasons } : {}),
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),
       };
     }

@@ -54,6 +54,8 @@ export interface StepJudgement {
    * probability is that of any such step, right or wrong.
    */
   readonly unlikeTraining?: true;
+  /** The reason that the model wrote before this verdict, where it writes one. */
+  readonly reason?: string;
   /** Set for a step beyond what the model reads; it is judged by its calculations alone. */
   readonly unread?: true;
 }
@@ -152,7 +154,12 @@ export async function judgements(
       const isUnknown = isRight === null || (scorer.byCalculations && !checked);
       // The zero of a score that is no probability is arbitrary.
       const verdict = probability === null || isUnknown ? null : isRight === 1 ? 'right' : 'wrong';
-      return { step, probability, score, verdict, checked, ...(own.unread?.[s] ? { unread: true } : {}) };
+      const reason = own.reasons?.[s];
+      return {
+        ...{ step, probability, score, verdict, checked },
+        ...(reason ? { reason } : {}),
+        ...(own.unread?.[s] ? { unread: true } : {}),
+      };
     });
   });
 }

@@ -36,6 +36,8 @@ export interface SolutionScores {
    * Verdict on each step, where it does not follow from the scores and `threshold`; null where the model gives none.
    */
   readonly verdicts?: readonly (1 | 0 | null)[];
+  /** The reason that the model wrote for each step before its verdict; null where it did not end. Absent for a model that writes none. */
+  readonly reasons?: readonly (string | null)[];
   /** Whether a calculation of each step was computed. Absent for a scorer that computes none. */
   readonly checked?: readonly boolean[];
   /** Whether each step lies beyond what the model reads, so that its score comes from its calculations alone. */

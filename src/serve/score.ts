@@ -26,7 +26,7 @@ export async function score(
 const describing = ({ scale, warnings }: Scored['scorer']) => ({ scale, ...(warnings ? { warnings } : {}) });
 
 function byStep({ scores: all }: Scored): object[] {
-  return all.map(({ scores, checked }, index) => ({ index, object: 'score', scores, checked }));
+  return all.map(({ scores, checked, reasons }, index) => ({ index, object: 'score', scores, checked, reasons }));
 }
 
 function givenSolutions(engine: Engine, fields: RequestFields): readonly Solution[] {

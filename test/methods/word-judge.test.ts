@@ -96,6 +96,9 @@ describe('word-problems-judge', () => {
       const { code, stdout } = await cli(...words.map((word) => (word === 'problem.txt' ? at(word) : word)));
       expect(code).toBe(0);
       expect(stdout.match(/ wrong /g)).toHaveLength(2);
+      expect(stdout).toContain(
+        `wrong    Tom: 12 + 7 = 18\n${' '.repeat(25)}reason: Tom: 12 + 7 = 19; Tom: 18\n`,
+      );
     },
   );
 
@@ -127,6 +130,8 @@ describe('word-problems-judge', () => {
     const { code, stdout } = await cli('score', at('rows.jsonl'), '--device', 'cpu');
     expect(code).toBe(0);
     const scores = stdout.split('\n').map((line) => (JSON.parse(line) as { scores: number[] }).scores[0]);
+    const reasons = stdout.split('\n').map((row) => (JSON.parse(row) as { reasons: string[] }).reasons[0]);
+    expect(reasons).toEqual(['Tom: 12 + 7 = 19; Tom: 19', 'Tom: 12 + 7 = 19; Tom: 18']);
     expect(scores[0]).toBeGreaterThan(0.5);
     expect(scores[1]).toBeLessThan(0.5);
     for (const name of ['word-problems', 'word-problems-judge', shippedAdapter('word-problems-judge')]) {

@@ -14,6 +14,8 @@ export interface JudgedVerdict extends JudgedStep {
   readonly logNegative: number;
   /** Probability of the positive word among the two. */
   readonly probability: number;
+  /** The reason that the model wrote before its verdict, where it writes one and it ended. */
+  readonly reason?: string;
   /** Set where no word can be read at any threshold, as after a reason that did not end. */
   readonly unreadable?: true;
   /** The model did not read the step, which lies beyond its longest sequence: the verdict is of its calculations alone. */

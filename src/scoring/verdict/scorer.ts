@@ -83,15 +83,19 @@ export function verdictScorer(
           ? { checked: steps.map((_, step) => evidence?.[i]?.get(step)?.checked === true) }
           : {}),
         ...(isComputed ? { unread: steps.map(() => false) } : {}),
+        ...(verdicts.template.rationaleTokens > 0
+          ? { reasons: steps.map(() => null) as (string | null)[] }
+          : {}),
         tokens: 0,
       }));
       for (const { i, sequence } of places) if (found[i]) found[i].tokens = sequence.ids.length;
-      for (const { solution, step, probability, verdict, unread = false } of judged) {
+      for (const { solution, step, probability, verdict, reason, unread = false } of judged) {
         const of = found[solution];
         if (!of) continue;
         of.scores[step] = probability;
         of.verdicts[step] = verdict ?? null;
         if (of.unread) of.unread[step] = unread;
+        if (of.reasons) of.reasons[step] = reason ?? null;
       }
       return found;
     },

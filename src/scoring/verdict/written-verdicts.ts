@@ -146,7 +146,7 @@ export async function judgeWrittenVerdicts(
   sequences: Dataset<VerdictSequence>,
   { tokenizer, threshold, microBatchTokens, signal, onProgress }: WrittenJudgeOptions,
 ): Promise<JudgedVerdict[]> {
-  const { template, tailIds } = tokenizer;
+  const { template, tailIds, tokenizer: text } = tokenizer;
   const judged: JudgedVerdict[] = [];
   for (let first = 0; first < sequences.length; first += SOLUTIONS_AT_ONCE) {
     const chosen = indices(sequences).slice(first, first + SOLUTIONS_AT_ONCE);
@@ -192,7 +192,9 @@ export async function judgeWrittenVerdicts(
       const byThreshold = threshold === 'greedy' ? word : probability >= threshold ? 1 : 0;
       judged.push({
         ...{ solution, step, label, logPositive, logNegative, probability },
-        ...(reason === undefined ? { verdict: undefined, unreadable: true } : { verdict: byThreshold }),
+        ...(reason === undefined
+          ? { verdict: undefined, unreadable: true }
+          : { verdict: byThreshold, reason: text.decode(tokens.slice(0, reason)).trim() }),
       });
     });
     onProgress?.(Math.min(first + SOLUTIONS_AT_ONCE, sequences.length));
