@@ -21,8 +21,8 @@ const LONG = [
   'test/e2e/',
   'test/attacks/full-disk',
   'test/report/browser',
-  'test/train/planned-work',
-  'test/train/verdict-data',
+  'test/train/plan/planned-work',
+  'test/train/verdicts/data',
   'test/cli/',
 ];
 

@@ -197,7 +197,7 @@ async function build() {
   const addon = flags.has('--no-addon') ? undefined : plannedAddon();
   if (!flags.has('--no-typescript')) {
     writeOpTypes(root);
-    await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
+    await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/entries/index.js');
     await buildPages();
     await buildRecipeSchema();
   }

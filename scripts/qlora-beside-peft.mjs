@@ -9,7 +9,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadModel, loadTokenizer, openDevice } from '../dist/index.js';
+import { loadModel, loadTokenizer, openDevice } from '../dist/entries/index.js';
 
 const [base] = process.argv.slice(2);
 const python = process.env.STEPTRAIN_PYTHON ?? 'python3';

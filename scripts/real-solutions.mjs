@@ -23,8 +23,8 @@ import { loadProblems } from '../dist/data/benchmarks/load.js';
 import { calculationsIn } from '../dist/data/equations/calculations.js';
 import { equationsIn } from '../dist/data/equations/equations.js';
 import { loadRecords } from '../dist/data/load.js';
+import { loadModel, openDevice } from '../dist/entries/index.js';
 import { rocAuc } from '../dist/eval/metrics.js';
-import { loadModel, openDevice } from '../dist/index.js';
 
 const textOf = (path) => {
   const bytes = readFileSync(path);

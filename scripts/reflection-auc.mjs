@@ -4,8 +4,8 @@
 // Files are of `real-solutions.mjs heldout`; docs/evidence/s3c-gsm8k.md has results.
 import { readFileSync } from 'node:fs';
 import { heldOutStep } from '../dist/corrections/evaluation/prefixes.js';
+import { loadModel, openDevice } from '../dist/entries/index.js';
 import { rocAuc } from '../dist/eval/metrics.js';
-import { loadModel, openDevice } from '../dist/index.js';
 
 const [run, ...files] = process.argv.slice(2);
 const device = openDevice('cpu');

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { loadModel, openDevice, train } from '../dist/index.js';
+import { loadModel, openDevice, train } from '../dist/entries/index.js';
 import { uniform } from './killed-runs.mjs';
 
 const REQUESTS = 240;

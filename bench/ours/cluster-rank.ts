@@ -12,7 +12,7 @@ import { openDevice } from '#src/runtime/device.js';
 import { scoreRows } from '#src/sequences/forward.js';
 import { accumulate } from '#src/train/accumulate.js';
 import { AdamW } from '#src/train/adamw.js';
-import { divideBatches } from '#src/train/data-parallel.js';
+import { divideBatches } from '#src/train/sums/data-parallel.js';
 import { QWEN_0_5B } from '../models.js';
 import { newAdapter, randomDecoder } from './decoder.js';
 import { randomIds } from './random.js';

@@ -4,14 +4,15 @@ import { sourceOf, walk } from './sources.mjs';
 
 /** A line for each strongly connected group of two files or more: one shortest way round. */
 export function circles(sources) {
-  const graph = new Map([...sources].map(([path, file]) => [path, imports(path, file, sources)]));
+  const graph = new Map([...sources].map(([path, file]) => [path, importsOf(path, file, sources)]));
   return groups(graph).map((group) => {
     const way = wayRound(graph, group);
     return `${way[0]}: it imports itself by ${way.slice(1).join(' → ')} (${group.length} files); move what both need to where it belongs`;
   });
 }
 
-function imports(path, file, sources) {
+/** The sources that a file imports. */
+export function importsOf(path, file, sources) {
   const found = new Set();
   walk(file, (node) => {
     const target = specifierOf(node);

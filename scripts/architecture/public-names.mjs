@@ -4,7 +4,7 @@ import { placeOf } from './sources.mjs';
 
 /** A line for each name. */
 export function publicNames(sources) {
-  const file = sources.get('src/index.ts');
+  const file = sources.get('src/entries/index.ts');
   return (file?.statements ?? []).flatMap((statement) => {
     if (!ts.isExportDeclaration(statement) || !statement.exportClause) return [];
     const { exportClause } = statement;
@@ -13,7 +13,7 @@ export function publicNames(sources) {
       : [exportClause.name.text];
     return names.map(
       (name) =>
-        `${placeOf(statement)}: ${name}; names that few users need belong to src/ops.ts or src/train.ts`,
+        `${placeOf(statement)}: ${name}; names that few users need belong to src/entries/ops.ts or src/entries/train.ts`,
     );
   });
 }

@@ -24,12 +24,6 @@ export const vagueComments = (sources) =>
     ),
   );
 
-/** A line for each file at the top of src/train. */
-export const trainFiles = (sources) =>
-  [...sources.keys()]
-    .filter((path) => /^src\/train\/[^/]+$/.test(path))
-    .map((path) => `${path}: it belongs to a folder of src/train`);
-
 /** A line for each row of docs/reference/configuration.md that says a key. */
 export function configurationRows(root) {
   const path = 'docs/reference/configuration.md';

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadModel, openDevice } from '../../dist/index.js';
+import { loadModel, openDevice } from '../../dist/entries/index.js';
 import { CACHE, run } from './environment.mjs';
 
 const STEPTRAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));

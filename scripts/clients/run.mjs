@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
-import { loadModel, loadTokenizer, openDevice } from '../../dist/index.js';
+import { loadModel, loadTokenizer, openDevice } from '../../dist/entries/index.js';
 import {
   CACHE,
   clientNode,

@@ -1,10 +1,10 @@
 // A real vLLM on the CPU as a source of rollouts and as a judge, beside the model in this process, and beside `steptrain serve`.
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { createAdapter } from '../../dist/entries/ops.js';
+import { ChatClient, remoteSource } from '../../dist/entries/train.js';
 import { Generator } from '../../dist/generate/generator.js';
 import { loadDecoder } from '../../dist/models/load.js';
-import { createAdapter } from '../../dist/ops.js';
-import { ChatClient, remoteSource } from '../../dist/train.js';
 import { PEFT_DEFAULTS } from '../../dist/weights/adapter-config.js';
 
 /** Of log-probabilities: two programs in f32. */

@@ -100,7 +100,7 @@ export async function startRun(args: RunArguments, loadRecipe: () => Promise<Run
   if (args['dry-run']) {
     const { resolveInputs } = await import('../run/paths.js');
     const { isShipped } = await import('../models/base.js');
-    const { describeRun } = await import('../train/dry-run.js');
+    const { describeRun } = await import('../train/plan/dry-run.js');
     const { methodOf } = await import('../methods/table.js');
     const known = await resolveInputs(config, locate, { weights: false });
     const row = methodOf(known);

@@ -10,9 +10,9 @@ import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig 
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
 import { type Log, loggingTo, toLog } from '../terminal/log.js';
-import { checkAdapter } from '../train/adapter-start.js';
 import type { Method } from '../train/method.js';
-import { withReadableLength } from '../train/model-shape.js';
+import { checkAdapter } from '../train/plan/adapter-start.js';
+import { withReadableLength } from '../train/plan/model-shape.js';
 import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';

@@ -4,8 +4,8 @@ import { methodOf } from '../methods/table.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { openDevice } from '../runtime/device.js';
-import { modelShape, withReadableLength } from '../train/model-shape.js';
-import { plannedWork } from '../train/planned-work.js';
+import { modelShape, withReadableLength } from '../train/plan/model-shape.js';
+import { plannedWork } from '../train/plan/planned-work.js';
 import type { Cell } from './cells.js';
 import type { SweepFolder } from './folder.js';
 

@@ -11,7 +11,7 @@ import { processesOf } from '../runtime/processes.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
-import { dataParallel, overShards, type Passed, turnsOf } from './data-parallel.js';
+import { dataParallel, overShards, type Passed, turnsOf } from './sums/data-parallel.js';
 
 /** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
 export interface LossTerm<Name extends string = string> {

@@ -4,9 +4,9 @@ import { exchange } from '../cluster/exchange.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { gradientGroups } from './buckets.js';
-import { dataParallel, slicedBuffers } from './data-parallel.js';
-import { cutSegments, type Slice, sliceOf } from './slices.js';
+import { gradientGroups } from './sums/buckets.js';
+import { dataParallel, slicedBuffers } from './sums/data-parallel.js';
+import { cutSegments, type Slice, sliceOf } from './sums/slices.js';
 
 export interface AdamWOptions {
   readonly beta1: number;

@@ -8,7 +8,6 @@ import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import { toLog, warn } from '../terminal/log.js';
 import { createProgress, type Progress } from '../terminal/progress.js';
-import type { RankMeter } from './by-rank.js';
 import {
   type CheckpointContent,
   checkArtefacts,
@@ -23,7 +22,8 @@ import {
   restoreRoles,
   writeRunCheckpoint,
 } from './checkpoint.js';
-import { fewSteps } from './few-steps.js';
+import { fewSteps } from './plan/few-steps.js';
+import type { RankMeter } from './processes/by-rank.js';
 import {
   evaluationInterval,
   type MakingStage,

@@ -15,25 +15,37 @@ import type { Device } from '../runtime/device.js';
 import { shareWork } from '../runtime/processes.js';
 import { unverified } from '../runtime/unverified-gpu.js';
 import { toLog } from '../terminal/log.js';
-import { type Agreement, agreeing } from './agreement.js';
-import { type RankMeter, rankMeter } from './by-rank.js';
 import { type RunState, readRunState } from './checkpoint.js';
-import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './cluster-device.js';
-import { dataParallel, divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
-import { writeHeldMemory } from './held-memory.js';
-import { keepStop } from './kept-judge.js';
-import { besideOthers, withOthers } from './memory-beside.js';
-import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
-import { checkLength, modelShape } from './model-shape.js';
-import { emptyParts, reportData } from './notes.js';
-import { planLine } from './plan-line.js';
+import { writeHeldMemory } from './plan/held-memory.js';
+import {
+  availableMemory,
+  memoryPlan,
+  microBatchKey,
+  settleCache,
+  settleMicroBatch,
+} from './plan/memory-plan.js';
+import { checkLength, modelShape } from './plan/model-shape.js';
+import { emptyParts, reportData } from './plan/notes.js';
+import { besideOthers, withOthers } from './plan/other-programs.js';
+import { planLine } from './plan/plan-line.js';
+import { withRows } from './plan/sampling-plan.js';
+import { type Agreement, agreeing } from './processes/agreement.js';
+import { type RankMeter, rankMeter } from './processes/by-rank.js';
+import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './processes/cluster-device.js';
+import {
+  holdersOf,
+  refuseSampling,
+  refuseTrained,
+  refuseWhole,
+  releasesGradients,
+} from './processes/shared-base.js';
 import type { EndedRun } from './result.js';
-import { withRows } from './sampling-plan.js';
-import { holdersOf, refuseSampling, refuseTrained, refuseWhole, releasesGradients } from './shared-base.js';
 import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
+import { dataParallel, divideBatches } from './sums/data-parallel.js';
+import { keepStop } from './verdicts/kept-judge.js';
 
 export interface RunOptions<Config extends FrameConfig> {
   readonly method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>;

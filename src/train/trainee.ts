@@ -20,10 +20,10 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { AdapterHead } from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import type { RoleParameters } from './checkpoint.js';
-import { dataParallel } from './data-parallel.js';
-import { type HeldMemory, heldMemory } from './held-memory.js';
 import { loraConfig } from './lora-config.js';
+import { type HeldMemory, heldMemory } from './plan/held-memory.js';
 import { saveModel } from './save-model.js';
+import { dataParallel } from './sums/data-parallel.js';
 
 export interface Trainee {
   readonly decoder: Decoder;

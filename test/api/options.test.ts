@@ -28,8 +28,8 @@ import {
   type StepRecord,
   serve,
   train,
-} from '../../src/index.js';
-import { functionScorer } from '../../src/train.js';
+} from '../../src/entries/index.js';
+import { functionScorer } from '../../src/entries/train.js';
 import { openTest } from '../ops/devices.js';
 
 const device = openTest();

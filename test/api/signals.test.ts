@@ -15,12 +15,12 @@ import {
   type StepRecord,
   serve,
   train,
-} from '../../src/index.js';
+} from '../../src/entries/index.js';
+import { loadDecoder, saveDecoder } from '../../src/entries/ops.js';
+import { wordProblems } from '../../src/entries/train.js';
 import { baseDirectory } from '../../src/models/base.js';
-import { loadDecoder, saveDecoder } from '../../src/ops.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
-import { wordProblems } from '../../src/train.js';
 import { goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { loadTokenizer } from '../../src/index.js';
+import { loadTokenizer } from '../../src/entries/index.js';
 import { sharedPath } from '../shared.js';
 
 const TEXT = 'Tom: 12 + 7 = 19';

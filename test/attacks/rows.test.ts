@@ -139,7 +139,7 @@ test.skipIf(!compiled)(
     const { status, stdout, stderr } = spawnSync(process.execPath, [
       '--input-type=module',
       '--eval',
-      `import { loadRecords } from ${JSON.stringify(new URL('../../dist/index.js', import.meta.url).href)};
+      `import { loadRecords } from ${JSON.stringify(new URL('../../dist/entries/index.js', import.meta.url).href)};
      const bytes = () => process.resourceUsage().maxRSS * 1024;
      const before = bytes();
      for await (const _ of loadRecords(${JSON.stringify(path)}, { on_bad_row: 'skip' }).records);

@@ -12,7 +12,7 @@ import { addFloats, additions, addTree, sumsHeld } from '../../src/cluster/shard
 import { followingLayer, ShardedLayers } from '../../src/models/sharded-layers.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { overShards, slicedBuffers } from '../../src/train/data-parallel.js';
+import { overShards, slicedBuffers } from '../../src/train/sums/data-parallel.js';
 import { fellows } from '../cluster/fellows.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-beside-'));

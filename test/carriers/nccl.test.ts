@@ -10,9 +10,9 @@ import { addFloats, addTree, shardsOf } from '../../src/cluster/shards.js';
 import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import type { GradientSum } from '../../src/train/buckets.js';
-import { gradientSum } from '../../src/train/gradient-sum.js';
-import { sliceLength } from '../../src/train/slices.js';
+import type { GradientSum } from '../../src/train/sums/buckets.js';
+import { gradientSum } from '../../src/train/sums/gradient-sum.js';
+import { sliceLength } from '../../src/train/sums/slices.js';
 import { compileMockNccl, hasCompiler } from './nccl-library.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-nccl-'));

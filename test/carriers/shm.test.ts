@@ -11,9 +11,9 @@ import { Waiting } from '../../src/cluster/waiting.js';
 import { addon } from '../../src/native/addon.js';
 import { StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { gradientSum } from '../../src/train/gradient-sum.js';
-import { sliceLength } from '../../src/train/slices.js';
-import { Turns } from '../../src/train/turns.js';
+import { gradientSum } from '../../src/train/sums/gradient-sum.js';
+import { sliceLength } from '../../src/train/sums/slices.js';
+import { Turns } from '../../src/train/sums/turns.js';
 import { fellows } from '../cluster/fellows.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-shm-'));

@@ -7,7 +7,7 @@ import { countParameters, parseModelConfig } from '../../src/architectures/table
 import { formatRunConfig, loadRunConfig } from '../../src/methods/config.js';
 import { methodOf, type RunConfig } from '../../src/methods/table.js';
 import { writeCard } from '../../src/models/card.js';
-import { describeRun } from '../../src/train/dry-run.js';
+import { describeRun } from '../../src/train/plan/dry-run.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const GIB = 2 ** 30;

@@ -9,8 +9,8 @@ import { loadRunConfig } from '../../src/methods/config.js';
 import { stepAmc } from '../../src/methods/stepamc/method.js';
 import { methodOf } from '../../src/methods/table.js';
 import type { Device } from '../../src/runtime/device.js';
-import { describeRun } from '../../src/train/dry-run.js';
-import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
+import { describeRun } from '../../src/train/plan/dry-run.js';
+import { fitMicroBatch, memoryPlan } from '../../src/train/plan/memory-plan.js';
 
 const GIB = 2 ** 30;
 const gpu = { info: () => ({ name: 'cuda:0' }) } as Device;

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { countParameters, parseModelConfig } from '../../src/architectures/table.js';
 import { loadRunConfig } from '../../src/methods/config.js';
 import { methodOf } from '../../src/methods/table.js';
-import { describeRun } from '../../src/train/dry-run.js';
+import { describeRun } from '../../src/train/plan/dry-run.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const GIB = 2 ** 30;

@@ -12,7 +12,7 @@ import { ShardedLayers } from '../../src/models/sharded-layers.js';
 import { addon } from '../../src/native/addon.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { overShards } from '../../src/train/data-parallel.js';
+import { overShards } from '../../src/train/sums/data-parallel.js';
 import type { WeightSpec } from '../../src/weights/modules.js';
 import { compileMockNccl, hasCompiler } from '../carriers/nccl-library.js';
 import { fellows } from '../cluster/fellows.js';

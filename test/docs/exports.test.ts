@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import * as api from '../../src/index.js';
-import * as ops from '../../src/ops.js';
-import * as train from '../../src/train.js';
+import * as api from '../../src/entries/index.js';
+import * as ops from '../../src/entries/ops.js';
+import * as train from '../../src/entries/train.js';
 import { pages } from './pages.js';
 
 /** Whether a code span means a function: a call, or a name in camelCase. Single words are mostly keys and methods. */

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compiled, steptrain } from './program.js';
 
-const INDEX = new URL('../../dist/index.js', import.meta.url).href;
+const INDEX = new URL('../../dist/entries/index.js', import.meta.url).href;
 const ROWS = fileURLToPath(new URL('../../scripts/own-rows.mjs', import.meta.url));
 
 describe.skipIf(!compiled)('sixty rows', () => {

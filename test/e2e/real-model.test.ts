@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadModel, openDevice, resume, train } from '../../src/index.js';
+import { loadModel, openDevice, resume, train } from '../../src/entries/index.js';
 import { loadRunConfig } from '../../src/methods/config.js';
 import { cli } from '../cli/run-cli.js';
 import { post } from '../serve/test-server.js';

@@ -11,7 +11,7 @@ import { nll } from '../../src/objectives/nll.js';
 import type { Device } from '../../src/runtime/device.js';
 import { type ForwardSequence, scoreRows } from '../../src/sequences/forward.js';
 import { accumulate, balanceOf } from '../../src/train/accumulate.js';
-import { divideBatches } from '../../src/train/data-parallel.js';
+import { divideBatches } from '../../src/train/sums/data-parallel.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
 import { tensorsIn } from '../models/golden.js';
 import { isas, openTest } from '../ops/devices.js';

@@ -1,6 +1,6 @@
 // Run by abandoned.test.ts with --expose-gc: tensors that are forgotten, kept, disposed and scoped; prints the bytes before and after.
 import { setTimeout } from 'node:timers/promises';
-import { openDevice } from '../../dist/index.js';
+import { openDevice } from '../../dist/entries/index.js';
 
 const device = openDevice('cpu', { threads: 1 });
 const used = () => device.stats().liveBytes;

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 
-const compiled = existsSync(new URL('../../dist/index.js', import.meta.url));
+const compiled = existsSync(new URL('../../dist/entries/index.js', import.meta.url));
 if (!compiled) console.warn('skipped: dist/ is absent; run "npm run build"');
 
 test.skipIf(!compiled)('forgotten tensors are freed, and each place that made some is named once', () => {

@@ -20,8 +20,10 @@ if (isMainThread) {
   }
   console.log(`ended ${ended}`);
 } else {
-  const { openDevice } = await import('../../dist/index.js');
-  const { headLogprobs, loadTrainableDecoder, nll, raggedBatch, Tape } = await import('../../dist/ops.js');
+  const { openDevice } = await import('../../dist/entries/index.js');
+  const { headLogprobs, loadTrainableDecoder, nll, raggedBatch, Tape } = await import(
+    '../../dist/entries/ops.js'
+  );
   const device = openDevice('cpu');
   const { decoder, parameters } = loadTrainableDecoder(device, workerData, { dtype: 'f32' });
   const ids = Array.from({ length: 200 }, (_, t) => t);

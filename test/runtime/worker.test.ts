@@ -8,7 +8,7 @@ import { goldenDirectory } from '../models/golden.js';
 import { PATIENCE_MS } from '../patience.js';
 import { repetitions } from '../repetitions.js';
 
-const INDEX = new URL('../../dist/index.js', import.meta.url);
+const INDEX = new URL('../../dist/entries/index.js', import.meta.url);
 const compiled = existsSync(INDEX);
 if (!compiled) console.warn('skipped: dist/ is absent; run "npm run build"');
 

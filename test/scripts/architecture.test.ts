@@ -11,7 +11,9 @@ const { circles }: { circles: Measure } = await load('circles');
 const { scorers }: { scorers: Measure } = await load('scorers');
 const { methodBranches }: { methodBranches: Measure } = await load('method-branches');
 const { publicNames }: { publicNames: Measure } = await load('public-names');
-const { formerNames, trainFiles, vagueComments }: Record<string, Measure> = await load('wording');
+const { formerNames, vagueComments }: Record<string, Measure> = await load('wording');
+const { backArrows }: { backArrows: Measure } = await load('rooms');
+const { topFiles }: { topFiles(sources: Sources, room: string): string[] } = await load('rooms');
 
 const places = (lines: readonly string[]) => lines.map((line) => line.split(': ')[0]);
 
@@ -100,7 +102,7 @@ it("finds what branches on a method's name", () => {
 it('counts the names of the main entry, not those of the entries that it passes on', () => {
   const index =
     "export { a, type B as C } from './a.js';\nexport * from './ops.js';\nexport * as d from './d.js';";
-  expect(publicNames(parsed({ 'src/index.ts': index }))).toHaveLength(3);
+  expect(publicNames(parsed({ 'src/entries/index.ts': index }))).toHaveLength(3);
 });
 
 it('finds former names, comments without a verb, and files at the top of src/train', () => {
@@ -115,5 +117,18 @@ it('finds former names, comments without a verb, and files at the top of src/tra
     'src/train/a.ts:4',
   ]);
   expect(places(formerNames!(sources))).toEqual(['src/train/policy/b.ts:1']);
-  expect(trainFiles!(sources)).toHaveLength(1);
+  expect(topFiles(sources, 'train')).toHaveLength(1);
+});
+
+it('finds imports of a room above, and files in no room', () => {
+  const found = backArrows(
+    parsed({
+      'src/cli/a.ts': "import '../train/b.js'; import './c.js';",
+      'src/cli/c.ts': '',
+      'src/train/b.ts': "import type { C } from '../cli/c.js'; import '../ops/d.js'; import '../e.js';",
+      'src/ops/d.ts': '',
+      'src/e.ts': "import './ops/d.js';",
+    }),
+  );
+  expect(places(found)).toEqual(['src/train/b.ts', 'src/train/b.ts', 'src/e.ts']);
 });

@@ -10,7 +10,7 @@ import { processesOf } from '../../src/runtime/processes.js';
 import { scoreRows } from '../../src/sequences/forward.js';
 import { accumulate } from '../../src/train/accumulate.js';
 import { AdamW } from '../../src/train/adamw.js';
-import { dataParallel, divideBatches } from '../../src/train/data-parallel.js';
+import { dataParallel, divideBatches } from '../../src/train/sums/data-parallel.js';
 import { expectedOf, goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 

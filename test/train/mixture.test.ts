@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { train } from '../../src/methods/run.js';
 import { methodOf } from '../../src/methods/table.js';
-import { describeRun } from '../../src/train/dry-run.js';
+import { describeRun } from '../../src/train/plan/dry-run.js';
 import { tinySft } from './tiny-sft.js';
 
 let folder: string;

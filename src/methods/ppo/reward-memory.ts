@@ -5,9 +5,9 @@ import { judgeFor } from '../../models/base.js';
 import { type SavedModel, savedModel } from '../../models/saved.js';
 import type { Device } from '../../runtime/device.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
-import { frozenBase } from '../../train/frozen-base.js';
-import type { MemoryItem } from '../../train/memory-plan.js';
-import { parameterCount } from '../../train/parameter-count.js';
+import { frozenBase } from '../../train/plan/frozen-base.js';
+import type { MemoryItem } from '../../train/plan/memory-plan.js';
+import { parameterCount } from '../../train/plan/parameter-count.js';
 import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
 

@@ -12,8 +12,8 @@ import { openScorer } from '../../scoring/open.js';
 import { oracleScorer } from '../../scoring/oracle.js';
 import { referenceScorer } from '../../scoring/reference.js';
 import type { Scorer } from '../../scoring/scorer.js';
-import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import type { RunContext } from '../../train/method.js';
+import { type HeldMemory, heldMemory } from '../../train/plan/held-memory.js';
 import type { PpoRunConfig, RewardSection } from './config.js';
 
 export interface OpenSource extends WeightedSource {

@@ -4,7 +4,7 @@ import type { LabelRules } from '../../data/label-rules.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { type RewardItem, rewardItem } from '../../scoring/reward-model/items.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { type VerdictData, verdictData } from '../../train/verdict-data.js';
+import { type VerdictData, verdictData } from '../../train/verdicts/data.js';
 import { heldOutNeutral, type RewardRunConfig, rewardPrompt } from './config.js';
 
 export interface RewardData extends VerdictData {

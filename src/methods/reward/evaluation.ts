@@ -14,10 +14,10 @@ import type { ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, scoreItems } from '../../scoring/reward-model/network.js';
 import { type JudgedVerdict, verdictOfOdds } from '../../scoring/verdict/judged.js';
 import { createProgress } from '../../terminal/progress.js';
-import type { HeldOut } from '../../train/evaluation.js';
-import { keepThreshold } from '../../train/kept-judge.js';
 import type { OpenRun } from '../../train/method.js';
 import type { Trainee } from '../../train/trainee.js';
+import type { HeldOut } from '../../train/verdicts/evaluation.js';
+import { keepThreshold } from '../../train/verdicts/kept-judge.js';
 import type { RewardRunConfig } from './config.js';
 import type { RewardData } from './data.js';
 

@@ -5,7 +5,7 @@ import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/
 import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
 import type { Method } from '../../train/method.js';
 import { configuredTrainee, type Trainee } from '../../train/trainee.js';
-import { verdictPreview } from '../../train/verdict-data.js';
+import { verdictPreview } from '../../train/verdicts/data.js';
 import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
 import { type RewardData, rewardData } from './data.js';

@@ -1,10 +1,10 @@
 /** `method: sft`: supervised fine-tuning on the verdict after each step. */
 import { selectionOf } from '../../data/rare-class.js';
-import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/evaluation.js';
 import type { Method } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { configuredTrainee, type Trainee } from '../../train/trainee.js';
-import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
+import { type VerdictData, verdictData, verdictPreview } from '../../train/verdicts/data.js';
+import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/verdicts/evaluation.js';
 import type { SftRunConfig } from './config.js';
 
 export const sft: Method<SftRunConfig, VerdictData, Trainee> = {

@@ -3,17 +3,17 @@ import { adapterUse } from '../../config/adapter.js';
 import { selectionOf } from '../../data/rare-class.js';
 import { verdictTemplate } from '../../data/verdict.js';
 import { readMetric } from '../../run/log-file.js';
+import type { Method } from '../../train/method.js';
+import type { StageEntry } from '../../train/stage.js';
+import { supervisedStage } from '../../train/supervised.js';
+import { type VerdictData, verdictData, verdictPreview } from '../../train/verdicts/data.js';
 import {
   finalEvaluation,
   type PartVerdicts,
   roleJudge,
   shortMetrics,
   validationMetrics,
-} from '../../train/evaluation.js';
-import type { Method } from '../../train/method.js';
-import type { StageEntry } from '../../train/stage.js';
-import { supervisedStage } from '../../train/supervised.js';
-import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
+} from '../../train/verdicts/evaluation.js';
 import { hasNetwork, hasWarmUp, type StepAmcRunConfig, usesUnlabelled } from './config.js';
 import { scpoStage } from './policy.js';
 import { rewardData } from './reward/data.js';

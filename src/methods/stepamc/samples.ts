@@ -1,7 +1,7 @@
 /** Metrics of the verdicts of a rollout batch, and samples of them to read. */
 import { ratio } from '../../eval/metrics.js';
 import type { Metrics } from '../../train/stage.js';
-import type { VerdictData } from '../../train/verdict-data.js';
+import type { VerdictData } from '../../train/verdicts/data.js';
 import type { CreditedQuestion } from './rollout.js';
 
 /** Accuracy of the answers by class, over the labelled steps and weighted by their shares. */

@@ -1,7 +1,8 @@
 /** `method: verdict_dpo`: direct preference optimisation, the right verdict over the wrong one after each step. */
-import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/evaluation.js';
+
 import type { Method, OpenRun } from '../../train/method.js';
-import { type VerdictData, type VerdictRun, verdictData, verdictPreview } from '../../train/verdict-data.js';
+import { type VerdictData, type VerdictRun, verdictData, verdictPreview } from '../../train/verdicts/data.js';
+import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/verdicts/evaluation.js';
 import type { VerdictDpoRunConfig } from './config.js';
 import { createVerdictDpoRoles, type VerdictDpoRoles } from './roles.js';
 import { dpoStage } from './stage.js';

@@ -4,8 +4,8 @@ import { frozenTwin } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { PlacedRole } from '../../models/decoder.js';
 import { loadDecoder } from '../../models/load.js';
-import { heldMemory } from '../../train/held-memory.js';
 import type { RunContext } from '../../train/method.js';
+import { heldMemory } from '../../train/plan/held-memory.js';
 import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { VerdictDpoRunConfig } from './config.js';
 

@@ -9,7 +9,7 @@ import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
 import { type BatchedStageOptions, batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { OpenRun } from '../../train/method.js';
 import type { TrainingStage } from '../../train/stage.js';
-import type { VerdictData } from '../../train/verdict-data.js';
+import type { VerdictData } from '../../train/verdicts/data.js';
 import type { VerdictDpoRunConfig } from './config.js';
 import type { VerdictDpoRoles } from './roles.js';
 

@@ -1,4 +1,4 @@
-import type { Device } from '../../../src/index.js';
+import type { Device } from '../../../src/entries/index.js';
 import { createStepAmcRoles, type StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
 
 /** The roles of StepAMC on the base in the package, with adapters of rank 4. */

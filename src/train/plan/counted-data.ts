@@ -1,0 +1,84 @@
+/** The data of a run that is only planned: their amount and, unless a file is too large, their tokens. */
+import type { FrameConfig } from '../../config/schema.js';
+import { isGenerated } from '../../data/generated.js';
+import type { LoadReport } from '../../data/load.js';
+import { PARTS, type Part } from '../../data/split.js';
+import { type DataStatistics, StatisticsCounter } from '../../data/statistics.js';
+import { DataError } from '../../files/data-error.js';
+import { plural } from '../../native/shown.js';
+import type { StepRecord } from '../../records/record.js';
+import { configuredRecords } from '../../run/parts.js';
+import { configuredTokenizer } from '../../run/tokenizer.js';
+import { toLog } from '../../terminal/log.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { Method, RunData } from '../method.js';
+
+/** Most training solutions that are tokenised to count steps: more take minutes. */
+const MOST_TOKENISED = 100_000;
+
+type Counts = Pick<DataStatistics, 'solutions' | 'positive' | 'negative' | 'unlabelled'>;
+
+export interface CountedData {
+  readonly counts: Readonly<Record<Part, Counts>>;
+  readonly reports: readonly LoadReport[];
+  /** Sentences on dangers to the training; none where the data is too large to be tokenised for a plan. */
+  readonly warnings: readonly string[];
+  /** Absent where there are too many solutions, or no tokenizer; whoever asked closes it. */
+  readonly tokenised?: { readonly data: RunData; readonly tokenizer: Tokenizer };
+  /** Why there are no tokens, where the run itself would fail for that. */
+  readonly failure?: string;
+}
+
+/**
+ * The counts of the parts. Rows of files are counted before they are tokenised, which of many takes minutes; generated
+ * problems only as they are tokenised, since making them takes longer than the rest.
+ */
+export async function countData<Config extends FrameConfig>(
+  method: Pick<Method<Config>, 'data'>,
+  config: Config,
+): Promise<CountedData> {
+  const records = async () => {
+    const { parts, reports } = await configuredRecords(config.data, { problems: !('prompt' in config) });
+    const { train, validation, test } = parts;
+    const counts = { train: countSteps(train), validation: countSteps(validation), test: countSteps(test) };
+    return { counts, reports, warnings: [] };
+  };
+  const { source } = config.data;
+  const few = isGenerated(source) && config.data[source].samples <= MOST_TOKENISED;
+  const read = few ? undefined : await records();
+  if (read && read.counts.train.solutions > MOST_TOKENISED) return read;
+  try {
+    const tokenizer = await configuredTokenizer(config.model);
+    toLog('reading and tokenising the data, to count steps');
+    const data = await method.data(config, tokenizer, new AbortController().signal);
+    if (!data) return read ?? (await records());
+    const { summary, reports } = data;
+    return { counts: summary.parts, reports, warnings: summary.warnings, tokenised: { data, tokenizer } };
+  } catch (error) {
+    if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
+    return { ...(read ?? (await records())), failure: `steps are not known: ${error.message}` };
+  }
+}
+
+/** Lines of a plan: the solutions of each part, and their steps by label; problems to solve have none. */
+export function formatCounts(counts: CountedData['counts']): readonly string[] {
+  const all = PARTS.map((part) => counts[part]);
+  const labelled = all.some(({ positive, negative }) => positive + negative > 0);
+  const what = labelled || all.some(({ unlabelled }) => unlabelled > 0) ? 'solution' : 'problem';
+  return PARTS.map((part) => {
+    const { solutions, positive, negative, unlabelled } = counts[part];
+    const texts = [
+      plural(solutions, what),
+      ...(labelled ? [`${positive} correct and ${negative} wrong steps`] : []),
+      ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label`] : []),
+    ];
+    return `  ${part.padEnd(12)}${texts.join(', ')}`;
+  });
+}
+
+function countSteps(records: readonly StepRecord[]): Counts {
+  const counter = new StatisticsCounter();
+  for (const { steps, context_steps } of records)
+    counter.add({ problem: 0, labels: steps.map(({ label }) => label), context_steps });
+  return counter.result();
+}

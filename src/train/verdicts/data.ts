@@ -1,0 +1,413 @@
+/** The data of verdict training: the solutions of each part as token sequences, and statistics about them. */
+import type { FrameConfig, PromptConfig, VerdictEvaluationConfig } from '../../config/schema.js';
+import { chooseToTrain } from '../../data/balance.js';
+import { type Dataset, dataset } from '../../data/dataset.js';
+import type { LabelRules, LeftOut } from '../../data/label-rules.js';
+import { limited, solutionRank } from '../../data/limit.js';
+import { heldOutSolutions } from '../../data/neutral.js';
+import type { SeenSteps } from '../../data/overlap.js';
+import { type ClassWeight, hasRareClass, type Selection, weighsClasses } from '../../data/rare-class.js';
+import type { Part } from '../../data/split.js';
+import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
+import type { TokenStore } from '../../data/token-store.js';
+import { trainingFiles } from '../../data/training-files.js';
+import {
+  placeVerdicts,
+  type SolutionVerdicts,
+  type VerdictTokenizer,
+  verdictTokenizer,
+} from '../../data/verdict.js';
+import { solutionsWithReasons, withholdLabels } from '../../data/withheld.js';
+import { badOption } from '../../files/data-error.js';
+import { type StepLabel, type StepRecord, verdictSamples } from '../../records/record.js';
+import { nothingToTrainOn, recordRanks } from '../../run/parts.js';
+import { cachedTokenStore } from '../../run/token-cache.js';
+import { readNotes, tokenizeInWorker } from '../../run/tokenize.js';
+import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.js';
+import { toLog } from '../../terminal/log.js';
+import { reasoningWarning } from '../../tokenizer/chat-reply.js';
+import type { TokenizedSequence } from '../../tokenizer/segments.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { OpenRun, PreviewSample, RunData, RunRoles } from '../method.js';
+
+export interface LabelCounts {
+  readonly n: number;
+  readonly positive: number;
+  readonly negative: number;
+}
+
+/** A solution with all its tokens, and the labels to use. */
+interface WholeSolution {
+  readonly sequence: TokenizedSequence;
+  readonly labels: readonly StepLabel[];
+}
+
+export interface VerdictData extends RunData {
+  /**
+   * Sequence i of a part belongs to record i. Validation and test are limited to `eval.max_samples`. Records are read from
+   * disk on each access, sequences only if they are not among the most recent ones.
+   */
+  readonly sequences: Readonly<Record<Part, Dataset<VerdictSequence>>>;
+  readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
+  /** The same solutions with all the tokens that were stored. Read from disk on each access. */
+  readonly solutions: Readonly<Record<Part, Dataset<WholeSolution>>>;
+  /** Does this step of a held-out solution stand word for word in the training part? */
+  readonly seen: Readonly<Record<'validation' | 'test', SeenSteps>>;
+  readonly tokenizer: VerdictTokenizer;
+  /** Solutions that the rules of labelling left out, by reason. */
+  readonly leftOut: ReadonlyMap<LeftOut, number>;
+  /** Labels of the training part. */
+  readonly labels: LabelCounts;
+}
+
+/** The settings whose `auto` goes by the share of the rarer class. */
+interface RareClassSettings {
+  readonly sft: { readonly class_weight: ClassWeight };
+  readonly eval_verdicts: {
+    readonly threshold?: 'auto' | 'validation' | 'greedy' | number;
+    readonly metric_for_best_model?: 'auto' | Selection;
+    readonly likelihood?: VerdictEvaluationConfig['likelihood'];
+  };
+}
+
+export interface VerdictDataConfig extends Pick<FrameConfig, 'data' | 'model'> {
+  readonly prompt: PromptConfig;
+  readonly sft: { readonly class_weight: ClassWeight; readonly label_smoothing?: number };
+  readonly eval: { readonly max_samples: number | 'all' };
+  readonly eval_verdicts: Pick<VerdictEvaluationConfig, 'neutral'> & RareClassSettings['eval_verdicts'];
+}
+
+/** The run as its evaluations see it, for methods that learn verdicts. */
+export type VerdictRun = OpenRun<
+  FrameConfig & Pick<VerdictDataConfig, 'sft'> & { readonly eval_verdicts: VerdictEvaluationConfig },
+  VerdictData,
+  RunRoles
+>;
+
+export interface VerdictDataOptions {
+  /** Also give training steps without a label a place for a verdict, for methods that learn from them. Default false. */
+  readonly unlabelled?: boolean;
+  /** Labels as reward models learn them; solutions are tokenised whole then. */
+  readonly labels?: LabelRules;
+}
+
+/** Max tokens of the sequences kept in memory, about 150 MB. Small data is therefore read only once. */
+const RECENT_TOKENS = 4e6;
+
+/**
+ * Reads, splits and tokenises the configured data, or takes the tokens from the cache of an earlier run. Undefined if
+ * the signal stopped it.
+ *
+ * @throws DataError if the data cannot be used or nothing is left to train on
+ */
+export async function verdictData(
+  config: VerdictDataConfig,
+  tokenizer: Tokenizer,
+  signal: AbortSignal,
+  options: VerdictDataOptions = {},
+): Promise<VerdictData | undefined> {
+  const { data, model, prompt } = config;
+  const { labels } = options;
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  const store = await cachedTokenStore({ data, model, template: verdicts.template, labels }, (directory) =>
+    tokenizeInWorker({ data, model, prompt, labels, directory }, signal),
+  );
+  if (store === undefined) return undefined;
+  try {
+    return fromStore(config, store, verdicts, options);
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+/** Each labelled step as a sample, for `data preview`. */
+export function verdictPreview(
+  { prompt }: Pick<VerdictDataConfig, 'prompt'>,
+  tokenizer: Tokenizer,
+): (record: StepRecord) => Iterable<PreviewSample> {
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  return function* (record) {
+    for (const sample of verdictSamples(record)) {
+      const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'correct' : 'wrong'}`;
+      yield { title, sequence: verdicts.sample(sample) };
+    }
+  };
+}
+
+function fromStore(
+  config: Pick<VerdictDataConfig, 'data' | 'sft' | 'eval' | 'eval_verdicts'>,
+  store: TokenStore,
+  tokenizer: VerdictTokenizer,
+  { unlabelled = false }: VerdictDataOptions,
+): VerdictData {
+  const chosen = chooseSolutions(config, store);
+  if (chosen.train.length === 0) throw nothingToTrainOn(config.data, partSizes(store));
+  const labels = countLabels(chosen.train);
+  const learned = learnedVerdicts(config.sft, labels);
+  const maxLength = config.data.max_length;
+  const training = new Set(chosen.train);
+  const solutionOf = (solution: ChosenSolution) => {
+    const { index, labels } = solution;
+    const steps = unlabelled && training.has(solution) ? 'all' : 'labelled';
+    const from = store.contextSteps(index);
+    const placed = placeVerdicts(wholeSolution(store, index), labels, tokenizer, { maxLength, steps, from });
+    const learnsReasons = tokenizer.template.rationaleTokens > 0 && solution.keepsReasons === true;
+    return learnsReasons ? withReasons(placed, store.record(index), tokenizer) : placed;
+  };
+  const ofEachPart = <T>(make: (solutions: readonly ChosenSolution[]) => T): Record<Part, T> => ({
+    train: make(chosen.train),
+    validation: make(chosen.validation),
+    test: make(chosen.test),
+  });
+  const datasets = <T>(read: (solution: ChosenSolution, i: number) => T) =>
+    ofEachPart((solutions) => dataset(solutions.length, (i) => read(solutions[i] as ChosenSolution, i)));
+  const trained = new Set(chosen.train.flatMap(({ index }) => store.stepKeys(index)));
+  const seenOf = ({ index }: ChosenSolution) => store.stepKeys(index).map((key) => trained.has(key));
+  const seenIn = (solutions: readonly ChosenSolution[]): SeenSteps => {
+    const seen = solutions.map(seenOf);
+    return ({ solution, step }) => seen[solution]?.[step] === true;
+  };
+  const warnings = [
+    ...reasoningWarning(tokenizer.template.tail, 'set prompt.template to a text that opens none'),
+    ...(tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store, config.data) : []),
+  ];
+  // Copies that a weight asks for are no mistake in the data.
+  const repeated = trainingFiles(config.data.train).some(({ weight = 1 }) => weight > 1);
+  const recent = new RecentSequences(RECENT_TOKENS);
+  const notes = readNotes(store.notes);
+  const summary = summarizeTrainingData(
+    ofEachPart((solutions) =>
+      solutions.map((solution) => ({
+        ...summarizedSolution(store, solution, tokenizer, maxLength),
+        ...(solutions === chosen.train
+          ? repeated
+            ? {}
+            : { stepKeys: store.stepKeys(solution.index) }
+          : { seen: seenOf(solution) }),
+      })),
+    ),
+  );
+  return {
+    sequences: datasets((solution, i) =>
+      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, learned)),
+    ),
+    records: datasets((solution) => {
+      const { problem, steps, outcome, group } = store.record(solution.index);
+      const isTrained = training.has(solution);
+      return {
+        problem,
+        steps: isTrained ? steps : steps.map((step, i) => ({ ...step, label: solution.labels[i] ?? null })),
+        ...(outcome === undefined ? {} : { outcome }),
+        ...(group === undefined ? {} : { group }),
+      };
+    }),
+    solutions: datasets(({ index, labels }) => ({ sequence: wholeSolution(store, index), labels })),
+    seen: { validation: seenIn(chosen.validation), test: seenIn(chosen.test) },
+    tokenizer,
+    labels,
+    summary: {
+      ...summary,
+      notes: rareClassNotes(config, labels),
+      warnings: [...leftOutWarning(notes.leftOut), ...warnings, ...summary.warnings],
+    },
+    ...notes,
+    close: () => store.close(),
+  };
+}
+
+/** The weights by class and the smoothing of learned verdicts. `labels` counts all that are learned together. */
+export function learnedVerdicts(
+  { class_weight, label_smoothing: smoothing = 0 }: VerdictDataConfig['sft'],
+  counts: LabelCounts,
+) {
+  const { n, positive, negative } = counts;
+  const weigh = weighsClasses(class_weight, counts)
+    ? (label: 1 | 0) => n / (2 * (label === 1 ? positive : negative))
+    : () => 1;
+  return { weigh, smoothing };
+}
+
+/** Notes on settings that are `auto` where a class is rare. */
+function rareClassNotes({ sft, eval_verdicts: of }: RareClassSettings, labels: LabelCounts): string[] {
+  if (!hasRareClass(labels)) return [];
+  const { n, positive, negative } = labels;
+  const [name, count] = negative < positive ? ['wrong', negative] : ['correct', positive];
+  const settled = [
+    ...(sft.class_weight === 'auto' ? ['both classes weigh the same (class_weight)'] : []),
+    ...(of.metric_for_best_model === 'auto' ? ['AUC selects (eval_verdicts.metric_for_best_model)'] : []),
+    ...(of.threshold === 'auto' && !of.likelihood
+      ? ['validation chooses the threshold (eval_verdicts.threshold)']
+      : []),
+  ];
+  if (settled.length === 0) return [];
+  return [
+    `${((100 * count) / n).toFixed(1)} % of the training steps are ${name}, so, by auto: ${settled.join(', ')}`,
+  ];
+}
+
+function leftOutWarning(leftOut: VerdictData['leftOut']): string[] {
+  const all = [...leftOut].map(([reason, count]) => `${reason.replaceAll('_', ' ')} ${count}`);
+  return all.length === 0 ? [] : [`solutions left out of all parts: ${all.join(', ')}`];
+}
+
+function partSizes(store: TokenStore): Record<Part, number> {
+  const sizes = { train: 0, validation: 0, test: 0 };
+  for (let index = 0; index < store.length; index++) sizes[store.part(index)]++;
+  return sizes;
+}
+
+/** An index into the store, and the labels to use. */
+interface ChosenSolution {
+  readonly index: number;
+  readonly labels: readonly StepLabel[];
+  /** The warm-up learns the reasons of this training solution. */
+  readonly keepsReasons?: boolean;
+}
+
+function chooseSolutions(
+  {
+    data,
+    eval: { max_samples },
+    eval_verdicts: { neutral },
+  }: Pick<VerdictDataConfig, 'data' | 'eval' | 'eval_verdicts'>,
+  store: TokenStore,
+): Record<Part, readonly ChosenSolution[]> {
+  const parts: Record<Part, number[]> = { train: [], validation: [], test: [] };
+  for (let index = 0; index < store.length; index++) parts[store.part(index)].push(index);
+  const heldOut = (part: 'validation' | 'test') => {
+    const asTrained = parts[part].map((index) => ({ index, labels: store.labels(index) }));
+    const counted = heldOutSolutions(asTrained, neutral, ({ index }) => store.record(index));
+    const kept = limited(counted, max_samples, data, ({ index }, seed) =>
+      solutionRank(store.record(index), seed),
+    );
+    if (kept.length < counted.length)
+      toLog(`${part}: ${kept.length} of ${counted.length} solutions are judged (eval.max_samples)`);
+    return kept;
+  };
+  const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(parts.train[i] as number), seed);
+  const balanced = chooseToTrain(
+    parts.train.map((index) => store.labels(index)),
+    ranksOf,
+    data,
+  );
+  const withReasons = solutionsWithReasons(balanced, ranksOf, data);
+  const train = withholdLabels(balanced, ranksOf, data).map(({ index, labels }) => ({
+    index: parts.train[index] as number,
+    labels,
+    keepsReasons: withReasons?.has(index) ?? true,
+  }));
+  return { train, validation: heldOut('validation'), test: heldOut('test') };
+}
+
+/** @throws DataError where no labelled step has a reason to learn */
+function reasonWarnings(
+  train: readonly ChosenSolution[],
+  store: TokenStore,
+  { rationales }: Pick<VerdictDataConfig['data'], 'rationales'>,
+): string[] {
+  let [labelled, without] = [0, 0];
+  for (const { index, labels, keepsReasons } of train) {
+    const { steps } = store.record(index);
+    labels.forEach((label, i) => {
+      if (label === null) return;
+      labelled++;
+      if (!keepsReasons || steps[i]?.rationale === undefined) without++;
+    });
+  }
+  if (without === labelled) {
+    throw badOption(
+      'prompt.response_format is "rationale_then_verdict", and no labelled training step has a reason to learn (`rationale` of ' +
+        'a step in data.source "record"; generated word problems have it); use "verdict"',
+    );
+  }
+  if (without === 0 || rationales !== 'all') return [];
+  return [`${without} of ${labelled} labelled training steps have no reason: the warm-up leaves them out`];
+}
+
+/** Adds the reasons of the record's steps, where a label says which verdict follows. */
+function withReasons(
+  solution: SolutionVerdicts,
+  { steps }: StepRecord,
+  tokenizer: VerdictTokenizer,
+): SolutionVerdicts {
+  const verdicts = solution.verdicts.map((place) => {
+    const rationale = place.label === null ? undefined : steps[place.step]?.rationale;
+    return rationale === undefined ? place : { ...place, rationale: tokenizer.reason(rationale) };
+  });
+  return { ...solution, verdicts };
+}
+
+/** The tokens of a stored solution with its spans; nothing in it is learned. */
+function wholeSolution(store: TokenStore, index: number): SolutionVerdicts['trunk'] {
+  const ids = store.ids(index);
+  const promptEnd = store.promptEnd(index);
+  const ends = store.stepEnds(index);
+  const steps = ends.map((end, step) => ({ step, start: ends[step - 1] ?? promptEnd, end, label: null }));
+  return {
+    ids,
+    lossMask: new Uint8Array(ids.length),
+    spans: [
+      { role: 'prompt', start: 0, end: promptEnd },
+      ...steps.map(({ step, start, end }) => ({ role: 'step', step, start, end }) as const),
+    ],
+    steps,
+  };
+}
+
+function summarizedSolution(
+  store: TokenStore,
+  { index, labels }: ChosenSolution,
+  { template, tailIds }: VerdictTokenizer,
+  maxLength: number,
+): SummarizedSolution {
+  const ends = store.stepEnds(index);
+  // The room that `placeVerdicts` asks for.
+  const verdict =
+    tailIds.length +
+    template.rationaleTokens +
+    Math.max(template.positiveIds.length, template.negativeIds.length);
+  const isCut = (label: StepLabel, step: number) => label !== null && (ends[step] ?? 0) + verdict > maxLength;
+  return {
+    key: store.key(index),
+    labels,
+    context_steps: store.contextSteps(index),
+    tokens: store.size(index),
+    stepsCut: labels.filter(isCut).length,
+    text: () => store.record(index).problem,
+  };
+}
+
+function countLabels(solutions: readonly ChosenSolution[]): LabelCounts {
+  let positive = 0;
+  let negative = 0;
+  for (const { labels } of solutions) {
+    for (const label of labels) {
+      if (label === 1) positive++;
+      else if (label === 0) negative++;
+    }
+  }
+  return { n: positive + negative, positive, negative };
+}
+
+/** The most recently created sequences, up to `limit` tokens. */
+class RecentSequences {
+  private readonly made = new Map<ChosenSolution, VerdictSequence>();
+  private tokens = 0;
+
+  constructor(private readonly limit: number) {}
+
+  get(key: ChosenSolution, make: () => VerdictSequence): VerdictSequence {
+    const known = this.made.get(key);
+    if (known !== undefined) return known;
+    const sequence = make();
+    this.made.set(key, sequence);
+    this.tokens += sequence.ids.length;
+    for (const [oldest, { ids }] of this.made) {
+      if (this.tokens <= this.limit) break;
+      this.made.delete(oldest);
+      this.tokens -= ids.length;
+    }
+    return sequence;
+  }
+}

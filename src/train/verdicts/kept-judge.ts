@@ -1,0 +1,172 @@
+/** The judge that a run leaves: the adapter's card holds its way of judging, and its defects. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fixedThreshold } from '../../config/evaluation.js';
+import { type Dataset, dataset } from '../../data/dataset.js';
+import {
+  type LabelledStep,
+  LIKELIHOOD_NEEDS,
+  type LikelihoodVerdicts,
+  likelihoodVerdicts,
+} from '../../eval/likelihood-weights.js';
+import type { EvalReport } from '../../eval/report.js';
+import { standingIn } from '../../eval/standing.js';
+import { readJson } from '../../files/json-file.js';
+import { readCard, writeCard } from '../../models/card.js';
+import type { StepRecord } from '../../records/record.js';
+import type { RunDirectory } from '../../run/directory.js';
+import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
+import { stepCalculations, stepLikelihoods, withUnread } from '../../scoring/verdict/likelihood.js';
+import { formsOf, wordsOf } from '../../scoring/verdict/step-forms.js';
+import type { VerdictSequence } from '../../sequences/sequence.js';
+import type { VerdictData, VerdictRun } from './data.js';
+
+/** The test part by the likelihood too; undefined where the signal stopped it, or there are not both classes to fit weights to. */
+export async function verdictsByLikelihood(
+  { config, data, roles: { decoder }, ...open }: VerdictRun,
+  byWords: Readonly<Record<'validation' | 'test', readonly JudgedVerdict[]>>,
+  { signal, wordless }: { readonly signal: AbortSignal; readonly wordless?: boolean | undefined },
+): Promise<LikelihoodVerdicts | undefined> {
+  const microBatchTokens = open.microBatchTokens('sft');
+  const of = config.eval_verdicts.likelihood === 'calculations' ? 'calculations' : undefined;
+  const evidenceOf = (sequences: Dataset<VerdictSequence>, records: Iterable<StepRecord>) =>
+    of ? stepCalculations(records) : stepLikelihoods(decoder, sequences, { microBatchTokens, signal });
+  const partOf = async (part: 'validation' | 'test') => {
+    const records = data.records[part];
+    const likelihoods = await evidenceOf(data.sequences[part], records);
+    if (!likelihoods || !of) return likelihoods && { judged: byWords[part], likelihoods };
+    const labelOf = (solution: number, step: number) => records.get(solution).steps[step]?.label;
+    return { judged: withUnread(byWords[part], likelihoods, labelOf), likelihoods };
+  };
+  const validation = await partOf('validation');
+  const test = validation && (await partOf('test'));
+  const lacking = LIKELIHOOD_NEEDS - (validation?.judged.length ?? 0);
+  const more = lacking > 0 ? labelledStart(data, lacking) : undefined;
+  const ofMore = test && more && (await evidenceOf(more.sequences, more.records));
+  if (!test || (more && !ofMore) || signal.aborted) return undefined;
+  const train = more && ofMore ? { judged: more.steps, likelihoods: ofMore } : undefined;
+  return likelihoodVerdicts(
+    { validation, test, train },
+    { threshold: fixedThreshold(config.eval_verdicts.threshold), of, wordless },
+  );
+}
+
+/** The first training solutions that have so many labelled steps together, or all. */
+function labelledStart(
+  { sequences: { train: sequences }, records: { train: records } }: VerdictData,
+  wanted: number,
+) {
+  const steps: LabelledStep[] = [];
+  let count = 0;
+  for (; count < sequences.length && steps.length < wanted; count++)
+    for (const { step, label } of sequences.get(count).verdicts)
+      if (label !== null) steps.push({ solution: count, step, label, logPositive: 0, logNegative: 0 });
+  return {
+    sequences: dataset(count, (i) => sequences.get(i)),
+    records: dataset(count, (i) => records.get(i)),
+    steps,
+  };
+}
+
+/** Writes the way of judging into the card of the weights, so that they judge so everywhere. */
+export async function keepJudge(
+  directory: string,
+  {
+    likelihood,
+    threshold,
+    report,
+    isUntrained,
+    records,
+  }: {
+    readonly likelihood: LikelihoodVerdicts | undefined;
+    /** Chosen on validation steps. */
+    readonly threshold?: number | undefined;
+    readonly report: EvalReport;
+    /** Whether the verdict words are those of the base. */
+    readonly isUntrained: boolean;
+    readonly records: Iterable<StepRecord>;
+  },
+): Promise<void> {
+  const card = readCard(directory);
+  if (!card?.judge) return;
+  const weights = likelihood?.isChance ? undefined : likelihood?.weights;
+  const only = onlyClass(records);
+  const warnings = [
+    ...(only === undefined
+      ? []
+      : [`every step that it learned from was ${only}, and a verdict cannot be learned from one class`]),
+    ...(isUntrained && !weights
+      ? ['no evaluation of its training was better than that of the start: it is the base as it was']
+      : []),
+    ...notAbove(report),
+  ];
+  // Calculations are computed in any form and words.
+  const [forms, words] = weights && weights.of !== 'calculations' ? [formsOf(records), wordsOf(records)] : [];
+  const found = {
+    ...(threshold === undefined ? {} : { threshold }),
+    ...(weights ? { likelihood: weights } : {}),
+    ...(forms ? { forms } : {}),
+    ...(words ? { words } : {}),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+  if (Object.keys(found).length > 0)
+    await writeCard(directory, { ...card, judge: { ...card.judge, ...found } });
+}
+
+/** The label of all labelled steps; undefined where there are both, or none. */
+function onlyClass(records: Iterable<StepRecord>): 'right' | 'wrong' | undefined {
+  let found: StepRecord['steps'][number]['label'] = null;
+  for (const { steps } of records)
+    for (const { label } of steps) {
+      if (label === null) continue;
+      if (found !== null && label !== found) return undefined;
+      found = label;
+    }
+  return found === null ? undefined : found === 1 ? 'right' : 'wrong';
+}
+
+/** The directory of a run's judge: an adapter, or a whole model. */
+export const judgeDirectory = (run: RunDirectory): string =>
+  ['adapter', 'model'].map((name) => run.file(name)).find((path) => readCard(path)) ?? run.file('adapter');
+
+/** One sentence where held-out steps do not show that a judge tells right from wrong. */
+function notAbove(report: EvalReport): string[] {
+  const { auc, n, sentence } = standingIn(report);
+  return auc && auc !== 'above' ? [`on ${n} held-out ${report.unit ?? 'steps'} ${sentence}`] : [];
+}
+
+/** The same of a reward model: the threshold that validation chose, and what held-out steps found wrong with it. */
+export async function keepThreshold(
+  run: RunDirectory,
+  threshold: number | undefined,
+  report: EvalReport,
+): Promise<void> {
+  const directory = judgeDirectory(run);
+  const card = readCard(directory);
+  if (!card?.judge) return;
+  const warnings = notAbove(report);
+  const judge = {
+    ...card.judge,
+    ...(threshold === undefined ? {} : { threshold }),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+  await writeCard(directory, { ...card, judge });
+}
+
+/** Says in the cards of a run's judges that its training was stopped; training that ends writes them anew. */
+export async function keepStop(
+  run: RunDirectory,
+  { step, stage }: { readonly step: number; readonly stage: number },
+  stages: number,
+): Promise<void> {
+  const directory = run.path;
+  const { steps } = (await readJson(run.file('progress.json'))) as { readonly steps: number };
+  const where = stages === 1 ? ` of ${steps}` : `, in stage ${stage + 1} of ${stages}`;
+  for (const entry of await readdir(directory, { withFileTypes: true })) {
+    const saved = join(directory, entry.name);
+    const card = entry.isDirectory() ? readCard(saved) : undefined;
+    if (!card?.judge) continue;
+    const warnings = [`its training stopped at step ${step}${where}`];
+    await writeCard(saved, { ...card, judge: { ...card.judge, warnings } });
+  }
+}
