@@ -39,6 +39,7 @@ export interface CorrectionOptions {
   readonly onBadRow?: DataConfig['on_bad_row'] | undefined;
   readonly maxLength?: number | undefined;
   readonly threshold?: 'greedy' | number | undefined;
+  readonly unsure?: number | undefined;
   readonly template?: string | undefined;
   readonly positiveWord?: string | undefined;
   readonly negativeWord?: string | undefined;
@@ -124,11 +125,12 @@ function neutralOf(config: RunConfig, score: NeutralScore | undefined): HeldOutN
 
 /** The options that override how the judge's run had it judge. */
 function judgedBy(options: CorrectionOptions): Omit<NamedScorer, 'source'> {
-  const { maxLength, threshold, neutralScore } = options;
+  const { maxLength, threshold, unsure, neutralScore } = options;
   const locate: Locate = ([, key]) => (key === 'base' ? '--model' : `--${String(key)}`);
   return {
     maxLength,
     threshold,
+    unsure,
     neutralScore,
     locate,
     ...(isAsked(options) ? { prompt: promptOf(options) } : {}),

@@ -7,7 +7,7 @@ import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
-import { MODEL_NAME, type NamedRun, QUANTIZED, withModel } from './model-options.js';
+import { MODEL_NAME, type NamedRun, QUANTIZED, UNSURE, withModel } from './model-options.js';
 import { checkWhole } from './usage.js';
 
 const model = { ...text, group: 'Of a model that is no run:' } as const;
@@ -75,6 +75,7 @@ const options = (argv: Argv) =>
       ...prompt,
       describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
     })
+    .option('unsure', { ...number, group: prompt.group, describe: UNSURE })
     .option('quantize', QUANTIZED)
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
     .option('output', { ...text, describe: 'Directory for eval.json and verdicts.jsonl' })
@@ -154,6 +155,7 @@ function checkedOptions(args: CorrectionArguments): CorrectionOptions {
     onBadRow: args['on-bad-row'],
     maxLength,
     threshold: thresholdOf(args.threshold),
+    unsure: args.unsure,
     template: args.template,
     positiveWord: args['pos-word'],
     negativeWord: args['neg-word'],

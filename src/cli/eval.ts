@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { command, flag } from './command.js';
 import { UsageError } from './error.js';
+import { calibrateCommand } from './eval-calibrate.js';
+import { cascadeCommand } from './eval-cascade.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
 import { judgeEvaluationCommand } from './eval-judge.js';
@@ -12,7 +14,17 @@ import { s3cEvaluationCommand } from './eval-s3c.js';
 import { solveCommand } from './eval-solve.js';
 import { noSuchCommand } from './usage.js';
 
-export const EVAL_COMMANDS = ['show', 'correction', 'solve', 's3c', 'judge', 'reward-model', 'compare'];
+export const EVAL_COMMANDS = [
+  'show',
+  'correction',
+  'solve',
+  's3c',
+  'judge',
+  'reward-model',
+  'calibrate',
+  'cascade',
+  'compare',
+];
 
 const showCommand = command({
   command: ['show [run]', '$0'],
@@ -33,7 +45,7 @@ const showCommand = command({
   handler: async ({ run, _: words, ...options }) => {
     if (run === undefined)
       throw new UsageError(
-        'name a run directory, or one of show, correction, solve, s3c, judge, reward-model and compare',
+        'name a run directory, or one of show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
       );
     // A single word may have been meant as a subcommand.
     if (words[1] === undefined && /^[a-z0-9-]+$/.test(run) && !existsSync(run))
@@ -63,6 +75,8 @@ export const evalCommand: CommandModule = {
       .command(s3cEvaluationCommand)
       .command(judgeEvaluationCommand)
       .command(rewardModelCommand)
+      .command(calibrateCommand)
+      .command(cascadeCommand)
       .command(compareCommand),
   handler: () => {},
 };

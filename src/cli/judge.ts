@@ -1,9 +1,9 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
-import { type ArgumentsOf, argument, command, flag, text } from './command.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { QUANTIZED } from './model-options.js';
+import { QUANTIZED, UNSURE } from './model-options.js';
 
 /** Explanations of a missing verdict, by whether the judge uses calculations alone. */
 const NO_VERDICT = {
@@ -36,6 +36,7 @@ const options = (argv: Argv) =>
       ...text,
       describe: 'greedy, or the least probability of a right step [default: as the run has it]',
     })
+    .option('unsure', { ...number, describe: UNSURE })
     .option('json', { ...flag, describe: 'Print JSON' })
     .option('quantize', QUANTIZED)
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
@@ -66,7 +67,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   };
   await withScorer(
     base ?? name,
-    { device: args.device, quantize, threshold, part: 'judge', strict: true, ...onBase },
+    { device: args.device, quantize, threshold, unsure: args.unsure, part: 'judge', strict: true, ...onBase },
     async (scorer, signal) => {
       const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
         throw signal.aborted ? new Interrupted('Stopped.') : error;
@@ -75,6 +76,8 @@ async function judge(args: JudgeArguments): Promise<void> {
       const least = probabilityOf(scorer, scorer.threshold);
       if (least !== null && least !== 0.5 && !args.json)
         console.error(`a step is right from p(right) ${least.toFixed(3)} on`);
+      if (scorer.unsure !== undefined && !args.json)
+        console.error(`unsure: neither verdict has a probability of ${scorer.unsure.toFixed(3)}`);
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, judged));
       const alone = scorer.byCalculations ?? false;
@@ -91,6 +94,7 @@ async function judge(args: JudgeArguments): Promise<void> {
                 problem,
                 ...(warnings ? { warnings } : {}),
                 ...(least === null ? {} : { threshold: least }),
+                ...(scorer.unsure === undefined ? {} : { unsure: scorer.unsure }),
                 steps: judged,
               },
               null,

@@ -20,6 +20,10 @@ export const QUANTIZED = {
   describe: 'Linear weights in 4 or 8 bits [default: keep those that are stored so, or as the run has it]',
 } as const;
 
+/** `--unsure` of every command whose verdicts may be none. */
+export const UNSURE =
+  'Least probability of a verdict, from 0.5 to 1: one that is less probable is none [default: as the card has it]';
+
 /** Accepted values of `--model`, or of an argument in its place; the same in every command. */
 export const MODEL_NAME =
   'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';

@@ -1,9 +1,9 @@
 import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { plural } from '../native/shown.js';
-import { type ArgumentsOf, argument, command, flag, oneOf, text } from './command.js';
+import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
 import { Interrupted, UsageError } from './error.js';
-import { modelOptions, type NamedRun, withModel } from './model-options.js';
+import { modelOptions, type NamedRun, UNSURE, withModel } from './model-options.js';
 
 type ScoreArguments = ArgumentsOf<typeof options>;
 
@@ -22,6 +22,7 @@ const options = (argv: Argv) =>
       describe: 'What a class for neutral steps counts as [default: as in the run]',
     })
     .option('until-wrong', { ...flag, describe: 'Aggregate up to the first step below one half' })
+    .option('unsure', { ...number, describe: UNSURE })
     .option('problem', {
       ...text,
       describe: 'Column of the problems [default: problem, question or prompt]',
@@ -81,6 +82,7 @@ async function score(given: ScoreArguments): Promise<void> {
     quantize: args.quantize,
     part: args.scorer,
     neutralScore: args['neutral-score'],
+    unsure: args.unsure,
     locate: ([, key]: readonly PropertyKey[]) => `--${key === 'base' ? 'model' : String(key)}`,
   };
   await withScorer(name, options, async (scorer, signal) => {
@@ -138,6 +140,7 @@ async function settingsOf(args: ScoreArguments & NamedRun, aggregations: readonl
     aggregations: [...aggregations],
     neutral_score: args['neutral-score'] ?? null,
     until_wrong: args['until-wrong'],
+    ...(args.unsure === undefined ? {} : { unsure: args.unsure }),
     problem: args.problem ?? null,
     solution: args.solution ?? null,
     on_bad_row: args['on-bad-row'],

@@ -157,6 +157,7 @@ export {
   type Verdicts,
   verdictsOf,
 } from '../scoring/scorer.js';
+export { cascade } from '../scoring/cascade.js';
 export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from '../scoring/server/llm.js';
 export type { LikelihoodWeights } from '../scoring/settings.js';
 export type { JudgedStep, JudgedVerdict } from '../scoring/verdict/judged.js';

@@ -46,6 +46,7 @@ import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
 import { keptVerdicts, likelihoodVerdicts } from './likelihood-weights.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
+import { sureReport } from './sure.js';
 
 /** A judge by its name, with the options that open it. */
 export interface NamedScorer extends OpenScorerOptions {
@@ -113,7 +114,7 @@ async function evaluateModel(
   const settings = settingsOf(model, options, options.name);
   const tokenizer = options.tokenizer ?? (await model.tokenizer());
   const { maxPositions } = model.decoder.config;
-  if (settings.kind === 'verdict') {
+  if (settings.kind === 'verdict' && !settings.calibration) {
     const maxLength = Math.min(options.maxLength ?? settings.max_length, maxPositions);
     const judge = { ...settings, tokenizer: readingUpTo(tokenizer, maxLength), maxLength };
     return evaluateBy(
@@ -140,7 +141,7 @@ function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress): Promi
   const threshold = probabilityOf(scorer, least) ?? 'greedy';
   return evaluateBy(
     (records, told) => byScores(scorer, records, told, progress.signal),
-    { threshold },
+    { threshold, unsure: scorer.unsure },
     task,
     progress,
   );
@@ -150,6 +151,7 @@ async function evaluateBy(
   judging: (records: readonly StepRecord[], told: (done: number) => void) => Promise<JudgedRecords>,
   judge: {
     readonly threshold: 'greedy' | number;
+    readonly unsure?: number | undefined;
     readonly maxLength?: number;
     readonly likelihood?: LikelihoodWeights | undefined;
   },
@@ -192,7 +194,9 @@ async function evaluateBy(
       : {},
     warnings: [...(task.warnings ?? []), ...(tooLong > 0 ? [unjudged] : [])],
   });
-  return { report, judged: keptVerdicts(judged, likelihood) };
+  const kept = keptVerdicts(judged, likelihood);
+  const sure = judge.unsure === undefined ? undefined : sureReport(kept, judge.unsure);
+  return { report: { ...report, ...(sure ? { sure } : {}) }, judged: kept };
 }
 
 /** Writes eval.json and verdicts.jsonl into `directory`. */

@@ -329,7 +329,7 @@ function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly Ste
 }
 
 /** The part of a benchmark in a file, by the file's name: `math` for math.json.gz and math-00000-of-00001.parquet. */
-function subsetOf(file: string | undefined): string {
+export function subsetOf(file: string | undefined): string {
   if (!file) return 'all';
   return basename(file).replace(/(-\d+-of-\d+)?\.(jsonl?|ndjson|csv|parquet)(\.gz)?$/, '');
 }

@@ -119,6 +119,9 @@ const verdictReport = z.strictObject({
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),
   threshold: z.number().exactOptional(),
+  sure: z
+    .strictObject({ least: fraction, share: fraction, metrics: metrics.exactOptional() })
+    .exactOptional(),
   processbench: processbench.exactOptional(),
   errors: errors.exactOptional(),
   groups: z.record(z.string(), metrics.extend({ positives: count })).exactOptional(),

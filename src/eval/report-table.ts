@@ -9,6 +9,7 @@ import { readingOf, standingReading } from './reading.js';
 import type { EvalReport, VerdictReport } from './report.js';
 import { formatProcessBench } from './solutions.js';
 import { errorRows } from './step-errors.js';
+import type { SureReport } from './sure.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 
 const METRICS = [
@@ -244,6 +245,13 @@ function needsOtherClass(metric: MetricKey, { n, accuracy }: ConfusionMetrics): 
   return accuracy === 1 ? ['acc_neg', 'f1_neg'].includes(metric) : ['acc_pos', 'f1_pos'].includes(metric);
 }
 
+function sureNote({ least, share, metrics }: SureReport): string {
+  const worth = metrics
+    ? `: F1 macro ${percent(metrics.f1_macro)}, accuracy ${percent(metrics.accuracy)} there`
+    : '';
+  return `sure (a verdict of at least ${percent(least)} %) of ${percent(share)} % of the steps${worth}; the tables count all verdicts`;
+}
+
 /** All sentences below the tables. */
 function notes(report: EvalReport): string[] {
   const { intervals, calibration, threshold_sweep } = report;
@@ -256,6 +264,7 @@ function notes(report: EvalReport): string[] {
     lines.push(
       `calibration: expected error ${percent(calibration.ece)}, Brier score ${calibration.brier.toFixed(3)}`,
     );
+  if (report.sure) lines.push(sureNote(report.sure));
   lines.push(...likelihoodNote(report));
   if (threshold_sweep?.chosen) {
     const { f1_macro, balanced_accuracy } = threshold_sweep.chosen;

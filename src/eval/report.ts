@@ -7,6 +7,7 @@ import type { Baselines, VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
 import type { ProcessBenchReport } from './solutions.js';
 import type { StepErrors } from './step-errors.js';
+import type { SureReport } from './sure.js';
 import type { ThresholdSweep } from './thresholds.js';
 
 /** The content of eval.json: the kept judge's verdicts on held-out steps. */
@@ -56,6 +57,8 @@ export interface VerdictReport {
   readonly threshold_sweep?: ThresholdSweep;
   /** Probability from which a step counts as right, where the validation steps chose it. */
   readonly threshold?: number;
+  /** Of the steps on which the judge is sure, where its card or an option says when it is. */
+  readonly sure?: SureReport;
   /** Localisation of the first wrong step; absent if no solution has the labels for it. */
   readonly processbench?: ProcessBenchReport;
   /** The metrics of each value of `data.group_by`. */

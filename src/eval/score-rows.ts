@@ -1,6 +1,6 @@
 /** Step scores for a stream of solutions. */
 import type { Row } from '../data/columns.js';
-import { numbersOf, type Scorer, type SolutionScores } from '../scoring/scorer.js';
+import { numbersOf, type Scorer, type SolutionScores, verdictWords } from '../scoring/scorer.js';
 import { inBatches, type PlacedSolution } from './solution-stream.js';
 import { type Aggregation, aggregated, untilWrong } from './solving/aggregation.js';
 
@@ -16,8 +16,8 @@ const BATCH = 64;
 
 /**
  * A row of the output file for each solution: its columns, `scores` by step (null where the scorer cannot read a step),
- * `checked` by step for a judge by calculations, `reasons` by step for one that writes them, and a column `score_…` for each aggregation. A bad row has `scores:
- * null` and the column `error`.
+ * `verdicts` by step for a scorer that may be unsure, `checked` by step for a judge by calculations, `reasons` by step for one that
+ * writes them, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,
@@ -43,6 +43,7 @@ export async function* scoredRows(
         ...columns,
         ...('samples' in row ? { steps: solution.steps } : {}),
         scores: own.scores,
+        ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
         ...(own.checked ? { checked: own.checked } : {}),
         ...(own.reasons ? { reasons: own.reasons } : {}),
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),

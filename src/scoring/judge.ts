@@ -4,9 +4,10 @@ import { calculationsIn } from '../data/equations/calculations.js';
 import { checkOptions, DisposedError, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
+import { judgeOf, modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
 import {
   checkSolutions,
+  isUnsure,
   probabilityOf,
   type Scorer,
   type Solution,
@@ -25,6 +26,7 @@ export interface JudgeStepsOptions extends Omit<ScoringOptions, 'neutralScore'> 
 export const JUDGE_OPTIONS: Record<keyof JudgeStepsOptions, true> = {
   prompt: true,
   threshold: true,
+  unsure: true,
   maxLength: true,
   tokenizer: true,
   signal: true,
@@ -40,10 +42,10 @@ export interface StepJudgement {
   /** The model's score: the probability, or the reward of a reward network (unbounded; more is better). */
   readonly score: number | null;
   /**
-   * null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
+   * unsure: the likelier verdict is less probable than the judge's `unsure`. null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
    * that its probability is the share of right ones among such steps.
    */
-  readonly verdict: 'right' | 'wrong' | null;
+  readonly verdict: 'right' | 'wrong' | 'unsure' | null;
   /**
    * Whether a calculation that the step writes out, such as `12 + 7 = 19`, was computed for its verdict. false: it writes out none that
    * can be read, or this judge computes none (`eval_verdicts.likelihood` of its run).
@@ -128,11 +130,9 @@ export function isModel(what: string, judge: Model | Scorer): judge is Model {
   );
 }
 
-/**
- * The scorer in a model that judges steps. Log-ratios are probabilities too, but their scorer gives the number itself.
- */
-export function judgeIn({ scorers }: Pick<OpenScorers, 'scorers'>): Scorer {
-  return (scorers.probability ? scorers.reward : Object.values(scorers)[0]) as Scorer;
+/** The scorer in a model that judges steps. */
+export function judgeIn(opened: Pick<OpenScorers, 'scorers'>): Scorer {
+  return opened.scorers[judgeOf(opened)] as Scorer;
 }
 
 /** Judgements of each step: its score, the probability, and the verdict. */
@@ -153,7 +153,14 @@ export async function judgements(
       const checked = own.checked?.[s] ?? false;
       const isUnknown = isRight === null || (scorer.byCalculations && !checked);
       // The zero of a score that is no probability is arbitrary.
-      const verdict = probability === null || isUnknown ? null : isRight === 1 ? 'right' : 'wrong';
+      const verdict =
+        probability === null || isUnknown
+          ? null
+          : isUnsure(scorer, score, isRight)
+            ? 'unsure'
+            : isRight === 1
+              ? 'right'
+              : 'wrong';
       const reason = own.reasons?.[s];
       return {
         ...{ step, probability, score, verdict, checked },

@@ -18,6 +18,7 @@ import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
 import { calledAs } from '../weights/gguf/checkpoint.js';
+import { calibrated } from './calibration/scorer.js';
 import { classifierScorer } from './classifier.js';
 import { openReference } from './implicit/reference.js';
 import { implicitScorers } from './implicit/scorer.js';
@@ -50,6 +51,8 @@ export interface ScoringOptions {
   readonly threshold?: 'greedy' | number | undefined;
   /** Most tokens of a sequence; at most as many as the model reads. */
   readonly maxLength?: number | undefined;
+  /** A verdict that is less probable than this, from 0.5 to 1, is none: the judge is unsure. */
+  readonly unsure?: number | undefined;
   /** Treatment of a class for neutral steps. */
   readonly neutralScore?: NeutralScore | undefined;
 }
@@ -201,12 +204,13 @@ const nameOf = (files: Model['files']) => files && (files.adapter ?? calledAs(fi
  */
 export function settingsOf(
   { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
-  { prompt, threshold, neutralScore }: ScoringOptions,
+  { prompt, threshold, unsure, neutralScore }: ScoringOptions,
   name = nameOf(files) ?? 'this model',
 ): JudgeSettings {
   const found = (files && settingsOfFiles(files)) ?? publishedSettings(config, files);
   if (!found && !prompt) throw new RunError(noSettings(name, files));
   checkThreshold(threshold);
+  checkUnsure(unsure);
   const asked = defined(prompt ?? {});
   const base: JudgeSettings = found ?? {
     kind: 'verdict',
@@ -218,6 +222,7 @@ export function settingsOf(
   const settings = {
     ...base,
     ...(threshold === undefined ? {} : { threshold }),
+    ...(unsure === undefined ? {} : { unsure }),
     ...(neutralScore === undefined ? {} : { neutral_score: neutralScore }),
   } as JudgeSettings;
   if (Object.keys(asked).length === 0) return settings;
@@ -226,8 +231,9 @@ export function settingsOf(
       `${name} ${settings.kind === 'implicit_prm' ? 'is an implicit reward model, which scores the steps of answers' : 'reads problem and solution as they are'} and is asked no verdict; give it no prompt`,
     );
   const otherwise = { ...settings, prompt: { ...settings.prompt, ...asked } };
-  // Weights hold for the prompt that they were fitted with.
+  // Weights and calibration hold for the prompt that they were fitted with.
   if (otherwise.kind === 'verdict') delete otherwise.likelihood;
+  delete otherwise.calibration;
   return otherwise;
 }
 
@@ -236,6 +242,14 @@ function checkThreshold(threshold: 'greedy' | number | undefined): void {
   if (threshold === undefined || threshold === 'greedy') return;
   if (typeof threshold === 'number' && threshold >= 0 && threshold <= 1) return;
   throw invalid(`threshold: expected 'greedy' or a number from 0 to 1, found ${shown(threshold)}`);
+}
+
+/** @throws StepTrainError for what is no probability of the likelier of two verdicts */
+export function checkUnsure(unsure: number | undefined): void {
+  if (unsure === undefined || (typeof unsure === 'number' && unsure >= 0.5 && unsure <= 1)) return;
+  throw invalid(
+    `unsure: expected the least probability of a verdict, a number from 0.5 to 1, found ${shown(unsure)}`,
+  );
 }
 
 /**
@@ -327,13 +341,30 @@ export async function scorersIfAny(
 }
 
 async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<OpenScorers> {
-  const open = KINDS[settings.kind] as OpenKind<JudgeSettings['kind']>;
-  const { scorers, dispose } = await open(settings as never, of);
+  const { calibration, unsure, threshold } = settings;
+  // A threshold is of the calibrated probability, and no word at all is no verdict still.
+  const own = calibration && threshold !== 'greedy' ? { ...settings, threshold: 0.5 } : settings;
+  const opened = await (KINDS[settings.kind] as OpenKind<JudgeSettings['kind']>)(own as never, of);
   const warnings = ('warnings' in settings && settings.warnings) || [];
-  if (warnings.length === 0) return { scorers, dispose };
-  const warned = Object.entries(scorers).map(([name, scorer]) => [name, { ...scorer, warnings }] as const);
-  return { scorers: Object.fromEntries(warned), dispose };
+  const judge = judgeOf(opened);
+  const least = threshold === 'greedy' ? 0.5 : threshold;
+  const scorers = Object.entries(opened.scorers).map(([name, scorer]) => {
+    const isCalibrated = calibration !== undefined && name === judge;
+    return [
+      name,
+      {
+        ...(isCalibrated ? calibrated(scorer, calibration, least) : scorer),
+        ...(unsure === undefined || name !== judge ? {} : { unsure }),
+        ...(warnings.length === 0 ? {} : { warnings }),
+      },
+    ] as const;
+  });
+  return { ...opened, scorers: Object.fromEntries(scorers) };
 }
+
+/** The name of the scorer that judges steps. Log-ratios are probabilities too, but their scorer gives the number itself. */
+export const judgeOf = ({ scorers }: Pick<OpenScorers, 'scorers'>): string =>
+  scorers.probability ? 'reward' : (Object.keys(scorers)[0] as string);
 
 /** The reward network that a run of StepAMC kept. */
 async function openNetwork(directory: string, of: ScoringModel): Promise<OpenScorers | undefined> {

@@ -11,7 +11,7 @@ import type { Device } from '../runtime/device.js';
 import { fileScorer } from './files.js';
 import { functionScorer, type ScoreFunction } from './functions.js';
 import { judgeIn } from './judge.js';
-import { modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
+import { checkUnsure, modelScorers, type OpenScorers, type ScoringOptions, settingsOf } from './kinds.js';
 import { oracleScorer } from './oracle.js';
 import { referenceScorer } from './reference.js';
 import { ofOutcomes, type Scorer } from './scorer.js';
@@ -78,7 +78,17 @@ export async function openScorers(
 /** Undefined for the name of a model. */
 async function withoutModel(
   source: ScorerSource,
-  { unit, column }: OpenScorerOptions,
+  { unit, column, unsure }: OpenScorerOptions,
+): Promise<Scorer | undefined> {
+  checkUnsure(unsure);
+  const own = await named(source, unit, column);
+  return own && (unsure === undefined ? own : { ...own, unsure });
+}
+
+async function named(
+  source: ScorerSource,
+  unit: OpenScorerOptions['unit'],
+  column: OpenScorerOptions['column'],
 ): Promise<Scorer | undefined> {
   if (typeof source === 'function') return functionScorer(source, unit ? { unit } : {});
   if (typeof source !== 'string') return 'url' in source ? llmJudge(source) : source;

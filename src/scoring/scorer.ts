@@ -56,6 +56,8 @@ export interface Scorer {
   readonly scale: 'probability' | 'log_odds' | 'reward';
   /** Score from which a step is right. */
   readonly threshold: number;
+  /** A verdict that is less probable than this, from 0.5 to 1, is none: the scorer is unsure. Default: it is never. */
+  readonly unsure?: number;
   /**
    * Whether it judges by calculations alone: all steps without one share a score, which says nothing about a single
    * step.
@@ -143,6 +145,30 @@ export function verdictsIn(
   return verdicts ?? scores.map((score) => (score === null ? null : score >= threshold ? 1 : 0));
 }
 
+/** Whether a verdict on a step is less probable than the scorer's `unsure`. */
+export function isUnsure(
+  scorer: Pick<Scorer, 'scale' | 'unsure'>,
+  score: number | null | undefined,
+  verdict: 1 | 0 | null | undefined,
+): boolean {
+  const { unsure } = scorer;
+  if (unsure === undefined || score == null || verdict == null) return false;
+  const p = probabilityOf(scorer, score);
+  return p !== null && (verdict === 1 ? p : 1 - p) < unsure;
+}
+
+/** The verdicts of a scored solution in words; null where the scorer says nothing of a step. */
+export function verdictWords(
+  scorer: Pick<Scorer, 'scale' | 'threshold' | 'unsure'>,
+  own: SolutionScores,
+): readonly ('right' | 'wrong' | 'unsure' | null)[] {
+  return verdictsIn(scorer, own).map((verdict, step) => {
+    if (verdict === null) return null;
+    if (isUnsure(scorer, own.scores[step], verdict)) return 'unsure';
+    return verdict === 1 ? 'right' : 'wrong';
+  });
+}
+
 /** Verdicts by solution and step. Those of a stopped call are meaningless. */
 export type Verdicts = (
   solutions: readonly Solution[],
@@ -150,7 +176,7 @@ export type Verdicts = (
 ) => Promise<readonly (readonly (1 | 0 | null)[])[]>;
 
 /**
- * A scorer as a judge.
+ * A scorer as a judge, which says nothing where it is unsure.
  *
  * @throws RunError for one of outcomes
  */
@@ -160,7 +186,10 @@ export function verdictsOf(scorer: Scorer): Verdicts {
     const found = await scorer.score(solutions, { signal });
     return solutions.map(({ steps }, i) => {
       const own = found?.[i];
-      return own ? verdictsIn(scorer, own) : steps.map(() => null);
+      if (!own) return steps.map(() => null);
+      return verdictsIn(scorer, own).map((verdict, step) =>
+        isUnsure(scorer, own.scores[step], verdict) ? null : verdict,
+      );
     });
   };
 }

@@ -11,6 +11,7 @@ import { CARD, readCard } from '../models/card.js';
 import type { ModelFiles } from '../models/saved.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
+import { calibrationSettings } from './calibration/calibration.js';
 import { PUBLISHED_LAYOUTS } from './published/layouts.js';
 
 /** The layout without a request, which transformers reads as a classifier of tokens or sequences. */
@@ -44,11 +45,20 @@ export const likelihoodWeights = z.strictObject({
   unchecked: z.number().exactOptional(),
 }) satisfies z.ZodType<LikelihoodWeights>;
 
+/** How sure the judge is, and how sure it must be. */
+const sureness = {
+  /** Fitted to held-out steps by `eval calibrate`; `threshold` and `unsure` are then of the calibrated probability. */
+  calibration: calibrationSettings.exactOptional(),
+  /** A verdict that is less probable than this is none. */
+  unsure: z.number().min(0.5).max(1).exactOptional(),
+};
+
 const common = {
   prompt,
   /** Most tokens of a sequence. */
   max_length: z.number().int().positive(),
   threshold: z.union([z.literal('greedy'), z.number().min(0).max(1)]),
+  ...sureness,
   /** Sentences on the defects that its run found. */
   warnings: z.array(z.string()).exactOptional(),
 };
@@ -87,6 +97,7 @@ const settings = z.discriminatedUnion('kind', [
     reference: z.strictObject({ model: z.string().exactOptional(), adapter: z.string().exactOptional() }),
     max_length: common.max_length,
     threshold: common.threshold,
+    ...sureness,
     warnings: common.warnings,
   }),
   /** A published reward model of steps, which reads solutions in a layout of its own. */
@@ -97,12 +108,14 @@ const settings = z.discriminatedUnion('kind', [
     step_separator: z.string().min(1).exactOptional(),
     max_length: common.max_length,
     threshold: common.threshold,
+    ...sureness,
   }),
   /** A classifier of sequences, as transformers saves it: one score, or two classes, for a whole solution. */
   z.strictObject({
     kind: z.literal('classifier'),
     max_length: common.max_length,
     threshold: common.threshold,
+    ...sureness,
   }),
 ]);
 

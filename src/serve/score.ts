@@ -1,6 +1,6 @@
 /** /score: the steps of solutions by a verdict model, a reward network or whatever scores steps; or pairs of texts, as vLLM is asked. */
 import type { IncomingMessage } from 'node:http';
-import type { Solution } from '../scoring/scorer.js';
+import { type Solution, verdictWords } from '../scoring/scorer.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
 import type { Engine } from './engine.js';
@@ -25,8 +25,15 @@ export async function score(
 
 const describing = ({ scale, warnings }: Scored['scorer']) => ({ scale, ...(warnings ? { warnings } : {}) });
 
-function byStep({ scores: all }: Scored): object[] {
-  return all.map(({ scores, checked, reasons }, index) => ({ index, object: 'score', scores, checked, reasons }));
+function byStep({ scorer, scores: all }: Scored): object[] {
+  return all.map((own, index) => ({
+    index,
+    object: 'score',
+    scores: own.scores,
+    checked: own.checked,
+    reasons: own.reasons,
+    ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
+  }));
 }
 
 function givenSolutions(engine: Engine, fields: RequestFields): readonly Solution[] {

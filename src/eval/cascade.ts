@@ -1,0 +1,162 @@
+/** What a second judge adds for the solutions of which a fast one is unsure, and what it costs. */
+
+import type { StepRecord } from '../records/record.js';
+import { joined, unsureSteps } from '../scoring/cascade.js';
+import { type Scorer, type SolutionScores, verdictsIn } from '../scoring/scorer.js';
+import { recordSolution } from './agreement.js';
+import { subsetOf } from './evaluate.js';
+import { confusionMetrics, countConfusion } from './metrics.js';
+import { percent } from './percent.js';
+import { firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
+import { plainTable } from './table.js';
+
+export interface CascadeRow {
+  /** From which probability of a verdict the first judge was sure; null of one judge alone. */
+  readonly least: number | null;
+  /** Share of the solutions that the second judge read. */
+  readonly asked: number;
+  /** Macro F1 of steps; a step without a verdict counts as wrong. */
+  readonly f1_macro: number;
+  /** ProcessBench F1, the mean over files; absent where no solution has the labels for it. */
+  readonly processbench?: number;
+  readonly tokens: number;
+  /** Of a cascade: those of the first judge, and of the second in proportion to the tokens (of servers, solutions) that it read. */
+  readonly seconds: number;
+}
+
+export interface CascadeReport {
+  readonly first: string;
+  readonly second: string;
+  readonly solutions: number;
+  readonly steps: number;
+  /** The first alone, the cascades, the second alone. */
+  readonly rows: readonly CascadeRow[];
+}
+
+export interface CascadeOptions {
+  /** Least probabilities of a sure verdict. Default 0.6, 0.7, 0.8, 0.9 and 0.95. */
+  readonly levels?: readonly number[];
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+}
+
+const LEVELS = [0.6, 0.7, 0.8, 0.9, 0.95];
+const BATCH = 64;
+
+/** Both judges read all solutions, so that each level of the cascade is exact in its verdicts and tokens. */
+export async function evaluateCascade(
+  first: Scorer,
+  second: Scorer,
+  records: readonly StepRecord[],
+  { levels = LEVELS, signal, onProgress }: CascadeOptions = {},
+): Promise<CascadeReport> {
+  const total = 2 * records.length;
+  const a = await timed(first, records, signal, (done) => onProgress?.(done, total));
+  const b = await timed(second, records, signal, (done) => onProgress?.(records.length + done, total));
+  const alone = (of: Scorer, { scores, seconds }: Timed, asked: number): CascadeRow => ({
+    ...{
+      least: null,
+      asked,
+      ...worth(
+        records,
+        scores.map((own) => verdictsIn(of, own)),
+      ),
+    },
+    ...{ tokens: tokensIn(scores), seconds },
+  });
+  const all = tokensIn(b.scores);
+  const rows = levels.map((least): CascadeRow => {
+    const asked = a.scores.map((own) => unsureSteps(first, own, least).length > 0);
+    const read = b.scores.filter((_, i) => asked[i]);
+    const count = read.length / Math.max(1, records.length);
+    const share = all > 0 ? tokensIn(read) / all : count;
+    const verdicts = a.scores.map(
+      (own, i) =>
+        joined(
+          { scorer: first, own },
+          asked[i] ? { scorer: second, own: b.scores[i] as SolutionScores } : undefined,
+          least,
+        ).verdicts as (1 | 0 | null)[],
+    );
+    return {
+      ...{ least, asked: count, ...worth(records, verdicts) },
+      tokens: tokensIn(a.scores) + tokensIn(read),
+      seconds: a.seconds + b.seconds * share,
+    };
+  });
+  return {
+    first: first.name,
+    second: second.name,
+    solutions: records.length,
+    steps: records.reduce((sum, { steps }) => sum + steps.filter(({ label }) => label !== null).length, 0),
+    rows: [alone(first, a, 0), ...rows, alone(second, b, 1)],
+  };
+}
+
+interface Timed {
+  readonly scores: readonly SolutionScores[];
+  readonly seconds: number;
+}
+
+async function timed(
+  judge: Scorer,
+  records: readonly StepRecord[],
+  signal: AbortSignal | undefined,
+  told: (done: number) => void,
+): Promise<Timed> {
+  const scores: SolutionScores[] = [];
+  const start = performance.now();
+  for (let at = 0; at < records.length; at += BATCH) {
+    const part = records.slice(at, at + BATCH).map((record, i) => recordSolution(record, at + i));
+    const found = await judge.score(part, { signal });
+    signal?.throwIfAborted();
+    scores.push(...(found ?? []));
+    told(scores.length);
+  }
+  return { scores, seconds: (performance.now() - start) / 1000 };
+}
+
+const tokensIn = (scores: readonly SolutionScores[]) =>
+  scores.reduce((sum, { tokens = 0 }) => sum + tokens, 0);
+
+function worth(records: readonly StepRecord[], verdicts: readonly (readonly (1 | 0 | null)[])[]) {
+  const steps = records.map(({ steps: own }, i) =>
+    own.flatMap(({ label }, step) =>
+      label === null ? [] : [{ step, label, verdict: verdicts[i]?.[step] ?? undefined }],
+    ),
+  );
+  const cases = records.flatMap(({ steps: own, group, provenance }, i) => {
+    const label = firstWrongLabel(own.map((step) => step.label));
+    const judged = steps[i] ?? [];
+    const subset = group ?? subsetOf(provenance?.file);
+    return label === undefined
+      ? []
+      : [{ subset, label, prediction: firstWrongVerdict(judged, judged.length) }];
+  });
+  const mean = processBenchReport(cases)?.average_f1;
+  const { confusion } = countConfusion(steps.flat(), { invalidAsWrong: true });
+  return {
+    f1_macro: confusionMetrics(confusion).f1_macro,
+    ...(mean === undefined ? {} : { processbench: mean }),
+  };
+}
+
+export function formatCascade({ first, second, solutions, steps, rows }: CascadeReport): string {
+  const title = ({ least, asked }: CascadeRow) =>
+    least === null ? `${asked === 0 ? 'first' : 'second'} alone` : `unsure below ${percent(least)} %`;
+  return [
+    plainTable([
+      [`${solutions} solutions, ${steps} steps`, 'asked %', 'F1 macro', 'ProcessBench', 'tokens', 'seconds'],
+      ...rows.map((row) => [
+        title(row),
+        percent(row.asked),
+        percent(row.f1_macro),
+        row.processbench === undefined ? '–' : percent(row.processbench),
+        String(row.tokens),
+        row.seconds.toFixed(1),
+      ]),
+    ]),
+    `first: ${first}; second: ${second}; asked: the share of solutions that the second read, whose unsure steps have its verdicts`,
+    'seconds of a cascade: of the first, and of the second by its share of the tokens',
+  ].join('\n');
+}

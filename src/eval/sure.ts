@@ -1,0 +1,28 @@
+/** What the verdicts are worth of which a judge is sure. */
+import { isUnsure } from '../scoring/scorer.js';
+import type { JudgedVerdict } from '../scoring/verdict/judged.js';
+import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
+
+export interface SureReport {
+  /** The least probability of a verdict. */
+  readonly least: number;
+  /** Share of the judged steps that have a verdict so probable. */
+  readonly share: number;
+  /** Over these steps; absent where there are none. */
+  readonly metrics?: ConfusionMetrics;
+}
+
+/** A verdict that cannot be read is none, and so not sure. */
+export function sureReport(judged: readonly JudgedVerdict[], least: number): SureReport | undefined {
+  if (judged.length === 0) return undefined;
+  const scale = 'probability' as const;
+  const sure = judged.filter(
+    ({ verdict, probability }) =>
+      verdict !== undefined && !isUnsure({ scale, unsure: least }, probability, verdict),
+  );
+  return {
+    least,
+    share: sure.length / judged.length,
+    ...(sure.length > 0 ? { metrics: confusionMetrics(countConfusion(sure, { invalidAsWrong: true }).confusion) } : {}),
+  };
+}
