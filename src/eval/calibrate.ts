@@ -69,7 +69,7 @@ export async function calibrate(
     );
     if (new Set(found.steps.map(({ label }) => label)).size < 2)
       throw new RunError(
-        `calibration needs right and wrong steps; of ${found.steps.length} judged steps all have one label`,
+        `calibration needs right and wrong steps; of ${found.steps.length} judged steps all have one label, and ${found.unscored} have no score`,
       );
     const fitted = fitCalibration(found.steps);
     const directory = saved.adapter ?? saved.directory;

@@ -23,6 +23,8 @@ export function sureReport(judged: readonly JudgedVerdict[], least: number): Sur
   return {
     least,
     share: sure.length / judged.length,
-    ...(sure.length > 0 ? { metrics: confusionMetrics(countConfusion(sure, { invalidAsWrong: true }).confusion) } : {}),
+    ...(sure.length > 0
+      ? { metrics: confusionMetrics(countConfusion(sure, { invalidAsWrong: true }).confusion) }
+      : {}),
   };
 }
