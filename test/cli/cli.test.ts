@@ -94,7 +94,7 @@ describe('the command line', () => {
     [['hub', 'foo'], 'hub has no command foo; known is push'],
     [
       ['eval', 'slove'],
-      'there is no directory slove, and eval has no command slove; did you mean solve? Known are show, correction, solve, s3c, judge, reward-model and compare',
+      'there is no directory slove, and eval has no command slove; did you mean solve? Known are show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
     ],
     [
       ['eval', 'show', 'gone'],
@@ -112,14 +112,14 @@ describe('the command line', () => {
     ],
     [
       ['eval', 'corection', 'runs/x'],
-      'eval has no command corection; did you mean correction? Known are show, correction, solve, s3c, judge, reward-model and compare',
+      'eval has no command corection; did you mean correction? Known are show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
     ],
     [['run', '--set'], '--set needs a value'],
     [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
     [['data'], 'name stats, preview, convert, problems, plant, s3c or rationales'],
     [
       ['eval'],
-      'name a run directory, or one of show, correction, solve, s3c, judge, reward-model and compare',
+      'name a run directory, or one of show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
     ],
     [['data', 'preview', '--part', 'tset'], '--part expects train, validation or test, found tset'],
     [['data', 'problems', 'x.jsonl', '--level', '9'], '--level expects 1, 2, 3 or 4, found 9'],
