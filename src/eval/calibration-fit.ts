@@ -5,7 +5,7 @@ import type { ScoredStep } from './thresholds.js';
 
 export type CalibrationKind = 'none' | Calibration['kind'];
 
-/** Of steps that the calibration was not fitted to. */
+/** The quality on steps that the calibration was not fitted to. */
 export interface CalibrationQuality {
   /** Mean negative log-likelihood of the labels, in nats a step. */
   readonly nll: number;
@@ -17,7 +17,7 @@ export interface FittedCalibration {
   /** Undefined where the probabilities are best left as they are. */
   readonly calibration: Calibration | undefined;
   readonly chosen: CalibrationKind;
-  /** By kind, cross-validated over problems. */
+  /** The quality of each kind, cross-validated over problems. */
   readonly quality: Readonly<Record<CalibrationKind, CalibrationQuality>>;
 }
 

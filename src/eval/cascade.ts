@@ -1,4 +1,4 @@
-/** What a second judge adds for the solutions of which a fast one is unsure, and what it costs. */
+/** The worth and the cost of a second judge for the solutions of which a fast one is unsure. */
 
 import type { StepRecord } from '../records/record.js';
 import { joined, unsureSteps } from '../scoring/cascade.js';
@@ -20,7 +20,7 @@ export interface CascadeRow {
   /** ProcessBench F1, the mean over files; absent where no solution has the labels for it. */
   readonly processbench?: number;
   readonly tokens: number;
-  /** Of a cascade: those of the first judge, and of the second in proportion to the tokens (of servers, solutions) that it read. */
+  /** Seconds of a cascade: those of the first judge, and of the second in proportion to the tokens (of servers, solutions) that it read. */
   readonly seconds: number;
 }
 

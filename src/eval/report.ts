@@ -57,7 +57,7 @@ export interface VerdictReport {
   readonly threshold_sweep?: ThresholdSweep;
   /** Probability from which a step counts as right, where the validation steps chose it. */
   readonly threshold?: number;
-  /** Of the steps on which the judge is sure, where its card or an option says when it is. */
+  /** The metrics over the steps of which the judge is sure, where its card or an option says when it is. */
   readonly sure?: SureReport;
   /** Localisation of the first wrong step; absent if no solution has the labels for it. */
   readonly processbench?: ProcessBenchReport;

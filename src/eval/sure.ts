@@ -1,4 +1,4 @@
-/** What the verdicts are worth of which a judge is sure. */
+/** The metrics of the verdicts of which a judge is sure. */
 import { isUnsure } from '../scoring/scorer.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
