@@ -37,7 +37,7 @@ async function labelledBy(judge: Scorer): Promise<StepRecord[]> {
       text,
       label: (found[i]!.scores[s] as number) >= middle !== ((i + s) % 4 === 0) ? 1 : 0,
     })),
-  })) as StepRecord[];
+  })) as unknown as StepRecord[];
 }
 
 it('keeps a calibration in the card, by which the judge is then as sure as held-out steps bear out', async () => {
