@@ -6,7 +6,7 @@ import { RunError } from '../run/error.js';
 import { type ResolveOptions, resolveJudge } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
-import { calibratedProbability } from '../scoring/calibration/calibration.js';
+import { type Calibration, calibratedProbability } from '../scoring/calibration/calibration.js';
 import { judgeIn } from '../scoring/judge.js';
 import { modelScorers, settingsOf } from '../scoring/kinds.js';
 import { probabilityOf, type Scorer } from '../scoring/scorer.js';
@@ -118,24 +118,32 @@ async function scoredSteps(
   return { steps, unscored };
 }
 
-/** The threshold follows the probabilities, so that verdicts stay as they were. */
+/** Replaces an earlier calibration. The threshold follows the probabilities, so that verdicts stay as they were. */
 async function keep(
   directory: string,
   { decoder }: Model,
-  settings: JudgeSettings,
+  { calibration: earlier, ...own }: JudgeSettings,
   { calibration }: FittedCalibration,
 ): Promise<void> {
-  const { calibration: earlier, ...own } = settings;
-  if (earlier && own.threshold !== 'greedy')
-    throw new RunError(
-      `${directory} is calibrated already with a threshold of its own; take calibration and threshold out of its steptrain.json first`,
-    );
-  const { threshold } = own;
-  const moved =
-    calibration && threshold !== 'greedy' ? calibratedProbability(calibration, threshold) : threshold;
+  const { threshold, isOfCalibrated } = thresholdBefore(own, earlier);
+  const isMoved = calibration !== undefined && threshold !== 'greedy' && !isOfCalibrated;
+  const judge = {
+    ...own,
+    threshold: isMoved ? calibratedProbability(calibration, threshold) : threshold,
+    ...(calibration
+      ? { calibration: { ...calibration, ...(isMoved ? { own_threshold: threshold } : {}) } }
+      : {}),
+  };
   const card = readCard(directory) ?? { method: 'published', dtype: decoder.options.dtype };
-  const judge = { ...own, threshold: moved, ...(calibration ? { calibration } : {}) };
   await writeCard(directory, { ...card, judge: judge as unknown as NonNullable<typeof card.judge> });
+}
+
+/** The threshold before an earlier calibration moved it; one that was written into the card afterwards stays as it is. */
+function thresholdBefore({ threshold }: Pick<JudgeSettings, 'threshold'>, earlier: Calibration | undefined) {
+  const before = earlier?.own_threshold;
+  if (earlier && before !== undefined && threshold === calibratedProbability(earlier, before))
+    return { threshold: before, isOfCalibrated: false };
+  return { threshold, isOfCalibrated: earlier !== undefined };
 }
 
 const KINDS: readonly CalibrationKind[] = ['none', 'temperature', 'isotonic'];

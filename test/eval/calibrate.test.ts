@@ -85,6 +85,33 @@ it('keeps a calibration in the card, by which the judge is then as sure as held-
   );
 });
 
+it('replaces an earlier calibration, beginning with the threshold that the judge had of its own', async () => {
+  const model = temporaryDirectory();
+  cpSync(join(golden, 'qwen2-trained'), model, { recursive: true });
+  const write = (judge: object) =>
+    writeFileSync(join(model, 'steptrain.json'), JSON.stringify({ ...card, judge }));
+  const read = () =>
+    (JSON.parse(readFileSync(join(model, 'steptrain.json'), 'utf8')) as { judge: Record<string, unknown> })
+      .judge;
+  write({ ...card.judge, threshold: 0.4 });
+  const device = openDevice('cpu');
+  onTestFinished(() => device.dispose());
+  const raw = await openScorer(device, model);
+  onTestFinished(() => raw.dispose());
+  const records = await labelledBy(raw);
+  const { calibration } = await calibrate(device, model, records);
+  const once = read();
+  expect(once).toMatchObject({ calibration, threshold: calibratedProbability(calibration!, 0.4) });
+  expect((once.calibration as Record<string, unknown>).own_threshold).toBe(0.4);
+  await calibrate(device, model, records);
+  expect(read()).toEqual(once);
+  // A threshold that somebody wrote into the calibrated card is of calibrated probabilities, and stays.
+  write({ ...once, threshold: 0.9 });
+  await calibrate(device, model, records.slice(0, 20));
+  expect(read().threshold).toBe(0.9);
+  expect(read().calibration).not.toEqual(once.calibration);
+});
+
 const steps = (...labels: readonly (0 | 1)[]) => labels.map((label, i) => ({ text: `s${i}`, label }));
 const records = [
   { problem: 'a', steps: steps(1, 1) },

@@ -1,14 +1,18 @@
 /** A monotone map from a judge's scores to probabilities that held-out steps bear out; kept in the card beside its weights. */
 import { z } from 'zod';
 
+/** The threshold that the judge had on its own probabilities, where it had one; a later calibration begins with it. */
+const own = { own_threshold: z.number().min(0).max(1).exactOptional() };
+
 export const calibrationSettings = z.discriminatedUnion('kind', [
   /** Log-odds are divided by it. */
-  z.strictObject({ kind: z.literal('temperature'), temperature: z.number().positive() }),
+  z.strictObject({ kind: z.literal('temperature'), temperature: z.number().positive(), ...own }),
   /** Between the points, by probability of the judge, in straight lines; beyond them as at the ends. */
   z.strictObject({
     kind: z.literal('isotonic'),
     from: z.array(z.number().min(0).max(1)).min(1),
     to: z.array(z.number().gt(0).lt(1)).min(1),
+    ...own,
   }),
 ]);
 export type Calibration = z.output<typeof calibrationSettings>;
