@@ -133,6 +133,7 @@ export type { RewardedSolution, SolutionReward, SourceReward } from '../rewards/
 export { answerReward, formatReward, lengthReward } from '../rewards/rules.js';
 export { type StepRewardOptions, stepScoreReward } from '../rewards/step-scores.js';
 export { fetchModel } from '../run/resolve-saved.js';
+export { cascade } from '../scoring/cascade.js';
 // Scoring
 export { classifierScorer } from '../scoring/classifier.js';
 export { labelFile, scoreFile } from '../scoring/files.js';
@@ -157,7 +158,6 @@ export {
   type Verdicts,
   verdictsOf,
 } from '../scoring/scorer.js';
-export { cascade } from '../scoring/cascade.js';
 export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from '../scoring/server/llm.js';
 export type { LikelihoodWeights } from '../scoring/settings.js';
 export type { JudgedStep, JudgedVerdict } from '../scoring/verdict/judged.js';
