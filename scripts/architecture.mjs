@@ -19,6 +19,9 @@ const LIMITS = {
   former: 0,
   vague: 1,
   train: 21,
+  cli: 30,
+  eval: 20,
+  generate: 11,
   back: 0,
   rows: 481,
 };
@@ -34,7 +37,11 @@ const measures = [
   ['names', 'names of the main entry', publicNames(sources)],
   ['former', 'mentions of former names', formerNames(sources)],
   ['vague', 'comments that begin with "Of", "Beside", "What", "Whose" or "By"', vagueComments(sources)],
-  ['train', 'files at the top of src/train', topFiles(sources, 'train')],
+  ...['train', 'cli', 'eval', 'generate'].map((room) => [
+    room,
+    `files at the top of src/${room}`,
+    topFiles(sources, room),
+  ]),
   ['back', 'imports of a room above', backArrows(sources)],
   ['rows', 'rows of docs/reference/configuration.md', configurationRows(root)],
 ];

@@ -6,9 +6,14 @@
 // A DIR holds verdicts.jsonl: of a run, or --output of `steptrain eval correction`. Seeds stand in the same order in every arm.
 // A single DIR stands for all seeds. docs/evidence/stepamc-gsm8k.md has results.
 import { readFileSync } from 'node:fs';
-import { BOOTSTRAP, ProblemSample, percentileInterval, resampledProblems } from '../dist/eval/bootstrap.js';
-import { readVerdictDump } from '../dist/eval/dump.js';
-import { average, meanInterval, sampleDeviation } from '../dist/eval/student.js';
+import { readVerdictDump } from '../dist/eval/reports/dump.js';
+import {
+  BOOTSTRAP,
+  ProblemSample,
+  percentileInterval,
+  resampledProblems,
+} from '../dist/eval/statistics/bootstrap.js';
+import { average, meanInterval, sampleDeviation } from '../dist/eval/statistics/student.js';
 
 const given = process.argv.slice(2);
 const part = /^(only|but):(.*):(.*?)=(.*)$/.exec(given[0] ?? '');

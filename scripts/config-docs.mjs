@@ -1,7 +1,7 @@
 // Writes what the built package says of itself: docs/reference/configuration.md and docs/reference/commands.md.
 // node scripts/config-docs.mjs
 import { writeFileSync } from 'node:fs';
-import { commandReference } from '../dist/cli/reference.js';
+import { commandReference } from '../dist/cli/line/reference.js';
 import { configurationPage } from '../dist/methods/config.js';
 
 const write = (path, text) => writeFileSync(new URL(`../${path}`, import.meta.url), text);

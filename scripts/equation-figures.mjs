@@ -7,8 +7,8 @@
 // order in every arm; a single file stands for all seeds. docs/evidence/step-kto-gsm8k.md has results.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { equationsIn } from '../dist/data/equations/equations.js';
-import { BOOTSTRAP, percentileInterval, resampledProblems } from '../dist/eval/bootstrap.js';
-import { average, meanInterval, sampleDeviation } from '../dist/eval/student.js';
+import { BOOTSTRAP, percentileInterval, resampledProblems } from '../dist/eval/statistics/bootstrap.js';
+import { average, meanInterval, sampleDeviation } from '../dist/eval/statistics/student.js';
 import { picture } from '../dist/report/svg/picture.js';
 
 const rowsOf = (path) => readFileSync(path, 'utf8').split('\n').filter(Boolean).map(JSON.parse);

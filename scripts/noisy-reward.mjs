@@ -7,10 +7,10 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { extractAnswer } from '../dist/answers/extract.js';
-import { BOOTSTRAP, resampledInterval, resampledProblems } from '../dist/eval/bootstrap.js';
 import { rewardQuality } from '../dist/eval/reward-quality.js';
 import { AGGREGATIONS, aggregated } from '../dist/eval/solving/aggregation.js';
 import { ballots, bestRight, votedRight } from '../dist/eval/solving/votes.js';
+import { BOOTSTRAP, resampledInterval, resampledProblems } from '../dist/eval/statistics/bootstrap.js';
 import { PhiloxStream } from '../dist/random/philox.js';
 
 /** Within problems, with √2 times the quantile of the normal distribution there: how far apart right and wrong steps score. */

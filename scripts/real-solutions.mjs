@@ -24,7 +24,7 @@ import { calculationsIn } from '../dist/data/equations/calculations.js';
 import { equationsIn } from '../dist/data/equations/equations.js';
 import { loadRecords } from '../dist/data/load.js';
 import { loadModel, openDevice } from '../dist/entries/index.js';
-import { rocAuc } from '../dist/eval/metrics.js';
+import { rocAuc } from '../dist/eval/statistics/metrics.js';
 
 const textOf = (path) => {
   const bytes = readFileSync(path);

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { heldOutStep } from '../dist/corrections/evaluation/prefixes.js';
 import { loadModel, openDevice } from '../dist/entries/index.js';
-import { rocAuc } from '../dist/eval/metrics.js';
+import { rocAuc } from '../dist/eval/statistics/metrics.js';
 
 const [run, ...files] = process.argv.slice(2);
 const device = openDevice('cpu');

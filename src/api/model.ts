@@ -4,7 +4,7 @@ import { lstatSync } from 'node:fs';
 import { className, publishedHead } from '../architectures/heads.js';
 import { type GenerateOptions, Generator, type GeneratorOptions } from '../generate/generator.js';
 import { roomToGenerate } from '../generate/room.js';
-import type { GeneratedToken, Sample } from '../generate/sample-row.js';
+import type { GeneratedToken, Sample } from '../generate/rows/sample-row.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { describedNames } from '../models/base.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.js';

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { command, flag } from './command.js';
-import { UsageError } from './error.js';
+import { command, flag } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 export const buildCommand = command({
   command: 'build',

@@ -2,8 +2,8 @@
 import { Conversation } from '../generate/conversation.js';
 import { Generator } from '../generate/generator.js';
 import type { SamplingOptions } from '../generate/options.js';
-import type { ChosenModel } from './chosen-model.js';
-import { UsageError } from './error.js';
+import type { ChosenModel } from './chosen/chosen-model.js';
+import { UsageError } from './line/error.js';
 
 export interface ChatOptions extends SamplingOptions {
   readonly system?: string | undefined;

@@ -1,5 +1,5 @@
-import { command, text } from './command.js';
-import { chosenSampling, modelArgument, modelOptions, samplingOptions } from './model-options.js';
+import { chosenSampling, modelArgument, modelOptions, samplingOptions } from './chosen/model-options.js';
+import { command, text } from './line/command.js';
 
 export const chatCommand = command({
   command: 'chat [run-or-model]',
@@ -19,7 +19,7 @@ export const chatCommand = command({
   handler: async (args) => {
     const sampling = chosenSampling(args);
     const { createInterface } = await import('node:readline');
-    const { openChosenModel } = await import('./chosen-model.js');
+    const { openChosenModel } = await import('./chosen/chosen-model.js');
     const { chat } = await import('./chat-loop.js');
     const chosen = await openChosenModel(args);
     const interactive = process.stdin.isTTY === true && process.stdout.isTTY === true;

@@ -6,7 +6,6 @@ import { chatCommand } from './chat.js';
 import { configCommand } from './config.js';
 import { dataCommand } from './data.js';
 import { doctorCommand } from './doctor.js';
-import { describeError, exitCodeOf, UsageError } from './error.js';
 import { EVAL_COMMANDS, evalCommand } from './eval.js';
 import { exportCommand } from './export.js';
 import { generateCommand } from './generate.js';
@@ -15,6 +14,8 @@ import { hubCommand } from './hub.js';
 import { inspectCommand } from './inspect.js';
 import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
+import { describeError, exitCodeOf, UsageError } from './line/error.js';
+import { noNumber, usageSentence } from './line/usage.js';
 import { mergeCommand } from './merge.js';
 import { recipesCommand } from './recipes.js';
 import { reportCommand } from './report.js';
@@ -23,7 +24,6 @@ import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
-import { noNumber, usageSentence } from './usage.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {

@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { dotted } from '../config/dotted.js';
-import { argument, command } from './command.js';
-import { recipeFile, recipeOptions } from './recipe-file.js';
+import { recipeFile, recipeOptions } from './chosen/recipe-file.js';
+import { argument, command } from './line/command.js';
 
 const schemaCommand: CommandModule = {
   command: 'schema',

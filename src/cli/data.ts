@@ -1,11 +1,11 @@
 import type { Argv, CommandModule } from 'yargs';
 import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import type { RunConfig } from '../methods/table.js';
-import { type ArgumentsOf, argument, command, number, oneOf, text } from './command.js';
-import { UsageError } from './error.js';
-import { modelOptions } from './model-options.js';
-import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
-import { checkWhole } from './usage.js';
+import { modelOptions } from './chosen/model-options.js';
+import { type RecipeArguments, recipeFile, recipeOptions } from './chosen/recipe-file.js';
+import { type ArgumentsOf, argument, command, number, oneOf, text } from './line/command.js';
+import { UsageError } from './line/error.js';
+import { checkWhole } from './line/usage.js';
 
 type BadRowArguments = ArgumentsOf<typeof badRowOption>;
 type DataArguments = RecipeArguments & BadRowArguments;
@@ -19,7 +19,7 @@ const statsCommand = command({
       'before training on it',
     ),
   handler: async (args) => {
-    const { dataStats, formatDataStats } = await import('./data-stats.js');
+    const { dataStats, formatDataStats } = await import('./data/stats.js');
     console.log(formatDataStats(await dataStats(await readConfig(args))));
   },
 });
@@ -34,7 +34,7 @@ const previewCommand = command({
       .example('$0 data preview my.yaml -n 5', 'the first five samples'),
   handler: async (args) => {
     checkWhole(args, { samples: 1 });
-    const { dataPreview } = await import('./data-preview.js');
+    const { dataPreview } = await import('./data/preview.js');
     const config = await readConfig(args);
     const width = Math.max(40, process.stdout.columns || 100) - 2;
     console.log(await dataPreview(config, { part: args.part, samples: args.samples, width }));
@@ -56,7 +56,7 @@ const convertCommand = command({
       })
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
   handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
-    const { checkReading, convertData } = await import('./data-convert.js');
+    const { checkReading, convertData } = await import('./data/convert.js');
     const { formatLoadReport } = await import('../data/summary.js');
     const { parseRunConfig } = await import('../methods/config.js');
     const { resolveInputs } = await import('../run/paths.js');
@@ -92,7 +92,7 @@ const problemsCommand = command({
       .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …'),
   handler: async ({ to, level, samples, part, templates, seed }) => {
     checkWhole({ samples, seed }, { samples: 0, seed: 0 });
-    const { writeProblems } = await import('./data-problems.js');
+    const { writeProblems } = await import('./data/problems.js');
     const levels = Array.from({ length: level }, (_, i) => (i === level - 1 ? 1 : 0));
     await writeProblems(to, { seed, samples, levels, part, templates });
     console.log(`${samples} problems are in ${to}`);
@@ -134,7 +134,7 @@ const plantCommand = command({
       .example('$0 eval correction runs/judge --data planted-test.jsonl', 'has a table by kind'),
   handler: async (args) => {
     checkWhole(args, { samples: 1, seed: 0 });
-    const { plantErrors } = await import('./data-plant.js');
+    const { plantErrors } = await import('./data/plant.js');
     for (const line of await plantErrors(args)) console.log(line);
   },
 });
@@ -161,7 +161,7 @@ const s3cCommand = command({
         'with a teacher behind an endpoint',
       ),
   handler: async (args) => {
-    const { makeCorrections } = await import('./data-s3c.js');
+    const { makeCorrections } = await import('./data/s3c.js');
     const { requireS3c } = await import('../methods/s3c/config.js');
     const config = requireS3c(await readConfig(args), 'the recipe is one');
     for (const line of await makeCorrections(config, args.to, args.part)) console.log(line);
@@ -188,7 +188,7 @@ const rationalesCommand = command({
     checkWhole(args, { k: 1 });
     if (!(args.temperature > 0))
       throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
-    const { makeRationales } = await import('./data-rationales.js');
+    const { makeRationales } = await import('./data/rationales.js');
     for (const line of await makeRationales(await readConfig(args), args.to, args)) console.log(line);
   },
 });

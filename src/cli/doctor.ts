@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { availableParallelism, freemem, release, totalmem } from 'node:os';
 import { StepTrainError } from '../native/errors.js';
 import { packageVersion } from '../native/version.js';
-import { command } from './command.js';
-import { processorName } from './processor.js';
+import { processorName } from './doctor/processor.js';
+import { command } from './line/command.js';
 
 type Row = readonly [name: string, value: string];
 
@@ -21,7 +21,7 @@ export const doctorCommand = command({
       for (const [name, value] of rows) console.log(`${name.padEnd(11)}${value}`);
     };
     show(await systemRows());
-    const devices = await import('./doctor-devices.js');
+    const devices = await import('./doctor/devices.js');
     const { addon } = await import('../native/addon.js');
     try {
       addon();

@@ -1,18 +1,18 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
-import { command, flag } from './command.js';
-import { UsageError } from './error.js';
-import { calibrateCommand } from './eval-calibrate.js';
-import { cascadeCommand } from './eval-cascade.js';
-import { compareCommand } from './eval-compare.js';
-import { correctionCommand } from './eval-correction.js';
-import { judgeEvaluationCommand } from './eval-judge.js';
-import { printEvaluation, printReport } from './eval-output.js';
-import { rewardModelCommand } from './eval-reward-model.js';
-import { s3cEvaluationCommand } from './eval-s3c.js';
-import { solveCommand } from './eval-solve.js';
-import { noSuchCommand } from './usage.js';
+import { calibrateCommand } from './eval/calibrate.js';
+import { cascadeCommand } from './eval/cascade.js';
+import { compareCommand } from './eval/compare.js';
+import { correctionCommand } from './eval/correction.js';
+import { judgeEvaluationCommand } from './eval/judge.js';
+import { printEvaluation, printReport } from './eval/output.js';
+import { rewardModelCommand } from './eval/reward-model.js';
+import { s3cEvaluationCommand } from './eval/s3c.js';
+import { solveCommand } from './eval/solve.js';
+import { command, flag } from './line/command.js';
+import { UsageError } from './line/error.js';
+import { noSuchCommand } from './line/usage.js';
 
 export const EVAL_COMMANDS = [
   'show',
@@ -53,13 +53,13 @@ const showCommand = command({
         `there is no directory ${run}, and ${noSuchCommand(run, { words: ['eval'], commands: EVAL_COMMANDS })}`,
       );
     const { REPORT, readSolvingReport } = await import('../eval/solving/report-file.js');
-    const { formatSolvingTable } = await import('../eval/solving/report.js');
+    const { formatSolvingTable } = await import('../eval/solving/solving-report.js');
     if (existsSync(join(run, REPORT)))
       return printReport(await readSolvingReport(run), options.json, formatSolvingTable);
     const { readSolvedReport, formatSolvedReport } = await import('../eval/solving/run-report.js');
     const solved = await readSolvedReport(run);
     if (solved) return printReport(solved, options.json, formatSolvedReport);
-    const { readRunEvaluation } = await import('../eval/report-file.js');
+    const { readRunEvaluation } = await import('../eval/reports/report-file.js');
     await printEvaluation(await readRunEvaluation(run), options);
   },
 });

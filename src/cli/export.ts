@@ -1,5 +1,5 @@
 import { TRACKERS } from '../config/trackers.js';
-import { command, flag, text } from './command.js';
+import { command, flag, text } from './line/command.js';
 
 export const exportCommand = command({
   command: 'export <runs..>',

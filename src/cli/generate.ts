@@ -1,11 +1,17 @@
 import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
-import type { Sample } from '../generate/sample-row.js';
-import { type ArgumentsOf, command, flag, number, text } from './command.js';
-import { Interrupted, UsageError } from './error.js';
-import type { GivenPrompt } from './generate-prompts.js';
-import { chosenSampling, MAX_ROWS, modelOptions, type NamedRun, samplingOptions } from './model-options.js';
-import { checkWhole } from './usage.js';
+import type { Sample } from '../generate/rows/sample-row.js';
+import {
+  chosenSampling,
+  MAX_ROWS,
+  modelOptions,
+  type NamedRun,
+  samplingOptions,
+} from './chosen/model-options.js';
+import type { GivenPrompt } from './generate/prompts.js';
+import { type ArgumentsOf, command, flag, number, text } from './line/command.js';
+import { Interrupted, UsageError } from './line/error.js';
+import { checkWhole } from './line/usage.js';
 
 type GenerateArguments = ArgumentsOf<typeof options>;
 
@@ -54,14 +60,14 @@ async function generate(args: GenerateArguments): Promise<void> {
   checkWhole(args, { n: 1, 'max-rows': 1 });
   if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
   const sampling = chosenSampling(args);
-  const { checkOutput, openOutput } = await import('./generate-output.js');
+  const { checkOutput, openOutput } = await import('./generate/output.js');
   checkOutput(args.output);
   const given = await givenPrompts(args);
-  const { openChosenModel } = await import('./chosen-model.js');
+  const { openChosenModel } = await import('./chosen/chosen-model.js');
   const { Generator } = await import('../generate/generator.js');
   const { roomToGenerate } = await import('../generate/room.js');
   const { createProgress } = await import('../terminal/progress.js');
-  const { untilInterrupted } = await import('./interrupt.js');
+  const { untilInterrupted } = await import('./line/interrupt.js');
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   try {
     const prompts = await tokensOf(given, args, tokenizer);
@@ -141,7 +147,7 @@ async function settingsOf(
 }
 
 async function givenPrompts({ prompts = [], file, column }: GenerateArguments): Promise<GivenPrompt[]> {
-  const { promptsFrom, promptsOf } = await import('./generate-prompts.js');
+  const { promptsFrom, promptsOf } = await import('./generate/prompts.js');
   // yargs reads the - of standard input as empty text.
   if (file !== undefined && prompts.length > 0) throw new UsageError('name prompts or --file FILE, not both');
   if (file !== undefined) return promptsFrom(file === '' ? '-' : file, column, process.stdin);

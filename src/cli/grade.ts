@@ -3,8 +3,8 @@ import type { ExtractionMethod } from '../answers/extract.js';
 import type { Grade, GradeSummary } from '../answers/grade.js';
 import { numberText } from '../files/exact-json.js';
 import { plural } from '../native/shown.js';
-import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
-import { UsageError } from './error.js';
+import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 type GradeArguments = ArgumentsOf<typeof options>;
 
@@ -58,7 +58,7 @@ export const gradeCommand = command({
     // yargs reads the - of standard input as empty text.
     const args = { ...given, predictions: given.predictions === '' ? '-' : given.predictions };
     if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
-    const { checkOutput } = await import('./generate-output.js');
+    const { checkOutput } = await import('./generate/output.js');
     checkOutput(args.output);
     const { summarizeGrades } = await import('../answers/grade.js');
     const grades = await gradeRows(args);
@@ -138,8 +138,8 @@ function shown(answer: string): string {
 }
 
 async function gradeTable({ rows, correct, unanswered, found }: GradeSummary): Promise<string> {
-  const { boxedTable, plainTable } = await import('../eval/table.js');
-  const { percent } = await import('../eval/percent.js');
+  const { boxedTable, plainTable } = await import('../eval/reports/table.js');
+  const { percent } = await import('../eval/statistics/percent.js');
   const share = (part: number, of: number) => (of === 0 ? '-' : percent(part / of));
   const lines = [
     ['answers', 'rows', 'right', '%'],

@@ -1,6 +1,6 @@
 import type { Argv, CommandModule } from 'yargs';
-import { type ArgumentsOf, argument, command, flag, text } from './command.js';
-import { UsageError } from './error.js';
+import { type ArgumentsOf, argument, command, flag, text } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 type PushArguments = ArgumentsOf<typeof options>;
 
@@ -73,8 +73,8 @@ async function push(args: PushArguments): Promise<void> {
     return;
   }
   const { pushFiles } = await import('../hub/push.js');
-  const { untilInterrupted } = await import('./interrupt.js');
-  const { Interrupted } = await import('./error.js');
+  const { untilInterrupted } = await import('./line/interrupt.js');
+  const { Interrupted } = await import('./line/error.js');
   const interruption = untilInterrupted();
   try {
     const page = await pushFiles(files, {

@@ -23,7 +23,7 @@ import { openAdapterWeights, readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
 import type { CheckpointReader } from '../weights/checkpoint.js';
 import { quantizedBytes } from '../weights/quantized/format.js';
-import { UsageError } from './error.js';
+import { UsageError } from './line/error.js';
 
 type Row = readonly [name: string, value: string];
 

@@ -1,8 +1,8 @@
 import type { Argv, CommandModule } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
-import { argument, command } from './command.js';
-import { UsageError } from './error.js';
-import { MODEL_NAME, modelArgument, namedAs } from './model-options.js';
+import { MODEL_NAME, modelArgument, namedAs } from './chosen/model-options.js';
+import { argument, command } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 const KINDS = {
   model: [

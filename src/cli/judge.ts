@@ -1,9 +1,9 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
-import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
-import { Interrupted, UsageError } from './error.js';
-import { QUANTIZED, UNSURE } from './model-options.js';
+import { QUANTIZED, UNSURE } from './chosen/model-options.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
+import { Interrupted, UsageError } from './line/error.js';
 
 /** Explanations of a missing verdict, by whether the judge uses calculations alone. */
 const NO_VERDICT = {
@@ -54,7 +54,7 @@ export const judgeCommand = command({
 async function judge(args: JudgeArguments): Promise<void> {
   const { calculationsCount, judgements, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
   const { probabilityOf } = await import('../scoring/scorer.js');
-  const { withScorer } = await import('./chosen-scorer.js');
+  const { withScorer } = await import('./chosen/chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
   const { problem, steps } = await readSolution(file);

@@ -2,10 +2,16 @@ import type { Argv } from 'yargs';
 import type { PlacedSolution } from '../eval/solution-stream.js';
 import { plural } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
-import { type ArgumentsOf, argument, command, flag, number, text } from './command.js';
-import { Interrupted, UsageError } from './error.js';
-import { chosenSampling, MAX_ROWS, modelOptions, samplingOptions, withModel } from './model-options.js';
-import { checkWhole } from './usage.js';
+import {
+  chosenSampling,
+  MAX_ROWS,
+  modelOptions,
+  samplingOptions,
+  withModel,
+} from './chosen/model-options.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
+import { Interrupted, UsageError } from './line/error.js';
+import { checkWhole } from './line/usage.js';
 
 type LabelArguments = ArgumentsOf<typeof options>;
 
@@ -104,7 +110,7 @@ async function label(args: LabelArguments): Promise<void> {
       );
   const { inBatches, solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
-  const { untilInterrupted } = await import('./interrupt.js');
+  const { untilInterrupted } = await import('./line/interrupt.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { dataFiles } = await import('../data/files.js');
   const { contentHash } = await import('../files/content-hash.js');
@@ -169,9 +175,9 @@ async function sayUnfinished(path: string): Promise<void> {
 
 /** Prints the greatest possible cost, from the file alone, and finds bad rows before anything is drawn. */
 async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArguments) {
-  const { rolloutPrefixes } = await import('../eval/rollout-labels.js');
+  const { rolloutPrefixes } = await import('../eval/completions/rollout-labels.js');
   const { DataError } = await import('../files/data-error.js');
-  const { isUnfinished } = await import('../eval/completed-solutions.js');
+  const { isUnfinished } = await import('../eval/completions/completed-solutions.js');
   const count = { solutions: 0, prefixes: 0 };
   for await (const { solution, where } of solutions) {
     if (!solution) continue;
@@ -195,12 +201,12 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
 async function byModel(given: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
   const args = withModel(given);
   const sampling = chosenSampling(args);
-  const { openChosenModel } = await import('./chosen-model.js');
-  const { templateFrom } = await import('./solving-template.js');
+  const { openChosenModel } = await import('./chosen/chosen-model.js');
+  const { templateFrom } = await import('./eval/solving-template.js');
   const { solvingPrompt } = await import('../generate/solving-prompt.js');
-  const { rolloutLabels } = await import('../eval/rollout-labels.js');
-  const { completedSolutions } = await import('../eval/completed-solutions.js');
-  const { runWords } = await import('./run-words.js');
+  const { rolloutLabels } = await import('../eval/completions/rollout-labels.js');
+  const { completedSolutions } = await import('../eval/completions/completed-solutions.js');
+  const { runWords } = await import('./eval/run-words.js');
   const { template, chat } = await runWords({ ...args, template: await templateFrom(args.template) });
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const prompt = solvingPrompt(tokenizer, { template, chat, system: args.system });

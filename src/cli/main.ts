@@ -1,4 +1,4 @@
-import { quitWhenInterrupted } from './quit.js';
+import { quitWhenInterrupted } from './line/quit.js';
 
 quitWhenInterrupted();
 

@@ -8,8 +8,8 @@ import type { GgufType } from '../models/save-gguf.js';
 import { editDistance } from '../native/nearest.js';
 import type { FloatName } from '../weights/dtype.js';
 import { isJsonObject, type JsonObject } from '../weights/json.js';
-import { type ArgumentsOf, argument, command, flag } from './command.js';
-import { UsageError } from './error.js';
+import { type ArgumentsOf, argument, command, flag } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'] as const;
 

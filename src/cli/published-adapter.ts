@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { formatEvalTable } from '../eval/report-table.js';
+import { formatEvalTable } from '../eval/reports/report-table.js';
 import { formatSolvedReport } from '../eval/solving/run-report.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import type { PushedFile } from '../hub/push.js';
@@ -15,7 +15,7 @@ import { packageVersion } from '../native/version.js';
 import { collectRun } from '../report/collect.js';
 import { adapterReadme } from '../report/model-card.js';
 import { readAdapterConfig } from '../weights/adapter.js';
-import { UsageError } from './error.js';
+import { UsageError } from './line/error.js';
 
 export interface PublishOptions {
   readonly repo: string;

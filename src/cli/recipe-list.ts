@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { recipeNames, shippedFolder } from '../config/shipped.js';
-import { UsageError } from './error.js';
+import { UsageError } from './line/error.js';
 
 /** Groups in the order in which they are listed, with the line above each. */
 export const GROUPS = {

@@ -1,7 +1,7 @@
 import type { Argv, CommandModule } from 'yargs';
-import { type ArgumentsOf, argument, command, flag } from './command.js';
-import { UsageError } from './error.js';
-import { recipeFile } from './recipe-file.js';
+import { recipeFile } from './chosen/recipe-file.js';
+import { type ArgumentsOf, argument, command, flag } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 /** The arguments that name a recipe and say how it is written. */
 const recipeArguments = (argv: Argv) =>

@@ -1,5 +1,5 @@
-import { command, text } from './command.js';
-import { UsageError } from './error.js';
+import { command, text } from './line/command.js';
+import { UsageError } from './line/error.js';
 
 export const reportCommand = command({
   command: 'report <runs..>',

@@ -8,11 +8,11 @@ import { plural } from '../native/shown.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
-import { type ArgumentsOf, command, flag, text } from './command.js';
-import { Interrupted, UsageError } from './error.js';
-import { printReport } from './eval-output.js';
-import { wordsInto } from './rank-log.js';
-import { recipeFile, recipeOptions } from './recipe-file.js';
+import { recipeFile, recipeOptions } from './chosen/recipe-file.js';
+import { printReport } from './eval/output.js';
+import { type ArgumentsOf, command, flag, text } from './line/command.js';
+import { Interrupted, UsageError } from './line/error.js';
+import { wordsInto } from './line/rank-log.js';
 
 /** The training code as the command line uses it. */
 export type RunRecipe = (
@@ -202,7 +202,7 @@ async function train(
     print: (line) => console.error(`\n${line}`),
     hint: `To resume: ${resumeLine(shown)}`,
   });
-  const { formatTrainedTable } = await import('../eval/report-table.js');
+  const { formatTrainedTable } = await import('../eval/reports/report-table.js');
   const { REPORT } = await import('../report/write.js');
   const { closing } = await import('../methods/run.js');
   const { DamagedRunError } = await import('../run/error.js');

@@ -1,9 +1,9 @@
 import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { plural } from '../native/shown.js';
-import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './command.js';
-import { Interrupted, UsageError } from './error.js';
-import { modelOptions, type NamedRun, UNSURE, withModel } from './model-options.js';
+import { modelOptions, type NamedRun, UNSURE, withModel } from './chosen/model-options.js';
+import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './line/command.js';
+import { Interrupted, UsageError } from './line/error.js';
 
 type ScoreArguments = ArgumentsOf<typeof options>;
 
@@ -71,7 +71,7 @@ async function score(given: ScoreArguments): Promise<void> {
   const { scoredRows } = await import('../eval/score-rows.js');
   const { solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
-  const { withScorer } = await import('./chosen-scorer.js');
+  const { withScorer } = await import('./chosen/chosen-scorer.js');
   const { exactText } = await import('../files/exact-json.js');
   const options = {
     device: args.device,

@@ -3,10 +3,10 @@ import { basename, resolve } from 'node:path';
 import type { Argv } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import type { OpenScorers } from '../scoring/kinds.js';
-import { type ArgumentsOf, command, number, text } from './command.js';
-import { UsageError } from './error.js';
-import { MAX_ROWS, modelArgument, modelOptions, withModel } from './model-options.js';
-import { checkFolder, checkPort, checkWhole } from './usage.js';
+import { MAX_ROWS, modelArgument, modelOptions, withModel } from './chosen/model-options.js';
+import { type ArgumentsOf, command, number, text } from './line/command.js';
+import { UsageError } from './line/error.js';
+import { checkFolder, checkPort, checkWhole } from './line/usage.js';
 
 type ServeArguments = ArgumentsOf<typeof options>;
 
@@ -67,7 +67,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
     throw new UsageError(`--cache-gb expects a number above 0, found ${gigabytes}`);
   if (args['adapter-root'] !== undefined) checkFolder('--adapter-root', args['adapter-root']);
   const adapters = Object.fromEntries((args.lora ?? []).map(loraOption));
-  const { openChosenModel } = await import('./chosen-model.js');
+  const { openChosenModel } = await import('./chosen/chosen-model.js');
   const { scorersIfAny } = await import('../scoring/kinds.js');
   const { openScorers } = await import('../scoring/open.js');
   const { judgeFor } = await import('../models/base.js');

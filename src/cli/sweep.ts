@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { argument, command, flag, number, text } from './command.js';
-import { Interrupted, UsageError } from './error.js';
-import { checkWhole } from './usage.js';
+import { argument, command, flag, number, text } from './line/command.js';
+import { Interrupted, UsageError } from './line/error.js';
+import { checkWhole } from './line/usage.js';
 
 export const sweepCommand = command({
   command: 'sweep <file>',

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
-import { command, number } from './command.js';
-import { UsageError } from './error.js';
-import { checkFolder, checkPort } from './usage.js';
+import { command, number } from './line/command.js';
+import { UsageError } from './line/error.js';
+import { checkFolder, checkPort } from './line/usage.js';
 
 /** Default directory of runs. */
 const RUNS = 'runs';

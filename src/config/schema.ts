@@ -4,7 +4,7 @@ import type { CorrectionReading } from '../data/corrections/standing.js';
 import type { HeldOutNeutral } from '../data/neutral.js';
 import type { JsonObject } from '../weights/json.js';
 import type { data, prompt } from './data.js';
-import type { verdictEvaluation } from './evaluation.js';
+import type { verdictEvaluation } from './eval-sections.js';
 import type { lora, model } from './model.js';
 import type { run } from './run.js';
 import type { answerBatches, optimization } from './training.js';

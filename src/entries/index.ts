@@ -22,12 +22,16 @@ export { loadProblems } from '../data/benchmarks/load.js';
 export type { Problem } from '../data/benchmarks/problem.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from '../data/load.js';
 export { type EvaluateOptions, evaluate } from '../eval/correction.js';
-export type { EvalReport, VerdictReport } from '../eval/report.js';
-export { formatEvalTable } from '../eval/report-table.js';
-export { evaluateSolving, type SolvingOptions, type SolvingResult } from '../eval/solving/evaluate.js';
-export { formatSolvingTable, type SolvingReport } from '../eval/solving/report.js';
+export type { EvalReport, VerdictReport } from '../eval/reports/eval-report.js';
+export { formatEvalTable } from '../eval/reports/report-table.js';
+export {
+  evaluateSolving,
+  type SolvingOptions,
+  type SolvingResult,
+} from '../eval/solving/evaluate-solving.js';
+export { formatSolvingTable, type SolvingReport } from '../eval/solving/solving-report.js';
 export { Conversation } from '../generate/conversation.js';
-export type { Sample } from '../generate/sample-row.js';
+export type { Sample } from '../generate/rows/sample-row.js';
 export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from '../methods/run.js';
 export type { MethodName, RunConfigInput } from '../methods/table.js';
 export { type MergeOptions, mergeAdapter } from '../models/merge.js';

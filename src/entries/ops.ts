@@ -17,8 +17,6 @@ export {
   type TrainedParameters,
 } from '../autograd/parameters.js';
 export { type AuxiliaryLoss, type Disposable, type Gradients, type Saved, Tape } from '../autograd/tape.js';
-export { Detokenizer, type DetokenizerOptions, detokenize } from '../generate/detokenize.js';
-export type { TokenLogprob } from '../generate/drawn.js';
 export type { Generation } from '../generate/generation.js';
 export {
   type GenerateOptions,
@@ -29,7 +27,8 @@ export {
 } from '../generate/generator.js';
 export type { SamplingOptions } from '../generate/options.js';
 export { type Prompt, promptTokens } from '../generate/prompts.js';
-export type { FinishReason, GeneratedToken, SavedSample } from '../generate/sample-row.js';
+export { Detokenizer, type DetokenizerOptions, detokenize } from '../generate/rows/detokenize.js';
+export type { FinishReason, GeneratedToken, SavedSample } from '../generate/rows/sample-row.js';
 export {
   generatorSource,
   type SampleSource,
@@ -37,6 +36,7 @@ export {
   type SourceSample,
 } from '../generate/sample-source.js';
 export type { GenerationSnapshot, SavedOptions } from '../generate/snapshot.js';
+export type { TokenLogprob } from '../generate/step/drawn.js';
 export { Adapter, createAdapter, type DropoutSource, loadAdapter } from '../models/adapter.js';
 export { createAdapterOn } from '../models/adapter-on-base.js';
 export { AdapterStack, type StackPlace } from '../models/adapter-stack.js';

@@ -10,7 +10,10 @@ export type { ExtractionMethod, ExtractionOptions } from '../answers/extract.js'
 export type { Locate } from '../config/issues.js';
 export type { OptimizerInput } from '../config/optimizer.js';
 export { secondPass } from '../corrections/assemble.js';
-export { type CorrectionEvaluationOptions, evaluateCorrections } from '../corrections/evaluation/evaluate.js';
+export {
+  type CorrectionEvaluationOptions,
+  evaluateCorrections,
+} from '../corrections/evaluation/evaluate-corrections.js';
 export type { HeldOutStep } from '../corrections/evaluation/prefixes.js';
 export type { LayoutName } from '../data/benchmarks/layouts.js';
 export type { LoadedProblems, ProblemOptions } from '../data/benchmarks/load.js';
@@ -60,25 +63,13 @@ export {
   type JudgeAgreement,
   judgeAgreement,
 } from '../eval/agreement.js';
-export type { BootstrapOptions, IntervalMetric, Intervals } from '../eval/bootstrap.js';
-export type { Calibration, ReliabilityBin } from '../eval/calibration.js';
 export { type ComparedMetric, type Comparison, compareVerdicts } from '../eval/comparison.js';
-export type { VerdictRow } from '../eval/dump.js';
-export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
+export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from '../eval/evaluate-verdicts.js';
 export type { GroupMetrics, GroupsMetrics } from '../eval/groups.js';
-export type { LikelihoodReport } from '../eval/likelihood-report.js';
 export type { LikelihoodVerdicts } from '../eval/likelihood-weights.js';
-export type { McNemar } from '../eval/mcnemar.js';
-export {
-  type Baselines,
-  baselineMetrics,
-  type ConfusionMetrics,
-  rocAuc,
-  type VerdictMetrics,
-} from '../eval/metrics.js';
-export type { Difference, Differences } from '../eval/paired.js';
-export type { NetworkReport, OutcomeReport } from '../eval/report.js';
-export type { KnownProcessBenchScore, ProcessBenchReport, ProcessBenchScore } from '../eval/solutions.js';
+export type { VerdictRow } from '../eval/reports/dump.js';
+export type { NetworkReport, OutcomeReport } from '../eval/reports/eval-report.js';
+export type { LikelihoodReport } from '../eval/reports/likelihood-report.js';
 export type { Aggregation } from '../eval/solving/aggregation.js';
 export {
   compareSolving,
@@ -89,16 +80,37 @@ export {
 export type { CorrectionReport, OutputMetrics, PrefixMetrics } from '../eval/solving/corrections.js';
 export { readSolvedProblems, type SolvedProblem } from '../eval/solving/dump.js';
 export type { EqualTokenVotes } from '../eval/solving/equal-tokens.js';
-export type { SolvingProgress } from '../eval/solving/evaluate.js';
+export type { SolvingProgress } from '../eval/solving/evaluate-solving.js';
 export type { MetricOptions, MetricValue } from '../eval/solving/metrics.js';
-export type { SolvedGroup } from '../eval/solving/report.js';
 export type { SolvedGroups, SolvedReport } from '../eval/solving/run-report.js';
 export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from '../eval/solving/sample.js';
 export type { SearchSettings } from '../eval/solving/search.js';
 export type { SolvingSamplingOptions } from '../eval/solving/settings.js';
+export type { SolvedGroup } from '../eval/solving/solving-report.js';
+export type { BootstrapOptions, IntervalMetric, Intervals } from '../eval/statistics/bootstrap.js';
+export type { Calibration, ReliabilityBin } from '../eval/statistics/calibration.js';
+export type { McNemar } from '../eval/statistics/mcnemar.js';
+export {
+  type Baselines,
+  baselineMetrics,
+  type ConfusionMetrics,
+  rocAuc,
+  type VerdictMetrics,
+} from '../eval/statistics/metrics.js';
+export type { Difference, Differences } from '../eval/statistics/paired.js';
+export type {
+  KnownProcessBenchScore,
+  ProcessBenchReport,
+  ProcessBenchScore,
+} from '../eval/statistics/solutions.js';
+export type { MeanInterval } from '../eval/statistics/student.js';
+export type {
+  ChosenThreshold,
+  ScoredStep,
+  ThresholdRow,
+  ThresholdSweep,
+} from '../eval/statistics/thresholds.js';
 export type { StepErrorMetrics, StepErrors, Told } from '../eval/step-errors.js';
-export type { MeanInterval } from '../eval/student.js';
-export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from '../eval/thresholds.js';
 export type { SolvingPromptOptions } from '../generate/solving-prompt.js';
 export type { HubSettings } from '../hub/settings.js';
 export { ALGORITHMS, type Algorithm } from '../methods/ppo/algorithms.js';

@@ -4,18 +4,18 @@ import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { type Scorer, type Solution, sampled, verdictsOf } from '../scoring/scorer.js';
-import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
-import { confusionMetrics, countConfusion } from './metrics.js';
-import { percent } from './percent.js';
+import { plainTable } from './reports/table.js';
+import { type MetricValue, metricValues } from './solving/metrics.js';
+import { BOOTSTRAP, bootstrapIntervals } from './statistics/bootstrap.js';
+import { confusionMetrics, countConfusion } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
 import {
   firstWrongLabel,
   firstWrongVerdict,
   formatProcessBench,
   type KnownProcessBenchScore,
   knownScore,
-} from './solutions.js';
-import { type MetricValue, metricValues } from './solving/metrics.js';
-import { plainTable } from './table.js';
+} from './statistics/solutions.js';
 
 /** The measures of agreement between verdicts and known labels. */
 export type AgreementMetric = 'accuracy' | 'balanced_accuracy' | 'f1_macro' | 'acc_pos' | 'acc_neg';

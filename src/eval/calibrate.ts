@@ -12,14 +12,14 @@ import { modelScorers, settingsOf } from '../scoring/kinds.js';
 import { probabilityOf, type Scorer } from '../scoring/scorer.js';
 import type { JudgeSettings } from '../scoring/settings.js';
 import { recordSolution } from './agreement.js';
+import { plainTable } from './reports/table.js';
 import {
   type CalibrationKind,
   type CalibrationStep,
   type FittedCalibration,
   fitCalibration,
-} from './calibration-fit.js';
-import { percent } from './percent.js';
-import { plainTable } from './table.js';
+} from './statistics/calibration-fit.js';
+import { percent } from './statistics/percent.js';
 
 export interface CalibrateOptions extends ResolveOptions {
   /** Kept in the card too. Default: as it was. */

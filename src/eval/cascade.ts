@@ -4,11 +4,11 @@ import type { StepRecord } from '../records/record.js';
 import { joined, unsureSteps } from '../scoring/cascade.js';
 import { type Scorer, type SolutionScores, verdictsIn } from '../scoring/scorer.js';
 import { recordSolution } from './agreement.js';
-import { subsetOf } from './evaluate.js';
-import { confusionMetrics, countConfusion } from './metrics.js';
-import { percent } from './percent.js';
-import { firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
-import { plainTable } from './table.js';
+import { subsetOf } from './evaluate-verdicts.js';
+import { plainTable } from './reports/table.js';
+import { confusionMetrics, countConfusion } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
+import { firstWrongLabel, firstWrongVerdict, processBenchReport } from './statistics/solutions.js';
 
 export interface CascadeRow {
   /** From which probability of a verdict the first judge was sure; null of one judge alone. */

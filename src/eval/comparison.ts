@@ -1,13 +1,13 @@
 // Compares two judges on the same steps: the differences and their confidence intervals over problems.
 import { RunError } from '../run/error.js';
-import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from './bootstrap.js';
-import { problemSteps, type VerdictRow } from './dump.js';
-import { verdictMetrics } from './evaluate.js';
-import { type McNemar, mcnemar } from './mcnemar.js';
-import type { VerdictMetrics } from './metrics.js';
-import { type Difference, pairedDifferences } from './paired.js';
-import { formatSigned, percent } from './percent.js';
-import { boxedTable, plainTable, wrapped } from './table.js';
+import { verdictMetrics } from './evaluate-verdicts.js';
+import { problemSteps, type VerdictRow } from './reports/dump.js';
+import { boxedTable, plainTable, wrapped } from './reports/table.js';
+import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from './statistics/bootstrap.js';
+import { type McNemar, mcnemar } from './statistics/mcnemar.js';
+import type { VerdictMetrics } from './statistics/metrics.js';
+import { type Difference, pairedDifferences } from './statistics/paired.js';
+import { formatSigned, percent } from './statistics/percent.js';
 
 const COMPARED = ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg'] as const;
 export type ComparedMetric = (typeof COMPARED)[number];

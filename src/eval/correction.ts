@@ -41,11 +41,11 @@ import { verdictSequence } from '../sequences/sequence.js';
 import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { recordSolution } from './agreement.js';
-import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
-import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
+import { type EvaluationOptions, evaluateVerdicts } from './evaluate-verdicts.js';
 import { keptVerdicts, likelihoodVerdicts } from './likelihood-weights.js';
-import type { VerdictMetrics } from './metrics.js';
-import type { EvalReport } from './report.js';
+import { VERDICT_DUMP, writeVerdictDump } from './reports/dump.js';
+import type { EvalReport } from './reports/eval-report.js';
+import type { VerdictMetrics } from './statistics/metrics.js';
 import { sureReport } from './sure.js';
 
 /** A judge by its name, with the options that open it. */

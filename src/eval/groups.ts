@@ -2,8 +2,8 @@
 import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import type { VerdictMetrics } from './metrics.js';
-import { percent } from './percent.js';
+import type { VerdictMetrics } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
 
 export interface GroupMetrics extends VerdictMetrics {
   /** Right steps among the `n` judged ones: without any, or with nothing else, some metrics are 0/0. */

@@ -4,7 +4,7 @@
  */
 import { statesAnswer } from '../data/label-rules.js';
 import type { StepRecord } from '../records/record.js';
-import { fitLogistic } from './logistic.js';
+import { fitLogistic } from './statistics/logistic.js';
 
 type Solution = Pick<StepRecord, 'steps' | 'outcome'>;
 

@@ -9,8 +9,8 @@ import {
   type StepLikelihoods,
   withLikelihood,
 } from '../scoring/verdict/likelihood.js';
-import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
-import { logisticRegression } from './logistic.js';
+import { BOOTSTRAP, bootstrapIntervals } from './statistics/bootstrap.js';
+import { logisticRegression } from './statistics/logistic.js';
 
 /** Bound on log-odds, beyond which every probability is 0 or 1. */
 const MOST_CONSTANT = 30;

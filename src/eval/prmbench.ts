@@ -1,7 +1,7 @@
 /** PRMBench (arXiv 2501.03124): the scores that its table has, from the metrics of its classes of errors. */
 import type { GroupsMetrics } from './groups.js';
-import type { VerdictMetrics } from './metrics.js';
-import { percent } from './percent.js';
+import type { VerdictMetrics } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
 
 /** The three subjects of PRMBench by the values of `classification`, spelled as there. */
 const SUBJECTS = {

@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
-import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './bootstrap.js';
-import { rocAuc } from './metrics.js';
-import { percent } from './percent.js';
+import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './statistics/bootstrap.js';
+import { rocAuc } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
 
 /** A reward model is refused where its interval within problems does not lie above this AUC. */
 export const LEAST_AUC = 0.55;

@@ -1,7 +1,8 @@
 // Whether a judge of steps tells right from wrong at all.
-import type { VerdictMetrics } from './metrics.js';
-import { percent } from './percent.js';
-import type { EvalReport } from './report.js';
+
+import type { EvalReport } from './reports/eval-report.js';
+import type { VerdictMetrics } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
 
 /** An AUC below it is hardly above chance, for any number of steps. */
 const HARDLY = 0.6;

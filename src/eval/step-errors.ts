@@ -3,8 +3,8 @@ import type { SeenSteps } from '../data/overlap.js';
 import { grouped } from '../native/grouped.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import { aucOf, ratio } from './metrics.js';
-import { percent } from './percent.js';
+import { aucOf, ratio } from './statistics/metrics.js';
+import { percent } from './statistics/percent.js';
 
 /** Steps of one kind, and the share of them whose verdict is their label; a verdict that cannot be read is not. */
 export interface Told {

@@ -1,7 +1,7 @@
 /** The metrics of the verdicts of which a judge is sure. */
 import { isUnsure } from '../scoring/scorer.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
-import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
+import { type ConfusionMetrics, confusionMetrics, countConfusion } from './statistics/metrics.js';
 
 export interface SureReport {
   /** The least probability of a verdict. */

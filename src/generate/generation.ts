@@ -1,6 +1,6 @@
 /** A running request: its events as they come, or all samples at the end. */
 import { StepTrainError } from '../native/errors.js';
-import type { GeneratedToken, Sample, SampleRow } from './sample-row.js';
+import type { GeneratedToken, Sample, SampleRow } from './rows/sample-row.js';
 import type { GenerationSnapshot, SavedOptions } from './snapshot.js';
 
 /** Iteration gives the tokens of all samples from now on, as they come; leaving the loop aborts the rest. */

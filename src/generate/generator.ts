@@ -7,17 +7,14 @@ import { checkSequences } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
-import { Bodies } from './bodies.js';
-import { cacheShape, KeyValueCache } from './cache.js';
-import { CapturedSteps } from './captured.js';
-import { decode, type QueuedStep } from './decode.js';
+import { cacheShape, KeyValueCache } from './cache/keys-values.js';
+import { PagePool } from './cache/pages.js';
+import type { RoleKey } from './cache/prefixes.js';
+import { roleKey, sameRole } from './cache/roles.js';
 import { type Generation, RunningGeneration } from './generation.js';
 import { type SamplingOptions, samplingSettings } from './options.js';
-import { PagePool } from './pages.js';
-import type { RoleKey } from './prefixes.js';
-import { roleKey, sameRole } from './roles.js';
 import { cacheBudget, checkWhole, DEFAULT_TOKENS, fastestRows } from './room.js';
-import { type Sample, SampledPrompt, SampleRow } from './sample-row.js';
+import { type Sample, SampledPrompt, SampleRow } from './rows/sample-row.js';
 import { pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
 import {
   checkSnapshot,
@@ -26,6 +23,9 @@ import {
   type SavedOptions,
   savedOptions,
 } from './snapshot.js';
+import { Bodies } from './step/bodies.js';
+import { CapturedSteps } from './step/captured.js';
+import { decode, type QueuedStep } from './step/decode.js';
 
 export interface GeneratorOptions {
   /**

@@ -2,8 +2,8 @@
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { choiceTrie } from './choices.js';
-import type { Penalties } from './penalties.js';
+import { choiceTrie } from './rows/choices.js';
+import type { Penalties } from './rows/penalties.js';
 
 /** Options of sampling. Requests with different options can run together. */
 export interface SamplingOptions {

@@ -6,7 +6,7 @@ import { invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { spareMemory } from '../runtime/memory.js';
-import { cacheShape } from './cache.js';
+import { cacheShape } from './cache/keys-values.js';
 import { type SamplingOptions, samplingSettings } from './options.js';
 import { pagesOfRow } from './scheduler.js';
 

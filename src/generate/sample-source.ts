@@ -6,7 +6,7 @@ import type { Adapter } from '../models/adapter.js';
 import type { Decoder } from '../models/decoder.js';
 import type { Generator } from './generator.js';
 import type { SamplingOptions } from './options.js';
-import type { FinishReason, Sample } from './sample-row.js';
+import type { FinishReason, Sample } from './rows/sample-row.js';
 import { generateTogether } from './together.js';
 
 /** Options of sampling; a source that cannot follow one refuses it. */

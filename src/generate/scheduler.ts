@@ -6,8 +6,8 @@
  */
 import { StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
-import { type PagePool, pagesFor } from './pages.js';
-import { type CachedPrefix, PrefixTree, type RoleKey } from './prefixes.js';
+import { type PagePool, pagesFor } from './cache/pages.js';
+import { type CachedPrefix, PrefixTree, type RoleKey } from './cache/prefixes.js';
 
 /** A sequence that grows. */
 export interface Row {

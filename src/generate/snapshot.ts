@@ -2,7 +2,7 @@
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { SamplingOptions } from './options.js';
-import type { SavedSample } from './sample-row.js';
+import type { SavedSample } from './rows/sample-row.js';
 
 /** Options that are data: with the prompts and the weights they determine every token. */
 export type SavedOptions = Omit<SamplingOptions, 'tokenizer' | 'logitBias'> & {

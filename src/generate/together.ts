@@ -2,7 +2,7 @@
 import { exchange } from '../cluster/exchange.js';
 import { processesOf } from '../runtime/processes.js';
 import type { GenerateOptions, Generator } from './generator.js';
-import type { Sample } from './sample-row.js';
+import type { Sample } from './rows/sample-row.js';
 
 /**
  * The samples of `Generator.generate`, drawn by all processes together. A sample depends on its prompt and number

@@ -2,7 +2,7 @@
 import { bind, needText } from './arguments.js';
 import type { Budget } from './budget.js';
 import { JinjaError } from './errors.js';
-import { Evaluator } from './evaluate.js';
+import { Evaluator } from './evaluator.js';
 import { bounded, equal, MAX_TEXT } from './operators.js';
 import { str } from './print.js';
 import { Scope } from './scope.js';

@@ -1,5 +1,5 @@
 /** verdicts.jsonl as solutions: the judged steps of each, with label, probability and verdict. */
-import { readVerdictDump, type VerdictRow } from '../eval/dump.js';
+import { readVerdictDump, type VerdictRow } from '../eval/reports/dump.js';
 import { grouped } from '../native/grouped.js';
 
 export interface JudgedSolution {

@@ -1,7 +1,6 @@
 /** Reads the measured quality of a reward model before anything learns from it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { percent } from '../eval/percent.js';
 import {
   LEAST_AUC,
   parseRewardQuality,
@@ -10,6 +9,7 @@ import {
   standingOf,
   withinProblems,
 } from '../eval/reward-quality.js';
+import { percent } from '../eval/statistics/percent.js';
 import { contentHash } from '../files/content-hash.js';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';

@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { prompt } from '../config/data.js';
-import { fixedThreshold } from '../config/evaluation.js';
+import { fixedThreshold } from '../config/eval-sections.js';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
 import { CARD, readCard } from '../models/card.js';
 import type { ModelFiles } from '../models/saved.js';

@@ -1,6 +1,7 @@
 /** /v1/completions */
-import { detokenize } from '../generate/detokenize.js';
+
 import { promptTokens } from '../generate/prompts.js';
+import { detokenize } from '../generate/rows/detokenize.js';
 import { StepTrainError } from '../native/errors.js';
 import { completionRequest, DEFAULT_TOKENS } from './completion-request.js';
 import type { Engine } from './engine.js';

@@ -1,5 +1,5 @@
 /** The contents of a request for samples, and the parts of its answer. */
-import type { FinishReason, Sample } from '../generate/sample-row.js';
+import type { FinishReason, Sample } from '../generate/rows/sample-row.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { ScoredToken } from './token-logprobs.js';
 

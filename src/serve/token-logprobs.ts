@@ -1,5 +1,5 @@
 /** Log-probabilities of tokens in OpenAI's two formats: for completions and for chat completions. */
-import type { TokenLogprob } from '../generate/drawn.js';
+import type { TokenLogprob } from '../generate/step/drawn.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 /** A token and its alternatives; the first token of a prompt has no log-probability. */

@@ -1,7 +1,7 @@
 // The tables of a sweep as Markdown, which reads as well on a terminal.
 import { formatProbability } from '../eval/comparison.js';
-import { formatSigned, percent } from '../eval/percent.js';
-import { intervalReading } from '../eval/student.js';
+import { formatSigned, percent } from '../eval/statistics/percent.js';
+import { intervalReading } from '../eval/statistics/student.js';
 import { plural } from '../native/shown.js';
 import { formatMetric } from '../terminal/progress.js';
 import { describePoint } from './cells.js';

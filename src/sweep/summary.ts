@@ -1,6 +1,6 @@
 // Summarizes finished runs: the chosen point of each arm, means over seeds, and paired differences.
 
-import { average, type MeanInterval, meanInterval, sampleDeviation } from '../eval/student.js';
+import { average, type MeanInterval, meanInterval, sampleDeviation } from '../eval/statistics/student.js';
 import { RunError } from '../run/error.js';
 import { type Cell, cell, finalCells, trialCells, withNeeds } from './cells.js';
 import { type Arm, type Column, points, type Settings, type Sweep } from './file.js';

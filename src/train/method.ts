@@ -2,7 +2,7 @@
 import type { FrameConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import type { TrainingDataSummary } from '../data/summary.js';
-import type { EvalReport } from '../eval/report.js';
+import type { EvalReport } from '../eval/reports/eval-report.js';
 import type { SolvedReport } from '../eval/solving/run-report.js';
 import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';

@@ -1,4 +1,4 @@
-import type { EvalReport } from '../eval/report.js';
+import type { EvalReport } from '../eval/reports/eval-report.js';
 import type { SolvedReport } from '../eval/solving/run-report.js';
 
 /** The outcome of a run. */

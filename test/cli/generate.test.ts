@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
 import { type ChatOptions, chat } from '../../src/cli/chat-loop.js';
-import { promptsFrom } from '../../src/cli/generate-prompts.js';
+import { promptsFrom } from '../../src/cli/generate/prompts.js';
 import { completeRunConfig, formatRunConfig } from '../../src/methods/config.js';
 import { completeSaved } from '../../src/methods/saved-models.js';
 import { openDevice } from '../../src/runtime/device.js';

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Interrupted } from '../../src/cli/error.js';
+import { Interrupted } from '../../src/cli/line/error.js';
 import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
-import { baselineMetrics, confusionMetrics } from '../../src/eval/metrics.js';
+import { baselineMetrics, confusionMetrics } from '../../src/eval/statistics/metrics.js';
 import { parseRunConfig } from '../../src/methods/config.js';
 import { DamagedRunError, RunError } from '../../src/run/error.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';

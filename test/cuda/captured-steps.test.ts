@@ -1,8 +1,8 @@
 // Decode steps that are captured with more rows than a batch has give the bits of steps that are queued op by op.
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
-import { CapturedSteps } from '../../src/generate/captured.js';
 import { Generator } from '../../src/generate/generator.js';
+import { CapturedSteps } from '../../src/generate/step/captured.js';
 import type { Adapter } from '../../src/models/adapter.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { Graph } from '../../src/runtime/graph.js';

@@ -1,8 +1,8 @@
 // How many kernels a layer takes at decoding: docs/kernels/decode.md counts on it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
-import { KeyValueCache } from '../../src/generate/cache.js';
-import { stepInputs } from '../../src/generate/step-inputs.js';
+import { KeyValueCache } from '../../src/generate/cache/keys-values.js';
+import { stepInputs } from '../../src/generate/step/inputs.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { goldenDirectory } from '../models/golden.js';
 import { gpus, skipped } from './gpu.js';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { correctionTables } from '../../src/eval/solving/corrections.js';
 import { contributions } from '../../src/eval/solving/metrics.js';
-import { METRIC_TITLES } from '../../src/eval/solving/report.js';
+import { METRIC_TITLES } from '../../src/eval/solving/solving-report.js';
 
 /** Rows of the tables of a page, by their first cell. */
 const firstCells = (page: string) =>

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { compareVerdicts, formatComparison } from '../../src/eval/comparison.js';
-import type { VerdictRow } from '../../src/eval/dump.js';
+import type { VerdictRow } from '../../src/eval/reports/dump.js';
 
 const golden = JSON.parse(readFileSync(new URL('../golden/evaluation.json', import.meta.url), 'utf8'));
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { lengthClassifier } from '../../src/eval/length-classifier.js';
-import { logisticRegression } from '../../src/eval/logistic.js';
+import { logisticRegression } from '../../src/eval/statistics/logistic.js';
 
 test('logistic regression solves ∂L/∂w = 0', () => {
   // Of 4 rows with x = 1 three are right, of 4 with x = −1 one: weights (0, log 3), but for the ridge.

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { evaluateVerdicts } from '../../src/eval/evaluate.js';
+import { evaluateVerdicts } from '../../src/eval/evaluate-verdicts.js';
 import { PhiloxStream } from '../../src/random/philox.js';
 import type { JudgedVerdict } from '../../src/scoring/verdict/judged.js';
 import { load } from '../data/data-file.js';

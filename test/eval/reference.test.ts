@@ -2,16 +2,16 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { verdictMetrics } from '../../src/eval/evaluate-verdicts.js';
 import {
   bootstrapIntervals,
   ProblemSample,
   type ProblemStep,
   percentileInterval,
   resampledProblems,
-} from '../../src/eval/bootstrap.js';
-import { calibration } from '../../src/eval/calibration.js';
-import { verdictMetrics } from '../../src/eval/evaluate.js';
-import { mcnemar } from '../../src/eval/mcnemar.js';
+} from '../../src/eval/statistics/bootstrap.js';
+import { calibration } from '../../src/eval/statistics/calibration.js';
+import { mcnemar } from '../../src/eval/statistics/mcnemar.js';
 
 interface Reference {
   readonly steps: readonly { problem: string; label: 0 | 1; a: number; b: number }[];

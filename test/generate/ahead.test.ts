@@ -1,10 +1,10 @@
 // Steps that are queued before the tokens of the step before are known.
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
-import { CapturedSteps } from '../../src/generate/captured.js';
 import { type GenerateOptions, Generator, type GeneratorOptions } from '../../src/generate/generator.js';
-import { type Sample, SampleRow } from '../../src/generate/sample-row.js';
+import { type Sample, SampleRow } from '../../src/generate/rows/sample-row.js';
 import { Scheduler } from '../../src/generate/scheduler.js';
+import { CapturedSteps } from '../../src/generate/step/captured.js';
 import type { Adapter } from '../../src/models/adapter.js';
 import { Decoder } from '../../src/models/decoder.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';

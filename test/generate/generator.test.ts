@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
-import { cacheShape } from '../../src/generate/cache.js';
+import { cacheShape } from '../../src/generate/cache/keys-values.js';
 import { Generator } from '../../src/generate/generator.js';
-import type { GeneratedToken, Sample } from '../../src/generate/sample-row.js';
+import type { GeneratedToken, Sample } from '../../src/generate/rows/sample-row.js';
 import { type Adapter, loadAdapter } from '../../src/models/adapter.js';
 import { DisposedError } from '../../src/native/errors.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';

@@ -1,7 +1,7 @@
 // How many samples run together: by what was measured on the kind of device, and by its memory.
 import { expect, test } from 'vitest';
 import { readModelConfig } from '../../src/architectures/table.js';
-import { cacheShape } from '../../src/generate/cache.js';
+import { cacheShape } from '../../src/generate/cache/keys-values.js';
 import { Generator } from '../../src/generate/generator.js';
 import { roomToGenerate } from '../../src/generate/room.js';
 import type { Decoder } from '../../src/models/decoder.js';

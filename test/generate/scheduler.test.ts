@@ -2,7 +2,7 @@
 // token always reads the values that its own row would have written.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PagePool, pagesFor } from '../../src/generate/pages.js';
+import { PagePool, pagesFor } from '../../src/generate/cache/pages.js';
 import {
   pagesOfRow,
   type Row,

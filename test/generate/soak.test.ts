@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
-import { cacheShape } from '../../src/generate/cache.js';
+import { cacheShape } from '../../src/generate/cache/keys-values.js';
 import { Generator } from '../../src/generate/generator.js';
 import type { Adapter } from '../../src/models/adapter.js';
 import { PhiloxStream } from '../../src/random/philox.js';

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
-import { evaluateSolving } from '../../src/eval/solving/evaluate.js';
+import { evaluateSolving } from '../../src/eval/solving/evaluate-solving.js';
 import { solvingPrompt } from '../../src/generate/solving-prompt.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { methodOf } from '../../src/methods/table.js';

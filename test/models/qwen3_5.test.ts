@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
 import { modelWeights, parseModelConfig, readModelConfig } from '../../src/architectures/table.js';
-import { cacheShape } from '../../src/generate/cache.js';
+import { cacheShape } from '../../src/generate/cache/keys-values.js';
 import { Generator } from '../../src/generate/generator.js';
 import { raggedBatch, type Sequence } from '../../src/models/batch.js';
 import { draw } from '../../src/models/initial-values.js';

@@ -1,7 +1,7 @@
 // Run directories as runs write them, made in a moment: metrics, verdicts, rollouts, results.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { evaluateVerdicts } from '../../src/eval/evaluate.js';
+import { evaluateVerdicts } from '../../src/eval/evaluate-verdicts.js';
 import type { StepRecord } from '../../src/records/record.js';
 
 export interface RunFixture {

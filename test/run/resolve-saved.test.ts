@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { withModel } from '../../src/cli/model-options.js';
+import { withModel } from '../../src/cli/chosen/model-options.js';
 import { DEFAULT_MODEL, namedModel, savedModel } from '../../src/models/saved.js';
 import { resolveJudge, resolveSaved } from '../../src/run/resolve-saved.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';

@@ -21,7 +21,7 @@ const ROOMS = ['cli', 'methods', 'train', 'scoring', 'run', 'config', 'hub', 'ap
 const PROGRAM = `
   import { Session } from 'node:inspector/promises';
   const [dist, name] = process.argv.slice(1);
-  const { openChosenModel } = await import(dist + '/cli/chosen-model.js');
+  const { openChosenModel } = await import(dist + '/cli/chosen/chosen-model.js');
   const session = new Session();
   session.connect();
   await session.post('Profiler.enable');
@@ -51,9 +51,9 @@ it('takes at most 30 functions and climbs at most 5 times to a room above', () =
   );
   const roomOf = (place: string) => ROOMS.indexOf(place.split('/')[0] as string);
   const ran = new Set(stdout.split('\n').filter((place) => roomOf(place) >= 0));
-  expect(ran.has('cli/chosen-model openChosenModel'), stderr).toBe(true);
+  expect(ran.has('cli/chosen/chosen-model openChosenModel'), stderr).toBe(true);
   expect(ran.size, [...ran].join('\n')).toBeLessThanOrEqual(30);
-  const order = callsFrom(readSources(resolve('.')), 'src/cli/chosen-model.ts', 'openChosenModel')
+  const order = callsFrom(readSources(resolve('.')), 'src/cli/chosen/chosen-model.ts', 'openChosenModel')
     .map(({ path, name }) => `${path.slice('src/'.length, -'.ts'.length)} ${name}`)
     .filter((place) => ran.has(place));
   expect(order.length).toBeGreaterThan(15);

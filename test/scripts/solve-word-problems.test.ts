@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { wordProblems } from '../../src/data/problems/generate.js';
 import { rightSolution } from '../../src/data/problems/solution.js';
-import type { Sample } from '../../src/generate/sample-row.js';
+import type { Sample } from '../../src/generate/rows/sample-row.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 
 const tokenizer = await loadTokenizer(fileURLToPath(new URL('../../assets/word-problems', import.meta.url)));

@@ -2,7 +2,7 @@
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { promptTokens } from '../../src/generate/prompts.js';
-import type { Sample } from '../../src/generate/sample-row.js';
+import type { Sample } from '../../src/generate/rows/sample-row.js';
 import { serve } from '../../src/serve/server.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { metric, post, type TestServer, testServer, until } from './test-server.js';

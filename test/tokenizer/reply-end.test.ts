@@ -3,7 +3,7 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
-import { openChosenModel } from '../../src/cli/chosen-model.js';
+import { openChosenModel } from '../../src/cli/chosen/chosen-model.js';
 import { correctionTokenizer } from '../../src/methods/s3c/sequences.js';
 import { loadDecoder } from '../../src/models/load.js';
 import { mergeAdapter } from '../../src/models/merge.js';

@@ -1,9 +1,9 @@
 /** Continuations of a model after a wrong step and after a right one, from held-out prefixes. */
 import { grade } from '../../answers/grade.js';
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
-import { SHARE_DIFFERENCE } from '../../eval/bootstrap.js';
 import type { PrefixMetrics } from '../../eval/solving/corrections.js';
 import { type MetricValue, metricValues } from '../../eval/solving/metrics.js';
+import { SHARE_DIFFERENCE } from '../../eval/statistics/bootstrap.js';
 import type { StepRecord } from '../../records/record.js';
 import { sameResult } from '../result.js';
 import type { Continuation, DrawSettings, StepSampler } from '../sampler.js';

@@ -1,6 +1,8 @@
 // Two evaluations of the same problems: the differences of their metrics, and the problems that only one solved.
 import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
+import { formatProbability } from '../comparison.js';
+import { boxedTable, plainTable, wrapped } from '../reports/table.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
@@ -8,16 +10,14 @@ import {
   resampledInterval,
   resampledProblems,
   SHARE,
-} from '../bootstrap.js';
-import { formatProbability } from '../comparison.js';
-import { type McNemar, mcnemar } from '../mcnemar.js';
-import { type Difference, twoSided } from '../paired.js';
-import { formatSigned } from '../percent.js';
-import { boxedTable, plainTable, wrapped } from '../table.js';
+} from '../statistics/bootstrap.js';
+import { type McNemar, mcnemar } from '../statistics/mcnemar.js';
+import { type Difference, twoSided } from '../statistics/paired.js';
+import { formatSigned } from '../statistics/percent.js';
 import type { SolvedProblem } from './dump.js';
 import { type EqualTokenVotes, equalTokenVotes } from './equal-tokens.js';
 import { type Contributions, contributions, defaultKs, metricOf } from './metrics.js';
-import { formatMetric, metricTitle } from './report.js';
+import { formatMetric, metricTitle } from './solving-report.js';
 import { ballots, votedRight } from './votes.js';
 
 export interface SolvingDifference extends Omit<Difference, 'interval'> {

@@ -1,9 +1,9 @@
 /** The report of an evaluation of corrections: its figures by name, and its table. */
 import { plural } from '../../native/shown.js';
-import { percent } from '../percent.js';
-import { boxedTable, plainTable } from '../table.js';
+import { boxedTable, plainTable } from '../reports/table.js';
+import { percent } from '../statistics/percent.js';
 import type { MetricValue } from './metrics.js';
-import type { SolvingReport } from './report.js';
+import type { SolvingReport } from './solving-report.js';
 
 /** Shares from 0 to 1; absent where there is nothing to take a share of. */
 export interface OutputMetrics {

@@ -5,7 +5,7 @@ import { exchange } from '../../cluster/exchange.js';
 import { Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
 import { roomToGenerate } from '../../generate/room.js';
-import type { FinishReason, SavedSample } from '../../generate/sample-row.js';
+import type { FinishReason, SavedSample } from '../../generate/rows/sample-row.js';
 import { savedOptions } from '../../generate/snapshot.js';
 import { processesOf } from '../../runtime/processes.js';
 import type { DrawnSample } from './sample.js';

@@ -2,7 +2,7 @@
  * A learned aggregation: a logistic regression on outcomes that weighs all other aggregations of a solution and its
  * number of steps.
  */
-import { fitLogistic } from '../logistic.js';
+import { fitLogistic } from '../statistics/logistic.js';
 import { AGGREGATIONS, aggregated } from './aggregation.js';
 import type { GradedSample } from './sample.js';
 

@@ -7,8 +7,8 @@ import {
   resampledInterval,
   resampledProblems,
   SHARE,
-} from '../bootstrap.js';
-import { passAtK } from '../solutions.js';
+} from '../statistics/bootstrap.js';
+import { passAtK } from '../statistics/solutions.js';
 import type { GradedSample } from './sample.js';
 import { meanOverSubsets } from './subsets.js';
 import { type Ballot, ballots, bestRight, votedRight } from './votes.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
 import { readAs } from '../read-as.js';
-import type { SolvingReport } from './report.js';
+import type { SolvingReport } from './solving-report.js';
 
 export const REPORT = 'solve.json';
 

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
 import { plural } from '../../native/shown.js';
-import { percent } from '../percent.js';
 import { readAs } from '../read-as.js';
-import { boxedTable, plainTable } from '../table.js';
+import { boxedTable, plainTable } from '../reports/table.js';
+import { percent } from '../statistics/percent.js';
 import { type CorrectionReport, formatCorrectionReport } from './corrections.js';
 import type { MetricValue } from './metrics.js';
-import { metricTitle } from './report.js';
 import { metricValue } from './report-file.js';
+import { metricTitle } from './solving-report.js';
 
 /** Metrics by name, of all problems (`all`) and of each group, such as a level. */
 export type SolvedGroups = Readonly<Record<string, Readonly<Record<string, MetricValue>>>>;

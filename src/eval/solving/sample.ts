@@ -1,4 +1,4 @@
-import type { FinishReason } from '../../generate/sample-row.js';
+import type { FinishReason } from '../../generate/rows/sample-row.js';
 
 /** Position of a sample: the index of its problem, and its number among that problem's samples; both from 0. */
 export interface SamplePlace {

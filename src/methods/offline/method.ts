@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { data } from '../../config/data.js';
-import { evaluation } from '../../config/evaluation.js';
+import { evaluation } from '../../config/eval-sections.js';
 import { section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { question } from '../../config/question.js';

@@ -9,7 +9,7 @@ import { stepsOf } from '../../records/steps.js';
 import { rewardMoments, type WeightedSource } from '../../rewards/mixture.js';
 import type { RewardedSolution } from '../../rewards/reward.js';
 import { groupBySize } from '../../sequences/batching.js';
-import { solveHeldOut } from '../../train/solutions/evaluation.js';
+import { solveHeldOut } from '../../train/solutions/held-out.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
 import type { MakingStage } from '../../train/stage.js';

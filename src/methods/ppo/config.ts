@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { adapterUse } from '../../config/adapter.js';
 import { data } from '../../config/data.js';
-import { evaluation } from '../../config/evaluation.js';
+import { evaluation } from '../../config/eval-sections.js';
 import { lora, model } from '../../config/model.js';
 import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';

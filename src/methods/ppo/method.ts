@@ -11,7 +11,7 @@ import { endTokens } from '../../tokenizer/reply-end.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method } from '../../train/method.js';
 import { type AskedProblems, askedProblems } from '../../train/solutions/asked.js';
-import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
+import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/held-out.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
 import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';

@@ -1,6 +1,6 @@
 /** The rewards of a rollout batch: sources mixed, placed on tokens, and what is done with solutions that were cut off. */
 
-import { rocAuc } from '../../eval/metrics.js';
+import { rocAuc } from '../../eval/statistics/metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import {
   type MixedReward,

@@ -1,7 +1,7 @@
 // `method: pretrain`: how it is configured.
 import { z } from 'zod';
 import { data } from '../../config/data.js';
-import { evaluation } from '../../config/evaluation.js';
+import { evaluation } from '../../config/eval-sections.js';
 import { choice, flag, section } from '../../config/fields.js';
 import { model } from '../../config/model.js';
 import { run } from '../../config/run.js';

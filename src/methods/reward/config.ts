@@ -1,7 +1,7 @@
 // `method: reward`: how it is configured.
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
-import { evaluation, rewardEvaluation } from '../../config/evaluation.js';
+import { evaluation, rewardEvaluation } from '../../config/eval-sections.js';
 import { choice, countOrAll, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';

@@ -9,7 +9,7 @@ import { verdictPreview } from '../../train/verdicts/data.js';
 import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
 import { type RewardData, rewardData } from './data.js';
-import { metricsOf, type RewardRun, rewardReport } from './evaluation.js';
+import { metricsOf, type RewardRun, rewardReport } from './reward-report.js';
 import { rewardTraining } from './stage.js';
 
 export const reward: Method<RewardRunConfig, RewardData, Trainee> = {

@@ -11,7 +11,7 @@ import { type RewardNetwork, rewardLogits } from '../../scoring/reward-model/net
 import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
 import { type BatchGradients, batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { TrainingStage } from '../../train/stage.js';
-import { type RewardRun, rewardValidation } from './evaluation.js';
+import { type RewardRun, rewardValidation } from './reward-report.js';
 
 /** @param weigh weight of a row in the loss before normalisation */
 export function rewardTraining(

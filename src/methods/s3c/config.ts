@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { corrections } from '../../config/corrections.js';
 import { data } from '../../config/data.js';
-import { evaluation } from '../../config/evaluation.js';
+import { evaluation } from '../../config/eval-sections.js';
 import {
   choice,
   count,

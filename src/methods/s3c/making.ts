@@ -1,7 +1,7 @@
 /** The stage that makes samples of right solutions, with wrong steps of the model as it is before training. */
 
+import { reportLines } from '../../corrections/count-lines.js';
 import { type OpenTools, type OpenToolsOptions, openTools } from '../../corrections/open.js';
-import { reportLines } from '../../corrections/report.js';
 import { samplesOf } from '../../corrections/stream.js';
 import { Tally, type TallyState } from '../../corrections/tally.js';
 import { PARTS, type Part } from '../../data/split.js';

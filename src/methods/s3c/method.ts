@@ -14,7 +14,7 @@ import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
 import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { S3cRunConfig } from './config.js';
 import { type S3cData, s3cData } from './data.js';
-import { evaluateRun } from './evaluation.js';
+import { evaluateRun } from './evaluate-run.js';
 import { MAKING, madeSamples, makingStage, type S3cRun } from './making.js';
 import type { CorrectionSamples } from './samples.js';
 import { asTokenized, correctionTokenizer } from './sequences.js';

@@ -1,7 +1,7 @@
 // `method: sft`: how it is configured.
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
-import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
+import { evaluation, verdictEvaluation } from '../../config/eval-sections.js';
 import { nonNegative, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';

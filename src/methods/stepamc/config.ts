@@ -1,7 +1,7 @@
 // `method: stepamc`: how it is configured.
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
-import { evaluation, verdictEvaluation } from '../../config/evaluation.js';
+import { evaluation, verdictEvaluation } from '../../config/eval-sections.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';

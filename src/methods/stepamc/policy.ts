@@ -1,6 +1,6 @@
 /** The policy stage of StepAMC: the solutions of each rollout batch, and the plug-ins of the loop. */
 import { selectionOf } from '../../data/rare-class.js';
-import { weakNetwork } from '../../eval/failure-signs.js';
+import { weakNetwork } from '../../eval/reports/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
 import { warn } from '../../terminal/log.js';
 import { AdamW } from '../../train/adamw.js';

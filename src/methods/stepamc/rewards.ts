@@ -1,5 +1,5 @@
 /** The reward of a verdict: from the reward network's scores of both verdicts or, without a network, from the label. */
-import { ratio } from '../../eval/metrics.js';
+import { ratio } from '../../eval/statistics/metrics.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { StepLabel } from '../../records/record.js';
 import {

@@ -1,5 +1,5 @@
 /** Metrics of the verdicts of a rollout batch, and samples of them to read. */
-import { ratio } from '../../eval/metrics.js';
+import { ratio } from '../../eval/statistics/metrics.js';
 import type { Metrics } from '../../train/stage.js';
 import type { VerdictData } from '../../train/verdicts/data.js';
 import type { CreditedQuestion } from './rollout.js';

@@ -6,7 +6,7 @@
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
 import { Generator } from '../../generate/generator.js';
 import { roomToGenerate } from '../../generate/room.js';
-import type { Sample } from '../../generate/sample-row.js';
+import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { invalid, type StepTrainError } from '../../native/errors.js';

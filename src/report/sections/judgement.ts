@@ -1,6 +1,6 @@
 /** Shows how the trained model judges held-out steps: confusion, probabilities, thresholds, calibration. */
-import type { Calibration } from '../../eval/calibration.js';
-import type { ThresholdSweep } from '../../eval/thresholds.js';
+import type { Calibration } from '../../eval/statistics/calibration.js';
+import type { ThresholdSweep } from '../../eval/statistics/thresholds.js';
 import type { CollectedRun } from '../collect.js';
 import { number, percent } from '../format.js';
 import { type Html, html } from '../html.js';

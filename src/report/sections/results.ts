@@ -1,6 +1,6 @@
 /** The tables of the final evaluation. */
 
-import { breakdownRows, type EvalTable, evalTable } from '../../eval/report-table.js';
+import { breakdownRows, type EvalTable, evalTable } from '../../eval/reports/report-table.js';
 import { correctionNotes, correctionTables } from '../../eval/solving/corrections.js';
 import { solvedRows } from '../../eval/solving/run-report.js';
 import type { CollectedRun } from '../collect.js';

@@ -1,5 +1,5 @@
 /** Judged solutions to read: every step with its label, the model's verdict and its probability. */
-import type { VerdictRow } from '../../eval/dump.js';
+import type { VerdictRow } from '../../eval/reports/dump.js';
 import type { CollectedRun } from '../collect.js';
 import { percent } from '../format.js';
 import { type Html, html } from '../html.js';

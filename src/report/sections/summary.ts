@@ -1,6 +1,6 @@
 /** The head of a page: the run, its state, and its results in a few numbers. */
-import { judgeName } from '../../eval/likelihood-report.js';
-import { evalTable } from '../../eval/report-table.js';
+import { judgeName } from '../../eval/reports/likelihood-report.js';
+import { evalTable } from '../../eval/reports/report-table.js';
 import { type CollectedRun, configValue } from '../collect.js';
 import { count, duration, number, percent, points } from '../format.js';
 import { type Content, type Html, html } from '../html.js';

@@ -1,5 +1,5 @@
 /** The table of a sweep: means over seeds with every seed as a dot, and paired differences with their intervals. */
-import { intervalReading } from '../../eval/student.js';
+import { intervalReading } from '../../eval/statistics/student.js';
 import { number, percent, points } from '../format.js';
 import { type Html, html } from '../html.js';
 import { type SweepColumn, sweepColumns } from '../sweep-table.js';

@@ -1,5 +1,5 @@
 /** Probability of "right" against the share of steps that are. */
-import type { Calibration } from '../../eval/calibration.js';
+import type { Calibration } from '../../eval/statistics/calibration.js';
 import { percent } from '../format.js';
 import { type Html, html } from '../html.js';
 import { line, plot } from './axes.js';

@@ -3,7 +3,7 @@ import { type Dataset, indices } from '../../data/dataset.js';
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
 import { type GenerateOptions, Generator } from '../../generate/generator.js';
 import { roomToGenerate } from '../../generate/room.js';
-import type { Sample } from '../../generate/sample-row.js';
+import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { invalid } from '../../native/errors.js';

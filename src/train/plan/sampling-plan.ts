@@ -1,7 +1,7 @@
 /** The part of the memory plan for methods that sample: pages of keys and values, which never coexist with activations. */
 import type { ModelConfig } from '../../architectures/config.js';
 import { architectureOf } from '../../architectures/table.js';
-import { cacheShape } from '../../generate/cache.js';
+import { cacheShape } from '../../generate/cache/keys-values.js';
 import { DEFAULT_TOKENS, fastestRows } from '../../generate/room.js';
 import { pagesOfRow } from '../../generate/scheduler.js';
 import { stackBytes } from '../../models/adapter-stack.js';

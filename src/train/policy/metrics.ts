@@ -1,5 +1,5 @@
 /** The metrics logged for every rollout batch. */
-import { ratio } from '../../eval/metrics.js';
+import { ratio } from '../../eval/statistics/metrics.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Metrics } from '../stage.js';
 import type { Answer, CreditedGroup, Group } from './records.js';

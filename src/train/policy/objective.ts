@@ -3,7 +3,7 @@
  * method's own, such as StepAMC's constraint. Means are over the whole mini-batch, however it is cut into micro-batches.
  */
 import type { TrainableParameters } from '../../autograd/parameters.js';
-import { ratio } from '../../eval/metrics.js';
+import { ratio } from '../../eval/statistics/metrics.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
 import {
   type KlEstimator,

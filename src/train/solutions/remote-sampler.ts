@@ -1,6 +1,6 @@
 /** Solutions sampled by a server that holds the same model: before each round it is given the policy as it is then. */
 import type { SamplingKeys } from '../../config/sampling.js';
-import { detokenize } from '../../generate/detokenize.js';
+import { detokenize } from '../../generate/rows/detokenize.js';
 import type { SampleSource, SourceSample } from '../../generate/sample-source.js';
 import type { Adapter } from '../../models/adapter.js';
 import type { Decoder } from '../../models/decoder.js';

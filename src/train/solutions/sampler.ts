@@ -7,7 +7,7 @@ import type { SamplingKeys } from '../../config/sampling.js';
 import { rowsOf } from '../../config/sampling.js';
 import { Generator } from '../../generate/generator.js';
 import { roomToGenerate } from '../../generate/room.js';
-import type { Sample } from '../../generate/sample-row.js';
+import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';

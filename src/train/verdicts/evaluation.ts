@@ -1,13 +1,13 @@
 /** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
-import { fixedThreshold } from '../../config/evaluation.js';
+import { fixedThreshold } from '../../config/eval-sections.js';
 import { choosesThreshold, selectionOf, weighsClasses } from '../../data/rare-class.js';
 import { mixtureOf } from '../../data/summary.js';
-import { VERDICT_DUMP, writeVerdictDump } from '../../eval/dump.js';
-import { evaluateVerdicts, verdictMetrics } from '../../eval/evaluate.js';
+import { evaluateVerdicts, verdictMetrics } from '../../eval/evaluate-verdicts.js';
 import { keptVerdicts } from '../../eval/likelihood-weights.js';
-import type { VerdictMetrics } from '../../eval/metrics.js';
-import type { EvalReport } from '../../eval/report.js';
-import { bestThreshold, thresholdReader } from '../../eval/thresholds.js';
+import { VERDICT_DUMP, writeVerdictDump } from '../../eval/reports/dump.js';
+import type { EvalReport } from '../../eval/reports/eval-report.js';
+import type { VerdictMetrics } from '../../eval/statistics/metrics.js';
+import { bestThreshold, thresholdReader } from '../../eval/statistics/thresholds.js';
 import { isPretrained } from '../../models/base.js';
 import type { Role } from '../../models/decoder.js';
 import type { JudgedVerdict } from '../../scoring/verdict/judged.js';

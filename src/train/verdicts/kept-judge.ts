@@ -1,7 +1,7 @@
 /** The judge that a run leaves: the adapter's card holds its way of judging, and its defects. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fixedThreshold } from '../../config/evaluation.js';
+import { fixedThreshold } from '../../config/eval-sections.js';
 import { type Dataset, dataset } from '../../data/dataset.js';
 import {
   type LabelledStep,
@@ -9,7 +9,7 @@ import {
   type LikelihoodVerdicts,
   likelihoodVerdicts,
 } from '../../eval/likelihood-weights.js';
-import type { EvalReport } from '../../eval/report.js';
+import type { EvalReport } from '../../eval/reports/eval-report.js';
 import { standingIn } from '../../eval/standing.js';
 import { readJson } from '../../files/json-file.js';
 import { readCard, writeCard } from '../../models/card.js';

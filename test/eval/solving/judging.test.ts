@@ -7,7 +7,7 @@ import type { CorrectionReading } from '../../../src/data/corrections/standing.j
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import { rightSolution } from '../../../src/data/problems/solution.js';
 import { aggregated } from '../../../src/eval/solving/aggregation.js';
-import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
+import { evaluateSolving } from '../../../src/eval/solving/evaluate-solving.js';
 import { judgedSamples } from '../../../src/eval/solving/judging.js';
 import { stepsOf } from '../../../src/records/steps.js';
 import { openDevice } from '../../../src/runtime/device.js';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../../src/api/model.js';
 import type { Problem } from '../../../src/data/benchmarks/problem.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
-import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
+import { evaluateSolving } from '../../../src/eval/solving/evaluate-solving.js';
 import { bestBeams, type SearchOptions, searchSolutions } from '../../../src/eval/solving/search.js';
 import { withinTokens } from '../../../src/eval/solving/search-metrics.js';
 import { solvingPrompt } from '../../../src/generate/solving-prompt.js';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadModel } from '../../../src/api/model.js';
 import { Tape } from '../../../src/autograd/tape.js';
-import { taskOfRun } from '../../../src/cli/correction-task.js';
+import { taskOfRun } from '../../../src/cli/eval/correction-task.js';
 import { evaluateCorrection } from '../../../src/eval/correction.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { rewardLoss } from '../../../src/methods/reward/stage.js';

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import type { S3cRunConfig } from '../../../src/methods/s3c/config.js';
-import { eachOnce } from '../../../src/methods/s3c/evaluation.js';
+import { eachOnce } from '../../../src/methods/s3c/evaluate-run.js';
 import { SampleCollector } from '../../../src/methods/s3c/samples.js';
 import type { Step, StepRecord } from '../../../src/records/record.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';

@@ -3,10 +3,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../../src/api/model.js';
 import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
-import { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from '../../../src/eval/evaluate.js';
-import { judgeName } from '../../../src/eval/likelihood-report.js';
+import {
+  type EvaluationOptions,
+  evaluateVerdicts,
+  verdictMetrics,
+} from '../../../src/eval/evaluate-verdicts.js';
 import { fitLikelihood, keptVerdicts, likelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
-import { formatEvalTable } from '../../../src/eval/report-table.js';
+import { judgeName } from '../../../src/eval/reports/likelihood-report.js';
+import { formatEvalTable } from '../../../src/eval/reports/report-table.js';
 import type { StepRecord } from '../../../src/records/record.js';
 import { judgements } from '../../../src/scoring/judge.js';
 import type { LikelihoodWeights } from '../../../src/scoring/settings.js';

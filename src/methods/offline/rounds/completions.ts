@@ -1,5 +1,5 @@
 /** The judge that needs neither another model nor worked solutions: where the model itself still reaches the answer. */
-import { rolloutLabels } from '../../../eval/rollout-labels.js';
+import { rolloutLabels } from '../../../eval/completions/rollout-labels.js';
 import { stepPieces } from '../../../records/steps.js';
 import { type Scorer, type Solution, scorer, textOf } from '../../../scoring/scorer.js';
 import { endTokens } from '../../../tokenizer/reply-end.js';

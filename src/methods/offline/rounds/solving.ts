@@ -11,7 +11,7 @@ import {
   type EvaluateStageOptions,
   evaluateStage,
   evaluationMetrics,
-} from './evaluate.js';
+} from './evaluation-stage.js';
 import { evaluationJudge } from './judges.js';
 import type { AskingRun } from './run.js';
 

@@ -3,11 +3,11 @@
  * threshold on the score of the step, which is chosen on validation steps because the zero of such scores is arbitrary.
  */
 import { indices } from '../../../data/dataset.js';
-import { calibration } from '../../../eval/calibration.js';
-import { verdictMetrics } from '../../../eval/evaluate.js';
-import { ratio } from '../../../eval/metrics.js';
-import type { NetworkReport } from '../../../eval/report.js';
-import { bestThreshold } from '../../../eval/thresholds.js';
+import { verdictMetrics } from '../../../eval/evaluate-verdicts.js';
+import type { NetworkReport } from '../../../eval/reports/eval-report.js';
+import { calibration } from '../../../eval/statistics/calibration.js';
+import { ratio } from '../../../eval/statistics/metrics.js';
+import { bestThreshold } from '../../../eval/statistics/thresholds.js';
 import { scoreVerdicts, type VerdictScores } from '../../../scoring/reward-network/scores.js';
 import { type JudgedVerdict, probability, verdictOfOdds } from '../../../scoring/verdict/judged.js';
 import { mean } from '../../../train/policy/metrics.js';

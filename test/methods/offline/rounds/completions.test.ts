@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { loadModel } from '../../../../src/api/model.js';
-import { rolloutLabels } from '../../../../src/eval/rollout-labels.js';
+import { rolloutLabels } from '../../../../src/eval/completions/rollout-labels.js';
 import { solvingPrompt } from '../../../../src/generate/solving-prompt.js';
 import { train } from '../../../../src/methods/run.js';
 import type { StepRecord } from '../../../../src/records/record.js';

@@ -1,0 +1,114 @@
+// `steptrain data preview`: single samples as the model reads them, token by token.
+import type { Part } from '../../data/split.js';
+import { methodOf, type RunConfig } from '../../methods/table.js';
+import { dividedRecords } from '../../run/parts.js';
+import { configuredTokenizer } from '../../run/tokenizer.js';
+import { decodeSpan, type SegmentSpan, type TokenizedSequence } from '../../tokenizer/segments.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+
+export interface PreviewOptions {
+  readonly part: Part;
+  /** Labelled steps to show. */
+  readonly samples: number;
+  /** Columns of the terminal. */
+  readonly width: number;
+}
+
+/** The first samples of a part: for each span its text, ids and loss mask, in lines that fit. */
+export async function dataPreview(
+  config: RunConfig,
+  { part, samples: limit, width }: PreviewOptions,
+): Promise<string> {
+  const tokenizer = await configuredTokenizer(config.model);
+  const method = await methodOf(config).load();
+  const samplesOf = method.preview(config, tokenizer);
+  const shown: string[] = [];
+  for await (const { part: found, record } of dividedRecords(config.data)) {
+    if (found !== part) continue;
+    for (const { title, sequence } of samplesOf(record)) {
+      if (shown.length === limit) return shown.join('\n\n');
+      const { length } = sequence.ids;
+      const learned = sequence.lossMask.reduce((sum, mask) => sum + mask, 0);
+      const tooLong =
+        length > config.data.max_length ? `, longer than data.max_length ${config.data.max_length}` : '';
+      const head = `${part} ${shown.length + 1}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
+      shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
+    }
+  }
+  return shown.length > 0 ? shown.join('\n\n') : `the ${part} part has nothing to show`;
+}
+
+/** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */
+export function formatSequence(sequence: TokenizedSequence, tokenizer: Tokenizer, width: number): string[] {
+  const lines: string[] = [];
+  for (const span of sequence.spans) {
+    if (span.start === span.end) continue;
+    lines.push(`  ${spanTitle(span)}  [${span.start}, ${span.end})`);
+    lines.push(...tokenColumns(sequence, span, tokenizer, width));
+  }
+  return lines;
+}
+
+function spanTitle({ role, step }: SegmentSpan): string {
+  return step === undefined ? role : `${role} ${step + 1}`;
+}
+
+function tokenColumns(
+  { ids, lossMask }: TokenizedSequence,
+  { start, end }: SegmentSpan,
+  tokenizer: Tokenizer,
+  width: number,
+): string[] {
+  const lines: string[] = [];
+  const titles: readonly string[] = ['   text', '    ids', 'learned'];
+  let rows = titles;
+  for (let at = start; at < end; at++) {
+    const cells = [shownToken(tokenText(tokenizer, ids, at)), String(ids[at]), String(lossMask[at])];
+    const cellWidth = Math.max(...cells.map(displayWidth));
+    const longer = rows.map(
+      (row, i) => `${row} ${cells[i]}${' '.repeat(cellWidth - displayWidth(cells[i]!))}`,
+    );
+    const isFirst = rows === titles;
+    if (!isFirst && displayWidth(longer[0]!) > width) {
+      lines.push(...rows.map((row) => `  ${row.trimEnd()}`));
+      rows = titles;
+      at--;
+    } else rows = longer;
+  }
+  lines.push(...rows.map((row) => `  ${row.trimEnd()}`));
+  return lines;
+}
+
+/**
+ * Text of one token. Where numbers are stored last digit first, each token is shown as it is, since decoding reverses
+ * the digits of a whole number.
+ */
+function tokenText(tokenizer: Tokenizer, ids: Int32Array, at: number): string {
+  const id = ids[at] as number;
+  return tokenizer.reversesDigits && !tokenizer.isSpecial(id)
+    ? Buffer.from(tokenizer.tokenBytes(id)).toString()
+    : decodeSpan(tokenizer, ids, at, at + 1);
+}
+
+/** A token's text with visible white space. */
+function shownToken(text: string): string {
+  const visible = text
+    .replaceAll('\n', '⏎')
+    .replaceAll('\t', '⇥')
+    .replaceAll(' ', '·')
+    .replace(/\p{C}/gu, '�');
+  return visible === '' ? '∅' : visible;
+}
+
+// Letters of East Asian scripts and emoji take two columns.
+function displayWidth(text: string): number {
+  let width = 0;
+  for (const character of text)
+    width +=
+      /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}/u.test(
+        character,
+      )
+        ? 2
+        : 1;
+  return width;
+}

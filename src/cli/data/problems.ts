@@ -1,0 +1,18 @@
+// `steptrain data problems`: generated word problems as rows, for evaluations and other programs.
+import { existsSync } from 'node:fs';
+import { type WordProblemOptions, wordProblems } from '../../data/problems/generate.js';
+import { writeFileAtomically } from '../../files/atomic-file.js';
+import { UsageError } from '../line/error.js';
+
+/** Writes one row of JSON for each problem into a new file. @throws UsageError where the file already exists */
+export async function writeProblems(path: string, options: WordProblemOptions): Promise<void> {
+  if (!path.endsWith('.jsonl'))
+    throw new UsageError(`expected a file name that ends in .jsonl, found ${path}`);
+  if (existsSync(path)) throw new UsageError(`${path} is there already; choose another file`);
+  await writeFileAtomically(path, lines(options));
+}
+
+/** Yields rows one at a time: too large a number fills the disk, not the memory. */
+function* lines(options: WordProblemOptions): Generator<Buffer> {
+  for (const row of wordProblems(options)) yield Buffer.from(`${JSON.stringify(row)}\n`);
+}

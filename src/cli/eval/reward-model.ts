@@ -1,0 +1,117 @@
+import type { Argv } from 'yargs';
+import type { ScoredSolution } from '../../eval/reward-quality.js';
+import type { StepRecord } from '../../records/record.js';
+import { modelOptions, withModel } from '../chosen/model-options.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from '../line/command.js';
+import { Interrupted, UsageError } from '../line/error.js';
+import { checkWhole } from '../line/usage.js';
+
+type RewardModelArguments = ArgumentsOf<typeof options>;
+
+const options = (argv: Argv) =>
+  modelOptions(argv)
+    .positional('data', {
+      ...argument,
+      describe: 'Labelled solutions that the model has not seen, several of a problem where there are',
+    })
+    .option('scorer', { ...text, describe: 'Which scorer of the run, such as outcome [default: its first]' })
+    .option('max-samples', { ...number, describe: 'Most solutions, from the first [default: all]' })
+    .option('json', { ...flag, describe: 'Print the report as JSON' })
+    .example(
+      '$0 eval reward-model processbench/gsm8k.json.gz --model runs/prm',
+      'writes reward-quality.json beside its weights, which ppo, step_kto and eval solve read',
+    );
+
+export const rewardModelCommand = command({
+  command: 'reward-model <data>',
+  describe: 'Measure whether a reward model ranks right steps above wrong ones of the same problem',
+  builder: options,
+  handler: measure,
+});
+
+/** Solutions scored at a time, between reports of progress. */
+const BATCH = 32;
+
+async function measure(given: RewardModelArguments): Promise<void> {
+  const args = withModel(given);
+  checkWhole(args, { 'max-samples': 1 });
+  const name = args.run ?? args.model;
+  if (name === undefined) throw new UsageError('name the reward model with --model');
+  const { join } = await import('node:path');
+  const { loadRecords } = await import('../../data/load.js');
+  const { qualityRows, qualitySentences, rewardQuality, standingOf, LEAST_AUC } = await import(
+    '../../eval/reward-quality.js'
+  );
+  const { percent } = await import('../../eval/statistics/percent.js');
+  const { boxedTable, plainTable } = await import('../../eval/reports/table.js');
+  const { writeJson } = await import('../../files/json-file.js');
+  const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
+  const { openScorer } = await import('../../scoring/open.js');
+  const { resolveData } = await import('../../run/paths.js');
+  const { openDevice } = await import('../../runtime/device.js');
+  const { chosenDevice } = await import('../../runtime/chosen-device.js');
+  const { createProgress } = await import('../../terminal/progress.js');
+  const { untilInterrupted } = await import('../line/interrupt.js');
+  const { records, report } = loadRecords(await resolveData(args.data, 'test', () => '<data>'), {
+    problems: false,
+  });
+  const all: StepRecord[] = [];
+  for await (const record of records) {
+    if (all.length === args['max-samples']) break;
+    all.push(record);
+  }
+  if (all.length === 0) throw new UsageError(`${args.data} holds no labelled solutions`);
+  const { directory, hash } = await rewardWeights(name);
+  const interruption = untilInterrupted();
+  const device = openDevice(chosenDevice(args.device ?? 'auto'));
+  try {
+    const scorer = await openScorer(device, name, { part: args.scorer, quantize: args.quantize });
+    try {
+      const progress = createProgress({ total: all.length, unit: 'solution' });
+      const scored: ScoredSolution[] = [];
+      let tokens = 0;
+      const start = performance.now();
+      for (let at = 0; at < all.length; at += BATCH) {
+        const batch = all.slice(at, at + BATCH);
+        const found = await scorer.score(
+          batch.map(({ problem, steps }) => ({ problem, steps: steps.map(({ text }) => text) })),
+          { signal: interruption.signal },
+        );
+        if (!found) throw new Interrupted('Stopped; nothing was written.');
+        batch.forEach((record, i) => {
+          const { scores = [], outcome } = found[i] ?? {};
+          scored.push({ record, scores: outcome === undefined ? scores : record.steps.map(() => outcome) });
+          tokens += found[i]?.tokens ?? 0;
+        });
+        progress.update(scored.length);
+      }
+      progress.finish();
+      const quality = rewardQuality(scored, {
+        scorer: args.scorer ?? scorer.unit,
+        data: report.files,
+        unit: scorer.unit === 'outcome' ? 'solutions' : 'steps',
+        seconds: (performance.now() - start) / 1000,
+        tokens,
+        weights: hash,
+      });
+      const path = join(directory, REWARD_QUALITY);
+      await writeJson(path, quality);
+      if (args.json) return console.log(JSON.stringify(quality, null, 2));
+      const draw = process.stdout.isTTY === true ? boxedTable : plainTable;
+      console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
+      console.log(
+        {
+          strong: `the interval within problems is above ${percent(LEAST_AUC)}: runs may learn from it`,
+          weak: `the interval within problems is not above ${percent(LEAST_AUC)}: runs refuse it without --accept-weak-reward`,
+          unknown: 'no problem has both classes, so nothing is known within problems',
+        }[standingOf(quality)],
+      );
+      console.error(`written to ${path}`);
+    } finally {
+      scorer.dispose();
+    }
+  } finally {
+    interruption.dispose();
+    device.dispose();
+  }
+}

@@ -1,0 +1,124 @@
+import type { Argv } from 'yargs';
+import { MAX_ROWS, QUANTIZED } from '../chosen/model-options.js';
+import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from '../line/command.js';
+import { UsageError } from '../line/error.js';
+import { checkReportFile, checkWhole } from '../line/usage.js';
+import { printReport } from './output.js';
+
+type S3cArguments = ArgumentsOf<typeof options>;
+
+const options = (argv: Argv) =>
+  argv
+    .positional('data', {
+      ...argument,
+      describe: 'Problems, as in eval solve; those of data problems are judged by the oracle',
+    })
+    .option('model', { ...text, demandOption: true, describe: 'Run of method s3c' })
+    .option('prefixes', {
+      ...text,
+      describe:
+        'Held-out samples, whose wrong and right steps it goes on from [default: those that the run made]',
+    })
+    .option('samples', {
+      ...number,
+      alias: 'n',
+      default: 32,
+      describe: 'Samples of each problem for votes; 0: none',
+    })
+    .option('temperature', { ...number, default: 0.7, describe: 'Of these samples' })
+    .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
+    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Most problems, from the first' })
+    .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
+    .option('max-rows', MAX_ROWS)
+    .option('scope', {
+      ...oneOf(['step', 'solution'], 'step'),
+      describe: 'What a correction takes back: the last step, or (corrections.shape instance) all so far',
+    })
+    .option('quantize', QUANTIZED)
+    .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
+    .option('output', { ...text, describe: 'New .json file for the report' })
+    .option('json', { ...flag, describe: 'Print the report as JSON' })
+    .example(
+      '$0 data problems test.jsonl --level 2 -n 500',
+      'generated problems, whose oracle judges every step',
+    )
+    .example(
+      '$0 eval s3c test.jsonl --model runs/quickstart_s3c -n 32',
+      'pass@1, maj@32, corrections, triggers',
+    )
+    .example(
+      '$0 eval s3c gsm8k/test.jsonl --model runs/mine --prefixes heldout/samples.jsonl -n 0',
+      'greedy, with held-out samples of data s3c',
+    );
+
+export const s3cEvaluationCommand = command({
+  command: 's3c <data>',
+  describe: 'Solve problems with a model that corrects itself, and judge its corrections',
+  builder: options,
+  handler: evaluate,
+});
+
+async function evaluate(args: S3cArguments & { readonly samples?: number }): Promise<void> {
+  const { samples: n = 32 } = args;
+  checkWhole(args, { samples: 0, 'max-new-tokens': 1, 'max-rows': 1, 'max-problems': 1 });
+  if (!(args.temperature > 0))
+    throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
+  checkReportFile(args.output);
+  const { join } = await import('node:path');
+  const { parseRunConfig } = await import('../../methods/config.js');
+  const { readRunConfig } = await import('../../run/directory.js');
+  const { requireS3c } = await import('../../methods/s3c/config.js');
+  const read = parseRunConfig(await readRunConfig(args.model), { name: join(args.model, 'config.yaml') });
+  const config = requireS3c(read.config, `${args.model} is a run`);
+  const { resolveData } = await import('../../run/paths.js');
+  const { loadProblems } = await import('../../data/benchmarks/load.js');
+  const { problems } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));
+  const { correctionPrompt, promptLead } = await import('../../methods/s3c/sequences.js');
+  const { heldOutSteps } = await import('../../methods/s3c/evaluate-run.js');
+  const { evaluateCorrections } = await import('../../corrections/evaluation/evaluate-corrections.js');
+  const { formatCorrectionReport } = await import('../../eval/solving/corrections.js');
+  const { openChosenModel } = await import('../chosen/chosen-model.js');
+  const { untilInterrupted } = await import('../line/interrupt.js');
+  const { solvingProgress } = await import('./solving-progress.js');
+  const steps = await heldOutSteps(args.model, args.prefixes);
+  const { device, model, tokenizer, eosTokenIds } = await openChosenModel({
+    run: args.model,
+    quantize: args.quantize,
+    device: args.device,
+  });
+  const interruption = untilInterrupted();
+  const progress = await solvingProgress();
+  try {
+    const { format } = config;
+    const prompt = correctionPrompt(tokenizer, format);
+    const report = await evaluateCorrections(
+      model,
+      tokenizer,
+      { problems: problems.slice(0, args['max-problems']), steps: steps.slice(0, args['max-problems']) },
+      {
+        format: { ...format, chat: prompt.chat },
+        prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
+        n,
+        temperature: args.temperature,
+        maxNewTokens: args['max-new-tokens'],
+        ...(args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] }),
+        seed: args.seed,
+        eosTokenIds,
+        scope: args.scope,
+        signal: interruption.signal,
+        onProgress: progress.update,
+      },
+    );
+    progress.finish();
+    if (args.output !== undefined) {
+      const { writeJson } = await import('../../files/json-file.js');
+      await writeJson(args.output, report);
+    }
+    printReport(report, args.json, formatCorrectionReport);
+  } finally {
+    progress.finish();
+    interruption.dispose();
+    model.dispose();
+    device.dispose();
+  }
+}
