@@ -29,7 +29,7 @@ if (options.data === undefined || !existsSync(options.data)) {
   process.exit(1);
 }
 
-/** Kinds of pairs on which this grader may differ from what others say of them; docs/evidence/answers.md says why. */
+/** Kinds of pairs on which this grader may differ from what others say of them; research/answers.md says why. */
 const DECIDED = new Set(["other graders' tests"]);
 const kindOf = ({ set, rewriting }) => (rewriting ? `${set}: ${rewriting}` : set);
 

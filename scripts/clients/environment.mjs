@@ -52,7 +52,7 @@ export const oraclePython = () =>
     pip('transformers==5.24.0', 'tokenizers==0.23.3', 'jinja2==3.1.6', 'trl==1.16.0', TORCH),
   );
 
-/** The version that docs/evidence/answers.md was written with. */
+/** The version that research/answers.md was written with. */
 export const mathVerifyPython = () => python('math-verify', (pip) => pip('math-verify==0.9.0'));
 
 export const parquetPython = () =>

@@ -198,7 +198,7 @@ async function answers() {
   const script = here('../answers-beside-math-verify.mjs');
   const python = await mathVerifyPython();
   console.log(await run(process.execPath, [script, '--data', data, '--python', python, '--pairs', '2000']));
-  console.log('answers: every pair is judged rightly, or its kind is decided in docs/evidence/answers.md');
+  console.log('answers: every pair is judged rightly, or its kind is decided in research/answers.md');
 }
 
 await main();

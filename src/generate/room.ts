@@ -12,8 +12,8 @@ import { pagesOfRow } from './scheduler.js';
 
 /**
  * Samples that ran together fastest where that was measured; a step reads the weights once for all of them. On a CPU more
- * than 64 bring nothing, whose cores are busy from there on (docs/evidence/runtime.md). An H100 drew 2.5 times the tokens
- * with 256 rows that it drew with 64 (Qwen2.5-0.5B, docs/evidence/h100.md); more were not tried.
+ * than 64 bring nothing, whose cores are busy from there on (research/runtime.md). An H100 drew 2.5 times the tokens
+ * with 256 rows that it drew with 64 (Qwen2.5-0.5B, research/h100.md); more were not tried.
  */
 const MEASURED_ROWS = { cpu: 64, gpu: 256 };
 

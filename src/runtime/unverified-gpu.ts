@@ -1,7 +1,7 @@
 import type { DeviceInfo } from '../native/addon.js';
 
 /**
- * A warning for a GPU of a kind that the kernels have never run on (docs/evidence/h100.md has the one kind); undefined
+ * A warning for a GPU of a kind that the kernels have never run on (research/h100.md has the one kind); undefined
  * otherwise.
  */
 export function unverified({ name, description, isa }: DeviceInfo): string | undefined {

@@ -11,7 +11,7 @@ describe.each(Object.entries(CASES))('%s', (_, cases) => {
   });
 });
 
-// Where a reading is open: that of Math-Verify 0.9 in a box, as docs/evidence/answers.md has it.
+// Where a reading is open: that of Math-Verify 0.9 in a box, as research/answers.md has it.
 it.each([
   ['a dozen', '12', false],
   ['two dozen', '24', false],

@@ -135,7 +135,7 @@ describe('the command line', () => {
       ['run', 'quikstart'],
       'there is no recipe quikstart; did you mean quickstart? Name a YAML file, or one of those that steptrain recipes ls lists',
     ],
-    [['run', 'stepamc_constraint'], 'stepamc_constraint is a sweep: steptrain sweep stepamc_constraint'],
+    [['run', 'stepamc_few_labels'], 'stepamc_few_labels is a sweep: steptrain sweep stepamc_few_labels'],
     [['sweep', 'my_steps.yaml'], 'my_steps.yaml is a recipe: steptrain run my_steps.yaml'],
     [
       ['run', 'nope'],

@@ -58,8 +58,8 @@ describe('recipes', () => {
   test('ls lists those that have every word', async () => {
     const { stdout } = await cli('recipes', 'ls', 'QWEN2.5-0.5B', 'stepamc', 'published');
     expect(stdout).toMatch(/^Published set-ups: .*\n {2}qwen2\.5-0\.5b_stepamc_prm42k {2}\S.*$/);
-    expect((await cli('recipes', 'ls', 'sweeps', 'constraint')).stdout).toMatch(
-      /^Sweeps: .*\n {2}stepamc_constraint {2}How much constraint$/,
+    expect((await cli('recipes', 'ls', 'sweeps', 'few_labels')).stdout).toMatch(
+      /^Sweeps: .*\n {2}stepamc_few_labels {2}\S.*$/,
     );
     expect((await cli('recipes', 'ls', 'your data')).stdout).toMatch(/^Your data: (?:(?!\n\n)[\s\S])*$/);
     expect(await cli('recipes', 'ls', 'kto', 'zzz')).toMatchObject({

@@ -1,4 +1,4 @@
-// Every figure of the tables of docs/evidence/h100.md is one that was measured, or the ratio of two such.
+// Every figure of the tables of research/h100.md is one that was measured, or the ratio of two such.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
@@ -109,7 +109,7 @@ interface Row {
 
 const rows: Row[] = [];
 let head: readonly string[] | undefined;
-for (const line of readFileSync('docs/evidence/h100.md', 'utf8').split('\n')) {
+for (const line of readFileSync('research/h100.md', 'utf8').split('\n')) {
   const cells = line.startsWith('|') ? line.slice(2, -2).split(' | ') : undefined;
   if (!cells) head = undefined;
   else if (!head) head = cells;

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compiled, steptrain } from './program.js';
 
 const INDEX = new URL('../../dist/entries/index.js', import.meta.url).href;
-const ROWS = fileURLToPath(new URL('../../scripts/own-rows.mjs', import.meta.url));
+const ROWS = fileURLToPath(new URL('../../research/scripts/own-rows.mjs', import.meta.url));
 
 describe.skipIf(!compiled)('sixty rows', () => {
   let folder: string;

@@ -15,7 +15,7 @@ const device = openTest('portable');
 afterAll(() => device.dispose());
 
 it.each([
-  // docs/evidence/h100.md, "What the nine failures were"
+  // research/h100.md, "What the nine failures were"
   ['embedded', 1.9788742065429688e-5],
   ['word-problems-misread', 5.72204291415801e-6],
 ])('of %s is above %d', (base, recorded) => {

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseRunConfig } from '../../src/methods/config.js';
 import { armLevels, cell, checkNames, finalCells, trialCells, withNeeds } from '../../src/sweep/cells.js';
@@ -120,15 +120,18 @@ describe('a sweep file', () => {
   });
 });
 
-const folder = 'recipes/sweeps';
+const files = ['recipes/sweeps', 'research/sweeps'].flatMap((folder) =>
+  readdirSync(folder).map((name) => `${folder}/${name}`),
+);
 /** Complete, so that no adapter is read. */
 const LORA = [
   'lora={r: 4, lora_alpha: 8, lora_dropout: 0, target_modules: all-linear, use_rslora: false, rank_pattern: {}, alpha_pattern: {}, modules_to_save: []}',
 ];
 
-describe.each(readdirSync(folder))('%s', (name) => {
+describe.each(files)('%s', (file) => {
+  const name = basename(file);
   it('has a valid configuration in every run', async () => {
-    const sweep = await loadSweep(`${folder}/${name}`);
+    const sweep = await loadSweep(file);
     expect(sweep.outputDir).toBe(`runs/${name.replace('.yaml', '')}`);
     const recipes = (recipe: string) => `recipes/${recipe}.yaml`;
     const sweeps = await SweepFolder.open({ ...sweep, outputDir: join(tmpdir(), 'none') }, recipes);
@@ -148,7 +151,7 @@ describe.each(readdirSync(folder))('%s', (name) => {
   });
 
   it('starts with its purpose and commands, and comments its values', () => {
-    const text = readFileSync(`${folder}/${name}`, 'utf8');
+    const text = readFileSync(file, 'utf8');
     expect(text.split('\n\n')[0]!.match(/^# {3}.*steptrain sweep /gm)!.length).toBeGreaterThanOrEqual(2);
     const lines = text.split('\n');
     const values = lines.flatMap((line, i) =>

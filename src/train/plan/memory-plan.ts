@@ -303,12 +303,12 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
 /**
  * Tokens beyond which a larger micro-batch is no faster, but takes more memory.
  *
- * On a CPU, as measured (docs/evidence/runtime.md): the number that makes hidden states of half a million values, 1 MiB
+ * On a CPU, as measured (research/runtime.md): the number that makes hidden states of half a million values, 1 MiB
  * in bf16, half of a core's L2 cache there, but at least a thousand: that was as fast, and many threads share them. The
  * number of threads plays no part, as a run has the same bits with any.
  *
  * On a GPU the limit has not been measured: the value is the largest with which a step has been timed
- * (docs/evidence/h100.md).
+ * (research/h100.md).
  */
 const FASTEST = { cpuValues: 1 << 19, cpuLeast: 1024, gpu: 8192 };
 

@@ -134,7 +134,7 @@ describe('a micro-batch', () => {
     expect(fitMicroBatch(plan, 1e9, 50, { micro_batch_tokens: 9000 }, 4096)).toBe(9000);
   });
   test.each([
-    // As measured with two threads, docs/evidence/runtime.md: the least that is as fast as any larger one.
+    // As measured with two threads, research/runtime.md: the least that is as fast as any larger one.
     [2, 256, 2048],
     [2, 576, 1024],
     [2, 128, 4096],
