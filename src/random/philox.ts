@@ -73,10 +73,10 @@ export class PhiloxStream {
 
   /** An integer from 0 to n − 1, every value equally likely. */
   below(n: number): number {
-    // Words at or above the largest multiple of n would bias towards small values.
-    const limit = 2 ** 32 - (2 ** 32 % n);
     let word = this.word();
-    while (word >= limit) word = this.word();
+    // Words at or above the largest multiple of n would bias towards small values. The remainder of doubles is slow,
+    // and only a word among the last n can be that large.
+    while (word >= 2 ** 32 - n && word >= 2 ** 32 - (2 ** 32 % n)) word = this.word();
     return word % n;
   }
 
@@ -91,7 +91,9 @@ export function shuffled<T>(draw: PhiloxStream, items: readonly T[]): T[] {
   const list = [...items];
   for (let i = list.length - 1; i > 0; i--) {
     const j = draw.below(i + 1);
-    [list[i], list[j]] = [list[j] as T, list[i] as T];
+    const item = list[i] as T;
+    list[i] = list[j] as T;
+    list[j] = item;
   }
   return list;
 }
@@ -102,9 +104,8 @@ function multiplyHigh(a: number, b: number): number {
   const aHigh = a >>> 16;
   const bLow = b & 0xffff;
   const bHigh = b >>> 16;
-  const low = aLow * bLow;
-  const middle = aHigh * bLow + (low >>> 16);
-  const cross = aLow * bHigh + (middle & 0xffff);
-  // middle / 65536 may exceed 31 bits, where >>> would still be right but >> would not.
-  return (aHigh * bHigh + Math.floor(middle / 65536) + (cross >>> 16)) | 0;
+  const low = Math.imul(aLow, bLow);
+  const middle = (Math.imul(aHigh, bLow) >>> 0) + (low >>> 16);
+  const cross = (Math.imul(aLow, bHigh) >>> 0) + (middle & 0xffff);
+  return (Math.imul(aHigh, bHigh) + (middle >>> 16) + (cross >>> 16)) | 0;
 }
