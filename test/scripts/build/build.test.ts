@@ -47,7 +47,9 @@ beforeAll(() => {
   cpSync('scripts/build.mjs', join(root, 'scripts/build.mjs'));
   cpSync('scripts/build', join(root, 'scripts/build'), { recursive: true });
   symlinkSync(resolve('node_modules'), join(root, 'node_modules'));
-  writeFileSync(join(root, 'package.json'), '{"name":"tiny"}');
+  // As the package says it: without it cmake-js downloads Node's headers.
+  const { binary } = JSON.parse(readFileSync('package.json', 'utf8')) as { binary: object };
+  writeFileSync(join(root, 'package.json'), JSON.stringify({ name: 'tiny', binary }));
   writeFileSync(join(root, 'CMakeLists.txt'), CMAKE);
   writeFileSync(join(root, 'core/addon.cc'), SOURCE(1));
   writeFileSync(join(root, 'core/number.h'), '#define NUMBER 40\n');
