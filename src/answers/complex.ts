@@ -1,4 +1,5 @@
 // Complex numbers in doubles, principal branches, for sampling.
+import * as elementary from '../native/elementary.js';
 
 export interface Complex {
   readonly re: number;
@@ -25,7 +26,7 @@ export function divide(a: Complex, b: Complex): Complex {
 }
 
 export function size(a: Complex): number {
-  return Math.hypot(a.re, a.im);
+  return elementary.hypot(a.re, a.im);
 }
 
 export function isFiniteNumber(a: Complex): boolean {
@@ -34,7 +35,7 @@ export function isFiniteNumber(a: Complex): boolean {
 
 export function power(a: Complex, b: Complex): Complex {
   const isReal = a.im === 0 && b.im === 0;
-  if (isReal && (a.re >= 0 || Number.isInteger(b.re))) return real(a.re ** b.re);
+  if (isReal && (a.re >= 0 || Number.isInteger(b.re))) return real(elementary.power(a.re, b.re));
   if (b.im === 0 && Number.isInteger(b.re) && Math.abs(b.re) <= 64) return wholePower(a, b.re);
   return exp(multiply(b, ln(a)));
 }
@@ -47,18 +48,18 @@ function wholePower(a: Complex, exponent: number): Complex {
 
 /** The real root of a negative number where the index is odd, as in school. */
 export function root(a: Complex, index: number): Complex {
-  if (a.im === 0 && a.re < 0 && index % 2 === 1) return real(-((-a.re) ** (1 / index)));
+  if (a.im === 0 && a.re < 0 && index % 2 === 1) return real(-elementary.power(-a.re, 1 / index));
   if (index === 2 && a.im === 0) return a.re >= 0 ? real(Math.sqrt(a.re)) : { re: 0, im: Math.sqrt(-a.re) };
   return power(a, real(1 / index));
 }
 
 export function exp(a: Complex): Complex {
-  const scale = Math.exp(a.re);
-  return a.im === 0 ? real(scale) : { re: scale * Math.cos(a.im), im: scale * Math.sin(a.im) };
+  const scale = elementary.exp(a.re);
+  return a.im === 0 ? real(scale) : { re: scale * elementary.cos(a.im), im: scale * elementary.sin(a.im) };
 }
 
 export function ln(a: Complex): Complex {
-  return { re: Math.log(size(a)), im: a.im === 0 && a.re >= 0 ? 0 : Math.atan2(a.im, a.re) };
+  return { re: elementary.log(size(a)), im: a.im === 0 && a.re >= 0 ? 0 : elementary.atan2(a.im, a.re) };
 }
 
 /** Zero for a sine or cosine that differs from it by no more than the angle is rounded: cos(π/2) in doubles is 6e-17. */
@@ -68,23 +69,29 @@ function atZero(value: number, angle: number): number {
 }
 
 function sin(a: Complex): Complex {
-  if (a.im === 0) return real(atZero(Math.sin(a.re), a.re));
-  return { re: Math.sin(a.re) * Math.cosh(a.im), im: Math.cos(a.re) * Math.sinh(a.im) };
+  if (a.im === 0) return real(atZero(elementary.sin(a.re), a.re));
+  return {
+    re: elementary.sin(a.re) * elementary.cosh(a.im),
+    im: elementary.cos(a.re) * elementary.sinh(a.im),
+  };
 }
 
 function cos(a: Complex): Complex {
-  if (a.im === 0) return real(atZero(Math.cos(a.re), a.re));
-  return { re: Math.cos(a.re) * Math.cosh(a.im), im: -Math.sin(a.re) * Math.sinh(a.im) };
+  if (a.im === 0) return real(atZero(elementary.cos(a.re), a.re));
+  return {
+    re: elementary.cos(a.re) * elementary.cosh(a.im),
+    im: -elementary.sin(a.re) * elementary.sinh(a.im),
+  };
 }
 
 function arcsin(a: Complex): Complex {
-  if (a.im === 0 && Math.abs(a.re) <= 1) return real(Math.asin(a.re));
+  if (a.im === 0 && Math.abs(a.re) <= 1) return real(elementary.asin(a.re));
   const inside = root(add(real(1), multiply(real(-1), multiply(a, a))), 2);
   return multiply({ re: 0, im: -1 }, ln(add(multiply(I, a), inside)));
 }
 
 function arctan(a: Complex): Complex {
-  if (a.im === 0) return real(Math.atan(a.re));
+  if (a.im === 0) return real(elementary.atan(a.re));
   const turned = multiply(I, a);
   const [below, above] = [add(real(1), multiply(real(-1), turned)), add(real(1), turned)];
   return multiply({ re: 0, im: 0.5 }, add(ln(below), multiply(real(-1), ln(above))));

@@ -1,4 +1,5 @@
 // Decides by sampling whether a value is zero, if no exact form does. Samples depend on the names of variables alone.
+import { power } from '../native/elementary.js';
 import type { StepBudget } from './budget.js';
 import * as complex from './complex.js';
 import { type Complex, FUNCTION_VALUES, NOT_DEFINED, real } from './complex.js';
@@ -89,7 +90,8 @@ class Sample {
 
   private compute({ key, kind, index = 2, radicand = 0n, name = '', args = [] }: Atom): Complex {
     if (kind === 'imaginary') return { re: 0, im: 1 };
-    if (kind === 'radical') return real(Number(radicand) ** (1 / index));
+    if (kind === 'radical')
+      return real(index === 2 ? Math.sqrt(Number(radicand)) : power(Number(radicand), 1 / index));
     if (kind === 'free') return this.free(key);
     if (name === 'infinity') return real(Number.POSITIVE_INFINITY);
     const compute = FUNCTION_VALUES.get(name);

@@ -1,4 +1,5 @@
 // Whether two expressions have the same value.
+import { power } from '../native/elementary.js';
 import type { Algebra } from './algebra.js';
 import type { Polynomial, Ratio, Term } from './polynomial.js';
 import { equals, greatestCommonDivisor, multiply, NotExact, type Rational, toNumber } from './rational.js';
@@ -122,7 +123,7 @@ function isRoundingOf(algebra: Algebra, a: Node, exact: Ratio, b: Node, digits: 
     if (Math.abs(shown - value) <= F64_ERROR * Math.abs(value)) return true;
   }
   if (other !== undefined || significant > F64_DIGITS || shown < 0 !== value < 0) return false;
-  const unit = 10 ** -places;
+  const unit = power(10, -places);
   const beyond = (Math.abs(value) - Math.abs(shown)) / unit;
   return beyond > -0.5 && beyond < 1;
 }

@@ -14,6 +14,7 @@ import { loadDecoder } from '../models/load.js';
 import { isQuantize, QUANTIZE, type Quantize } from '../models/quantize.js';
 import { type ModelFiles, namedModel, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { defined } from '../native/defined.js';
+import { exp, log } from '../native/elementary.js';
 import { checkOptions, DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
@@ -432,6 +433,6 @@ function withoutPadding(ids: ArrayLike<number>, pad: number | undefined): ArrayL
 
 function logSoftmax(logits: Float32Array): Float32Array {
   const max = logits.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  const lse = max + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - max), 0));
+  const lse = max + log(logits.reduce((sum, logit) => sum + exp(logit - max), 0));
   return logits.map((logit) => logit - lse);
 }

@@ -1,4 +1,5 @@
 /** The scaling of positions in a GGUF file, in the keys and the arithmetic of llama.cpp: read and written. */
+import { log, power } from '../native/elementary.js';
 import { StepTrainError } from '../native/errors.js';
 import { toF32 } from '../weights/convert.js';
 import { isFloatDtype } from '../weights/dtype.js';
@@ -23,7 +24,7 @@ const LLAMA3 = [8, 32].map((factor) => ({
 const YARN = { beta_fast: 32, beta_slow: 1, truncate: true };
 
 /** The factor of cos and sin under yarn where nothing else is said. */
-const yarnScale = (factor: number) => (factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1);
+const yarnScale = (factor: number) => (factor <= 1 ? 1 : 0.1 * log(factor) + 1);
 
 /**
  * The scaling as keys of `rope_parameters`, or undefined where there is none.
@@ -101,7 +102,7 @@ function llama3Divisors(
   const { factor, low_freq_factor: low, high_freq_factor: high } = scaling;
   const original = scaling.original_max_position_embeddings;
   return Array.from({ length: headDim / 2 }, (_, i) => {
-    const wavelength = 2 * Math.PI * theta ** ((2 * i) / headDim);
+    const wavelength = 2 * Math.PI * power(theta, (2 * i) / headDim);
     if (wavelength < original / high) return 1;
     if (wavelength > original / low) return factor;
     const smooth = (original / wavelength - low) / (high - low);

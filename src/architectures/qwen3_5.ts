@@ -186,7 +186,7 @@ function modules(config: Qwen35Config): readonly ModuleSpec[] {
             own(`${linearAttention}.A_log`, { kind: 'one' }),
             moduleSpec('convolution', `${linearAttention}.conv1d`, [width, 1, taps], {
               kind: 'uniform',
-              bound: taps ** -0.5,
+              bound: 1 / Math.sqrt(taps),
             }),
             moduleSpec('norm', `${linearAttention}.norm`, [valueSize], { kind: 'one' }),
             linearModule(`${linearAttention}.out_proj`, [hiddenSize, values]),

@@ -3,6 +3,7 @@
  * arithmetic of transformers' `modeling_rope_utils.py`: every tensor operation there is one rounding to float32 here, so that the
  * frequencies are the same bits as PyTorch's (its vectorised `powf` may differ in the last bit).
  */
+import { cos, log, power, sin } from '../native/elementary.js';
 import { show, WeightsError } from '../weights/error.js';
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject, JsonValue } from '../weights/json.js';
@@ -89,22 +90,22 @@ export function ropeTable(rope: RopeConfig, positions: number): RopeTable {
   const { inverse, attentionScaling } = ropeFrequencies(rope);
   const scale = round(attentionScaling);
   const half = inverse.length;
-  const cos = new Float32Array(positions * half);
-  const sin = new Float32Array(positions * half);
+  const cosines = new Float32Array(positions * half);
+  const sines = new Float32Array(positions * half);
   for (let position = 0; position < positions; position++) {
     for (let i = 0; i < half; i++) {
       const angle = round(position * inverse[i]!);
-      cos[position * half + i] = round(Math.cos(angle)) * scale;
-      sin[position * half + i] = round(Math.sin(angle)) * scale;
+      cosines[position * half + i] = round(cos(angle)) * scale;
+      sines[position * half + i] = round(sin(angle)) * scale;
     }
   }
-  return { cos, sin };
+  return { cos: cosines, sin: sines };
 }
 
 /** base^(2i / headDim). The stores into a Float32Array are the roundings here and in the callers. */
 function basePowers(base: number, headDim: number): Float32Array<ArrayBuffer> {
   const rounded = round(base);
-  return Float32Array.from({ length: headDim / 2 }, (_, i) => rounded ** round((2 * i) / headDim));
+  return Float32Array.from({ length: headDim / 2 }, (_, i) => power(rounded, round((2 * i) / headDim)));
 }
 
 function llama3Frequency(frequency: number, scaling: RopeScaling & { type: 'llama3' }): number {
@@ -144,7 +145,7 @@ function yarnRange(
   scaling: RopeScaling & { type: 'yarn' },
 ): [number, number] {
   const dimension = (rotations: number) =>
-    (headDim * Math.log(scaling.originalMaxPositions / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
+    (headDim * log(scaling.originalMaxPositions / (rotations * 2 * Math.PI))) / (2 * log(theta));
   const [low, high] = [dimension(scaling.betaFast), dimension(scaling.betaSlow)];
   return scaling.truncate
     ? [Math.max(Math.floor(low), 0), Math.min(Math.ceil(high), headDim - 1)]
@@ -330,7 +331,7 @@ function parseScaling(
 function parseYarn(settings: Fields, maxPositions: number, originalMaxPositions: number): RopeScaling {
   const factor = settings.number('factor', 0) ?? maxPositions / originalMaxPositions;
   const [mscale, mscaleAllDim] = [settings.number('mscale'), settings.number('mscale_all_dim')];
-  const logScale = (weight: number) => (factor <= 1 ? 1 : 0.1 * weight * Math.log(factor) + 1);
+  const logScale = (weight: number) => (factor <= 1 ? 1 : 0.1 * weight * log(factor) + 1);
   const inferred = mscale && mscaleAllDim ? logScale(mscale) / logScale(mscaleAllDim) : logScale(1);
   return {
     type: 'yarn',

@@ -3,6 +3,7 @@
  * paired with a sibling whose roll-outs do. The corrected step is thus a branch of the search, not a slip after a right
  * prefix.
  */
+import { log } from '../native/elementary.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import type { CorrectedStep } from './assemble.js';
@@ -164,7 +165,7 @@ function selected(root: Node, exploration: number, draw: PhiloxStream): Node | u
       node.isEnd = true;
       return node.parent ? selected(root, exploration, draw) : undefined;
     }
-    const total = Math.log(Math.max(1, node.visits));
+    const total = log(Math.max(1, node.visits));
     const valued = open.map((child) => ({
       child,
       value:

@@ -10,6 +10,7 @@ import { verdictTokenizer } from '../data/verdict.js';
 import { badOption } from '../files/data-error.js';
 import { writeJson } from '../files/json-file.js';
 import { readCard } from '../models/card.js';
+import { log, log1p } from '../native/elementary.js';
 import { checkOptions, DisposedError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { makeResultsDirectory } from '../run/directory.js';
@@ -304,8 +305,8 @@ async function byScores(
 
 /** log p; for 0 as low as can be written; with `less` computed as log(1 + less), which is more exact near 1. */
 function logOf(p: number, less?: number): number {
-  if (p <= 0) return Math.log(Number.MIN_VALUE);
-  return less === undefined ? Math.log(p) : Math.log1p(less);
+  if (p <= 0) return log(Number.MIN_VALUE);
+  return less === undefined ? log(p) : log1p(less);
 }
 
 function positiveShare(steps: readonly { readonly label: 0 | 1 }[]): number {

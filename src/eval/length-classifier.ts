@@ -2,7 +2,9 @@
  * A logistic regression that predicts a solution's outcome from its length and termination alone: a baseline for every
  * outcome model, which might have learned no more.
  */
+
 import { statesAnswer } from '../data/label-rules.js';
+import { log1p } from '../native/elementary.js';
 import type { StepRecord } from '../records/record.js';
 import { fitLogistic } from './statistics/logistic.js';
 
@@ -26,10 +28,10 @@ function featuresOf({ steps }: Solution): number[] {
   const characters = steps.reduce((sum, { text }) => sum + text.length, 0);
   const last = steps.at(-1)?.text ?? '';
   return [
-    Math.log1p(characters),
+    log1p(characters),
     characters,
     steps.length,
-    Math.log1p(last.length),
+    log1p(last.length),
     statesAnswer(last) ? 1 : 0,
     /[.!]\s*$/.test(last) ? 1 : 0,
   ];

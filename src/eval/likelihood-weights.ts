@@ -1,5 +1,6 @@
 // Weights of verdict words and likelihood, fitted on steps with known labels, and the verdicts that they give.
 
+import { exp } from '../native/elementary.js';
 import type { LikelihoodWeights } from '../scoring/settings.js';
 import { type JudgedVerdict, probability } from '../scoring/verdict/judged.js';
 import {
@@ -206,7 +207,7 @@ function tellsApart({ judged, likelihoods }: JudgedPart<LabelledStep>, weights: 
   const steps = judged.flatMap((step) => {
     const likelihood = likelihoodOf(step, likelihoods);
     if (step.unreadable || !likelihood) return [];
-    const probability = 1 / (1 + Math.exp(-logOdds(step, likelihood, weights)));
+    const probability = 1 / (1 + exp(-logOdds(step, likelihood, weights)));
     return [{ problem: String(step.solution), label: step.label, verdict: undefined, probability }];
   });
   const intervals = bootstrapIntervals(steps, { ...BOOTSTRAP, resamples: 200, invalidAsWrong: true });

@@ -1,4 +1,5 @@
 // Python's operators.
+import { power } from '../native/elementary.js';
 import { JinjaError, unsupported } from './errors.js';
 import { repr, str } from './print.js';
 import {
@@ -201,7 +202,7 @@ function floats(operator: string, a: number, b: number): number {
     case '**':
       if (a === 0 && b < 0) throw new JinjaError('zero to a negative power');
       if (a < 0 && !Number.isInteger(b)) throw unsupported('a root of a negative number');
-      return a ** b;
+      return power(a, b);
   }
   if (b === 0) throw new JinjaError('division by zero');
   if (operator === '/') return a / b;

@@ -1,4 +1,5 @@
 /** The values of new weights. */
+import { cos, log } from '../native/elementary.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { Initializer } from '../weights/modules.js';
 
@@ -20,8 +21,8 @@ export function draw(
     values[i] =
       initializer.kind === 'uniform'
         ? (2 * stream.uniform() - 1) * initializer.bound
-        : Math.sqrt(-2 * Math.log(1 - stream.uniform())) *
-          Math.cos(2 * Math.PI * stream.uniform()) *
+        : Math.sqrt(-2 * log(1 - stream.uniform())) *
+          cos(2 * Math.PI * stream.uniform()) *
           initializer.deviation;
   }
   return values;

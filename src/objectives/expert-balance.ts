@@ -70,7 +70,7 @@ export class ExpertBalance implements Disposable {
       tape.record(mass, { into: sums.gradient }, (dmass, { into }) => {
         device.ops.axpy({ y: into, x: dmass, factor: 1 });
       });
-      return nll(mass, device.ops.scale({ x: choices, factor: -experts / rows ** 2 }).y);
+      return nll(mass, device.ops.scale({ x: choices, factor: -experts / (rows * rows) }).y);
     });
   }
 

@@ -18,7 +18,7 @@ export interface AttentionOptions {
 /** Softmax attention over each sequence; q [T, Hq·D], k and v [T, Hk·D] with Hq a multiple of Hk. Result as q. */
 export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions): Tensor {
   const { ops } = q.device;
-  const { headDim, cuSeqlens, branch, causal, window, scale = headDim ** -0.5 } = options;
+  const { headDim, cuSeqlens, branch, causal, window, scale = 1 / Math.sqrt(headDim) } = options;
   const heads = (t: Tensor) => t.reshape([t.shape[0] as number, (t.shape[1] as number) / headDim, headDim]);
   const [qs, ks, vs, cu_seqlens] = [heads(q), heads(k), heads(v), cuSeqlens];
   const { o, lse } = ops.attention({ q: qs, k: ks, v: vs, cu_seqlens, branch, causal, window, scale });

@@ -86,7 +86,7 @@ export function attentionStep(
   k: Tensor,
   v: Tensor,
   cache: Tensor,
-  { headDim, pages, lengths, window, scale = headDim ** -0.5, rotary, norms }: AttentionStepOptions,
+  { headDim, pages, lengths, window, scale = 1 / Math.sqrt(headDim), rotary, norms }: AttentionStepOptions,
 ): Tensor {
   const { o } = q.device.ops.attention_step({
     q: heads(q, headDim),
@@ -146,7 +146,7 @@ export interface PagedAttentionOptions {
  * `attention` over its whole sequence. Errors: E_SHAPE, E_DTYPE; indices and lengths out of range fail the queue.
  */
 export function attentionPaged(q: Tensor, cache: Tensor, options: PagedAttentionOptions): Tensor {
-  const { headDim, queryOffsets, pages, lengths, window, scale = headDim ** -0.5 } = options;
+  const { headDim, queryOffsets, pages, lengths, window, scale = 1 / Math.sqrt(headDim) } = options;
   const { o } = q.device.ops.attention_paged({
     q: heads(q, headDim),
     cache,

@@ -31,7 +31,7 @@ export function disentangledAttention(
 ): Tensor {
   const { ops } = q.device;
   const { headDim, positionQueries, positionKeys, buckets, cuSeqlens } = options;
-  const { scale = (3 * headDim) ** -0.5 } = options;
+  const { scale = 1 / Math.sqrt(3 * headDim) } = options;
   const heads = (t: Tensor) => t.reshape([t.shape[0] as number, (t.shape[1] as number) / headDim, headDim]);
   const inputs = {
     q: heads(q),

@@ -1,4 +1,5 @@
 /** Mixes rewards of several sources into one, by solution and by step. */
+import { square } from '../native/elementary.js';
 import { invalid, StepTrainError } from '../native/errors.js';
 import { grouped } from '../native/grouped.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
@@ -184,7 +185,7 @@ function dealtOut(
 function moments(given: ReturnType<typeof bounded>): RewardMoments {
   const values = given.flatMap(({ value, steps }) => steps ?? [value]);
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const squares = values.reduce((sum, value) => sum + square(value - mean), 0);
   const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
   return { mean, deviation: deviation > 1e-8 ? deviation : 1 };
 }

@@ -1,6 +1,8 @@
 // A classification model with one score, or with a class for wrong and one for right solutions, as a scorer of outcomes.
+
 import type { Model } from '../api/model.js';
 import { badOption } from '../files/data-error.js';
+import { exp } from '../native/elementary.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { readable } from './readable.js';
 import { outcomeScores, type Scorer, type Solution, scorer, textOf } from './scorer.js';
@@ -37,7 +39,7 @@ export function classifierScorer(
           throw badOption(
             `${name}: expected one or two outputs for a whole solution, found ${own?.length ?? 0} for each of ${logits.length} tokens`,
           );
-        const score = own.length === 1 ? (own[0] as number) : Math.exp(logprobs[0]?.[1] as number);
+        const score = own.length === 1 ? (own[0] as number) : exp(logprobs[0]?.[1] as number);
         outcomes.set((places[at] as { i: number }).i, score);
       });
       return solutions.map((solution, i) => ({

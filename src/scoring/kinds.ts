@@ -10,6 +10,7 @@ import { loadAdapter } from '../models/adapter.js';
 import { CARD, readCard } from '../models/card.js';
 import { loadDecoder } from '../models/load.js';
 import { defined } from '../native/defined.js';
+import { log } from '../native/elementary.js';
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { RunError } from '../run/error.js';
@@ -78,7 +79,7 @@ const lasting = (scorers: OpenScorers['scorers']): OpenScorers => ({ scorers, di
 
 /** Log-odds from which a step is right. */
 const leastOdds = (threshold: 'greedy' | number) =>
-  threshold === 'greedy' ? 0 : Math.log(threshold / (1 - threshold));
+  threshold === 'greedy' ? 0 : log(threshold / (1 - threshold));
 
 const roleOf = ({ adapter }: Model) => (adapter ? { adapter } : {});
 

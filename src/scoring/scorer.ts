@@ -1,5 +1,7 @@
 /** The one interface of whatever gives numbers to solutions: models, oracle, files, servers, rules, functions. */
+
 import type { Problem } from '../data/benchmarks/problem.js';
+import { exp } from '../native/elementary.js';
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { RunError } from '../run/error.js';
@@ -118,7 +120,7 @@ export function checkSolutions(what: string, solutions: readonly Solution[]): vo
 /** The probability of a score; null for a reward without bounds. */
 export function probabilityOf({ scale }: Pick<Scorer, 'scale'>, score: number): number | null {
   if (scale === 'reward') return null;
-  return scale === 'probability' ? score : 1 / (1 + Math.exp(-score));
+  return scale === 'probability' ? score : 1 / (1 + exp(-score));
 }
 
 /**

@@ -46,7 +46,7 @@ const BETWEEN_LOOKS = 2 ** 36;
  */
 export function tokensAtOnce({ device, config }: ScoringDecoder, signal: AbortSignal | undefined): number {
   if (!signal || device.info().name !== 'cpu') return SCORED.most;
-  const ofToken = 12 * config.numLayers * config.hiddenSize ** 2;
+  const ofToken = 12 * config.numLayers * config.hiddenSize * config.hiddenSize;
   return Math.min(SCORED.most, Math.max(SCORED.least, Math.floor(BETWEEN_LOOKS / ofToken)));
 }
 

@@ -3,9 +3,11 @@
  * /score (one number for a text). The first text is a problem, the second its solution, whose steps are lines or end
  * with `<extra_0>`.
  */
+
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { aggregated } from '../eval/solving/aggregation.js';
+import { exp } from '../native/elementary.js';
 import { stepsOf } from '../records/steps.js';
 import type { Scorer, Solution, SolutionScores } from '../scoring/scorer.js';
 import type { Exchange } from './answer.js';
@@ -47,7 +49,7 @@ export async function classify(engine: Engine, request: IncomingMessage, exchang
         400,
         `${scorer.name} gives rewards without bounds, which are no probabilities; ask /score or /pooling`,
       );
-    const right = scorer.scale === 'log_odds' ? 1 / (1 + Math.exp(-score)) : score;
+    const right = scorer.scale === 'log_odds' ? 1 / (1 + exp(-score)) : score;
     return {
       index,
       label: score >= scorer.threshold ? 'right' : 'wrong',

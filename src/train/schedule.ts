@@ -1,3 +1,4 @@
+import { cos } from '../native/elementary.js';
 export interface ScheduleOptions {
   readonly learning_rate: number;
   readonly lr_scheduler_type: 'constant' | 'linear' | 'cosine';
@@ -22,6 +23,6 @@ export function learningRateAt(
   if (step < warmup) return (learningRate * step) / Math.max(1, warmup);
   if (type === 'constant') return learningRate;
   const progress = (step - warmup) / Math.max(1, totalSteps - warmup);
-  const factor = type === 'linear' ? 1 - progress : 0.5 * (1 + Math.cos(Math.PI * progress));
+  const factor = type === 'linear' ? 1 - progress : 0.5 * (1 + cos(Math.PI * progress));
   return learningRate * Math.max(0, factor);
 }

@@ -1,4 +1,5 @@
 // Aggregations of the scores of a solution's steps into one.
+import { exp, log } from '../../native/elementary.js';
 import { RunError } from '../../run/error.js';
 import type { Scorer } from '../../scoring/scorer.js';
 
@@ -50,11 +51,11 @@ export function aggregated(scores: readonly number[], how: Aggregation): number 
     case 'max':
       return scores.reduce((most, score) => Math.max(most, score));
     case 'geometric_mean':
-      return Math.exp(scores.reduce((sum, score) => sum + Math.log(Math.max(0, score)), 0) / scores.length);
+      return exp(scores.reduce((sum, score) => sum + log(Math.max(0, score)), 0) / scores.length);
     case 'soft_min': {
       const least = scores.reduce((found, score) => Math.min(found, score));
-      const sum = scores.reduce((total, score) => total + Math.exp(-SHARPNESS * (score - least)), 0);
-      return least - Math.log(sum / scores.length) / SHARPNESS;
+      const sum = scores.reduce((total, score) => total + exp(-SHARPNESS * (score - least)), 0);
+      return least - log(sum / scores.length) / SHARPNESS;
     }
   }
 }

@@ -2,6 +2,8 @@
  * A learned aggregation: a logistic regression on outcomes that weighs all other aggregations of a solution and its
  * number of steps.
  */
+
+import { log } from '../../native/elementary.js';
 import { fitLogistic } from '../statistics/logistic.js';
 import { AGGREGATIONS, aggregated } from './aggregation.js';
 import type { GradedSample } from './sample.js';
@@ -37,5 +39,5 @@ export function learnedAggregation(
 
 function featuresOf(scores: readonly number[]): number[] | undefined {
   if (scores.length === 0) return undefined;
-  return [...AGGREGATIONS.map((how) => aggregated(scores, how) as number), Math.log(scores.length)];
+  return [...AGGREGATIONS.map((how) => aggregated(scores, how) as number), log(scores.length)];
 }

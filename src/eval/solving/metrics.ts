@@ -1,5 +1,7 @@
 // Figures of solved problems: each the mean of something over problems, or the ratio of two sums over them.
+
 import type { EqualityOptions } from '../../answers/equal.js';
+import { exp } from '../../native/elementary.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
@@ -158,7 +160,7 @@ function voteWeights(problems: readonly (readonly GradedSample[])[]): number[][]
     samples.every(({ score }) => (score ?? 0) >= 0 && (score ?? 0) <= 1),
   );
   const weight = (score: number | null | undefined) =>
-    score === null || score === undefined ? 0 : isShare ? score : 1 / (1 + Math.exp(-score));
+    score === null || score === undefined ? 0 : isShare ? score : 1 / (1 + exp(-score));
   return problems.map((samples) => samples.map(({ score }) => weight(score)));
 }
 

@@ -1,4 +1,5 @@
 // Calibration of the probability of "correct": of the steps judged 0.8, four of five should be correct.
+import { square } from '../../native/elementary.js';
 import type { ScoredStep } from './thresholds.js';
 
 export interface Calibration {
@@ -35,7 +36,7 @@ export function calibration(steps: readonly ScoredStep[]): Calibration | undefin
     bin.n++;
     bin.probability += probability;
     bin.positive += label;
-    squares += (probability - label) ** 2;
+    squares += square(probability - label);
   }
   const bins = sums.flatMap(({ n, probability, positive }, i): ReliabilityBin[] =>
     n === 0

@@ -1,3 +1,5 @@
+import { exp, square } from '../../native/elementary.js';
+
 // Logistic regression of a few features, by Newton's method.
 /** Iterations of Newton's method, which settles within a handful. */
 const ITERATIONS = 25;
@@ -23,7 +25,7 @@ function standardised(rows: readonly (readonly number[])[]): (row: readonly numb
   const stats = Array.from({ length: width }, (_, feature) => {
     const values = of(feature);
     const mean = values.reduce((sum, value) => sum + value, 0) / count;
-    const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / count;
+    const variance = values.reduce((sum, value) => sum + square(value - mean), 0) / count;
     return { mean, deviation: Math.sqrt(variance) || 1 };
   });
   return (row) => [1, ...stats.map(({ mean, deviation }, i) => ((row[i] as number) - mean) / deviation)];
@@ -79,5 +81,5 @@ function dot(weights: readonly number[], row: readonly number[]): number {
 }
 
 function logistic(x: number): number {
-  return 1 / (1 + Math.exp(-x));
+  return 1 / (1 + exp(-x));
 }

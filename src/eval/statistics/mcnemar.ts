@@ -1,3 +1,4 @@
+import { exp, log } from '../../native/elementary.js';
 // McNemar's test: did one of two judges get more steps right that the other got wrong?
 
 export interface McNemar {
@@ -25,9 +26,9 @@ export function mcnemar(onlyA: number, onlyB: number): McNemar {
 
 /** Probability of exactly k, and of at most k heads in n tosses of a fair coin, k ≤ n / 2. */
 function fairCoin(k: number, n: number): { readonly at: number; readonly upTo: number } {
-  let log = -n * Math.LN2;
-  for (let i = 1; i <= k; i++) log += Math.log((n - k + i) / i);
-  const at = Math.exp(log);
+  let logarithm = -n * Math.LN2;
+  for (let i = 1; i <= k; i++) logarithm += log((n - k + i) / i);
+  const at = exp(logarithm);
   let upTo = 0;
   // P(i − 1) = P(i) · i / (n − i + 1).
   for (let i = k, chance = at; i >= 0 && chance > upTo * Number.EPSILON; i--) {

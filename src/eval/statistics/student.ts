@@ -1,3 +1,4 @@
+import { atan, cos, sin, square } from '../../native/elementary.js';
 // Student's t: intervals of a mean over few seeds, where a bootstrap over so few values would be too narrow.
 
 export interface MeanInterval {
@@ -40,7 +41,7 @@ export function average(values: readonly number[]): number {
 export function sampleDeviation(values: readonly number[]): number {
   if (values.every((value) => value === values[0])) return 0;
   const mean = average(values);
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const squares = values.reduce((sum, value) => sum + square(value - mean), 0);
   return Math.sqrt(squares / Math.max(1, values.length - 1));
 }
 
@@ -61,14 +62,14 @@ export function studentQuantile(probability: number, df: number): number {
  * and 26.7.4).
  */
 export function studentCdf(t: number, df: number): number {
-  const theta = Math.atan(t / Math.sqrt(df));
-  const [sin, cos] = [Math.sin(theta), Math.cos(theta)];
+  const theta = atan(t / Math.sqrt(df));
+  const [sine, cosine] = [sin(theta), cos(theta)];
   const odd = df % 2 === 1;
-  let [sum, term] = [0, odd ? cos : 1];
+  let [sum, term] = [0, odd ? cosine : 1];
   for (let power = odd ? 1 : 0; power <= df - 2; power += 2) {
     sum += term;
-    term *= (cos * cos * (power + 1)) / (power + 2);
+    term *= (cosine * cosine * (power + 1)) / (power + 2);
   }
-  const within = odd ? (2 / Math.PI) * (theta + sin * sum) : sin * sum;
+  const within = odd ? (2 / Math.PI) * (theta + sine * sum) : sine * sum;
   return (1 + within) / 2;
 }

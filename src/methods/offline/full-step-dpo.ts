@@ -1,5 +1,7 @@
 /** `method: full_step_dpo`: DPO of all steps, each weighted by a reward model's score. */
+
 import { positiveNumber } from '../../config/fields.js';
+import { exp } from '../../native/elementary.js';
 import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { AnswerTokens } from '../../scoring/implicit/items.js';
@@ -56,7 +58,7 @@ function weighted({ logprobs }: ScoredBatch, answers: readonly ScoredAnswer[], t
 export function stepShares({ steps }: Pick<AnswerTokens, 'steps'>, temperature: number): number[] {
   const logits = steps.map(({ score, label }) => (score ?? label ?? 0) / temperature);
   const most = Math.max(...logits);
-  const powers = logits.map((logit) => Math.exp(logit - most));
+  const powers = logits.map((logit) => exp(logit - most));
   const sum = powers.reduce((total, power) => total + power, 0);
   return powers.map((power) => (steps.length * power) / sum);
 }

@@ -1,4 +1,5 @@
 /** Advantages of solutions: from a critic, from their group, or from the batch. */
+import { square } from '../../native/elementary.js';
 import { type GroupBaseline, groupAdvantages } from '../../ops/advantage.js';
 import type { Device } from '../../runtime/device.js';
 import { assemble, estimate, whitened } from '../../train/policy/advantage.js';
@@ -170,7 +171,7 @@ function apartAdvantages(rewards: Rewards): number[] {
 /** Less their mean, by their deviation, of n − 1. */
 function standard(values: readonly number[]): number[] {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const squares = values.reduce((sum, value) => sum + square(value - mean), 0);
   const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
   return values.map((value) => (value - mean) / (deviation + EPSILON));
 }
@@ -189,7 +190,7 @@ function stepAdvantages(rewards: Rewards, meanOnly: boolean): number[] {
     );
     const all = placed.flat();
     const mean = all.reduce((sum, reward) => sum + reward, 0) / all.length;
-    const squares = all.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
+    const squares = all.reduce((sum, reward) => sum + square(reward - mean), 0);
     const deviation = all.length > 1 ? Math.sqrt(squares / (all.length - 1)) : 0;
     const scale = meanOnly ? 1 : 1 / (deviation + EPSILON);
     return group.flatMap(({ byToken, places = [byToken.length - 1] }, i) => {

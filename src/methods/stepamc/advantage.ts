@@ -1,4 +1,5 @@
 /** Advantages of enumerated answers. */
+import { exp, square } from '../../native/elementary.js';
 import type { Device } from '../../runtime/device.js';
 import { assemble, estimate, type GaeSettings, gaeAdvantage } from '../../train/policy/advantage.js';
 import type { Advantage } from '../../train/policy/records.js';
@@ -43,11 +44,11 @@ function whitenedByShare(questions: readonly Question[], advantages: Float32Arra
     answers.flatMap((answer) => answer.tokens.map(() => probabilityOf(answer))),
   );
   const mass = shares.reduce((sum, share) => sum + share, 0);
-  const square = shares.reduce((sum, share, i) => sum + share * (advantages[i] as number) ** 2, 0);
-  const deviation = Math.sqrt(square / mass);
+  const squares = shares.reduce((sum, share, i) => sum + share * square(advantages[i] as number), 0);
+  const deviation = Math.sqrt(squares / mass);
   return deviation > 0 ? advantages.map((advantage) => advantage / deviation) : advantages;
 }
 
 function probabilityOf({ oldLogprobs }: VerdictAnswer): number {
-  return Math.exp(oldLogprobs.reduce((sum, logprob) => sum + logprob, 0));
+  return exp(oldLogprobs.reduce((sum, logprob) => sum + logprob, 0));
 }

@@ -1,4 +1,5 @@
 /** The balance α between reinforcement and constraint (equation 12 of StepAMC), and the update of α where it is learned. */
+import { log, power } from '../../native/elementary.js';
 import { probability } from '../../scoring/verdict/judged.js';
 import type { ConstraintConfig } from './config.js';
 
@@ -21,7 +22,7 @@ export class AlphaBalance {
   constructor(private readonly settings: ConstraintConfig['alpha']) {
     const { init, lo, hi } = settings;
     const share = (init - lo) / (hi - lo);
-    const raw = Math.log(share / (1 - share));
+    const raw = log(share / (1 - share));
     this.state = { raw: Number.isFinite(raw) ? raw : 0, mean: 0, square: 0, steps: 0 };
   }
 
@@ -45,7 +46,8 @@ export class AlphaBalance {
     const steps = this.state.steps + 1;
     const mean = BETA1 * this.state.mean + (1 - BETA1) * gradient;
     const square = BETA2 * this.state.square + (1 - BETA2) * gradient * gradient;
-    const direction = mean / (1 - BETA1 ** steps) / (Math.sqrt(square / (1 - BETA2 ** steps)) + EPSILON);
+    const direction =
+      mean / (1 - power(BETA1, steps)) / (Math.sqrt(square / (1 - power(BETA2, steps))) + EPSILON);
     this.state = { raw: this.state.raw - learning_rate * direction, mean, square, steps };
   }
 

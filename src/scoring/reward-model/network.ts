@@ -4,6 +4,7 @@ import { isBidirectional } from '../../architectures/table.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
 import { headOutputs, roleHead } from '../../models/heads.js';
+import { exp, log1p } from '../../native/elementary.js';
 import { StepTrainError } from '../../native/errors.js';
 import { gatherRows, reshape } from '../../ops/memory.js';
 import type { Tensor } from '../../runtime/tensor.js';
@@ -173,5 +174,5 @@ export function logOddsOfRight(wrong: number, right: number, neutral: number, ru
 
 /** log(eˣ + eʸ). */
 function logSum(x: number, y: number): number {
-  return Math.max(x, y) + Math.log1p(Math.exp(-Math.abs(x - y)));
+  return Math.max(x, y) + log1p(exp(-Math.abs(x - y)));
 }

@@ -1,3 +1,4 @@
+import { exp, log1p } from '../../native/elementary.js';
 /** One judged step: the label (1 = correct step) and the verdict read from the model, undefined if none could be read. */
 export interface JudgedStep {
   readonly label: 0 | 1;
@@ -24,7 +25,7 @@ export interface JudgedVerdict extends JudgedStep {
 
 /** σ. */
 export function probability(logOdds: number): number {
-  return 1 / (1 + Math.exp(-logOdds));
+  return 1 / (1 + exp(-logOdds));
 }
 
 /** The verdict of log-odds: right from a probability of `least` on. */
@@ -32,7 +33,7 @@ export function verdictOfOdds(logOdds: number, least = 0.5) {
   return {
     verdict: probability(logOdds) >= least ? 1 : 0,
     probability: probability(logOdds),
-    logPositive: -Math.log1p(Math.exp(-logOdds)),
-    logNegative: -Math.log1p(Math.exp(logOdds)),
+    logPositive: -log1p(exp(-logOdds)),
+    logNegative: -log1p(exp(logOdds)),
   } as const;
 }

@@ -5,6 +5,7 @@
 import { type Dataset, indices } from '../../data/dataset.js';
 import { calculationsIn } from '../../data/equations/calculations.js';
 import type { Decoder } from '../../models/decoder.js';
+import { log } from '../../native/elementary.js';
 import type { StepLabel } from '../../records/record.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
@@ -136,7 +137,7 @@ export function withUnread(
     [...steps].flatMap(([step, { checked }]): JudgedVerdict[] => {
       const label = labelOf(solution, step) ?? null;
       if (!checked || label === null || read.has(`${solution} ${step}`)) return [];
-      const half = { probability: 0.5, logPositive: Math.log(0.5), logNegative: Math.log(0.5) };
+      const half = { probability: 0.5, logPositive: log(0.5), logNegative: log(0.5) };
       return [{ solution, step, label, verdict: undefined, ...half, unread: true }];
     }),
   );

@@ -1,6 +1,8 @@
 /** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
+
 import { type Dataset, indices } from '../../data/dataset.js';
 import type { Decoder, Role } from '../../models/decoder.js';
+import { exp } from '../../native/elementary.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
@@ -57,7 +59,7 @@ export async function judgeVerdicts(
           const yes = readWord(positive);
           const no = readWord(negative);
           if (label === null) continue;
-          const probability = 1 / (1 + Math.exp(no.log - yes.log));
+          const probability = 1 / (1 + exp(no.log - yes.log));
           const greedy = yes.greedy ? 1 : no.greedy ? 0 : undefined;
           const verdict = threshold === 'greedy' ? greedy : probability >= threshold ? 1 : 0;
           found.push({

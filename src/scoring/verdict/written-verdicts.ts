@@ -1,4 +1,5 @@
 /** Verdicts after a reason: written by the model, the word read at the end. */
+
 import { type Dataset, indices } from '../../data/dataset.js';
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
 import { type GenerateOptions, Generator } from '../../generate/generator.js';
@@ -6,6 +7,7 @@ import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
+import { exp } from '../../native/elementary.js';
 import { invalid } from '../../native/errors.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
@@ -187,7 +189,7 @@ export async function judgeWrittenVerdicts(
     asked.forEach(({ solution, step, label }, i) => {
       const { tokens, reason } = written[i] as WrittenVerdict;
       const [logPositive, logNegative] = logs.get(i) ?? [-Math.LN2, -Math.LN2];
-      const probability = 1 / (1 + Math.exp(logNegative - logPositive));
+      const probability = 1 / (1 + exp(logNegative - logPositive));
       const word = reason === undefined ? undefined : wordOf(tokens.slice(reason), template);
       const byThreshold = threshold === 'greedy' ? word : probability >= threshold ? 1 : 0;
       judged.push({

@@ -6,6 +6,7 @@ import { sumsHeld } from '../../cluster/shards.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../../config/schema.js';
 import { refuseUndivided } from '../../models/load.js';
 import { layerNumber } from '../../models/sharded-layers.js';
+import { log } from '../../native/elementary.js';
 import { StepTrainError } from '../../native/errors.js';
 import { plural } from '../../native/shown.js';
 import type { Device } from '../../runtime/device.js';
@@ -316,7 +317,7 @@ const FASTEST = { cpuValues: 1 << 19, cpuLeast: 1024, gpu: 8192 };
 export function fastestMicroBatch(device: Pick<Device, 'info'>, width: number): number {
   const { name } = device.info();
   if (name !== 'cpu') return FASTEST.gpu;
-  const tokens = 2 ** Math.round(Math.log2(FASTEST.cpuValues / width));
+  const tokens = 2 ** Math.round(log(FASTEST.cpuValues / width) / Math.LN2);
   return Math.max(tokens, FASTEST.cpuLeast);
 }
 

@@ -2,6 +2,7 @@
  * Importance sampling where the sampler's log-probs differ from the trainer's: a server rounds otherwise, or drew from an older policy.
  * Truncated or masked, by token or by sequence, as in TRL's GRPOTrainer (`vllm_importance_sampling_correction`).
  */
+import { exp } from '../../native/elementary.js';
 import type { Metrics } from '../stage.js';
 import { mean } from './metrics.js';
 import type { Advantage, Answer, CreditedGroup, Group } from './records.js';
@@ -56,8 +57,8 @@ function rawRatios(
   { importance_sampling_mode: mode }: ImportanceSettings,
 ): number[] {
   const changes = samplerLogprobs.map((logprob, t) => (oldLogprobs[t] as number) - logprob);
-  if (mode.startsWith('token')) return changes.map(Math.exp);
-  const whole = Math.exp(changes.reduce((sum, change) => sum + change, 0));
+  if (mode.startsWith('token')) return changes.map(exp);
+  const whole = exp(changes.reduce((sum, change) => sum + change, 0));
   return changes.map(() => whole);
 }
 

@@ -1,4 +1,5 @@
 /** The KL penalty: where it goes, how it is estimated, and its coefficient, fixed or adapted to a target. */
+import { exp } from '../../native/elementary.js';
 import type { KlEstimator } from '../../objectives/ppo.js';
 import type { Metrics } from '../stage.js';
 import type { Answer, AnswerReward, Group } from './records.js';
@@ -22,7 +23,7 @@ export function klEstimate(d: number, estimator: KlEstimator): number {
     case 'k2':
       return (d * d) / 2;
     case 'k3':
-      return Math.exp(-d) - 1 + d;
+      return exp(-d) - 1 + d;
   }
 }
 

@@ -1,5 +1,6 @@
 /** The metrics logged for every rollout batch. */
 import { ratio } from '../../eval/statistics/metrics.js';
+import { square } from '../../native/elementary.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Metrics } from '../stage.js';
 import type { Answer, CreditedGroup, Group } from './records.js';
@@ -90,7 +91,7 @@ function moments(items: readonly { readonly value: number; readonly weight: numb
     items.reduce((sum, { value, weight }) => sum + weight * value, 0),
     mass,
   );
-  const squares = items.reduce((sum, { value, weight }) => sum + weight * (value - average) ** 2, 0);
+  const squares = items.reduce((sum, { value, weight }) => sum + weight * square(value - average), 0);
   return { mean: average, variance: ratio(squares, mass) };
 }
 

@@ -2,12 +2,14 @@
  * The reward network as a judge of held-out steps: by the verdict that it scores higher or, with `pair_mode: step`, by a
  * threshold on the score of the step, which is chosen on validation steps because the zero of such scores is arbitrary.
  */
+
 import { indices } from '../../../data/dataset.js';
 import { verdictMetrics } from '../../../eval/evaluate-verdicts.js';
 import type { NetworkReport } from '../../../eval/reports/eval-report.js';
 import { calibration } from '../../../eval/statistics/calibration.js';
 import { ratio } from '../../../eval/statistics/metrics.js';
 import { bestThreshold } from '../../../eval/statistics/thresholds.js';
+import { log, square } from '../../../native/elementary.js';
 import { scoreVerdicts, type VerdictScores } from '../../../scoring/reward-network/scores.js';
 import { type JudgedVerdict, probability, verdictOfOdds } from '../../../scoring/verdict/judged.js';
 import { mean } from '../../../train/policy/metrics.js';
@@ -97,14 +99,14 @@ export interface StepScale {
 export function stepScale(steps: readonly { readonly label: 1 | 0; readonly score: number }[]): StepScale {
   if (steps.length === 0) return { threshold: 0, deviation: 1 };
   const center = mean(steps.map(({ score }) => score));
-  const deviation = Math.sqrt(mean(steps.map(({ score }) => (score - center) ** 2))) || 1;
+  const deviation = Math.sqrt(mean(steps.map(({ score }) => square(score - center)))) || 1;
   // Thresholds are chosen among probabilities; in units of the deviation no score is rounded to 0 or 1.
   const probabilities = steps.map(({ label, score }) => ({
     label,
     probability: probability((score - center) / deviation),
   }));
   const { threshold } = bestThreshold(probabilities, 'f1_macro');
-  return { threshold: center + deviation * Math.log(threshold / (1 - threshold)), deviation };
+  return { threshold: center + deviation * log(threshold / (1 - threshold)), deviation };
 }
 
 /** The pairwise loss makes σ of the difference the probability that "right" is the right verdict. */
