@@ -4,6 +4,7 @@ import { rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { onPath } from './machine.mjs';
 import { duration, outdated, Progress, say } from './progress.mjs';
 
@@ -30,7 +31,7 @@ export async function compileAddon(
   ];
   // It is configured from the beginning: the settings may be others, and the cache that of a checkout that was moved.
   rmSync(join(build, 'CMakeCache.txt'), { force: true });
-  await configure(root, build, definitions, verbose);
+  await configure(root, build, definitions, { strict, verbose });
   const units = outdated(build);
   const processors = Math.max(1, Math.min(availableParallelism(), units.length));
   const seconds = units.reduce((sum, unit) => sum + unit.seconds, 0) / processors;
@@ -51,10 +52,18 @@ export async function compileAddon(
   }
 }
 
-async function configure(root, build, definitions, verbose) {
-  const launchers = onPath('ccache')
-    ? { CMAKE_CXX_COMPILER_LAUNCHER: 'ccache', CMAKE_CUDA_COMPILER_LAUNCHER: 'ccache' }
-    : {};
+/** What starts the compilers, by CMake's variables: ccache where there is one, and in a strict build what refuses notes of ptxas. */
+export function launchers(strict, hasCcache = onPath('ccache')) {
+  const cached = hasCcache ? ['ccache'] : [];
+  const notes = strict ? [process.execPath, fileURLToPath(new URL('ptxas-notes.mjs', import.meta.url))] : [];
+  const each = { CMAKE_CXX_COMPILER_LAUNCHER: cached, CMAKE_CUDA_COMPILER_LAUNCHER: [...notes, ...cached] };
+  return Object.fromEntries(
+    Object.entries(each).flatMap(([name, words]) => (words.length > 0 ? [[name, words.join(';')]] : [])),
+  );
+}
+
+async function configure(root, build, definitions, { strict, verbose }) {
+  const env = launchers(strict);
   const cmakeJs = optional('cmake-js/bin/cmake-js');
   if (cmakeJs) {
     const args = [
@@ -65,7 +74,7 @@ async function configure(root, build, definitions, verbose) {
       build,
       ...definitions.map((each) => `--CD${each}`),
     ];
-    await run(root, process.execPath, args, { env: launchers, verbose });
+    await run(root, process.execPath, args, { env, verbose });
     return;
   }
   const paths = [
@@ -75,7 +84,7 @@ async function configure(root, build, definitions, verbose) {
     `NODE_ADDON_API=${dirname(require.resolve('node-addon-api/package.json'))}`,
   ];
   const args = ['-S', root, '-B', build, ...[...definitions, ...paths].map((each) => `-D${each}`)];
-  await run(root, 'cmake', args, { env: launchers, verbose });
+  await run(root, 'cmake', args, { env, verbose });
 }
 
 function optional(module) {

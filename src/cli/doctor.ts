@@ -42,11 +42,12 @@ export const doctorCommand = command({
 
 async function systemRows(): Promise<Row[]> {
   const { thisPlatform } = await import('../native/loader.js');
-  const { platform, arch, node, glibc } = thisPlatform();
+  const { platform, arch, runtime, glibc } = thisPlatform();
+  const library = glibc === undefined ? ', no glibc' : glibc === 'unknown' ? '' : `, glibc ${glibc}`;
   return [
     ['steptrain', packageVersion()],
-    ['node', `${node} on ${platform}-${arch}`],
-    ['system', `${release()}, ${glibc ? `glibc ${glibc}` : 'no glibc'}`],
+    ['runtime', `${runtime} on ${platform}-${arch}`],
+    ['system', `${release()}${library}`],
     ['processor', `${processorName()}, ${availableParallelism()} usable cores`],
     ['memory', memory()],
     ...(await cacheRows()),

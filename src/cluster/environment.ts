@@ -49,6 +49,24 @@ export function placeOf(environment: Environment, starter: () => string = mpiPro
   return place && place.size > 1 ? place : undefined;
 }
 
+/** The reason why a process trains alone though a launcher was meant to start several, such as `accelerate launch --cpu`. */
+export function aloneBecause(environment: Environment): string | undefined {
+  const { MASTER_PORT, RANK } = environment;
+  if (MASTER_PORT === undefined || RANK !== undefined || isSized(environment)) return undefined;
+  return (
+    'MASTER_PORT is set and RANK is not, so that this process trains alone; where a launcher was to start several ' +
+    '(accelerate launch --cpu starts one), use torchrun --nproc-per-node N'
+  );
+}
+
+/** Whether an MPI or srun started this process, and says how many there are. */
+const isSized = (environment: Environment): boolean =>
+  ['OMPI_COMM_WORLD_SIZE', 'PMI_SIZE', 'SLURM_STEP_ID'].some((name) => environment[name] !== undefined);
+
+/** Whether this is the one process of an MPI job. */
+export const isAloneUnderMpi = (environment: Environment): boolean =>
+  (environment.OMPI_COMM_WORLD_SIZE ?? environment.PMI_SIZE) === '1';
+
 /** Variables of launchers. They are removed for child processes, which are no ranks of the same job. */
 const LAUNCHER_VARIABLES =
   /^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_\w+|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+|SLURM_\w+|OMPI_\w+|PMIX?_\w+|PALS_\w+|PRTE_\w+|MPI_LOCAL\w+)$/;

@@ -1,5 +1,6 @@
 // Config section `corrections`: how samples with self-corrections are made of right solutions.
 import { z } from 'zod';
+import { LARGEST_SERVED_TEMPERATURE } from '../generate/options.js';
 import {
   choice,
   count,
@@ -10,9 +11,11 @@ import {
   positiveShare,
   samplingTemperature,
   section,
+  servedTemperature,
   text,
 } from './fields.js';
 import { rowsTogether } from './sampling.js';
+import { type Conflict, conflict } from './schema.js';
 
 const topP = () =>
   positiveShare(0.95).describe('Draw from the most likely tokens that together reach this probability.');
@@ -47,7 +50,7 @@ const annotate = section({
   url: optionalText().describe('OpenAI-compatible endpoint of the teacher, without /v1.'),
   model: optionalText().describe('The teacher’s name at that server.'),
   key_env: text('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
-  temperature: nonNegative(0).describe('Temperature of the teacher.'),
+  temperature: servedTemperature(0).describe('Temperature of the teacher.'),
   max_tokens: count(300).describe('Max tokens of its answer.'),
   concurrency: count(8).describe('Requests at a time.'),
   attempts: count(3).describe('Tries until its answer can be read.'),
@@ -106,5 +109,16 @@ export const corrections = z
     'How samples with corrections are made of the right solutions of `data`, with wrong steps of the model that is trained: before the training, ' +
       'or into a file by `steptrain data s3c`. `none`: the data has them.',
   );
+
+/** A conflict where the server that samples takes no such temperature. */
+export function* servedTemperatures({ server, sample, validate }: CorrectionsConfig): Iterable<Conflict> {
+  if (server?.kind !== 'vllm') return;
+  for (const [name, { temperature }] of Object.entries({ sample, validate }))
+    if (temperature > LARGEST_SERVED_TEMPERATURE)
+      yield conflict(
+        `corrections.${name}.temperature`,
+        `corrections.server.kind "vllm" takes temperatures up to ${LARGEST_SERVED_TEMPERATURE}; lower corrections.${name}.temperature, found ${temperature}`,
+      );
+}
 
 export type CorrectionsConfig = z.output<typeof making>;

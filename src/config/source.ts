@@ -21,7 +21,7 @@ export function readRecipe(file: string, where = ''): string {
     const recipe = openSync(file, 'r');
     try {
       for (let read = -1; read !== 0 && size < bytes.length; size += read)
-        read = readSync(recipe, bytes, { offset: size });
+        read = readSync(recipe, bytes, size, bytes.length - size, null);
     } finally {
       closeSync(recipe);
     }

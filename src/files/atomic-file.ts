@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { dirname } from 'node:path';
-import { syncDirectory } from './directory.js';
+import { syncDirectory, syncFile } from './directory.js';
 import { FileError, systemReason } from './error.js';
 import { unfinished } from './unfinished.js';
 
@@ -31,7 +31,7 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
     const file = await attempt(() => fs.promises.open(temporary, 'wx'));
     try {
       for await (const chunk of chunks) await attempt(() => writeFully(file, chunk));
-      await attempt(() => file.sync());
+      await attempt(() => syncFile(file));
     } finally {
       await attempt(() => file.close());
     }

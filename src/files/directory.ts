@@ -1,6 +1,7 @@
-import { existsSync } from 'node:fs';
+import fs, { existsSync } from 'node:fs';
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
+import { promisify } from 'node:util';
 
 /**
  * Moves the directory `from` to `to`, and replaces an existing one. rename() cannot replace a directory that has files,
@@ -45,11 +46,14 @@ export async function makeDirectories(path: string): Promise<void> {
   }
 }
 
+/** Makes what was written to an open file durable; by its descriptor, since the handles of Yarn's Plug'n'Play have no `sync`. */
+export const syncFile: (file: { readonly fd: number }) => Promise<void> = ({ fd }) => promisify(fs.fsync)(fd);
+
 /** Makes new and renamed entries of `path` durable. */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, 'r');
   try {
-    await directory.sync();
+    await syncFile(directory);
   } finally {
     await directory.close();
   }

@@ -63,6 +63,9 @@ const MAX_SAMPLES = 65_536;
 
 /** Below it logits divided by the temperature leave f32 no digits for their log-probabilities. */
 export const LEAST_TEMPERATURE = 0.01;
+
+/** The largest temperature that OpenAI's API and vLLM take. */
+export const LARGEST_SERVED_TEMPERATURE = 2;
 const MOST_TEMPERATURE = 1e6;
 
 /** Below it, and above its inverse, logits would leave the range in which they are computed. */

@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { syncFile } from '../files/directory.js';
 import { formatBytes } from '../terminal/progress.js';
 import { sizeOf, writing } from './cache.js';
 import { badContent, HubError, hubFailed } from './error.js';
@@ -118,7 +119,7 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
         at += bytes.length;
         job.onProgress(at);
       }
-      await writing(partial, () => out.sync());
+      await writing(partial, () => syncFile(out));
       if (at < file.size) throw hubFailed('the connection was closed early');
       return true;
     } finally {

@@ -1,8 +1,8 @@
 /** A run in several processes, which a launcher has started: the first one owns the run directory, all compute. */
 import { createHash } from 'node:crypto';
 import { type Cluster, joinCluster } from '../cluster/cluster.js';
-import { type Environment, joinLimits, placeOf } from '../cluster/environment.js';
-import { packageVersion } from '../native/version.js';
+import { aloneBecause, type Environment, joinLimits, placeOf } from '../cluster/environment.js';
+import { packageVersion, runtimeVersion } from '../native/version.js';
 import { type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
@@ -27,13 +27,17 @@ export async function joinJob(
   environment: Environment = process.env,
 ): Promise<Cluster | undefined> {
   const place = placeOf(environment);
-  if (!place) return undefined;
+  if (!place) {
+    const reason = aloneBecause(environment);
+    if (reason !== undefined) toLog(reason, 'warning');
+    return undefined;
+  }
   const hashes = Object.entries(same).map(([name, value]) => [
     name,
     createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 12),
   ]);
-  // Another Node may compute other logarithms.
-  const versions = { version: packageVersion(), Node: process.version };
+  // Another one may compute other logarithms.
+  const versions = { version: packageVersion(), runtime: runtimeVersion() };
   const greeting = { ...versions, ...Object.fromEntries(hashes) };
   return joinCluster({ place, greeting, say: toLog, ...joinLimits(environment) });
 }

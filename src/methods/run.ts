@@ -213,6 +213,8 @@ export async function openRun(directory: string, settings: readonly string[] = [
     const { changed = [], added = [], gone = [] } = accepted ?? {};
     if (!before)
       toLog(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`, 'warning');
+    if (before?.runtime !== undefined && before.runtime !== now.runtime)
+      toLog(`changed: ${before.runtime} began this run, and ${now.runtime} goes on`);
     for (const change of changed) toLog(`changed: ${change}`);
     if (added.length > 0) toLog(`added since this run began, with their defaults: ${added.join(', ')}`);
     if (gone.length > 0) toLog(`no keys of this version, and left out: ${gone.join(', ')}`);

@@ -11,8 +11,9 @@ export interface FailedLoad {
 export interface Platform {
   readonly platform: string;
   readonly arch: string;
-  readonly node: string;
-  /** Version of the C library; undefined where it is not glibc. */
+  /** As `Node 24.11.0`. */
+  readonly runtime: string;
+  /** Version of the C library, or `unknown`; undefined where it is not glibc. */
   readonly glibc: string | undefined;
 }
 
@@ -23,9 +24,10 @@ const COMPILE = 'npx steptrain build';
 
 /** One line for what failed, one for each path, and what to do. */
 export function diagnosis(failures: readonly FailedLoad[], platform: Platform): string {
-  const { platform: system, arch, node, glibc } = platform;
+  const { platform: system, arch, runtime, glibc } = platform;
+  const library = glibc === undefined ? ', not glibc,' : glibc === 'unknown' ? '' : `, glibc ${glibc},`;
   return [
-    `the native addon of steptrain did not load on ${system}-${arch}${system === 'linux' ? (glibc ? `, glibc ${glibc},` : ', not glibc,') : ''} with Node ${node}:`,
+    `the native addon of steptrain did not load on ${system}-${arch}${system === 'linux' ? library : ''} with ${runtime}:`,
     ...failures.map(({ path, reason }) => `  ${path}: ${reason ?? 'no such file'}`),
     ...advice(failures, platform),
   ].join('\n');

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { diagnosis, type FailedLoad, type Platform } from './diagnosis.js';
 import { StepTrainError } from './errors.js';
-import { packageVersion } from './version.js';
+import { packageVersion, runtimeVersion } from './version.js';
 
 export interface LoadedAddon {
   readonly path: string;
@@ -21,7 +21,9 @@ export function thisPlatform(): Platform {
     readonly header: { readonly glibcVersionRuntime?: string };
   };
   const { platform, arch, versions } = process;
-  return { platform, arch, node: versions.node, glibc: header.glibcVersionRuntime };
+  // Deno's report has the same version everywhere.
+  const glibc = versions.deno ? 'unknown' : header.glibcVersionRuntime;
+  return { platform, arch, runtime: runtimeVersion(), glibc };
 }
 
 /**

@@ -1,4 +1,5 @@
 /** OpenAI's completions with token ids: steptrain serve and vLLM. */
+import { LARGEST_SERVED_TEMPERATURE } from '../generate/options.js';
 import type { SourceSample } from '../generate/sample-source.js';
 import { PassingFailure, RemoteError } from './errors.js';
 import {
@@ -22,6 +23,7 @@ export const STEPTRAIN: Protocol = {
 };
 
 export const VLLM: Protocol = {
+  maxTemperature: LARGEST_SERVED_TEMPERATURE,
   ...completions((request) => ({ seed: seedOf(request) })),
   adapterHint: 'start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True',
   // The server reads the directory it was started on again. Prompts computed by the earlier weights are dropped.

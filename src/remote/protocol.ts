@@ -22,6 +22,8 @@ export interface SampleReader {
 
 export interface Protocol {
   readonly path: string;
+  /** The largest temperature that it takes; absent: any. */
+  readonly maxTemperature?: number;
   /** Whether one request may ask for several samples of a prompt. */
   readonly many: boolean;
   body(request: SampleRequest): object;

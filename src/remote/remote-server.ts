@@ -85,7 +85,12 @@ export class RemoteServer {
     prompts: readonly (readonly number[])[],
     { adapter, ...options }: ServerSampling,
   ): Promise<readonly (readonly SourceSample[])[] | undefined> {
-    const { n = 1, promptIds, signal, maxNewTokens = 256, skip, onSample } = options;
+    const { n = 1, promptIds, signal, maxNewTokens = 256, temperature = 1, skip, onSample } = options;
+    const { maxTemperature = Number.POSITIVE_INFINITY } = this.protocol;
+    if (temperature > maxTemperature)
+      throw invalid(
+        `temperature: expected at most ${maxTemperature}, which is all that the server takes, found ${temperature}`,
+      );
     // The base is a model of the server, but no adapter, which is all that SGLang is asked for by name.
     const model = adapter ?? (this.protocol === SGLANG ? '' : this.base);
     this.longest ??= this.readLongest();

@@ -4,7 +4,7 @@ import { mkdir, open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { contentHash } from '../files/content-hash.js';
-import { replaceDirectory, syncDirectory } from '../files/directory.js';
+import { replaceDirectory, syncDirectory, syncFile } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { DamagedRunError, RunError } from './error.js';
@@ -131,7 +131,7 @@ async function settleFile(path: string): Promise<{ bytes: number; sha256: string
   if (!info.isFile()) throw new RunError(`${path} is not a file; a checkpoint holds files only`);
   const file = await open(path, 'r');
   try {
-    await file.sync();
+    await syncFile(file);
   } finally {
     await file.close();
   }

@@ -11,6 +11,7 @@ import { trainingFiles } from '../data/training-files.js';
 import { contentHash } from '../files/content-hash.js';
 import { isShipped } from '../models/base.js';
 import { plural } from '../native/shown.js';
+import { runtimeVersion } from '../native/version.js';
 import { adapterFiles } from '../weights/adapter.js';
 import { weightsLayout } from '../weights/checkpoint.js';
 import { RunError } from './error.js';
@@ -20,6 +21,8 @@ export const runInputs = z.strictObject({
   config: z.record(z.string(), z.unknown()),
   /** Files by configured path: SHA-256 of data and tokenizer, bytes of weights, by file name. */
   files: z.record(z.string(), z.record(z.string(), z.string())),
+  /** What ran the program, as `Node 24.11.0`; earlier versions did not note it. */
+  runtime: z.string().optional(),
 });
 export type RunInputs = Readonly<z.output<typeof runInputs>>;
 
@@ -61,7 +64,7 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   if (weights.some((weight) => weight !== 1)) values[MIXTURE.weights] = weights;
   const shares = train.map(({ share }) => share);
   if (shares.some((share) => share !== undefined)) values[MIXTURE.shares] = shares;
-  return { config: values, files };
+  return { config: values, files, runtime: runtimeVersion() };
 }
 
 /** Differences between a resumed run and its beginning, a phrase each. */

@@ -23,6 +23,15 @@ export function warn(sentence: string): void {
   toLog(logs.getStore() ? sentence : `Warning: ${sentence}`, 'warning');
 }
 
+const warned = new Set<string>();
+
+/** The same, where it has not said so yet. */
+export function warnOnce(sentence: string): void {
+  if (warned.has(sentence)) return;
+  warned.add(sentence);
+  warn(sentence);
+}
+
 export interface ProgressStream {
   readonly isTTY?: boolean;
   readonly columns?: number;

@@ -3,6 +3,7 @@
  * so they run with a limit of processor time, and a construct that Python and JavaScript read differently is refused.
  */
 import { withinProcessorTime } from '../native/processor-time.js';
+import { warnOnce } from '../terminal/log.js';
 import { show, WeightsError } from './error.js';
 
 /** Processor time. */
@@ -63,7 +64,7 @@ export function matchNames(sources: readonly string[], names: readonly string[],
   );
 }
 
-/** The value of the first pattern that fits the end of each name. */
+/** The value of the first pattern that fits the end of each name; a sentence says so where another one that fits has another value. */
 export function byPattern(
   patterns: Readonly<Record<string, number>>,
   names: readonly string[],
@@ -78,8 +79,14 @@ export function byPattern(
   const matches = matchNames(sources, distinct, where);
   const values = new Map(
     distinct.map((name, index) => {
-      const key = keys.find((_, which) => matches[which]![index]);
-      return [name, key === undefined ? otherwise : patterns[key]!];
+      const [key, ...others] = keys.filter((_, which) => matches[which]![index]);
+      if (key === undefined) return [name, otherwise];
+      const other = others.find((each) => patterns[each] !== patterns[key]);
+      if (other !== undefined)
+        warnOnce(
+          `${where}: ${show(key)} (${patterns[key]}) and ${show(other)} (${patterns[other]}) fit ${name}, and the first counts; PEFT takes the first too, and sorts them when it saves: leave one`,
+        );
+      return [name, patterns[key]!];
     }),
   );
   return names.map((name) => values.get(name)!);

@@ -314,7 +314,7 @@ describe('steptrain doctor', () => {
     const { code, stdout } = await cli('doctor');
     expect(code).toBe(0);
     expect(stdout).toMatch(/^steptrain +\d/);
-    expect(stdout).toMatch(/^node +\d+\.\d+/m);
+    expect(stdout).toMatch(/^runtime +Node \d+\.\d+/m);
     expect(stdout).toMatch(/^system .*glibc/m);
     expect(stdout).toMatch(/^addon +\/.*steptrain\.node, [\d.]+ MB\ncpu +\w+ kernels .*, \d+ threads\ncuda/m);
     expect(stdout).toMatch(/^self-test +portable passed in/m);

@@ -3,7 +3,9 @@ import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import {
+  aloneBecause,
   firstHost,
+  isAloneUnderMpi,
   joinLimits,
   mpiProxy,
   type Place,
@@ -91,6 +93,26 @@ describe('the place of a process', () => {
       }),
     ).toBeUndefined();
     expect(placeOf({ ...SRUN, SLURM_PROCID: '0', SLURM_STEP_NUM_TASKS: '1' })).toBeUndefined();
+  });
+
+  it('is alone for a reason where a launcher left out the rank', () => {
+    // As `accelerate launch --cpu --num_processes 2` does (accelerate 1.15.0), which starts one process.
+    const accelerate = { ACCELERATE_USE_CPU: 'True', MASTER_ADDR: '127.0.0.1', MASTER_PORT: '29500' };
+    expect(placeOf(accelerate)).toBeUndefined();
+    expect(aloneBecause(accelerate)).toMatch(
+      /^MASTER_PORT is set and RANK is not, so that this process trains alone/,
+    );
+    for (const told of [{}, TORCHRUN, { ...SRUN, MASTER_PORT: '1' }, { ...MPIRUN, MASTER_PORT: '1' }])
+      expect(aloneBecause(told)).toBeUndefined();
+  });
+
+  it('is one of an MPI alone', () => {
+    expect([{}, MPIRUN, { OMPI_COMM_WORLD_SIZE: '1' }, { PMI_SIZE: '1' }].map(isAloneUnderMpi)).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ]);
   });
 
   it('is read from torchrun, whose agent holds MASTER_PORT', () => {

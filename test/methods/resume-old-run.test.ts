@@ -64,3 +64,11 @@ it('still refuses where a key of this version is gone or another', async () => {
   rewrite('inputs.json', /"data\.word_problems\.samples": 20,/, '"data.word_problems.samples": 30,');
   await expect(open()).rejects.toThrow(/data\.word_problems\.samples is 20 and was 30/);
 });
+
+it('names the runtime that began the run where another one goes on', async () => {
+  await open();
+  expect(said).toEqual([]);
+  rewrite('inputs.json', `"runtime": "Node ${process.versions.node}"`, '"runtime": "Bun 1.4.5"');
+  await open();
+  expect(said).toEqual([`changed: Bun 1.4.5 began this run, and Node ${process.versions.node} goes on`]);
+});

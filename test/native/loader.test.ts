@@ -84,7 +84,7 @@ describe('the loader', () => {
   });
 });
 
-const LINUX = { platform: 'linux', arch: 'x64', node: '20.0.0', glibc: '2.31' };
+const LINUX = { platform: 'linux', arch: 'x64', runtime: 'Node 20.0.0', glibc: '2.31' };
 const failed = (reason: string) => [{ path: '/p/steptrain.node', reason }];
 
 describe('the diagnosis', () => {
@@ -102,6 +102,11 @@ describe('the diagnosis', () => {
     ['something else', /compile it here: npx steptrain build \(needs g\+\+ 12/],
   ])('of %s', (reason, expected) => {
     expect(diagnosis(failed(reason), LINUX)).toMatch(expected);
+  });
+
+  it('names what runs the program, and a C library that is known', () => {
+    const [first] = diagnosis(failed('x'), { ...LINUX, runtime: 'Deno 2.9.6', glibc: 'unknown' }).split('\n');
+    expect(first).toBe('the native addon of steptrain did not load on linux-x64 with Deno 2.9.6:');
   });
 
   it.each([

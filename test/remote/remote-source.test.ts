@@ -208,3 +208,10 @@ describe('publishing an adapter', () => {
     );
   });
 });
+
+it('refuses a temperature beyond that of vLLM without asking it', async () => {
+  const source = remote('http://127.0.0.1:9', { server: 'vllm' });
+  await expect(source.sample(prompts, { ...options, temperature: 2.5 })).rejects.toThrow(
+    /^temperature: expected at most 2, which is all that the server takes, found 2\.5$/,
+  );
+});

@@ -20,6 +20,9 @@ if (CHROMIUM === undefined)
   );
 
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+/** Plots of the page that nothing has drawn. */
+const UNDRAWN =
+  "[...document.querySelectorAll('[data-plot]')].filter((plot) => !plot.querySelector('canvas')).length";
 const WIDTHS = { desk: 1280, phone: 390 } as const;
 
 describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
@@ -65,6 +68,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     name: string,
     width: number,
     colorScheme: 'light' | 'dark',
+    before = '',
   ): Promise<{ page: Page; errors: string[] }> {
     const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
     page.setDefaultTimeout(PATIENCE_MS);
@@ -77,6 +81,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
         errors.push(url);
     });
     await page.addInitScript(`
+      ${before}
       window.shift = 0;
       new PerformanceObserver((list) => {
         for (const entry of list.getEntries()) window.shift += entry.value;
@@ -173,6 +178,44 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       await page.close();
     }
   });
+
+  it('draws what nobody scrolled to, for a picture of the whole page', async () => {
+    const { page, errors } = await open('one', WIDTHS.desk, 'light');
+    const plots = await page.locator('[data-plot]').all();
+    expect(plots.length).toBeGreaterThan(4);
+    for (const plot of plots) await plot.locator('canvas').waitFor({ state: 'attached' });
+    expect(await page.evaluate('window.scrollY')).toBe(0);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
+
+  it('draws all of them before it is printed', async () => {
+    const { page, errors } = await open('one', WIDTHS.desk, 'light', 'window.requestIdleCallback = () => 0;');
+    expect(await page.evaluate(UNDRAWN)).toBeGreaterThan(0);
+    await page.pdf();
+    expect(await page.evaluate(UNDRAWN)).toBe(0);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
+
+  it.each([390, 500, 620])(
+    'leaves room between figures and the border of their card at %d px',
+    async (width) => {
+      const { page } = await open('one', width, 'light');
+      await page.locator('[data-plot] canvas').first().waitFor({ state: 'attached' });
+      const touching = await page.evaluate(`
+      [...document.querySelectorAll('.card, .box, .plot-box')].flatMap((card) => {
+        const { right, left } = card.getBoundingClientRect();
+        return [...card.querySelectorAll('svg, canvas, table, .scroll, img, h3, p')]
+          .map((figure) => ({ figure, box: figure.getBoundingClientRect() }))
+          .filter(({ figure, box }) => box.width > 0 && !figure.parentElement.closest('.scroll, svg'))
+          .filter(({ box }) => box.right > right - 4 || box.left < left + 4)
+          .map(({ figure }) => card.className + ': ' + figure.outerHTML.slice(0, 100));
+      })`);
+      expect(touching).toEqual([]);
+      await page.close();
+    },
+  );
 
   it('draws 50,000 logged steps as 1,000 points', async () => {
     const { page, errors } = await open('long', WIDTHS.desk, 'light');

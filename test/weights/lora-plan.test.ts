@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { ModelHead } from '../../src/architectures/heads.js';
 import { modelModules, readModelConfig } from '../../src/architectures/table.js';
 import { adapterTensors } from '../../src/weights/adapter.js';
@@ -200,4 +200,24 @@ describe('loraPlan', () => {
   ])('refuses %s', (_, json, model, message) => {
     expect(() => plan(json, model)).toThrow(message);
   });
+});
+
+it('says so once where two patterns with other values fit a module, of which the first counts', () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  onTestFinished(() => said.mockRestore());
+  const both = { 'layers.0.self_attn.q_proj': 3, q_proj: 5 };
+  const ranks = (json: JsonObject) =>
+    plan(json)
+      .modules.slice(0, 2)
+      .map(({ r }) => r);
+  expect(ranks({ rank_pattern: both })).toEqual([3, 5]);
+  expect(ranks({ rank_pattern: both })).toEqual([3, 5]);
+  expect(said.mock.calls).toEqual([
+    [
+      'Warning: adapter_config.json: rank_pattern: "layers.0.self_attn.q_proj" (3) and "q_proj" (5) fit ' +
+        'model.layers.0.self_attn.q_proj, and the first counts; PEFT takes the first too, and sorts them when it saves: leave one',
+    ],
+  ]);
+  ranks({ rank_pattern: { 'layers.0.self_attn.q_proj': 4, q_proj: 4 } });
+  expect(said).toHaveBeenCalledTimes(1);
 });

@@ -42,7 +42,7 @@ async function opened(parts: Parts, quantization?: object) {
 function changed(
   parts: Parts,
   name: string,
-  change: (part: { shape: readonly number[]; bytes: Uint8Array }) => void,
+  change: (part: { dtype: string; shape: readonly number[]; bytes: Uint8Array }) => void,
 ): Parts {
   const part = { ...parts.get(name)! };
   part.bytes = part.bytes.slice();
@@ -95,6 +95,14 @@ describe('quantised weights of a checkpoint', () => {
       '8 bits of bitsandbytes',
       new Map([...double, ['other.SCB', fp8.get('fp8.weight_scale')!]]),
       "found its 8-bit ones ('other.SCB')",
+    ],
+    [
+      'scales that bitsandbytes transposed for a CPU',
+      changed(double, 'double.weight.absmax', (part) => {
+        part.dtype = 'BF16';
+        part.bytes = Buffer.alloc(2 * part.bytes.length);
+      }),
+      "expected 320 bytes of U8 in 'double.weight.absmax' for [80,256], found 640 of BF16; at its first forward on a CPU with AVX-512-BF16 bitsandbytes transposes scales",
     ],
     [
       'another block size',

@@ -99,11 +99,14 @@ describe('writeSafetensors', () => {
       const path = join(directory, 'model.safetensors');
       writeFileSync(path, 'old');
       const open = fs.promises.open;
-      vi.spyOn(fs.promises, 'open').mockImplementation(async (...args) => {
-        const file = await open(...args);
-        vi.spyOn(file, call).mockRejectedValue(Object.assign(new Error('ENOSPC: write'), { code: 'ENOSPC' }));
-        return file;
-      });
+      const full = Object.assign(new Error('ENOSPC: write'), { code: 'ENOSPC' });
+      if (call === 'sync') vi.spyOn(fs, 'fsync').mockImplementation((_, done) => done(full));
+      else
+        vi.spyOn(fs.promises, 'open').mockImplementation(async (...args) => {
+          const file = await open(...args);
+          vi.spyOn(file, call).mockRejectedValue(full);
+          return file;
+        });
       await expect(writeSafetensors(path, [tensor('a', [1])])).rejects.toThrow(
         `cannot write ${path}: no space left on the disk; free some, or write elsewhere`,
       );

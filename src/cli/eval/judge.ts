@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../../data/sources/source.js';
+import { LARGEST_SERVED_TEMPERATURE } from '../../generate/options.js';
 import { type ArgumentsOf, command, flag, number, oneOf, text } from '../line/command.js';
 import { Interrupted, UsageError } from '../line/error.js';
 import { checkReportFile, checkWhole } from '../line/usage.js';
@@ -135,5 +136,9 @@ function check(args: JudgeEvaluationArguments): void {
   for (const name of ['temperature', 'cost-budget', 'price-input', 'price-output'] as const)
     if (!(args[name] >= 0))
       throw new UsageError(`--${name} expects a number of at least 0, found ${args[name]}`);
+  if (args.temperature > LARGEST_SERVED_TEMPERATURE)
+    throw new UsageError(
+      `--temperature expects a number of at most ${LARGEST_SERVED_TEMPERATURE}, which is all that such a server takes, found ${args.temperature}`,
+    );
   checkReportFile(args.output);
 }

@@ -1,6 +1,6 @@
 // `method: s3c`: how it is configured.
 import { z } from 'zod';
-import { corrections } from '../../config/corrections.js';
+import { corrections, servedTemperatures } from '../../config/corrections.js';
 import { data } from '../../config/data.js';
 import { evaluation } from '../../config/eval-sections.js';
 import {
@@ -146,6 +146,7 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
         'corrections',
         'corrections needs solutions that end with an answer, and data.source "arithmetic" has none; use "word_problems"',
       );
+    if (corrections !== 'none') yield* servedTemperatures(corrections);
     if (corrections !== 'none' && corrections.validate.by === 'reference')
       for (const [key, usual] of [
         ['shape', 'step'],

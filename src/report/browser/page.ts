@@ -11,6 +11,7 @@ const plots = new Plots(data.plots ?? []);
 connectTheme(() => plots.recolour());
 plots.mount(document);
 plots.connectSmoothing();
+plots.connectPrint();
 markReading();
 if (typeof data.live === 'string') {
   connectActions();

@@ -1,4 +1,4 @@
-/** All plots of a page: drawn when they come into view, smoothed and coloured together. */
+/** All plots of a page: those in view are drawn first, the others when the page rests or is printed; smoothed and coloured together. */
 import type { PlotData } from './data.js';
 import { Plot } from './plot.js';
 
@@ -27,10 +27,19 @@ export class Plots {
       plot.destroy();
       this.drawn.delete(id);
     }
-    for (const place of root.querySelectorAll<HTMLElement>('[data-plot]')) {
+    const places = [...root.querySelectorAll<HTMLElement>('[data-plot]')];
+    for (const place of places) {
       this.near.observe(place);
       this.resized.observe(place);
     }
+    requestIdleCallback(() => this.drawLater(places));
+  }
+
+  /** Draws all at once before the page is printed: nobody scrolls through a print. */
+  connectPrint(): void {
+    window.addEventListener('beforeprint', () => {
+      for (const place of document.querySelectorAll<HTMLElement>('[data-plot]')) this.draw(place);
+    });
   }
 
   /** Replaces the numbers, as a run goes on. */
@@ -59,6 +68,13 @@ export class Plots {
 
   private take(data: readonly PlotData[]): void {
     for (const plot of data) this.data.set(plot.id, plot);
+  }
+
+  /** Draws those out of view too, one whenever the page rests: a picture of the whole page has them. */
+  private drawLater([place, ...others]: readonly HTMLElement[]): void {
+    if (!place) return;
+    if (place.isConnected) this.draw(place);
+    requestIdleCallback(() => this.drawLater(others));
   }
 
   private draw(place: HTMLElement): void {

@@ -3,10 +3,11 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus, hostname } from 'node:os';
 import type { Cluster } from '../../cluster/cluster.js';
-import type { Place } from '../../cluster/environment.js';
+import { isAloneUnderMpi, type Place } from '../../cluster/environment.js';
 import { exchange } from '../../cluster/exchange.js';
 import type { FrameConfig } from '../../config/schema.js';
 import { StepTrainError } from '../../native/errors.js';
+import { plural } from '../../native/shown.js';
 import { chosenDevice } from '../../runtime/chosen-device.js';
 import { type Device, openDevice } from '../../runtime/device.js';
 import type { Tensor } from '../../runtime/tensor.js';
@@ -20,8 +21,10 @@ export async function openShare(
 ): Promise<Device> {
   const name = chosenDevice(run.device);
   const memoryFraction = run.memory_fraction;
-  if (!cluster)
+  if (!cluster) {
+    if (run.threads === 0 && name === 'cpu' && isAloneUnderMpi(process.env)) sayBound(usableCores());
     return openDevice(name, { memoryFraction, ...(run.threads > 0 ? { threads: run.threads } : {}) });
+  }
   const { localRank } = cluster.place;
   const threads = run.threads > 0 ? run.threads : await ownCores(cluster);
   const own = run.device === 'cpu' || name === 'cpu' ? 'cpu' : `cuda:${localRank}`;
@@ -51,11 +54,20 @@ export async function ownCores(
   const own = Math.max(1, Math.floor(Math.min(usable.count / sharing, (cores ?? Infinity) / localSize)));
   // Open MPI binds each of up to two processes to a single core.
   if (mpi && cores === undefined && cluster.rank === 0 && sharing < localSize)
-    if (2 * own * localSize <= usable.ofMachine)
-      say(
-        `each process computes on ${own} ${own === 1 ? 'core' : 'cores'}, to which mpirun has bound it; mpirun --bind-to none divides all that there are`,
-      );
+    sayBound({ count: own, ofMachine: usable.ofMachine }, localSize, say);
   return own;
+}
+
+/** Says so where mpirun gives half of the machine's cores or fewer to all processes together. */
+export function sayBound(
+  { count, ofMachine }: Pick<UsableCores, 'count' | 'ofMachine'>,
+  processes = 1,
+  say: (text: string) => void = toLog,
+): void {
+  if (2 * count * processes <= ofMachine)
+    say(
+      `each process computes on ${plural(count, 'core')}, to which mpirun has bound it; mpirun --bind-to none divides all that there are`,
+    );
 }
 
 function usableCores(): UsableCores {

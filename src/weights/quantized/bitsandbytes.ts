@@ -17,6 +17,9 @@ const STATE = /^(.*)\.quant_state\.bitsandbytes__(\w+)$/;
 /** Weights of LLM.int8(), whose values are not simply products of a code and a scale. */
 const INT8 = /\.SCB$/;
 
+const REARRANGED =
+  'at its first forward on a CPU with AVX-512-BF16 bitsandbytes transposes scales for itself: load the model again and save it before it computes';
+
 /** Parts by the name of the weight. */
 export function bitsandbytesWeights(reader: CheckpointReader): Map<string, StoredParts> {
   const found = new Map<string, StoredParts>();
@@ -66,7 +69,7 @@ function weightOf(reader: CheckpointReader, name: string, stateName: string): St
     if ((suffix !== '' && entry.dtype !== dtype) || entry.end - entry.begin !== bytes)
       throw new WeightsError(
         `${where}: expected ${bytes} bytes${suffix === '' ? '' : ` of ${dtype}`} in '${name}${suffix}' for ${show(shape)}, found ` +
-          `${entry.end - entry.begin} of ${entry.dtype}`,
+          `${entry.end - entry.begin} of ${entry.dtype}${suffix === '.absmax' && entry.dtype === 'BF16' ? `; ${REARRANGED}` : ''}`,
       );
     return name + suffix;
   };

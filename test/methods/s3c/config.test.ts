@@ -28,6 +28,16 @@ it('refuses exact arithmetic where what follows a wrong step is needed', () => {
   );
 });
 
+it('refuses a temperature that the server does not take', () => {
+  const server = { url: 'http://127.0.0.1:8000', model: 'base' };
+  const hot = (kind: string) => ({ server: { ...server, kind }, sample: { temperature: 2.5 } });
+  expect(() => config({ corrections: hot('steptrain') })).not.toThrow();
+  expect(() => config({ corrections: hot('vllm') })).toThrow(
+    /corrections\.server\.kind "vllm" takes temperatures up to 2; lower corrections\.sample\.temperature, found 2\.5/,
+  );
+  expect(() => config({ corrections: { annotate: { temperature: 2.1 } } })).toThrow(/annotate\.temperature/);
+});
+
 it('asks a problem once, however many solutions of it there are', () => {
   const problems = ['What is 2 + 2?', 'what is  2 + 2?', 'What is 3?'].map((problem) => ({
     problem,

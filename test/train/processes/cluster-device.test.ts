@@ -3,7 +3,7 @@ import { afterAll, expect, it } from 'vitest';
 import type { Cluster } from '../../../src/cluster/cluster.js';
 import type { Tensor } from '../../../src/runtime/tensor.js';
 import { availableMemory, type MemoryPlan } from '../../../src/train/plan/memory-plan.js';
-import { ownCores, sameParameters, sharers } from '../../../src/train/processes/cluster-device.js';
+import { ownCores, sameParameters, sayBound, sharers } from '../../../src/train/processes/cluster-device.js';
 import { fellows } from '../../cluster/fellows.js';
 import { openTest } from '../../ops/devices.js';
 
@@ -85,6 +85,17 @@ it('one that mpirun has bound to little of its machine says so, once', async () 
   expect(said).toEqual([
     // Without their number: of a container's machine more are counted than it may use.
     'each process computes on 1 core, to which mpirun has bound it; mpirun --bind-to none divides all that there are',
+  ]);
+});
+
+it('a single process says so too', () => {
+  const said: string[] = [];
+  const say = (text: string) => void said.push(text);
+  sayBound({ count: 9, ofMachine: 16 }, 1, say);
+  expect(said).toEqual([]);
+  sayBound({ count: 1, ofMachine: 16 }, 1, say);
+  expect(said).toEqual([
+    expect.stringMatching(/^each process computes on 1 core, to which mpirun has bound it/),
   ]);
 });
 

@@ -10,6 +10,7 @@ import {
   nonNegative,
   optionalText,
   section,
+  servedTemperature,
   shared,
   text,
 } from '../../../config/fields.js';
@@ -46,7 +47,7 @@ export const endpoint = {
   api_key_env: text('OPENAI_API_KEY').describe(
     'Environment variable with the key, if the server wants one; the key itself is never written down.',
   ),
-  temperature: nonNegative(0).describe('Temperature of the judge.'),
+  temperature: servedTemperature(0).describe('Temperature of the judge.'),
   max_tokens: count(1024).describe('Max tokens of a judgement.'),
   retries: countOrOff(2).describe(
     'How often to ask again after an answer that is not the JSON asked for; then the steps stay unlabelled.',
