@@ -52,6 +52,13 @@ export const oraclePython = () =>
     pip('transformers==5.24.0', 'tokenizers==0.23.3', 'jinja2==3.1.6', 'trl==1.16.0', TORCH),
   );
 
+/** The last transformers 4, as a program and its environment: STEPTRAIN_ORACLES_4 names a folder with it, for the Python of the oracles. */
+export async function transformers4() {
+  const folder = process.env.STEPTRAIN_ORACLES_4;
+  if (folder) return [await oraclePython(), { PYTHONPATH: folder }];
+  return [await python('transformers-4', (pip) => pip('transformers==4.57.6', TORCH)), {}];
+}
+
 /** The version that research/answers.md was written with. */
 export const mathVerifyPython = () => python('math-verify', (pip) => pip('math-verify==0.9.0'));
 

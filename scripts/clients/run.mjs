@@ -13,18 +13,20 @@ import {
   mathVerifyPython,
   oraclePython,
   run,
+  transformers4,
   vllmPython,
 } from './environment.mjs';
 import { llamaCpp } from './llama-cpp.mjs';
 import { lmEval } from './lm-eval.mjs';
 import { parquet } from './parquet.mjs';
+import { rope } from './rope.mjs';
 import { serveSteptrain, serveVllm } from './server.mjs';
 import { templates } from './templates.mjs';
 import { tokenizers } from './tokenizers.mjs';
 import { vllm } from './vllm.mjs';
 
 /** Parts that need no model and no server. */
-const TEXTS = ['templates', 'tokenizers', 'answers', 'parquet'];
+const TEXTS = ['templates', 'tokenizers', 'answers', 'parquet', 'rope'];
 const CLIENTS = ['openai-node', 'openai-python', 'lm-eval', 'vllm', 'llama.cpp', ...TEXTS];
 const { values: options } = parseArgs({
   options: {
@@ -103,6 +105,8 @@ async function compareTexts() {
     parquet,
     templates: async () => templates(await oraclePython(), join(CACHE, 'templates')),
     tokenizers: async () => tokenizers(await oraclePython(), join(CACHE, 'tokenizers')),
+    rope: async () =>
+      rope({ python: await oraclePython(), python4: await transformers4(), folder: join(CACHE, 'rope') }),
   };
   for (const [client, check] of Object.entries(checks).filter(([name]) => chosen.includes(name)))
     report(client, await check(), failed);

@@ -43,9 +43,12 @@ const SHOWN_CHARACTERS = 80;
 /**
  * Statistics of the parts: class balance, lengths and truncation, and held-out problems that are also in the training
  * part (equal by `normalizeProblem`, or near by common shingles).
+ *
+ * @param options `weighed`: whether both classes weigh the same in training; absent where nothing weighs them
  */
 export function summarizeTrainingData(
   parts: Readonly<Record<Part, Iterable<SummarizedSolution>>>,
+  { weighed }: { readonly weighed?: boolean | undefined } = {},
 ): TrainingDataSummary {
   const statistics = {} as Record<Part, DataStatistics>;
   const keys = {} as Record<Part, ProblemKey[]>;
@@ -83,7 +86,7 @@ export function summarizeTrainingData(
   };
   const both = problemOverlap(keys.validation, keys.test);
   const warnings = [
-    ...classWarnings(statistics.train),
+    ...classWarnings(statistics.train, weighed),
     ...HELD_OUT.flatMap((part) => oneClassWarning(part, statistics[part])),
     ...repeatedWarning(repeated, statistics.train),
     ...cutWarnings(statistics),
@@ -211,14 +214,16 @@ export function mixtureLines(reports: readonly LoadReport[]): string[] {
   });
 }
 
-function classWarnings({ samples, positive, negative }: DataStatistics): string[] {
+function classWarnings(
+  { samples, positive, negative }: DataStatistics,
+  weighed: boolean | undefined,
+): string[] {
   if (samples === 0) return [];
   const [name, count] = negative <= positive ? ['wrong', negative] : ['correct', positive];
   if (count === 0) return [`no training step is ${name}: a verdict cannot be learned from one class`];
-  if (count / samples >= RARE) return [];
-  return [
-    `only ${share(count, samples)} of the training steps are ${name}; class_weight (auto does it too) or data.balance weigh them up`,
-  ];
+  if (count / samples >= RARE || weighed) return [];
+  const advice = weighed === false ? '; class_weight or data.balance weigh them up' : '';
+  return [`only ${share(count, samples)} of the training steps are ${name}${advice}`];
 }
 
 function oneClassWarning(

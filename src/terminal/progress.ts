@@ -80,6 +80,10 @@ export function createProgress(options: ProgressOptions): Progress {
         ...Object.entries(metrics).map(([name, value]) => `${name} ${formatMetric(value)}`),
         ...(rate > 0 ? [formatRate(rate, unit)] : []),
         ...(steady && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
+        // A long first unit is not mostly what no other has.
+        ...(!steady && rate > 0 && done < total && seconds * 1000 >= PIPE_LINE_MS
+          ? [`at most ${formatDuration((total - done) / rate)} left`]
+          : []),
       ];
       if (done >= total) parts.push(`${formatDuration(seconds)} in all`);
       clear();

@@ -11,6 +11,7 @@ import { processesOf } from '../runtime/processes.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
+import type { ProgressPart } from '../terminal/progress.js';
 import { dataParallel, overShards, type Passed, turnsOf } from './sums/data-parallel.js';
 
 /** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
@@ -57,6 +58,8 @@ export interface Accumulation<Item, Total, Before, Term = LossTerm, Told = undef
   readonly scope?: string;
   /** A forward of the micro-batch whose results get no gradients. */
   readonly before?: (group: readonly Item[]) => Before;
+  /** Hears after each micro-batch how far the batch is: that of a large model takes minutes. */
+  readonly report?: ((part: ProgressPart) => void) | undefined;
   /** Further values of the term as JSON, from functions that only the process has which made it. */
   readonly tell?: (
     term: Term,
@@ -84,7 +87,10 @@ export async function accumulate<
 ): Promise<ReadTerm<Item, Name, Term, Told>[]> {
   const { device, sizeOf, microBatchTokens, trains, scope } = options;
   const total = options.normaliser(items);
-  const tokens = items.reduce((sum, item) => sum + sizeOf(item), 0);
+  const sizes = (of: readonly Item[]) => of.reduce((sum, item) => sum + sizeOf(item), 0);
+  const tokens = sizes(items);
+  const parallel = trains && dataParallel(device);
+  const passedOn = reporter(options.report, Math.ceil(items.length / (parallel?.cluster?.size ?? 1)));
   const runGroup = async (group: readonly Item[], passed?: Passed) => {
     const read: Omit<ReadTerm<Item, Name, Term, Told>, 'group'>[] = [];
     const tape = trains && new Tape(device);
@@ -141,13 +147,14 @@ export async function accumulate<
           'or set run.zero to 1',
       );
     // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
-    for (const [i, group] of groups.entries())
+    for (const [i, group] of groups.entries()) {
       for (const term of await runGroup(group, i === groups.length - 1 ? passed : undefined))
         read.push({ group, ...term });
-    processesOf(device)?.add(own.reduce((sum, item) => sum + sizeOf(item), 0));
+      passedOn(group.length, sizes(group));
+    }
+    processesOf(device)?.add(sizes(own));
     return read;
   };
-  const parallel = dataParallel(device);
   if (parallel) {
     const fill =
       lockstep && !releases
@@ -164,6 +171,17 @@ export async function accumulate<
   }
   for (const parameters of trains) parameters.zeroGrads();
   return run(items);
+}
+
+/** Counts items and their tokens. */
+function reporter(report: ((part: ProgressPart) => void) | undefined, total: number) {
+  let [done, tokens] = [0, 0];
+  report?.({ unit: 'row', done, total, tokens });
+  return (more: number, moreTokens: number): void => {
+    done += more;
+    tokens += moreTokens;
+    report?.({ unit: 'row', done, total, tokens });
+  };
 }
 
 function plain<Term extends object>(term: Term): Plain<Term> {

@@ -3,7 +3,7 @@ import type { TrainableParameters } from '../autograd/parameters.js';
 import { type BatchSchedule, type BatchSettings, scheduleBatches } from '../sequences/batching.js';
 import { AdamW, type AdamWOptions, adamSettings } from './adamw.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
-import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './stage.js';
+import type { Metrics, OpenTraining, StepPart, TrainingSettings, TrainingStage } from './stage.js';
 import { applyGradients } from './update.js';
 
 export interface BatchGradients {
@@ -55,7 +55,11 @@ export interface BatchedStageOptions
   readonly best?: string | undefined;
   readonly begin?: (() => Promise<void>) | undefined;
   /** Forward and backward of one batch of items; sets the parameters' gradients. */
-  readonly gradients: (batch: readonly number[], index: number) => Promise<BatchGradients>;
+  readonly gradients: (
+    batch: readonly number[],
+    index: number,
+    report?: (part: StepPart) => void,
+  ) => Promise<BatchGradients>;
 }
 
 export function batchedStage(options: BatchedStageOptions): TrainingStage {
@@ -76,8 +80,9 @@ export function batchedStage(options: BatchedStageOptions): TrainingStage {
         optimizers: { [name]: optimizer },
         trains: parameters,
         begin: async () => options.begin?.(),
-        async step(index) {
-          const { metrics, shown, tokens } = await options.gradients(batches[index] as number[], index);
+        async step(index, _, report) {
+          const batch = batches[index] as number[];
+          const { metrics, shown, tokens } = await options.gradients(batch, index, report);
           const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
           const update = await applyGradients(optimizer, learningRate, { loss: metrics.loss });
           const progress = { loss: metrics.loss, ...shown };

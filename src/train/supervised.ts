@@ -15,7 +15,7 @@ import {
   type StageItems,
   stageBatches,
 } from './batched-stage.js';
-import type { TrainingStage } from './stage.js';
+import type { StepPart, TrainingStage } from './stage.js';
 
 export interface SupervisedOptions
   extends Pick<BatchedStageOptions, 'name' | 'parameters' | 'best' | 'validate'>,
@@ -45,9 +45,9 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
     ...options,
     batches,
     settings,
-    gradients: (batch, step) =>
+    gradients: (batch, step, report) =>
       learn(
-        options,
+        { ...options, report },
         batch.map((i) => sequences.get(i)),
         { seed, step },
       ),
@@ -56,7 +56,15 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
 
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
 async function learn(
-  { decoder, role, parameters, microBatchTokens }: SupervisedOptions,
+  {
+    decoder,
+    role,
+    parameters,
+    microBatchTokens,
+    report,
+  }: SupervisedOptions & {
+    readonly report?: ((part: StepPart) => void) | undefined;
+  },
   batch: readonly TrainingSequence[],
   dropout: { readonly seed: number; readonly step: number },
 ): Promise<BatchGradients> {
@@ -70,6 +78,7 @@ async function learn(
       sizeOf: ({ ids }) => ids.length,
       normaliser: () => all.reduce((sum, { weight }) => sum + weight, 0),
       trains: [parameters],
+      report,
     },
     (group, total) => {
       const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));

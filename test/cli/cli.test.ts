@@ -105,6 +105,7 @@ describe('the command line', () => {
       ['run', '--bogus'],
       'there is no option --bogus; keys of the recipe are given by --set, as in --set data.train=FILE',
     ],
+    [['eval', 'correction', 'runs/x', '-n', '20'], 'there is no option -n; did you mean --max-samples?'],
     [['run', '--resme', 'x'], 'there is no option --resme; did you mean --resume?'],
     [
       ['run', 'quickstart', 'more'],

@@ -47,7 +47,7 @@ describe('the summary of the data', () => {
 
   it('warns of rare classes, truncated steps and held-out problems in the training data', () => {
     const long = 'How many ways are there to put five balls in two boxes if the boxes are alike?';
-    const summary = summarizeTrainingData({
+    const parts = {
       train: [
         ...Array.from({ length: 19 }, (_, i) => solution(`Problem ${i}`, [1], { tokens: 10 })),
         solution(long, [0], { tokens: 900, stepsCut: 1 }),
@@ -58,9 +58,13 @@ describe('the summary of the data', () => {
         solution(long.replace('alike', 'different'), [0], { tokens: 1 }),
         solution('Other', [1], { tokens: 1 }),
       ],
-    });
+    };
+    const rare = (weighed?: boolean) => summarizeTrainingData(parts, { weighed }).warnings[0];
+    expect(rare()).toBe('only 1 (5.0 %) of the training steps are wrong');
+    expect(rare(true)).toMatch(/^1 \(5\.0 %\) of the train steps, in 1 solution, lie beyond/);
+    const summary = summarizeTrainingData(parts, { weighed: false });
     expect(summary.warnings).toEqual([
-      'only 1 (5.0 %) of the training steps are wrong; class_weight (auto does it too) or data.balance weigh them up',
+      'only 1 (5.0 %) of the training steps are wrong; class_weight or data.balance weigh them up',
       '1 (5.0 %) of the train steps, in 1 solution, lie beyond data.max_length and are not read; the longest ' +
         'solution needs 900 tokens and the verdict',
       '1 test problem is also trained on, such as " problem 3"',

@@ -32,6 +32,22 @@ describe('progress in a pipe', () => {
     ]);
   });
 
+  it('tells the most time that is left after a long first step', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 10, stream, unit: 'reward step', now: () => time });
+    progress.update(0);
+    time = 140_000;
+    progress.update(1, { loss: 0.6 });
+    time = 240_000;
+    progress.update(2, { loss: 0.5 });
+    expect(stream.written).toEqual([
+      'reward step 0/10\n',
+      'reward step 1/10  loss 0.6  140 s/step  at most 21m00s left\n',
+      'reward step 2/10  loss 0.5  100 s/step  13m20s left\n',
+    ]);
+  });
+
   it('tells how far a long step is', () => {
     const stream = screen(false);
     let time = 0;
@@ -56,7 +72,9 @@ describe('progress in a pipe', () => {
     progress.update(110);
     time = 40_000;
     progress.update(120);
-    expect(stream.written.join('')).toBe('step 110/200  2.0 s/step\nstep 120/200  2.0 s/step  2m40s left\n');
+    expect(stream.written.join('')).toBe(
+      'step 110/200  2.0 s/step  at most 3m00s left\nstep 120/200  2.0 s/step  2m40s left\n',
+    );
   });
 
   it('leaves the first step out of its rate, and counts the last word of the unit', () => {
@@ -73,7 +91,7 @@ describe('progress in a pipe', () => {
     time = 60_000;
     progress.update(3);
     expect(stream.written.join('')).toBe(
-      'evaluation of sft: solution 1/5  50 s/solution\nevaluation of sft: solution 3/5  5.0 s/solution  10s left\n',
+      'evaluation of sft: solution 1/5  50 s/solution  at most 3m20s left\nevaluation of sft: solution 3/5  5.0 s/solution  10s left\n',
     );
   });
 
@@ -83,7 +101,7 @@ describe('progress in a pipe', () => {
     const progress = createProgress({ total: 5, stream, now: () => time });
     time = 110_000;
     progress.update(1);
-    expect(stream.written.join('')).toBe('step 1/5  110 s/step\n');
+    expect(stream.written.join('')).toBe('step 1/5  110 s/step  at most 7m20s left\n');
   });
 
   it('prints notes at once', () => {

@@ -8,6 +8,7 @@ import { loadDecoder } from '../../src/models/load.js';
 import { nll } from '../../src/objectives/nll.js';
 import { processesOf } from '../../src/runtime/processes.js';
 import { scoreRows } from '../../src/sequences/forward.js';
+import type { ProgressPart } from '../../src/terminal/progress.js';
 import { accumulate } from '../../src/train/accumulate.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { dataParallel, divideBatches } from '../../src/train/sums/data-parallel.js';
@@ -32,6 +33,7 @@ it('takes a step of the ops and bits of a loop without processes, and reads no g
   expect([dataParallel(device), processesOf(device)]).toEqual([undefined, undefined]);
   const directory = goldenDirectory('qwen2');
   const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
+  const heard: unknown[] = [];
   const step = async (byHand: boolean) => {
     const adapter = loadAdapter(device, decoder.config, `${directory}/adapter`, { trainable: true });
     const parameters = adapter.trainable as TrainableParameters;
@@ -55,7 +57,8 @@ it('takes a step of the ops and bits of a loop without processes, and reads no g
       }
     } else {
       const sizeOf = ({ sequence }: (typeof items)[number]) => sequence.ids.length;
-      const more = { device, microBatchTokens: 1, sizeOf, normaliser: () => 1, trains: [parameters] };
+      const report = (part: ProgressPart) => void heard.push([part.done, part.total, part.tokens]);
+      const more = { device, microBatchTokens: 1, sizeOf, normaliser: () => 1, trains: [parameters], report };
       await accumulate(items, more, (group) => [loss([...group])]);
     }
     await optimizer.step(1e-2);
@@ -67,5 +70,8 @@ it('takes a step of the ops and bits of a loop without processes, and reads no g
     return { ops, bits: bytes.toString('base64') };
   };
   expect(await step(false)).toEqual(await step(true));
+  const sizes = items.map(({ sequence }) => sequence.ids.length);
+  const upTo = (count: number) => sizes.slice(0, count).reduce((sum, size) => sum + size, 0);
+  expect(heard).toEqual([0, ...items.map((_, i) => i + 1)].map((done) => [done, items.length, upTo(done)]));
   decoder.dispose();
 });

@@ -33,6 +33,7 @@ it('weighs a rare class, selects by AUC and chooses the threshold, and says so',
   expect(lines.join('\n')).toMatch(
     /\d+\.\d % of the training steps are wrong, so, by auto: both classes weigh the same \(class_weight\), AUC selects .*, validation chooses the threshold/,
   );
+  expect(lines.join('\n')).not.toContain('weigh them up');
   expect(threshold).toBe(report.threshold);
   expect(threshold).toBe(report.threshold_sweep.chosen.f1_macro.threshold);
   expect(report.metrics.f1_macro).toBe(report.threshold_sweep.chosen.f1_macro.metrics.f1_macro);

@@ -1,4 +1,5 @@
 /** Fits the calibration of a judge to labelled steps, and chooses among its kinds by steps that it was not fitted to. */
+import { exp, log } from '../../native/elementary.js';
 import { type Calibration, calibratedProbability, logOdds } from '../../scoring/calibration/calibration.js';
 import { calibration as reliability } from './calibration.js';
 import type { ScoredStep } from './thresholds.js';
@@ -67,7 +68,7 @@ export function qualityOf(steps: readonly ScoredStep[]): CalibrationQuality {
   const { ece = 0, brier = 0 } = reliability(steps) ?? {};
   const nll = steps.reduce((sum, { label, probability }) => {
     const p = Math.max(LEAST, label === 1 ? probability : 1 - probability);
-    return sum - Math.log(p);
+    return sum - log(p);
   }, 0);
   return { nll: nll / Math.max(1, steps.length), ece, brier };
 }
@@ -79,14 +80,14 @@ const SLOPES = [0.01, 100] as const;
 export function fitTemperature(steps: readonly ScoredStep[]): Calibration {
   const rows = steps.map(({ label, probability }) => ({ label, x: logOdds(probability) }));
   const slope = (a: number) =>
-    rows.reduce((sum, { label, x }) => sum + x * (1 / (1 + Math.exp(-a * x)) - label), 0);
-  let [low, high] = SLOPES.map(Math.log) as [number, number];
+    rows.reduce((sum, { label, x }) => sum + x * (1 / (1 + exp(-a * x)) - label), 0);
+  let [low, high] = SLOPES.map(log) as [number, number];
   for (let i = 0; i < 60; i++) {
     const middle = (low + high) / 2;
-    if (slope(Math.exp(middle)) > 0) high = middle;
+    if (slope(exp(middle)) > 0) high = middle;
     else low = middle;
   }
-  return { kind: 'temperature', temperature: Math.exp(-(low + high) / 2) };
+  return { kind: 'temperature', temperature: exp(-(low + high) / 2) };
 }
 
 /**

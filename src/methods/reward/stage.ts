@@ -10,7 +10,7 @@ import { classIndex, type RewardItem, type ScoredRow } from '../../scoring/rewar
 import { type RewardNetwork, rewardLogits } from '../../scoring/reward-model/network.js';
 import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
 import { type BatchGradients, batchedStage, stageBatches } from '../../train/batched-stage.js';
-import type { TrainingStage } from '../../train/stage.js';
+import type { StepPart, TrainingStage } from '../../train/stage.js';
 import { type RewardRun, rewardValidation } from './reward-report.js';
 
 /** @param weigh weight of a row in the loss before normalisation */
@@ -43,9 +43,9 @@ export function rewardTraining(
     rateOf: (name) => (name.includes(module) ? settings.head_rate : 1),
     best: 'auc',
     validate: (stop) => rewardValidation(open, network, stop),
-    gradients: (batch, step) =>
+    gradients: (batch, step, report) =>
       learn(
-        learning,
+        { ...learning, report },
         batch.map((i) => items.get(i)),
         step,
       ),
@@ -58,11 +58,12 @@ interface Learning {
   readonly weigh: (row: ScoredRow) => number;
   readonly microBatchTokens: number;
   readonly seed: number;
+  readonly report?: ((part: StepPart) => void) | undefined;
 }
 
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
 async function learn(
-  { network, parameters, weigh, microBatchTokens, seed }: Learning,
+  { network, parameters, weigh, microBatchTokens, seed, report }: Learning,
   batch: readonly RewardItem[],
   step: number,
 ): Promise<BatchGradients> {
@@ -80,6 +81,7 @@ async function learn(
       normaliser: () => all.reduce((sum, row) => sum + weigh(row), 0),
       trains: [parameters],
       scope: 'reward model',
+      report,
     },
     (group, total) => {
       const rows = group.flatMap((item) => item.rows);

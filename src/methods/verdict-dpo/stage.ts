@@ -8,7 +8,7 @@ import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../se
 import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
 import { type BatchedStageOptions, batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { OpenRun } from '../../train/method.js';
-import type { TrainingStage } from '../../train/stage.js';
+import type { StepPart, TrainingStage } from '../../train/stage.js';
 import type { VerdictData } from '../../train/verdicts/data.js';
 import type { VerdictDpoRunConfig } from './config.js';
 import type { VerdictDpoRoles } from './roles.js';
@@ -30,9 +30,9 @@ export function dpoStage(
     parameters: roles.trained,
     best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),
     validate,
-    async gradients(chosen) {
+    async gradients(chosen, _, report) {
       const batch = chosen.map((i) => sequences.get(i));
-      const metrics = await preferRight({ roles, settings, microBatchTokens }, batch);
+      const metrics = await preferRight({ roles, settings, microBatchTokens, report }, batch);
       return {
         metrics,
         shown: { accuracy: metrics.preference_accuracy },
@@ -47,10 +47,12 @@ async function preferRight(
     roles,
     settings,
     microBatchTokens,
+    report,
   }: {
     readonly roles: VerdictDpoRoles;
     readonly settings: VerdictDpoRunConfig['verdict_dpo'];
     readonly microBatchTokens: number;
+    readonly report?: ((part: StepPart) => void) | undefined;
   },
   batch: readonly VerdictSequence[],
 ): Promise<{ loss: number; preference_accuracy: number; reward_margin: number; aux_loss?: number }> {
@@ -77,6 +79,7 @@ async function preferRight(
       normaliser: (sequences) => sequences.flatMap(judged).length,
       trains: [trained],
       scope: 'policy',
+      report,
       before: (group) =>
         device.scope(
           () => sidesOf(hiddenStates(reference.decoder, reference.role, group), group),

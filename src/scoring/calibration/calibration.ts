@@ -1,5 +1,7 @@
 /** A monotone map from a judge's scores to probabilities that held-out steps bear out; kept in the card beside its weights. */
+
 import { z } from 'zod';
+import { exp, log, log1p } from '../../native/elementary.js';
 
 /** The threshold that the judge had on its own probabilities, where it had one; a later calibration begins with it. */
 const own = { own_threshold: z.number().min(0).max(1).exactOptional() };
@@ -22,14 +24,14 @@ const MOST_ODDS = 30;
 
 /** The log-odds of a probability. */
 export function logOdds(p: number): number {
-  return Math.max(-MOST_ODDS, Math.min(MOST_ODDS, Math.log(p) - Math.log1p(-p)));
+  return Math.max(-MOST_ODDS, Math.min(MOST_ODDS, log(p) - log1p(-p)));
 }
 
 /** The calibrated probability of a step to which the judge gives `p`. */
 export function calibratedProbability(calibration: Calibration, p: number): number {
   if (calibration.kind === 'temperature') {
     const odds = logOdds(p) / calibration.temperature;
-    return 1 / (1 + Math.exp(-Math.max(-MOST_ODDS, Math.min(MOST_ODDS, odds))));
+    return 1 / (1 + exp(-Math.max(-MOST_ODDS, Math.min(MOST_ODDS, odds))));
   }
   const { from, to } = calibration;
   const above = from.findIndex((x) => x >= p);

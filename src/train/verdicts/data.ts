@@ -187,6 +187,7 @@ function fromStore(
           : { seen: seenOf(solution) }),
       })),
     ),
+    { weighed: config.data.balance !== 'none' || weighsClasses(config.sft.class_weight, labels) },
   );
   return {
     sequences: datasets((solution, i) =>

@@ -7,6 +7,7 @@ import { readSums, type SpanSums, scoreBatch } from '../../../scoring/implicit/s
 import { groupBySize } from '../../../sequences/batching.js';
 import { overGroups } from '../../../sequences/divided.js';
 import { accumulate, balanceOf } from '../../../train/accumulate.js';
+import type { StepPart } from '../../../train/stage.js';
 import { Means } from './means.js';
 import type { OfflineObjective, OfflineTerm } from './objective.js';
 import type { OfflinePlan } from './plan.js';
@@ -33,7 +34,11 @@ export interface BatchMeasures {
 export async function runBatch(
   { decoder, role, objective, plan, references, microBatchTokens }: BatchContext,
   index: number,
-  training?: { readonly parameters: TrainableParameters; readonly dropout: DropoutSource },
+  training?: {
+    readonly parameters: TrainableParameters;
+    readonly dropout: DropoutSource;
+    readonly report?: ((part: StepPart) => void) | undefined;
+  },
 ): Promise<BatchMeasures> {
   const chosen = plan.batches[index] as readonly number[];
   const batch = chosen.map((i) => plan.items.get(i));
@@ -60,6 +65,7 @@ export async function runBatch(
       sizeOf: (i) => sequenceLength(plan.items.get(i)),
       normaliser: () => begun,
       trains: training && [training.parameters],
+      report: training?.report,
       tell: (term: OfflineTerm, { loss, statistics }) => {
         const own = new Means();
         own.add('loss', loss);

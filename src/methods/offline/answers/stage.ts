@@ -20,10 +20,11 @@ export function offlineStage(options: OfflineStageOptions): TrainingStage {
     best: BEST,
     ...options,
     batches: plan,
-    async gradients(_, index) {
+    async gradients(_, index, report) {
       const { metrics, tokens } = await runBatch(options, index, {
         parameters,
         dropout: { seed, step: index },
+        report,
       });
       return { metrics, tokens, shown: shownOf(metrics) };
     },

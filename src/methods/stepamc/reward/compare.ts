@@ -4,6 +4,7 @@ import { pairwise } from '../../../objectives/pairs.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
 import { accumulate, balanceOf, totalLoss } from '../../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
+import type { StepPart } from '../../../train/stage.js';
 import type { FrnConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
 import type { RewardPair, RewardUnit } from './pairs.js';
@@ -41,7 +42,12 @@ export async function comparePairs(
     readonly settings: Pick<FrnConfig, 'margin' | 'center_coef'>;
     readonly microBatchTokens: number;
     /** Absent: metrics only. */
-    readonly train?: { readonly dropout?: DropoutSource | undefined } | undefined;
+    readonly train?:
+      | {
+          readonly dropout?: DropoutSource | undefined;
+          readonly report?: ((part: StepPart) => void) | undefined;
+        }
+      | undefined;
   },
 ): Promise<{ readonly metrics: PairMetrics; readonly tokens: number }> {
   const { device } = decoder;
@@ -55,6 +61,7 @@ export async function comparePairs(
       normaliser: (units) => units.reduce((sum, { pairs }) => sum + pairs.length, 0),
       trains: train && [rewardParameters],
       scope: 'reward network',
+      report: train?.report,
     },
     (group, total) => {
       const firsts = group.map((_, i) =>

@@ -48,10 +48,10 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
       if (reads) await roles.keepReference();
     },
     validate: heldOut.some(({ pairs }) => pairs.length > 0) ? validate : undefined,
-    async gradients(batch, step) {
+    async gradients(batch, step, report) {
       const dropout = { seed: run.seed, step, role: DROPOUT_ROLE };
       const units = await unitsOf(batch, step);
-      const { metrics, tokens } = await comparePairs(roles, units, { ...how, train: { dropout } });
+      const { metrics, tokens } = await comparePairs(roles, units, { ...how, train: { dropout, report } });
       return { metrics, shown: { accuracy: metrics.pair_accuracy }, tokens };
     },
   });
