@@ -7,7 +7,7 @@ export function packageVersion(): string {
   return (JSON.parse(readFileSync(packageFile, 'utf8')) as { readonly version: string }).version;
 }
 
-/** What runs the program, as `Node 24.11.0`: Bun and Deno have a version of Node's that is none of their own. */
+/** The runtime, as `Node 24.11.0`: Bun and Deno have a version of Node's that is none of their own. */
 export function runtimeVersion(
   versions: Readonly<Record<string, string | undefined>> = process.versions,
 ): string {

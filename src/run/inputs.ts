@@ -21,7 +21,7 @@ export const runInputs = z.strictObject({
   config: z.record(z.string(), z.unknown()),
   /** Files by configured path: SHA-256 of data and tokenizer, bytes of weights, by file name. */
   files: z.record(z.string(), z.record(z.string(), z.string())),
-  /** What ran the program, as `Node 24.11.0`; earlier versions did not note it. */
+  /** The runtime, as `Node 24.11.0`; earlier versions did not note it. */
   runtime: z.string().optional(),
 });
 export type RunInputs = Readonly<z.output<typeof runInputs>>;
