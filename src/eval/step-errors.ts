@@ -75,9 +75,9 @@ export function errorRows({
     share(of),
     ...(byWords ? [share(alone ?? NONE)] : []),
   ];
-  const titles = ['told', ...(byWords ? ['by words'] : [])];
+  const titles = ['judge', ...(byWords ? ['verdicts'] : [])];
   return [
-    ['told by kind of error, %', 'steps', ...titles, ...(hasUnseen ? ['unseen', ...titles] : [])],
+    ['recall by kind of error, %', 'steps', ...titles, ...(hasUnseen ? ['unseen', ...titles] : [])],
     ...all.map(([kind, of]) => [
       kind,
       ...cells(of, byWords?.[kind]),

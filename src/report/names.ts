@@ -16,7 +16,7 @@ const NAMES: Readonly<Record<string, string>> = {
   frn: 'reward network',
   sft: 'warm-up',
   ppo: 'policy',
-  words: 'the words alone',
+  words: 'the verdicts alone',
   ece: 'ECE',
 };
 

@@ -149,7 +149,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     ]);
     expect(code, err).toBe(0);
     expect(out + err).toMatch(
-      /Reading: on the \d+ (unseen )?steps stepamc by its words alone has F1\s+macro/,
+      /Reading: on the \d+ (unseen )?steps stepamc by its verdicts alone has F1\s+macro/,
     );
     const { differences, likelihood, errors, words } = JSON.parse(
       await readFile(join(run, 'eval.json'), 'utf8'),

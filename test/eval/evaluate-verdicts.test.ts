@@ -71,7 +71,7 @@ describe('the breakdown by kind of error', () => {
     expect(told(judged).errors?.right).toEqual({ n: 8, told: 7 / 8 });
     const lines = formatEvalTable(told(judged, { seen }), { boxed: false }).split('\n');
     const row = (title: string) => lines.find((line) => line.startsWith(title))?.split(/ {2,}/);
-    expect(row('told by kind of error, %')?.slice(1)).toEqual(['steps', 'told', 'unseen', 'told']);
+    expect(row('recall by kind of error, %')?.slice(1)).toEqual(['steps', 'judge', 'unseen', 'judge']);
     expect(row('slip of 1')?.slice(1)).toEqual(['2', '100.0', '0', '–']);
   });
 

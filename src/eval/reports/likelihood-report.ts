@@ -23,14 +23,14 @@ export const evidenceOf = ({ of }: Pick<LikelihoodWeights, 'of'>) => of ?? 'like
 export function judgeName({ method, likelihood }: Judged): string {
   if (!likelihood || likelihood.kept === false) return method;
   const evidence = evidenceOf(likelihood.weights);
-  return likelihood.weights.verdict === 0 ? evidence : `words + ${evidence}`;
+  return likelihood.weights.verdict === 0 ? evidence : `verdicts + ${evidence}`;
 }
 
 /** The same in sentences. */
 export const judgeInProse = (report: Judged): string =>
   judgeName(report)
     .replace(' + ', ' and ')
-    .replace(/^(?=calculations|likelihood|words and)/, 'the judge by ');
+    .replace(/^(?=calculations|likelihood|verdicts and)/, 'the judge by ');
 
 /** Sentences on how the judge computes its log-odds. */
 export function likelihoodNote({ likelihood }: Pick<Judged, 'likelihood'>): string[] {
@@ -38,8 +38,8 @@ export function likelihoodNote({ likelihood }: Pick<Judged, 'likelihood'>): stri
   const evidence = evidenceOf(likelihood.weights);
   if (likelihood.kept === false)
     return [
-      `words and ${evidence} together do not tell right from wrong among the steps that their weights were fitted on: the adapter ` +
-        'judges by its words alone',
+      `verdicts and ${evidence} together do not tell right from wrong among the steps that their weights were fitted on: the adapter ` +
+        'judges by its verdicts alone',
     ];
   const { of, constant, verdict, least, before, unchecked } = likelihood.weights;
   const signed = (value: number) => `${value < 0 ? '−' : '+'} ${Math.abs(value).toFixed(2)}`;
@@ -51,9 +51,9 @@ export function likelihoodNote({ likelihood }: Pick<Judged, 'likelihood'>): stri
       : ` ${signed(least)} × least log-probability of a token up to the end of the step, under the base without its adapter ` +
         `${signed(before)} × the same up to its start`;
   return [
-    `the judge that the adapter is kept as: ${verdict === 0 ? `the ${evidence} alone, for want of words that learned something` : `words and ${evidence} together`}. ` +
+    `the judge that the adapter is kept as: ${verdict === 0 ? `the ${evidence} alone, for want of verdicts that learned something` : `verdicts and ${evidence} together`}. ` +
       `Log-odds of a right step = ${constant.toFixed(2).replace('-', '−')}` +
-      (verdict === 0 ? '' : ` ${signed(verdict)} × log-odds of the words`) +
+      (verdict === 0 ? '' : ` ${signed(verdict)} × log-odds of the verdict words`) +
       `${ofEvidence}; fitted on validation ${verdict === 0 ? 'and training ' : ''}steps`,
   ];
 }

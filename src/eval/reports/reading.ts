@@ -13,10 +13,14 @@ const NAMES: Readonly<Record<string, string>> = {
   sft: 'its warm-up',
   frn: 'the reward network',
   random: 'chance',
-  words: 'the words alone',
+  words: 'the verdicts alone',
   likelihood: 'the likelihood alone, which no training made',
   calculations: 'the calculations alone, which no training made',
 };
+
+/** Explains the numbers in brackets of {@link readingOf}. */
+export const BRACKETS =
+  'In brackets: the difference and its 95 % interval, paired over problems. One seed says nothing about others.';
 
 /**
  * A difference counts where its interval leaves out 0.
@@ -49,7 +53,7 @@ export function readingOf(
   });
   return [
     `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} has F1 macro ${percent(metrics.f1_macro)}: ` +
-      `${parts.join('; ')}. In brackets the difference and its 95 % interval, paired over problems; one seed says nothing of others.`,
+      `${parts.join('; ')}.`,
   ];
 }
 

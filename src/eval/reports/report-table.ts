@@ -9,7 +9,7 @@ import { errorRows } from '../step-errors.js';
 import type { SureReport } from '../sure.js';
 import type { EvalReport, VerdictReport } from './eval-report.js';
 import { judgeInProse, judgeName, likelihoodNote } from './likelihood-report.js';
-import { readingOf, standingReading } from './reading.js';
+import { BRACKETS, readingOf, standingReading } from './reading.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 
 const METRICS = [
@@ -33,7 +33,7 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 };
 
 /** Shorter titles for a table. */
-const NAMES: Readonly<Record<string, string>> = { words: 'words alone' };
+const NAMES: Readonly<Record<string, string>> = { words: 'verdicts alone' };
 
 /** Metrics shown for the rows to read, on the unseen steps where there are some. */
 const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
@@ -74,7 +74,7 @@ export function formatEvalTable(
     ...readings(report).map(wrapped),
     draw([...own, ...trivial.slice(0, kept + 1)]),
     ...breakdownRows(report).map(framed),
-    ...(report.words?.differences ? [wrapped(WORDS_ALONE), framed(wordsRows(report.words))] : []),
+    ...(report.words?.differences ? [wrapped(VERDICTS_ALONE), framed(wordsRows(report.words))] : []),
     ...notes(report).map(wrapped),
   ].join('\n');
 }
@@ -94,20 +94,28 @@ export function formatTrainedTable(
   return [
     ...readings(report).map(wrapped),
     framed(wordsRows(words ?? report)),
-    ...breakdownRows(report).map(framed),
-    ...(words ? [wrapped(KEPT), framed(wordsRows(report))] : []),
+    ...(words ? [wrapped(keptLine(report)), framed(wordsRows(report))] : []),
+    ...(breakdownRows(report).length > 0 ? [wrapped(BREAKDOWNS)] : []),
     ...said.map(wrapped),
   ].join('\n');
 }
 
+/** Instead of the tables by kind of error and by group, which fill a screen. */
+const BREAKDOWNS = 'Tables by kind of error or by group: `steptrain eval` on this run, or its page.';
+
 const NOT_JUDGED =
   'No test step was judged, so there is no table: the test part is empty, or none of its steps has a label.';
 
-/** Above the table of the judge that is kept. */
-const KEPT = 'The judge that is kept weighs these verdicts with how likely the base finds a line:';
+/** The line above the table of the judge that is kept. */
+function keptLine({ likelihood }: Pick<EvalReport, 'likelihood'>): string {
+  const isComputed = likelihood?.weights.of === 'calculations';
+  if (likelihood?.weights.verdict === 0)
+    return `The judge that is kept goes by ${isComputed ? 'calculations' : 'how likely the base finds a line'} alone:`;
+  return `The judge that is kept weighs these verdicts with ${isComputed ? 'calculations, which it computes' : 'how likely the base finds a line'}:`;
+}
 
-/** Above the table of the words. */
-const WORDS_ALONE = 'The verdict words alone, beside other models that answer with them:';
+/** Above the table of the verdicts alone. */
+const VERDICTS_ALONE = 'The verdicts alone, beside other models that write them:';
 
 /** The rows to read, without baselines that never read a step. */
 const wordsRows = (words: VerdictReport) => mainRows(words, tableColumns(words).own);
@@ -314,11 +322,12 @@ function resultNotes(report: EvalReport): string[] {
  */
 function readings(report: EvalReport): string[] {
   const { words } = report;
-  return [
-    ...(words ? differencesReading(`${words.method} by its words alone`, words) : []),
+  const differences = [
+    ...(words ? differencesReading(`${words.method} by its verdicts alone`, words) : []),
     ...differencesReading(judgeInProse(report), report),
-    ...standingReading(report),
   ];
+  const last = differences.pop();
+  return [...differences, ...(last === undefined ? [] : [`${last} ${BRACKETS}`]), ...standingReading(report)];
 }
 
 const differencesReading = (

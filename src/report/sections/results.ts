@@ -24,7 +24,7 @@ function verdictTable(report: NonNullable<CollectedRun['report']>): Html {
   const { main, all, notes, words } = evalTable(report);
   // The cards above have the same rows; all others are for a second look.
   return html`${main.length > 0 && table(...headed(main))}${breakdownRows(report).map((rows) => table(...headed(rows)))}
-${words && words.main.length > 0 && html`<details><summary>The verdict words alone, beside other models that answer with them</summary>${wordsAlone(words)}</details>`}
+${words && words.main.length > 0 && html`<details><summary>The verdicts alone, beside other models that write them</summary>${wordsAlone(words)}</details>`}
 ${all.length > 0 && html`<details><summary>Every metric, of all ${report.metrics.n.toLocaleString('en-US')} ${report.unit ?? 'steps'}</summary>${table(...headed(all))}</details>`}
 ${notesOf(notes.filter((line) => !line.startsWith('Warning: ')))}`;
 }

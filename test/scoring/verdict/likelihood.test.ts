@@ -10,7 +10,7 @@ import {
 } from '../../../src/eval/evaluate-verdicts.js';
 import { fitLikelihood, keptVerdicts, likelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
 import { judgeName } from '../../../src/eval/reports/likelihood-report.js';
-import { formatEvalTable } from '../../../src/eval/reports/report-table.js';
+import { formatEvalTable, formatTrainedTable } from '../../../src/eval/reports/report-table.js';
 import type { StepRecord } from '../../../src/records/record.js';
 import { judgements } from '../../../src/scoring/judge.js';
 import type { LikelihoodWeights } from '../../../src/scoring/settings.js';
@@ -282,7 +282,7 @@ describe('weighed with the words', () => {
       likelihood: found,
     });
     expect(report.likelihood?.kept).toBe(false);
-    expect(formatEvalTable(report, { boxed: false })).toMatch(/the adapter judges by\s+its words alone/);
+    expect(formatEvalTable(report, { boxed: false })).toMatch(/the adapter judges by\s+its verdicts alone/);
   });
 
   it.each(['calculations', undefined] as const)(
@@ -411,15 +411,31 @@ describe('weighed with the words', () => {
     const lines = formatEvalTable(report, { boxed: false }).split('\n');
     const rows = (title: string) =>
       lines.filter((line) => line.startsWith(title)).map((line) => line.split(/ {2,}/));
-    expect(rows('40 steps, %')[0]?.slice(1, 4)).toEqual(['words + likelihood', '95 % CI', 'words alone']);
+    expect(rows('40 steps, %')[0]?.slice(1, 4)).toEqual([
+      'verdicts + likelihood',
+      '95 % CI',
+      'verdicts alone',
+    ]);
     expect(rows('35 unseen steps, %')[0]?.slice(1)).toEqual(['stepamc', '95 % CI', 'sft']);
-    expect(rows('told by kind of error')[0]?.slice(1)).toEqual([
-      ...['steps', 'told', 'by words', 'unseen', 'told', 'by words'],
+    expect(rows('recall by kind of error')[0]?.slice(1)).toEqual([
+      ...['steps', 'judge', 'verdicts', 'unseen', 'judge', 'verdicts'],
     ]);
     expect(rows('slip of 1')[0]).toHaveLength(7);
-    const told = lines.join(' ');
-    expect(told).toMatch(/the judge by words and likelihood has F1 macro/);
-    expect(told).toMatch(/stepamc by its words alone has F1 macro/);
+    const told = lines.join(' ').replaceAll(/ +/g, ' ');
+    expect(told).toMatch(/the judge by verdicts and likelihood has F1 macro/);
+    expect(told).toMatch(/stepamc by its verdicts alone has F1 macro/);
+    expect(told.match(/In brackets: the difference/g)).toHaveLength(1);
+
+    // The end of a run fits a screen: kinds of errors are left to its page and `eval`.
+    const end = formatTrainedTable(report, { boxed: false }).split('\n');
+    expect(end.length).toBeLessThan(26);
+    expect(end.join(' ').replaceAll(/ +/g, ' ')).toContain(
+      'Tables by kind of error or by group: `steptrain eval` on this run',
+    );
+    expect(end.join(' ').replaceAll(/ +/g, ' ')).toContain(
+      'weighs these verdicts with how likely the base finds a line:',
+    );
+    expect(end.some((line) => line.startsWith('slip of 1'))).toBe(false);
   });
 
   it('goes by its evidence alone where the words have no weight', () => {
@@ -434,7 +450,7 @@ describe('weighed with the words', () => {
     expect(judgeName(report)).toBe('calculations');
     expect(Object.keys(report.differences?.to ?? {})).toEqual(['words', 'random']);
     expect(formatEvalTable(report, { boxed: false })).toMatch(
-      /the judge by calculations has F1 macro 80\.0: [\s\S]*the calculations alone, for want of words/,
+      /the judge by calculations has F1 macro 80\.0: [\s\S]*the calculations alone, for want of\s+verdicts/,
     );
   });
 });
