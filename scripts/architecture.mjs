@@ -18,7 +18,7 @@ const LIMITS = {
   names: 60,
   former: 0,
   vague: 1,
-  train: 21,
+  train: 17,
   cli: 30,
   eval: 20,
   generate: 11,

@@ -12,9 +12,9 @@ import type { TokenizedSequence } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { RoleParameters } from './checkpoint.js';
 import type { EngineResult } from './engine.js';
-import type { HeldMemory } from './plan/held-memory.js';
 import type { PlannedRole } from './plan/memory-plan.js';
 import type { PlannedSampling } from './plan/sampling-plan.js';
+import type { HeldMemory } from './roles/held-memory.js';
 import type { SharedStage } from './shared-stages.js';
 import type { Metrics, StageEntry } from './stage.js';
 

@@ -18,7 +18,6 @@ import { toLog } from '../terminal/log.js';
 import { type RunState, readRunState } from './checkpoint.js';
 import { runStages } from './engine.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
-import { writeHeldMemory } from './plan/held-memory.js';
 import {
   availableMemory,
   memoryPlan,
@@ -42,6 +41,7 @@ import {
   releasesGradients,
 } from './processes/shared-base.js';
 import type { EndedRun } from './result.js';
+import { writeHeldMemory } from './roles/held-memory.js';
 import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
 import { dataParallel, divideBatches } from './sums/data-parallel.js';

@@ -3,7 +3,7 @@ import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { TrainingSequence } from '../sequences/sequence.js';
-import type { Trainee } from './trainee.js';
+import type { Trainee } from './roles/trainee.js';
 
 /** The measurement of `answerAccuracy`; empty where there was nothing to measure it on. */
 export type AnswerAccuracy =

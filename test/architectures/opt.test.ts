@@ -14,7 +14,7 @@ import { headRows, roleHead, scalarOutputs } from '../../src/models/heads.js';
 import { loadDecoder } from '../../src/models/load.js';
 import { embedding } from '../../src/ops/embedding.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { createTrainee } from '../../src/train/trainee.js';
+import { createTrainee } from '../../src/train/roles/trainee.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { changedModel } from '../models/changed-model.js';
 import { goldenDirectory } from '../models/golden.js';

@@ -2,7 +2,7 @@ import type { Model } from '../../src/api/model.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { type Adapter, createAdapter } from '../../src/models/adapter.js';
-import { loraConfig } from '../../src/train/lora-config.js';
+import { loraConfig } from '../../src/train/roles/lora-config.js';
 import { random } from '../ops/numbers.js';
 
 /** A trainable adapter whose pairs do something; `lora` are keys of a recipe's section. */

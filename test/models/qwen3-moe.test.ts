@@ -22,7 +22,7 @@ import { chosenFormats } from '../../src/models/quantize.js';
 import { saveDecoder } from '../../src/models/save.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogits, headLogprobs } from '../../src/ops/head.js';
-import { loraConfig } from '../../src/train/lora-config.js';
+import { loraConfig } from '../../src/train/roles/lora-config.js';
 import { openAdapter, readAdapterConfig } from '../../src/weights/adapter.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import type { JsonObject } from '../../src/weights/json.js';

@@ -12,7 +12,7 @@ import type { StepRecord } from '../../src/records/record.js';
 import { answerTokenizer } from '../../src/scoring/implicit/tokens.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { endTokens, replyEnd, replyEndWarning } from '../../src/tokenizer/reply-end.js';
-import { saveModel } from '../../src/train/save-model.js';
+import { saveModel } from '../../src/train/roles/save-model.js';
 import { localSampler } from '../../src/train/solutions/sampler.js';
 import { chatModel, END_OF_TURN, TEMPLATE } from '../generate/chat-model.js';
 import { writeTokenizer } from '../models/gguf-tokenizer.js';

@@ -15,7 +15,7 @@ import { wholeSolutions } from '../../config/whole-solutions.js';
 import type { Dataset } from '../../data/dataset.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
 import type { Method } from '../../train/method.js';
-import type { Trainee } from '../../train/trainee.js';
+import type { Trainee } from '../../train/roles/trainee.js';
 import type { ItemKind } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
 import { type RoundSettings, type RoundsConfig, roundConflicts, unreadJudgeKeys } from './rounds/config.js';

@@ -9,9 +9,9 @@ import { objectRows } from '../../data/rows.js';
 import { PARTS, type Part, sampleRanks } from '../../data/split.js';
 import type { OfflineItem } from '../../scoring/implicit/items.js';
 import type { Method, OpenRun } from '../../train/method.js';
+import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import { askedProblems } from '../../train/solutions/asked.js';
 import type { MakingStage, StageEntry } from '../../train/stage.js';
-import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { BatchContext } from './answers/batch.js';
 import { offlineData, offlinePreview } from './answers/data.js';
 import { heldOutPlan, type OfflinePlan, referencedItems, trainingPlan } from './answers/plan.js';
@@ -41,7 +41,7 @@ export function answerMethod(learning: OfflineLearning): Method<RoundsConfig, An
     },
     preview: (config, tokenizer) => offlinePreview(config, tokenizer, kind(config)),
     memory: (config) => [
-      { role: config.lora === 'none' ? 'model' : 'policy', held: 'trained' },
+      traineeRole(config),
       ...(loadsReference(config, settingsOf(config)) ? [{ role: 'reference', held: 'frozen' } as const] : []),
     ],
     sampling: (config) =>

@@ -1,6 +1,5 @@
 /** `method: ppo`: policy optimisation on solutions that the policy samples itself. */
 
-import { adapterUse } from '../../config/adapter.js';
 import { concurrencyOf, rowsOf } from '../../config/sampling.js';
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
@@ -19,9 +18,8 @@ import { hasCritic } from './algorithms.js';
 import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';
 import { plannedRewardModels } from './reward-memory.js';
-import { IMPLICIT } from './reward-sections.js';
 import { rewardSources } from './reward-sources.js';
-import { createPpoRoles } from './roles.js';
+import { createPpoRoles, ppoRoles } from './roles.js';
 import type { PpoRun, RewardedRoles } from './run.js';
 import { solutionStage } from './stage.js';
 
@@ -36,21 +34,7 @@ export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
       { title: 'a problem', sequence: tokenize([{ text: problem, role: 'prompt', train: false }]) },
     ];
   },
-  memory({ model, lora, ppo, reward }, device) {
-    const head = { outputs: 1, bias: true };
-    const critic = hasCritic(ppo);
-    return [
-      { role: 'policy', held: 'trained', ...(critic && ppo.critic === 'trunk' ? { head } : {}) },
-      ...((lora === 'none' || adapterUse(model).start !== undefined) && ppo.reference === 'base'
-        ? [{ role: 'reference', held: 'frozen' } as const]
-        : []),
-      ...(critic && ppo.critic !== 'trunk'
-        ? [{ role: 'critic', held: 'trained', head, whole: ppo.critic === 'model' } as const]
-        : []),
-      ...(reward.implicit.weight === 0 ? [] : [{ role: IMPLICIT, held: 'trained' } as const]),
-      ...plannedRewardModels(reward, device),
-    ];
-  },
+  memory: (config, device) => [...ppoRoles(config), ...plannedRewardModels(config.reward, device)],
   sampling: ({ data, rollout }) => ({ longest: data.max_length, rows: rowsOf(rollout.max_rows) }),
   async roles(context) {
     const { device, config, tokenizer } = context;

@@ -2,9 +2,9 @@
 import { AdamW } from '../../train/adamw.js';
 import type { KlControl } from '../../train/policy/kl.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
+import { withHeadRate } from '../../train/roles/value-head.js';
 import { learningRateAt } from '../../train/schedule.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
-import { withHeadRate } from '../../train/value-head.js';
 import { algorithmOf } from './algorithms.js';
 import type { PpoRoles } from './roles.js';
 import type { CreditedSolutions, SolutionGroup } from './rollout.js';

@@ -13,7 +13,7 @@ import { oracleScorer } from '../../scoring/oracle.js';
 import { referenceScorer } from '../../scoring/reference.js';
 import type { Scorer } from '../../scoring/scorer.js';
 import type { RunContext } from '../../train/method.js';
-import { type HeldMemory, heldMemory } from '../../train/plan/held-memory.js';
+import { type HeldMemory, heldMemory } from '../../train/roles/held-memory.js';
 import type { PpoRunConfig, RewardSection } from './config.js';
 
 export interface OpenSource extends WeightedSource {

@@ -1,21 +1,19 @@
 /** Policy, reference and critic; on one frozen base where the policy is an adapter. */
-import type { ModelConfig } from '../../architectures/config.js';
-import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
+import type { TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
-import { type DropoutSource, loadAdapter } from '../../models/adapter.js';
-import { createAdapterOn } from '../../models/adapter-on-base.js';
-import { baseDirectory } from '../../models/base.js';
+import type { DropoutSource } from '../../models/adapter.js';
 import type { Decoder, LinearHead, PlacedRole, Role } from '../../models/decoder.js';
-import { loadDecoder, loadTrainableDecoder } from '../../models/load.js';
 import type { Device } from '../../runtime/device.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RoleParameters } from '../../train/checkpoint.js';
-import { loraConfig } from '../../train/lora-config.js';
-import { type HeldMemory, heldMemory } from '../../train/plan/held-memory.js';
-import { saveModel } from '../../train/save-model.js';
-import { saveValueHead, VALUE_HEAD, valueHead, valueHeadOf } from '../../train/value-head.js';
+import type { HeldMemory } from '../../train/roles/held-memory.js';
+import { createRoles, rolesOptions } from '../../train/roles/roles.js';
+import { saveModel } from '../../train/roles/save-model.js';
+import type { RoleSpec } from '../../train/roles/spec.js';
+import { saveValueHead, VALUE_HEAD, valueHeadOf } from '../../train/roles/value-head.js';
 import { hasCritic } from './algorithms.js';
 import type { PpoRunConfig } from './config.js';
+import { IMPLICIT } from './reward-sections.js';
 
 export interface Critic {
   readonly head: LinearHead;
@@ -55,130 +53,79 @@ export interface PpoRoles {
 const CRITIC_SEED = 0xc417;
 const IMPLICIT_SEED = 0x1b7c;
 
+type PpoRolesConfig = Pick<PpoRunConfig, 'model' | 'lora' | 'ppo' | 'reward' | 'run'>;
+
+/** Policy, the model that the run began with where it is another than the base, critic, implicit reward model. */
+export function ppoRoles({ model, lora, ppo, reward }: Omit<PpoRolesConfig, 'run'>): readonly RoleSpec[] {
+  const critic = hasCritic(ppo) ? ppo.critic : 'none';
+  const hasImplicit = reward.implicit.weight !== 0;
+  const held = lora === 'none' ? 'loaded' : 'frozen';
+  const isOther = lora === 'none' || adapterUse(model).start !== undefined;
+  return [
+    { role: 'policy', held: 'trained', values: critic === 'trunk' },
+    ...(isOther && (ppo.reference === 'base' || hasImplicit) ? [{ role: 'reference', held } as const] : []),
+    ...(critic === 'adapter' || critic === 'model'
+      ? [
+          {
+            role: 'critic',
+            held: 'trained',
+            values: true,
+            whole: critic === 'model' || lora === 'none',
+            stream: CRITIC_SEED,
+          } as const,
+        ]
+      : []),
+    ...(hasImplicit ? [{ role: IMPLICIT, held: 'trained', stream: IMPLICIT_SEED } as const] : []),
+  ];
+}
+
 export async function createPpoRoles(
   device: Device,
-  { model, lora, ppo, reward, run }: Pick<PpoRunConfig, 'model' | 'lora' | 'ppo' | 'reward' | 'run'>,
+  config: PpoRolesConfig,
   tokenizer: Tokenizer,
 ): Promise<PpoRoles> {
-  // config.ts refuses this.
-  if (typeof model.base !== 'string') throw new RangeError('ppo needs a trained base');
-  const directory = baseDirectory(model.base);
-  const { start, merged } = adapterUse(model);
-  const load = {
-    dtype: model.dtype,
-    quantize: model.quantize,
-    gradientCheckpointing: run.gradient_checkpointing,
-    routerAuxLossCoef: model.router_aux_loss_coef,
-    merged,
+  const { ppo, run } = config;
+  const specs = ppoRoles(config);
+  const has = (name: string) => specs.some(({ role }) => role === name);
+  const roles = await createRoles(device, rolesOptions(config), specs);
+  const { decoder, parameters, held, dispose } = roles;
+  const { role: policy, parameters: own } = roles.trained('policy');
+  const isTrunk = hasCritic(ppo) && ppo.critic === 'trunk';
+  const start: PlacedRole = has('reference') ? roles.placed('reference') : { decoder, role: {} };
+  const critic = criticOf();
+  const implicit = has(IMPLICIT) ? implicitOf() : undefined;
+  return {
+    decoder,
+    policy,
+    policyParameters: own,
+    policyTrained: isTrunk ? own.part((name) => !name.startsWith(VALUE_HEAD)) : own,
+    reference: ppo.reference === 'none' ? undefined : start,
+    critic,
+    implicit,
+    held,
+    parameters,
+    dispose,
+    async save(fileOf) {
+      if (policy.adapter) await policy.adapter.save(fileOf('adapter'));
+      else await saveModel(decoder, tokenizer, fileOf('model'));
+      if (critic) await saveValueHead(critic.own?.parameters ?? own, fileOf);
+      await implicit?.role.adapter?.save(fileOf('implicit'));
+    },
   };
-  const { held, mark } = heldMemory(device);
-  const made: { dispose(): void }[] = [];
-  const keep = <T extends { dispose(): void }>(item: T): T => {
-    made.push(item);
-    return item;
-  };
-  /** An adapter of its own on the base. */
-  const adapted = async (name: string, stream: number, heads: readonly ParameterSpec[] = []) => {
-    // config.ts refuses this.
-    if (lora === 'none') throw new RangeError(`${name} needs lora`);
-    const seed = (run.seed ^ stream) >>> 0;
-    const options = { seed, start, heads };
-    const adapter = keep(await createAdapterOn(decoder, loraConfig(lora, directory), options));
-    mark(name);
-    return { decoder, role: { adapter }, parameters: adapter.trainable as TrainableParameters };
-  };
-  const critics = hasCritic(ppo);
-  const heads = (config: ModelConfig) => valueHead(config, run.seed);
-  const whole = (withHead: boolean) => {
-    const { decoder, parameters } = loadTrainableDecoder(device, directory, {
-      ...load,
-      ...(withHead ? { heads } : {}),
-    });
-    keep(parameters);
-    keep(decoder);
-    return { decoder, parameters };
-  };
-  let decoder: Decoder;
-  try {
-    const trunk = critics && ppo.critic === 'trunk';
-    let policy: Role = {};
-    let policyParameters: TrainableParameters;
-    if (lora === 'none') {
-      ({ decoder, parameters: policyParameters } = whole(trunk));
-      mark('policy');
-    } else {
-      decoder = keep(await loadDecoder(device, directory, load));
-      mark('base');
-      const own = await adapted('policy', 0, trunk ? heads(decoder.config) : []);
-      ({ role: policy, parameters: policyParameters } = own);
-    }
-    const reference = await referenceOf();
-    const critic = critics ? await criticOf() : undefined;
-    const implicit = reward.implicit.weight === 0 ? undefined : await implicitOf();
+
+  function criticOf(): Critic | undefined {
+    if (isTrunk) return { head: valueHeadOf(own), trained: own.part((name) => name.startsWith(VALUE_HEAD)) };
+    if (!has('critic')) return undefined;
+    const critic = roles.trained('critic');
+    return { head: valueHeadOf(critic.parameters), trained: critic.parameters, own: critic };
+  }
+
+  function implicitOf(): ImplicitRole {
+    const seed = (run.seed ^ IMPLICIT_SEED) >>> 0;
     return {
-      decoder,
-      policy,
-      policyParameters,
-      policyTrained: trunk ? policyParameters.part((name) => !name.startsWith(VALUE_HEAD)) : policyParameters,
-      reference,
-      critic,
-      implicit,
-      held,
-      parameters: {
-        policy: policyParameters,
-        ...(critic?.own ? { critic: critic.own.parameters } : {}),
-        ...(implicit ? { implicit: implicit.parameters } : {}),
-      },
-      async save(fileOf) {
-        if (policy.adapter) await policy.adapter.save(fileOf('adapter'));
-        else await saveModel(decoder, tokenizer, fileOf('model'));
-        if (critic) await saveValueHead(critic.own?.parameters ?? policyParameters, fileOf);
-        await implicit?.role.adapter?.save(fileOf('implicit'));
-      },
-      dispose() {
-        for (const item of made.toReversed()) item.dispose();
-      },
+      ...roles.trained(IMPLICIT),
+      reference: start,
+      dropout: (iteration) => ({ seed, step: iteration }),
     };
-
-    async function referenceOf(which = ppo.reference): Promise<PlacedRole | undefined> {
-      if (which === 'none') return undefined;
-      if (start !== undefined) {
-        const adapter = keep(loadAdapter(device, decoder.config, start));
-        mark('reference');
-        return { decoder, role: { adapter } };
-      }
-      if (policy.adapter) return { decoder, role: {} };
-      const frozen = keep(
-        await loadDecoder(device, directory, { dtype: model.dtype, quantize: model.quantize }),
-      );
-      mark('reference');
-      return { decoder: frozen, role: {} };
-    }
-
-    async function implicitOf(): Promise<ImplicitRole> {
-      const seed = (run.seed ^ IMPLICIT_SEED) >>> 0;
-      return {
-        ...(await adapted('implicit', IMPLICIT_SEED)),
-        reference: reference ?? ((await referenceOf('base')) as PlacedRole),
-        dropout: (iteration) => ({ seed, step: iteration }),
-      };
-    }
-
-    async function criticOf(): Promise<Critic> {
-      if (trunk)
-        return {
-          head: valueHeadOf(policyParameters),
-          trained: policyParameters.part((name) => name.startsWith(VALUE_HEAD)),
-        };
-      const isModel = ppo.critic === 'model' || lora === 'none';
-      const own = isModel
-        ? { ...whole(true), role: {} }
-        : await adapted('critic', CRITIC_SEED, heads(decoder.config));
-      if (isModel) mark('critic');
-      return { head: valueHeadOf(own.parameters), trained: own.parameters, own };
-    }
-  } catch (error) {
-    for (const item of made.toReversed()) item.dispose();
-    throw error;
   }
 }

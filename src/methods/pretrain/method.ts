@@ -11,9 +11,9 @@ import { toLog } from '../../terminal/log.js';
 import { segmentTokenizer, type TokenizedSequence } from '../../tokenizer/segments.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
+import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
-import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { PretrainRunConfig } from './config.js';
 
 export interface PretrainData extends RunData {
@@ -50,7 +50,7 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
       return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
     };
   },
-  memory: () => [{ role: 'model', held: 'trained' }],
+  memory: () => [traineeRole({})],
   roles: (context) => configuredTrainee(context),
   stages(open) {
     const { config, data, roles } = open;

@@ -4,7 +4,7 @@ import { type ClassWeight, weighsClasses } from '../../data/rare-class.js';
 import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/items.js';
 import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
 import type { Method } from '../../train/method.js';
-import { configuredTrainee, type Trainee } from '../../train/trainee.js';
+import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import { verdictPreview } from '../../train/verdicts/data.js';
 import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
@@ -15,16 +15,7 @@ import { rewardTraining } from './stage.js';
 export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
   data: rewardData,
   preview: (config, tokenizer) => verdictPreview({ prompt: rewardPrompt(config) }, tokenizer),
-  memory({ lora, ...config }) {
-    const head = headOf(config);
-    return [
-      {
-        role: lora === 'none' ? 'model' : 'reward',
-        held: 'trained',
-        ...(head ? { head: { outputs: head.numLabels, bias: head.bias } } : {}),
-      },
-    ];
-  },
+  memory: (config) => [traineeRole(config, headOf(config))],
   roles: (context) => configuredTrainee(context, headOf(context.config)),
   stages(open) {
     return [rewardTraining(open, networkOf(open), weights(open))];

@@ -15,7 +15,7 @@ import { type RewardNetwork, scoreItems } from '../../scoring/reward-model/netwo
 import { type JudgedVerdict, verdictOfOdds } from '../../scoring/verdict/judged.js';
 import { createProgress } from '../../terminal/progress.js';
 import type { OpenRun } from '../../train/method.js';
-import type { Trainee } from '../../train/trainee.js';
+import type { Trainee } from '../../train/roles/trainee.js';
 import type { HeldOut } from '../../train/verdicts/evaluation.js';
 import { keepThreshold } from '../../train/verdicts/kept-judge.js';
 import type { RewardRunConfig } from './config.js';

@@ -8,10 +8,10 @@ import {
   solvedCorrections,
 } from '../../eval/solving/corrections.js';
 import type { Method } from '../../train/method.js';
+import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import type { TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
-import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import type { S3cRunConfig } from './config.js';
 import { type S3cData, s3cData } from './data.js';
 import { evaluateRun } from './evaluate-run.js';
@@ -29,7 +29,7 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
       return [{ title, sequence: asTokenized(tokenize(varied(record))) }];
     };
   },
-  memory: ({ lora }) => [{ role: lora === 'none' ? 'model' : 'policy', held: 'trained' }],
+  memory: (config) => [traineeRole(config)],
   sampling: ({ corrections, data }) =>
     corrections === 'none' || corrections.server
       ? undefined

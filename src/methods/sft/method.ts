@@ -1,8 +1,8 @@
 /** `method: sft`: supervised fine-tuning on the verdict after each step. */
 import { selectionOf } from '../../data/rare-class.js';
 import type { Method } from '../../train/method.js';
+import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import { supervisedStage } from '../../train/supervised.js';
-import { configuredTrainee, type Trainee } from '../../train/trainee.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdicts/data.js';
 import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/verdicts/evaluation.js';
 import type { SftRunConfig } from './config.js';
@@ -10,7 +10,7 @@ import type { SftRunConfig } from './config.js';
 export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
   data: verdictData,
   preview: verdictPreview,
-  memory: ({ lora }) => [{ role: lora === 'none' ? 'model' : 'policy', held: 'trained' }],
+  memory: (config) => [traineeRole(config)],
   roles: (context) => configuredTrainee(context),
   stages(open) {
     const { config, data, roles } = open;

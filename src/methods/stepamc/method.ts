@@ -1,9 +1,8 @@
-/** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy. */
-import { adapterUse } from '../../config/adapter.js';
 import { selectionOf } from '../../data/rare-class.js';
 import { verdictTemplate } from '../../data/verdict.js';
 import { readMetric } from '../../run/log-file.js';
 import type { Method } from '../../train/method.js';
+import { rolesOptions } from '../../train/roles/roles.js';
 import type { StageEntry } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdicts/data.js';
@@ -19,7 +18,7 @@ import { scpoStage } from './policy.js';
 import { rewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
 import { networkStage } from './reward/stage.js';
-import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
+import { createStepAmcRoles, type StepAmcRoles, stepAmcRoles } from './roles.js';
 import type { StepAmcRun } from './run.js';
 import { hasOneTokenWords } from './sampling.js';
 
@@ -27,15 +26,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
   data: (config, tokenizer, signal) =>
     verdictData(config, tokenizer, signal, { unlabelled: usesUnlabelled(config) }),
   preview: verdictPreview,
-  memory: (config) => [
-    ...(config.lora === 'none' ? [{ role: 'base', held: 'loaded' } as const] : []),
-    { role: 'policy', held: 'trained', head: { outputs: 1, bias: true } },
-    { role: 'reference', held: 'frozen' },
-    { role: 'reward', held: 'trained', head: { outputs: 1, bias: false } },
-    ...(adapterUse(config.model).start === undefined
-      ? []
-      : [{ role: 'base adapter', held: 'frozen' } as const]),
-  ],
+  memory: stepAmcRoles,
   // Words of one token are drawn in the pass that scores them, without a page.
   sampling({ verdict_ppo: ppo, prompt, data }, tokenizer) {
     const template = verdictTemplate(prompt, tokenizer);
@@ -44,15 +35,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
       return undefined;
     return { longest: data.max_length };
   },
-  roles: ({ device, config }) => {
-    const { model, lora, run } = config;
-    return createStepAmcRoles(device, {
-      model,
-      lora,
-      seed: run.seed,
-      gradientCheckpointing: run.gradient_checkpointing,
-    });
-  },
+  roles: ({ device, config }) => createStepAmcRoles(device, rolesOptions(config)),
   stages,
   shared(config) {
     const later = ['verdict_ppo', 'constraint', 'ablation'];

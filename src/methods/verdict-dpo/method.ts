@@ -4,7 +4,7 @@ import type { Method, OpenRun } from '../../train/method.js';
 import { type VerdictData, type VerdictRun, verdictData, verdictPreview } from '../../train/verdicts/data.js';
 import { finalEvaluation, shortMetrics, validationMetrics } from '../../train/verdicts/evaluation.js';
 import type { VerdictDpoRunConfig } from './config.js';
-import { createVerdictDpoRoles, type VerdictDpoRoles } from './roles.js';
+import { createVerdictDpoRoles, type VerdictDpoRoles, verdictDpoRoles } from './roles.js';
 import { dpoStage } from './stage.js';
 
 type VerdictDpoRun = OpenRun<VerdictDpoRunConfig, VerdictData, VerdictDpoRoles>;
@@ -22,10 +22,7 @@ const judged = (open: VerdictDpoRun): VerdictRun => ({
 export const verdictDpo: Method<VerdictDpoRunConfig, VerdictData, VerdictDpoRoles> = {
   data: (config, tokenizer, signal) => verdictData(withSft(config), tokenizer, signal),
   preview: verdictPreview,
-  memory: ({ lora }) => [
-    { role: lora === 'none' ? 'model' : 'policy', held: 'trained' },
-    { role: 'reference', held: lora === 'none' ? 'loaded' : 'frozen' },
-  ],
+  memory: verdictDpoRoles,
   roles: createVerdictDpoRoles,
   stages: (open) => [dpoStage(open, (stop) => validationMetrics(judged(open), open.roles.role, stop))],
   save: ({ roles, run }) => roles.save((name) => run.file(name)),

@@ -12,7 +12,7 @@ import { readMergedAdapter } from '../../models/merged-adapter.js';
 import { trainedOn } from '../../run/trained-on.js';
 import { WeightsError } from '../../weights/error.js';
 import { loraPlan } from '../../weights/lora-plan.js';
-import { loraConfig } from '../lora-config.js';
+import { loraConfig } from '../roles/lora-config.js';
 
 /** Keys of `lora` that an adapter fixes by value; its modules are compared by content. */
 const FIXED = ['r', 'lora_alpha', 'use_rslora', 'rank_pattern', 'alpha_pattern'] as const;

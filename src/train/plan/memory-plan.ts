@@ -12,7 +12,8 @@ import { plural } from '../../native/shown.js';
 import type { Device } from '../../runtime/device.js';
 import { usableMemory } from '../../runtime/memory.js';
 import { loraPlan } from '../../weights/lora-plan.js';
-import { loraConfig } from '../lora-config.js';
+import { loraConfig } from '../roles/lora-config.js';
+import type { RoleSpec } from '../roles/spec.js';
 import { SCRATCH } from '../sums/overlapped-sum.js';
 import { PIECE } from '../sums/released-sum.js';
 import { gibibytes, kibibytes } from './bytes.js';
@@ -46,18 +47,8 @@ const MOMENT_BYTES = 8;
 const SUM_BYTES = 4;
 const FROZEN_BYTES = 4;
 
-/** A role in the memory plan: an adapter on the shared base, or the whole model without LoRA; or a model that is only read. */
-export type PlannedRole = TrainedRole | MemoryItem;
-
-interface TrainedRole {
-  readonly role: string;
-  /** `loaded`: the base itself as it is read, which other roles are copies of. */
-  readonly held: 'trained' | 'frozen' | 'loaded';
-  /** The role's scalar head, if it has one. */
-  readonly head?: { readonly outputs: number; readonly bias: boolean };
-  /** A model of its own, whatever the others are; taken to be of the base's shape. */
-  readonly whole?: boolean;
-}
+/** A role of the run, or a model that is only read. */
+export type PlannedRole = RoleSpec | MemoryItem;
 
 export interface PlanOptions {
   readonly sampled?: Sampled | undefined;
@@ -96,13 +87,12 @@ export function memoryPlan(
       items.push(planned);
       continue;
     }
-    const { role, held, head, whole } = planned;
+    const { role, held, whole } = planned;
     if (held === 'loaded') {
       items.push(baseItem(role, weights, model, frozen()));
       continue;
     }
-    const size =
-      (whole ? weights : body) + (head ? head.outputs * (decoder.outputSize + (head.bias ? 1 : 0)) : 0);
+    const size = (whole ? weights : body) + headSize(planned, decoder);
     items.push(
       held === 'trained'
         ? {
@@ -156,6 +146,12 @@ export function memoryPlan(
         }
       : {}),
   };
+}
+
+/** Elements of the heads that a role trains. */
+function headSize({ head, values }: RoleSpec, { outputSize }: ModelConfig): number {
+  const own = head ? head.numLabels * (outputSize + (head.bias ? 1 : 0)) : 0;
+  return own + (values ? outputSize + 1 : 0);
 }
 
 function baseItem(

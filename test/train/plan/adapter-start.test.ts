@@ -24,7 +24,7 @@ import { baseDirectory } from '../../../src/models/base.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { checkAdapter } from '../../../src/train/plan/adapter-start.js';
 import { describeRun } from '../../../src/train/plan/dry-run.js';
-import { createTrainee } from '../../../src/train/trainee.js';
+import { createTrainee } from '../../../src/train/roles/trainee.js';
 import { metrics, tensors } from '../../e2e/program.js';
 import { TINY } from '../../methods/reward/tiny-model.js';
 import { goldenDirectory, tensorsIn } from '../../models/golden.js';

@@ -19,8 +19,8 @@ import {
 } from '../../../src/train/plan/memory-plan.js';
 import { memoryBeside, withOthers } from '../../../src/train/plan/other-programs.js';
 import { planLine } from '../../../src/train/plan/plan-line.js';
+import { createTrainee } from '../../../src/train/roles/trainee.js';
 import { supervisedStage } from '../../../src/train/supervised.js';
-import { createTrainee } from '../../../src/train/trainee.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
 

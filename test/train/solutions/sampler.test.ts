@@ -6,7 +6,7 @@ import type { SftRunConfig } from '../../../src/methods/sft/config.js';
 import type { Adapter } from '../../../src/models/adapter.js';
 import { createAdapterOn } from '../../../src/models/adapter-on-base.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
-import { loraConfig } from '../../../src/train/lora-config.js';
+import { loraConfig } from '../../../src/train/roles/lora-config.js';
 import { localSampler } from '../../../src/train/solutions/sampler.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';

@@ -2,8 +2,8 @@
 import type { Dataset } from '../../../data/dataset.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import type { OpenRun } from '../../../train/method.js';
+import type { Trainee } from '../../../train/roles/trainee.js';
 import type { AskedProblems } from '../../../train/solutions/asked.js';
-import type { Trainee } from '../../../train/trainee.js';
 import type { OfflineData } from '../answers/data.js';
 import type { ItemKind } from '../answers/kinds.js';
 import type { OfflineObjective } from '../answers/objective.js';

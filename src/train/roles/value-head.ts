@@ -1,10 +1,10 @@
 /** The head that gives a state its value: an output for each token, trained with a policy or with a critic of its own. */
-import type { ModelConfig } from '../architectures/config.js';
-import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
-import type { LinearHead } from '../models/decoder.js';
-import { writeParameters } from '../models/heads.js';
-import { draw } from '../models/initial-values.js';
-import { adamSettings } from './adamw.js';
+import type { ModelConfig } from '../../architectures/config.js';
+import type { ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
+import type { LinearHead } from '../../models/decoder.js';
+import { writeParameters } from '../../models/heads.js';
+import { draw } from '../../models/initial-values.js';
+import { adamSettings } from '../adamw.js';
 
 /** Prefix in a parameter's name that marks the head. */
 export const VALUE_HEAD = 'value_head.';

@@ -1,12 +1,12 @@
 // The trained parameters before the first step.
 import { afterAll, expect, test } from 'vitest';
-import { completeRunConfig } from '../../src/methods/config.js';
-import type { SftRunConfig } from '../../src/methods/sft/config.js';
-import { readWeight } from '../../src/models/save.js';
-import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { createTrainee } from '../../src/train/trainee.js';
-import { goldenDirectory } from '../models/golden.js';
-import { openTest } from '../ops/devices.js';
+import { completeRunConfig } from '../../../src/methods/config.js';
+import type { SftRunConfig } from '../../../src/methods/sft/config.js';
+import { readWeight } from '../../../src/models/save.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { createTrainee } from '../../../src/train/roles/trainee.js';
+import { goldenDirectory } from '../../models/golden.js';
+import { openTest } from '../../ops/devices.js';
 
 const device = openTest();
 afterAll(() => device.dispose());

@@ -1,5 +1,5 @@
-import type { LoraConfig as LoraSection } from '../config/schema.js';
-import { type LoraConfig, PEFT_DEFAULTS } from '../weights/adapter-config.js';
+import type { LoraConfig as LoraSection } from '../../config/schema.js';
+import { type LoraConfig, PEFT_DEFAULTS } from '../../weights/adapter-config.js';
 
 /** The PEFT configuration of a recipe's `lora` section, for an adapter on `base`. */
 export function loraConfig(section: LoraSection, base: string): LoraConfig {

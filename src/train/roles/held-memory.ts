@@ -1,7 +1,7 @@
 /** Memory that each role of a run holds, measured while it is created, to compare with the memory plan. */
 import type { RunDirectory } from '../../run/directory.js';
 import type { Device } from '../../runtime/device.js';
-import { type MemoryPlan, plannedPeak } from './memory-plan.js';
+import { type MemoryPlan, plannedPeak } from '../plan/memory-plan.js';
 
 /** Bytes by role. AdamW moments are not included: they live as long as their stage. */
 export type HeldMemory = Readonly<Record<string, number>>;
