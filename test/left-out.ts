@@ -1,5 +1,5 @@
 // A reporter of vitest: one line at the end that says how many tests were skipped, and what they need that this machine lacks.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 interface Skipped {
@@ -14,7 +14,10 @@ interface Skipped {
 const NEEDS: readonly (readonly [need: string, fits: (test: Skipped) => boolean])[] = [
   ['a GPU and nvcc', ({ file, name }) => /^test\/cuda\//.test(file) || /\bcuda:\d|on a GPU/.test(name)],
   ['STEPTRAIN_RELEASE=1', ({ name }) => /before a release|when it is stopped/.test(name)],
-  ['a compiled dist/ (npm run build)', ({ name }) => /needs dist\//.test(name)],
+  [
+    'a compiled dist/ (npm run build)',
+    ({ name }) => /needs dist\//.test(name) && !existsSync('dist/cli/main.js'),
+  ],
   [
     'Chromium (STEPTRAIN_CHROMIUM)',
     ({ name, file }) => /in a browser|Chromium/.test(name) || file.endsWith('report/export.test.ts'),
