@@ -30,7 +30,7 @@ const previewCommand = command({
   builder: (argv) =>
     badRowOption(recipeOptions(argv))
       .option('part', { ...oneOf(['train', 'validation', 'test'], 'train'), describe: 'Part to show' })
-      .option('samples', { alias: 'n', type: 'number', default: 2, describe: 'Samples to show' })
+      .option('samples', { alias: 'n', ...number, default: 2, describe: 'Samples to show' })
       .example('$0 data preview my.yaml -n 5', 'the first five samples'),
   handler: async (args) => {
     checkWhole(args, { samples: 1 });
@@ -79,7 +79,7 @@ const problemsCommand = command({
     argv
       .positional('to', { ...argument, describe: 'New .jsonl file' })
       .option('level', { ...oneOf([1, 2, 3, 4], 1), describe: 'How hard they are' })
-      .option('samples', { alias: 'n', type: 'number', default: 2000, describe: 'Number of problems' })
+      .option('samples', { alias: 'n', ...number, default: 2000, describe: 'Number of problems' })
       .option('part', {
         ...oneOf(['train', 'validation', 'test'], 'test'),
         describe: 'Whose computations they hold',
@@ -88,7 +88,7 @@ const problemsCommand = command({
         ...oneOf(TEMPLATE_CHOICES, 'seen'),
         describe: 'Those of training, those held out, or all',
       })
-      .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same problems' })
+      .option('seed', { ...number, default: 0, describe: 'The same seed gives the same problems' })
       .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …'),
   handler: async ({ to, level, samples, part, templates, seed }) => {
     checkWhole({ samples, seed }, { samples: 0, seed: 0 });
@@ -113,9 +113,8 @@ const plantCommand = command({
           'double_counted, skipped, total [default: all alike]',
       })
       .option('wrong', {
-        type: 'number',
+        ...number,
         default: 0.6,
-        requiresArg: true,
         describe: 'Share of the solutions with an error',
       })
       .option('samples', { alias: 'n', ...number, describe: 'Most solutions [default: all]' })
@@ -125,7 +124,7 @@ const plantCommand = command({
         requiresArg: true,
         describe: 'File whose problems are left out, such as that of a test; may be repeated',
       })
-      .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same solutions' })
+      .option('seed', { ...number, default: 0, describe: 'The same seed gives the same solutions' })
       .example(
         '$0 data plant gsm8k/train.jsonl.gz planted.jsonl --apart processbench/gsm8k.json.gz',
         'to train a judge on',
@@ -179,7 +178,7 @@ const rationalesCommand = command({
       })
       .option('k', { type: 'number', default: 4, requiresArg: true, describe: 'Attempts at a step, at most' })
       .option('temperature', { type: 'number', default: 1, requiresArg: true, describe: 'Of sampling' })
-      .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same reasons' })
+      .option('seed', { ...number, default: 0, describe: 'The same seed gives the same reasons' })
       .example(
         '$0 data rationales my.yaml reasons --model Qwen/Qwen2.5-7B-Instruct',
         'for a recipe with prompt.response_format: rationale_then_verdict',

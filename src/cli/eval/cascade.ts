@@ -1,5 +1,5 @@
 import type { Argv } from 'yargs';
-import { type ArgumentsOf, argument, command, flag, text } from '../line/command.js';
+import { type ArgumentsOf, argument, command, flag, number, text } from '../line/command.js';
 import { Interrupted, UsageError } from '../line/error.js';
 import { checkWhole } from '../line/usage.js';
 
@@ -18,7 +18,7 @@ const options = (argv: Argv) =>
       default: '0.6,0.7,0.8,0.9,0.95',
       describe: 'Least probabilities of a sure verdict of the first, a row for each',
     })
-    .option('max-samples', { type: 'number', describe: 'Most solutions, from the first [default: all]' })
+    .option('max-samples', { ...number, describe: 'Most solutions, from the first [default: all]' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
     .example(
