@@ -22,7 +22,7 @@ export type RunRecipe = (
   options: StartOptions,
 ) => Promise<RunResult>;
 
-interface StartOptions {
+interface StartOptions extends Partial<Pick<StartedRun, 'prepared'>> {
   readonly resume: boolean;
   /** Folder of stages that runs have in common. */
   readonly shareStages: string | undefined;
@@ -171,10 +171,10 @@ async function inJob(
   const cluster = await joinJob(same);
   // A stop is agreed: it is no failure that the others should hear of.
   const stopped = await together(cluster, async () => {
-    const { config, run, home } = await startTogether(cluster, () => start(cluster));
+    const { config, run, home, prepared } = await startTogether(cluster, () => start(cluster));
     const log = cluster && cluster.rank > 0 ? wordsInto(home, cluster.rank) : undefined;
     try {
-      await train(config, run, { ...options, cluster, home }, loadRecipe);
+      await train(config, run, { ...options, cluster, home, prepared }, loadRecipe);
     } catch (error) {
       if (error instanceof Interrupted) return error;
       throw error;

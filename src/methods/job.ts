@@ -8,12 +8,15 @@ import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js'
 import { resolveInputs } from '../run/paths.js';
 import { shadowRunDirectory } from '../run/shadow.js';
 import { toLog } from '../terminal/log.js';
+import type { Prepared } from '../train/plan/prepared.js';
 import { parseRunConfig } from './config.js';
 import type { RunConfig } from './table.js';
 
 export interface StartedRun {
   readonly config: RunConfig;
   readonly run: RunDirectory;
+  /** Its model and tokenizer, where the configuration was resolved here. */
+  readonly prepared?: Prepared<RunConfig> | undefined;
 }
 
 /**

@@ -12,7 +12,7 @@ import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
 import { type Log, loggingTo, toLog } from '../terminal/log.js';
 import type { Method } from '../train/method.js';
 import { checkAdapter } from '../train/plan/adapter-start.js';
-import { withReadableLength } from '../train/plan/model-shape.js';
+import { type Prepared, prepare } from '../train/plan/prepared.js';
 import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
@@ -98,6 +98,7 @@ async function begun(
           onStep,
           shareStages,
           cluster,
+          prepared: started.prepared,
         }),
       );
     });
@@ -160,10 +161,15 @@ export interface CreateOptions {
  * The configuration that a run begins with: absolute paths, a length that its base reads, and the shards of its job, which it keeps where
  * it goes on in more or fewer processes, and so its bits.
  */
-export async function begunWith(config: RunConfig, locate: Locate, processes: number): Promise<RunConfig> {
+export async function begunWith(
+  config: RunConfig,
+  locate: Locate,
+  processes: number,
+): Promise<Prepared<RunConfig>> {
   const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config));
-  const readable = await withReadableLength(absolute);
-  return { ...readable, run: { ...readable.run, shards: readable.run.shards || processes } };
+  const { config: readable, ...prepared } = await prepare(absolute);
+  const run = { ...readable.run, shards: readable.run.shards || processes };
+  return { ...prepared, config: { ...readable, run } };
 }
 
 /** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
@@ -172,7 +178,8 @@ export async function createRun(
   locate: Locate,
   { output, origin, processes = 1 }: CreateOptions,
 ): Promise<StartedRun> {
-  const found = await begunWith(config, locate, processes);
+  const prepared = await begunWith(config, locate, processes);
+  const { config: found } = prepared;
   await checkAdapter(found);
   const inputs = await readRunInputs(found);
   const run = await createRunDirectory(output ?? found.run.output_dir, {
@@ -189,7 +196,7 @@ export async function createRun(
     await run.discard();
     throw error;
   }
-  return { config: resolved, run };
+  return { config: resolved, run, prepared: { ...prepared, config: resolved } };
 }
 
 /**
@@ -240,7 +247,8 @@ export async function runRecipe(
   options: { readonly resume: boolean; readonly cluster?: Cluster | undefined } & Pick<
     TrainOptions,
     'onStep' | 'shareStages'
-  >,
+  > &
+    Pick<StartedRun, 'prepared'>,
 ): Promise<EndedRun> {
   const row = methodOf(config);
   const loaded = await row.load();
@@ -252,7 +260,8 @@ export async function runRecipe(
       await completeSaved(run.path, config, open.tokenizer);
     },
   };
-  return runMethod({ method, config, run, signal, ...options });
+  const prepared = options.prepared ?? (await prepare(config));
+  return runMethod({ ...options, method, prepared, run, signal });
 }
 
 /** Closes the run directory after `work` and writes its report; one in which nothing has been logged yet is removed when `work` fails. */

@@ -2,10 +2,9 @@
 import { loadRunConfig } from '../methods/config.js';
 import { methodOf } from '../methods/table.js';
 import { resolveInputs } from '../run/paths.js';
-import { configuredTokenizer } from '../run/tokenizer.js';
 import { openDevice } from '../runtime/device.js';
-import { modelShape, withReadableLength } from '../train/plan/model-shape.js';
 import { plannedWork } from '../train/plan/planned-work.js';
+import { prepare } from '../train/plan/prepared.js';
 import type { Cell } from './cells.js';
 import type { SweepFolder } from './folder.js';
 
@@ -15,15 +14,15 @@ import type { SweepFolder } from './folder.js';
  */
 export async function estimatedTokens(folder: SweepFolder, cell: Cell): Promise<number | undefined> {
   const loaded = await loadRunConfig(folder.recipe(cell), await folder.ownSettings(cell));
-  const config = await withReadableLength(await resolveInputs(loaded.config, loaded.locate));
+  const prepared = await prepare(await resolveInputs(loaded.config, loaded.locate));
+  const { config, shape } = prepared;
   const method = await methodOf(config).load();
-  const tokenizer = await configuredTokenizer(config.model);
+  const tokenizer = await prepared.tokenizer();
   const data = await method.data(config, tokenizer, new AbortController().signal);
   if (data === undefined) return undefined;
   const device = openDevice('cpu');
   try {
     const microBatchTokens = () => config.data.max_length;
-    const shape = await modelShape(config);
     const { tokens, untold } = plannedWork({
       method,
       config,

@@ -186,7 +186,7 @@ export class SweepFolder {
       const loaded = await loadRunConfig(this.recipe(cell), await this.settings(cell));
       const before = runInputs.parse(await readJson(inputs));
       const shards = Number(before.config['run.shards'] ?? 1);
-      const config = await begunWith(loaded.config, loaded.locate, shards);
+      const { config } = await begunWith(loaded.config, loaded.locate, shards);
       try {
         const name = join(this.directory(cell), 'config.yaml');
         const text = await readRunConfig(this.directory(cell));

@@ -10,7 +10,6 @@ import { quantizedSummary } from '../models/quantize.js';
 import type { RunDirectory } from '../run/directory.js';
 import { readRunInputs } from '../run/inputs.js';
 import { limitTime } from '../run/time-limit.js';
-import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { shareWork } from '../runtime/processes.js';
 import { unverified } from '../runtime/unverified-gpu.js';
@@ -25,10 +24,10 @@ import {
   settleCache,
   settleMicroBatch,
 } from './plan/memory-plan.js';
-import { checkLength, modelShape } from './plan/model-shape.js';
 import { emptyParts, reportData } from './plan/notes.js';
 import { besideOthers, withOthers } from './plan/other-programs.js';
 import { planLine } from './plan/plan-line.js';
+import type { Prepared } from './plan/prepared.js';
 import { withRows } from './plan/sampling-plan.js';
 import { type Agreement, agreeing } from './processes/agreement.js';
 import { type RankMeter, rankMeter } from './processes/by-rank.js';
@@ -49,7 +48,7 @@ import { keepStop } from './verdicts/kept-judge.js';
 
 export interface RunOptions<Config extends FrameConfig> {
   readonly method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>;
-  readonly config: Config;
+  readonly prepared: Prepared<Config>;
   readonly run: RunDirectory;
   readonly signal: AbortSignal;
   readonly resume: boolean;
@@ -61,7 +60,8 @@ export interface RunOptions<Config extends FrameConfig> {
 }
 
 export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<EndedRun> {
-  const { config, signal, cluster } = options;
+  const { signal, cluster, prepared } = options;
+  const { config } = prepared;
   const device = await openShare(config, cluster);
   const time = limitTime(signal, config.run.max_minutes);
   try {
@@ -101,15 +101,15 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
 
 async function runOn<Config extends FrameConfig>(
   device: Device,
-  { method, config, run, resume, onStep, shareStages, cluster }: RunOptions<Config>,
+  { method, prepared, run, resume, onStep, shareStages, cluster }: RunOptions<Config>,
   agreement: Agreement,
   ranks: RankMeter | undefined,
 ): Promise<EndedRun> {
   const { signal } = agreement;
   const begun = resume ? await continuation(run) : undefined;
   const batching = begun?.batching ?? {};
-  const tokenizer = await configuredTokenizer(config.model);
-  checkLength(config, await modelShape(config));
+  const { config } = prepared;
+  const tokenizer = await prepared.tokenizer();
   let data: RunData | undefined;
   let roles: RunRoles | undefined;
   try {

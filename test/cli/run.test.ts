@@ -44,7 +44,8 @@ describe('a run', () => {
     const written = parseRunConfig(readFileSync(join(path, 'config.yaml'), 'utf8'), {
       name: 'config.yaml',
     }).config;
-    expect(seen).toEqual([written, path, false, { resume: false, onStep: expect.any(Function) }]);
+    const prepared = expect.objectContaining({ config: written });
+    expect(seen).toEqual([written, path, false, { resume: false, onStep: expect.any(Function), prepared }]);
     expect(written.run.output_dir).toBe(path);
     expect(JSON.parse(readFileSync(join(path, 'eval.json'), 'utf8'))).toEqual(evaluation);
     expect(stdout).toMatch(/^100 steps, % +sft/);

@@ -8,10 +8,10 @@ import { DataError } from '../../files/data-error.js';
 import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { configuredRecords } from '../../run/parts.js';
-import { configuredTokenizer } from '../../run/tokenizer.js';
 import { toLog } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, RunData } from '../method.js';
+import type { Prepared } from './prepared.js';
 
 /** Most training solutions that are tokenised to count steps: more take minutes. */
 const MOST_TOKENISED = 100_000;
@@ -35,7 +35,7 @@ export interface CountedData {
  */
 export async function countData<Config extends FrameConfig>(
   method: Pick<Method<Config>, 'data'>,
-  config: Config,
+  { config, tokenizer: readTokenizer }: Pick<Prepared<Config>, 'config' | 'tokenizer'>,
 ): Promise<CountedData> {
   const records = async () => {
     const { parts, reports } = await configuredRecords(config.data, { problems: !('prompt' in config) });
@@ -48,7 +48,7 @@ export async function countData<Config extends FrameConfig>(
   const read = few ? undefined : await records();
   if (read && read.counts.train.solutions > MOST_TOKENISED) return read;
   try {
-    const tokenizer = await configuredTokenizer(config.model);
+    const tokenizer = await readTokenizer();
     toLog('reading and tokenising the data, to count steps');
     const data = await method.data(config, tokenizer, new AbortController().signal);
     if (!data) return read ?? (await records());

@@ -6,7 +6,6 @@ import { DataError } from '../../files/data-error.js';
 import { baseDirectory } from '../../models/base.js';
 import { openDecoderWeights } from '../../models/load.js';
 import { StepTrainError } from '../../native/errors.js';
-import { configuredTokenizer } from '../../run/tokenizer.js';
 import { chosenDevice } from '../../runtime/chosen-device.js';
 import { openDevice } from '../../runtime/device.js';
 import { usableMemory } from '../../runtime/memory.js';
@@ -24,7 +23,6 @@ import {
   memoryPlan,
   settleCache,
 } from './memory-plan.js';
-import { modelShape, withReadableLength } from './model-shape.js';
 import { emptyParts } from './notes.js';
 import { besideOthers } from './other-programs.js';
 import {
@@ -36,6 +34,7 @@ import {
   productRate,
   trainingOperations,
 } from './planned-work.js';
+import { type Prepared, prepare } from './prepared.js';
 import { type PlannedSampling, withRows } from './sampling-plan.js';
 
 /** Milliseconds of steps that are measured of each stage, where nothing else is said. */
@@ -82,15 +81,17 @@ export async function describeRun<Config extends FrameConfig>(
 ): Promise<RunDescription> {
   const divides = given.run.shard_base && processes > 1;
   refuseTrained(divides, given);
-  await refuseUnusable(method, given, weights);
-  const config = await withReadableLength(given);
+  await refuseUnusable(given, weights);
+  const prepared = await prepare(given);
+  await refuseWords(method, prepared);
+  const { config, shape } = prepared;
   const { threads, device: wanted } = config.run;
   const own = planFor === undefined && threads > 0 ? { threads } : {};
   const memoryFraction = config.run.memory_fraction;
   const device = openDevice(chosenDevice(wanted), { ...own, memoryFraction });
   let counted: CountedData | undefined;
   try {
-    counted = await countData(method, config);
+    counted = await countData(method, prepared);
     const { counts, reports, warnings, tokenised, failure: uncounted } = counted;
     const { train, validation, test } = counts;
     const lines = ['data:', ...formatCounts(counts), ...mixtureLines(reports)];
@@ -98,10 +99,9 @@ export async function describeRun<Config extends FrameConfig>(
     if (train.solutions > 0)
       lines.push(...emptyParts({ validation: validation.solutions, test: test.solutions }));
     const { name, memoryFree, memoryTotal } = device.info();
-    const sampled = await plannedSampling(method, config);
+    const sampled = await plannedSampling(method, prepared);
     const samples = sampled.plan !== undefined || sampled.unknown !== undefined;
     refuseSampling(divides, samples);
-    const shape = await modelShape(config);
     const plan = memoryPlan(device, config, method.memory(config, device), shape, {
       sampled: withRows(sampled.plan, device),
       processes,
@@ -178,20 +178,23 @@ export async function describeRun<Config extends FrameConfig>(
   }
 }
 
-/** Throws errors that the run would throw later: on words of the prompt, on weights of the base. */
-async function refuseUnusable<Config extends FrameConfig>(
-  method: Pick<Method<Config>, 'preview'>,
-  config: Config,
-  weights: boolean,
-): Promise<void> {
+/** Throws errors that the run would throw later, on its adapter and on weights of the base. */
+async function refuseUnusable(config: FrameConfig, weights: boolean): Promise<void> {
   await checkAdapter(config);
   const { base } = config.model;
   if (weights && typeof base === 'string') {
     const directory = baseDirectory(base);
     openDecoderWeights(directory, readModelConfig(directory)).close();
   }
+}
+
+/** Throws errors that the run would throw later, on words of the prompt. */
+async function refuseWords<Config extends FrameConfig>(
+  method: Pick<Method<Config>, 'preview'>,
+  { config, tokenizer }: Prepared<Config>,
+): Promise<void> {
   try {
-    method.preview(config, await configuredTokenizer(config.model));
+    method.preview(config, await tokenizer());
   } catch (error) {
     // A plan for a server is printed also where the tokenizer is not.
     if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
@@ -236,11 +239,11 @@ async function measuredOrLeast<Config extends FrameConfig>(
 /** Depends on the tokenizer, which may not be here: a plan needs no more than the model's config.json. */
 async function plannedSampling<Config extends FrameConfig>(
   method: Pick<Method<Config>, 'sampling'>,
-  config: Config,
+  { config, tokenizer }: Prepared<Config>,
 ): Promise<{ readonly plan?: PlannedSampling | undefined; readonly unknown?: string }> {
   if (!method.sampling) return {};
   try {
-    return { plan: method.sampling(config, await configuredTokenizer(config.model)) };
+    return { plan: method.sampling(config, await tokenizer()) };
   } catch (error) {
     if (error instanceof DataError && error.kind === 'tokenizer') return { unknown: error.message };
     throw error;
