@@ -151,7 +151,7 @@ export interface RlCase extends Case {
 /** A step on whole answers with LoRA on all seven projections, the reference's pass over them included. */
 export interface TrainerCase extends Case {
   readonly suite: 'trainer';
-  readonly method: 'sft' | 'dpo' | 'kto';
+  readonly method: 'sft' | 'dpo' | 'kto' | 'prm';
   readonly config: Readonly<Record<string, unknown>>;
   /** Answers of a step, two of them a pair in DPO; tokens of a prompt and of an answer. */
   readonly answers: number;
@@ -472,13 +472,15 @@ export function trainerCase(
   const { policy, reference } = TRAINER_FLOPS;
   // A pair needs its prompt once; KTO's reference point is a forward of policy and reference on mismatched answers.
   const prompts = method === 'dpo' ? answers / 2 : answers;
-  const times = { sft: policy, dpo: policy + reference, kto: policy + 3 * reference }[method];
+  const times = { sft: policy, dpo: policy + reference, kto: policy + 3 * reference, prm: policy }[method];
+  // A head of two classes at the ends of steps is next to nothing.
+  const head = method === 'prm' ? 0 : headWeights;
   return {
     suite: 'trainer',
     name: `${answers} × ${prompt} + ${answer} tokens, r = ${sizes.rank}`,
     dtype,
-    flops: times * (layerWeights * (prompts * prompt + answers * answer) + headWeights * answers * answer),
-    bytes: 2 * (layerWeights + headWeights) * SIZE[dtype],
+    flops: times * (layerWeights * (prompts * prompt + answers * answer) + head * answers * answer),
+    bytes: 2 * (layerWeights + head) * SIZE[dtype],
     method,
     config: { ...config },
     ...sizes,

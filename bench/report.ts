@@ -81,6 +81,7 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
     );
   if (isStep) {
     columns.push(
+      { head: 'load', cell: (_, { load }) => load?.median.toFixed(1) ?? '' },
       { head: 'peak GiB', cell: (_, { peakBytes }) => (peakBytes.median / 2 ** 30).toFixed(2) },
       {
         head: 'peak ours/rival',

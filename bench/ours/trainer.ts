@@ -16,18 +16,23 @@ import { AdamW, adamSettings } from '#src/train/adamw.js';
 import { applyGradients } from '#src/train/update.js';
 import type { TrainerCase } from '../cases.js';
 import { newAdapter, randomDecoder } from './decoder.js';
+import { benchPrm } from './prm.js';
 import { randomIds } from './random.js';
 import { stopwatch } from './stopwatch.js';
+
+type AnswersMethod = Exclude<TrainerCase['method'], 'prm'>;
 
 const LEARNING_RATE = 1e-5;
 /** Batches of different answers, taken in turn. */
 const BATCHES = 4;
 
 export async function benchTrainer(device: Device, item: TrainerCase, seconds: number): Promise<number[]> {
+  if (item.method === 'prm') return benchPrm(device, item, seconds);
   const decoder = await randomDecoder(device, item.config, item.dtype);
   const adapter = newAdapter(decoder, item.rank);
   const parameters = adapter.trainable as TrainableParameters;
-  const { settings, objective } = learned(item);
+  const { method, answers } = item;
+  const { settings, objective } = learned({ method, answers });
   const maxLength = item.prompt + item.answer;
   const microBatchTokens = item.answers * maxLength;
   const items = inMemory(randomItems(item, decoder.config.vocabSize));
@@ -65,7 +70,7 @@ export async function benchTrainer(device: Device, item: TrainerCase, seconds: n
   }
 }
 
-function learned({ method, answers }: TrainerCase): {
+function learned({ method, answers }: Pick<TrainerCase, 'answers'> & { readonly method: AnswersMethod }): {
   readonly settings: AnswerBatchConfig;
   readonly objective: OfflineObjective;
 } {

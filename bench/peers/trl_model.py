@@ -7,7 +7,7 @@ from gemm import DTYPES
 from peft import LoraConfig
 from step import PROJECTIONS
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedTokenizerFast, Qwen2Config, TrainerCallback
 
 
 class Clock(TrainerCallback):
@@ -23,13 +23,17 @@ class Clock(TrainerCallback):
         return [after - before for before, after in zip(self.times, self.times[1:])]
 
 
-def model_and_tokenizer(item):
+def model_and_tokenizer(item, classes=None):
+    """Of a classifier of tokens where `classes` is given."""
     config = Qwen2Config(**item["config"])
     words = {f"w{i}": i for i in range(config.vocab_size - 2)}
     words |= {"<pad>": config.vocab_size - 2, "<eos>": config.vocab_size - 1}
     plain = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
     plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>", eos_token="<eos>")
+    if classes:
+        config.num_labels, config.pad_token_id = classes, config.vocab_size - 2
+        return AutoModelForTokenClassification.from_config(config, dtype=DTYPES[item["dtype"]], attn_implementation="sdpa"), tokenizer
     model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[item["dtype"]], attn_implementation="sdpa")
     model.config.eos_token_id = config.vocab_size - 1
     model.generation_config.eos_token_id = config.vocab_size - 1
@@ -41,9 +45,9 @@ def random_texts(item, count, length):
     return [" ".join(f"w{i}" for i in row) for row in rows.tolist()]
 
 
-def lora(item):
+def lora(item, task="CAUSAL_LM"):
     return LoraConfig(
-        r=item["rank"], lora_alpha=2 * item["rank"], lora_dropout=0.0, target_modules=PROJECTIONS, task_type="CAUSAL_LM"
+        r=item["rank"], lora_alpha=2 * item["rank"], lora_dropout=0.0, target_modules=PROJECTIONS, task_type=task
     )
 
 

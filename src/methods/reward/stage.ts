@@ -44,7 +44,7 @@ export function rewardTraining(
     best: 'auc',
     validate: (stop) => rewardValidation(open, network, stop),
     gradients: (batch, step, report) =>
-      learn(
+      learnRewards(
         { ...learning, report },
         batch.map((i) => items.get(i)),
         step,
@@ -52,7 +52,7 @@ export function rewardTraining(
   });
 }
 
-interface Learning {
+export interface RewardLearning {
   readonly network: RewardNetwork;
   readonly parameters: TrainableParameters;
   readonly weigh: (row: ScoredRow) => number;
@@ -62,8 +62,8 @@ interface Learning {
 }
 
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
-async function learn(
-  { network, parameters, weigh, microBatchTokens, seed, report }: Learning,
+export async function learnRewards(
+  { network, parameters, weigh, microBatchTokens, seed, report }: RewardLearning,
   batch: readonly RewardItem[],
   step: number,
 ): Promise<BatchGradients> {
