@@ -1,6 +1,7 @@
 import type { Argv, CommandModule } from 'yargs';
 import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import type { RunConfig } from '../methods/table.js';
+import { SEGMENTATIONS } from '../records/segment.js';
 import { modelOptions } from './chosen/model-options.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './chosen/recipe-file.js';
 import { type ArgumentsOf, argument, command, number, oneOf, text } from './line/command.js';
@@ -69,6 +70,36 @@ const convertCommand = command({
     );
     const report = await convertData(data, to, from);
     console.log([...formatLoadReport(report), `wrote ${to}`].join('\n'));
+  },
+});
+
+const segmentCommand = command({
+  command: 'segment <from> <to>',
+  describe: 'Cut texts with chains of thought into steps by a versioned rule, with their places',
+  builder: (argv) =>
+    argv
+      .positional('from', { ...argument, describe: 'Rows with a problem and a text: a file or a pattern' })
+      .positional('to', { ...argument, describe: 'New .jsonl file' })
+      .option('rule', {
+        ...oneOf(SEGMENTATIONS, 'thoughts/1'),
+        describe: 'Rule, which a judge of such steps has too',
+      })
+      .option('problem', {
+        ...text,
+        describe: 'Column of the problems [default: problem, question or prompt]',
+      })
+      .option('solution', {
+        ...text,
+        describe: 'Column of the texts [default: solution, completion, response, …]',
+      })
+      .example('$0 data segment r1.jsonl steps.jsonl', 'rows for label, and for a judge after that')
+      .example(
+        '$0 run my_steps --set data.train=labelled.jsonl --set prompt.segmentation=thoughts/1',
+        'the judge then cuts texts by the same rule',
+      ),
+  handler: async (args) => {
+    const { formatSegmented, segmentData } = await import('./data/segment.js');
+    console.log(formatSegmented(await segmentData(args)));
   },
 });
 
@@ -201,6 +232,7 @@ export const dataCommand: CommandModule = {
       .command(statsCommand)
       .command(previewCommand)
       .command(convertCommand)
+      .command(segmentCommand)
       .command(problemsCommand)
       .command(plantCommand)
       .command(s3cCommand)

@@ -1,7 +1,7 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
-import { QUANTIZED, UNSURE } from './chosen/model-options.js';
+import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 
@@ -37,6 +37,7 @@ const options = (argv: Argv) =>
       describe: 'greedy, or the least probability of a right step [default: as the run has it]',
     })
     .option('unsure', { ...number, describe: UNSURE })
+    .option('votes', { ...number, describe: VOTES })
     .option('json', { ...flag, describe: 'Print JSON' })
     .option('quantize', QUANTIZED)
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
@@ -54,10 +55,12 @@ export const judgeCommand = command({
 async function judge(args: JudgeArguments): Promise<void> {
   const { calculationsCount, judgements, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
   const { probabilityOf } = await import('../scoring/scorer.js');
+  const { unparsedSentence } = await import('../scoring/generative/unparsed.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
-  const { problem, steps } = await readSolution(file);
+  const { stepsBy } = await import('../records/segment.js');
+  const { problem, ...given } = await readSolution(file);
   const files = await cardOf(name);
   const { base, quantize } = args;
   const onBase = {
@@ -67,11 +70,23 @@ async function judge(args: JudgeArguments): Promise<void> {
   };
   await withScorer(
     base ?? name,
-    { device: args.device, quantize, threshold, unsure: args.unsure, part: 'judge', strict: true, ...onBase },
+    {
+      device: args.device,
+      quantize,
+      threshold,
+      unsure: args.unsure,
+      votes: args.votes,
+      part: 'judge',
+      strict: true,
+      ...onBase,
+    },
     async (scorer, signal) => {
+      const steps = 'steps' in given ? given.steps : stepsBy(given.text, scorer.segmentation);
       const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
         throw signal.aborted ? new Interrupted('Stopped.') : error;
       });
+      const unparsed = unparsedSentence(scorer);
+      if (unparsed !== undefined) console.error(unparsed);
       const { warnings } = scorer;
       const least = probabilityOf(scorer, scorer.threshold);
       if (least !== null && least !== 0.5 && !args.json)
@@ -169,10 +184,12 @@ function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
 
 async function readSolution(
   path: string,
-): Promise<{ readonly problem: string; readonly steps: readonly string[] }> {
+): Promise<
+  | { readonly problem: string; readonly steps: readonly string[] }
+  | { readonly problem: string; readonly text: string }
+> {
   const { readFile } = await import('node:fs/promises');
   const { systemReason } = await import('../files/error.js');
-  const { stepsOf } = await import('../records/steps.js');
   const name = path === '-' ? 'standard input' : path;
   let content: string;
   try {
@@ -182,10 +199,10 @@ async function readSolution(
   }
   if (/^\s*\{/.test(content)) return fromJson(content, name);
   const [, problem, rest] = /^\s*([\s\S]*?\S)[ \t]*\r?\n[ \t]*\r?\n([\s\S]*)$/.exec(content) ?? [];
-  const steps = stepsOf(rest ?? '');
-  if (problem === undefined || steps.length === 0)
+  const text = rest ?? '';
+  if (problem === undefined || text.trim() === '')
     throw new UsageError(`${name} holds no solution: expected the problem, a blank line, and the steps`);
-  return { problem, steps };
+  return { problem, text };
 }
 
 function fromJson(content: string, name: string) {

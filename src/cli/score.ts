@@ -1,7 +1,7 @@
 import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { plural } from '../native/shown.js';
-import { modelOptions, type NamedRun, UNSURE, withModel } from './chosen/model-options.js';
+import { modelOptions, type NamedRun, UNSURE, VOTES, withModel } from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 
@@ -23,6 +23,7 @@ const options = (argv: Argv) =>
     })
     .option('until-wrong', { ...flag, describe: 'Aggregate up to the first step below one half' })
     .option('unsure', { ...number, describe: UNSURE })
+    .option('votes', { ...number, describe: VOTES })
     .option('problem', {
       ...text,
       describe: 'Column of the problems [default: problem, question or prompt]',
@@ -83,6 +84,7 @@ async function score(given: ScoreArguments): Promise<void> {
     part: args.scorer,
     neutralScore: args['neutral-score'],
     unsure: args.unsure,
+    votes: args.votes,
     locate: ([, key]: readonly PropertyKey[]) => `--${key === 'base' ? 'model' : String(key)}`,
   };
   await withScorer(name, options, async (scorer, signal) => {
@@ -94,7 +96,11 @@ async function score(given: ScoreArguments): Promise<void> {
     try {
       const rows = scoredRows(
         solutionStream(args.file, {
-          columns: { problem: args.problem, solution: args.solution },
+          columns: {
+            problem: args.problem,
+            solution: args.solution,
+            segmentation: scorer.segmentation,
+          },
           onBadRow: args['on-bad-row'],
           skip: journal?.rows ?? 0,
         }),
@@ -141,6 +147,7 @@ async function settingsOf(args: ScoreArguments & NamedRun, aggregations: readonl
     neutral_score: args['neutral-score'] ?? null,
     until_wrong: args['until-wrong'],
     ...(args.unsure === undefined ? {} : { unsure: args.unsure }),
+    ...(args.votes === undefined ? {} : { votes: args.votes }),
     problem: args.problem ?? null,
     solution: args.solution ?? null,
     on_bad_row: args['on-bad-row'],

@@ -6,6 +6,7 @@ import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import { LEVELS } from '../data/problems/levels.js';
 import { MISTAKES, USUAL_MISTAKES } from '../data/problems/solution.js';
 import { SOURCE_NAMES } from '../data/sources/source.js';
+import { SEGMENTATIONS } from '../records/segment.js';
 import {
   choice,
   count,
@@ -228,6 +229,13 @@ export const prompt = section({
   step_separator: text()
     .exactOptional()
     .describe('What ends every step of `template: trl`, by TRL’s name; absent: a line break.'),
+  segmentation: z
+    .enum(SEGMENTATIONS)
+    .exactOptional()
+    .describe(
+      'The rule by which the judge cuts a text into steps where it is given no list of them (`judge`, `score`); that of ' +
+        'the training rows, as `data segment` wrote them. Kept in the card. Absent: paragraphs, or lines.',
+    ),
   pos_word: text('+').describe('The verdict word for a correct step.'),
   neg_word: text('-').describe('The verdict word for a wrong step.'),
   response_format: choice('verdict', 'rationale_then_verdict').describe(

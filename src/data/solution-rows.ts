@@ -1,6 +1,6 @@
 /** Solutions in rows of any layout: a problem, and steps as a list or as one text. */
 import type { StepLabel } from '../records/record.js';
-import { stepsOf } from '../records/steps.js';
+import { type Segmentation, stepsBy } from '../records/segment.js';
 import { BadRow } from './bad-row.js';
 import { checkedText, describeValue, isRow, optionalText, type Row } from './columns.js';
 import { detectSource } from './sources/detect.js';
@@ -12,6 +12,8 @@ export interface SolutionColumns {
   readonly problem?: string | undefined;
   readonly solution?: string | undefined;
   readonly answer?: string | undefined;
+  /** The rule by which a text becomes steps. Default: paragraphs, or lines. */
+  readonly segmentation?: Segmentation | undefined;
 }
 
 export interface RowSolution {
@@ -90,7 +92,7 @@ function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
     ? value.map((step: unknown, i) =>
         checkedText(isRow(step) ? step.text : step, `step ${i + 1} of ${where}`),
       )
-    : stepsOf(checkedText(value, where));
+    : stepsBy(checkedText(value, where), columns.segmentation);
   if (steps.length === 0) throw new BadRow('no_steps', `${where} is an empty list`);
   const { outcome } = row;
   return {
@@ -100,6 +102,22 @@ function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
     cutOff: isCutOff(row),
     ...(Array.isArray(value) && value.some(isRow) ? { labels: value.map(labelOf) } : {}),
     ...(outcome === 0 || outcome === 1 ? { outcome } : {}),
+  };
+}
+
+/**
+ * The problem and the text of a row whose solution is one text.
+ *
+ * @throws BadRow for a row without them, or with a list of steps
+ */
+export function solutionText(row: Row, columns: SolutionColumns = {}): { problem: string; text: string } {
+  const problem = named(row, columns.problem, PROBLEMS, 'a problem');
+  const solution = named(row, columns.solution, SOLUTIONS, 'a solution');
+  if (Array.isArray(row[solution]))
+    throw new BadRow('wrong_type', `column '${solution}' is a list of steps already`);
+  return {
+    problem: checkedText(row[problem], `column '${problem}'`),
+    text: checkedText(row[solution], `column '${solution}'`),
   };
 }
 

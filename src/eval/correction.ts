@@ -18,6 +18,7 @@ import { RunError } from '../run/error.js';
 import { resolveJudge } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
+import { unparsedSentence } from '../scoring/generative/unparsed.js';
 import { isModel, JUDGE_OPTIONS, type JudgeStepsOptions } from '../scoring/judge.js';
 import { type ModelScorersOptions, modelScorers, settingsOf } from '../scoring/kinds.js';
 import { isNoModel, type OpenScorerOptions, openScorer } from '../scoring/open.js';
@@ -134,18 +135,22 @@ async function evaluateModel(
   }
 }
 
-function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress): Promise<CorrectionResult> {
+async function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress): Promise<CorrectionResult> {
   if (scorer.unit === 'outcome') throw ofOutcomes(scorer.name);
   if (scorer.scale === 'reward')
     throw new RunError(`${scorer.name} gives no probability of a step, and its evaluation needs one`);
   const { threshold: least } = scorer;
   const threshold = probabilityOf(scorer, least) ?? 'greedy';
-  return evaluateBy(
+  const result = await evaluateBy(
     (records, told) => byScores(scorer, records, told, progress.signal),
     { threshold, unsure: scorer.unsure },
     task,
     progress,
   );
+  const unparsed = unparsedSentence(scorer);
+  if (unparsed === undefined) return result;
+  const { report } = result;
+  return { ...result, report: { ...report, warnings: [...(report.warnings ?? []), unparsed] } };
 }
 
 async function evaluateBy(

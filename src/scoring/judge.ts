@@ -27,6 +27,7 @@ export const JUDGE_OPTIONS: Record<keyof JudgeStepsOptions, true> = {
   prompt: true,
   threshold: true,
   unsure: true,
+  votes: true,
   maxLength: true,
   tokenizer: true,
   signal: true,

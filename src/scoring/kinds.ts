@@ -21,6 +21,8 @@ import { isAdapter } from '../weights/adapter.js';
 import { calledAs } from '../weights/gguf/checkpoint.js';
 import { calibrated } from './calibration/scorer.js';
 import { classifierScorer } from './classifier.js';
+import type { GenerativeLayout } from './generative/layouts.js';
+import { generativeScorer } from './generative/scorer.js';
 import { openReference } from './implicit/reference.js';
 import { implicitScorers } from './implicit/scorer.js';
 import type { PublishedLayout } from './published/layouts.js';
@@ -54,6 +56,8 @@ export interface ScoringOptions {
   readonly maxLength?: number | undefined;
   /** A verdict that is less probable than this, from 0.5 to 1, is none: the judge is unsure. */
   readonly unsure?: number | undefined;
+  /** Answers of a generative judge of which the majority counts. */
+  readonly votes?: number | undefined;
   /** Treatment of a class for neutral steps. */
   readonly neutralScore?: NeutralScore | undefined;
 }
@@ -123,6 +127,16 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
         role: roleOf(model),
       }),
     }),
+  generative: (
+    { threshold, top_p: topP, max_new_tokens: maxNewTokens, layout, pattern, votes, temperature },
+    { model, ...of },
+  ) =>
+    lasting({
+      verdict: generativeScorer(model.decoder, {
+        ...{ ...of, layout, pattern, votes, temperature, topP, maxNewTokens, role: roleOf(model) },
+        threshold: threshold === 'greedy' ? 0.5 : threshold,
+      }),
+    }),
   classifier: (_, { model, name, tokenizer }) =>
     lasting({ outcome: classifierScorer(model, { name, tokenizer }) }),
 };
@@ -146,6 +160,12 @@ const readAs =
     max_length: maxPositions,
     threshold: 'greedy',
   });
+const reasonsAs =
+  (layout: GenerativeLayout, maxNewTokens: number) =>
+  ({ maxPositions }: ModelConfig): JudgeSettings => ({
+    ...{ kind: 'generative', layout, votes: 1, temperature: 0.6, top_p: 0.95 },
+    ...{ max_new_tokens: maxNewTokens, max_length: maxPositions, threshold: 'greedy' },
+  });
 const ofClass = (name: string) => (config: ModelConfig) => className(config) === name;
 const ofName =
   (pattern: RegExp) =>
@@ -154,6 +174,11 @@ const ofName =
 
 /** The first row that knows a model says how it scores. */
 const PUBLISHED: readonly PublishedKind[] = [
+  {
+    knows: (config, called) =>
+      ofClass('Qwen2ForProcessRewardModel')(config) && /reason-?flux-?prm/i.test(called),
+    settings: readAs('reasonflux_prm'),
+  },
   { knows: ofClass('Qwen2ForProcessRewardModel'), settings: readAs('qwen_prm') },
   { knows: ofClass('Qwen2ForPrmModel'), settings: readAs('skywork_prm') },
   { knows: ofClass('ReasonEval_7B'), settings: readAs('reason_eval_7b') },
@@ -163,6 +188,8 @@ const PUBLISHED: readonly PublishedKind[] = [
     settings: readAs('math_shepherd'),
   },
   { knows: ofName(/math-?psa/i), settings: readAs('math_psa') },
+  { knows: ofName(/gen-?prm/i), settings: reasonsAs('gen_prm', 2048) },
+  { knows: ofName(/think-?prm/i), settings: reasonsAs('think_prm', 4096) },
   {
     knows: ofName(/rlhflow[^/]*prm|llama3[^/]*-prm-(deepseek|mistral)-data/i),
     settings: readAs('rlhflow_prm'),
@@ -205,7 +232,7 @@ const nameOf = (files: Model['files']) => files && (files.adapter ?? calledAs(fi
  */
 export function settingsOf(
   { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
-  { prompt, threshold, unsure, neutralScore }: ScoringOptions,
+  { prompt, threshold, unsure, votes, neutralScore }: ScoringOptions,
   name = nameOf(files) ?? 'this model',
 ): JudgeSettings {
   const found = (files && settingsOfFiles(files)) ?? publishedSettings(config, files);
@@ -220,10 +247,17 @@ export function settingsOf(
     threshold: 'greedy',
   };
   if (neutralScore !== undefined && !('neutral_score' in base)) throw noNeutralClass(name);
+  if (votes !== undefined && base.kind !== 'generative')
+    throw new RunError(
+      `${name} gives one probability to each step and writes no answers to vote with; leave votes out`,
+    );
+  if (votes !== undefined && !(Number.isSafeInteger(votes) && votes >= 1 && votes <= 1024))
+    throw invalid(`votes: expected a whole number from 1 to 1024, found ${shown(votes)}`);
   const settings = {
     ...base,
     ...(threshold === undefined ? {} : { threshold }),
     ...(unsure === undefined ? {} : { unsure }),
+    ...(votes === undefined ? {} : { votes }),
     ...(neutralScore === undefined ? {} : { neutral_score: neutralScore }),
   } as JudgeSettings;
   if (Object.keys(asked).length === 0) return settings;
@@ -318,7 +352,8 @@ export async function modelScorers(model: Model, options: ModelScorersOptions = 
   const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
   const whole = options.tokenizer ?? (await model.tokenizer());
   // Published layouts find the ends of steps in the tokens of the whole text.
-  const tokenizer = settings.kind === 'published' ? whole : readingUpTo(whole, maxLength);
+  const tokenizer =
+    settings.kind === 'published' || settings.kind === 'generative' ? whole : readingUpTo(whole, maxLength);
   const of = { name, model, tokenizer, maxLength, skipUnreadable };
   const own = await openKind(settings, of);
   const network = run === undefined ? undefined : await openNetwork(join(run, 'reward'), of);
@@ -348,6 +383,7 @@ async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<Open
   const opened = await (KINDS[settings.kind] as OpenKind<JudgeSettings['kind']>)(own as never, of);
   const warnings = ('warnings' in settings && settings.warnings) || [];
   const judge = judgeOf(opened);
+  const segmentation = 'prompt' in settings ? settings.prompt.segmentation : undefined;
   const least = threshold === 'greedy' ? 0.5 : threshold;
   const scorers = Object.entries(opened.scorers).map(([name, scorer]) => {
     const isCalibrated = calibration !== undefined && name === judge;
@@ -357,6 +393,7 @@ async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<Open
         ...(isCalibrated ? calibrated(scorer, calibration, least) : scorer),
         ...(unsure === undefined || name !== judge ? {} : { unsure }),
         ...(warnings.length === 0 ? {} : { warnings }),
+        ...(segmentation === undefined ? {} : { segmentation }),
       },
     ] as const;
   });

@@ -24,10 +24,14 @@ export function readable<T>(read: () => T, skip: boolean): T | undefined {
   try {
     return read();
   } catch (error) {
-    if (skip && error instanceof DataError && error.kind === 'tokenizer') return undefined;
+    if (skip && isUnreadable(error)) return undefined;
     throw error;
   }
 }
+
+/** Whether the tokenizer cannot express a text. */
+export const isUnreadable = (error: unknown): boolean =>
+  error instanceof DataError && error.kind === 'tokenizer';
 
 /** A solution as a record without labels. */
 export function unlabelled({ problem, steps }: Pick<Solution, 'problem' | 'steps'>) {

@@ -4,6 +4,7 @@ import type { Problem } from '../data/benchmarks/problem.js';
 import { exp } from '../native/elementary.js';
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
+import type { Segmentation } from '../records/segment.js';
 import { RunError } from '../run/error.js';
 
 /** A solution as scorers read it. */
@@ -60,6 +61,8 @@ export interface Scorer {
   readonly threshold: number;
   /** A verdict that is less probable than this, from 0.5 to 1, is none: the scorer is unsure. Default: it is never. */
   readonly unsure?: number;
+  /** The rule by which a text becomes the steps that it scores. Default: paragraphs, or lines. */
+  readonly segmentation?: Segmentation;
   /**
    * Whether it judges by calculations alone: all steps without one share a score, which says nothing about a single
    * step.

@@ -12,6 +12,7 @@ import type { ModelFiles } from '../models/saved.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
 import { calibrationSettings } from './calibration/calibration.js';
+import { GENERATIVE_LAYOUTS } from './generative/layouts.js';
 import { PUBLISHED_LAYOUTS } from './published/layouts.js';
 
 /** The layout without a request, which transformers reads as a classifier of tokens or sequences. */
@@ -110,6 +111,37 @@ const settings = z.discriminatedUnion('kind', [
     threshold: common.threshold,
     ...sureness,
   }),
+  /** A language model that reasons about a solution in many lines and then says of each step whether it is right. */
+  z
+    .strictObject({
+      kind: z.literal('generative'),
+      layout: z.enum(GENERATIVE_LAYOUTS),
+      /** For the layout `pattern`: the request, what the answer begins with, and how verdicts are read. */
+      pattern: z
+        .strictObject({
+          request: z.string().includes('{problem}').includes('{steps}'),
+          begin: z.string().exactOptional(),
+          step: z
+            .string()
+            .regex(/^[\s\S]+\{step\}/, 'must have text before {step}')
+            .exactOptional(),
+          verdict: z.string().regex(/^[\s\S]+\{verdict\}/, 'must have text before {verdict}'),
+          words: z.tuple([z.string().min(1), z.string().min(1)]),
+        })
+        .exactOptional(),
+      votes: z.number().int().min(1).max(1024),
+      temperature: z.number().positive(),
+      top_p: z.number().gt(0).max(1),
+      max_new_tokens: z.number().int().positive(),
+      max_length: common.max_length,
+      threshold: common.threshold,
+      ...sureness,
+      warnings: common.warnings,
+    })
+    .refine(({ layout, pattern }) => (layout === 'pattern') === (pattern !== undefined), {
+      path: ['pattern'],
+      message: 'must be there for the layout pattern, and for it alone',
+    }),
   /** A classifier of sequences, as transformers saves it: one score, or two classes, for a whole solution. */
   z.strictObject({
     kind: z.literal('classifier'),

@@ -95,6 +95,21 @@ def qwen_prm(tokenizer):
         yield [scores[i].item() for i, token in enumerate(ids) if token == mark]
 
 
+def reasonflux(tokenizer):
+    model = trunk("qwen2")
+    for problem, steps in ((s["problem"], s["steps"]) for s in SOLUTIONS):
+        messages = [
+            {"role": "user", "content": problem},
+            {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
+        ]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
+        ids = torch.tensor([tokenizer.encode(text)])
+        logits = mlp(model(ids[0].tolist()), 2)[None]
+        masks = ids == tokenizer.encode("<extra_0>")[0]
+        kept = logits.softmax(-1) * masks.unsqueeze(-1)
+        yield kept[kept != 0].view(-1, 2)[:, 1].tolist()
+
+
 def qwen_rm(tokenizer):
     model = trunk("qwen2")
     for problem, steps in ((s["problem"], s["steps"]) for s in SOLUTIONS):
@@ -181,6 +196,70 @@ def rlhflow(tokenizer):
         yield found
 
 
+THINK_PRM = """You are given a math problem and a proposed step-by-step solution:
+
+[Math Problem]
+
+{problem}
+
+[Solution]
+
+{solution}
+
+Review and critique each step in the proposed solution to determine whether each step is correct. If the solution is incomplete, only verify the provided steps."""
+# Tokens of an answer, so few that none of these models comes to an end of its own.
+MOST = 12
+
+
+def writes(tokenizer):
+    # A token for each byte: more than the 512 that it says.
+    model = AutoModelForCausalLM.from_pretrained(HERE / "llama3", dtype=torch.float32, max_position_embeddings=4096).eval()
+    end = tokenizer.eos_token_id
+
+    def text(prompt, most):
+        ids = tokenizer.encode(prompt, add_special_tokens=False)
+        own = model.generate(
+            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), do_sample=False,
+            max_new_tokens=most, eos_token_id=None, pad_token_id=end,
+        )[0][len(ids) :]
+        return tokenizer.decode(own, skip_special_tokens=True)
+
+    return text
+
+
+def think_prm(tokenizer):
+    """Prompts and likeliest answers, in their order."""
+    write = writes(tokenizer)
+    for s in SOLUTIONS:
+        solution = "\n".join(f"Step {i + 1}: {step}" for i, step in enumerate(s["steps"]))
+        content = THINK_PRM.replace("{problem}", s["problem"]).replace("{solution}", solution)
+        messages = [{"role": "user", "content": content}]
+        prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        prompt += "\nLet's verify step by step:"
+        yield [[prompt, write(prompt, MOST)]]
+
+
+def gen_prm(tokenizer):
+    """The same, for each step an analysis and a judgement."""
+    write = writes(tokenizer)
+    for s in SOLUTIONS:
+        messages = [{"role": "system", "content": "You are a math teacher. Your task is to review and critique the paragraphs in solution step by step."}]
+        steps, asked = list(s["steps"]), []
+        steps[0] = s["problem"] + "\n" + steps[0]
+        for i, step in enumerate(steps):
+            messages.append({"role": "user", "content": step})
+            prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            start = f"<analyze>\nLet's analyze the Paragraph {i + 1} step by step: "
+            analysis = write(prompt + start, MOST)
+            asked.append([prompt + start, analysis])
+            # Not ended within its tokens: what its program calls "degrade into analyze mode".
+            text = start + analysis.split("</analyze>")[0] + "</analyze>\n" + "<output>\n**Judgement**: $\\boxed"
+            rest = write(prompt + text, 20)
+            asked.append([prompt + text, rest])
+            messages.append({"role": "assistant", "content": text + rest})
+        yield asked
+
+
 OUT.mkdir(exist_ok=True)
 for name, template in (("chatml", CHATML), ("llama", LLAMA)):
     folder = OUT / name
@@ -194,6 +273,7 @@ for name, template in (("chatml", CHATML), ("llama", LLAMA)):
     )
 KINDS = {
     "qwen_prm": (qwen_prm, CHATML),
+    "reasonflux": (reasonflux, CHATML),
     "qwen_rm": (qwen_rm, CHATML),
     "skywork": (skywork, CHATML),
     "reason_eval_7b": (reason_eval("mistral", 2, "<s>"), LLAMA),
@@ -205,3 +285,7 @@ KINDS = {
 with torch.no_grad():
     scores = {name: list(of(make_tokenizer(template))) for name, (of, template) in KINDS.items()}
 (OUT / "scores.json").write_text(json.dumps({"solutions": SOLUTIONS, "scores": scores}, indent=1) + "\n")
+with torch.no_grad():
+    tokenizer = make_tokenizer(LLAMA)
+    answers = {"think_prm": list(think_prm(tokenizer)), "gen_prm": list(gen_prm(tokenizer))}
+(OUT / "answers.json").write_text(json.dumps({"most": MOST, "answers": answers}, indent=1) + "\n")

@@ -44,6 +44,14 @@ export const TWINS: readonly Twin[] = [
     { architectures: ['Qwen2ForProcessRewardModel'], ...own },
     mlp(2),
   ],
+  [
+    'reasonflux',
+    'qwen2',
+    'chatml',
+    'ReasonFlux-PRM-7B',
+    { architectures: ['Qwen2ForProcessRewardModel'], ...own },
+    mlp(2),
+  ],
   ['qwen_rm', 'qwen2', 'chatml', 'models/rm', { architectures: ['Qwen2ForRewardModel'], ...own }, mlp(1)],
   ['skywork', 'qwen2', 'chatml', 'models/prm', { architectures: ['Qwen2ForPrmModel'], ...own }, value],
   [

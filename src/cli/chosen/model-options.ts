@@ -24,6 +24,10 @@ export const QUANTIZED = {
 export const UNSURE =
   'Least probability of a verdict, from 0.5 to 1: one that is less probable is none [default: as the card has it]';
 
+/** `--votes` of every command that a generative judge can serve. */
+export const VOTES =
+  'Answers of a judge that reasons, of which the majority counts; several are drawn at its temperature [default: as the card has it]';
+
 /** Accepted values of `--model`, or of an argument in its place; the same in every command. */
 export const MODEL_NAME =
   'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';

@@ -40,6 +40,7 @@ export interface CorrectionOptions {
   readonly maxLength?: number | undefined;
   readonly threshold?: 'greedy' | number | undefined;
   readonly unsure?: number | undefined;
+  readonly votes?: number | undefined;
   readonly template?: string | undefined;
   readonly positiveWord?: string | undefined;
   readonly negativeWord?: string | undefined;
@@ -125,12 +126,13 @@ function neutralOf(config: RunConfig, score: NeutralScore | undefined): HeldOutN
 
 /** The options that override how the judge's run had it judge. */
 function judgedBy(options: CorrectionOptions): Omit<NamedScorer, 'source'> {
-  const { maxLength, threshold, unsure, neutralScore } = options;
+  const { maxLength, threshold, unsure, votes, neutralScore } = options;
   const locate: Locate = ([, key]) => (key === 'base' ? '--model' : `--${String(key)}`);
   return {
     maxLength,
     threshold,
     unsure,
+    votes,
     neutralScore,
     locate,
     ...(isAsked(options) ? { prompt: promptOf(options) } : {}),

@@ -3,7 +3,7 @@ import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../../data/sources/source.js';
 import { plural } from '../../native/shown.js';
 import { chosenDevice } from '../chosen/device.js';
-import { MODEL_NAME, type NamedRun, QUANTIZED, UNSURE, withModel } from '../chosen/model-options.js';
+import { MODEL_NAME, type NamedRun, QUANTIZED, UNSURE, VOTES, withModel } from '../chosen/model-options.js';
 import { type ArgumentsOf, command, flag, number, text } from '../line/command.js';
 import { UsageError } from '../line/error.js';
 import { checkWhole } from '../line/usage.js';
@@ -76,6 +76,7 @@ const options = (argv: Argv) =>
       describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
     })
     .option('unsure', { ...number, group: prompt.group, describe: UNSURE })
+    .option('votes', { ...number, group: prompt.group, describe: VOTES })
     .option('quantize', QUANTIZED)
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
     .option('output', { ...text, describe: 'Directory for eval.json and verdicts.jsonl' })
@@ -158,6 +159,7 @@ function checkedOptions(args: CorrectionArguments): CorrectionOptions {
     maxLength,
     threshold: thresholdOf(args.threshold),
     unsure: args.unsure,
+    votes: args.votes,
     template: args.template,
     positiveWord: args['pos-word'],
     negativeWord: args['neg-word'],

@@ -7,6 +7,7 @@ import type { Solution } from '../scorer.js';
 /** The names that a card and messages use. */
 export const PUBLISHED_LAYOUTS = [
   'qwen_prm',
+  'reasonflux_prm',
   'skywork_prm',
   'reason_eval_7b',
   'reason_eval_34b',
@@ -49,22 +50,27 @@ const placesOf = (ids: readonly number[], token: number) =>
 const numbered = (step: string, index: number) =>
   /^\s*Step \d+\s*:/i.test(step) ? step : `Step ${index + 1}: ${step}`;
 
-/** Qwen2.5-Math-PRM: a mark after each step of the assistant's turn; the second of two classes is right. */
-const qwen: Layout = {
+/** A mark after each step of the assistant's turn; the second of two classes is right. */
+const marked = (before: readonly ChatMessage[]): Layout => ({
   head: 'classes',
   read(tokenizer, { problem, steps }) {
     const text = tokenizer.applyChatTemplate([
-      {
-        role: 'system',
-        content: 'Please reason step by step, and put your final answer within \\boxed{}.',
-      },
+      ...before,
       { role: 'user', content: problem },
       { role: 'assistant', content: steps.map((step) => `${step}<extra_0>`).join('') },
     ]);
     const ids = encode(tokenizer, text);
     return { ids, rows: placesOf(ids, lastToken(tokenizer, '<extra_0>')) };
   },
-};
+});
+
+/** Qwen2.5-Math-PRM. */
+const qwen = marked([
+  { role: 'system', content: 'Please reason step by step, and put your final answer within \\boxed{}.' },
+]);
+
+/** ReasonFlux-PRM-7B: the same without a message of its own before the problem. */
+const reasonFlux = marked([]);
 
 /** Skywork-o1-Open-PRM: a line for each step; the value at its line break is the log-odds. */
 const skywork: Layout = {
@@ -144,6 +150,7 @@ const trl: Layout = {
 
 export const LAYOUTS: Readonly<Record<PublishedLayout, Layout>> = {
   qwen_prm: qwen,
+  reasonflux_prm: reasonFlux,
   skywork_prm: skywork,
   reason_eval_7b: reasonEval(1),
   reason_eval_34b: reasonEval(0),

@@ -1,0 +1,72 @@
+/** The verdicts in a text that a model wrote about a solution, by a pattern: plain text with placeholders, never a regular expression. */
+export interface VerdictPattern {
+  /** Text that begins the part on a step, with {step} for its number from 1. Absent: verdicts come in the order of the steps. */
+  readonly step?: string | undefined;
+  /** Text of a verdict, with {verdict} for one of the words. */
+  readonly verdict: string;
+  /** Words for right and for wrong. */
+  readonly words: readonly [right: string, wrong: string];
+}
+
+/**
+ * Verdicts by step, 1 for right; null where none can be read. With {step}, the last verdict of a step counts. Without, a text with more
+ * verdicts than steps has none, since nothing says which belongs to which step. `\text{…}` around a word is ignored.
+ */
+export function readVerdicts(
+  written: string,
+  steps: number,
+  { step, verdict, words }: VerdictPattern,
+): (1 | 0 | null)[] {
+  const text = written.replace(/\\text\{([^{}]*)\}/g, '$1');
+  const found = verdictsIn(text, verdict, words);
+  if (step === undefined)
+    return Array.from({ length: steps }, (_, i) =>
+      found.length > steps ? null : (found[i]?.verdict ?? null),
+    );
+  const heads = headsIn(text, step, steps);
+  const own: (1 | 0 | null)[] = Array.from({ length: steps }, () => null);
+  let next = 0;
+  for (const { at, verdict: said } of found) {
+    while (next < heads.length && (heads[next] as Head).at < at) next++;
+    const head = heads[next - 1];
+    if (head) own[head.step] = said;
+  }
+  return own;
+}
+
+interface Head {
+  readonly at: number;
+  /** From 0. */
+  readonly step: number;
+}
+
+/** Beginnings of the parts on the steps, in order. */
+function headsIn(text: string, pattern: string, steps: number): Head[] {
+  const [before, after] = parted(pattern, '{step}');
+  return placesOf(text, before).flatMap((at) => {
+    const digits = /^\d{1,6}/.exec(text.slice(at + before.length, at + before.length + 6))?.[0];
+    if (digits === undefined || !text.startsWith(after, at + before.length + digits.length)) return [];
+    const step = Number(digits) - 1;
+    return step >= 0 && step < steps ? [{ at, step }] : [];
+  });
+}
+
+function verdictsIn(text: string, pattern: string, words: VerdictPattern['words']) {
+  const [before, after] = parted(pattern, '{verdict}');
+  return placesOf(text, before).flatMap((at) => {
+    const said = words.findIndex((word) => text.startsWith(`${word}${after}`, at + before.length));
+    return said < 0 ? [] : [{ at, verdict: said === 0 ? (1 as const) : (0 as const) }];
+  });
+}
+
+/** The text before and after a placeholder. */
+function parted(pattern: string, placeholder: string): readonly [string, string] {
+  const at = pattern.indexOf(placeholder);
+  return [pattern.slice(0, at), pattern.slice(at + placeholder.length)];
+}
+
+function placesOf(text: string, part: string): number[] {
+  const places: number[] = [];
+  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) places.push(at);
+  return places;
+}

@@ -1,0 +1,38 @@
+// Verdicts read from texts that models write.
+import { describe, expect, it } from 'vitest';
+import { readVerdicts } from '../../../src/scoring/generative/pattern.js';
+
+const boxed = { verdict: '\\boxed{{verdict}}', words: ['correct', 'incorrect'] } as const;
+const numbered = { step: 'Step {step}:', verdict: 'is {verdict}.', words: ['right', 'wrong'] } as const;
+
+describe('verdicts in a text', () => {
+  it.each([
+    ['Step 1: 2 + 3 is 5. \\boxed{correct}\nStep 2: no. \\boxed{incorrect}', [1, 0, null]],
+    ['Fine: \\boxed{\\text{correct}}, then $\\boxed{correct}$ and \\boxed{correct}.', [1, 1, 1]],
+    // Numbers in boxes, other words and halves of a box say nothing.
+    ['\\boxed{7} \\boxed{Correct} \\boxed{correct \\boxed{correct}', [1, null, null]],
+    // Four verdicts on three steps: nothing says which is whose.
+    ['\\boxed{correct}'.repeat(4), [null, null, null]],
+    ['', [null, null, null]],
+  ])('come in the order of the steps: %s', (text, found) => {
+    expect(readVerdicts(text, 3, boxed)).toEqual(found);
+  });
+
+  it.each([
+    ['Step 2: it is wrong.\nStep 1: it is right.', [1, 0, null]],
+    // Thought better of it; and a part without a verdict takes none from the next.
+    ['Step 1: it is right. Wait, it is wrong.\nStep 2: hm.\nStep 3: it is right.', [0, null, 1]],
+    ['Step 1: is right.\nStep 1: is wrong.', [0, null, null]],
+    [
+      'It is right. Step 4: is right. Step 0: is right. Step 12345678: is right. Step x: is wrong.',
+      [null, null, null],
+    ],
+  ])('belong to the part of their step: %s', (text, found) => {
+    expect(readVerdicts(text, 3, numbered)).toEqual(found);
+  });
+
+  it('are read in a time that grows with the text', () => {
+    const long = `${'Step 1: '.repeat(200_000)}${'\\boxed{'.repeat(200_000)}is right.`;
+    expect(readVerdicts(long, 3, numbered)).toEqual([1, null, null]);
+  });
+});
