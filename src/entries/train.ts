@@ -126,7 +126,7 @@ export {
   type VerdictSample,
   verdictSamples,
 } from '../records/record.js';
-export { SEGMENTATIONS, type Segmentation, type SegmentedStep, segmentSteps } from '../records/segment.js';
+export { type Segmentation, type SegmentedStep, segmentSteps } from '../records/segment.js';
 export { ChatClient, type ChatClientOptions, type ChatReply, type ChatSettings } from '../remote/chat.js';
 export { RemoteError } from '../remote/errors.js';
 export { type RemoteSourceOptions, remoteSource } from '../remote/remote-source.js';
