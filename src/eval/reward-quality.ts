@@ -3,8 +3,10 @@
 import { z } from 'zod';
 import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
+import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './statistics/bootstrap.js';
+import { calibration } from './statistics/calibration.js';
 import { rocAuc } from './statistics/metrics.js';
 import { percent } from './statistics/percent.js';
 
@@ -44,11 +46,31 @@ const quality = z.strictObject({
   within_length: ranking,
   /** Share of the solutions with an error whose lowest score is that of the first wrong step, and of a draw. */
   first_error: z.strictObject({ n: z.number(), found: z.number(), chance: z.number() }).optional(),
+  /** The ranking within problems with the scores of each problem dealt out anew: what a measurement of nothing gives. */
+  shuffled: ranking.optional(),
+  /** Verdicts beside the labels. */
+  agreement: z
+    .strictObject({
+      n: z.number(),
+      accuracy: z.number(),
+      /** Cohen's: 0 is the agreement of two that judge by chance, each as often right as they do. */
+      kappa: z.number().optional(),
+      /** Labelled steps without a verdict. */
+      unjudged: z.number(),
+    })
+    .optional(),
+  /** Probabilities beside the labels; absent for rewards without bounds. */
+  calibration: z.strictObject({ n: z.number(), ece: z.number(), brier: z.number() }).optional(),
   /** Spearman's correlation of the scores with the number of characters of a step, and with its position. */
   correlation: z.strictObject({ length: z.number().optional(), place: z.number().optional() }),
   /** Share of the pairs of a problem with the same score. */
   ties: z.number().optional(),
-  cost: z.strictObject({ seconds: z.number(), tokens: z.number(), ms_per_solution: z.number() }),
+  cost: z.strictObject({
+    seconds: z.number(),
+    tokens: z.number(),
+    ms_per_solution: z.number(),
+    ms_per_step: z.number().optional(),
+  }),
   /** Hash of the weights that were judged. */
   weights: z.string().optional(),
 });
@@ -63,6 +85,10 @@ export interface ScoredSolution {
   readonly record: Pick<StepRecord, 'problem' | 'steps' | 'outcome'>;
   /** Scores by step; null for a step without one. */
   readonly scores: readonly (number | null)[];
+  /** Verdicts by step, where there are some. */
+  readonly verdicts?: readonly (1 | 0 | null)[];
+  /** Probabilities by step, where the scores have some. */
+  readonly probabilities?: readonly (number | null)[];
 }
 
 interface Item {
@@ -99,6 +125,9 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
   );
   const pairs = within.reduce((sum, each) => sum + each.pairs, 0);
   const errors = unit === 'steps' ? firstErrors(solutions) : undefined;
+  const dealt = [...byProblem.values()].map((own, i) => comparedPairs(dealtOut(own, i)));
+  const judged = unit === 'steps' ? agreementWithLabels(solutions) : undefined;
+  const steps = solutions.reduce((sum, { record }) => sum + record.steps.length, 0);
   return {
     scorer,
     data: [...data],
@@ -113,6 +142,8 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
     ...(unit === 'steps' ? { against_right_solutions: pooled(apart) } : {}),
     within_length: pooled([...tenths(scored)].map(comparedPairs)),
     ...(errors ? { first_error: errors } : {}),
+    ...(pairs > 0 ? { shuffled: pooled(dealt) } : {}),
+    ...judged,
     correlation: {
       ...optional(
         'length',
@@ -130,9 +161,65 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
       ),
     },
     ...(pairs > 0 ? { ties: within.reduce((sum, each) => sum + each.ties, 0) / pairs } : {}),
-    cost: { seconds, tokens, ms_per_solution: (1000 * seconds) / Math.max(1, solutions.length) },
+    cost: {
+      seconds,
+      tokens,
+      ms_per_solution: (1000 * seconds) / Math.max(1, solutions.length),
+      ms_per_step: (1000 * seconds) / Math.max(1, steps),
+    },
     ...(weights === undefined ? {} : { weights }),
   };
+}
+
+/** Keeps these draws apart from others of the seed. */
+const DEALING = 0x7a1e;
+
+/** The items of a problem with their scores in another order. */
+function dealtOut(items: readonly Item[], problem: number): Item[] {
+  const scores = shuffled(
+    new PhiloxStream(0, DEALING, problem),
+    items.map(({ score }) => score),
+  );
+  return items.map((item, i) => ({ ...item, score: scores[i] as number }));
+}
+
+function agreementWithLabels(
+  solutions: readonly ScoredSolution[],
+): Pick<RewardQuality, 'agreement' | 'calibration'> {
+  const steps = solutions.flatMap(({ record, verdicts, probabilities }) =>
+    record.steps.flatMap(({ label }, i) =>
+      label === null
+        ? []
+        : [{ label, verdict: verdicts?.[i] ?? undefined, probability: probabilities?.[i] ?? undefined }],
+    ),
+  );
+  const judged = steps.filter(({ verdict }) => verdict !== undefined);
+  const probable = steps.flatMap(({ label, probability }) =>
+    probability === undefined ? [] : [{ label, probability }],
+  );
+  const found = calibration(probable);
+  return {
+    ...(judged.length > 0
+      ? {
+          agreement: {
+            ...{ n: judged.length, unjudged: steps.length - judged.length },
+            accuracy: judged.filter(({ label, verdict }) => label === verdict).length / judged.length,
+            ...optional('kappa', cohensKappa(judged as readonly { label: 0 | 1; verdict: 0 | 1 }[])),
+          },
+        }
+      : {}),
+    ...(found ? { calibration: { n: probable.length, ece: found.ece, brier: found.brier } } : {}),
+  };
+}
+
+/** Cohen's kappa (1960) of verdicts with labels; undefined where both always say the same one thing. */
+export function cohensKappa(steps: readonly { readonly label: 0 | 1; readonly verdict: 0 | 1 }[]) {
+  const share = (of: (step: (typeof steps)[number]) => boolean) => steps.filter(of).length / steps.length;
+  const [right, said] = [share(({ label }) => label === 1), share(({ verdict }) => verdict === 1)];
+  const byChance = right * said + (1 - right) * (1 - said);
+  return byChance === 1
+    ? undefined
+    : (share(({ label, verdict }) => label === verdict) - byChance) / (1 - byChance);
 }
 
 type Candidate = Omit<Item, 'score'> & { readonly score: number | null };
@@ -289,13 +376,14 @@ export function qualityRows(of: RewardQuality): string[][] {
     row('within a problem', of.within_problem),
     row('place alone, within a problem', of.place_alone),
     ...(of.against_right_solutions ? [row('against right solutions', of.against_right_solutions)] : []),
+    ...(of.shuffled ? [row('shuffled within a problem', of.shuffled)] : []),
     row('within a tenth of lengths', of.within_length),
     row('over all', of.overall),
   ];
 }
 
 export function qualitySentences(of: RewardQuality): string[] {
-  const { first_error: first, correlation, ties, cost, unit } = of;
+  const { first_error: first, correlation, ties, cost, unit, agreement, calibration: sure } = of;
   const place = placeSentence(of);
   const signed = (value: number | undefined) => (value === undefined ? 'none' : value.toFixed(2));
   return [
@@ -305,9 +393,17 @@ export function qualitySentences(of: RewardQuality): string[] {
           `first error: the lowest score of ${percent(first.found)} % of ${first.n} solutions with one (a draw: ${percent(first.chance)} %)`,
         ]
       : []),
+    ...(agreement
+      ? [
+          `verdicts agree with ${percent(agreement.accuracy)} % of ${agreement.n} labels${agreement.kappa === undefined ? '' : `, Cohen's κ ${agreement.kappa.toFixed(2)}`}${agreement.unjudged > 0 ? `; ${agreement.unjudged} have no verdict` : ''}`,
+        ]
+      : []),
+    ...(sure
+      ? [`calibration: expected error ${percent(sure.ece)} %, Brier score ${sure.brier.toFixed(3)}`]
+      : []),
     `rank correlation of the score: with length ${signed(correlation.length)}, with the place ${signed(correlation.place)}`,
     ...(place === undefined ? [] : [place]),
     ...(ties === undefined ? [] : [`ties within a problem: ${percent(ties)} % of the pairs`]),
-    `cost: ${cost.ms_per_solution.toFixed(1)} ms a solution, ${cost.tokens} tokens in ${cost.seconds.toFixed(1)} s`,
+    `cost: ${cost.ms_per_solution.toFixed(1)} ms a solution${cost.ms_per_step === undefined ? '' : `, ${cost.ms_per_step.toFixed(2)} ms a step`}, ${cost.tokens} tokens in ${cost.seconds.toFixed(1)} s`,
   ];
 }

@@ -35,7 +35,7 @@ describe('the quality of a reward model', () => {
     expect(of.ties).toBe(1 / 4);
     expect(of).toMatchObject({ problems: 2, scored: 5, wrong: 2, unscored: 0 });
     expect(of.overall.pairs).toBe(6);
-    expect(of.cost).toEqual({ seconds: 2, tokens: 80, ms_per_solution: 2000 / 3 });
+    expect(of.cost).toEqual({ seconds: 2, tokens: 80, ms_per_solution: 2000 / 3, ms_per_step: 2000 / 6 });
     expect(parseRewardQuality(JSON.parse(JSON.stringify(of)))).toEqual(of);
   });
 

@@ -19,7 +19,7 @@ const options = (argv: Argv) =>
     .option('json', { ...flag, describe: 'Print the report as JSON' })
     .example(
       '$0 eval reward-model processbench/gsm8k.json.gz --model runs/prm',
-      'writes reward-quality.json beside its weights, which ppo, step_kto and eval solve read',
+      'writes reward-quality.json beside its weights, which ppo, step_kto and eval solve read, and the same as a page (.md, .html)',
     );
 
 export const rewardModelCommand = command({
@@ -47,6 +47,9 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const { writeJson } = await import('../../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
   const { openScorer } = await import('../../scoring/open.js');
+  const { probabilityOf, verdictsIn } = await import('../../scoring/scorer.js');
+  const { certificate } = await import('../../report/certificate.js');
+  const { writeFileAtomically } = await import('../../files/atomic-file.js');
   const { resolveData } = await import('../../run/paths.js');
   const { openDevice } = await import('../../runtime/device.js');
   const { chosenDevice } = await import('../../runtime/chosen-device.js');
@@ -79,8 +82,20 @@ async function measure(given: RewardModelArguments): Promise<void> {
         );
         if (!found) throw new Interrupted('Stopped; nothing was written.');
         batch.forEach((record, i) => {
-          const { scores = [], outcome } = found[i] ?? {};
-          scored.push({ record, scores: outcome === undefined ? scores : record.steps.map(() => outcome) });
+          const own = found[i] ?? { scores: [] };
+          const { scores, outcome } = own;
+          scored.push({
+            record,
+            scores: outcome === undefined ? scores : record.steps.map(() => outcome),
+            verdicts: verdictsIn(scorer, own),
+            ...(scorer.scale === 'reward'
+              ? {}
+              : {
+                  probabilities: scores.map((score) =>
+                    score === null ? null : probabilityOf(scorer, score),
+                  ),
+                }),
+          });
           tokens += found[i]?.tokens ?? 0;
         });
         progress.update(scored.length);
@@ -96,6 +111,9 @@ async function measure(given: RewardModelArguments): Promise<void> {
       });
       const path = join(directory, REWARD_QUALITY);
       await writeJson(path, quality);
+      const pages = certificate(quality, { name });
+      for (const [end, page] of Object.entries(pages))
+        await writeFileAtomically(join(directory, `reward-quality.${end}`), page);
       if (args.json) return console.log(JSON.stringify(quality, null, 2));
       const draw = process.stdout.isTTY === true ? boxedTable : plainTable;
       console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
@@ -106,7 +124,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
           unknown: 'no problem has both classes, so nothing is known within problems',
         }[standingOf(quality)],
       );
-      console.error(`written to ${path}`);
+      console.error(`written to ${path}, with a page beside it as .md and .html`);
     } finally {
       scorer.dispose();
     }
