@@ -113,7 +113,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
       await writeJson(path, quality);
       const pages = certificate(quality, { name });
       for (const [end, page] of Object.entries(pages))
-        await writeFileAtomically(join(directory, `reward-quality.${end}`), page);
+        await writeFileAtomically(join(directory, `reward-quality.${end}`), [Buffer.from(page)]);
       if (args.json) return console.log(JSON.stringify(quality, null, 2));
       const draw = process.stdout.isTTY === true ? boxedTable : plainTable;
       console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));

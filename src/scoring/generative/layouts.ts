@@ -29,7 +29,7 @@ export type AskVotes = (solution: Asked, ask: Ask, votes: number) => Promise<rea
 export interface PatternSettings extends VerdictPattern {
   /** The user's message, with {problem} and {steps}. */
   readonly request: string;
-  /** What the answer begins with. */
+  /** Beginning of the answer. */
   readonly begin?: string | undefined;
 }
 
