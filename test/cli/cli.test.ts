@@ -87,7 +87,7 @@ describe('the command line', () => {
     ],
     [
       ['data', 'foo'],
-      'data has no command foo; known are stats, preview, convert, problems, plant, s3c and rationales',
+      'data has no command foo; known are stats, preview, convert, segment, problems, plant, s3c and rationales',
     ],
     [['recipes', 'foo'], 'recipes has no command foo; known are ls, cat and cp'],
     [['config', 'foo'], 'config has no command foo; known are show, diff and schema'],
