@@ -29,6 +29,8 @@ export interface CascadeReport {
   readonly second: string;
   readonly solutions: number;
   readonly steps: number;
+  /** Labelled steps to which each judge gives no verdict; they count as wrong. */
+  readonly unjudged: { readonly first: number; readonly second: number };
   /** The first alone, the cascades, the second alone. */
   readonly rows: readonly CascadeRow[];
 }
@@ -89,6 +91,7 @@ export async function evaluateCascade(
     second: second.name,
     solutions: records.length,
     steps: records.reduce((sum, { steps }) => sum + steps.filter(({ label }) => label !== null).length, 0),
+    unjudged: { first: withoutVerdict(first, a, records), second: withoutVerdict(second, b, records) },
     rows: [alone(first, a, 0), ...rows, alone(second, b, 1)],
   };
 }
@@ -116,6 +119,16 @@ async function timed(
   return { scores, seconds: (performance.now() - start) / 1000 };
 }
 
+function withoutVerdict(of: Scorer, { scores }: Timed, records: readonly StepRecord[]): number {
+  return scores.reduce((sum, own, i) => {
+    const verdicts = verdictsIn(of, own);
+    const steps = records[i]?.steps ?? [];
+    return (
+      sum + steps.filter(({ label }, step) => label !== null && (verdicts[step] ?? null) === null).length
+    );
+  }, 0);
+}
+
 const tokensIn = (scores: readonly SolutionScores[]) =>
   scores.reduce((sum, { tokens = 0 }) => sum + tokens, 0);
 
@@ -141,7 +154,7 @@ function worth(records: readonly StepRecord[], verdicts: readonly (readonly (1 |
   };
 }
 
-export function formatCascade({ first, second, solutions, steps, rows }: CascadeReport): string {
+export function formatCascade({ first, second, solutions, steps, unjudged, rows }: CascadeReport): string {
   const title = ({ least, asked }: CascadeRow) =>
     least === null ? `${asked === 0 ? 'first' : 'second'} alone` : `unsure below ${percent(least)} %`;
   return [
@@ -157,6 +170,11 @@ export function formatCascade({ first, second, solutions, steps, rows }: Cascade
       ]),
     ]),
     `first: ${first}; second: ${second}; asked: the share of solutions that the second read, whose unsure steps have its verdicts`,
+    ...(unjudged.first + unjudged.second > 0
+      ? [
+          `steps without a verdict, which count as wrong: ${unjudged.first} of the first, ${unjudged.second} of the second`,
+        ]
+      : []),
     'seconds of a cascade: of the first, and of the second by its share of the tokens',
   ].join('\n');
 }

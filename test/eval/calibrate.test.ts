@@ -149,7 +149,13 @@ it('says what each level of a cascade is worth and costs', async () => {
   expect(row(1)).toEqual({ least: 0.5, asked: 0, tokens: 30, ...first });
   expect(row(2)).toEqual({ least: 0.8, asked: 1 / 3, tokens: 130, f1_macro: 1, processbench: 1 });
   expect(row(3)).toMatchObject({ least: null, asked: 1, tokens: 300, processbench: 0 });
+  expect(report.unjudged).toEqual({ first: 0, second: 0 });
   expect(formatCascade(report)).toContain('unsure below 80.0 %');
+  expect(formatCascade(report)).not.toContain('without a verdict');
+  const blind = saying('blind', { a: [null, 0.9], b: [0.9, null], c: [0.9, null] }, 1);
+  expect(formatCascade(await evaluateCascade(blind, slow, records))).toContain(
+    'steps without a verdict, which count as wrong: 3 of the first, 0 of the second',
+  );
 });
 
 it('measures the verdicts that are sure', () => {
