@@ -8,6 +8,7 @@ import {
   readModelConfig,
 } from '../../src/architectures/table.js';
 import { matchWeights, openCheckpoint } from '../../src/weights/checkpoint.js';
+import { DECODERS } from '../models/golden.js';
 import { goldenPath } from '../weights/golden.js';
 
 const SIZES = {
@@ -25,12 +26,8 @@ const shapes = (json: Record<string, string | number | boolean | string[]>) =>
 
 describe('modelWeights', () => {
   it.each([
-    'qwen2',
-    'qwen3',
-    'llama3',
-    'mistral',
+    ...DECODERS,
     'stories260k',
-    'opt',
     'deberta-token',
     'deberta-sequence',
     'variants/opt-norm-last',

@@ -2,10 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
 import type { Device } from '../../src/runtime/device.js';
-import { expectedOf, goldenDirectory } from '../models/golden.js';
+import { DECODERS, expectedOf, goldenDirectory } from '../models/golden.js';
 import { isas, openTest } from '../ops/devices.js';
-
-const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
 
 describe.each(isas)('%s', (isa) => {
   let device: Device;
@@ -14,7 +12,7 @@ describe.each(isas)('%s', (isa) => {
   });
   afterAll(() => device.dispose());
 
-  it.each(MODELS)('%s: the 12 most likely tokens after each prompt', async (name) => {
+  it.each(DECODERS)('%s: the 12 most likely tokens after each prompt', async (name) => {
     const golden = expectedOf(name);
     const greedy = golden.greedy as number[][];
     const model = await loadModel(device, goldenDirectory(name), { dtype: 'f32' });

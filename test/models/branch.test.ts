@@ -5,7 +5,7 @@ import type { Decoder } from '../../src/models/decoder.js';
 import { loadDecoder } from '../../src/models/load.js';
 import { f32Bound, openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
-import { goldenDirectory } from './golden.js';
+import { DECODERS, goldenDirectory } from './golden.js';
 
 const device = openTest();
 afterAll(() => device.dispose());
@@ -51,7 +51,8 @@ async function hiddenOf(decoder: Decoder, sequences: readonly Sequence[]): Promi
   }
 }
 
-describe.each(['qwen2', 'qwen3', 'llama3', 'opt'])('%s', (name) => {
+// The window of this mistral is shorter than a sequence with its branches, which is refused.
+describe.each(DECODERS.filter((name) => name !== 'mistral'))('%s', (name) => {
   test('only the trunk before it and its own branch are visible to a token of a branch', async () => {
     const decoder = await loadDecoder(device, goldenDirectory(name), { dtype: 'f32' });
     const packed = together();

@@ -15,9 +15,7 @@ import { AdamW } from '../../src/train/adamw.js';
 import { EMULATED, roundAlike } from '../cuda/gpu.js';
 import { isas, openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
-import { type Expected, expectedOf, expectedTensors, goldenDirectory } from './golden.js';
-
-const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
+import { DECODERS, type Expected, expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
 /** The sequences with a target at every position from the prompt's length on. */
 function completions({ sequences, prompt_lengths }: Expected) {
@@ -88,7 +86,7 @@ describe.each(isas)('%s', (isa) => {
   });
   afterAll(() => device.dispose());
 
-  describe.each(MODELS)('%s', (name) => {
+  describe.each(DECODERS)('%s', (name) => {
     const golden = expectedOf(name);
     const tensors = expectedTensors(name);
     const directory = goldenDirectory(name);

@@ -16,6 +16,9 @@ export interface Expected {
   readonly [key: string]: unknown;
 }
 
+/** The folders of decoders in test/golden, with values of transformers, PEFT and torch: the tests of models iterate over them. */
+export const DECODERS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
+
 export function goldenDirectory(name: string): string {
   return fileURLToPath(new URL(`../golden/${name}`, import.meta.url));
 }

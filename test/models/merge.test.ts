@@ -14,9 +14,8 @@ import { goldenPath } from '../weights/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { changedAdapter, changedModel, untrainedAdapter } from './changed-model.js';
 import { writeTokenizer } from './gguf-tokenizer.js';
-import { expectedOf, expectedTensors, goldenDirectory } from './golden.js';
+import { DECODERS, expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
-const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
 /** Weights that the golden adapter changes: in two layers, and for llama3 only the q and v projections. */
 const MERGED: Readonly<Record<string, number>> = { llama3: 4, opt: 12 };
 const device = openTest();
@@ -58,7 +57,7 @@ function weightOf(directory: string, name: string): Float32Array {
   return values;
 }
 
-describe.each(MODELS)('%s', (name) => {
+describe.each(DECODERS)('%s', (name) => {
   const { sequences } = expectedOf(name);
   const golden = expectedTensors(name);
 

@@ -20,7 +20,7 @@ import { openTest } from '../ops/devices.js';
 import { maxDifference, random } from '../ops/numbers.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { changedModel } from './changed-model.js';
-import { expectedOf, goldenDirectory } from './golden.js';
+import { DECODERS, expectedOf, goldenDirectory } from './golden.js';
 
 const device = openTest();
 afterAll(() => device.dispose());
@@ -42,7 +42,7 @@ async function logitsIn(directory: string, dtype: 'f32' | 'bf16', ids: readonly 
 }
 
 // qwen2 and opt tie their head to their embedding, the others do not.
-describe.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'])('a saved %s', (name) => {
+describe.each(DECODERS)('a saved %s', (name) => {
   const ids = expectedOf(name).sequences[0]!;
   const directory = goldenDirectory(name);
 
