@@ -10,7 +10,7 @@ const NO_VERDICT = {
   words:
     '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone',
   calculations:
-    'not checked: the step writes out no calculation that can be read; its probability is the share of right ones among such steps in training, or among all where none was such',
+    'not checked: the step writes out no calculation that can be read; its probability comes from the calculations before it and the share of right ones among such steps in training',
 };
 
 type JudgeArguments = ArgumentsOf<typeof options>;
@@ -197,6 +197,8 @@ async function readSolution(
   } catch (error) {
     throw new UsageError(`cannot read ${name}: ${systemReason(error)}`);
   }
+  if (content.includes('\0'))
+    throw new UsageError(`${name} is no text: expected the problem, a blank line, and the steps, or .json`);
   if (/^\s*\{/.test(content)) return fromJson(content, name);
   const [, problem, rest] = /^\s*([\s\S]*?\S)[ \t]*\r?\n[ \t]*\r?\n([\s\S]*)$/.exec(content) ?? [];
   const text = rest ?? '';

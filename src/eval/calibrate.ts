@@ -118,7 +118,10 @@ async function scoredSteps(
   return { steps, unscored };
 }
 
-/** Replaces an earlier calibration. The threshold follows the probabilities, so that verdicts stay as they were. */
+/**
+ * Replaces an earlier calibration. A threshold that somebody or a run chose follows the probabilities, so that verdicts stay as they
+ * were. One half stays: of calibrated probabilities it says which verdict is likelier.
+ */
 async function keep(
   directory: string,
   { decoder }: Model,
@@ -126,7 +129,7 @@ async function keep(
   { calibration }: FittedCalibration,
 ): Promise<void> {
   const { threshold, isOfCalibrated } = thresholdBefore(own, earlier);
-  const isMoved = calibration !== undefined && threshold !== 'greedy' && !isOfCalibrated;
+  const isMoved = calibration !== undefined && threshold !== 'greedy' && threshold !== 0.5 && !isOfCalibrated;
   const judge = {
     ...own,
     threshold: isMoved ? calibratedProbability(calibration, threshold) : threshold,

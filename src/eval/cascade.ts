@@ -175,6 +175,6 @@ export function formatCascade({ first, second, solutions, steps, unjudged, rows 
           `steps without a verdict, which count as wrong: ${unjudged.first} of the first, ${unjudged.second} of the second`,
         ]
       : []),
-    'seconds of a cascade: of the first, and of the second by its share of the tokens',
+    "seconds of a cascade: the first judge's on all, plus the second's times the share of its tokens that it read",
   ].join('\n');
 }

@@ -105,6 +105,11 @@ it('replaces an earlier calibration, beginning with the threshold that the judge
   expect((once.calibration as Record<string, unknown>).own_threshold).toBe(0.4);
   await calibrate(device, model, records);
   expect(read()).toEqual(once);
+  // One half says which verdict is likelier, of calibrated probabilities too.
+  write({ ...card.judge, threshold: 0.5 });
+  await calibrate(device, model, records);
+  expect(read().threshold).toBe(0.5);
+  expect(read().calibration).not.toHaveProperty('own_threshold');
   // A threshold that somebody wrote into the calibrated card is of calibrated probabilities, and stays.
   write({ ...once, threshold: 0.9 });
   await calibrate(device, model, records.slice(0, 20));

@@ -114,6 +114,13 @@ describe('word-problems-judge', () => {
     expect(await stderr('Tom: 12 + 7 = 19', '12+7=19', 'The answer is 19.')).toMatch(/^steps 2, 3 are/);
   });
 
+  it('refuses a file that is no text', async () => {
+    writeFileSync(at('picture.png'), Buffer.from('\x89PNG\n\n\0\0 step\n', 'latin1'));
+    const { code, stdout, stderr } = await cli('judge', at('picture.png'));
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/picture\.png is no text: expected the problem, a blank line, and the steps/);
+  });
+
   it('says which words it never met', async () => {
     writeFileSync(
       at('paul.txt'),
