@@ -111,6 +111,7 @@ export type {
   ThresholdSweep,
 } from '../eval/statistics/thresholds.js';
 export type { StepErrorMetrics, StepErrors, Told } from '../eval/step-errors.js';
+export type { SureReport } from '../eval/sure.js';
 export type { SolvingPromptOptions } from '../generate/solving-prompt.js';
 export type { HubSettings } from '../hub/settings.js';
 export { ALGORITHMS, type Algorithm } from '../methods/ppo/algorithms.js';
