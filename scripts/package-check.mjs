@@ -81,7 +81,7 @@ for (const name of [...names].filter((path) => path.endsWith('.md') && !path.sta
   for (const [, target] of text.matchAll(/\]\((?!\w+:|#)([^)#\s]+)/g)) {
     const path = join(dirname(name), target).replace(/\/$/, '');
     // Pages beyond README may point into the repository.
-    if (name !== 'README.md' && /^(src|test|bench|examples|scripts)\//.test(path)) continue;
+    if (name !== 'README.md' && /^(src|test|bench|examples|scripts|research)\//.test(path)) continue;
     const isThere = names.has(path) || [...names].some((file) => file.startsWith(`${path}/`));
     if (!isThere) fail(`${name} links to ${target}, which is not in the package`);
   }
