@@ -11,7 +11,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 function runOf(recipe: string): string {
   const run = join(folder, recipe);
   mkdirSync(run, { recursive: true });
-  copyFileSync(join(import.meta.dirname, `../../recipes/${recipe}.yaml`), join(run, 'config.yaml'));
+  copyFileSync(join(import.meta.dirname, `../../../recipes/${recipe}.yaml`), join(run, 'config.yaml'));
   return run;
 }
 
