@@ -5,14 +5,13 @@ import { createAdapter, withHead } from '#src/models/adapter.js';
 import type { Device } from '#src/runtime/device.js';
 import { type RewardItem, rewardItem } from '#src/scoring/reward-model/items.js';
 import { AdamW, adamSettings } from '#src/train/adamw.js';
-import { applyGradients } from '#src/train/update.js';
 import { parseAdapterConfig } from '#src/weights/adapter-config.js';
 import type { TrainerCase } from '../cases.js';
 import { randomDecoder } from './decoder.js';
 import { randomIds } from './random.js';
 import { stopwatch } from './stopwatch.js';
+import { update } from './update.js';
 
-const LEARNING_RATE = 1e-5;
 /** Batches of different solutions, taken in turn. */
 const BATCHES = 4;
 /** Tokens of a step with its separator. */
@@ -47,8 +46,7 @@ export async function benchPrm(device: Device, item: TrainerCase, seconds: numbe
   const samples = await stopwatch(device, seconds, async (run) => {
     const first = (run % BATCHES) * answers;
     const { metrics } = await learnRewards(learning, items.slice(first, first + answers), run);
-    const { nonFinite } = await applyGradients(optimizer, LEARNING_RATE, { loss: metrics.loss });
-    if (nonFinite !== undefined) throw new Error(`${nonFinite} is not finite`);
+    await update(optimizer, metrics.loss);
   });
   optimizer.dispose();
   adapter.dispose();

@@ -13,16 +13,15 @@ import type { Device } from '#src/runtime/device.js';
 import { type OfflineItem, offlineSequence } from '#src/scoring/implicit/items.js';
 import { readSums, type SpanSums } from '#src/scoring/implicit/sums.js';
 import { AdamW, adamSettings } from '#src/train/adamw.js';
-import { applyGradients } from '#src/train/update.js';
 import type { TrainerCase } from '../cases.js';
 import { newAdapter, randomDecoder } from './decoder.js';
 import { benchPrm } from './prm.js';
 import { randomIds } from './random.js';
 import { stopwatch } from './stopwatch.js';
+import { update } from './update.js';
 
 type AnswersMethod = Exclude<TrainerCase['method'], 'prm'>;
 
-const LEARNING_RATE = 1e-5;
 /** Batches of different answers, taken in turn. */
 const BATCHES = 4;
 
@@ -46,8 +45,7 @@ export async function benchTrainer(device: Device, item: TrainerCase, seconds: n
     const index = run % BATCHES;
     if (objective.needsReference) await refer(index);
     const { metrics } = await runBatch(context, index, { parameters, dropout: { seed: 1, step: run } });
-    const { nonFinite } = await applyGradients(optimizer, LEARNING_RATE, { loss: metrics.loss });
-    if (nonFinite !== undefined) throw new Error(`${nonFinite} is not finite`);
+    await update(optimizer, metrics.loss);
   });
   optimizer.dispose();
   adapter.dispose();

@@ -52,7 +52,7 @@ export async function compileAddon(
   }
 }
 
-/** What starts the compilers, by CMake's variables: ccache where there is one, and in a strict build what refuses notes of ptxas. */
+/** The programs that start the compilers, by CMake's variables: ccache where it is found; in a strict build one that refuses notes of ptxas. */
 export function launchers(strict, hasCcache = onPath('ccache')) {
   const cached = hasCcache ? ['ccache'] : [];
   const notes = strict ? [process.execPath, fileURLToPath(new URL('ptxas-notes.mjs', import.meta.url))] : [];
