@@ -6,6 +6,7 @@ export const SUITES = [
   'gemm',
   'lora',
   'attention',
+  'linear-attention',
   'head',
   'kernels',
   'step',
@@ -58,6 +59,15 @@ export interface AttentionCase extends Case {
   readonly lengths: readonly number[];
   readonly heads: number;
   readonly kvHeads: number;
+  readonly headDim: number;
+}
+
+/** The gated delta rule over sequences of these lengths, with as many key heads as value heads. */
+export interface LinearAttentionCase extends Case {
+  readonly suite: 'linear-attention';
+  readonly direction: 'forward' | 'backward';
+  readonly lengths: readonly number[];
+  readonly heads: number;
   readonly headDim: number;
 }
 
@@ -185,6 +195,7 @@ export interface RuntimeCase {
 export type RivalCase =
   | GemmCase
   | AttentionCase
+  | LinearAttentionCase
   | HeadCase
   | OpCase
   | StepCase
@@ -256,6 +267,29 @@ export function attentionCase(
     lengths,
     heads,
     kvHeads,
+    headDim,
+  };
+}
+
+export function linearAttentionCase(
+  dtype: FloatType,
+  direction: LinearAttentionCase['direction'],
+  lengths: readonly number[],
+  heads: number,
+  headDim: number,
+): LinearAttentionCase {
+  const tokens = sum(lengths);
+  return {
+    suite: 'linear-attention',
+    name: `${lengths.length} × ${lengths[0]}`,
+    dtype,
+    // Products of a state with a vector, or of two vectors: three forward; eight backward, two of them computed again.
+    flops: (direction === 'forward' ? 6 : 16) * tokens * heads * headDim ** 2,
+    // Of q, k, v and o; backward those, and the gradients of all but o.
+    bytes: (direction === 'forward' ? 4 : 7) * tokens * heads * headDim * SIZE[dtype],
+    direction,
+    lengths,
+    heads,
     headDim,
   };
 }

@@ -10,6 +10,7 @@ import {
   gemmCase,
   type HeadCase,
   headCase,
+  linearAttentionCase,
   MEMORY_OPS,
   type MemoryOp,
   type MetricSuite,
@@ -88,6 +89,16 @@ const CPU_SHAPES: readonly Shape[] = [
   [512, MLP, HIDDEN],
 ];
 
+/** The delta rule at the sizes of Qwen3.5-0.8B. */
+const linearAttentionGroups = (dtype: FloatType): readonly Group[] =>
+  DIRECTIONS.map((direction) => ({
+    title: `gated delta rule ${direction}, ${dtype}, 16 heads, size 128`,
+    cases: [[256, 256], [1024], [2048]].map((lengths) =>
+      linearAttentionCase(dtype, direction, lengths, 16, 128),
+    ),
+    settings: ['chunks of 64'],
+  }));
+
 function cpuGroups(suite: RivalSuite): readonly Group[] {
   switch (suite) {
     case 'gemm':
@@ -107,6 +118,8 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
           settings: ['enable_gqa', 'repeated keys'],
         })),
       );
+    case 'linear-attention':
+      return DTYPES.flatMap((dtype) => linearAttentionGroups(dtype));
     case 'head':
       return DTYPES.flatMap((dtype) => headGroups(dtype, 512));
     case 'kernels':
@@ -167,6 +180,8 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
           settings: ['flash', 'cuDNN'],
         })),
       );
+    case 'linear-attention':
+      return linearAttentionGroups('bf16');
     case 'head':
       return headGroups('bf16', 4096);
     case 'kernels':

@@ -7,6 +7,7 @@ import { benchGemm } from './gemm.js';
 import { benchGenerate } from './generate.js';
 import { benchHead } from './head.js';
 import { benchOp } from './kernels.js';
+import { benchLinearAttention } from './linear-attention.js';
 import { benchRl } from './rl.js';
 import { benchStep } from './step.js';
 import { benchTrainer } from './trainer.js';
@@ -18,6 +19,8 @@ export function measure(device: Device, item: RivalCase, seconds: number): Promi
       return benchGemm(device, item, seconds);
     case 'attention':
       return benchAttention(device, item, seconds);
+    case 'linear-attention':
+      return benchLinearAttention(device, item, seconds);
     case 'head':
       return benchHead(device, item, seconds);
     case 'kernels':
