@@ -247,7 +247,7 @@ async function byWords(
     return verdictSequence(solution, verdicts, i);
   });
   const judged = await judgeVerdicts(decoder, { adapter }, inMemory(sequences), {
-    threshold: judge.threshold,
+    ...{ threshold: judge.threshold, votes: judge.votes },
     microBatchTokens: tokensAtOnce(decoder, signal),
     tokenizer: verdicts,
     onProgress,

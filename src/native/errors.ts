@@ -67,6 +67,9 @@ export class StepTrainError extends Error {
     this.opNumber = details.opNumber ?? 0;
     this.scope = details.scope ?? '';
     this.location = details.location ?? '';
+    // Where an error is printed whole, it shows no empty fields.
+    for (const field of ['hint', 'op', 'opNumber', 'scope', 'location'] as const)
+      if (!this[field]) Object.defineProperty(this, field, { enumerable: false });
   }
 
   /** The fields for a log: an error's message is no enumerable key of its own. Empty fields are left out. */

@@ -56,7 +56,7 @@ export interface ScoringOptions {
   readonly maxLength?: number | undefined;
   /** A verdict that is less probable than this, from 0.5 to 1, is none: the judge is unsure. */
   readonly unsure?: number | undefined;
-  /** Answers of a generative judge of which the majority counts. */
+  /** Answers of a judge that reasons, which vote. */
   readonly votes?: number | undefined;
   /** Treatment of a class for neutral steps. */
   readonly neutralScore?: NeutralScore | undefined;
@@ -89,9 +89,12 @@ const roleOf = ({ adapter }: Model) => (adapter ? { adapter } : {});
 
 /** Openers by the kind that the settings name. */
 const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
-  verdict: ({ prompt, threshold, likelihood }, { model, ...of }) =>
+  verdict: ({ prompt, threshold, likelihood, votes }, { model, ...of }) =>
     lasting({
-      verdict: verdictScorer(model.decoder, { ...of, prompt, threshold, likelihood, role: roleOf(model) }),
+      verdict: verdictScorer(model.decoder, {
+        ...{ ...of, prompt, threshold, likelihood, votes },
+        role: roleOf(model),
+      }),
     }),
   reward_model(settings, { model, ...of }) {
     const { prompt, threshold, type } = settings;
@@ -247,7 +250,8 @@ export function settingsOf(
     threshold: 'greedy',
   };
   if (neutralScore !== undefined && !('neutral_score' in base)) throw noNeutralClass(name);
-  if (votes !== undefined && base.kind !== 'generative')
+  const writesReasons = base.kind === 'verdict' && base.prompt.response_format === 'rationale_then_verdict';
+  if (votes !== undefined && base.kind !== 'generative' && !writesReasons)
     throw new RunError(
       `${name} gives one probability to each step and writes no answers to vote with; leave votes out`,
     );

@@ -71,6 +71,8 @@ const settings = z.discriminatedUnion('kind', [
     ...common,
     /** Weights of the base's likelihood, where that judges too (`eval_verdicts.likelihood`). */
     likelihood: likelihoodWeights.exactOptional(),
+    /** Reasons drawn for each verdict, where it writes them. Absent: the most likely one. */
+    votes: z.number().int().min(1).max(1024).exactOptional(),
     /** A step of each form that it learned to judge, where they are few. */
     forms: z.array(z.string()).exactOptional(),
     /** The words of those steps, where they are few and the base reads them. */

@@ -26,7 +26,7 @@ export const UNSURE =
 
 /** `--votes` of every command that a generative judge can serve. */
 export const VOTES =
-  'Answers of a judge that reasons, of which the majority counts; several are drawn at its temperature [default: as the card has it]';
+  'Answers of a judge that reasons, which vote; several are drawn at its temperature, or at 0.7 [default: as the card has it]';
 
 /** Accepted values of `--model`, or of an argument in its place; the same in every command. */
 export const MODEL_NAME =

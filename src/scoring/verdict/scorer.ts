@@ -21,6 +21,8 @@ export interface VerdictScorerOptions extends ReadingOptions {
   readonly threshold?: 'greedy' | number;
   /** Weights of the model's card, to weigh words with the base's likelihood of the steps. Default: the words alone. */
   readonly likelihood?: LikelihoodWeights | undefined;
+  /** Reasons drawn for each verdict, of a judge that writes them. Default: the most likely one. */
+  readonly votes?: number | undefined;
 }
 
 /** @throws DataError for a prompt that the tokenizer cannot express */
@@ -35,6 +37,7 @@ export function verdictScorer(
     maxLength = decoder.config.maxPositions,
     skipUnreadable = false,
     likelihood,
+    votes,
   }: VerdictScorerOptions,
 ): Scorer {
   const verdicts = verdictTokenizer(prompt, tokenizer);
@@ -55,7 +58,7 @@ export function verdictScorer(
         microBatchTokens: tokensAtOnce(decoder, signal),
         ...(signal ? { signal } : {}),
       };
-      const asked = { threshold, tokenizer: verdicts, ...options };
+      const asked = { threshold, votes, tokenizer: verdicts, ...options };
       const byWords = (await judgeVerdicts(decoder, role, sequences, asked)).map((verdict) => ({
         ...verdict,
         solution: places[verdict.solution]?.i as number,

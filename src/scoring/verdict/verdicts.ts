@@ -20,10 +20,10 @@ export async function judgeVerdicts(
   decoder: Decoder,
   role: Role,
   sequences: Dataset<VerdictSequence>,
-  { threshold, microBatchTokens, signal, onProgress, tokenizer }: JudgeOptions,
+  { threshold, microBatchTokens, votes, signal, onProgress, tokenizer }: JudgeOptions,
 ): Promise<JudgedVerdict[]> {
   if (tokenizer && tokenizer.template.rationaleTokens > 0) {
-    const options = { tokenizer, threshold, microBatchTokens, signal, onProgress };
+    const options = { tokenizer, threshold, microBatchTokens, votes, signal, onProgress };
     return judgeWrittenVerdicts(decoder, role, sequences, options);
   }
   const judged: JudgedVerdict[] = [];

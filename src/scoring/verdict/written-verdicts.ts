@@ -7,8 +7,9 @@ import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
-import { exp } from '../../native/elementary.js';
+import { exp, log } from '../../native/elementary.js';
 import { invalid } from '../../native/errors.js';
+import { textHash } from '../../random/text-hash.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
@@ -134,74 +135,167 @@ export interface WrittenJudgeOptions {
   /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */
   readonly threshold: 'greedy' | number;
   readonly microBatchTokens: number;
+  /** Reasons for each verdict. One is the most likely one; several are drawn at {@link VOTE_TEMPERATURE}. Default: 1. */
+  readonly votes?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((done: number) => void) | undefined;
 }
 
+/** The temperature of reasons that vote: that of the quickstart's rollouts. */
+export const VOTE_TEMPERATURE = 0.7;
+
 /** Solutions whose verdicts are written together. */
 const SOLUTIONS_AT_ONCE = 64;
 
-/** Every labelled verdict of the sequences after the most likely reason; unreadable where that does not end, with probability 0.5. */
+/** A labelled step to judge. */
+interface Place {
+  readonly solution: number;
+  readonly rowId: number;
+  readonly step: number;
+  readonly label: 0 | 1;
+  readonly at: number;
+  readonly trunk: Int32Array;
+}
+
+/** What the model says after one reason that ended. */
+interface Answer {
+  readonly reason: readonly number[];
+  /** The word that it wrote; undefined for neither. */
+  readonly word: 1 | 0 | undefined;
+  readonly logPositive: number;
+  readonly logNegative: number;
+}
+
+const probabilityIn = ({ logPositive, logNegative }: Pick<Answer, 'logPositive' | 'logNegative'>) =>
+  1 / (1 + exp(logNegative - logPositive));
+
+/**
+ * Every labelled verdict of the sequences after the most likely reason, or by the mean probability after several drawn
+ * ones; unreadable where no reason ends, with probability 0.5.
+ */
 export async function judgeWrittenVerdicts(
   decoder: Decoder,
   role: Role,
   sequences: Dataset<VerdictSequence>,
-  { tokenizer, threshold, microBatchTokens, signal, onProgress }: WrittenJudgeOptions,
+  { tokenizer, threshold, microBatchTokens, votes = 1, signal, onProgress }: WrittenJudgeOptions,
 ): Promise<JudgedVerdict[]> {
-  const { template, tailIds, tokenizer: text } = tokenizer;
   const judged: JudgedVerdict[] = [];
   for (let first = 0; first < sequences.length; first += SOLUTIONS_AT_ONCE) {
     const chosen = indices(sequences).slice(first, first + SOLUTIONS_AT_ONCE);
-    const asked = chosen.flatMap((solution) => {
+    const asked = chosen.flatMap((solution): Place[] => {
       const { solution: of, rowId } = sequences.get(solution);
       return of.verdicts.flatMap(({ step, label, at }) =>
         label === null ? [] : [{ solution, rowId, step, label, at, trunk: of.trunk.ids }],
       );
     });
-    const prompts = asked.map(({ trunk, at }) => [...trunk.slice(0, at), ...tailIds]);
-    const written = await writeVerdicts(decoder, prompts, {
-      tokenizer,
-      role,
-      temperature: 0,
-      ...(signal ? { signal } : {}),
-    });
-    if (!written) break;
-    const readable = asked.flatMap((place, i) => {
-      const { tokens, reason } = written[i] as WrittenVerdict;
-      return reason === undefined ? [] : [{ place, i, tokens, reason: tokens.slice(0, reason) }];
-    });
-    const logs = new Map<number, readonly [number, number]>();
-    const groups = groupBySize(readable, ({ place: { at } }) => at, microBatchTokens);
-    const ofWords = (group: readonly (typeof readable)[number][]) =>
-      wordLogprobs(
-        decoder,
-        role,
-        group.map(({ place: { trunk, at, rowId }, reason }) => {
-          const answers = [template.positiveIds, template.negativeIds].map((word) => [...reason, ...word]);
-          return { ...branchedSequence(trunk, [{ at, answers }], tailIds), rowId };
-        }),
-        template,
-      );
-    await overGroups(decoder.device, groups, ofWords, {
-      onGroup: (scored, group) =>
-        group.forEach(({ i }, k) => void logs.set(i, scored[k] as readonly [number, number])),
-    });
-    asked.forEach(({ solution, step, label }, i) => {
-      const { tokens, reason } = written[i] as WrittenVerdict;
-      const [logPositive, logNegative] = logs.get(i) ?? [-Math.LN2, -Math.LN2];
-      const probability = 1 / (1 + exp(logNegative - logPositive));
-      const word = reason === undefined ? undefined : wordOf(tokens.slice(reason), template);
-      const byThreshold = threshold === 'greedy' ? word : probability >= threshold ? 1 : 0;
-      judged.push({
-        ...{ solution, step, label, logPositive, logNegative, probability },
-        ...(reason === undefined
-          ? { verdict: undefined, unreadable: true }
-          : { verdict: byThreshold, reason: text.decode(tokens.slice(0, reason)).trim() }),
+    const answers = asked.map((): Answer[] => []);
+    for (let vote = 0; vote < votes; vote++) {
+      const options = { tokenizer, microBatchTokens, signal, vote: votes === 1 ? undefined : vote };
+      const found = await answersTo(decoder, role, asked, options);
+      if (!found) return judged;
+      found.forEach((answer, i) => {
+        if (answer) answers[i]?.push(answer);
       });
+    }
+    asked.forEach(({ solution, step, label }, i) => {
+      const own = answers[i] as readonly Answer[];
+      judged.push({ solution, step, label, ...verdictBy(own, { threshold, votes, tokenizer }) });
     });
     onProgress?.(Math.min(first + SOLUTIONS_AT_ONCE, sequences.length));
   }
   return judged;
+}
+
+/** The verdict of one answer, or by the mean probability of several; the reason is of one that agrees. */
+function verdictBy(
+  answers: readonly Answer[],
+  {
+    threshold,
+    votes,
+    tokenizer: { tokenizer },
+  }: Pick<WrittenJudgeOptions, 'threshold' | 'tokenizer' | 'votes'>,
+): Omit<JudgedVerdict, 'solution' | 'step' | 'label'> {
+  const [first] = answers;
+  if (!first)
+    return {
+      ...{ logPositive: -Math.LN2, logNegative: -Math.LN2, probability: 0.5 },
+      ...{ verdict: undefined, unreadable: true },
+    };
+  const said = ({ reason }: Answer) => tokenizer.decode(reason).trim();
+  if (votes === 1) {
+    const probability = probabilityIn(first);
+    const verdict = threshold === 'greedy' ? first.word : probability >= threshold ? 1 : 0;
+    const { logPositive, logNegative } = first;
+    return { logPositive, logNegative, probability, verdict, reason: said(first) };
+  }
+  const each = answers.map(probabilityIn);
+  const probability = each.reduce((sum, p) => sum + p, 0) / each.length;
+  const verdict = probability >= (threshold === 'greedy' ? 0.5 : threshold) ? 1 : 0;
+  const agrees = answers[each.findIndex((p) => (p >= 0.5 ? 1 : 0) === verdict)] ?? first;
+  const least = Number.MIN_VALUE;
+  return {
+    logPositive: log(Math.max(probability, least)),
+    logNegative: log(Math.max(1 - probability, least)),
+    ...{ probability, verdict, reason: said(agrees) },
+  };
+}
+
+/**
+ * An answer to each place; undefined where its reason does not end, and for all if the signal stopped it. A draw depends on
+ * its own prompt and the number of its vote alone.
+ */
+async function answersTo(
+  decoder: Decoder,
+  role: Role,
+  asked: readonly Place[],
+  {
+    tokenizer,
+    microBatchTokens,
+    signal,
+    vote,
+  }: Pick<WrittenJudgeOptions, 'tokenizer' | 'microBatchTokens' | 'signal'> & {
+    readonly vote: number | undefined;
+  },
+): Promise<(Answer | undefined)[] | undefined> {
+  const { template, tailIds } = tokenizer;
+  const prompts = asked.map(({ trunk, at }) => [...trunk.slice(0, at), ...tailIds]);
+  const drawn =
+    vote === undefined
+      ? { temperature: 0 }
+      : {
+          ...{ temperature: VOTE_TEMPERATURE, iteration: vote },
+          promptIds: prompts.map((ids) => textHash(ids.join())),
+        };
+  const written = await writeVerdicts(decoder, prompts, {
+    ...{ tokenizer, role, ...drawn },
+    ...(signal ? { signal } : {}),
+  });
+  if (!written) return undefined;
+  const readable = asked.flatMap((place, i) => {
+    const { tokens, reason } = written[i] as WrittenVerdict;
+    return reason === undefined ? [] : [{ place, i, tokens, reason: tokens.slice(0, reason) }];
+  });
+  const answers: (Answer | undefined)[] = asked.map(() => undefined);
+  const groups = groupBySize(readable, ({ place: { at } }) => at, microBatchTokens);
+  const ofWords = (group: readonly (typeof readable)[number][]) =>
+    wordLogprobs(
+      decoder,
+      role,
+      group.map(({ place: { trunk, at, rowId }, reason }) => {
+        const words = [template.positiveIds, template.negativeIds].map((word) => [...reason, ...word]);
+        return { ...branchedSequence(trunk, [{ at, answers: words }], tailIds), rowId };
+      }),
+      template,
+    );
+  await overGroups(decoder.device, groups, ofWords, {
+    onGroup: (scored, group) =>
+      group.forEach(({ i, tokens, reason }, k) => {
+        const [logPositive, logNegative] = scored[k] as readonly [number, number];
+        const word = wordOf(tokens.slice(reason.length), template);
+        answers[i] = { reason, word, logPositive, logNegative };
+      }),
+  });
+  return answers;
 }
 
 /** The word of the tokens; undefined if neither. */

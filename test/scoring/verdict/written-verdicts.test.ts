@@ -4,9 +4,10 @@ import { inMemory } from '../../../src/data/dataset.js';
 import { verdictTokenizer } from '../../../src/data/verdict.js';
 import type { StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
 import { verdictRollouts } from '../../../src/methods/stepamc/rollout.js';
+import { textHash } from '../../../src/random/text-hash.js';
 import type { StepRecord } from '../../../src/records/record.js';
 import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
-import { wordOf, writeVerdicts } from '../../../src/scoring/verdict/written-verdicts.js';
+import { VOTE_TEMPERATURE, wordOf, writeVerdicts } from '../../../src/scoring/verdict/written-verdicts.js';
 import { hiddenStates, scoreRows } from '../../../src/sequences/forward.js';
 import { verdictSequence } from '../../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
@@ -113,6 +114,48 @@ test('a verdict is judged by the words after the most likely reason, which a pla
     expect(logNegative).toBeCloseTo(no!, 4);
     expect(verdict).toBe(probability >= 0.5 ? 1 : 0);
     for (const tensor of Object.values(scores)) tensor.dispose();
+  }
+});
+
+test('several reasons vote by the mean of their probabilities, whatever is judged beside them', async () => {
+  const votes = 3;
+  const asked = { threshold: 0.5, microBatchTokens: 512, tokenizer, votes };
+  const sequence = verdictSequence(solution, tokenizer, 0);
+  const judged = await judgeVerdicts(roles.decoder, {}, inMemory([sequence]), asked);
+  const other = verdictSequence(
+    tokenizer.solution({
+      problem: '8+5-2',
+      steps: ['8+5=13', '13-2=12'].map((step) => ({ text: step, label: 1, kind: 'normal' })),
+    }),
+    tokenizer,
+    1,
+  );
+  const beside = await judgeVerdicts(roles.decoder, {}, inMemory([other, sequence]), asked);
+  expect(beside.slice(2)).toEqual(judged.map((verdict) => ({ ...verdict, solution: 1 })));
+  for (const [i, prompt] of prompts.entries()) {
+    const each: { readonly p: number; readonly reason: string }[] = [];
+    for (let vote = 0; vote < votes; vote++) {
+      const [drawn] = (await writeVerdicts(roles.decoder, [prompt], {
+        ...{ tokenizer, temperature: VOTE_TEMPERATURE, iteration: vote },
+        promptIds: [textHash(prompt.join())],
+      }))!;
+      const { tokens, reason } = drawn!;
+      if (reason === undefined) continue;
+      const ids = [...prompt, ...tokens.slice(0, reason)];
+      const plain = { ids, positions: ids.map((_, t) => t), branch: undefined, rowId: 0 };
+      const rows = ['1', '0'].map((word) => ({ row: ids.length - 1, token: word.charCodeAt(0) }));
+      const scores = scoreRows(roles.decoder, {}, [{ sequence: plain, rows }]);
+      const [yes, no] = (await scores.logprobs.readFloats()) as unknown as [number, number];
+      each.push({ p: 1 / (1 + Math.exp(no - yes)), reason: text(tokens.slice(0, reason)).trim() });
+      for (const tensor of Object.values(scores)) tensor.dispose();
+    }
+    expect(each.length).toBeGreaterThan(0);
+    const { probability, verdict, reason, logPositive, logNegative } = judged[i]!;
+    expect(probability).toBeCloseTo(each.reduce((sum, { p }) => sum + p, 0) / each.length, 4);
+    expect(verdict).toBe(probability >= 0.5 ? 1 : 0);
+    expect(Math.exp(logPositive) + Math.exp(logNegative)).toBeCloseTo(1, 6);
+    const said = each.find(({ p }) => p >= 0.5 === (verdict === 1)) ?? each[0];
+    expect(reason).toBe(said?.reason);
   }
 });
 
