@@ -11,6 +11,7 @@ import { exportCommand } from './export.js';
 import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
 import { hubCommand } from './hub.js';
+import { inspectCommand } from './inspect.js';
 import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
 import { describeError, exitCodeOf, UsageError } from './line/error.js';
@@ -58,6 +59,7 @@ export function commandLine(
     .command(scoreCommand)
     .command(labelCommand)
     .command(mergeCommand)
+    .command(inspectCommand)
     .command(hubCommand)
     .command(recipesCommand)
     .command(configCommand)

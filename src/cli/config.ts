@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { dotted } from '../config/dotted.js';
 import { recipeFile, recipeOptions } from './chosen/recipe-file.js';
-import { command } from './line/command.js';
+import { argument, command } from './line/command.js';
 
 const schemaCommand: CommandModule = {
   command: 'schema',
@@ -33,15 +34,42 @@ const showCommand = command({
   },
 });
 
+const diffCommand = command({
+  command: 'diff <from> <to>',
+  describe: 'List the values in which two recipes or runs differ, defaults included',
+  builder: (argv) =>
+    argv
+      .positional('from', { ...argument, describe: 'Recipe or run directory' })
+      .positional('to', { ...argument, describe: 'Recipe or run directory' })
+      .example('$0 config diff quickstart my.yaml', 'what was changed')
+      .example('$0 config diff runs/a runs/b', 'why do they differ?'),
+  handler: async ({ from, to }) => {
+    const { loadRunConfig } = await import('../methods/config.js');
+    const [a, b] = await Promise.all(
+      [from, to].map(async (name) => {
+        const { config } = await loadRunConfig(fileOf(name));
+        return new Map(dotted(config).map(([key, value]) => [key, JSON.stringify(value)]));
+      }),
+    );
+    const keys = [...new Set([...(a?.keys() ?? []), ...(b?.keys() ?? [])])].sort();
+    const changed = keys.filter((key) => a?.get(key) !== b?.get(key));
+    for (const key of changed)
+      console.log(`${key}: ${a?.get(key) ?? '(no such key)'} → ${b?.get(key) ?? '(no such key)'}`);
+    if (changed.length === 0) console.log('no difference');
+  },
+});
+
 export const configCommand: CommandModule = {
   command: 'config',
-  describe: 'Show a configuration, print the schema of recipes',
+  describe: 'Show and compare configurations, print their schema',
   builder: (argv) =>
     argv
       .command(showCommand)
+      .command(diffCommand)
       .command(schemaCommand)
-      .demandCommand(1, 'name show or schema')
-      .example('$0 config show my.yaml', 'every key with its value'),
+      .demandCommand(1, 'name show, diff or schema')
+      .example('$0 config show my.yaml', 'every key with its value')
+      .example('$0 config diff quickstart my.yaml', 'what was changed'),
   handler: () => {},
 };
 

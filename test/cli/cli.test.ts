@@ -74,11 +74,23 @@ describe('the command line', () => {
       'there is no recipe nope; name a YAML file, or one of those that steptrain recipes ls lists',
     ],
     [
+      ['inspect', 'runs'],
+      'inspect has no command runs; did you mean run? Known are model, adapter, checkpoint, run and data',
+    ],
+    [
+      ['inspect', 'base.Q4_0.gguf'],
+      'inspect needs to know what a file is; did you mean steptrain inspect model base.Q4_0.gguf?',
+    ],
+    [
+      ['inspect', 'foo', 'x'],
+      'inspect has no command foo; known are model, adapter, checkpoint, run and data',
+    ],
+    [
       ['data', 'foo'],
       'data has no command foo; known are stats, preview, convert, segment, problems, plant, s3c and rationales',
     ],
     [['recipes', 'foo'], 'recipes has no command foo; known are ls, cat and cp'],
-    [['config', 'foo'], 'config has no command foo; known are show and schema'],
+    [['config', 'foo'], 'config has no command foo; known are show, diff and schema'],
     [['hub', 'foo'], 'hub has no command foo; known is push'],
     [
       ['eval', 'slove'],
@@ -88,6 +100,7 @@ describe('the command line', () => {
       ['eval', 'show', 'gone'],
       'there is no gone; name the directory of a finished run, or an --output of eval correction or solve',
     ],
+    [['inspect', 'run', 'x', '--bogus'], 'there is no option --bogus'],
     [
       ['run', '--bogus'],
       'there is no option --bogus; keys of the recipe are given by --set, as in --set data.train=FILE',

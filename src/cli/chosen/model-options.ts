@@ -37,6 +37,11 @@ export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME) {
   return argv.positional('run-or-model', { type: 'string', conflicts: 'model', describe });
 }
 
+/** `--model` of commands that read a model's files and run none. */
+export function namedAs<T>(argv: Argv<T>) {
+  return argv.option('model', { ...text, describe: 'The same as the argument' });
+}
+
 export type ModelArguments = Partial<ArgumentsOf<typeof modelOptions> & ArgumentsOf<typeof modelArgument>>;
 
 /** The run that `--model` names, where it is one. */
