@@ -16,7 +16,7 @@ const written = [
 ];
 
 /** The one packed page that leads out of the package, and says so. */
-const OUT_OF_PACKAGE = /^docs\/evidence\/README\.md$/;
+const OUT_OF_PACKAGE = /^(README|docs\/evidence\/README)\.md$/;
 
 /** What `npm pack` takes; a link of a packed page that leads elsewhere is dead in an installed package. */
 const { files } = JSON.parse(readFileSync('package.json', 'utf8')) as { readonly files: readonly string[] };
