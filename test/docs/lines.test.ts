@@ -15,7 +15,7 @@ const written = [
   ),
 ];
 
-/** The one packed page that leads out of the package, and says so. */
+/** The packed pages that lead out of the package, and say so. */
 const OUT_OF_PACKAGE = /^(README|docs\/evidence\/README)\.md$/;
 
 /** What `npm pack` takes; a link of a packed page that leads elsewhere is dead in an installed package. */

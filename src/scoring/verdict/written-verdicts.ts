@@ -157,7 +157,7 @@ interface Place {
   readonly trunk: Int32Array;
 }
 
-/** What the model says after one reason that ended. */
+/** The answer of the model after one reason that ended. */
 interface Answer {
   readonly reason: readonly number[];
   /** The word that it wrote; undefined for neither. */
