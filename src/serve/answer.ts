@@ -7,7 +7,7 @@ import { RequestError } from './errors.js';
 import { EventStream, endWithin } from './event-stream.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { Job } from './job.js';
-import type { ScoredToken } from './token-logprobs.js';
+import { type ScoredToken, TextOffsets } from './token-logprobs.js';
 import { TokenTimes } from './token-times.js';
 
 export interface Exchange {
@@ -77,7 +77,7 @@ async function whole(
         index: prompt * request.n + i,
         prompt,
         first: true,
-        offset: 0,
+        offsets: new TextOffsets(engine.served.tokenizer),
         text: maxTokens === 0 ? '' : (sample.text ?? ''),
         tokens: maxTokens === 0 ? [] : scored,
         promptLogprobs: sample.promptLogprobs,
@@ -108,7 +108,7 @@ async function stream(
   const events = new EventStream(response, limits.stallSeconds);
   const chunkHead = { ...head, object: shape.chunkObject };
   const times = new TokenTimes(metrics, arrived);
-  const written = new Map<number, { characters: number; pending: ScoredToken[] }>();
+  const written = new Map<number, { offsets: TextOffsets; pending: ScoredToken[] }>();
   let completion = 0;
   try {
     for await (const {
@@ -122,7 +122,7 @@ async function stream(
     } of generation) {
       const index = prompt * request.n + sample;
       const earlier = written.get(index);
-      const state = earlier ?? { characters: 0, pending: [] };
+      const state = earlier ?? { offsets: new TextOffsets(engine.served.tokenizer), pending: [] };
       written.set(index, state);
       if (token !== undefined) {
         metrics.generatedTokens++;
@@ -139,13 +139,12 @@ async function stream(
         index,
         prompt,
         first: !earlier,
-        offset: state.characters,
+        offsets: state.offsets,
         text: shown,
         tokens: maxTokens === 0 ? [] : state.pending.splice(0),
         finishReason,
         stopReason: stopReason(engine, request, stop),
       };
-      state.characters += part.text.length;
       await events.send({ ...chunkHead, choices: [shape.chunk(part)] });
     }
     if (request.includeUsage)

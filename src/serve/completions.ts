@@ -71,8 +71,7 @@ function shapeOf(
         logprobs === undefined
           ? null
           : textLogprobs(scored, write, {
-              ...{ tokenizer, count: logprobs, offset: part.offset },
-              prompt: opens ? ids.length : 0,
+              ...{ offsets: part.offsets, count: logprobs, prompt: opens ? ids.length : 0 },
             }),
       finish_reason: part.finishReason,
       stop_reason: part.stopReason,

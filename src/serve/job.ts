@@ -1,7 +1,7 @@
 /** The contents of a request for samples, and the parts of its answer. */
 import type { FinishReason, Sample } from '../generate/rows/sample-row.js';
 import type { GenerationRequest } from './generation-request.js';
-import type { ScoredToken } from './token-logprobs.js';
+import type { ScoredToken, TextOffsets } from './token-logprobs.js';
 
 /** The data of one choice of a response, whole or in parts. */
 export interface AnswerPart {
@@ -10,8 +10,8 @@ export interface AnswerPart {
   readonly prompt: number;
   /** Whether this is the first part of the choice. */
   readonly first: boolean;
-  /** Characters of the choice that were written before. */
-  readonly offset: number;
+  /** Characters of the tokens of the choice, counted through all its parts. */
+  readonly offsets: TextOffsets;
   readonly text: string;
   readonly tokens: readonly ScoredToken[];
   /** Log-probabilities of the whole prompt, if requested. */

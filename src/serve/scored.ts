@@ -25,8 +25,11 @@ export async function scoredBy(
   signal: AbortSignal,
 ): Promise<Scored> {
   const scorers = Object.entries(engine.served.scorers ?? {});
-  const asked = fields.text('model') ?? scorers[0]?.[0];
+  const model = fields.text('model');
   fields.end();
+  // Clients of vLLM send the name that /v1/models lists.
+  const isServer = model === engine.served.name && !scorers.some(([each]) => each === model);
+  const asked = model === undefined || isServer ? scorers[0]?.[0] : model;
   const [name, scorer] = scorers.find(([each]) => each === asked) ?? [];
   if (scorers.length === 0)
     throw new RequestError(

@@ -23,49 +23,59 @@ export interface TextLogprobs {
   readonly tokens: readonly string[];
   readonly token_logprobs: readonly (number | null)[];
   readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
-  /** Offset of each token in the text, in characters. */
+  /** Offset of each token in the text, in characters as Python counts them. */
   readonly text_offset: readonly number[];
+}
+
+/**
+ * Counts the characters of a text token by token: code points, as in OpenAI's and vLLM's answers. A character of several
+ * tokens appears with the last of them.
+ */
+export class TextOffsets {
+  private end = 0;
+  private readonly decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+  constructor(private readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>) {}
+
+  /** Offset at which the next token begins. @param isPrompt special tokens of a prompt are part of the text */
+  next(token: number, isPrompt: boolean): number {
+    const start = this.end;
+    if (isPrompt || !this.tokenizer.isSpecial(token))
+      this.end += [...this.decoder.decode(this.tokenizer.tokenBytes(token), { stream: true })].length;
+    return start;
+  }
 }
 
 /**
  * Log-probabilities in the shape of /v1/completions.
  *
  * @param count alternatives that were asked for
- * @param offset characters before the first token
+ * @param offsets of the choice, which counts these tokens
  * @param prompt number of tokens of the prompt, whose special tokens are part of the text
  */
 export function textLogprobs(
   scored: readonly ScoredToken[],
   write: Written,
   {
-    tokenizer,
+    offsets,
     count,
-    offset,
     prompt,
-  }: {
-    readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>;
-    readonly count: number;
-    readonly offset: number;
-    readonly prompt: number;
-  },
+  }: { readonly offsets: TextOffsets; readonly count: number; readonly prompt: number },
 ): TextLogprobs {
-  let end = offset;
-  // A character of several tokens appears with the last of them.
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   return {
     tokens: scored.map(({ token }) => write(token)),
     token_logprobs: scored.map(({ logprob }) => (logprob === undefined ? null : finite(logprob))),
     top_logprobs: scored.map(({ token, logprob, alternatives = [] }) => {
       if (logprob === undefined) return null;
-      const entries = [...alternatives.slice(0, count), { token, logprob }];
-      return Object.fromEntries(entries.map((each) => [write(each.token), finite(each.logprob)]));
+      const written = new Map<string, number>();
+      // Two tokens may have the same text: the drawn one counts, then the more likely.
+      for (const each of [{ token, logprob }, ...alternatives.slice(0, count)]) {
+        const text = write(each.token);
+        if (!written.has(text)) written.set(text, finite(each.logprob));
+      }
+      return Object.fromEntries(written);
     }),
-    text_offset: scored.map(({ token }, i) => {
-      const start = end;
-      if (i < prompt || !tokenizer.isSpecial(token))
-        end += decoder.decode(tokenizer.tokenBytes(token), { stream: true }).length;
-      return start;
-    }),
+    text_offset: scored.map(({ token }, i) => offsets.next(token, i < prompt)),
   };
 }
 

@@ -90,6 +90,7 @@ describe('/v1/completions', () => {
     }
     expect(texts).toEqual(whole.choices.map(({ text }) => text));
     expect(logprobs).toEqual(whole.choices.map((choice) => choice.logprobs?.token_logprobs));
+    expect(offsets).toEqual(whole.choices.map((choice) => choice.logprobs?.text_offset));
     expect(reasons).toEqual(whole.choices.map(({ finish_reason }) => finish_reason));
     expect(usage).toEqual(whole.usage);
   });
@@ -219,6 +220,24 @@ describe('/v1/completions', () => {
       expect(offsets.slice(0, 5)).toEqual([0, 0, 0, 1, 2]);
       expect(Math.max(...offsets)).toBeLessThanOrEqual(text.length);
     }
+  });
+
+  it('counts characters as Python does, and goes on counting where a stream holds text back', async () => {
+    const server = await testServer();
+    const asked = { model: 'pupil', max_tokens: 12, seed: 3, logprobs: 1 };
+    const echo = await client(server).completions.create({ ...asked, prompt: '🍎é🍎x', echo: true });
+    const bytes = [...new TextEncoder().encode('🍎é🍎x')].length;
+    expect(echo.choices[0]?.logprobs?.text_offset?.slice(0, bytes)).toEqual([
+      0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 3,
+    ]);
+    // Every text is held back, since it may become this one.
+    const begun = `${echo.choices[0]?.text.slice('🍎é🍎x'.length)}, and no more`;
+    const held = { ...asked, prompt: '🍎é🍎x', stop: [begun] };
+    const whole = await client(server).completions.create(held);
+    const offsets: number[] = [];
+    for await (const { choices } of await client(server).completions.create({ ...held, stream: true }))
+      offsets.push(...(choices[0]?.logprobs?.text_offset ?? []));
+    expect(offsets).toEqual(whole.choices[0]?.logprobs?.text_offset);
   });
 
   it('draws the rollouts of a training process if the request numbers rounds and prompts', async () => {

@@ -55,6 +55,13 @@ it('answers /pooling, /classify and pairs of /score with the numbers of /score',
       usage: { prompt_tokens: expect.any(Number) },
     },
   ]);
+  // The name that /v1/models lists is that of the first scorer too.
+  const { data } = (await (await fetch(`${url}/v1/models`)).json()) as { data: { id: string }[] };
+  const named = await post(`${url}/pooling`, { model: data[0]?.id, messages });
+  expect(named.json).toMatchObject({
+    model: 'verdict',
+    data: (pooled.json as object as { data: object[] }).data,
+  });
   const least = Math.min(first, second);
   const classified = await post(`${url}/classify`, { messages });
   expect(classified.json).toMatchObject({
