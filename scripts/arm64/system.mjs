@@ -118,7 +118,7 @@ export async function checkSystem(tarballs) {
   );
   if (!/F1 macro/.test(trained)) fail('steptrain run printed no table');
   say(`trained, ${minutes()}`);
-  steptrain('judge', 'word-problems', 'problem.txt');
+  steptrain('judge', 'word-problems-judge', 'problem.txt');
   const question = 'Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?';
   if (!/19/.test(steptrain('generate', '--model', 'word-problems', question)))
     fail('the model of the package does not find 12 + 7');

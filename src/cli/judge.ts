@@ -1,5 +1,5 @@
 import type { Argv } from 'yargs';
-import { DEFAULT_MODEL, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
+import { DEFAULT_JUDGE, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
@@ -19,7 +19,7 @@ const options = (argv: Argv) =>
   argv
     .positional('run-or-problem', {
       ...argument,
-      describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_MODEL} for the judge of the package, a classification model, a file of labels, or the address of a server; left out, it is ${DEFAULT_MODEL}, and the file is the only argument`,
+      describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_JUDGE} of the package, a classification model, a file of labels, or the address of a server; left out, it is ${DEFAULT_JUDGE}, and the file is the only argument`,
     })
     .positional('problem', {
       type: 'string',
@@ -28,7 +28,7 @@ const options = (argv: Argv) =>
     })
     .option('model', {
       ...text,
-      describe: `What judges, where it is not the first argument [default: ${DEFAULT_MODEL}]`,
+      describe: `What judges, where it is not the first argument [default: ${DEFAULT_JUDGE}]`,
     })
     .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
     .option('other-base', { ...flag, describe: 'Also if the adapter was not trained on --base' })
@@ -158,9 +158,8 @@ function unlikeLine({ places, forms, words }: UnlikeTraining): string {
 /** The files with the card of a judge; undefined for a name that is no model, and for a model that is not here. */
 async function cardOf(name: string): Promise<ModelFiles | undefined> {
   const { isNoModel } = await import('../scoring/open.js');
-  const { judgeFor } = await import('../models/base.js');
   if (isNoModel(name)) return undefined;
-  const { kind, adapter } = namedModel(judgeFor(name));
+  const { kind, adapter } = namedModel(name);
   if (kind === 'elsewhere') return undefined;
   // The base of an adapter may be elsewhere.
   return { model: adapter ?? savedModel(name).directory, adapter };
@@ -170,7 +169,7 @@ async function cardOf(name: string): Promise<ModelFiles | undefined> {
 function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [name: string, file: string] {
   if (problem === undefined && model === undefined && namedModel(first).kind !== 'elsewhere')
     throw new UsageError(`${first} is what judges; name the file to judge too: judge ${first} problem.txt`);
-  if (problem === undefined) return [model ?? DEFAULT_MODEL, first];
+  if (problem === undefined) return [model ?? DEFAULT_JUDGE, first];
   if (model === undefined) return [first, problem];
   throw new UsageError(`there are two judges, ${first} and --model ${model}; name one`);
 }

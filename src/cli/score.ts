@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
+import { DEFAULT_JUDGE } from '../models/saved.js';
 import { plural } from '../native/shown.js';
 import { modelOptions, type NamedRun, UNSURE, VOTES, withModel } from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './line/command.js';
@@ -8,7 +9,7 @@ import { Interrupted, UsageError } from './line/error.js';
 type ScoreArguments = ArgumentsOf<typeof options>;
 
 const options = (argv: Argv) =>
-  modelOptions(argv)
+  modelOptions(argv, DEFAULT_JUDGE)
     .positional('file', { ...argument, describe: 'Rows with problem and solution' })
     .option('scorer', { ...text, describe: 'Which scorer of the run, such as outcome [default: its first]' })
     .option('aggregate', {
@@ -59,7 +60,7 @@ export const scoreCommand = command({
 });
 
 async function score(given: ScoreArguments): Promise<void> {
-  const args = withModel(given);
+  const args = withModel(given, DEFAULT_JUDGE);
   const { run, model: base = run, adapter } = args;
   // An adapter alone is the model.
   const [name, onTop] = base === undefined ? [adapter as string, undefined] : [base, adapter];

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { Argv } from 'yargs';
-import { DEFAULT_MODEL } from '../models/saved.js';
+import { DEFAULT_JUDGE, DEFAULT_MODEL } from '../models/saved.js';
 import type { OpenScorers } from '../scoring/kinds.js';
 import { MAX_ROWS, modelArgument, modelOptions, withModel } from './chosen/model-options.js';
 import { type ArgumentsOf, command, number, text } from './line/command.js';
@@ -23,7 +23,7 @@ const options = (argv: Argv) =>
     .option('judge', {
       ...text,
       describe:
-        'What answers /score: a run, an adapter, word-problems for the judge of the package, or a classification model [default: the model itself, where it scores]',
+        'What answers /score: a run, an adapter, word-problems-judge, or a classification model [default: the model itself, where it scores]',
     })
     .option('adapter-root', { ...text, describe: 'Lets requests load adapters from inside this directory' })
     .option('key-env', {
@@ -70,7 +70,6 @@ async function serveModel(given: ServeArguments): Promise<void> {
   const { openChosenModel } = await import('./chosen/chosen-model.js');
   const { scorersIfAny } = await import('../scoring/kinds.js');
   const { openScorers } = await import('../scoring/open.js');
-  const { judgeFor } = await import('../models/base.js');
   const { serve } = await import('../serve/server.js');
   const { changesNothing } = await import('../weights/no-change.js');
   const { isLoopback } = await import('../serve/access.js');
@@ -87,9 +86,9 @@ async function serveModel(given: ServeArguments): Promise<void> {
   try {
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
     const { model = DEFAULT_MODEL } = args;
-    // For scoring steps, a model of the package is replaced by its judge, as in every command.
-    const isJudged = args.run === undefined && args.adapter === undefined && judgeFor(model) !== model;
-    const { judge = isJudged ? model : undefined } = args;
+    // The default model also scores, by the judge of the package.
+    const isDefault = args.run === undefined && args.adapter === undefined && model === DEFAULT_MODEL;
+    const { judge = isDefault ? DEFAULT_JUDGE : undefined } = args;
     scoring =
       judge === undefined
         ? await scorersIfAny(chosen.model, { ...chosen, run: args.run })

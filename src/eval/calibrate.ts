@@ -3,7 +3,7 @@ import { type Model, openSaved } from '../api/model.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
-import { type ResolveOptions, resolveJudge } from '../run/resolve-saved.js';
+import { type ResolveOptions, resolveSaved } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { type Calibration, calibratedProbability } from '../scoring/calibration/calibration.js';
@@ -48,7 +48,7 @@ export async function calibrate(
   records: readonly StepRecord[],
   { unsure, signal, onProgress, ...options }: CalibrateOptions = {},
 ): Promise<CalibrateResult> {
-  const saved = await resolveJudge(name, options);
+  const saved = await resolveSaved(name, options);
   const model = await openSaved(device, saved, {});
   try {
     const settings = settingsOf(model, { unsure }, name);

@@ -15,7 +15,7 @@ import { checkOptions, DisposedError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { makeResultsDirectory } from '../run/directory.js';
 import { RunError } from '../run/error.js';
-import { resolveJudge } from '../run/resolve-saved.js';
+import { resolveSaved } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { unparsedSentence } from '../scoring/generative/unparsed.js';
@@ -89,7 +89,7 @@ export async function evaluateCorrection(
       scorer.dispose();
     }
   }
-  const saved = await resolveJudge(source, options);
+  const saved = await resolveSaved(source, options);
   const model = await openSaved(device, saved, { dtype: options.dtype, quantize: options.quantize });
   try {
     const tokenizer = await namedTokenizer(saved.tokenizer);

@@ -10,8 +10,6 @@ interface Shipped {
   readonly folder: string;
   /** Base of a judge that is an adapter; the judge reads the steps of solutions on it. */
   readonly base?: string;
-  /** Other models of the package whose solutions the judge reads. */
-  readonly judges?: readonly string[];
   /** The recipe that makes it. */
   readonly recipe: string;
   readonly what: string;
@@ -38,7 +36,6 @@ const PACKAGE: Readonly<Record<string, Shipped>> = {
   'word-problems-judge': {
     folder: 'word-problems-judge',
     base: 'word-problems-attempts',
-    judges: ['word-problems'],
     recipe: 'quickstart',
     what: 'judges the steps of such solutions',
   },
@@ -62,12 +59,6 @@ export function shippedAdapter(name: string): string | undefined {
 /** The model under a judge of the package; undefined for any other name. */
 export const judgeBase = (name: string): string | undefined =>
   Object.hasOwn(PACKAGE, name) ? PACKAGE[name]?.base : undefined;
-
-/** The judge that the package has for the solutions of one of its models; any other name as it is. */
-export function judgeFor(name: string): string {
-  const isFor = ({ base, judges = [] }: Shipped) => base === name || judges.includes(name);
-  return Object.entries(PACKAGE).find(([, shipped]) => isFor(shipped))?.[0] ?? name;
-}
 
 export function shippedNames(): string[] {
   return packageNames().filter(isShipped);

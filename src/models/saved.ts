@@ -11,6 +11,9 @@ import { isGguf } from './gguf.js';
 /** The model of a command where none is named. */
 export const DEFAULT_MODEL = 'word-problems';
 
+/** The judge of a command where none is named. */
+export const DEFAULT_JUDGE = 'word-problems-judge';
+
 export interface NamedModel {
   /** As it was named. */
   readonly name: string;

@@ -13,7 +13,7 @@ import { percent } from '../eval/statistics/percent.js';
 import { contentHash } from '../files/content-hash.js';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
-import { resolveJudge } from '../run/resolve-saved.js';
+import { resolveSaved } from '../run/resolve-saved.js';
 import { isNoModel } from '../scoring/open.js';
 import { warn } from '../terminal/log.js';
 
@@ -24,7 +24,7 @@ export const REWARD_QUALITY = 'reward-quality.json';
 export async function rewardWeights(
   name: string,
 ): Promise<{ readonly directory: string; readonly hash: string | undefined }> {
-  const { directory, adapter } = await resolveJudge(name);
+  const { directory, adapter } = await resolveSaved(name);
   const own = adapter ?? directory;
   const file = ['adapter_model.safetensors', 'model.safetensors']
     .map((each) => join(own, each))

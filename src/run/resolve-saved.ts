@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Locate } from '../config/issues.js';
-import { baseDirectory, judgeFor } from '../models/base.js';
+import { baseDirectory } from '../models/base.js';
 import { DEFAULT_MODEL, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { refuseClassifier } from '../models/writes-text.js';
 import { checkOptions } from '../native/errors.js';
@@ -82,10 +82,6 @@ export async function fetchModel(
   const { base } = await loggingTo(options.log, resolved);
   return baseDirectory(base);
 }
-
-/** Resolves a judge: a model of the package is replaced by the judge that the package has on it. */
-export const resolveJudge = (name: string, options?: ResolveOptions): Promise<SavedModel> =>
-  resolveSaved(options?.adapter === undefined ? judgeFor(name) : name, options);
 
 /** The adapter of a path, which may be a run. */
 function adapterOf(path: string, locate: Locate): string {

@@ -5,7 +5,7 @@ import { openSaved } from '../api/model.js';
 import { isGguf } from '../models/gguf.js';
 import type { Quantize } from '../models/quantize.js';
 import { RunError } from '../run/error.js';
-import { type ResolveOptions, resolveJudge } from '../run/resolve-saved.js';
+import { type ResolveOptions, resolveSaved } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { fileScorer } from './files.js';
@@ -20,7 +20,7 @@ import { type LlmJudgeOptions, llmJudge } from './server/llm.js';
 /**
  * A name: `oracle` (for generated problems), `reference` (for problems with worked solutions), a file of labels or
  * scores, the address of an OpenAI-compatible server, with the name of its model after a `#` (default `default`), or a
- * model: a run, an adapter, a directory, a hub id, `word-problems` for the judge of the package. Or a server with its
+ * model: a run, an adapter, a directory, a hub id, `word-problems-judge` of the package. Or a server with its
  * settings, a function, or a scorer.
  */
 export type ScorerSource = string | LlmJudgeOptions | ScoreFunction | Scorer;
@@ -108,7 +108,7 @@ async function openModel(
   name: string,
   { dtype, quantize, strict = false, ...options }: OpenScorerOptions,
 ): Promise<OpenScorers> {
-  const saved = await resolveJudge(name, options);
+  const saved = await resolveSaved(name, options);
   const model = await openSaved(device, saved, { dtype, quantize });
   try {
     const settings = settingsOf(model, options, name);

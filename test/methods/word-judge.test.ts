@@ -89,7 +89,7 @@ describe('word-problems-judge', () => {
     }
   });
 
-  it.each(['judge word-problems problem.txt', 'judge problem.txt', 'judge word-problems-judge problem.txt'])(
+  it.each(['judge problem.txt', 'judge word-problems-judge problem.txt'])(
     '%s calls both lines of the example wrong',
     async (line) => {
       const words = line.split(' ');
@@ -105,7 +105,7 @@ describe('word-problems-judge', () => {
   it('says which lines are written unlike those that it learned from', async () => {
     const stderr = async (...steps: string[]) => {
       writeFileSync(at('other.txt'), `${README}\n\n${steps.join('\n')}\n`);
-      return (await cli('judge', 'word-problems', at('other.txt'))).stderr;
+      return (await cli('judge', 'word-problems-judge', at('other.txt'))).stderr;
     };
     expect(await stderr('Tom: 12 + 7 = 19', 'Answer: 19')).toBe('');
     expect(await stderr('12 + 7 = 19', 'Answer: 19')).toMatch(
@@ -126,7 +126,7 @@ describe('word-problems-judge', () => {
       at('paul.txt'),
       `${README.replaceAll('Tom', 'Paul')}\n\nPaul: 12 + 7 = 19\nYuki: 19 + 1 = 20\nAnswer: 20\n`,
     );
-    expect((await cli('judge', 'word-problems', at('paul.txt'))).stderr).toMatch(
+    expect((await cli('judge', 'word-problems-judge', at('paul.txt'))).stderr).toMatch(
       /^steps 1, 2 have words that this judge never met \(Paul, Yuki\): from there on its verdicts say little/,
     );
   });
@@ -141,7 +141,7 @@ describe('word-problems-judge', () => {
     expect(reasons).toEqual(['Tom: 12 + 7 = 19; Tom: 19', 'Tom: 12 + 7 = 19; Tom: 18']);
     expect(scores[0]).toBeGreaterThan(0.5);
     expect(scores[1]).toBeLessThan(0.5);
-    for (const name of ['word-problems', 'word-problems-judge', shippedAdapter('word-problems-judge')]) {
+    for (const name of ['word-problems-judge', shippedAdapter('word-problems-judge')]) {
       const opened = await openScorers(device, name as string);
       const scored = await opened.scorers.verdict?.score([row(19), row(18)]);
       opened.dispose();

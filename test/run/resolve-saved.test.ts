@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
 import { withModel } from '../../src/cli/chosen/model-options.js';
 import { DEFAULT_MODEL, namedModel, savedModel } from '../../src/models/saved.js';
-import { resolveJudge, resolveSaved } from '../../src/run/resolve-saved.js';
+import { resolveSaved } from '../../src/run/resolve-saved.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;
@@ -43,14 +43,14 @@ it.each([
   });
 });
 
-it('of the package, a judge is an adapter, and its base stands for it where a judge is meant', async () => {
+it('a judge of the package is an adapter', async () => {
   const judge = savedModel('word-problems-judge');
   expect(judge).toMatchObject({ kind: 'package', adapter: expect.stringMatching(/word-problems-judge$/) });
   expect(judge.card?.judge?.kind).toBe('verdict');
   expect(judge.directory).toBe(savedModel('word-problems-attempts').directory);
   expect(judge.tokenizer).toBe(judge.directory);
-  expect(await resolveJudge('word-problems')).toEqual(judge);
-  for (const name of ['embedded', at('run')]) expect(await resolveJudge(name)).toEqual(savedModel(name));
+  for (const name of ['word-problems', 'word-problems-judge', at('run')])
+    expect(await resolveSaved(name)).toEqual(savedModel(name));
 });
 
 it('a run that trained every weight is its model; one without a model says how to go on', async () => {
@@ -83,6 +83,7 @@ it('an adapter, and a run with one, know their base', () => {
 
 it('the one default holds where nothing is named; a run is taken as one however it is named', () => {
   expect(withModel({})).toEqual({ model: DEFAULT_MODEL });
+  expect(withModel({}, 'word-problems-judge')).toEqual({ model: 'word-problems-judge' });
   expect(withModel({ adapter: 'x' })).toEqual({ adapter: 'x' });
   expect(withModel({ model: 'embedded' })).toEqual({ model: 'embedded' });
   for (const given of [{ run: at('run') }, { model: at('run') }, { 'run-or-model': at('run') }])

@@ -49,13 +49,13 @@ export interface NamedRun {
   readonly run?: string | undefined;
 }
 
-export function modelOptions<T>(argv: Argv<T>) {
+export function modelOptions<T>(argv: Argv<T>, otherwise = DEFAULT_MODEL) {
   const group = 'Model:';
   const ofModel = { ...text, group } as const;
   return argv
     .option('model', {
       ...ofModel,
-      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-attempts, word-problems-judge, word-problems-misread [default: ${DEFAULT_MODEL}]`,
+      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-attempts, word-problems-judge, word-problems-misread [default: ${otherwise}]`,
     })
     .option('adapter', { ...ofModel, describe: 'An adapter on top of --model, where that is its base' })
     .option('other-base', {
@@ -75,12 +75,15 @@ export function modelOptions<T>(argv: Argv<T>) {
 
 /**
  * The arguments with a run that `--model` names as `run`, so that its prompt, tokenizer and dtype apply; without a
- * name, the default model.
+ * name, `otherwise`.
  */
-export function withModel<Arguments extends Partial<ModelArguments>>(args: Arguments): Arguments & NamedRun {
+export function withModel<Arguments extends Partial<ModelArguments>>(
+  args: Arguments,
+  otherwise = DEFAULT_MODEL,
+): Arguments & NamedRun {
   const { 'run-or-model': first, adapter } = args;
   const { model = first } = args;
-  if (model === undefined) return adapter === undefined ? { ...args, model: DEFAULT_MODEL } : args;
+  if (model === undefined) return adapter === undefined ? { ...args, model: otherwise } : args;
   // With a tokenizer or adapter of its own, the name gives the weights alone.
   const whole = adapter === undefined && args.tokenizer === undefined;
   return whole && namedModel(model).kind === 'run'

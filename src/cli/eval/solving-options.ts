@@ -80,7 +80,7 @@ export function solvingOptions(argv: Argv) {
     .option('reward-model', {
       ...rewards,
       describe:
-        'What scores solutions: a run, an adapter, word-problems for the judge of the package, a classification model (a directory or hub id), oracle, or a file of scores',
+        'What scores solutions: a run, an adapter, word-problems-judge, a classification model (a directory or hub id), oracle, or a file of scores',
     })
     .option('reward-oracle', {
       group: rewards.group,

@@ -1,7 +1,6 @@
 /** The reward models of a run in its memory plan, from their files alone. */
 import { statSync } from 'node:fs';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
-import { judgeFor } from '../../models/base.js';
 import { type SavedModel, savedModel } from '../../models/saved.js';
 import type { Device } from '../../runtime/device.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
@@ -44,7 +43,7 @@ function sizeOf(name: string, device: Pick<Device, 'info'>): Omit<MemoryItem, 'r
 
 function readable(name: string): SavedModel | undefined {
   try {
-    const saved = savedModel(judgeFor(name));
+    const saved = savedModel(name);
     readModelConfig(saved.directory);
     return saved;
   } catch {

@@ -36,7 +36,7 @@ const source = (weight: number) => ({
 
 const model = {
   model: optionalText().describe(
-    'What trained it, by name: a run, an adapter, `word-problems` for the judge of the package, or a classification model (a directory or hub id).',
+    'What trained it, by name: a run, an adapter, `word-problems-judge` of the package, or a classification model (a directory or hub id).',
   ),
   scorer: optionalText().describe(
     'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, the scorer of outcomes of a joint or implicit model.',

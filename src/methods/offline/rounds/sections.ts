@@ -74,7 +74,7 @@ export const judge = section({
       'model behind an OpenAI-compatible server), or `none` (outcomes alone, which makes the method KTO).',
   ),
   path: optionalText().describe(
-    'What judges (`run`: a run, an adapter, `word-problems` for the judge of the package, a classification model of tokens), or the file of records (`file`).',
+    'What judges (`run`: a run, an adapter, `word-problems-judge` of the package, a classification model of tokens), or the file of records (`file`).',
   ),
   completions: count(8).describe(
     'Of each step, drawn as the candidates are (`completions`): it is right if one of them reaches the answer.',
