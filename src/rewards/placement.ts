@@ -1,5 +1,5 @@
 /** Rewards on tokens: all of it at the end, or at the end of each step. */
-import { stepsOf } from '../records/steps.js';
+import { type Segmentation, stepsBy } from '../records/segment.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 /** Bounds that keep the sum of step rewards from growing with the number of steps (arXiv 2410.15115). */
@@ -24,11 +24,13 @@ export function boundedSteps(steps: readonly number[], bound: StepBound, margin:
  * The token with which each step of a sampled text ends: the first one after which the text has all of the step.
  *
  * @param tokens as they were drawn; a step that they do not reach ends with the last one
+ * @param rule by which the text has steps. Default: its paragraphs, or its lines
  */
 export function stepEnds(
   text: string,
   tokens: readonly number[],
   tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
+  rule?: Segmentation,
 ): number[] {
   const ends: number[] = [];
   // Bytes that are no UTF-8 become characters of other lengths, so that characters are counted.
@@ -36,7 +38,7 @@ export function stepEnds(
   let reached = 0;
   let token = 0;
   let at = 0;
-  for (const step of stepsOf(text)) {
+  for (const step of stepsBy(text, rule)) {
     at = text.indexOf(step, at) + step.length;
     while (token < tokens.length && reached < at) {
       const id = tokens[token] as number;

@@ -1,5 +1,6 @@
 /** The reward of a solution: one interface for rules, reward models and a user's own function. */
 import type { Problem } from '../data/benchmarks/problem.js';
+import type { Segmentation } from '../records/segment.js';
 
 /** A solution as its rewards see it. */
 export interface RewardedSolution {
@@ -24,6 +25,8 @@ export interface SourceReward {
 export interface SolutionReward {
   /** Name in metrics and samples. */
   readonly name: string;
+  /** The rule by which it takes a text into steps. Default: as `RewardedSolution.steps`. */
+  readonly segmentation?: Segmentation | undefined;
   /** Finite rewards by solution; undefined if the signal stopped it. */
   score(
     solutions: readonly RewardedSolution[],

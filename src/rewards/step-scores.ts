@@ -1,5 +1,6 @@
 /** Rewards from a scorer of solutions: by steps, or for whole solutions. */
 import { type Aggregation, aggregated, untilWrong } from '../eval/solving/aggregation.js';
+import { stepsBy } from '../records/segment.js';
 import type { Scorer } from '../scoring/scorer.js';
 import type { SolutionReward, SourceReward } from './reward.js';
 
@@ -23,9 +24,16 @@ export function stepScoreReward(
   { name, aggregation, unread = 0, bySteps = true, untilWrong: cut = false }: StepRewardOptions,
 ): SolutionReward {
   const isOfSteps = bySteps && scorer.unit === 'step';
+  const { segmentation } = scorer;
   return {
     name,
-    async score(solutions, signal) {
+    segmentation,
+    async score(given, signal) {
+      // As the model was trained on them, wherever the run itself would cut.
+      const solutions =
+        segmentation === undefined
+          ? given
+          : given.map((own) => ({ ...own, steps: stepsBy(own.text, segmentation) }));
       const places = solutions.flatMap(({ problem: of, ...own }, i) =>
         scorer.unit === 'outcome' || own.steps.length > 0
           ? [{ solution: { ...own, of, problem: of.problem }, i }]

@@ -14,6 +14,17 @@ export interface Scored {
   readonly scores: readonly SolutionScores[];
 }
 
+/** The scorer that a request names, or the first; `scorer` is undefined where there is none of that name. */
+export function askedScorer(engine: Engine, fields: RequestFields) {
+  const scorers = Object.entries(engine.served.scorers ?? {});
+  const model = fields.text('model');
+  // Clients of vLLM send the name that /v1/models lists.
+  const isServer = model === engine.served.name && !scorers.some(([each]) => each === model);
+  const asked = model === undefined || isServer ? scorers[0]?.[0] : model;
+  const [name, scorer] = scorers.find(([each]) => each === asked) ?? [];
+  return { scorers, asked, name, scorer };
+}
+
 /**
  * @param fields everything but `model` has been read
  * @throws RequestError for an unknown scorer or field, a full queue, or where the server is going down
@@ -24,13 +35,8 @@ export async function scoredBy(
   solutions: readonly Solution[],
   signal: AbortSignal,
 ): Promise<Scored> {
-  const scorers = Object.entries(engine.served.scorers ?? {});
-  const model = fields.text('model');
+  const { scorers, asked, name, scorer } = askedScorer(engine, fields);
   fields.end();
-  // Clients of vLLM send the name that /v1/models lists.
-  const isServer = model === engine.served.name && !scorers.some(([each]) => each === model);
-  const asked = model === undefined || isServer ? scorers[0]?.[0] : model;
-  const [name, scorer] = scorers.find(([each]) => each === asked) ?? [];
   if (scorers.length === 0)
     throw new RequestError(
       404,

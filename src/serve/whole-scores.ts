@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { aggregated } from '../eval/solving/aggregation.js';
 import { exp } from '../native/elementary.js';
-import { stepsOf } from '../records/steps.js';
+import { stepsBy } from '../records/segment.js';
 import type { Scorer, Solution, SolutionScores } from '../scoring/scorer.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
@@ -16,7 +16,7 @@ import { chatMessage } from './chat-message.js';
 import type { Engine } from './engine.js';
 import { RequestError } from './errors.js';
 import { isText, RequestFields } from './request-fields.js';
-import { type Scored, scoredBy, sendScores } from './scored.js';
+import { askedScorer, type Scored, scoredBy, sendScores } from './scored.js';
 
 /** Ends a step in the texts of Qwen's reward models. */
 const SEPARATOR = '<extra_0>';
@@ -82,7 +82,7 @@ export function pairScores(
     );
   return {
     solutions: solutions.map((text, i) =>
-      solutionOf(engine, problems[problems.length === 1 ? 0 : i] as string, text, () =>
+      solutionOf(engine, fields, problems[problems.length === 1 ? 0 : i] as string, text, () =>
         fields.fail(`${other}[${i}]`, 'a text with at least one step'),
       ),
     ),
@@ -121,7 +121,7 @@ function askedSolution(engine: Engine, fields: RequestFields): Solution {
   const [problem, solution] = messages.slice(-2);
   if (problem?.role !== 'user' || solution?.role !== 'assistant')
     return fields.fail('messages', "a user's problem and an assistant's solution at the end");
-  return solutionOf(engine, String(problem.content), String(solution.content), () =>
+  return solutionOf(engine, fields, String(problem.content), String(solution.content), () =>
     fields.fail(`messages[${messages.length - 1}].content`, 'a text with at least one step'),
   );
 }
@@ -135,14 +135,21 @@ function ignoreNeutral(fields: RequestFields): void {
   for (const name of ['truncate_prompt_tokens', 'dimensions', 'chat_template']) fields.neutral(name);
 }
 
-function solutionOf(engine: Engine, problem: string, text: string, refuse: () => never): Solution {
+/** The steps of a text: what `<extra_0>` ends, or those of the rule that the scorer was trained by; else paragraphs or lines. */
+function solutionOf(
+  engine: Engine,
+  fields: RequestFields,
+  problem: string,
+  text: string,
+  refuse: () => never,
+): Solution {
   engine.checkLength(problem + text);
   const steps = text.includes(SEPARATOR)
     ? text
         .split(SEPARATOR)
         .map((step) => step.trim())
         .filter((step) => step !== '')
-    : stepsOf(text);
+    : stepsBy(text, askedScorer(engine, fields).scorer?.segmentation);
   return steps.length === 0 ? refuse() : { problem, steps };
 }
 

@@ -50,6 +50,23 @@ describe('rules', () => {
 });
 
 describe('scores of steps', () => {
+  it('are those of the steps that a model was trained on', async () => {
+    const seen: (readonly string[])[] = [];
+    const thoughts = scorer({
+      name: 'thoughts',
+      segmentation: 'thoughts/1',
+      async score(solutions) {
+        seen.push(...solutions.map(({ steps }) => steps));
+        return solutions.map(({ steps }) => ({ scores: steps.map((_, i) => (i + 1) / 4) }));
+      },
+    });
+    const reward = stepScoreReward(thoughts, { name: 'steps', aggregation: 'last' });
+    const found = await reward.score([solution('<think>One\nline.\n\nTwo.</think>Answer: 7')]);
+    expect(seen).toEqual([['One\nline.', 'Two.', 'Answer: 7']]);
+    expect(found).toEqual([{ value: 0.75, steps: [0.25, 0.5, 0.75] }]);
+    expect(reward.segmentation).toBe('thoughts/1');
+  });
+
   const { prm_agg: golden } = JSON.parse(
     readFileSync(new URL('../golden/vectors.json', import.meta.url), 'utf8'),
   ) as { prm_agg: Record<string, number[]> };
@@ -245,6 +262,9 @@ describe('placement', () => {
     expect(stepEnds(text, tokens, tokenizer)).toEqual([5, tokens.length - 2]);
     expect(stepEnds('same\nsame', tokenizer.encode('same\nsame'), tokenizer)).toEqual([3, 8]);
     expect(stepEnds('', [], tokenizer)).toEqual([]);
+    // By the rule of a card a thought is a step of its own, and its tags are none.
+    const thought = '<think>One\nline.\n\nTwo.</think>Answer: 5';
+    expect(stepEnds(thought, tokenizer.encode(thought), tokenizer, 'thoughts/1')).toEqual([15, 21, 38]);
     // A byte that is no UTF-8 is three bytes of the text; the steps after it end where they ended before.
     const broken = [0xff, 0xe2, ...tokenizer.encode('a = 2\nb = 3\n')];
     expect(stepEnds(tokenizer.decode(broken), broken, tokenizer)).toEqual([6, 12]);

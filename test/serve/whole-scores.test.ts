@@ -168,3 +168,35 @@ it('scores what waits for the same scorer in one call, and a bad request alone',
   expect([0, 1, 3].map((i) => scores(answers[i]?.json)[0])).toEqual([0, 0.25, 0.5]);
   expect(calls).toEqual([1, 3, 1, 1, 1]);
 });
+
+it('takes a text into the steps of the rule that a scorer was trained by', async () => {
+  const seen: (readonly string[])[] = [];
+  const thoughts = scorer({
+    name: 'thoughts',
+    segmentation: 'thoughts/1',
+    async score(solutions) {
+      seen.push(...solutions.map((solution) => solution.steps));
+      return solutions.map((solution) => ({ scores: solution.steps.map(() => 0.75) }));
+    },
+  });
+  const url = await serving({ thoughts });
+  const text = '<think>One\nline.\n\nTwo.</think>Answer: 13';
+  const chat = [messages[1], { role: 'assistant', content: text }];
+  const { json } = await post(`${url}/pooling`, { model: 'thoughts', messages: chat });
+  expect(json).toMatchObject({
+    data: [
+      {
+        data: [
+          [0.25, 0.75],
+          [0.25, 0.75],
+          [0.25, 0.75],
+        ],
+      },
+    ],
+  });
+  await post(`${url}/score`, { model: 'thoughts', text_1: problem, text_2: text });
+  expect(seen).toEqual([
+    ['One\nline.', 'Two.', 'Answer: 13'],
+    ['One\nline.', 'Two.', 'Answer: 13'],
+  ]);
+});

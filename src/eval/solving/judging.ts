@@ -3,7 +3,7 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { badOption } from '../../files/data-error.js';
 import { plural } from '../../native/shown.js';
-import { stepsOf } from '../../records/steps.js';
+import { type Segmentation, stepsBy } from '../../records/segment.js';
 import { numbersOf, type Scorer, type Solution, sampled, verdictsOf } from '../../scoring/scorer.js';
 import { AGGREGATIONS, type Aggregation, aggregated, untilWrong } from './aggregation.js';
 import { learnedAggregation } from './learned-aggregation.js';
@@ -55,11 +55,14 @@ export async function judgedSamples(
     phase: 'scores' | 'verdicts',
     of: readonly GradedSample[],
     ask: (part: readonly Solution[]) => Promise<readonly T[] | undefined>,
+    by: Scorer | undefined,
   ): Promise<T[]> => {
     const found: T[] = [];
     for (let at = 0; at < of.length; at += BATCH) {
       signal?.throwIfAborted();
-      const part = of.slice(at, at + BATCH).map((sample) => solutionOf(problems, sample, corrections));
+      const part = of
+        .slice(at, at + BATCH)
+        .map((sample) => solutionOf(problems, sample, { corrections, rule: by?.segmentation }));
       const answers = await ask(part);
       signal?.throwIfAborted();
       if (answers?.length !== part.length)
@@ -70,7 +73,8 @@ export async function judgedSamples(
     return found;
   };
   const verdictsFor = judge && verdictsOf(judge);
-  const found = scorer && (await inBatches('scores', samples, (part) => scorer.score(part, { signal })));
+  const found =
+    scorer && (await inBatches('scores', samples, (part) => scorer.score(part, { signal }), scorer));
   const scores = found?.map((own) => numbersOf(scorer as Scorer, own));
   const wrong = scores?.flat().find((score) => !Number.isFinite(score));
   if (wrong !== undefined)
@@ -86,8 +90,14 @@ export async function judgedSamples(
     return { score: aggregated(of, aggregation), ...(curves ? { scores: every() } : {}) };
   };
   const right = samples.filter((sample) => sample.right);
-  const steps = verdictsFor && (await inBatches('verdicts', right, (part) => verdictsFor(part, signal)));
-  const verdicts = new Map(right.map((sample, i) => [sample, inPlace(sample.text, steps?.[i], corrections)]));
+  const steps =
+    verdictsFor && (await inBatches('verdicts', right, (part) => verdictsFor(part, signal), judge));
+  const verdicts = new Map(
+    right.map((sample, i) => [
+      sample,
+      inPlace(sample.text, steps?.[i], { corrections, rule: judge?.segmentation }),
+    ]),
+  );
   return samples.map((sample, i) => {
     const own = verdicts.get(sample);
     return {
@@ -98,12 +108,18 @@ export async function judgedSamples(
   });
 }
 
+/** The way in which a text becomes the steps that stand. */
+interface Reading {
+  readonly corrections: CorrectionReading | undefined;
+  readonly rule: Segmentation | undefined;
+}
+
 function solutionOf(
   problems: readonly Problem[],
   sample: GradedSample,
-  corrections: CorrectionReading | undefined,
+  { corrections, rule }: Reading,
 ): Solution {
-  const steps = readStanding(stepsOf(sample.text), corrections).map((step) => step.text);
+  const steps = readStanding(stepsBy(sample.text, rule), corrections).map((step) => step.text);
   return sampled(problems[sample.problem] as Problem, sample, steps);
 }
 
@@ -111,10 +127,10 @@ function solutionOf(
 function inPlace(
   text: string,
   verdicts: readonly (0 | 1 | null)[] | undefined,
-  corrections: CorrectionReading | undefined,
+  { corrections, rule }: Reading,
 ): readonly (0 | 1 | null)[] | undefined {
   if (!verdicts || !corrections) return verdicts;
-  const all = stepsOf(text);
+  const all = stepsBy(text, rule);
   const found = new Array<0 | 1 | null>(all.length).fill(null);
   readStanding(all, corrections).forEach(({ at }, i) => {
     found[at] = verdicts[i] ?? null;

@@ -7,7 +7,7 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { Generator } from '../../generate/generator.js';
 import { roomToGenerate } from '../../generate/room.js';
-import { stepsOf } from '../../records/steps.js';
+import { stepsBy } from '../../records/segment.js';
 import { numbersOf, type Scorer, sampled } from '../../scoring/scorer.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type Aggregation, aggregated, untilWrong } from './aggregation.js';
@@ -177,7 +177,7 @@ class Search {
   private async scored(beams: readonly Omit<Beam, 'score'>[]): Promise<Beam[]> {
     const { scorer, aggregation, corrections, signal, untilWrong: cut } = this.options;
     const solutions = beams.map(({ text }, sample) => {
-      const steps = readStanding(stepsOf(text), corrections).map((step) => step.text);
+      const steps = readStanding(stepsBy(text, scorer.segmentation), corrections).map((step) => step.text);
       return sampled(this.problem, { problem: this.index, sample, text }, steps);
     });
     const scores = await scorer.score(solutions, { signal });

@@ -31,6 +31,18 @@ export interface OpenSources {
 
 type Context = Pick<RunContext<PpoRunConfig>, 'config' | 'device'>;
 
+/** Rewards of steps are added by the number of the step, which is another step by another rule. */
+function oneRule(sources: readonly OpenSource[]): void {
+  const bySteps = sources.filter(({ reward: { name } }) => ['steps', 'oracle', 'reference'].includes(name));
+  const rules = bySteps.map(({ reward: { segmentation = 'lines' } }) => segmentation);
+  if (new Set(rules).size <= 1) return;
+  const named = bySteps.map(({ reward: { name } }, i) => `reward.${name} (${rules[i]})`);
+  throw new RunError(
+    `${named.join(' and ')} take solutions into steps by different rules, and reward.placement "step" adds their rewards step by step; ` +
+      'set the weight of one to 0, or reward.placement to "last"',
+  );
+}
+
 /** @throws RunError for a model without such a scorer, DataError for a module without a function */
 export async function rewardSources({ config: { reward, run }, device }: Context): Promise<OpenSources> {
   const { held, mark } = heldMemory(device);
@@ -85,6 +97,7 @@ export async function rewardSources({ config: { reward, run }, device }: Context
       const how = { whiten: whiten === true, byBase: whiten === 'base' };
       sources.push({ weight, scale, clip, shuffle, ...how, reward: await make() });
     }
+    if (reward.placement === 'step') oneRule(sources);
     return { sources, held, dispose };
   } catch (error) {
     dispose();

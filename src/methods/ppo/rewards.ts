@@ -1,6 +1,7 @@
 /** The rewards of a rollout batch: sources mixed, placed on tokens, and what is done with solutions that were cut off. */
 
 import { rocAuc } from '../../eval/statistics/metrics.js';
+import type { Segmentation } from '../../records/segment.js';
 import { stepsOf } from '../../records/steps.js';
 import {
   type MixedReward,
@@ -52,13 +53,14 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
         answers.map((answer) => rewarded(problemOf(item), answer)),
       );
       const bySteps = settings.placement === 'step';
+      const rule = sources.find(({ reward }) => reward.segmentation !== undefined)?.reward.segmentation;
       const mixed = await mixedRewards(sources, solutions, { bySteps, signal, iteration, seed });
       const byToken = await implicit?.byToken(groups, signal);
       if (!mixed || (implicit && !byToken)) return undefined;
       let at = 0;
       const asGiven = groups.map(({ answers }) =>
         answers.map((answer) => {
-          const own = placed(answer, mixed[at] as MixedReward, options);
+          const own = placed(answer, mixed[at] as MixedReward, { ...options, rule });
           const process = byToken?.[at];
           at++;
           return withTokens(own, process);
@@ -89,7 +91,7 @@ function rewarded(problem: RunProblem, { text, tokens, truncated }: SolutionAnsw
 function placed(
   { truncated, tokens, text }: SolutionAnswer,
   mixed: MixedReward,
-  { settings, tokenizer }: SolutionRewardOptions,
+  { settings, tokenizer, rule }: SolutionRewardOptions & { readonly rule: Segmentation | undefined },
 ): AnswerReward {
   const last = tokens.length - 1;
   const byToken = new Array<number>(tokens.length).fill(0);
@@ -102,7 +104,7 @@ function placed(
   const goesOn = truncated && settings.truncated === 'bootstrap';
   if (mixed.value !== undefined && !goesOn) place(last, mixed.value);
   if (mixed.steps) {
-    const ends = stepEnds(text, tokens, tokenizer);
+    const ends = stepEnds(text, tokens, tokenizer, rule);
     const bounded = boundedSteps(mixed.steps, settings.bound, settings.bound_margin);
     for (const [h, reward] of bounded.entries()) place(ends[h] ?? last, reward);
   }

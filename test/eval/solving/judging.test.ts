@@ -48,6 +48,25 @@ describe('steps', () => {
   });
 });
 
+it('scorer and judge read the steps that each was trained on', async () => {
+  const reading = (segmentation?: 'thoughts/1') =>
+    scorer({
+      name: 'reading',
+      ...(segmentation ? { segmentation } : {}),
+      score: async (solutions) =>
+        solutions.map(({ steps }) => ({ scores: steps.map(() => 1 / steps.length) })),
+    });
+  const text = '<think>One\nline.\n\nTwo.</think>Answer: 13';
+  const sample = { ...{ problem: 0, sample: 0, prompt: '', tokens: 9, answer: '13', text }, right: true };
+  const judged = async (scorer: Scorer, judge: Scorer) => {
+    const options = { scorer, judge, aggregation: 'min', onProgress: () => {} } as const;
+    const [found] = await judgedSamples([problem], [{ ...sample, finish_reason: 'stop' }], options);
+    return [found?.score, found?.steps?.length];
+  };
+  expect(await judged(reading('thoughts/1'), reading())).toEqual([1 / 3, 2]);
+  expect(await judged(reading(), reading('thoughts/1'))).toEqual([1 / 2, 3]);
+});
+
 describe('steps that a solution takes back', () => {
   const [generated] = wordProblems({ samples: 1, levels: [1], seed: 3, part: 'test' });
   const problems = [{ problem: generated!.problem, answer: generated!.answer, generated: generated! }];
