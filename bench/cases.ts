@@ -357,6 +357,13 @@ interface DecoderShape {
   readonly num_hidden_layers: number;
   readonly num_key_value_heads: number;
   readonly vocab_size: number;
+  /** Where not all layers attend, with heads of a size of their own. */
+  readonly head_dim?: number;
+  readonly layer_types?: readonly string[];
+  readonly linear_num_key_heads?: number;
+  readonly linear_key_head_dim?: number;
+  readonly linear_num_value_heads?: number;
+  readonly linear_value_head_dim?: number;
 }
 
 export function stepCase(
@@ -366,11 +373,10 @@ export function stepCase(
   lengths: readonly number[],
   rank: number,
 ): StepCase {
-  const { hidden_size: hidden, num_hidden_layers: layers } = config;
-  const { layerWeights, headWeights } = weightsOf(config);
+  const { layerWeights, headWeights, attending, values, state } = weightsOf(config);
   const weights = layerWeights + headWeights;
-  // Each weight works once forward and once backward, none has a gradient; 14 = 4 + 10 for attention.
-  const flops = 4 * weights * sum(lengths) + 14 * layers * hidden * visiblePairs(lengths);
+  // Each weight works once forward and once backward, none has a gradient; 14 = 4 + 10 for attention, 22 = 6 + 16 for the delta rule.
+  const flops = (4 * weights + 22 * state) * sum(lengths) + 14 * attending * values * visiblePairs(lengths);
   return {
     suite: 'step',
     name: `${who} shape, ${lengths.length} × ${lengths[0]} tokens, r = ${rank}`,
@@ -524,11 +530,23 @@ export function trainerCase(
 /** Elements of the weights that products read, and of the keys of one token in one layer. */
 function weightsOf(config: DecoderShape) {
   const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers } = config;
-  const kv = config.num_key_value_heads * (hidden / config.num_attention_heads);
+  const size = config.head_dim ?? hidden / config.num_attention_heads;
+  const [values, kv] = [config.num_attention_heads * size, config.num_key_value_heads * size];
+  const attending = config.layer_types?.filter((type) => type === 'full_attention').length ?? layers;
+  const recurrent = layers - attending;
+  const { linear_num_key_heads: G = 0, linear_key_head_dim: K = 0 } = config;
+  const { linear_num_value_heads: H = 0, linear_value_head_dim: V = 0 } = config;
+  // Heads that are gated have a q projection twice as wide.
+  const attention = hidden * ((recurrent > 0 ? 3 : 2) * values + 2 * kv);
+  const linear = hidden * (2 * G * K + 3 * H * V + 2 * H);
   return {
-    layerWeights: layers * (2 * hidden * (hidden + kv) + 3 * hidden * mlp),
+    layerWeights: attending * attention + recurrent * linear + layers * 3 * hidden * mlp,
     headWeights: hidden * config.vocab_size,
     kv,
+    attending,
+    values,
+    /** Elements of the states of all layers. */
+    state: recurrent * H * K * V,
   };
 }
 

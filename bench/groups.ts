@@ -20,7 +20,7 @@ import {
   stepCase,
 } from './cases.js';
 import { generateGroups, generationCases } from './generate-groups.js';
-import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B } from './models.js';
+import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B, QWEN3_5_0_8B } from './models.js';
 import { rlGroups } from './rl-groups.js';
 import { trainerGroups } from './trainer-groups.js';
 
@@ -125,10 +125,13 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
     case 'kernels':
       return DTYPES.map((dtype) => opsGroup(dtype, 512, HIDDEN, MLP));
     case 'step':
-      return (['bf16', 'f32'] as const).map((dtype) =>
-        // f32 has one way; under bf16 the adapters may stay f32 (PEFT's default), follow, or run under autocast.
-        stepGroup(dtype, [256, 256], dtype === 'f32' ? ['plain'] : STEP_SETTINGS),
-      );
+      return [
+        ...(['bf16', 'f32'] as const).map((dtype) =>
+          // f32 has one way; under bf16 the adapters may stay f32 (PEFT's default), follow, or run under autocast.
+          stepGroup(dtype, [256, 256], dtype === 'f32' ? ['plain'] : STEP_SETTINGS),
+        ),
+        ...[[256, 256], [2048]].map((lengths) => stepGroup('bf16', lengths, STEP_SETTINGS, 'Qwen3.5-0.8B')),
+      ];
     case 'classify':
       return DTYPES.map((dtype) => classifyGroup(dtype, 'deberta-v3-xsmall', [256, 256]));
     case 'prefill':
@@ -220,7 +223,7 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
 
 const DIRECTIONS: readonly AttentionCase['direction'][] = ['forward', 'backward'];
 const STEP_SETTINGS = ['plain', 'adapters in bf16', 'autocast'];
-const STEP_CONFIGS = { 'Qwen2.5-0.5B': QWEN_0_5B, 'Qwen2.5-1.5B': QWEN_1_5B };
+const STEP_CONFIGS = { 'Qwen2.5-0.5B': QWEN_0_5B, 'Qwen2.5-1.5B': QWEN_1_5B, 'Qwen3.5-0.8B': QWEN3_5_0_8B };
 
 function gemmGroup(
   dtype: FloatType,
@@ -302,7 +305,7 @@ function stepGroup(
   who: keyof typeof STEP_CONFIGS = 'Qwen2.5-0.5B',
 ): Group {
   return {
-    title: `LoRA training step, ${dtype}`,
+    title: `LoRA training step, ${dtype}${who === 'Qwen3.5-0.8B' ? `, ${who}` : ''}`,
     cases: [stepCase(dtype, who, STEP_CONFIGS[who], lengths, RANK)],
     settings,
   };

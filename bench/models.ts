@@ -44,6 +44,34 @@ export const QWEN_7B = {
   vocab_size: 152_064,
 } as const;
 
+/** `config.json` of the text model of Qwen3.5-0.8B, likewise: three of four layers go by the gated delta rule. */
+export const QWEN3_5_0_8B = {
+  architectures: ['Qwen3_5ForCausalLM'],
+  attention_bias: false,
+  attention_dropout: 0,
+  head_dim: 256,
+  hidden_act: 'silu',
+  hidden_size: 1024,
+  initializer_range: 0.02,
+  intermediate_size: 3584,
+  layer_types: Array.from({ length: 24 }, (_, i) => (i % 4 === 3 ? 'full_attention' : 'linear_attention')),
+  linear_conv_kernel_dim: 4,
+  linear_key_head_dim: 128,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 16,
+  linear_value_head_dim: 128,
+  max_position_embeddings: 262_144,
+  model_type: 'qwen3_5_text',
+  num_attention_heads: 8,
+  num_hidden_layers: 24,
+  num_key_value_heads: 2,
+  rms_norm_eps: 1e-6,
+  rope_parameters: { partial_rotary_factor: 0.25, rope_theta: 10_000_000, rope_type: 'default' },
+  tie_word_embeddings: true,
+  use_cache: true,
+  vocab_size: 248_320,
+} as const;
+
 /** `config.json` of deberta-v3-xsmall as a token classifier, as far as shape and maths go. */
 export const DEBERTA_V3_XSMALL = {
   architectures: ['DebertaV2ForTokenClassification'],

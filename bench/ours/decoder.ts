@@ -50,7 +50,7 @@ export async function randomDecoder(
       const value = device.scope(() => {
         if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
         const values = drawn.get(key) as Tensor;
-        if (shape.length === 1) return cast(values, 'f32');
+        if (shape.length === 1 || kind === 'convolution') return cast(values, 'f32');
         const own = format && FORMATS[format][kind === 'linear' ? 'linear' : 'head'];
         return own ? quantized(values, own) : packWeight(values, dtype);
       });

@@ -6,20 +6,27 @@ import torch
 from gemm import DTYPES
 from peft import LoraConfig, get_peft_model
 from stopwatch import stopwatch
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoConfig, AutoModelForCausalLM
 
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+# Of layers that go by the gated delta rule.
+RECURRENT = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
 
 
 def bench(item, setting, seconds):
     lengths = item["lengths"]
     assert len(set(lengths)) == 1, "sequences of one length: the rival would have to pad"
-    config = Qwen2Config(**{**item["config"], "use_cache": False})
+    given = {**item["config"], "use_cache": False}
+    config = AutoConfig.for_model(given.pop("model_type"), **given)
     model = AutoModelForCausalLM.from_config(
         config, dtype=DTYPES[item["dtype"]], attn_implementation="sdpa"
     )
     lora = LoraConfig(
-        r=item["rank"], lora_alpha=2 * item["rank"], lora_dropout=0.0, target_modules=PROJECTIONS, task_type="CAUSAL_LM"
+        r=item["rank"],
+        lora_alpha=2 * item["rank"],
+        lora_dropout=0.0,
+        target_modules=PROJECTIONS + (RECURRENT if "layer_types" in item["config"] else []),
+        task_type="CAUSAL_LM",
     )
     model = get_peft_model(model, lora, autocast_adapter_dtype=setting != "adapters in bf16")
     model.train()

@@ -11,6 +11,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 void register_collectives(KernelTable& table);
 void register_causal_conv1d(KernelTable& table);
 void register_gated_delta_rule(KernelTable& table);
+void register_delta_chunks(KernelTable& table);
 
 const KernelTable& kernels() {
   // Never freed: a process may exit while a queue's thread still runs its ops.
@@ -52,6 +53,9 @@ const KernelTable& kernels() {
     register_disentangled_attention(t);
     register_disentangled_attention_backward(t);
     register_cache(t);
+#if defined(__AMX_BF16__)
+    register_delta_chunks(t);
+#endif
     register_head_logprobs(t);
     register_head_logprobs_backward(t);
     register_head_select(t);

@@ -32,6 +32,31 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
   },
 };
 
+/**
+ * A trunk of 150 tokens, of which 64 and 128 begin chunks, and branches of 1, 3, 70 and 140 tokens after 5, 5, 63, 64, 64, 100 and
+ * all of its tokens; then 64 tokens and a branch.
+ */
+const CHUNKS: Required<Layout> = (() => {
+  const runs = (...given: (readonly [branch: number, tokens: number])[]) =>
+    given.flatMap(([branch, tokens]) => new Array<number>(tokens).fill(branch));
+  const first = runs(
+    [0, 5],
+    [1, 1],
+    [2, 3],
+    [0, 58],
+    [3, 3],
+    [0, 1],
+    [4, 140],
+    [5, 1],
+    [0, 36],
+    [6, 70],
+    [0, 50],
+    [7, 3],
+  );
+  const second = runs([0, 64], [1, 3]);
+  return { lengths: [first.length, second.length], branch: [...first, ...second] };
+})();
+
 const total = ({ lengths }: Layout) => lengths.reduce((sum, length) => sum + length, 0);
 const borders = ({ lengths }: Layout) =>
   [0, ...lengths].map((_, s) => total({ lengths: lengths.slice(0, s) }));
@@ -257,12 +282,19 @@ describe.each(isas)('recurrence on %s', (isa) => {
     });
   });
 
-  it.each(['f32', 'bf16'] as const)(
-    'computes branches bit by bit as sequences of their own in %s',
-    async (dtype) => {
-      const { heads, valueSize: V, keyHeads: G, keySize: K } = SHAPES.groups as Shape;
-      const [width, taps] = [widthOf(SHAPES.groups as Shape), 4];
-      const layout = LAYOUTS['long branches'] as Required<Layout>;
+  // Heads of the released sizes take another kernel in bf16 on AMX, by chunks of 64 tokens.
+  it.each([
+    ['f32', 'groups', LAYOUTS['long branches']],
+    ['bf16', 'groups', LAYOUTS['long branches']],
+    ['bf16', 'released sizes', LAYOUTS['long branches']],
+    ['bf16', 'released sizes', CHUNKS],
+  ] as const)(
+    'computes branches bit by bit as sequences of their own in %s, %s',
+    async (dtype, sizes, chosenLayout) => {
+      const shape = SHAPES[sizes] as Shape;
+      const { heads, valueSize: V, keyHeads: G, keySize: K } = shape;
+      const [width, taps] = [widthOf(shape), 4];
+      const layout = chosenLayout as Required<Layout>;
       const tokens = total(layout);
       const [x, a, b] = [
         stored(random(tokens * width, 21), dtype),
@@ -299,7 +331,16 @@ describe.each(isas)('recurrence on %s', (isa) => {
       const all = Array.from({ length: tokens }, (_, t) => t);
       const found = await run(all, layout);
       const before = previous(layout);
-      for (const leaf of [31, 61, 91]) {
+      // The last token of every branch, and of every sequence.
+      const leaves = all.filter(
+        (t) => layout.branch[t] !== (layout.branch[t + 1] ?? 0) && layout.branch[t] !== 0,
+      );
+      for (const leaf of [
+        ...leaves,
+        ...borders(layout)
+          .slice(1)
+          .map((end) => end - 1),
+      ]) {
         const path: number[] = [];
         for (let t = leaf; t >= 0; t = before[t] as number) path.unshift(t);
         const alone = await run(path, { lengths: [path.length] });
@@ -309,6 +350,89 @@ describe.each(isas)('recurrence on %s', (isa) => {
       }
     },
   );
+
+  describe('released sizes in bf16', () => {
+    const shape: Shape = { ...(SHAPES['released sizes'] as Shape), keyHeads: 2, heads: 4 };
+    const { heads, valueSize: V, keyHeads: G, keySize: K } = shape;
+    const width = widthOf(shape);
+    const numbers = (layout: Layout, repeats = 1) => {
+      const tokens = total(layout);
+      const of = (size: number, seed: number) => {
+        const values = stored(random(tokens * size, seed), 'bf16');
+        return Float32Array.from(
+          Array(repeats)
+            .fill([...values])
+            .flat(),
+        );
+      };
+      return { qkv: of(width, 31), a: of(heads, 32), b: of(heads, 33), dy: of(heads * V, 34) };
+    };
+    const run = async (on: Device, layout: Layout, dtype: Storage, repeats = 1) => {
+      const tokens = total(layout) * repeats;
+      const { qkv, a, b, dy } = numbers(layout, repeats);
+      const many: Layout = {
+        lengths: Array(repeats).fill(layout.lengths).flat(),
+        ...(layout.branch ? { branch: Array(repeats).fill(layout.branch).flat() } : {}),
+      };
+      const given = {
+        qkv: on.tensor(qkv, [tokens, width], dtype),
+        a: on.tensor(a, [tokens, heads], dtype),
+        b: on.tensor(b, [tokens, heads], dtype),
+        a_log: on.tensor(random(heads, 35)),
+        dt_bias: on.tensor(random(heads, 36)),
+        ...layoutTensors(on, many),
+        G,
+        K,
+      };
+      const [da_log, ddt_bias] = [on.zeros([heads]), on.zeros([heads])];
+      const { o } = on.ops.gated_delta_rule({ ...given, V });
+      const { dqkv, da, db } = on.ops.gated_delta_rule_backward({
+        ...given,
+        do: on.tensor(dy, [tokens, heads, V], dtype),
+        da_log,
+        ddt_bias,
+      });
+      const read = { o, dqkv, da, db, da_log, ddt_bias };
+      const found: Record<string, Float32Array> = {};
+      for (const [name, tensor] of Object.entries(read)) found[name] = await tensor.readFloats();
+      return found;
+    };
+
+    it.each([
+      ...Object.entries(LAYOUTS),
+      ['ragged chunks', { lengths: [200, 64, 1, 129] }],
+      ['branches over chunks', CHUNKS],
+    ] as [string, Layout][])('has the outputs and gradients of f32, %s', async (_, layout) => {
+      const [found, wanted] = [await run(device, layout, 'bf16'), await run(device, layout, 'f32')];
+      for (const [name, values] of Object.entries(found)) {
+        const truth = wanted[name] as Float32Array;
+        const largest = truth.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+        // Two roundings to bf16 of the largest; sums over all tokens have many. A state of zeros gives exact zeros.
+        const bound = (name === 'da_log' || name === 'ddt_bias' ? 2 ** -6 : 2 ** -7) * largest;
+        expect(maxDifference(values, truth), name).toBeLessThanOrEqual(bound);
+      }
+    });
+
+    it.each([
+      ['sequences', { lengths: [150] }],
+      ['branches', CHUNKS],
+    ] as [string, Layout][])(
+      'has the same bits alone, in a batch and in any number of threads, %s',
+      async (_, layout) => {
+        const alone = await run(device, layout, 'bf16');
+        const single = openTest(isa, { threads: 1 });
+        for (const on of [device, single]) {
+          const many = await run(on, layout, 'bf16', 3);
+          for (const name of ['o', 'dqkv', 'da', 'db']) {
+            const [one, all] = [alone[name] as Float32Array, many[name] as Float32Array];
+            for (let i = 0; i < 3; i++)
+              expect(all.subarray(i * one.length, (i + 1) * one.length)).toEqual(one);
+          }
+        }
+        single.dispose();
+      },
+    );
+  });
 
   it('gives a token the same bits alone, in a batch, in pieces from kept states and in any number of threads', async () => {
     const shape = SHAPES.groups as Shape;
