@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_JUDGE, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
+import type { Turns } from '../records/turns.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
@@ -24,7 +25,7 @@ const options = (argv: Argv) =>
     .positional('problem', {
       type: 'string',
       describe:
-        'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps; - is standard input',
+        'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps, or with messages and tools; - is standard input',
     })
     .option('model', {
       ...text,
@@ -60,7 +61,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
   const { stepsBy } = await import('../records/segment.js');
-  const { problem, ...given } = await readSolution(file);
+  const { problem, turns, ...given } = await readSolution(file);
   const files = await cardOf(name);
   const { base, quantize } = args;
   const onBase = {
@@ -82,11 +83,15 @@ async function judge(args: JudgeArguments): Promise<void> {
     },
     async (scorer, signal) => {
       const steps = 'steps' in given ? given.steps : stepsBy(given.text, scorer.segmentation);
-      const [judged = []] = await judgements(scorer, [{ problem, steps }], signal).catch((error: unknown) => {
-        throw signal.aborted ? new Interrupted('Stopped.') : error;
-      });
+      const [judged = []] = await judgements(scorer, [{ problem, steps, turns }], signal).catch(
+        (error: unknown) => {
+          throw signal.aborted ? new Interrupted('Stopped.') : error;
+        },
+      );
       const unparsed = unparsedSentence(scorer);
       if (unparsed !== undefined) console.error(unparsed);
+      const { readableResults } = await import('../records/turns.js');
+      const results = turns?.steps.map(readableResults);
       const { warnings } = scorer;
       const least = probabilityOf(scorer, scorer.threshold);
       if (least !== null && least !== 0.5 && !args.json)
@@ -115,7 +120,7 @@ async function judge(args: JudgeArguments): Promise<void> {
               null,
               2,
             )
-          : table(judged, alone ? 'not checked' : '–'),
+          : table(judged, alone ? 'not checked' : '–', results),
       );
     },
   );
@@ -184,8 +189,8 @@ function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
 async function readSolution(
   path: string,
 ): Promise<
-  | { readonly problem: string; readonly steps: readonly string[] }
-  | { readonly problem: string; readonly text: string }
+  | { readonly problem: string; readonly steps: readonly string[]; readonly turns?: Turns }
+  | { readonly problem: string; readonly text: string; readonly turns?: undefined }
 > {
   const { readFile } = await import('node:fs/promises');
   const { systemReason } = await import('../files/error.js');
@@ -206,7 +211,7 @@ async function readSolution(
   return { problem, text };
 }
 
-function fromJson(content: string, name: string) {
+async function fromJson(content: string, name: string) {
   let row: unknown;
   try {
     row = JSON.parse(content);
@@ -217,6 +222,8 @@ function fromJson(content: string, name: string) {
         : `${name} is not JSON: ${(error as Error).message}; one solution with problem and steps is expected`,
     );
   }
+  const turns = await conversationIn(row as Readonly<Record<string, unknown>>, name);
+  if (turns) return turns;
   const { question, problem = question, steps } = row as Readonly<Record<string, unknown>>;
   const texts = Array.isArray(steps)
     ? steps.map((step) =>
@@ -228,9 +235,29 @@ function fromJson(content: string, name: string) {
   throw new UsageError(`${name} holds no solution: expected {"problem": "…", "steps": ["…", …]}`);
 }
 
+/** The turns of a conversation; undefined for a row of another kind. */
+async function conversationIn(row: Readonly<Record<string, unknown>>, name: string) {
+  const { isConversation } = await import('../data/sources/turns.js');
+  const { turnSolutions } = await import('../data/solution-rows.js');
+  const { BadRow } = await import('../data/bad-row.js');
+  if (!isConversation(row)) return undefined;
+  try {
+    const [solution] = turnSolutions(row);
+    return solution;
+  } catch (error) {
+    if (!(error instanceof BadRow)) throw error;
+    throw new UsageError(`${name}: ${error.message}`);
+  }
+}
+
 const inOneLine = (of: string) => of.replaceAll(/\s*\n\s*/g, ' ⏎ ');
 
-function table(judged: readonly StepJudgement[], none: string): string {
+/** @param results what came back after each turn of a conversation */
+function table(
+  judged: readonly StepJudgement[],
+  none: string,
+  results: readonly (readonly string[])[] = [],
+): string {
   const isReward = judged.some(({ score, probability }) => score !== probability);
   const rows = judged.map(({ step, probability, score, verdict }, i) => [
     String(i + 1),
@@ -256,7 +283,9 @@ function table(judged: readonly StepJudgement[], none: string): string {
   const indent = ' '.repeat(widths.slice(0, -1).reduce((sum, width) => sum + width + 2, 0));
   const reasonLines = (reason: string | undefined) =>
     reason === undefined ? [] : [`${indent}reason: ${inOneLine(reason)}`];
-  return [line(heads), ...rows.flatMap((row, i) => [line(row), ...reasonLines(judged[i]?.reason)])].join(
-    '\n',
-  );
+  const under = (i: number) => [
+    ...reasonLines(judged[i]?.reason),
+    ...(results[i] ?? []).map((result) => `${indent}${result}`),
+  ];
+  return [line(heads), ...rows.flatMap((row, i) => [line(row), ...under(i)])].join('\n');
 }

@@ -130,6 +130,12 @@ async function label(args: LabelArguments): Promise<void> {
       let done = journal.rows;
       console.error(cost.sentence + (done > 0 ? `; already labelled: ${plural(done, 'solution')}` : ''));
       for await (const batch of inBatches(solutionStream(args.file, { columns, skip: done }), BATCH)) {
+        for (const { solution, where } of batch)
+          if (solution?.turns)
+            throw new UsageError(
+              `${where}: this row is a conversation with tools, and label reads problems with solutions; its turns have labels of ` +
+                'their own (turn_rewards)',
+            );
         const found = signal.aborted ? undefined : await labeller.label(batch);
         if (!found) break;
         for (const record of found) journal.append({ ...record });

@@ -2,6 +2,7 @@
 import type { WordProblem } from '../data/problems/problem.js';
 import { splitOutside } from '../records/mathematics.js';
 import type { StepRecord } from '../records/record.js';
+import { refuseTurns } from '../records/turns.js';
 
 export interface SourceSolution {
   /** Its number in the source, from 0; it keys the random numbers of its samples. */
@@ -64,6 +65,7 @@ export function sourceSolution(
   split: StepSplit,
   word?: WordProblem,
 ): SourceSolution | 'no_answer' | 'no_solution' | 'wrong_solution' {
+  refuseTurns(record, 'corrections are made of solutions');
   const { problem, gold_answer: answer, gold_solution: solution } = record;
   if (answer === undefined) return 'no_answer';
   if (record.outcome === 0 && solution === undefined) return 'wrong_solution';

@@ -1,11 +1,14 @@
 /** Solutions in rows of any layout: a problem, and steps as a list or as one text. */
-import type { StepLabel } from '../records/record.js';
+import { defined } from '../native/defined.js';
+import type { StepLabel, StepRecord } from '../records/record.js';
 import { type Segmentation, stepsBy } from '../records/segment.js';
+import { readableStep, type Turns } from '../records/turns.js';
 import { BadRow } from './bad-row.js';
 import { checkedText, describeValue, isRow, optionalText, type Row } from './columns.js';
 import { detectSource } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { READING_DEFAULTS } from './sources/source.js';
+import { callsTools, turns } from './sources/turns.js';
 
 /** Columns by name; absent: the first of the usual names that the row has. */
 export interface SolutionColumns {
@@ -19,6 +22,8 @@ export interface SolutionColumns {
 export interface RowSolution {
   readonly problem: string;
   readonly steps: readonly string[];
+  /** The conversation, where steps are its turns. */
+  readonly turns?: Turns;
   /** The expected answer, if the row has one. */
   readonly answer: string | undefined;
   /** Column `finish_reason` says that it did not come to its end: it states no answer. */
@@ -33,6 +38,9 @@ export interface RowSolution {
 export function isCutOff({ finish_reason: reason }: Row): boolean {
   return typeof reason === 'string' && reason !== 'stop';
 }
+
+const READING = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS };
+const SILENT = { skipRow() {}, unlabelled() {}, replies() {} };
 
 const PROBLEMS = ['problem', 'question', 'prompt'];
 const SOLUTIONS = ['steps', 'completions', 'solution', 'completion', 'prediction', 'response', 'text'];
@@ -67,9 +75,9 @@ function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined
   const isUsual = (usual: readonly string[]) =>
     usual.some((name) => row[name] !== undefined && row[name] !== null);
   if (columns.problem !== undefined || columns.solution !== undefined) return undefined;
+  if (callsTools(row) || turns.matches(row)) return turnSolutions(row);
   if (isUsual(PROBLEMS) && isUsual(SOLUTIONS)) return undefined;
-  const log = { skipRow() {}, unlabelled() {}, replies() {} };
-  const records = detectSource(row)?.convert(row, { ...PRM800K_DEFAULTS, ...READING_DEFAULTS }, log);
+  const records = detectSource(row)?.convert(row, READING, SILENT);
   const whole = records?.filter(({ steps }) => steps.length > 0) ?? [];
   if (whole.length === 0) return undefined;
   return whole.map(({ problem, steps, gold_answer: answer, outcome }) => ({
@@ -80,6 +88,23 @@ function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined
     ...(steps.some(({ label }) => label !== null) ? { labels: steps.map(({ label }) => label) } : {}),
     ...(outcome === undefined ? {} : { outcome }),
   }));
+}
+
+/** The turns of conversations as the steps of solutions. @throws BadRow for a row that is no conversation of the assistant */
+export const turnSolutions = (row: Row): RowSolution[] =>
+  turns.convert(row, READING, SILENT).map(turnSolution);
+
+function turnSolution(record: StepRecord): RowSolution {
+  const { problem, prompt, tools, chat_template_kwargs, steps, gold_answer: answer, outcome } = record;
+  return {
+    problem,
+    steps: steps.map(readableStep),
+    turns: defined({ prompt, tools, chat_template_kwargs, steps }),
+    answer,
+    cutOff: false,
+    ...(steps.some(({ label }) => label !== null) ? { labels: steps.map(({ label }) => label) } : {}),
+    ...(outcome === undefined ? {} : { outcome }),
+  };
 }
 
 function solutionOf(row: Row, columns: SolutionColumns): RowSolution {

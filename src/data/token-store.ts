@@ -9,6 +9,7 @@ import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import { exactText, parseExact } from '../files/exact-json.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
+import { readableStep } from '../records/turns.js';
 import { type ProblemKey, SKETCH_SIZE, stepKey } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 
@@ -65,10 +66,10 @@ export class TokenStoreWriter {
     this.recordBytes += line.length;
     await files['tokens.bin'].append(bytesOf(ids));
     await files['records.jsonl'].append(line);
-    const steps = record.steps.flatMap(({ label, text }, i) => [
+    const steps = record.steps.flatMap((step, i) => [
       stepEnds[i] ?? -1,
-      label ?? -1,
-      stepKey(text),
+      step.label ?? -1,
+      stepKey(readableStep(step)),
     ]);
     await files['steps.bin'].append(bytesOf(Float64Array.from(steps)));
     const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {

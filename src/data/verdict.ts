@@ -1,6 +1,7 @@
 import { badTemplate, DataError } from '../files/data-error.js';
 import { nearestName } from '../native/nearest.js';
 import type { StepLabel, StepRecord, VerdictSample } from '../records/record.js';
+import type { Turns } from '../records/turns.js';
 import {
   type Segment,
   type SequenceOptions,
@@ -8,6 +9,7 @@ import {
   type TokenizedSequence,
 } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { turnRequest, turnSegments } from './turn-segments.js';
 
 /** Section `prompt` of a run's configuration. */
 export interface VerdictPromptOptions {
@@ -15,7 +17,8 @@ export interface VerdictPromptOptions {
    * The text around a judged step, with the placeholders `{problem}` and `{steps}`; text after `{steps}` asks for the
    * verdict. `compact` and `chat` are built in; `auto` (default) is `chat` if the tokenizer has a chat template and
    * `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step. `trl`: the
-   * layout in which TRL's PRMTrainer reads solutions, see `trlSegments`.
+   * layout in which TRL's PRMTrainer reads solutions, see `trlSegments`. `turns`: conversations by the chat template, and a
+   * user who asks about the last turn.
    */
   readonly template?: string | undefined;
   /** Ends every step of the template `trl`. Default a line break. */
@@ -46,6 +49,8 @@ export interface VerdictTemplate {
   readonly rationaleTokens: number;
   /** Whether the start token must be added; a chat template has written it already. `bos`: TRL puts it before the problem. */
   readonly specialTokens: 'start' | 'none' | typeof TRL_START;
+  /** Asks about turns of conversations, and reads nothing else. */
+  readonly turns?: true;
 }
 
 /** TRL puts the start token that a tokenizer names before every sequence, whether or not the tokenizer would add it. */
@@ -55,7 +60,7 @@ export const TRL_START = 'bos';
 export const TRL_TEMPLATE = 'trl';
 
 /** Templates that are known by name. */
-export const VERDICT_TEMPLATES: readonly string[] = ['auto', 'chat', 'compact', TRL_TEMPLATE];
+export const VERDICT_TEMPLATES: readonly string[] = ['auto', 'chat', 'compact', TRL_TEMPLATE, 'turns'];
 const PROBLEM = '{problem}';
 const STEPS = '{steps}';
 
@@ -80,6 +85,7 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
   const unknown = unknownTemplate(template);
   if (unknown !== undefined) throw badTemplate(`prompt.template: ${unknown}`);
   const isTrl = template === TRL_TEMPLATE;
+  const ofTurns = template === 'turns';
   const isChat = template === 'chat' || (template === 'auto' && tokenizer.hasChatTemplate);
   const named = template === 'auto' || template === 'compact' ? COMPACT : template;
   const rationaleTokens =
@@ -87,7 +93,14 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
   const text = isChat ? chatText(chatRequest(positive, negative, rationaleTokens > 0), tokenizer) : named;
   const parts = isTrl
     ? { opening: '', afterProblem: '', stepEnd: options.step_separator ?? '\n', tail: '' }
-    : takeApart(text);
+    : ofTurns
+      ? {
+          opening: '',
+          afterProblem: '',
+          stepEnd: '',
+          tail: turnRequest(tokenizer, { positive, negative }, rationaleTokens > 0),
+        }
+      : takeApart(text);
   const positiveIds = wordIds(tokenizer, 'pos_word', positive);
   const negativeIds = wordIds(tokenizer, 'neg_word', negative);
   const shorter = Math.min(positiveIds.length, negativeIds.length);
@@ -104,7 +117,8 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
     positiveIds,
     negativeIds,
     rationaleTokens,
-    specialTokens: isTrl ? TRL_START : isChat ? 'none' : 'start',
+    specialTokens: isTrl ? TRL_START : isChat || ofTurns ? 'none' : 'start',
+    ...(ofTurns ? { turns: true } : {}),
   };
 }
 
@@ -116,11 +130,19 @@ export function reasonLine(rationale: string): string {
   return rationale.trim().replace(/\s*\n\s*/g, ' ') + REASON_END;
 }
 
-/** The segments of one sample: prompt, one per step, and the right verdict, after its reason if it has one; only these are learned. */
-export function verdictSegments(sample: VerdictSample, template: VerdictTemplate): readonly Segment[] {
+/**
+ * The segments of one sample: prompt, one per step, and the right verdict, after its reason if it has one; only these are learned.
+ *
+ * @param trunk problem and steps
+ */
+export function verdictSegments(
+  sample: VerdictSample,
+  template: VerdictTemplate,
+  trunk: readonly Segment[] = trunkSegments(sample.problem, sample.steps, template),
+): readonly Segment[] {
   const step = sample.steps.length - 1;
   return [
-    ...trunkSegments(sample.problem, sample.steps, template),
+    ...trunk,
     { text: template.tail, role: 'prompt', train: false },
     ...(template.rationaleTokens > 0 && sample.rationale !== undefined
       ? [
@@ -165,6 +187,9 @@ export interface VerdictPlace {
   readonly rationale?: readonly number[];
 }
 
+/** The fields of a record that a judge reads. */
+export type JudgedRecord = Pick<StepRecord, 'problem' | 'steps' | 'turns' | 'provenance'> & Partial<Turns>;
+
 /** Turns samples and solutions into tokens under one template; encodings of repeated texts are reused. */
 export interface VerdictTokenizer {
   readonly template: VerdictTemplate;
@@ -176,7 +201,7 @@ export interface VerdictTokenizer {
   /** Reads what a model writes. */
   readonly tokenizer: Tokenizer;
   /** A whole solution, and the places in it; see `placeVerdicts`. */
-  solution(record: Pick<StepRecord, 'problem' | 'steps'>, options?: PlaceOptions): SolutionVerdicts;
+  solution(record: JudgedRecord, options?: PlaceOptions): SolutionVerdicts;
 }
 
 export interface PlaceOptions {
@@ -192,6 +217,9 @@ export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Token
   const template = verdictTemplate(options, tokenizer);
   const tokenize = segmentTokenizer(tokenizer);
   const sequenceOptions: SequenceOptions = { specialTokens: template.specialTokens };
+  // A chat template has written the special tokens already.
+  const optionsOf = (record: Pick<StepRecord, 'turns'> | undefined): SequenceOptions =>
+    record?.turns ? { specialTokens: 'none' } : sequenceOptions;
   const tailIds = template.tail === '' ? [] : tokenizer.encode(template.tail, { continuation: true });
   return {
     template,
@@ -206,12 +234,23 @@ export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Token
           `${JSON.stringify(rationale.slice(0, 60))}; raise it`,
       );
     },
-    sample: (sample) => tokenize(verdictSegments(sample, template), sequenceOptions),
-    solution: ({ problem, steps }, placing) => {
-      const texts = steps.map((step) => step.text);
-      const whole = tokenize(trunkSegments(problem, texts, template), sequenceOptions);
+    sample(sample) {
+      const { conversation } = sample;
+      // Up to the end of the judged turn, without what came back.
+      const trunk = conversation && turnSegments(tokenizer, conversation, template).slice(0, -1);
+      return tokenize(verdictSegments(sample, template, trunk), optionsOf(conversation));
+    },
+    solution(record, placing) {
+      const { problem, steps } = record;
+      const segments = record.turns
+        ? turnSegments(tokenizer, record, template)
+        : trunkSegments(
+            problem,
+            steps.map(({ text }) => text),
+            template,
+          );
       return placeVerdicts(
-        whole,
+        tokenize(segments, optionsOf(record)),
         steps.map(({ label }) => label),
         { template, tailIds },
         placing,
@@ -246,6 +285,10 @@ export function placeVerdicts(
 }
 
 function trunkSegments(problem: string, steps: readonly string[], template: VerdictTemplate): Segment[] {
+  if (template.turns)
+    throw badTemplate(
+      'prompt.template "turns" reads conversations, and here is a problem with steps; use another template, or data.source "turns"',
+    );
   if (template.specialTokens === TRL_START) return trlSegments(problem, steps, template.stepEnd);
   return [
     { text: template.opening + problem + template.afterProblem, role: 'prompt', train: false },

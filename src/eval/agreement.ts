@@ -3,6 +3,7 @@
 import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
+import { readableStep } from '../records/turns.js';
 import { type Scorer, type Solution, sampled, verdictsOf } from '../scoring/scorer.js';
 import { plainTable } from './reports/table.js';
 import { type MetricValue, metricValues } from './solving/metrics.js';
@@ -112,17 +113,16 @@ export async function judgeAgreement(
   };
 }
 
-export function recordSolution(
-  { problem, steps, gold_answer, gold_solution }: StepRecord,
-  index: number,
-): Solution {
-  const texts = steps.map(({ text }) => text);
+export function recordSolution(record: StepRecord, index: number): Solution {
+  const { problem, steps, gold_answer, gold_solution } = record;
+  const texts = steps.map(readableStep);
   const of = {
     problem,
     answer: gold_answer ?? '',
     ...(gold_solution === undefined ? {} : { solution: gold_solution }),
   };
-  return sampled(of, { problem: index, sample: 0, text: texts.join('\n') }, texts);
+  const solution = sampled(of, { problem: index, sample: 0, text: texts.join('\n') }, texts);
+  return record.turns ? { ...solution, turns: record } : solution;
 }
 
 /** Share of steps without a verdict, with problems as the unit of the bootstrap. */

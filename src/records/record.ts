@@ -27,6 +27,11 @@ export interface Step {
    * Further fields of the message for the template, such as `reasoning_content`, for a step that is a reply in a chat.
    */
   readonly message?: MessageExtras;
+  /**
+   * Messages that came back after it, where steps are turns of a conversation: results of tools and words of the user, up to the next
+   * turn. Context that no loss learns.
+   */
+  readonly results?: readonly Message[];
   readonly kind: StepKind;
 }
 
@@ -50,7 +55,7 @@ export type MessageExtras = { readonly [Key in (typeof MESSAGE_EXTRAS)[number]]?
 /** One turn of a conversation. */
 export type Message = {
   readonly role: string;
-  /** Text; empty only together with `tool_calls`. */
+  /** Text; empty only together with `tool_calls`, or as the result of a tool. */
   readonly content: string;
 } & MessageExtras;
 
@@ -74,6 +79,8 @@ export interface StepRecord extends TemplateInputs {
   readonly gold_solution?: string;
   readonly gold_answer?: string;
   readonly steps: readonly Step[];
+  /** Each step is a turn of the assistant in the conversation that `prompt`, a list of messages, begins. */
+  readonly turns?: true;
   /** 1 = the final answer is right (or the answer is desirable), 0 = it is not; absent if the source does not say. */
   readonly outcome?: 1 | 0;
   /** The steps of an answer to the same prompt that is worse than `steps`. */
@@ -97,6 +104,8 @@ export interface VerdictSample {
   readonly label: 1 | 0;
   /** Reason for the judged step's label. */
   readonly rationale?: string;
+  /** The record up to the judged step, where steps are turns of a conversation. */
+  readonly conversation?: StepRecord;
   /** Samples of one group never fall on both sides of a split: the normalised problem text. */
   readonly group: string;
   readonly provenance?: Provenance;
@@ -129,6 +138,7 @@ export function* verdictSamples(
       steps: texts.slice(0, j + 1),
       label,
       ...(rationale === undefined ? {} : { rationale }),
+      ...(record.turns ? { conversation: { ...record, steps: record.steps.slice(0, j + 1) } } : {}),
       group,
     };
     yield record.provenance === undefined ? sample : { ...sample, provenance: record.provenance };

@@ -4,6 +4,7 @@ import { loadRecords } from '../data/load.js';
 import { objectRows } from '../data/rows.js';
 import { badFile, DataError } from '../files/data-error.js';
 import { normalizeProblem, type StepLabel } from '../records/record.js';
+import { refuseTurns } from '../records/turns.js';
 import { type Scorer, scorer } from './scorer.js';
 
 /** Scores by sample where the rows are numbered as samples.jsonl has them, or a column is named; else labels of steps. */
@@ -64,7 +65,9 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
  */
 export async function labelFile(path: string): Promise<Scorer> {
   const labels = new Map<string, readonly StepLabel[]>();
-  for await (const { problem, steps } of loadRecords(path).records) {
+  for await (const record of loadRecords(path).records) {
+    refuseTurns(record, 'a file of labels is of solutions');
+    const { problem, steps } = record;
     const texts = steps.map(({ text }) => text);
     labels.set(
       keyOf(problem, texts),

@@ -1,7 +1,7 @@
-import type { VerdictPromptOptions } from '../data/verdict.js';
+import type { JudgedRecord, VerdictPromptOptions } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
 import type { Role } from '../models/decoder.js';
-import type { Step } from '../records/record.js';
+import type { Step, StepLabel } from '../records/record.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { Solution } from './scorer.js';
 
@@ -33,7 +33,12 @@ export function readable<T>(read: () => T, skip: boolean): T | undefined {
 export const isUnreadable = (error: unknown): boolean =>
   error instanceof DataError && error.kind === 'tokenizer';
 
-/** A solution as a record without labels. */
-export function unlabelled({ problem, steps }: Pick<Solution, 'problem' | 'steps'>) {
-  return { problem, steps: steps.map((text): Step => ({ text, label: null, kind: 'normal' })) };
+/** A solution as a record whose steps all have one label. Default none. */
+export function asRecord(
+  { problem, steps, turns }: Pick<Solution, 'problem' | 'steps' | 'turns'>,
+  label: StepLabel = null,
+): JudgedRecord {
+  if (turns)
+    return { ...turns, problem, turns: true, steps: turns.steps.map((step) => ({ ...step, label })) };
+  return { problem, steps: steps.map((text): Step => ({ text, label, kind: 'normal' })) };
 }

@@ -1,10 +1,12 @@
 /** The one interface of whatever gives numbers to solutions: models, oracle, files, servers, rules, functions. */
 
 import type { Problem } from '../data/benchmarks/problem.js';
+import { DataError } from '../files/data-error.js';
 import { exp } from '../native/elementary.js';
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Segmentation } from '../records/segment.js';
+import type { Turns } from '../records/turns.js';
 import { RunError } from '../run/error.js';
 
 /** A solution as scorers read it. */
@@ -12,6 +14,8 @@ export interface Solution {
   /** The text of the problem. */
   readonly problem: string;
   readonly steps: readonly string[];
+  /** The conversation whose turns of the assistant the steps are; only scorers that `readsTurns` score it. */
+  readonly turns?: Turns | undefined;
   /** As it was written. Default: the steps, each on a line. */
   readonly text?: string | undefined;
   /** Further facts about the problem: its answer, a reference solution, the plan of a generated one. */
@@ -68,6 +72,8 @@ export interface Scorer {
    * step.
    */
   readonly byCalculations?: boolean;
+  /** Whether it scores turns of conversations too. Default: it refuses them. */
+  readonly readsTurns?: boolean;
   /** Sentences on the defects that its run found. */
   readonly warnings?: readonly string[];
   /**
@@ -98,6 +104,12 @@ export function scorer(own: Pick<Scorer, 'name' | 'score'> & Partial<Scorer>): S
     ...own,
     async score(solutions, options) {
       checkSolutions('score', solutions);
+      if (!own.readsTurns && solutions.some(({ turns }) => turns !== undefined))
+        throw new DataError(
+          'option',
+          `${own.name} reads problems with steps alone, and here are turns of a conversation; a judge of turns comes from method reward on ` +
+            'rows of data.source "turns"',
+        );
       return own.score(solutions, options);
     },
   };

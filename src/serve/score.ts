@@ -1,4 +1,7 @@
-/** /score: the steps of solutions by a verdict model, a reward network or whatever scores steps; or pairs of texts, as vLLM is asked. */
+/**
+ * /score: the steps of solutions by a verdict model, a reward network or whatever scores steps; the turns of conversations; or pairs of
+ * texts, as vLLM is asked.
+ */
 import type { IncomingMessage } from 'node:http';
 import { type Solution, verdictWords } from '../scoring/scorer.js';
 import type { Exchange } from './answer.js';
@@ -6,6 +9,7 @@ import { readJson } from './body.js';
 import type { Engine } from './engine.js';
 import { isText, RequestFields } from './request-fields.js';
 import { type Scored, scoredBy, sendScores } from './scored.js';
+import { isConversation, turnSolution } from './turn-solution.js';
 import { pairScores } from './whole-scores.js';
 
 const MAX_STEPS = 1024;
@@ -19,17 +23,18 @@ export async function score(
   const pairs = pairScores(engine, fields);
   const solutions = pairs?.solutions ?? givenSolutions(engine, fields);
   const scored = await scoredBy(engine, fields, solutions, signal);
-  const data = pairs ? pairs.answer(scored) : byStep(scored);
+  const data = pairs ? pairs.answer(scored) : byStep(scored, solutions);
   await sendScores(engine, response, scored, { ...describing(scored.scorer), data });
 }
 
 const describing = ({ scale, warnings }: Scored['scorer']) => ({ scale, ...(warnings ? { warnings } : {}) });
 
-function byStep({ scorer, scores: all }: Scored): object[] {
+function byStep({ scorer, scores: all }: Scored, solutions: readonly Solution[]): object[] {
   return all.map((own, index) => ({
     index,
     object: 'score',
     scores: own.scores,
+    ...(solutions[index]?.turns ? { turn_rewards: own.scores } : {}),
     checked: own.checked,
     reasons: own.reasons,
     ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
@@ -50,6 +55,7 @@ function givenSolutions(engine: Engine, fields: RequestFields): readonly Solutio
 }
 
 function givenSolution(engine: Engine, fields: RequestFields): Solution {
+  if (isConversation(fields)) return turnSolution(engine, fields);
   const problem = fields.text('problem') ?? fields.text('question') ?? fields.requiredText('problem');
   const steps = fields.list('steps', isText, 'texts', MAX_STEPS) ?? [];
   if (steps.length === 0) fields.fail('steps', 'a list of at least one text');

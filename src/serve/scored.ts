@@ -52,8 +52,9 @@ export async function scoredBy(
       },
     );
   const scores = await engine.scoring.score(scorer, solutions, signal).catch((error: unknown) => {
+    if (error instanceof DataError) throw new RequestError(400, error.message);
     // An error that is neither the request's fault nor that of a full queue is the device's.
-    if (!(error instanceof DataError) && !(error instanceof RequestError)) engine.fail(error);
+    if (!(error instanceof RequestError)) engine.fail(error);
     throw error;
   });
   if (scores === undefined) throw new RequestError(503, 'the server is going down', { closes: true });

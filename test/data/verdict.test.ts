@@ -143,7 +143,7 @@ describe('prompt options', () => {
   it('an invalid template and invalid words are refused with the reason', () => {
     const of = (options: object) => () => verdictTemplate(options, byteTokenizer());
     expect(of({ template: 'compakt' })).toThrow(
-      'prompt.template: there is no template "compakt"; did you mean compact? Expected auto, chat, compact, trl, or',
+      'prompt.template: there is no template "compakt"; did you mean compact? Expected auto, chat, compact, trl, turns, or',
     );
     expect(of({ template: 'whatever' })).toThrow('no template "whatever"; expected auto, chat, compact, trl');
     expect(of({ template: '{problem}' })).toThrow('must hold {steps} exactly once; it holds it 0 times');

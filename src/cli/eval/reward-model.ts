@@ -46,6 +46,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const { boxedTable, plainTable } = await import('../../eval/reports/table.js');
   const { writeJson } = await import('../../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
+  const { readableStep } = await import('../../records/turns.js');
   const { openScorer } = await import('../../scoring/open.js');
   const { probabilityOf, verdictsIn } = await import('../../scoring/scorer.js');
   const { certificate } = await import('../../report/certificate.js');
@@ -77,7 +78,11 @@ async function measure(given: RewardModelArguments): Promise<void> {
       for (let at = 0; at < all.length; at += BATCH) {
         const batch = all.slice(at, at + BATCH);
         const found = await scorer.score(
-          batch.map(({ problem, steps }) => ({ problem, steps: steps.map(({ text }) => text) })),
+          batch.map((record) => ({
+            problem: record.problem,
+            steps: record.steps.map(readableStep),
+            ...(record.turns ? { turns: record } : {}),
+          })),
           { signal: interruption.signal },
         );
         if (!found) throw new Interrupted('Stopped; nothing was written.');

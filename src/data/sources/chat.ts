@@ -35,8 +35,9 @@ export function messageOf(turn: unknown, where: string): Message {
     return { role: 'assistant', content: '', tool_calls: callsOf(turn.content ?? turn.value, where) };
   const extras = extrasOf(turn);
   const given = turn.content ?? turn.value;
-  // A reply that calls functions may have no text.
-  const isSilent = (given === undefined || given === null || given === '') && extras.tool_calls !== undefined;
+  // A reply that calls functions may have no text, and a command may print none.
+  const mayBeSilent = extras.tool_calls !== undefined || SPEAKERS[role] === 'tool' || role === 'tool';
+  const isSilent = (given === undefined || given === null || given === '') && mayBeSilent;
   const content = isSilent ? '' : checkedText(joinedParts(given, where), `the content of ${where}`);
   return { role: SPEAKERS[role] ?? role, content, ...extras };
 }

@@ -11,6 +11,7 @@ import { record } from './record.js';
 import { type ReadingOptions, SOURCE_NAMES, type Source, type SourceName } from './source.js';
 import { stepwise } from './stepwise.js';
 import { trl } from './trl.js';
+import { turns } from './turns.js';
 
 /** The options of all layouts. */
 export type ConversionOptions = Prm800kOptions & ReadingOptions;
@@ -25,6 +26,7 @@ const sources: Readonly<Record<SourceName, Source<ConversionOptions>>> = {
   math_step_dpo: mathStepDpo,
   record,
   problems,
+  turns,
   trl,
   llama_factory: llamaFactory,
 };

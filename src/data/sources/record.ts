@@ -25,6 +25,7 @@ const RECORD_KEYS = [
   'gold_solution',
   'gold_answer',
   'steps',
+  'turns',
   'outcome',
   'rejected',
   'context_steps',
@@ -32,7 +33,7 @@ const RECORD_KEYS = [
   'group',
   'provenance',
 ];
-const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'message', 'kind'];
+const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'message', 'results', 'kind'];
 
 /**
  * A `StepRecord` as a row, whose problem may be called question. A misspelled key would silently change the data:
@@ -62,6 +63,7 @@ export const record: Source<Pick<Prm800kOptions, 'neutral'>> = {
         gold_solution: optionalText(row, 'gold_solution'),
         gold_answer: optionalText(row, 'gold_answer'),
         steps,
+        turns: row.turns === true ? true : undefined,
         outcome: labelValue(row.outcome, "column 'outcome'") ?? undefined,
         rejected: row.rejected === undefined ? undefined : stepsOf(row, 'rejected'),
         context_steps: contextSteps || undefined,
@@ -114,6 +116,7 @@ function stepOf(value: unknown, where: string): Step {
     rationale: line('rationale'),
     error: line('error'),
     message: Object.keys(message).length === 0 ? undefined : message,
+    results: value.results === undefined ? undefined : messagesOf(value.results, `'results' of ${where}`),
     kind: kind as StepKind,
   });
 }

@@ -12,6 +12,7 @@ export const SOURCE_NAMES = [
   'math_step_dpo',
   'record',
   'problems',
+  'turns',
   'trl',
   'llama_factory',
 ] as const;

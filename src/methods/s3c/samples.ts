@@ -4,6 +4,7 @@ import { type Dataset, indices } from '../../data/dataset.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import { type Part, smallestRanks } from '../../data/split.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
+import { refuseTurns } from '../../records/turns.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
@@ -47,6 +48,7 @@ export class SampleCollector {
   /** The number of its tokens, or undefined where it is too long and left out. */
   add(part: Part, record: StepRecord): number | undefined {
     const { data } = this.config;
+    refuseTurns(record, 'S3c learns corrections of solutions');
     const changed = part === 'train' ? this.varied(record) : record;
     const sequence = this.tokenize(changed);
     if (sequence.ids.length > data.max_length) {

@@ -3,7 +3,7 @@
 import type { PlacedRole } from '../../models/decoder.js';
 import { groupBySize, tokensAtOnce } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
-import { type ReadingOptions, readable, unlabelled } from '../readable.js';
+import { asRecord, type ReadingOptions, readable } from '../readable.js';
 import {
   outcomeScores,
   type Scorer,
@@ -123,7 +123,7 @@ function itemsOf(
     const { problem, steps } = solution;
     const read = () => ({
       prompt: answers.prompt({ problem }),
-      whole: answers.answer({}, unlabelled(solution).steps, { label: null }),
+      whole: answers.answer({}, asRecord(solution).steps, { label: null }),
     });
     const found = readable(read, skipUnreadable);
     const within = found?.whole.steps.filter(({ end }) => found.prompt.length + end <= maxLength) ?? [];

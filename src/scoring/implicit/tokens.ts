@@ -4,6 +4,7 @@ import { DataError } from '../../files/data-error.js';
 import { promptTokens } from '../../generate/prompts.js';
 import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
+import { refuseTurns } from '../../records/turns.js';
 import {
   type ChatReply,
   chatReply,
@@ -15,7 +16,7 @@ import { type ReplyEnd, replyEnd } from '../../tokenizer/reply-end.js';
 import type { ChatTemplateOptions, Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerTokens, StepTokens } from './items.js';
 
-type Asking = Pick<StepRecord, 'prompt' | 'tools' | 'chat_template_kwargs' | 'provenance'>;
+type Asking = Pick<StepRecord, 'prompt' | 'tools' | 'chat_template_kwargs' | 'provenance' | 'turns'>;
 
 export interface AnswerTokenizer {
   /** @throws DataError for fields that the chat template does not read */
@@ -79,6 +80,7 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
   return {
     prompt(record) {
       const { prompt = [] } = record;
+      refuseTurns(record, 'this method learns answers');
       const options = templateOptions(record);
       return at(record, () => {
         checkRead(tokenizer, typeof prompt === 'string' ? [] : prompt, options);

@@ -3,7 +3,7 @@ import { isBidirectional } from '../../architectures/table.js';
 import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
-import { type ReadingOptions, readable, unlabelled } from '../readable.js';
+import { asRecord, type ReadingOptions, readable } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import type { NeutralScore } from '../settings.js';
 import { probability } from '../verdict/judged.js';
@@ -55,9 +55,10 @@ export function rewardModelScorer(
     name,
     unit: output,
     threshold,
+    readsTurns: true,
     async score(solutions, { signal } = {}) {
       const items = solutions.map((asked, i): RewardItem => {
-        const read = () => verdicts.solution(unlabelled(asked), { steps: 'all' }).trunk;
+        const read = () => verdicts.solution(asRecord(asked), { steps: 'all' }).trunk;
         const trunk = readable(read, skipUnreadable);
         if (!trunk) return { sequences: [], rows: [], tokens: 0 };
         const solution = { ids: trunk.ids, ends: trunk.steps.map(({ end }) => end), labels: [] };

@@ -4,7 +4,7 @@ import type { Decoder, Role } from '../../models/decoder.js';
 import { roleHead } from '../../models/heads.js';
 import { invalid } from '../../native/errors.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
-import { type ReadingOptions, readable, unlabelled } from '../readable.js';
+import { asRecord, type ReadingOptions, readable } from '../readable.js';
 import { type Scorer, type Solution, scorer, scoresByStep } from '../scorer.js';
 import { writeReasons } from '../verdict/written-verdicts.js';
 import { type PairMode, rewardSequence, scoreVerdicts } from './scores.js';
@@ -66,9 +66,10 @@ export function rewardScorer(
   return scorer({
     name,
     scale: mode === 'label' ? 'log_odds' : 'reward',
+    readsTurns: true,
     async score(solutions, { signal } = {}) {
       const asked = solutions.flatMap((each, i) => {
-        const read = () => verdicts.solution(unlabelled(each), { steps: 'all', maxLength });
+        const read = () => verdicts.solution(asRecord(each), { steps: 'all', maxLength });
         const solution = readable(read, skipUnreadable);
         return solution ? [{ i, solution }] : [];
       });

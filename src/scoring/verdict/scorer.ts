@@ -4,7 +4,7 @@ import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
 import { verdictSequence } from '../../sequences/sequence.js';
-import { type ReadingOptions, readable } from '../readable.js';
+import { asRecord, type ReadingOptions, readable } from '../readable.js';
 import { type Scorer, scorer } from '../scorer.js';
 import type { LikelihoodWeights } from '../settings.js';
 import {
@@ -44,12 +44,13 @@ export function verdictScorer(
   return scorer({
     name,
     threshold: threshold === 'greedy' ? 0.5 : threshold,
+    readsTurns: true,
     byCalculations: likelihood?.of === 'calculations' && likelihood.verdict === 0,
     async score(solutions, { signal } = {}) {
-      const places = solutions.flatMap(({ problem, steps }, i) => {
-        if (steps.length === 0) return [];
+      const places = solutions.flatMap((asked, i) => {
+        if (asked.steps.length === 0) return [];
         // Only labelled steps are judged; the label itself changes no verdict.
-        const record = { problem, steps: steps.map((text) => ({ text, label: 1, kind: 'normal' }) as const) };
+        const record = asRecord(asked, 1);
         const solution = readable(() => verdicts.solution(record, { maxLength }), skipUnreadable);
         return solution ? [{ i, sequence: verdictSequence(solution, verdicts, i) }] : [];
       });

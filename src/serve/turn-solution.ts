@@ -1,0 +1,59 @@
+/** Conversations of a request to /score: their turns of the assistant are scored, as agents' trainers take them. */
+import { BadRow } from '../data/bad-row.js';
+import { checkCalls } from '../data/sources/turns.js';
+import { defined } from '../native/defined.js';
+import type { Message, Step } from '../records/record.js';
+import { dividedTurns, readableStep, stepOfTurn, type Turns } from '../records/turns.js';
+import type { Solution } from '../scoring/scorer.js';
+import { chatMessage } from './chat-message.js';
+import type { Engine } from './engine.js';
+import type { RequestFields } from './request-fields.js';
+
+const MAX_MESSAGES = 4096;
+const MAX_TOOLS = 128;
+
+/** Whether the request is of a conversation: `messages`, or `prompt` and `completion`, as trainers pass them to reward functions. */
+export const isConversation = (fields: RequestFields): boolean =>
+  fields.has('messages') || (fields.has('prompt') && fields.has('completion'));
+
+/** @throws RequestError for what is no conversation with a turn of the assistant, with the place of the mistake */
+export function turnSolution(engine: Engine, fields: RequestFields): Solution {
+  const [first, second] = fields.has('messages') ? ['messages'] : ['prompt', 'completion'];
+  const messages = [
+    ...given(fields, first as string),
+    ...(second === undefined ? [] : given(fields, second)),
+  ];
+  const tools = fields.list('tools', isObject, 'functions', MAX_TOOLS);
+  const kwargs = fields.value('chat_template_kwargs');
+  if (kwargs !== undefined && !isObject(kwargs)) fields.fail('chat_template_kwargs', 'an object');
+  const { prompt, turns } = dividedTurns(messages);
+  const last = second ?? (first as string);
+  if (turns.length === 0) fields.fail(last, 'a conversation with at least one message of the assistant');
+  if (prompt.length === 0) fields.fail(first as string, 'a message before the first one of the assistant');
+  try {
+    checkCalls(messages, tools ?? []);
+  } catch (error) {
+    if (!(error instanceof BadRow)) throw error;
+    fields.refuse(last, error.message);
+  }
+  const steps = turns.map(stepOfTurn);
+  engine.checkLength(messages.map(({ content }) => content).join('\n'));
+  return {
+    problem: prompt.findLast(({ role }) => role === 'user')?.content ?? '',
+    steps: steps.map(readableStep),
+    turns: defined<Turns>({
+      prompt,
+      tools: tools?.length ? tools : undefined,
+      chat_template_kwargs: kwargs as Turns['chat_template_kwargs'],
+      steps: steps as readonly Step[],
+    }),
+  };
+}
+
+function given(fields: RequestFields, name: string): Message[] {
+  const found = fields.list(name, (item): item is unknown => true, 'messages', MAX_MESSAGES) ?? [];
+  return found.map((message, i) => chatMessage(fields.inner(message, `${name}[${i}]`)) as Message);
+}
+
+const isObject = (item: unknown): item is object =>
+  typeof item === 'object' && item !== null && !Array.isArray(item);

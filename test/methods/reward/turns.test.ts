@@ -1,0 +1,161 @@
+// A judge of turns, from conversations with tools to scores: by a head at the end of each turn, and by words after a question.
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { solutionsOf } from '../../../src/data/solution-rows.js';
+import { turnSegments } from '../../../src/data/turn-segments.js';
+import { verdictTokenizer } from '../../../src/data/verdict.js';
+import { train } from '../../../src/methods/run.js';
+import { verdictSamples } from '../../../src/records/record.js';
+import { openScorer } from '../../../src/scoring/open.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { loadTokenizer } from '../../../src/tokenizer/load.js';
+import { load } from '../../data/data-file.js';
+import { TEMPLATE as CHAT } from '../../generate/chat-model.js';
+import { openTest } from '../../ops/devices.js';
+import { TINY } from './tiny-model.js';
+
+const device = openTest();
+let folder: string;
+let tokenizer: string;
+const TEMPLATE =
+  '{% for t in tools or [] %}{{ t.function.name }};{% endfor %}' +
+  '{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}<|end|>{% endfor %}' +
+  '{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}';
+
+const tools = [{ type: 'function', function: { name: 'f', parameters: {} } }];
+/** A turn is right if it says y, whatever the tool says. */
+function row(i: number) {
+  const right = [0, 1].map((turn) => (i * 7 + turn * 5) % 3 !== 0);
+  return {
+    messages: [
+      { role: 'user', content: `q${i}` },
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [
+          {
+            id: 'c',
+            type: 'function',
+            function: { name: 'f', arguments: JSON.stringify({ x: right[0] ? 'y' : 'n' }) },
+          },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'c', content: i % 2 === 0 ? 'y' : 'n' },
+      { role: 'assistant', content: right[1] ? 'y' : 'n' },
+    ],
+    tools,
+    turn_rewards: right.map(Number),
+  };
+}
+
+/** A tokenizer of bytes with the template; `chatModel` alone is removed with its test. */
+async function savedTokenizer(template?: string): Promise<string> {
+  const directory = mkdtempSync(join(folder, 'tokenizer-'));
+  await byteTokenizer().save(directory);
+  const path = join(directory, 'tokenizer.json');
+  const json = JSON.parse(readFileSync(path, 'utf8')) as { added_tokens: object[] };
+  const [special] = json.added_tokens;
+  json.added_tokens.push(
+    { ...special, id: 259, content: '<|turn|>' },
+    { ...special, id: 260, content: '<|end|>' },
+  );
+  writeFileSync(path, JSON.stringify(json));
+  writeFileSync(join(directory, 'chat_template.jinja'), template ?? CHAT);
+  return directory;
+}
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(inject('folder'), 'turns-'));
+  vi.stubEnv('STEPTRAIN_CACHE', join(folder, 'cache'));
+  vi.spyOn(console, 'error').mockImplementation(() => {});
+  tokenizer = await savedTokenizer(TEMPLATE);
+  writeFileSync(
+    join(folder, 'rows.jsonl'),
+    Array.from({ length: 90 }, (_, i) => JSON.stringify(row(i))).join('\n'),
+  );
+});
+afterAll(() => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+  device.dispose();
+});
+
+const recipe = (head: string, epochs: number, prompt: object) =>
+  ({
+    method: 'reward',
+    model: { base: { init: TINY }, tokenizer },
+    data: { train: join(folder, 'rows.jsonl'), max_length: 256, split: [4, 1, 1] },
+    prompt,
+    reward_model: {
+      head,
+      learning_rate: 1e-2,
+      num_train_epochs: epochs,
+      tokens_per_step: 384,
+      after_error: 'keep',
+    },
+    run: { device: 'cpu', threads: 1 },
+  }) as never;
+
+describe('a judge of turns', () => {
+  test.each([
+    ['scalar', 24, {}],
+    ['verdict', 4, { template: 'turns' }],
+  ])('with the head %s learns what its turns say', async (head, epochs, prompt) => {
+    const { directory } = await train(recipe(head, epochs, prompt), { output: join(folder, head) });
+    const { metrics } = JSON.parse(readFileSync(join(directory, 'eval.json'), 'utf8'));
+    expect(metrics.auc).toBe(1);
+    const scorer = await openScorer(device, directory, {});
+    const solutions = [3, 4, 5, 6].flatMap((i) => solutionsOf(row(100 + i)));
+    const found = await scorer.score(solutions);
+    const verdicts = found?.map(({ scores }) => scores.map((score) => Number((score ?? 0) > 0.5)));
+    expect(verdicts).toEqual([3, 4, 5, 6].map((i) => row(100 + i).turn_rewards));
+    scorer.dispose();
+  });
+
+  test('reads a turn up to its end, and nothing that came back for it', async () => {
+    const own = await loadTokenizer(tokenizer);
+    const { records } = await load(join(folder, 'rows.jsonl'));
+    const [record] = records;
+    if (!record) throw new Error('no record');
+    const { trunk, verdicts } = verdictTokenizer({ template: '{problem}\n{steps}\n' }, own).solution(record);
+    const upTo = (end: number) => own.decode(trunk.ids.slice(0, end));
+    const opening = 'f;<|turn|>user\nq0<|end|><|turn|>assistant\n';
+    const first = `${opening}{"name": "f", "arguments": {"x": "n"}}<|end|>`;
+    expect(verdicts.map(({ at, label }) => [upTo(at), label])).toEqual([
+      [first, 0],
+      [`${first}<|turn|>tool\ny<|end|><|turn|>assistant\ny<|end|>`, 1],
+    ]);
+    expect(trunk.steps.map(({ start }) => upTo(start))).toEqual([
+      opening,
+      `${first}<|turn|>tool\ny<|end|><|turn|>assistant\n`,
+    ]);
+    const asked = verdictTokenizer({ template: 'turns' }, own);
+    const [sample] = verdictSamples(record);
+    if (!sample) throw new Error('no sample');
+    expect(own.decode(asked.sample(sample).ids)).toBe(
+      `${first}<|turn|>user\nJudge the last turn of the assistant: answer + if it is right and - if it is wrong.<|end|><|turn|>assistant\n-`,
+    );
+    expect(turnSegments(own, record, { tail: '' }).every(({ train: learned }) => !learned)).toBe(true);
+  });
+
+  test('says what to do where template and rows do not fit, and where the template has no tools', async () => {
+    const own = await loadTokenizer(tokenizer);
+    const { records } = await load(join(folder, 'rows.jsonl'));
+    const [record] = records;
+    if (!record) throw new Error('no record');
+    expect(() => verdictTokenizer({ template: 'chat' }, own).solution(record)).toThrow(
+      /asks about steps of a solution, and here are turns of a conversation; set prompt.template to "turns"/,
+    );
+    expect(() =>
+      verdictTokenizer({ template: 'turns' }, own).solution({
+        problem: 'a',
+        steps: [{ text: 'b', label: 1, kind: 'normal' }],
+      }),
+    ).toThrow(/prompt.template "turns" reads conversations, and here is a problem with steps/);
+    const toolless = await loadTokenizer(await savedTokenizer());
+    expect(() => verdictTokenizer({ template: '{problem}\n{steps}\n' }, toolless).solution(record)).toThrow(
+      /rows.jsonl, line 1: the chat template does not read tools/,
+    );
+  });
+});
