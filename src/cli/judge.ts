@@ -56,6 +56,7 @@ export const judgeCommand = command({
 async function judge(args: JudgeArguments): Promise<void> {
   const { calculationsCount, judgements, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
   const { probabilityOf } = await import('../scoring/scorer.js');
+  const { calculationsIn } = await import('../data/equations/calculations.js');
   const { unparsedSentence } = await import('../scoring/generative/unparsed.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
@@ -99,12 +100,10 @@ async function judge(args: JudgeArguments): Promise<void> {
       if (scorer.unsure !== undefined && !args.json)
         console.error(`unsure: neither verdict has a probability of ${scorer.unsure.toFixed(3)}`);
       const count = files && calculationsCount({ files });
-      if (count) console.error(sourceLine(count, judged));
-      const alone = scorer.byCalculations ?? false;
+      if (count) console.error(sourceLine(count, steps.map(calculationsIn)));
+      const alone = count === 'alone';
       const unlike = files && !alone && unlikeOf({ files }, steps);
       if (unlike) console.error(unlikeLine(unlike));
-      const unread = judged.flatMap(({ unread: isUnread }, i) => (isUnread ? [i + 1] : []));
-      if (unread.length > 0) console.error(unreadLine(unread));
       if (!args.json && judged.some(({ verdict }) => verdict === null))
         console.error(NO_VERDICT[alone ? 'calculations' : 'words']);
       console.log(
@@ -127,18 +126,13 @@ async function judge(args: JudgeArguments): Promise<void> {
 }
 
 /** The sentence on the origin of the verdicts of a judge that computes calculations. */
-function sourceLine(count: 'alone' | 'beside words', judged: readonly StepJudgement[]): string {
-  const own = judged.flatMap(({ checked }, i) => (checked ? [i + 1] : []));
+function sourceLine(count: 'alone' | 'beside words', found: readonly (readonly unknown[])[]): string {
+  const own = found.flatMap((calculations, i) => (calculations.length > 0 ? [i + 1] : []));
   const steps =
     own.length === 0 ? 'here no step' : `here ${own.length === 1 ? 'step' : 'steps'} ${own.join(', ')}`;
   return count === 'alone'
     ? `verdicts come from calculations alone, without the words of the model: ${steps} could be computed`
     : `verdicts come from the words of the model and, where a step could be computed, from its calculations: ${steps}`;
-}
-
-function unreadLine(steps: readonly number[]): string {
-  const which = steps.length === 1 ? 'step' : 'steps';
-  return `${which} ${steps.join(', ')}: longer than the model reads, so judged by calculations alone`;
 }
 
 /** Most unknown words shown. */

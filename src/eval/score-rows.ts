@@ -16,8 +16,7 @@ const BATCH = 64;
 
 /**
  * A row of the output file for each solution: its columns, `scores` by step (null where the scorer cannot read a step),
- * `verdicts` by step for a scorer that may be unsure, `checked` by step for a judge by calculations, `reasons` by step for one that
- * writes them, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
+ * `verdicts` by step for a scorer that may be unsure, `reasons` by step for one that gives them, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,
@@ -44,7 +43,6 @@ export async function* scoredRows(
         ...('samples' in row ? { steps: solution.steps } : {}),
         scores: own.scores,
         ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
-        ...(own.checked ? { checked: own.checked } : {}),
         ...(own.reasons ? { reasons: own.reasons } : {}),
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),
       };

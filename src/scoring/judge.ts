@@ -48,19 +48,12 @@ export interface StepJudgement {
    */
   readonly verdict: 'right' | 'wrong' | 'unsure' | null;
   /**
-   * Whether a calculation that the step writes out, such as `12 + 7 = 19`, was computed for its verdict. false: it writes out none that
-   * can be read, or this judge computes none (`eval_verdicts.likelihood` of its run).
-   */
-  readonly checked: boolean;
-  /**
    * Set for a step unlike all that the judge's own run learned from; {@link unlikeTraining} names the difference. Its
    * probability is that of any such step, right or wrong.
    */
   readonly unlikeTraining?: true;
-  /** The reason that the model wrote before this verdict, where it writes one. */
+  /** The reason that the model wrote before this verdict, or the calculations of the step that were computed for it. */
   readonly reason?: string;
-  /** Set for a step beyond what the model reads; it is judged by its calculations alone. */
-  readonly unread?: true;
 }
 
 /**
@@ -151,11 +144,9 @@ export async function judgements(
       const score = own.scores[s] ?? null;
       const probability = score === null ? null : probabilityOf(scorer, score);
       const isRight = verdicts[s] ?? null;
-      const checked = own.checked?.[s] ?? false;
-      const isUnknown = isRight === null || (scorer.byCalculations && !checked);
       // The zero of a score that is no probability is arbitrary.
       const verdict =
-        probability === null || isUnknown
+        probability === null || isRight === null
           ? null
           : isUnsure(scorer, score, isRight)
             ? 'unsure'
@@ -163,11 +154,7 @@ export async function judgements(
               ? 'right'
               : 'wrong';
       const reason = own.reasons?.[s];
-      return {
-        ...{ step, probability, score, verdict, checked },
-        ...(reason ? { reason } : {}),
-        ...(own.unread?.[s] ? { unread: true } : {}),
-      };
+      return { step, probability, score, verdict, ...(reason ? { reason } : {}) };
     });
   });
 }

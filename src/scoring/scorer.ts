@@ -43,12 +43,11 @@ export interface SolutionScores {
    * Verdict on each step, where it does not follow from the scores and `threshold`; null where the model gives none.
    */
   readonly verdicts?: readonly (1 | 0 | null)[];
-  /** The reason that the model wrote for each step before its verdict; null where it did not end. Absent for a model that writes none. */
+  /**
+   * The reason for the verdict on each step: what the model wrote before it, or the calculations that were computed; null
+   * where there is none. Absent for a scorer that gives none.
+   */
   readonly reasons?: readonly (string | null)[];
-  /** Whether a calculation of each step was computed. Absent for a scorer that computes none. */
-  readonly checked?: readonly boolean[];
-  /** Whether each step lies beyond what the model reads, so that its score comes from its calculations alone. */
-  readonly unread?: readonly boolean[];
   /** Number of tokens that were read. */
   readonly tokens?: number;
 }
@@ -67,11 +66,6 @@ export interface Scorer {
   readonly unsure?: number;
   /** The rule by which a text becomes the steps that it scores. Default: paragraphs, or lines. */
   readonly segmentation?: Segmentation;
-  /**
-   * Whether it judges by calculations alone: all steps without one share a score, which says nothing about a single
-   * step.
-   */
-  readonly byCalculations?: boolean;
   /** Whether it scores turns of conversations too. Default: it refuses them. */
   readonly readsTurns?: boolean;
   /** Sentences on the defects that its run found. */

@@ -35,7 +35,6 @@ function byStep({ scorer, scores: all }: Scored, solutions: readonly Solution[])
     object: 'score',
     scores: own.scores,
     ...(solutions[index]?.turns ? { turn_rewards: own.scores } : {}),
-    checked: own.checked,
     reasons: own.reasons,
     ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
   }));

@@ -88,7 +88,7 @@ it('says of a judge by calculations which steps it computed; the problem may be 
     async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer, likelihood }) }),
     async ({ url }) => {
       const { status, json } = await post(`${url}/score`, { question: '1;+1', steps: ['1+1=2', '1+1'] });
-      expect([status, json]).toMatchObject([200, { data: [{ checked: [true, false] }] }]);
+      expect([status, json]).toMatchObject([200, { data: [{ reasons: ['1+1=2', null] }] }]);
     },
   );
 });

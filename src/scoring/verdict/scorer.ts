@@ -1,104 +1,68 @@
-/** A verdict model as a scorer: the probability of the word for a right step, after each step. */
+/** A verdict model as a scorer of steps: its words, the base's likelihood of the steps, and both weighed together. */
 import { inMemory } from '../../data/dataset.js';
 import { verdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
 import { tokensAtOnce } from '../../sequences/batching.js';
 import { verdictSequence } from '../../sequences/sequence.js';
+import { calculationScorer } from '../calculations.js';
 import { asRecord, type ReadingOptions, readable } from '../readable.js';
-import { type Scorer, scorer } from '../scorer.js';
+import { type Scorer, type Solution, type SolutionScores, scorer, scoresByStep } from '../scorer.js';
 import type { LikelihoodWeights } from '../settings.js';
-import {
-  type StepLikelihoods,
-  stepCalculations,
-  stepLikelihoods,
-  withLikelihood,
-  withUnread,
-} from './likelihood.js';
+import { weighted } from '../weighted.js';
+import { stepLikelihoods } from './likelihood.js';
 import { judgeVerdicts } from './verdicts.js';
 
 export interface VerdictScorerOptions extends ReadingOptions {
   /** `greedy`: the word that the model would write, else none. A number: the least probability of a right step. Default 0.5. */
   readonly threshold?: 'greedy' | number;
-  /** Weights of the model's card, to weigh words with the base's likelihood of the steps. Default: the words alone. */
+  /** Weights of the model's card, to weigh words with other evidence. Default: the words alone. */
   readonly likelihood?: LikelihoodWeights | undefined;
   /** Reasons drawn for each verdict, of a judge that writes them. Default: the most likely one. */
   readonly votes?: number | undefined;
 }
 
 /** @throws DataError for a prompt that the tokenizer cannot express */
-export function verdictScorer(
+export function verdictScorer(decoder: Decoder, options: VerdictScorerOptions): Scorer {
+  const { threshold = 0.5, likelihood: weights } = options;
+  const least = threshold === 'greedy' ? 0.5 : threshold;
+  if (!weights) return { ...wordScorer(decoder, options, 'probability'), threshold: least };
+  const other = weights.of === 'calculations' ? calculationScorer() : likelihoodScorer(decoder, options);
+  return weighted(wordScorer(decoder, options, 'log_odds'), other, { weights, threshold: least });
+}
+
+/** The probability of the word for a right step, or its log-odds, after each step. */
+function wordScorer(
   decoder: Decoder,
-  {
-    name = 'verdict',
-    tokenizer,
-    prompt = {},
-    role = {},
-    threshold = 0.5,
-    maxLength = decoder.config.maxPositions,
-    skipUnreadable = false,
-    likelihood,
-    votes,
-  }: VerdictScorerOptions,
+  options: VerdictScorerOptions,
+  scale: 'probability' | 'log_odds',
 ): Scorer {
-  const verdicts = verdictTokenizer(prompt, tokenizer);
+  const { name = 'verdict', role = {}, threshold = 0.5, votes } = options;
+  const { tokenizer, sequencesOf } = reader(decoder, options);
   return scorer({
     name,
-    threshold: threshold === 'greedy' ? 0.5 : threshold,
+    scale,
     readsTurns: true,
-    byCalculations: likelihood?.of === 'calculations' && likelihood.verdict === 0,
     async score(solutions, { signal } = {}) {
-      const places = solutions.flatMap((asked, i) => {
-        if (asked.steps.length === 0) return [];
-        // Only labelled steps are judged; the label itself changes no verdict.
-        const record = asRecord(asked, 1);
-        const solution = readable(() => verdicts.solution(record, { maxLength }), skipUnreadable);
-        return solution ? [{ i, sequence: verdictSequence(solution, verdicts, i) }] : [];
-      });
-      const sequences = inMemory(places.map(({ sequence }) => sequence));
-      const options = {
-        microBatchTokens: tokensAtOnce(decoder, signal),
+      const places = sequencesOf(solutions);
+      const judged = await judgeVerdicts(decoder, role, inMemory(places.map(({ sequence }) => sequence)), {
+        ...{ threshold, votes, tokenizer, microBatchTokens: tokensAtOnce(decoder, signal) },
         ...(signal ? { signal } : {}),
-      };
-      const asked = { threshold, votes, tokenizer: verdicts, ...options };
-      const byWords = (await judgeVerdicts(decoder, role, sequences, asked)).map((verdict) => ({
-        ...verdict,
-        solution: places[verdict.solution]?.i as number,
-      }));
-      const isComputed = likelihood?.of === 'calculations';
-      const evidence = !likelihood
-        ? undefined
-        : isComputed
-          ? stepCalculations(solutions.map(({ steps }) => ({ steps: steps.map((text) => ({ text })) })))
-          : bySolution(solutions.length, places, await stepLikelihoods(decoder, sequences, options));
+      });
       if (signal?.aborted) return undefined;
-      const judged =
-        likelihood && evidence
-          ? withLikelihood(
-              withUnread(byWords, evidence, () => 1),
-              evidence,
-              likelihood,
-              threshold,
-            )
-          : byWords;
-      const found = solutions.map(({ steps }, i) => ({
+      const found = solutions.map(({ steps }) => ({
         scores: steps.map(() => null) as (number | null)[],
         verdicts: steps.map(() => null) as (1 | 0 | null)[],
-        ...(isComputed
-          ? { checked: steps.map((_, step) => evidence?.[i]?.get(step)?.checked === true) }
-          : {}),
-        ...(isComputed ? { unread: steps.map(() => false) } : {}),
-        ...(verdicts.template.rationaleTokens > 0
+        ...(tokenizer.template.rationaleTokens > 0
           ? { reasons: steps.map(() => null) as (string | null)[] }
           : {}),
         tokens: 0,
       }));
       for (const { i, sequence } of places) if (found[i]) found[i].tokens = sequence.ids.length;
-      for (const { solution, step, probability, verdict, reason, unread = false } of judged) {
-        const of = found[solution];
+      for (const { solution, step, probability, logPositive, logNegative, verdict, reason } of judged) {
+        const of = found[places[solution]?.i as number];
         if (!of) continue;
-        of.scores[step] = probability;
+        of.scores[step] = scale === 'probability' ? probability : logPositive - logNegative;
         of.verdicts[step] = verdict ?? null;
-        if (of.unread) of.unread[step] = unread;
         if (of.reasons) of.reasons[step] = reason ?? null;
       }
       return found;
@@ -106,12 +70,44 @@ export function verdictScorer(
   });
 }
 
-/** Likelihoods by solution; empty for solutions without a sequence. */
-function bySolution(
-  count: number,
-  places: readonly { readonly i: number }[],
-  found: StepLikelihoods | undefined,
-): StepLikelihoods {
-  const known = new Map(places.map(({ i }, at) => [i, found?.[at]]));
-  return Array.from({ length: count }, (_, i) => known.get(i) ?? new Map());
+/** The log-probability of the least likely token up to the end of each step, under the base alone. */
+function likelihoodScorer(decoder: Decoder, options: ReadingOptions): Scorer {
+  const { sequencesOf } = reader(decoder, options);
+  return scorer({
+    name: 'likelihood',
+    scale: 'reward',
+    readsTurns: true,
+    async score(solutions, { signal } = {}) {
+      const places = sequencesOf(solutions);
+      const found = await stepLikelihoods(decoder, inMemory(places.map(({ sequence }) => sequence)), {
+        microBatchTokens: tokensAtOnce(decoder, signal),
+        signal,
+      });
+      const bySolution = new Map(places.map(({ i }, at) => [i, found?.[at]]));
+      return (
+        found &&
+        solutions.map((solution, i): SolutionScores => {
+          const steps = [...(bySolution.get(i) ?? [])].map(([step, { least }]) => [step, least] as const);
+          return { scores: scoresByStep(solution, steps) };
+        })
+      );
+    },
+  });
+}
+
+/** The sequences of solutions that can be read, each with its index. */
+function reader(
+  { config }: Decoder,
+  { tokenizer: text, prompt = {}, maxLength = config.maxPositions, skipUnreadable = false }: ReadingOptions,
+) {
+  const tokenizer = verdictTokenizer(prompt, text);
+  const sequencesOf = (solutions: readonly Solution[]) =>
+    solutions.flatMap((asked, i) => {
+      if (asked.steps.length === 0) return [];
+      // Only labelled steps are judged; the label itself changes no verdict.
+      const record = asRecord(asked, 1);
+      const solution = readable(() => tokenizer.solution(record, { maxLength }), skipUnreadable);
+      return solution ? [{ i, sequence: verdictSequence(solution, tokenizer, i) }] : [];
+    });
+  return { tokenizer, sequencesOf };
 }

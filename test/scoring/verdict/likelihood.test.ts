@@ -127,7 +127,10 @@ describe('of the steps of a solution', () => {
     const prompt = { template: 'compact', pos_word: '1', neg_word: '0' } as const;
     const judge = verdictScorer(model.decoder, { tokenizer, prompt, likelihood: weights, maxLength: 110 });
     const [judged] = (await judge.score([asSolution(SLIP)])) ?? [];
-    expect(judged).toMatchObject({ verdicts: [0, 1], checked: [true, false], unread: [false, false] });
+    expect(judged).toMatchObject({
+      verdicts: [0, null],
+      reasons: [expect.stringMatching(/ = 18 is wrong$/), null],
+    });
     // Of calculations alone no verdict is said of a step without one; beside words theirs is.
     const verdicts = async (likelihood: LikelihoodWeights) => {
       const judge = verdictScorer(model.decoder, { tokenizer, prompt, likelihood, maxLength: 110 });
@@ -155,10 +158,15 @@ describe('of the steps of a solution', () => {
     const [whole] = (await judgeOf(400).score([long])) ?? [];
     const first = sequencesOf([solution(long.steps[0] as string)]).get(0).ids.length + 1;
     const [cut] = (await judgeOf(first).score([long])) ?? [];
-    expect(whole?.unread).toEqual([false, false, false, false]);
+    expect(whole?.reasons).toEqual(['12 + 7 = 19', '12 + 7 = 18 is wrong', null, '2 + 2 = 4']);
     expect(cut?.scores[0]).toBe(whole?.scores[0]);
-    expect(cut?.unread).toEqual([false, true, false, true]);
-    expect(cut?.checked).toEqual([true, true, false, true]);
+    const unread = '(the model did not read the step)';
+    expect(cut?.reasons).toEqual([
+      '12 + 7 = 19',
+      `12 + 7 = 18 is wrong ${unread}`,
+      null,
+      `2 + 2 = 4 ${unread}`,
+    ]);
     expect(cut?.verdicts).toEqual([whole?.verdicts?.[0], 0, null, 1]);
     expect(cut?.scores[1]).toBeCloseTo(1 / (1 + Math.exp(2)), 12);
     expect(cut?.scores[2]).toBeNull();
@@ -198,7 +206,7 @@ describe('of the steps of a solution', () => {
     expect(judged?.flatMap(({ verdicts = [] }) => verdicts)).toEqual([1, 1, 0, 0]);
     const weighed = withLikelihood(byWords, await likelihoodsOf([RIGHT, SLIP]), weights, 'greedy');
     expect(judged?.flatMap(({ scores }) => scores)).toEqual(weighed.map(({ probability }) => probability));
-    expect(judged?.[0]).not.toHaveProperty('checked');
+    expect(judged?.[0]).not.toHaveProperty('reasons');
     const signal = AbortSignal.abort();
     expect(await stepLikelihoods(model.decoder, sequences, { ...options, signal })).toBeUndefined();
   });
