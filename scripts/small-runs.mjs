@@ -59,7 +59,7 @@ export const SMALL_RUNS = {
     method: 'stepamc',
     ...verdicts,
     sft: { learning_rate, tokens_per_step: 1024, eval_steps: 3, save_steps: 2 },
-    frn: {
+    reward_network: {
       learning_rate,
       max_steps: 6,
       tokens_per_step: 1024,

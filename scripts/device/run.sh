@@ -253,8 +253,8 @@ arrivals() {
 }
 main() {
   local few=
-  [[ -z $tiny ]] || few='--set data.arithmetic.samples=20 --set sft.max_steps=1 --set frn.max_steps=1 --set ppo.max_iterations=1
-    --set sft.tokens_per_step=64 --set sft.micro_batch_tokens=64 --set frn.tokens_per_step=64 --set frn.micro_batch_tokens=64
+  [[ -z $tiny ]] || few='--set data.arithmetic.samples=20 --set sft.max_steps=1 --set reward_network.max_steps=1 --set ppo.max_iterations=1
+    --set sft.tokens_per_step=64 --set sft.micro_batch_tokens=64 --set reward_network.tokens_per_step=64 --set reward_network.micro_batch_tokens=64
     --set ppo.rollout_batch=4 --set ppo.num_ppo_epochs=1 --set ppo.num_mini_batches=1 --set ppo.micro_batch_tokens=128
     --set data.arithmetic.steps=2 --set data.max_length=64 --set eval.max_samples=2'
   limited main 90 node dist/cli/main.js run stepamc_arithmetic --output "$work/run" --set run.device=cuda:0 $few

@@ -193,7 +193,7 @@ function warningsOf(
           unit,
           balanced,
           sft: baselines.sft,
-          frn: baselines.frn,
+          network: baselines.reward_network,
           valueLosses,
         })
       : ['no step was judged']),

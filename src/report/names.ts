@@ -13,7 +13,7 @@ const NAMES: Readonly<Record<string, string>> = {
   old_kl_k3: 'KL to the sampler (k3)',
   grad_norm: 'gradient norm',
   peak_bytes: 'peak',
-  frn: 'reward network',
+  reward_network: 'reward network',
   sft: 'warm-up',
   ppo: 'policy',
   words: 'the verdicts alone',

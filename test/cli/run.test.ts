@@ -89,11 +89,17 @@ describe('a run', () => {
 
   it('says of an interrupted one where it stopped, as its progress line counts', async () => {
     const interrupted = start(async (_config, _run, _signal, { onStep }) => {
-      const event = { kind: 'step', stage: 'frn', stageStep: 140, stageSteps: 147, step: 891 } as const;
+      const event = {
+        kind: 'step',
+        stage: 'reward_network',
+        stageStep: 140,
+        stageSteps: 147,
+        step: 891,
+      } as const;
       onStep?.({ ...event, tokens: 0, metrics: {} });
       return { status: 'interrupted', step: 891 };
     });
-    await expect(interrupted).rejects.toThrow(/^Stopped after frn step 140\/147\. To resume: /);
+    await expect(interrupted).rejects.toThrow(/^Stopped after reward_network step 140\/147\. To resume: /);
   });
 
   it('does not advise to try again what no checkpoint allows', async () => {

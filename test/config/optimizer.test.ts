@@ -12,8 +12,12 @@ const STEPAMC = 'method: stepamc\ndata: {source: arithmetic}\n';
 
 function parse(content: string, ...settings: string[]) {
   const { config, locate } = parseRunConfig(STEPAMC + content, { name: 'r.yaml', settings });
-  const { sft, frn, verdict_ppo } = config as StepAmcRunConfig;
-  return { config, locate, rates: [sft, frn, verdict_ppo].map(({ learning_rate }) => learning_rate) };
+  const { sft, reward_network, verdict_ppo } = config as StepAmcRunConfig;
+  return {
+    config,
+    locate,
+    rates: [sft, reward_network, verdict_ppo].map(({ learning_rate }) => learning_rate),
+  };
 }
 
 it('stands above the defaults of stages and below their own keys', () => {
@@ -22,7 +26,7 @@ it('stands above the defaults of stages and below their own keys', () => {
   expect(parse('optimizer: {learning_rate: 0.5}\n').rates).toEqual([0.5, 0.5, 0.5]);
   const { rates, locate } = parse('optimizer: {learning_rate: 0.5}\nsft: {learning_rate: 0.25}\n');
   expect(rates).toEqual([0.25, 0.5, 0.5]);
-  expect(locate(['frn', 'learning_rate'])).toBe('r.yaml:3:28');
+  expect(locate(['reward_network', 'learning_rate'])).toBe('r.yaml:3:28');
   expect(locate(['sft', 'learning_rate'])).toBe('r.yaml:4:22');
 });
 
@@ -30,14 +34,14 @@ it('reaches the keys of which a stage has a type of its own', () => {
   const { config } = parse('optimizer: {num_train_epochs: 2.5, max_steps: 7}\n');
   expect(config).toMatchObject({
     sft: { num_train_epochs: 2.5, max_steps: 7 },
-    frn: { num_train_epochs: 2.5 },
+    reward_network: { num_train_epochs: 2.5 },
     verdict_ppo: { num_train_epochs: 2.5 },
   });
   expect((config as unknown as StepAmcRunConfig).verdict_ppo).not.toHaveProperty('max_steps');
 });
 
 it('stands above the recipe where it is set from the command line, and below what is set of a stage', () => {
-  const settings = ['frn.learning_rate=0.1', 'optimizer.learning_rate=0.125'];
+  const settings = ['reward_network.learning_rate=0.1', 'optimizer.learning_rate=0.125'];
   const { rates, locate } = parse('sft: {learning_rate: 0.25}\n', ...settings);
   expect(rates).toEqual([0.125, 0.1, 0.125]);
   expect(locate(['sft', 'learning_rate'])).toBe('--set optimizer.learning_rate=0.125');
@@ -90,7 +94,7 @@ it('is merged into the stages of config.yaml, which is a recipe of the same valu
   // As a resume may.
   const settings = ['optimizer.save_steps=3'];
   const resumed = parseRunConfig(formatRunConfig(config), { name: 'config.yaml', settings });
-  expect(resumed.config).toMatchObject({ sft: { save_steps: 3 }, frn: { save_steps: 3 } });
+  expect(resumed.config).toMatchObject({ sft: { save_steps: 3 }, reward_network: { save_steps: 3 } });
 });
 
 it('is said once in the documentation and in the schema', () => {

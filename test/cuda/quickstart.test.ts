@@ -15,9 +15,9 @@ const SIZES = {
   'sft.max_steps': 2,
   'sft.tokens_per_step': 64,
   'sft.micro_batch_tokens': 64,
-  'frn.max_steps': 2,
-  'frn.tokens_per_step': 64,
-  'frn.micro_batch_tokens': 64,
+  'reward_network.max_steps': 2,
+  'reward_network.tokens_per_step': 64,
+  'reward_network.micro_batch_tokens': 64,
   'verdict_ppo.max_iterations': 1,
   'verdict_ppo.rollout_batch': 4,
   'verdict_ppo.num_ppo_epochs': 1,
@@ -56,7 +56,7 @@ describe.skipIf(gpus.length === 0 || !compiled)(`the built-in example on cuda:0$
       ]);
       const trained = (lines: typeof cpu) =>
         lines.flatMap(({ phase, loss }) =>
-          (phase === 'sft' || phase === 'frn') && loss !== undefined ? [loss as number] : [],
+          (phase === 'sft' || phase === 'reward_network') && loss !== undefined ? [loss as number] : [],
         );
       expect(trained(cpu).length).toBeGreaterThanOrEqual(4);
       expect(trained(gpu).length).toBe(trained(cpu).length);

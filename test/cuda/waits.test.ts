@@ -22,7 +22,7 @@ data:
   arithmetic: { samples: 60, steps: 2, max_operand: 9 }
 prompt: { template: compact, pos_word: '1', neg_word: '0' }
 sft: { max_steps: 4, tokens_per_step: 128, micro_batch_tokens: 128, save_steps: 0 }
-frn: { max_steps: 4, tokens_per_step: 128, micro_batch_tokens: 128, save_steps: 0 }
+reward_network: { max_steps: 4, tokens_per_step: 128, micro_batch_tokens: 128, save_steps: 0 }
 verdict_ppo: { max_iterations: 4, rollout_batch: 8, num_ppo_epochs: 1, micro_batch_tokens: 256, save_steps: 0 }
 run: { device: cuda, logging_steps: 1 }
 eval: { max_samples: 1 }
@@ -84,7 +84,7 @@ describe.skipIf(gpus.length === 0)(`waits of training on cuda:0${skipped}`, () =
     await rm(folder, { recursive: true, force: true });
   });
 
-  describe.each(['sft', 'frn', 'ppo'])('%s', (phase) => {
+  describe.each(['sft', 'reward_network', 'ppo'])('%s', (phase) => {
     const steps = () => {
       const own = moments.filter((moment) => moment.phase === phase);
       return own.slice(WARM_UP).map((moment, i) => {

@@ -43,7 +43,7 @@ const RUNS: Readonly<Record<string, Recipe>> = {
   stepamc: changed(small.stepamc as Recipe, {
     data: { arithmetic: { samples: 80 } },
     sft: { max_steps: 2, eval_steps: 2 },
-    frn: { max_steps: 2, eval_steps: 2 },
+    reward_network: { max_steps: 2, eval_steps: 2 },
     verdict_ppo: { max_iterations: 1, rollout_batch: 24, eval_steps: 2 },
   }),
   s3c: changed(small.s3c as Recipe, {

@@ -199,7 +199,7 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, () => {
       await run('base/stepamc', 'stepamc', {
         'data.train': at('rows.jsonl'),
         ...short('sft', { tokens_per_step: 128 }),
-        ...short('frn', { tokens_per_step: 128 }),
+        ...short('reward_network', { tokens_per_step: 128 }),
         'verdict_ppo.max_iterations': STEPS,
         'verdict_ppo.rollout_batch': 2,
         'verdict_ppo.num_ppo_epochs': 1,
@@ -207,7 +207,7 @@ describe.skipIf(!FILE)(`SmolLM2-135M-Instruct from its GGUF file${why}`, () => {
         'verdict_ppo.eval_steps': 0,
         'verdict_ppo.save_steps': 0,
       });
-      expect(await steps('stepamc')).toEqual({ sft: STEPS, frn: STEPS, ppo: STEPS });
+      expect(await steps('stepamc')).toEqual({ sft: STEPS, reward_network: STEPS, ppo: STEPS });
     });
 
     test('a reward model of steps (PRM)', async () => {

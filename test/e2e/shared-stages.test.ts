@@ -31,7 +31,7 @@ const SET = [
   'eval.max_samples=8',
   'lora.r=4',
   'run.threads=1',
-  'frn.eval_steps=0',
+  'reward_network.eval_steps=0',
   'verdict_ppo.eval_steps=0',
   'sft.eval_steps=0',
   // Without a choice among parameters, so that what the policy learned is what is compared.
@@ -62,18 +62,18 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
   test('a run that takes them ends with the bits of one that trained them', async () => {
     await start('alone', { share: false });
     expect(await start('first', { own: ['verdict_ppo.learning_rate=3.0e-4'] })).toBeUndefined();
-    expect(await start('second')).toBe('frn');
+    expect(await start('second')).toBe('reward_network');
     await expectBitsOf(adapter, { second: 'second', alone: 'alone', first: 'first' });
   });
 
   test('what a stage reads must be equal: the network reads its own settings, the warm-up its own too', async () => {
-    expect(await start('network', { own: ['frn.learning_rate=1.0e-4'] })).toBe('sft');
+    expect(await start('network', { own: ['reward_network.learning_rate=1.0e-4'] })).toBe('sft');
     expect(await start('warm-up', { own: ['sft.learning_rate=1.0e-4'] })).toBeUndefined();
   });
 
   test('what was left there and is damaged is trained again', async () => {
-    const [name] = (await readdir(shared())).filter((each) => each.startsWith('frn-'));
-    for (const each of (await readdir(shared())).filter((each) => each.startsWith('frn-'))) {
+    const [name] = (await readdir(shared())).filter((each) => each.startsWith('reward_network-'));
+    for (const each of (await readdir(shared())).filter((each) => each.startsWith('reward_network-'))) {
       const [step] = (await readdir(join(shared(), each))).filter((each) => each.startsWith('step-'));
       await truncate(join(shared(), each, step as string, 'trainable.safetensors'), 100);
     }

@@ -19,10 +19,10 @@ const SMALL = Object.entries({
   'sft.num_train_epochs': 1,
   'sft.learning_rate': 1e-4,
   'sft.save_steps': 2,
-  'frn.max_steps': 3,
-  'frn.learning_rate': 1e-4,
-  'frn.init': 'sft',
-  'frn.save_steps': 2,
+  'reward_network.max_steps': 3,
+  'reward_network.learning_rate': 1e-4,
+  'reward_network.init': 'sft',
+  'reward_network.save_steps': 2,
   'verdict_ppo.max_iterations': 2,
   'verdict_ppo.rollout_batch': 64,
   'verdict_ppo.learning_rate': 1e-5,
@@ -89,7 +89,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc without lora (needs dist/: np
       when(/sft step 1\//),
     );
     expect(first.code).toBe(130);
-    for (const pattern of [/frn step 1\//, /ppo step 1\//, /evaluation of sft/]) {
+    for (const pattern of [/reward_network step 1\//, /ppo step 1\//, /evaluation of sft/]) {
       const { code, err } = await steptrain(['run', '--resume', run], when(pattern));
       expect([0, 130], err).toContain(code);
     }

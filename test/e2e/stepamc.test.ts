@@ -27,14 +27,14 @@ const SMALL = set({
   'sft.micro_batch_tokens': 512,
   'sft.eval_steps': 3,
   'sft.save_steps': 2,
-  'frn.num_train_epochs': 1,
-  'frn.max_steps': 6,
-  'frn.tokens_per_step': 1024,
-  'frn.micro_batch_tokens': 'auto',
-  'frn.eval_steps': 3,
-  'frn.save_steps': 2,
-  'frn.update': 'joint',
-  'frn.center': 'running',
+  'reward_network.num_train_epochs': 1,
+  'reward_network.max_steps': 6,
+  'reward_network.tokens_per_step': 1024,
+  'reward_network.micro_batch_tokens': 'auto',
+  'reward_network.eval_steps': 3,
+  'reward_network.save_steps': 2,
+  'reward_network.update': 'joint',
+  'reward_network.center': 'running',
   'verdict_ppo.max_iterations': 3,
   'verdict_ppo.rollout_batch': 64,
   'verdict_ppo.num_mini_batches': 2,
@@ -86,16 +86,16 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
 
   test('runs warm-up, reward network and policy, and evaluates before and after', () => {
     const phases = [...new Set(whole.metrics.map(({ phase }) => phase))];
-    expect(phases).toEqual(['sft', 'frn', 'ppo', 'test']);
+    expect(phases).toEqual(['sft', 'reward_network', 'ppo', 'test']);
     const { method, data, metrics: after, metrics_unseen, baselines, reward_network } = whole.evaluation;
     expect(method).toBe('stepamc');
-    for (const name of ['base', 'sft', 'frn']) expect(baselines[name].n).toBe(after.n);
+    for (const name of ['base', 'sft', 'reward_network']) expect(baselines[name].n).toBe(after.n);
     expect(data.seen_share).toBeGreaterThan(0);
     expect(Object.keys(metrics_unseen).sort()).toEqual(Object.keys(after).sort());
     expect(metrics_unseen.n).toBe(Math.round((1 - data.seen_share) * after.n));
-    expect(reward_network.test.metrics).toEqual(baselines.frn);
+    expect(reward_network.test.metrics).toEqual(baselines.reward_network);
     expect(reward_network.validation.calibration.ece).toBeGreaterThanOrEqual(0);
-    expect(reward_network.test.pair_accuracy).toBeCloseTo(baselines.frn.accuracy, 12);
+    expect(reward_network.test.pair_accuracy).toBeCloseTo(baselines.reward_network.accuracy, 12);
     const logged = whole.metrics.filter(
       ({ phase, policy_loss }) => phase === 'ppo' && policy_loss !== undefined,
     );
@@ -119,7 +119,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
         'acc_neg',
         'grad_norm',
       ],
-      ...['frn_loss', 'sampler_difference'],
+      ...['reward_network_loss', 'sampler_difference'],
     ]) {
       expect(
         logged.every((line) => Number.isFinite(line[name])),
@@ -129,9 +129,9 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   });
 
   test('every stage is evaluated before its first step and ends with its best parameters', () => {
-    for (const phase of ['sft', 'frn', 'ppo']) {
+    for (const phase of ['sft', 'reward_network', 'ppo']) {
       const lines = whole.metrics.filter((line) => line.phase === phase);
-      const metric = phase === 'frn' ? 'pair_accuracy' : 'f1_macro';
+      const metric = phase === 'reward_network' ? 'pair_accuracy' : 'f1_macro';
       const evaluated = lines.filter(({ balanced_accuracy }) => balanced_accuracy !== undefined);
       expect(evaluated[0]?.phase_step).toBe(0);
       const best = Math.max(...evaluated.map((line) => line[metric] as number));
@@ -207,7 +207,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     );
     expect(first.code).toBe(130);
     for (const [pattern, signal] of [
-      [/frn step 1\//, 'SIGTERM'],
+      [/reward_network step 1\//, 'SIGTERM'],
       [/ppo step 1\//, 'SIGINT'],
       [/evaluation of sft/, 'SIGINT'],
     ] as const) {
@@ -239,8 +239,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
   });
 
   test.each([
-    ['ablation.no_frn=true', ['sft', 'ppo', 'test']],
-    ['ablation.no_scpn=true', ['sft', 'frn', 'ppo', 'test']],
+    ['ablation.no_reward_network=true', ['sft', 'ppo', 'test']],
+    ['ablation.no_constraint=true', ['sft', 'reward_network', 'ppo', 'test']],
   ])('%s', async (variant, phases) => {
     const run = await ran(variant.replace('=', '-'), ['--set', variant]);
     const lines = await metrics(run);
@@ -248,14 +248,16 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     // The warm-up does not depend on the stages after it.
     const warmUp = (all: Record<string, unknown>[]) => all.filter(({ phase }) => phase === 'sft');
     expect(warmUp(lines)).toEqual(warmUp(whole.metrics));
-    expect(existsSync(join(run, 'reward'))).toBe(phases.includes('frn'));
+    expect(existsSync(join(run, 'reward'))).toBe(phases.includes('reward_network'));
   });
 
   test('its warm-up is a run of its own, from which others go on for as many tokens as StepAMC', async () => {
     const warm = join(folder, 'warm');
     /** Without the settings of sections that the method does not have. */
     const run = async (name: string, settings: readonly string[]) => {
-      const others = settings.includes('method=sft') ? /^(frn|verdict_ppo)\./ : /^(frn|verdict_ppo|sft)\./;
+      const others = settings.includes('method=sft')
+        ? /^(reward_network|verdict_ppo)\./
+        : /^(reward_network|verdict_ppo|sft)\./;
       const sft = SMALL.filter((_, i) => !others.test(SMALL[i - (i % 2) + 1] ?? ''));
       const output = join(folder, name);
       const { code, err } = await steptrain([
@@ -333,7 +335,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       'data.rationales': 30,
       'prompt.response_format': 'rationale_then_verdict',
       'prompt.rationale_tokens': 120,
-      'frn.update': 'joint',
+      'reward_network.update': 'joint',
       'sft.max_steps': 4,
       'verdict_ppo.max_iterations': 1,
       'verdict_ppo.rollout_batch': 24,
@@ -383,7 +385,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
         'verdict_ppo.reward_at': 'every',
         'verdict_ppo.kl_in': 'reward',
         'verdict_ppo.reference': 'base',
-        'frn.pair_mode': 'step',
+        'reward_network.pair_mode': 'step',
       }),
     );
     const first = (await metrics(run)).find(

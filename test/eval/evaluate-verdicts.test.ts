@@ -261,7 +261,7 @@ describe('the evaluation of judged verdicts', () => {
     const right = (solution: number, step: number) => (many[solution]?.steps[step]?.label === 1 ? 0.9 : 0.1);
     const own = judge(many, (solution, step) => (solution % 4 === 0 ? 0.9 : right(solution, step)));
     const worse = judge(many, (solution, step) => (solution % 2 === 0 ? 0.9 : right(solution, step)));
-    const others = { sft: worse, base: judge(many, right), frn: own };
+    const others = { sft: worse, base: judge(many, right), reward_network: own };
     const found = evaluateVerdicts(own, {
       ...options,
       records: many,
@@ -269,7 +269,7 @@ describe('the evaluation of judged verdicts', () => {
       seen: ({ solution }) => solution < 20,
     });
     expect(found.differences).toMatchObject({ steps: 'unseen', n: 160 });
-    const { sft, base, frn, random } = found.differences!.to;
+    const { sft, base, reward_network, random } = found.differences!.to;
     const f1 = (judged: readonly JudgedVerdict[]) =>
       evaluateVerdicts(
         judged.filter(({ solution }) => solution >= 20),
@@ -279,7 +279,7 @@ describe('the evaluation of judged verdicts', () => {
     expect(sft!.interval[0]).toBeGreaterThan(0);
     expect(base!.interval[1]).toBeLessThan(0);
     // 0 of 40 unseen problems differ: 1.96² / (40 + 1.96²).
-    expect(frn).toEqual({
+    expect(reward_network).toEqual({
       difference: 0,
       interval: [expect.closeTo(-0.0876, 4), expect.closeTo(0.0876, 4)],
     });

@@ -45,7 +45,7 @@ beforeAll(async () => {
       lora: { r: 2 },
       data,
       sft,
-      frn: { max_steps: 1 },
+      reward_network: { max_steps: 1 },
       verdict_ppo: { max_iterations: 1, rollout_batch: 16 },
       run,
     } as never,

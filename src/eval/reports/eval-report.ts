@@ -46,7 +46,7 @@ export interface VerdictReport {
   readonly intervals_unseen?: Intervals;
   /** F1 macro of the model less that of the others, on the unseen steps where there are any. */
   readonly differences?: Differences;
-  /** The reward network as a judge: the verdict that it scores higher. Also `frn` among the baselines. */
+  /** The reward network as a judge: the verdict that it scores higher. Also `reward_network` among the baselines. */
   readonly reward_network?: Readonly<Record<'validation' | 'test', NetworkReport>>;
   /** Outcomes, for a reward model that scores solutions as well as their steps. */
   readonly outcomes?: OutcomeReport;
@@ -76,7 +76,7 @@ export interface NetworkReport {
   /** Share of the pairs, as in its training, whose right side has the higher score. */
   readonly pair_accuracy: number;
   /**
-   * The score from which a step is right, chosen on validation steps, for a network that scores steps (`frn.pair_mode:
+   * The score from which a step is right, chosen on validation steps, for a network that scores steps (`reward_network.pair_mode:
    * step`).
    */
   readonly threshold?: number;

@@ -23,7 +23,7 @@ export interface FailureEvidence {
   /** The supervised model that the run started from, on the same steps. */
   readonly sft?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
   /** The reward network as a judge of the same steps. */
-  readonly frn?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
+  readonly network?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
   /** Value losses in the order of training. */
   readonly valueLosses?: readonly number[] | undefined;
 }
@@ -39,7 +39,7 @@ const MIN_LOSSES = 10;
 
 /** One sentence for each sign found in the evidence. */
 export function failureSigns(evidence: FailureEvidence): string[] {
-  const { metrics, aucInterval, sft, frn, valueLosses = [] } = evidence;
+  const { metrics, aucInterval, sft, network, valueLosses = [] } = evidence;
   const signs: string[] = [];
   const { f1_macro } = evidence.words ?? metrics;
   const { acc_pos, acc_neg } = metrics;
@@ -60,7 +60,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
         'learning made it worse; lower its learning rate or stop earlier',
     );
   }
-  const weak = sft && frn && weakNetwork(frn, sft);
+  const weak = sft && network && weakNetwork(network, sft);
   if (weak) signs.push(weak);
   if (!valueLosses.every(Number.isFinite)) {
     signs.push('the value loss is not finite; lower the learning rate or clip the values');
@@ -128,14 +128,14 @@ function balancing(
 
 /** The sign of a reward network that judges worse than the supervised model it is to teach. */
 export function weakNetwork(
-  frn: Pick<ConfusionMetrics, 'f1_macro'>,
+  network: Pick<ConfusionMetrics, 'f1_macro'>,
   sft: Pick<ConfusionMetrics, 'f1_macro'>,
 ): string | undefined {
-  if (frn.f1_macro >= sft.f1_macro) return undefined;
+  if (network.f1_macro >= sft.f1_macro) return undefined;
   return (
-    `F1 macro ${percent(frn.f1_macro)} of the reward network as a judge is below the ${percent(sft.f1_macro)} of the SFT model ` +
+    `F1 macro ${percent(network.f1_macro)} of the reward network as a judge is below the ${percent(sft.f1_macro)} of the SFT model ` +
     'that it is to teach: its rewards carry its errors over; train it longer, or take rewards from the labels ' +
-    '(ablation.no_frn)'
+    '(ablation.no_reward_network)'
   );
 }
 

@@ -11,7 +11,7 @@ import { judgeInProse } from './likelihood-report.js';
 const NAMES: Readonly<Record<string, string>> = {
   base: 'the base',
   sft: 'its warm-up',
-  frn: 'the reward network',
+  reward_network: 'the reward network',
   random: 'chance',
   words: 'the verdicts alone',
   likelihood: 'the likelihood alone, which no training made',

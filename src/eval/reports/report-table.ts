@@ -33,7 +33,7 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 };
 
 /** Shorter titles for a table. */
-const NAMES: Readonly<Record<string, string>> = { words: 'verdicts alone' };
+const NAMES: Readonly<Record<string, string>> = { words: 'verdicts alone', reward_network: 'network' };
 
 /** Metrics shown for the rows to read, on the unseen steps where there are some. */
 const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
@@ -293,7 +293,7 @@ function resultNotes(report: EvalReport): string[] {
   if (reward_network) {
     const { validation, test } = reward_network;
     lines.push(
-      `reward network (frn) as a judge: F1 macro ${percent(test.metrics.f1_macro)} (validation ` +
+      `reward network as a judge: F1 macro ${percent(test.metrics.f1_macro)} (validation ` +
         `${percent(validation.metrics.f1_macro)}), pairs in the right order ${percent(test.pair_accuracy)}` +
         `${test.threshold === undefined ? '' : `, steps right from a score of ${test.threshold.toPrecision(3)} on, chosen on validation`}` +
         `${test.calibration ? `, expected calibration error ${percent(test.calibration.ece)}` : ''}`,

@@ -7,7 +7,7 @@ import { run } from '../../config/run.js';
 import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { verdictSettings } from '../../scoring/settings.js';
 import { sft } from '../sft/config.js';
-import { ablation, constraint, frn, verdictPpo } from './sections.js';
+import { ablation, constraint, rewardNetwork, verdictPpo } from './sections.js';
 
 const schema = z.strictObject({
   method: z.literal('stepamc').describe('The training method.'),
@@ -16,7 +16,7 @@ const schema = z.strictObject({
   data,
   prompt,
   sft,
-  frn,
+  reward_network: rewardNetwork,
   verdict_ppo: verdictPpo,
   constraint,
   ablation,
@@ -26,7 +26,7 @@ const schema = z.strictObject({
 });
 
 export type StepAmcRunConfig = z.output<typeof schema>;
-export type FrnConfig = StepAmcRunConfig['frn'];
+export type RewardNetworkConfig = StepAmcRunConfig['reward_network'];
 export type PpoConfig = StepAmcRunConfig['verdict_ppo'];
 export type ConstraintConfig = StepAmcRunConfig['constraint'];
 
@@ -35,18 +35,19 @@ export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema
   sections: (config) => ({
     sft: config.sft,
     ppo: config.verdict_ppo,
-    ...(hasNetwork(config) ? { frn: config.frn } : {}),
+    ...(hasNetwork(config) ? { reward_network: config.reward_network } : {}),
   }),
   conflicts,
   judge(config, saved) {
     const words = verdictSettings(config);
     if (saved !== 'reward') return words;
-    return { ...words, kind: 'reward_network', threshold: 0.5, pair_mode: config.frn.pair_mode };
+    return { ...words, kind: 'reward_network', threshold: 0.5, pair_mode: config.reward_network.pair_mode };
   },
 };
 
 /** Whether a reward network is trained. */
-export const hasNetwork = ({ ablation }: Pick<StepAmcRunConfig, 'ablation'>): boolean => !ablation.no_frn;
+export const hasNetwork = ({ ablation }: Pick<StepAmcRunConfig, 'ablation'>): boolean =>
+  !ablation.no_reward_network;
 
 /** Whether the run trains its warm-up, and does not begin with one. */
 export const hasWarmUp = ({ sft }: Pick<StepAmcRunConfig, 'sft'>): boolean => sft.num_train_epochs > 0;
@@ -55,7 +56,7 @@ export const hasWarmUp = ({ sft }: Pick<StepAmcRunConfig, 'sft'>): boolean => sf
 export function centering({
   center,
   pair_mode,
-}: Pick<FrnConfig, 'center' | 'pair_mode'>): Exclude<FrnConfig['center'], 'auto'> {
+}: Pick<RewardNetworkConfig, 'center' | 'pair_mode'>): Exclude<RewardNetworkConfig['center'], 'auto'> {
   if (center !== 'auto') return center;
   return pair_mode === 'label' ? 'pair_mean' : 'running';
 }
@@ -65,7 +66,7 @@ export const usesUnlabelled = ({ verdict_ppo }: Pick<StepAmcRunConfig, 'verdict_
   verdict_ppo.steps !== 'labelled';
 
 function* conflicts(config: StepAmcRunConfig): Generator<Conflict> {
-  const { model, data, constraint, ablation, frn, verdict_ppo: ppo, prompt } = config;
+  const { model, data, constraint, ablation, reward_network: network, verdict_ppo: ppo, prompt } = config;
   if (typeof model.base !== 'string')
     yield conflict(
       'model.base',
@@ -82,16 +83,16 @@ function* conflicts(config: StepAmcRunConfig): Generator<Conflict> {
       'verdict_ppo.rollout',
       'verdict_ppo.rollout "enumerate" scores the two words alone; with prompt.response_format "rationale_then_verdict" use "sample"',
     );
-  if (frn.pair_mode === 'step' && frn.center === 'pair_mean')
+  if (network.pair_mode === 'step' && network.center === 'pair_mean')
     yield conflict(
-      'frn.center',
-      'frn.center "pair_mean" needs a score of each verdict, and frn.pair_mode "step" gives a step one score, whose zero is ' +
+      'reward_network.center',
+      'reward_network.center "pair_mean" needs a score of each verdict, and reward_network.pair_mode "step" gives a step one score, whose zero is ' +
         'arbitrary; use "running"',
     );
-  if (ablation.no_frn && ppo.steps !== 'labelled')
+  if (ablation.no_reward_network && ppo.steps !== 'labelled')
     yield conflict(
       'verdict_ppo.steps',
-      `verdict_ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_frn takes rewards from the labels`,
+      `verdict_ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_reward_network takes rewards from the labels`,
     );
   if (usesUnlabelled(config)) {
     const user = `verdict_ppo.steps "${ppo.steps}" judges`;

@@ -42,12 +42,12 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     // Whether steps without a label are among the data; what else is learned from them comes later.
     const decided = { unlabelled: usesUnlabelled(config) };
     return [
-      ...(hasWarmUp(config) ? [{ stage: 'sft', unread: [...later, 'frn'], decided }] : []),
-      ...(hasNetwork(config) ? [{ stage: 'frn', unread: later, decided }] : []),
+      ...(hasWarmUp(config) ? [{ stage: 'sft', unread: [...later, 'reward_network'], decided }] : []),
+      ...(hasNetwork(config) ? [{ stage: 'reward_network', unread: later, decided }] : []),
     ];
   },
   save: ({ roles, run, tokenizer }, stages) =>
-    roles.save((name) => run.file(name), { reward: stages.includes('frn'), tokenizer }),
+    roles.save((name) => run.file(name), { reward: stages.includes('reward_network'), tokenizer }),
   async evaluate(open, { tokens }, signal) {
     const { config, roles, run } = open;
     const network = await judgedNetwork(open, signal);
@@ -87,7 +87,7 @@ function otherJudges(
     // Without a warm-up the run began with the policy's reference.
     ...(hasWarmUp(config) ? { base: roleJudge(open, roles.base) } : {}),
     sft: roleJudge(open, roles.reference),
-    ...(network ? { frn: async (part) => network[part].judged } : {}),
+    ...(network ? { reward_network: async (part) => network[part].judged } : {}),
   };
 }
 

@@ -31,7 +31,7 @@ export function scpoStage(
   validate: OpenTraining['validate'],
 ): TrainingStage {
   const { config, data, roles } = open;
-  const { verdict_ppo: ppo, frn, constraint, ablation } = config;
+  const { verdict_ppo: ppo, reward_network: networkSettings, constraint, ablation } = config;
   const { tokenizer } = data;
   const sequences = data.sequences.train;
   const microBatchTokens = open.microBatchTokens('ppo');
@@ -68,7 +68,7 @@ export function scpoStage(
         ? new NetworkRewards({
             roles,
             ppo,
-            frn,
+            network: networkSettings,
             sequences: network.sequences,
             unitsAmong: network.units,
             reasoned: readsReasons(open) ? unitsOfQuestions(open) : undefined,
@@ -90,7 +90,7 @@ export function scpoStage(
         pieces: (questions) => questionPieces(questions, { sequences, tokenizer }),
         own: new VerdictConstraint({
           constraint,
-          constrained: !ablation.no_scpn,
+          constrained: !ablation.no_constraint,
           template: tokenizer.template,
         }),
       }),
@@ -122,7 +122,7 @@ async function warnOfNetwork(
 
 /** Tokens of all forward and backward passes of a network that learns from every rollout batch. */
 function jointTokens(open: StepAmcRun, network: RewardData): number {
-  if (open.config.frn.update !== 'joint') return 0;
+  if (open.config.reward_network.update !== 'joint') return 0;
   return rolloutBatches(open).batches.reduce((sum, items) => {
     const units = network.units(items);
     const paired = units.some(({ pairs }) => pairs.length > 0);

@@ -14,7 +14,7 @@ import type { RewardSource, RolloutBatch } from '../../train/policy/records.js';
 import { learningRateAt } from '../../train/schedule.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
-import { centering, type FrnConfig, type PpoConfig } from './config.js';
+import { centering, type PpoConfig, type RewardNetworkConfig } from './config.js';
 import { comparePairs, rewardOptimizer } from './reward/compare.js';
 import type { RewardUnit } from './reward/pairs.js';
 import type { StepAmcRoles } from './roles.js';
@@ -103,7 +103,7 @@ export function placeReward(value: number, length: number, place: PpoConfig['rew
   return Array.from({ length }, (_, t) => (place === 'every' || t === length - 1 ? value : 0));
 }
 
-/** Rewards from the labels themselves (`ablation.no_frn`). */
+/** Rewards from the labels themselves (`ablation.no_reward_network`). */
 export function labelRewards(ppo: PpoConfig): RewardSource<Question> {
   const settings = { ...ppo, mode: 'label', center: 'none' } as const;
   return {
@@ -118,10 +118,10 @@ const NO_SCORES: RunningScores = { count: 0, mean: 0, squares: 0 };
 export interface NetworkRewardOptions {
   readonly roles: StepAmcRoles;
   readonly ppo: PpoConfig;
-  readonly frn: FrnConfig;
+  readonly network: RewardNetworkConfig;
   /** Input sequences of the network, by item. */
   readonly sequences: readonly RewardSequence[];
-  /** The pairs among some items, for `frn.update: joint`. */
+  /** The pairs among some items, for `reward_network.update: joint`. */
   readonly unitsAmong: (items: readonly number[]) => readonly RewardUnit[];
   /** Units of the solutions `items` with the reasons that the policy wrote; set where answers have reasons. */
   readonly reasoned?:
@@ -133,7 +133,7 @@ export interface NetworkRewardOptions {
   readonly maxSkipped: number;
 }
 
-/** Rewards from the network, which with `frn.update: joint` learns from every rollout batch. */
+/** Rewards from the network, which with `reward_network.update: joint` learns from every rollout batch. */
 export class NetworkRewards implements RewardSource<Question> {
   readonly optimizers: Readonly<Record<string, AdamW>>;
   private running = NO_SCORES;
@@ -143,13 +143,13 @@ export class NetworkRewards implements RewardSource<Question> {
   private reasoned: readonly RewardUnit[] | undefined;
 
   constructor(private readonly options: NetworkRewardOptions) {
-    const { roles, frn } = options;
-    this.optimizers = frn.update === 'joint' ? { frn: rewardOptimizer(roles, frn) } : {};
+    const { roles, network } = options;
+    this.optimizers = network.update === 'joint' ? { network: rewardOptimizer(roles, network) } : {};
   }
 
   async reward(questions: readonly Question[], { items, signal }: RolloutBatch) {
-    const { roles, ppo, frn, sequences, microBatchTokens } = this.options;
-    const mode = frn.pair_mode;
+    const { roles, ppo, network, sequences, microBatchTokens } = this.options;
+    const mode = network.pair_mode;
     this.reasoned = this.options.reasoned?.(items, questions);
     const read =
       this.reasoned?.flatMap((unit) => unit.sequences) ??
@@ -163,7 +163,7 @@ export class NetworkRewards implements RewardSource<Question> {
       this.running,
       scores.flatMap(({ positive, negative }) => (mode === 'step' ? [positive] : [positive, negative])),
     );
-    const center = centering(frn);
+    const center = centering(network);
     const zero = mode === 'step' && center === 'running' ? this.running.mean : 0;
     return {
       byGroup: placed(questions, scoresOf, { ...ppo, mode, center }, this.running),
@@ -173,30 +173,34 @@ export class NetworkRewards implements RewardSource<Question> {
 
   /** One step of the network on the solutions of the rollout batch. */
   async learn({ items, iteration }: RolloutBatch): Promise<{ metrics: Metrics; tokens: number }> {
-    const optimizer = this.optimizers.frn;
+    const optimizer = this.optimizers.network;
     if (!optimizer) return { metrics: {}, tokens: 0 };
-    const { roles, unitsAmong, frn, microBatchTokens, iterations, maxSkipped } = this.options;
+    const { roles, unitsAmong, network, microBatchTokens, iterations, maxSkipped } = this.options;
     const units = this.reasoned ?? unitsAmong(items);
     if (units.every(({ pairs }) => pairs.length === 0)) return { metrics: {}, tokens: 0 };
     const { metrics, tokens } = await comparePairs(roles, units, {
-      settings: frn,
+      settings: network,
       microBatchTokens,
       train: {},
     });
-    const rate = learningRateAt(iteration, { ...frn, totalSteps: iterations });
-    const update = await applyGradients(optimizer, rate, { frn_loss: metrics.loss });
+    const rate = learningRateAt(iteration, { ...network, totalSteps: iterations });
+    const update = await applyGradients(optimizer, rate, { reward_network_loss: metrics.loss });
     if (update.nonFinite !== undefined) {
       this.skipped++;
-      if (this.skipped < maxSkipped) return { metrics: { frn_skipped: this.skipped }, tokens };
+      if (this.skipped < maxSkipped) return { metrics: { reward_network_skipped: this.skipped }, tokens };
       throw new StepTrainError(
         'E_NONFINITE',
         `${this.skipped} steps in a row of the reward network were not finite, last in ${update.nonFinite}; lower ` +
-          'frn.learning_rate, or set frn.update: frozen and resume',
+          'reward_network.learning_rate, or set reward_network.update: frozen and resume',
       );
     }
     this.skipped = 0;
     return {
-      metrics: { frn_loss: metrics.loss, frn_pair_accuracy: metrics.pair_accuracy, frn_skipped: 0 },
+      metrics: {
+        reward_network_loss: metrics.loss,
+        reward_network_pair_accuracy: metrics.pair_accuracy,
+        reward_network_skipped: 0,
+      },
       tokens,
     };
   }

@@ -18,7 +18,7 @@ const headRate = () =>
     'Multiplies the learning rate for the scalar head, which starts from random numbers.',
   );
 
-export const frn = section({
+export const rewardNetwork = section({
   ...optimization({ learning_rate: 1e-4 }),
   head_rate: headRate(),
   init: choice('base', 'sft').describe(
@@ -99,7 +99,7 @@ export const verdictPpo = section({
     .number()
     .max(1)
     .default(-1)
-    .describe('With ablation.no_frn: reward of a wrong verdict; a right one gets 1.'),
+    .describe('With ablation.no_reward_network: reward of a wrong verdict; a right one gets 1.'),
 }).describe('Proximal policy optimisation of the verdicts.');
 
 export const constraint = section({
@@ -122,6 +122,6 @@ export const constraint = section({
 );
 
 export const ablation = section({
-  no_scpn: flag(false).describe('Plain PPO: the constraint is measured but not trained on.'),
-  no_frn: flag(false).describe('Rewards are 1 for the right verdict, from the label itself.'),
+  no_constraint: flag(false).describe('Plain PPO: the constraint is measured but not trained on.'),
+  no_reward_network: flag(false).describe('Rewards are 1 for the right verdict, from the label itself.'),
 }).describe('Parts of StepAMC to leave out.');

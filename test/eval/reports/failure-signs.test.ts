@@ -125,11 +125,11 @@ describe('signs of failure', () => {
   });
 
   it('include a reward network that judges worse than the supervised start', () => {
-    const [sign] = failureSigns({ metrics: fine, sft: { f1_macro: 0.7 }, frn: { f1_macro: 0.65 } });
+    const [sign] = failureSigns({ metrics: fine, sft: { f1_macro: 0.7 }, network: { f1_macro: 0.65 } });
     expect(sign).toContain(
       'F1 macro 65.0 of the reward network as a judge is below the 70.0 of the SFT model',
     );
-    expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.7 }, frn: { f1_macro: 0.75 } })).toEqual([]);
+    expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.7 }, network: { f1_macro: 0.75 } })).toEqual([]);
   });
 
   it('include a value loss that grows', () => {

@@ -64,7 +64,7 @@ test.each([
   const train = inMemory([verdictSequence({ ...solution, verdicts }, tokenizer, 0)]);
   const data = { sequences: { train }, records: { train: inMemory([record]) }, tokenizer };
   const { all } = rewardData(
-    { config: { frn: { pair_mode: mode } }, data } as unknown as StepAmcRun,
+    { config: { reward_network: { pair_mode: mode } }, data } as unknown as StepAmcRun,
     'train',
   );
   const [unit] = all;

@@ -11,13 +11,15 @@ const config = ({ data = {}, ...more }: { readonly data?: object; readonly [sect
   } as never) as StepAmcRunConfig;
 
 describe('scores of steps instead of verdicts', () => {
-  const frn = { pair_mode: 'step' };
+  const reward_network = { pair_mode: 'step' };
   test('are centred by the running mean, and not by the mean of two verdicts', () => {
-    expect(centering(config({}).frn)).toBe('pair_mean');
-    expect(centering(config({ frn }).frn)).toBe('running');
-    expect(centering(config({ frn: { ...frn, center: 'none' } }).frn)).toBe('none');
-    expect(() => config({ frn: { ...frn, center: 'pair_mean' } })).toThrow(
-      /frn\.center "pair_mean" needs a score of each verdict/,
+    expect(centering(config({}).reward_network)).toBe('pair_mean');
+    expect(centering(config({ reward_network }).reward_network)).toBe('running');
+    expect(centering(config({ reward_network: { ...reward_network, center: 'none' } }).reward_network)).toBe(
+      'none',
+    );
+    expect(() => config({ reward_network: { ...reward_network, center: 'pair_mean' } })).toThrow(
+      /reward_network\.center "pair_mean" needs a score of each verdict/,
     );
   });
 });

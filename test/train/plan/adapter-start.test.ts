@@ -197,10 +197,10 @@ describe('model.adapter', () => {
     );
     expect(after).toEqual(before);
     const whole = await run('stepamc', {
-      frn: { ...none, init: 'sft' },
+      reward_network: { ...none, init: 'sft' },
       verdict_ppo: { learning_rate: 1e-30, max_iterations: 1, micro_batch_tokens: 512 },
     });
-    expect(whole.phases).toEqual(['frn', 'ppo', 'test']);
+    expect(whole.phases).toEqual(['reward_network', 'ppo', 'test']);
     expect(whole.report.baselines.sft).toEqual(begun.metrics);
     // It would be the same model once more.
     expect(whole.report.baselines).not.toHaveProperty('base');

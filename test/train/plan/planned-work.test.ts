@@ -80,7 +80,9 @@ test.each(Object.keys(SMALL_RUNS))('%s', async (name) => {
   const lines = await described(input);
   const planned = stepsIn(lines);
   if (name === 'stepamc')
-    expect(lines).toContainEqual(expect.stringMatching(/^frn takes 6 optimizer steps, which teach little/));
+    expect(lines).toContainEqual(
+      expect.stringMatching(/^reward_network takes 6 optimizer steps, which teach little/),
+    );
   const taken = new Map<string, number>();
   const onStep = ({ stage, stageSteps }: StepEvent) => void taken.set(stage, stageSteps);
   const { status, tokens } = await train(input as never, { output: join(folder, name), onStep });
@@ -94,21 +96,22 @@ test.each(Object.keys(SMALL_RUNS))('%s', async (name) => {
   else expect(tokensIn(lines)).toEqual({ untold });
 });
 
-test.each([{}, { ablation: { no_frn: true } }, { frn: { tokens_per_step: 1024, pair_mode: 'step' } }])(
-  'StepAMC with %j trains the tokens that are told',
-  async (more: object) => {
-    const { data, sft, ...rest } = recipe('stepamc') as Record<'data' | 'sft', object>;
-    const input = {
-      ...{ ...rest, ...more },
-      sft: { ...sft, max_steps: 2 },
-      data: { ...data, arithmetic: { samples: 80 } },
-      eval: { max_samples: 4 },
-    };
-    const lines = await described(input);
-    const { tokens } = await train(input as never, { output: join(folder, JSON.stringify(more)) });
-    expectTokens(lines, tokens);
-  },
-);
+test.each([
+  {},
+  { ablation: { no_reward_network: true } },
+  { reward_network: { tokens_per_step: 1024, pair_mode: 'step' } },
+])('StepAMC with %j trains the tokens that are told', async (more: object) => {
+  const { data, sft, ...rest } = recipe('stepamc') as Record<'data' | 'sft', object>;
+  const input = {
+    ...{ ...rest, ...more },
+    sft: { ...sft, max_steps: 2 },
+    data: { ...data, arithmetic: { samples: 80 } },
+    eval: { max_samples: 4 },
+  };
+  const lines = await described(input);
+  const { tokens } = await train(input as never, { output: join(folder, JSON.stringify(more)) });
+  expectTokens(lines, tokens);
+});
 
 test('StepAMC takes the largest seed', async () => {
   const { run, ...rest } = recipe('stepamc') as Record<'run', object>;

@@ -5,7 +5,7 @@ import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
 import { accumulate, balanceOf, totalLoss } from '../../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
 import type { StepPart } from '../../../train/stage.js';
-import type { FrnConfig } from '../config.js';
+import type { RewardNetworkConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
 import type { RewardPair, RewardUnit } from './pairs.js';
 
@@ -13,13 +13,13 @@ type RewardRoles = Pick<StepAmcRoles, 'decoder' | 'reward' | 'rewardHead' | 'rew
 
 /** The factor of a parameter's learning rate: `head_rate` for the head, 1 for the others. */
 export const rewardRate =
-  ({ head_rate }: FrnConfig) =>
+  ({ head_rate }: RewardNetworkConfig) =>
   (name: string) =>
     name.includes('score') ? head_rate : 1;
 
 export function rewardOptimizer(
   { rewardParameters }: Pick<RewardRoles, 'rewardParameters'>,
-  settings: FrnConfig,
+  settings: RewardNetworkConfig,
 ): AdamW {
   return new AdamW(rewardParameters, { ...adamSettings(settings), rateOf: rewardRate(settings) });
 }
@@ -39,7 +39,7 @@ export async function comparePairs(
   { decoder, reward, rewardHead, rewardParameters }: RewardRoles,
   batch: readonly RewardUnit[],
   options: {
-    readonly settings: Pick<FrnConfig, 'margin' | 'center_coef'>;
+    readonly settings: Pick<RewardNetworkConfig, 'margin' | 'center_coef'>;
     readonly microBatchTokens: number;
     /** Absent: metrics only. */
     readonly train?:

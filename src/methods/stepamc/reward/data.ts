@@ -21,18 +21,18 @@ export interface RewardData {
  */
 export function rewardData(open: StepAmcRun, part: Part): RewardData {
   const {
-    config: { frn },
+    config: { reward_network: network },
     data: { sequences, records, tokenizer },
   } = open;
   const own = sequences[part];
   const reason = part === 'train' && readsReasons(open) ? usualReasonLength(own) : 0;
-  const rewards = Array.from(own, (sequence) => rewardSequence(sequence, tokenizer, frn.pair_mode));
+  const rewards = Array.from(own, (sequence) => rewardSequence(sequence, tokenizer, network.pair_mode));
   const units = (items: readonly number[]) =>
     rewardUnits(
       subset(own, items),
       items.map((i) => rewards[i] as RewardSequence),
       items.map((i) => records[part].get(i).problem),
-      frn.pair_mode,
+      network.pair_mode,
     ).map((unit) => ({ ...unit, tokens: unit.tokens + 2 * reason * unit.pairs.length }));
   return { sequences: rewards, units, all: units(indices(own)) };
 }

@@ -41,9 +41,9 @@ export async function judgeByNetwork(
   scale?: StepScale,
 ): Promise<JudgedByNetwork | undefined> {
   const { config, data, roles } = open;
-  const microBatchTokens = open.microBatchTokens('frn');
+  const microBatchTokens = open.microBatchTokens('reward_network');
   const network = rewardData(open, part);
-  const mode = config.frn.pair_mode;
+  const mode = config.reward_network.pair_mode;
   const reasons = readsReasons(open) ? await heldOutReasons(open, part, signal) : undefined;
   if (readsReasons(open) && !reasons) return undefined;
   const units = reasons ? reasonedUnits(open, Array.from(data.sequences[part]), reasons) : network.all;
@@ -74,7 +74,8 @@ export async function judgeByNetwork(
   const pairAccuracy =
     mode === 'label' || pairs === 0
       ? ratio(judged.filter(inOrder).length, judged.length)
-      : (await comparePairs(roles, units, { settings: config.frn, microBatchTokens })).metrics.pair_accuracy;
+      : (await comparePairs(roles, units, { settings: config.reward_network, microBatchTokens })).metrics
+          .pair_accuracy;
   const calibrated = chosen ? undefined : calibration(judged);
   return {
     judged,

@@ -16,8 +16,11 @@ const REASONS = 0x66726e72;
 const SOLUTIONS_AT_ONCE = 128;
 
 /** Whether the network reads a reason before each verdict. */
-export function readsReasons({ config: { frn }, data: { tokenizer } }: StepAmcRun): boolean {
-  return frn.pair_mode === 'label' && tokenizer.template.rationaleTokens > 0;
+export function readsReasons({
+  config: { reward_network: network },
+  data: { tokenizer },
+}: StepAmcRun): boolean {
+  return network.pair_mode === 'label' && tokenizer.template.rationaleTokens > 0;
 }
 
 interface Writing {

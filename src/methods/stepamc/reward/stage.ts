@@ -18,8 +18,8 @@ const DROPOUT_ROLE = 1;
 /** Validated by the held-out pairs in the right order, and as a judge. */
 export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage {
   const { config, roles } = open;
-  const { frn: settings, run } = config;
-  const how = { settings, microBatchTokens: open.microBatchTokens('frn') };
+  const { reward_network: settings, run } = config;
+  const how = { settings, microBatchTokens: open.microBatchTokens('reward_network') };
   const reads = readsReasons(open);
   const heldOut = rewardData(open, 'validation').all;
   const validate = async (stop: AbortSignal) => {
@@ -37,7 +37,7 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
     return reasonedUnits(open, sequences, reasons);
   };
   return batchedStage({
-    name: 'frn',
+    name: 'reward_network',
     batches: schedulePairs(open, train),
     settings,
     parameters: roles.rewardParameters,
@@ -57,15 +57,18 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
   });
 }
 
-function schedulePairs({ config: { frn, run } }: StepAmcRun, { all: units }: RewardData): BatchSchedule {
+function schedulePairs(
+  { config: { reward_network: network, run } }: StepAmcRun,
+  { all: units }: RewardData,
+): BatchSchedule {
   const usable = units.flatMap(({ pairs }, i) => (pairs.length > 0 ? [i] : []));
   if (usable.length === 0) {
     throw new StepTrainError(
       'E_DATA',
-      frn.pair_mode === 'step'
-        ? 'frn.pair_mode "step" finds no problem with a right and a wrong step in the training data; use "label"'
+      network.pair_mode === 'step'
+        ? 'reward_network.pair_mode "step" finds no problem with a right and a wrong step in the training data; use "label"'
         : 'no training step has a label, so the reward network has nothing to compare',
     );
   }
-  return stageBatches(usable, frn, { seed: run.seed, tokensOf: (i) => (units[i] as RewardUnit).tokens });
+  return stageBatches(usable, network, { seed: run.seed, tokensOf: (i) => (units[i] as RewardUnit).tokens });
 }
