@@ -28,7 +28,9 @@ export function answeredPrompts(
   return parts.map((answers) => {
     // Whole: the state after the last token has a value too.
     const sequence = branchedSequence(prompt, [{ at: prompt.length, answers }], [], { whole: true });
-    return { ...sequence, rowId, solutions: sequence.answers[0] as readonly BranchedAnswer[] };
+    const own = { ...sequence, rowId, solutions: sequence.answers[0] as readonly BranchedAnswer[] };
+    // A solution alone is a plain sequence, which models with a sliding window read too.
+    return branches ? own : { ...own, branch: undefined };
   });
 }
 

@@ -8,6 +8,8 @@ import { createPpoRoles, type PpoRoles } from '../../../src/methods/ppo/roles.js
 import { type SolutionGroup, solutionRollouts } from '../../../src/methods/ppo/rollout.js';
 import { answeredPrompts } from '../../../src/methods/ppo/sequences.js';
 import { scoresInUpdate, settled } from '../../../src/methods/ppo/settings.js';
+import { loadDecoder } from '../../../src/models/load.js';
+import { hiddenStates } from '../../../src/sequences/forward.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { KlControl } from '../../../src/train/policy/kl.js';
 import { localSampler } from '../../../src/train/solutions/sampler.js';
@@ -250,4 +252,17 @@ it('trains every parameter without lora, against a second copy', async () => {
   const { oldLogprobs, refLogprobs } = groups[0]!.answers[0]!;
   expect(oldLogprobs).not.toEqual(refLogprobs);
   expect((await gradient(roles)).some((value) => value !== 0)).toBe(true);
+});
+
+it('a solution with a prompt of its own is a plain sequence, which a sliding window reads', async () => {
+  const solutions = [[70, 71, 72, 73, 74, 75], [76]];
+  const budget = 64;
+  const [together] = answeredPrompts([65, 66, 67, 68, 69], 0, solutions, { budget, branches: true });
+  expect(together?.branch).toBeDefined();
+  const alone = answeredPrompts([65, 66, 67, 68, 69], 0, solutions, { budget, branches: false });
+  expect(alone.map(({ branch }) => branch)).toEqual([undefined, undefined]);
+  const windowed = await loadDecoder(device, goldenDirectory('mistral'), { dtype: 'f32' });
+  const states = () => hiddenStates(windowed, {}, alone);
+  expect(device.scope(() => states().offsets)).toHaveLength(3);
+  windowed.dispose();
 });
