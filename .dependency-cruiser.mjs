@@ -11,7 +11,7 @@ export const ROOMS = [
   ['scoring'],
   ['run'],
   ['config', 'hub'],
-  ['api', 'remote'],
+  ['api', 'remote', 'environments'],
   ['generate'],
   ['sequences'],
   ['data', 'models'],

@@ -32,6 +32,7 @@ export class StepTrainError extends Error {
       | 'E_HUB'
       | 'E_FILE'
       | 'E_REMOTE'
+      | 'E_ENVIRONMENT'
       | 'E_REWARD'
       | 'E_TIMEOUT'
       | 'E_NONFINITE'

@@ -1,6 +1,8 @@
 /** The reward of a solution: one interface for rules, reward models and a user's own function. */
+
 import type { Problem } from '../data/benchmarks/problem.js';
 import type { Segmentation } from '../records/segment.js';
+import type { Turns } from '../records/turns.js';
 
 /** A solution as its rewards see it. */
 export interface RewardedSolution {
@@ -12,6 +14,9 @@ export interface RewardedSolution {
   readonly tokens: number;
   /** Whether it was cut off at the most tokens. */
   readonly truncated: boolean;
+  /** The conversation of an episode, whose turns are the steps, and the rewards that its environment gave them. */
+  readonly turns?: Turns | undefined;
+  readonly turnRewards?: readonly (number | null)[] | undefined;
   /** Whether its prompt opened reasoning (`<think>`), which it has to end before its answer. */
   readonly inReasoning?: boolean | undefined;
 }

@@ -33,7 +33,7 @@ export function stepScoreReward(
       const solutions =
         segmentation === undefined
           ? given
-          : given.map((own) => ({ ...own, steps: stepsBy(own.text, segmentation) }));
+          : given.map((own) => (own.turns ? own : { ...own, steps: stepsBy(own.text, segmentation) }));
       const places = solutions.flatMap(({ problem: of, ...own }, i) =>
         scorer.unit === 'outcome' || own.steps.length > 0
           ? [{ solution: { ...own, of, problem: of.problem }, i }]

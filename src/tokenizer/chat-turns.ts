@@ -61,12 +61,35 @@ export function afterReply(
     { role: 'user', content: 'A' },
     { role: 'assistant', content: 'B' },
   ];
+  return afterTurn(tokenizer, before, [message], options);
+}
+
+/**
+ * The text from the end of the turn with which `before` ends, its mark included, over `results` to the opening of the next turn.
+ *
+ * @throws DataError where the template rewrites the turn so that its end cannot be told
+ */
+export function afterTurn(
+  tokenizer: Tokenizer,
+  before: readonly ChatMessage[],
+  results: readonly ChatMessage[],
+  options: ChatTemplateOptions = {},
+): string {
   const written = tokenizer.applyChatTemplate(before, options).trimEnd();
-  const whole = tokenizer.applyChatTemplate([...before, message], { ...options, addGenerationPrompt: true });
-  const end = endIn(whole, written, 0);
-  if (end === undefined)
-    throw badTemplate('the chat template writes a reply otherwise once a message follows it');
-  return whole.slice(end);
+  const whole = tokenizer.applyChatTemplate([...before, ...results], {
+    ...options,
+    addGenerationPrompt: true,
+  });
+  if (whole.startsWith(written)) return whole.slice(written.length);
+  // The last lines of the turn are found again, from as many as there are on.
+  for (let at = alikeLength(whole, written); at >= 0 && at < written.length; at = nextLine(written, at)) {
+    const lines = written.slice(at);
+    const found = whole.lastIndexOf(lines);
+    if (lines.trim() !== '' && found >= 0) return whole.slice(found + lines.length);
+  }
+  throw badTemplate(
+    'the chat template writes a turn otherwise once a message follows it, so that its end cannot be told',
+  );
 }
 
 /** Where the reply begins that follows `before`; undefined where that cannot be told. */

@@ -389,7 +389,7 @@ describe('rules between keys', () => {
     [
       BASE,
       ['prompt.template=compakt'],
-      /prompt\.template: there is no template "compakt"; did you mean compact\? Expected auto, chat, compact, trl, or a text with \{problem\} and \{steps\}$/,
+      /prompt\.template: there is no template "compakt"; did you mean compact\? Expected auto, chat, compact, trl, turns, or a text with \{problem\} and \{steps\}$/,
     ],
     [
       BASE,

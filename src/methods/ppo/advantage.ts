@@ -73,6 +73,9 @@ const ADVANTAGES: Readonly<Record<AdvantageOf, Credit>> = {
       rewards.flat().flatMap(({ byToken }, i) => byToken.map(() => advantages[i] as number)),
     );
   },
+  async turns(_device, _groups, rewards, { gamma, loss_type }) {
+    return withoutReturns(rewards.flatMap((group) => turnAdvantages(group, gamma, loss_type === 'dr_grpo')));
+  },
   async group(device, _groups, rewards, settings) {
     const meanOnly = settings.loss_type === 'dr_grpo';
     const hasSteps = rewards.flat().some(({ places }) => places !== undefined);
@@ -200,6 +203,37 @@ function stepAdvantages(rewards: Rewards, meanOnly: boolean): number[] {
         normalised[t] = ((placed[i]?.[k] as number) - mean) * scale;
       });
       return returnsToGo(normalised, 1);
+    });
+  });
+}
+
+/**
+ * Returns from each turn on, γ for each turn between, less their mean over the solutions of the group that have a turn of that number, by
+ * their deviation, of n − 1. All tokens of a turn have its advantage; a turn that no other solution has teaches nothing.
+ */
+function turnAdvantages(group: readonly AnswerReward[], gamma: number, meanOnly: boolean): number[] {
+  const turns = group.map(({ byToken, places = [byToken.length - 1] }) => ({
+    places,
+    returns: returnsToGo(
+      places.map((t) => byToken[t] as number),
+      gamma,
+    ),
+  }));
+  const most = Math.max(0, ...turns.map(({ places }) => places.length));
+  const moments = Array.from({ length: most }, (_, k) => {
+    const values = turns.flatMap(({ returns }) => (k < returns.length ? [returns[k] as number] : []));
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    const squares = values.reduce((sum, value) => sum + square(value - mean), 0);
+    const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
+    return { mean, scale: meanOnly ? 1 : 1 / (deviation + EPSILON) };
+  });
+  return group.flatMap(({ byToken }, i) => {
+    const { places, returns } = turns[i] as (typeof turns)[number];
+    let turn = 0;
+    return byToken.map((_, t) => {
+      while (turn < places.length - 1 && t > (places[turn] as number)) turn++;
+      const { mean, scale } = moments[turn] as (typeof moments)[number];
+      return ((returns[turn] as number) - mean) * scale;
     });
   });
 }

@@ -4,10 +4,17 @@ import type { LossType, RatioOf } from '../../train/policy/objective.js';
 
 /**
  * Source of advantages: a critic, the group of a problem, the group for each source of rewards apart, the other
- * solutions of the group, returns from a token on, or the other solutions apart for outcomes and for the rewards of
- * tokens.
+ * solutions of the group, returns from a token on, the other solutions apart for outcomes and for the rewards of
+ * tokens, or the same turn of the group's episodes.
  */
-export type AdvantageOf = 'critic' | 'group' | 'group_apart' | 'leave_one_out' | 'returns' | 'process';
+export type AdvantageOf =
+  | 'critic'
+  | 'group'
+  | 'turns'
+  | 'group_apart'
+  | 'leave_one_out'
+  | 'returns'
+  | 'process';
 
 export interface OnlineAlgorithm {
   readonly ratio: RatioOf;
@@ -39,6 +46,8 @@ export const algorithms = {
   cispo: { ratio: 'token', advantage: 'group', klIn: 'loss', surrogate: 'cispo', clip: [1, 4] },
   /** arXiv 2511.20347 */
   sapo: { ratio: 'token', advantage: 'group', klIn: 'loss', surrogate: 'sapo', lossType: 'grpo' },
+  /** Returns from each turn on, compared with those of the same turn of the group's other episodes. */
+  turn_grpo: { ratio: 'token', advantage: 'turns', klIn: 'loss' },
   /** arXiv 2601.05242 */
   gdpo: { ratio: 'token', advantage: 'group_apart', klIn: 'loss' },
   /** arXiv 2402.14740 */

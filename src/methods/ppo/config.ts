@@ -93,6 +93,12 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
           `again: set ppo.resample_equal to 0, found ${ppo.resample_equal} for ppo.algorithm "${ppo.algorithm}"`,
       );
   }
+  if (rollout.environment !== undefined) yield* inEnvironment(rollout, reward);
+  else if (reward.environment.weight !== 0)
+    yield conflict(
+      'reward.environment.weight',
+      'reward.environment pays what an environment gives, and there is none; name one as rollout.environment',
+    );
   yield* importanceConflicts(ppo);
   const shares = Object.values(rollout.mix);
   if (shares.length > 0 && shares.every((weight) => weight === 0))
@@ -155,22 +161,42 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'ppo.algorithm',
       'ppo.algorithm "prime" compares the rewards of tokens that reward.implicit gives: set reward.implicit.weight above 0, or choose "rloo"',
     );
-  if (advantage === 'group' && ratio === 'token' && reward.placement === 'step') {
+  if ((advantage === 'group' || advantage === 'turns') && ratio === 'token' && reward.placement === 'step') {
     // Rewards of steps are compared with each other; others between them would be scaled with them, and compared with nothing.
     if (ppo.kl_in === 'reward' && ppo.kl_coef > 0)
       yield conflict(
         'ppo.kl_in',
-        'ppo.kl_in "reward" puts the penalty between the rewards of steps that ppo.algorithm "grpo" compares; use "loss", or ppo.algorithm "reinforce_pp"',
+        `ppo.kl_in "reward" puts the penalty between the rewards of steps that ppo.algorithm "${ppo.algorithm}" compares; use "loss", or ppo.algorithm "reinforce_pp"`,
       );
     if (reward.implicit.weight !== 0)
       yield conflict(
         'reward.placement',
-        'reward.placement "step" with ppo.algorithm "grpo" compares rewards of steps, and reward.implicit gives rewards of tokens; use ppo.algorithm "prime"',
+        `reward.placement "step" with ppo.algorithm "${ppo.algorithm}" compares rewards of steps, and reward.implicit gives rewards of tokens; use ppo.algorithm "prime"`,
       );
   }
   if (advantage === 'group_apart') yield* comparedApart(ppo, reward);
   if (Object.values(reward).every((source) => typeof source !== 'object' || source.weight === 0))
     yield conflict('reward', 'reward has no source with a weight, so there is nothing to learn from');
+}
+
+/** Checks that nothing is asked of episodes that only texts have. */
+function* inEnvironment(rollout: PpoRunConfig['rollout'], reward: RewardSection): Generator<Conflict> {
+  if (rollout.server)
+    yield conflict(
+      'rollout.server',
+      'rollout.server writes whole solutions, and rollout.environment answers turn by turn, in this process; leave one of them out',
+    );
+  if (rollout.stop.length > 0)
+    yield conflict(
+      'rollout.stop',
+      'rollout.stop ends texts, and the turns of rollout.environment end as their template ends them',
+    );
+  for (const name of ['oracle', 'reference', 'implicit'] as const)
+    if (reward[name].weight !== 0)
+      yield conflict(
+        `reward.${name}.weight`,
+        `reward.${name} reads solutions without turns, and rollout.environment gives episodes; use reward.steps, environment or function`,
+      );
 }
 
 /** Checks GDPO: everything that is rewarded must be a source of its own that gives one number to a solution. */

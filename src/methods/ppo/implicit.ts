@@ -147,12 +147,10 @@ export class ImplicitRewards {
   ): Promise<number[][] | undefined> {
     const { promptOf, settings, microBatchTokens } = this.options;
     const sequences = groups.flatMap(({ item, answers }) =>
-      answeredPrompts(
-        promptOf(item).ids,
-        item,
-        answers.map(({ tokens }) => tokens),
-        { budget: microBatchTokens, branches: settings.branches },
-      ),
+      answeredPrompts(promptOf(item).ids, item, answers, {
+        budget: microBatchTokens,
+        branches: settings.branches,
+      }),
     );
     const parts = groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens);
     const score = async (part: readonly (typeof sequences)[number][]) => {

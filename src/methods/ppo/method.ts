@@ -121,6 +121,15 @@ function samplingOf({ config, data, roles, tokenizer, cacheBytes }: PpoRun): Loc
     sampling: { ...rollout, stop: [...data.prompt.stop, ...rollout.stop] },
     seed: run.seed,
     cacheBytes,
+    environment:
+      rollout.environment === undefined
+        ? undefined
+        : {
+            name: rollout.environment,
+            maxTurns: rollout.max_turns,
+            longest: config.data.max_length,
+            timeout: rollout.turn_timeout,
+          },
   };
 }
 

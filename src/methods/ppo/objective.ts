@@ -43,8 +43,7 @@ function piecesOf(
   { promptOf, settings: { branches }, microBatchTokens: budget }: SolutionObjectiveOptions,
 ) {
   let at = 0;
-  const tokens = answers.map((answer) => answer.tokens);
-  return answeredPrompts(promptOf(item).ids, item, tokens, { budget, branches }).map((sequence) => {
+  return answeredPrompts(promptOf(item).ids, item, answers, { budget, branches }).map((sequence) => {
     const begin = at;
     at += sequence.solutions.length;
     const rows = sequence.solutions.flatMap((solution) => solution.rows);

@@ -44,7 +44,13 @@ const model = {
   unread: z.number().default(0).describe('The reward of a solution or step that the model cannot read.'),
 };
 
+/** Rewards of an environment need no control by shuffling: they are no model's. */
+const { shuffle: _shuffle, ...paid } = source(0);
+
 export const reward = section({
+  environment: section(paid).describe(
+    'The rewards that `rollout.environment` gives to turns; with placement `last` their sum.',
+  ),
   rule: section(source(1)).describe('1 for the right final answer, else 0.'),
   format: section({
     ...source(0),

@@ -1,5 +1,6 @@
 /** The sources of rewards that have a weight, opened. */
 import { refuseProduct } from '../../eval/solving/aggregation.js';
+import { environmentReward } from '../../rewards/environment.js';
 import { functionReward, loadRewardFunction } from '../../rewards/function.js';
 import { admitScorer } from '../../rewards/gate.js';
 import type { WeightedSource } from '../../rewards/mixture.js';
@@ -60,6 +61,7 @@ export async function rewardSources({ config: { reward, run }, device }: Context
     return found;
   };
   const makers: { readonly [Name in keyof RewardSection]?: () => Promise<SolutionReward> } = {
+    environment: async () => environmentReward(),
     rule: async () => answerReward(),
     format: async () => formatReward(reward.format.pattern),
     length: async () => lengthReward(reward.length),

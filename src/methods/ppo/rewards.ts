@@ -3,6 +3,7 @@
 import { rocAuc } from '../../eval/statistics/metrics.js';
 import type { Segmentation } from '../../records/segment.js';
 import { stepsOf } from '../../records/steps.js';
+import { readableStep } from '../../records/turns.js';
 import {
   type MixedReward,
   mixedRewards,
@@ -14,6 +15,7 @@ import type { RewardedSolution } from '../../rewards/reward.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
 import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
+import { isSolved } from '../../train/solutions/solution-sampler.js';
 import type { Metrics } from '../../train/stage.js';
 import { algorithms } from './algorithms.js';
 import type { RewardSection } from './config.js';
@@ -32,7 +34,10 @@ export interface SolutionRewardOptions {
   /** Seed of shuffled rewards. */
   readonly seed: number;
   readonly settings: Pick<RewardSection, 'placement' | 'bound' | 'bound_margin'> &
-    Pick<PpoSettings, 'algorithm' | 'truncated' | 'missing_eos_penalty'>;
+    Pick<PpoSettings, 'algorithm' | 'truncated' | 'missing_eos_penalty'> & {
+      /** Turns that the environment gave no reward have no place among the rewards of steps, as nothing else judges them. */
+      readonly paysSomeTurns?: boolean;
+    };
 }
 
 export function solutionRewards(options: SolutionRewardOptions): RewardSource<SolutionGroup> {
@@ -83,13 +88,16 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
   };
 }
 
-function rewarded(problem: RunProblem, { text, tokens, truncated }: SolutionAnswer): RewardedSolution {
+function rewarded(problem: RunProblem, { text, tokens, truncated, turns }: SolutionAnswer): RewardedSolution {
   const { inReasoning } = problem;
-  return { problem, text, steps: stepsOf(text), tokens: tokens.length, truncated, inReasoning };
+  const own = { problem, text, tokens: tokens.length, truncated, inReasoning };
+  if (!turns) return { ...own, steps: stepsOf(text) };
+  const { conversation, rewards } = turns;
+  return { ...own, steps: conversation.steps.map(readableStep), turns: conversation, turnRewards: rewards };
 }
 
 function placed(
-  { truncated, tokens, text }: SolutionAnswer,
+  { truncated, tokens, text, turns }: SolutionAnswer,
   mixed: MixedReward,
   { settings, tokenizer, rule }: SolutionRewardOptions & { readonly rule: Segmentation | undefined },
 ): AnswerReward {
@@ -104,9 +112,11 @@ function placed(
   const goesOn = truncated && settings.truncated === 'bootstrap';
   if (mixed.value !== undefined && !goesOn) place(last, mixed.value);
   if (mixed.steps) {
-    const ends = stepEnds(text, tokens, tokenizer, rule);
+    const ends = turns?.ends ?? stepEnds(text, tokens, tokenizer, rule);
     const bounded = boundedSteps(mixed.steps, settings.bound, settings.bound_margin);
-    for (const [h, reward] of bounded.entries()) place(ends[h] ?? last, reward);
+    const isPaid = (h: number) => !turns || !settings.paysSomeTurns || turns.rewards[h] !== null;
+    for (const [h, reward] of bounded.entries()) if (isPaid(h)) place(ends[h] ?? last, reward);
+    if (places.size === 0) place(last, 0);
   }
   return {
     value: sum(byToken),
@@ -191,8 +201,8 @@ function termMetrics(
   const names = [...new Set(mixed.flatMap((terms) => Object.keys(terms)))];
   const mean = (values: readonly number[]) => (values.length === 0 ? 0 : sum(values) / values.length);
   const answers = groups.flatMap(({ item, answers: own }) => own.map((answer) => ({ ...answer, item })));
-  const right = answers.map(({ item, text, truncated }) =>
-    Number(gradeSolution(problemOf(item), text, !truncated).correct),
+  const right = answers.map(({ item, text, truncated, turns }) =>
+    Number(isSolved(turns) ?? gradeSolution(problemOf(item), text, !truncated).correct),
   );
   const said = (name: string) => mixed.map((terms) => terms[name] ?? 0);
   const aucs = names.flatMap((name) => {

@@ -12,7 +12,11 @@ import type {
   RolloutSource,
 } from '../../train/policy/records.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '../../train/solutions/solution-sampler.js';
+import type {
+  SampledSolution,
+  SolutionSampler,
+  SolutionTurns,
+} from '../../train/solutions/solution-sampler.js';
 import type { PpoRoles } from './roles.js';
 import { type AnsweredPrompt, answeredPrompts } from './sequences.js';
 import type { PpoSettings } from './settings.js';
@@ -22,6 +26,8 @@ export interface SolutionAnswer extends Answer {
   readonly text: string;
   /** Whether it was cut off. */
   readonly truncated: boolean;
+  /** The turns of an episode, whose `tokens` are those that were drawn. */
+  readonly turns?: SolutionTurns;
   /** Value of the state after its last token, with a critic. */
   readonly endValue?: number;
 }
@@ -67,11 +73,18 @@ export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource
         },
       });
       if (!samples) return undefined;
-      return scored(items, samples, { signal, report }, options);
+      const whole = samples.map(withoutFailed);
+      const groups = await scored(items, whole, { signal, report }, options);
+      // A group that failures have left with one episode has nothing to compare.
+      return groups?.filter(({ answers }) => answers.length >= Math.min(2, options.n));
     },
     dispose: () => options.sampler.dispose?.(),
   };
 }
+
+/** Episodes whose environment failed teach nothing, and are compared with nothing; nor one in which nothing was drawn. */
+const withoutFailed = (samples: readonly SampledSolution[]) =>
+  samples.filter(({ turns }) => !turns || (turns.failure === undefined && turns.ends.length > 0));
 
 interface Scores {
   readonly old: Float32Array | undefined;
@@ -88,12 +101,10 @@ async function scored(
 ): Promise<SolutionGroup[] | undefined> {
   const { promptOf, settings, microBatchTokens } = options;
   const sequences = items.map((item, i) =>
-    answeredPrompts(
-      promptOf(item).ids,
-      item,
-      (samples[i] ?? []).map(({ tokens }) => tokens),
-      { budget: microBatchTokens, branches: settings.branches },
-    ),
+    answeredPrompts(promptOf(item).ids, item, samples[i] ?? [], {
+      budget: microBatchTokens,
+      branches: settings.branches,
+    }),
   );
   const answers: Pick<SolutionAnswer, 'oldLogprobs' | 'refLogprobs' | 'values' | 'endValue'>[] = [];
   const take = (scores: Scores, part: readonly AnsweredPrompt[]) => {
@@ -119,12 +130,13 @@ async function scored(
   let next = 0;
   return items.map((item, i) => ({
     item,
-    answers: (samples[i] ?? []).map(({ tokens, logprobs, text, finishReason, server, staleness }) => ({
+    answers: (samples[i] ?? []).map(({ tokens, logprobs, text, finishReason, turns, server, staleness }) => ({
       ...(answers[next++] as (typeof answers)[number]),
       tokens,
       samplerLogprobs: logprobs,
       text,
       truncated: finishReason === 'length',
+      ...(turns === undefined ? {} : { turns }),
       ...(server === undefined ? {} : { server }),
       ...(staleness === undefined ? {} : { staleness }),
     })),

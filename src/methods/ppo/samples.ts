@@ -1,6 +1,8 @@
 /** Metrics of the solutions of a rollout batch, and samples of them to read. */
 import { stepsOf } from '../../records/steps.js';
+import { readableResults, readableStep } from '../../records/turns.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
+import type { SolutionTurns } from '../../train/solutions/solution-sampler.js';
 import type { Metrics } from '../../train/stage.js';
 import type { CreditedSolutions } from './rollout.js';
 
@@ -37,7 +39,8 @@ export function* solutionSamples(
       answer,
       ...(group === undefined ? {} : { group }),
       solutions: answers.map((own) => ({
-        text: own.text,
+        text: own.turns ? transcript(own.turns) : own.text,
+        ...(own.turns ? { turn_rewards: own.turns.rewards, turn_ends: own.turns.ends } : {}),
         tokens: own.tokens.length,
         truncated: own.truncated,
         reward: own.reward,
@@ -48,6 +51,11 @@ export function* solutionSamples(
       })),
     };
   }
+}
+
+/** The turns of an episode to read, with what came back for each. */
+function transcript({ conversation: { steps } }: SolutionTurns): string {
+  return steps.flatMap((step) => [readableStep(step), ...readableResults(step)]).join('\n');
 }
 
 /** Rewards by token, without zeros. With the KL penalty every token has a reward, so all are kept. */

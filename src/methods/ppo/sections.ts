@@ -66,6 +66,15 @@ export const rollout = section({
     'The text that asks for a solution, with the placeholder {problem}. `auto` is a request in the tokenizer’s chat template ' +
       'or, without one, `Question:`, the problem, and `Answer:`.',
   ),
+  environment: optionalText().describe(
+    'Solutions are episodes of turns in it: `calculator`, `boxes`, an address, a module of JavaScript, or a command that speaks lines of ' +
+      'JSON. Prompts are what it opens episodes with, by the chat template with its tools; `max_new_tokens` are those of a turn, and ' +
+      '`data.max_length` those of an episode.',
+  ),
+  max_turns: count(8).describe('Most turns of an episode; one that is not done then counts as truncated.'),
+  turn_timeout: positiveNumber(30).describe(
+    'Seconds that the environment may take for an answer, after which its episode is left out.',
+  ),
   mix: patterned(nonNegative()).describe(
     'How often each group of training problems is drawn, by name: a level of generated problems (`level 1`), or a file of `data.train` ' +
       'without its ending, where that is a directory or a pattern. Groups that are not named are left out. Default: every problem ' +
@@ -93,7 +102,7 @@ export const ppo = section({
     .describe(
       'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `dapo` with a wider clip and groups drawn again; `dr_grpo` without ' +
         'division by deviation and length; `cispo` with clipped weights, so that every token has a gradient; `sapo` with a soft gate in place of ' +
-        'the clip; `gspo` with one ratio per solution), the group apart for each source of rewards (`gdpo`), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
+        'the clip; `turn_grpo` with the returns from each step or turn on, compared by its number; `gspo` with one ratio per solution), the group apart for each source of rewards (`gdpo`), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
         '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
     ),
   num_train_epochs: positiveNumber(1).describe('Passes over the training problems.'),
@@ -117,7 +126,9 @@ export const ppo = section({
   ),
   importance_sampling_clip_max: nonNegative(3).describe('Upper bound of that ratio; 0: none.'),
   importance_sampling_clip_min: nonNegative(0).describe('Lower bound of that ratio; 0: none.'),
-  gamma: share(1).describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
+  gamma: share(1).describe(
+    'Discount per token, of `ppo`, `reinforce_pp` and `prime`; per turn of `turn_grpo`.',
+  ),
   lam: share(1).describe('λ of generalised advantage estimation, of `ppo`.'),
   cliprange: auto(z.number().gt(0).lt(1)).describe(
     'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4, for `cispo` no bound. Not of `sapo`.',

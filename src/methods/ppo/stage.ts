@@ -10,7 +10,7 @@ import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
-import { hasCritic } from './algorithms.js';
+import { algorithmOf, hasCritic } from './algorithms.js';
 import { type BaseSolutions, standardised } from './base.js';
 import { equalGroupsWatch } from './equal-groups.js';
 import { ImplicitRewards } from './implicit.js';
@@ -69,7 +69,14 @@ export function solutionStage(
             maxSkipped: run.max_skipped_steps,
           }),
         seed: run.seed,
-        settings: { ...reward, ...settings },
+        settings: {
+          ...reward,
+          ...settings,
+          paysSomeTurns:
+            algorithmOf(settings).advantage !== 'turns' &&
+            reward.steps.weight === 0 &&
+            reward.function.weight === 0,
+        },
       }),
       advantage: corrected(solutionAdvantage(roles.decoder.device, settings), settings),
       objective: solutionObjective({ ...common, kl, longest: rollout.max_new_tokens, steps }),

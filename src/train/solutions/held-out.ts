@@ -10,7 +10,7 @@ import { sampled, verdictsOf } from '../../scoring/scorer.js';
 import type { AskedPart } from './asked.js';
 import { gradeSolution, type RunProblem } from './problems.js';
 import { type LocalSamplerOptions, localSampler } from './sampler.js';
-import type { SampledSolution } from './solution-sampler.js';
+import { isSolved, type SampledSolution } from './solution-sampler.js';
 
 export interface SolveOptions extends LocalSamplerOptions {
   /** Solutions of each problem: one is greedy, several are sampled. */
@@ -57,9 +57,22 @@ export function gradedSample<Place extends SamplePlace>(
   if (!solution)
     return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
   const { text, tokens, finishReason } = solution;
-  const { got, correct } = gradeSolution(problem, text, finishReason === 'stop');
-  return { ...place, text, tokens: tokens.length, finish_reason: finishReason, answer: got, right: correct };
+  const { got, correct: answersRight } = gradeSolution(problem, text, finishReason === 'stop');
+  const solved = isSolved(solution.turns);
+  const correct = solved ?? answersRight;
+  return {
+    ...place,
+    text,
+    tokens: tokens.length,
+    finish_reason: finishReason,
+    answer: solvedAs(solved, problem.answer) ?? got,
+    right: correct,
+  };
 }
+
+/** The answer that votes count: an episode that its environment pays for has that of the problem, and all others share one. */
+const solvedAs = (solved: boolean | undefined, answer: string) =>
+  solved === undefined ? undefined : solved ? answer : 'not solved';
 
 /** The samples with the exact verdicts on their steps, where every problem was generated; otherwise as they are. */
 export async function judgedByOracle(

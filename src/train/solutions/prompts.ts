@@ -9,6 +9,8 @@ export interface SolutionPrompt {
   /** Keys the random numbers; the same for the same problem in every round. */
   readonly id: number;
   readonly ids: readonly number[];
+  /** The task with which an environment opens an episode. */
+  readonly task?: { readonly problem: string; readonly answer?: string };
 }
 
 export interface SolutionPromptOptions {
@@ -52,9 +54,9 @@ export function fittingPrompts(
   prompt: SolvingPrompt,
   { maxLength, maxNewTokens }: Pick<SolutionPromptOptions, 'maxLength' | 'maxNewTokens'>,
 ): SolutionPrompts['prompts'] {
-  const prompts = problems.map(({ problem }, id): SolutionPrompt | undefined => {
-    const ids = prompt.tokens(problem);
-    return ids.length + maxNewTokens <= maxLength ? { id, ids } : undefined;
+  const prompts = problems.map((task, id): SolutionPrompt | undefined => {
+    const ids = prompt.tokens(task.problem);
+    return ids.length + maxNewTokens <= maxLength ? { id, ids, task } : undefined;
   });
   if (problems.length > 0 && prompts.every((fits) => fits === undefined))
     throw badOption(

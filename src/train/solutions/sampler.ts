@@ -13,6 +13,7 @@ import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { type RunEnvironment, sampleEpisodes } from './episodes.js';
 import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
 
 export interface LocalSamplerOptions {
@@ -22,6 +23,8 @@ export interface LocalSamplerOptions {
   readonly tokenizer: Tokenizer;
   readonly sampling: SamplingKeys;
   readonly seed: number;
+  /** Solutions are episodes in it. Default: each is one text. */
+  readonly environment?: RunEnvironment | undefined;
   /** Bytes for keys and values, from the memory plan. Default: all that fits. */
   readonly cacheBytes?: number | undefined;
 }
@@ -41,6 +44,7 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
       const { signal, skip } = round;
       if (signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
+      if (options.environment) return sampleEpisodes(options, options.environment, prompts, round);
       const ids = prompts.map((prompt) => prompt.ids);
       const request = {
         ...requestOf(prompts, round, options, solutionOf),

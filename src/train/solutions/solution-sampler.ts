@@ -1,6 +1,28 @@
 /** The interface of samplers of solutions, local or remote. */
 import type { SamplingKeys } from '../../config/sampling.js';
+import type { Turns } from '../../records/turns.js';
 import type { SolutionPrompt } from './prompts.js';
+
+/** The turns of an episode. */
+export interface SolutionTurns {
+  /** Tokens before the first turn, as the environment opened the episode. */
+  readonly promptIds: readonly number[];
+  /** Index of the last token of each turn among those that were drawn. */
+  readonly ends: readonly number[];
+  /** Tokens after each turn that nobody drew: results of tools, and what the chat template writes around them. */
+  readonly between: readonly (readonly number[])[];
+  /** Rewards that the environment gave; null where it gave none. */
+  readonly rewards: readonly (number | null)[];
+  readonly conversation: Turns;
+  /** Why the environment failed; its solution teaches nothing. */
+  readonly failure?: string;
+}
+
+/** Whether an environment counts an episode as solved: its rewards add up to at least one half. Undefined where it gave none. */
+export function isSolved(turns: Pick<SolutionTurns, 'rewards'> | undefined): boolean | undefined {
+  const given = turns?.rewards.filter((reward) => reward !== null) ?? [];
+  return given.length === 0 ? undefined : given.reduce((sum, reward) => sum + reward, 0) >= 0.5;
+}
 
 /** One solution. */
 export interface SampledSolution {
@@ -8,8 +30,10 @@ export interface SampledSolution {
   readonly tokens: readonly number[];
   /** log p of each token at the temperature of sampling, over the whole vocabulary; in nats. */
   readonly logprobs: readonly number[];
-  /** Text without special tokens, up to a stop text. */
+  /** Text without special tokens, up to a stop text; of an episode the last turn. */
   readonly text: string;
+  /** The turns, where the solution is an episode in an environment; `tokens` are those of its turns alone. */
+  readonly turns?: SolutionTurns;
   /** `stop`: it ended by itself; `length`: it was cut off at the most tokens, its own or the model's. */
   readonly finishReason: 'stop' | 'length';
   /** Number of the server that drew it, from 1. */

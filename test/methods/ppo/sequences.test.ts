@@ -84,12 +84,13 @@ it('a prompt with many solutions is cut into sequences that fit, in order', () =
     [1, 2],
     [4, 5, 6, 7],
   ];
-  const parts = answeredPrompts([8, 9], 3, solutions, { budget: 7, branches: true });
+  const answers = solutions.map((tokens) => ({ tokens }));
+  const parts = answeredPrompts([8, 9], 3, answers, { budget: 7, branches: true });
   expect(parts.map(({ ids }) => ids.length)).toEqual([5, 6]);
   expect(parts.flatMap((part) => part.solutions.map(({ rows }) => rows.map(({ token }) => token)))).toEqual(
     solutions,
   );
-  expect(answeredPrompts([8, 9], 3, solutions, { budget: 99, branches: false }).length).toBe(3);
+  expect(answeredPrompts([8, 9], 3, answers, { budget: 99, branches: false }).length).toBe(3);
 });
 
 it('a rollout says how far it is: solutions drawn with their tokens, then those that are scored', async () => {
@@ -255,7 +256,7 @@ it('trains every parameter without lora, against a second copy', async () => {
 });
 
 it('a solution with a prompt of its own is a plain sequence, which a sliding window reads', async () => {
-  const solutions = [[70, 71, 72, 73, 74, 75], [76]];
+  const solutions = [[70, 71, 72, 73, 74, 75], [76]].map((tokens) => ({ tokens }));
   const budget = 64;
   const [together] = answeredPrompts([65, 66, 67, 68, 69], 0, solutions, { budget, branches: true });
   expect(together?.branch).toBeDefined();
