@@ -13,9 +13,8 @@ void inner_outputs(const Rows& path, const Head& head, const Halves& deltas, con
   column_panels<true>(head.delta, 0, path.rows, depth, nullptr, deltas);
   const auto row = [&](int64_t r, int64_t step) { return head.gates.queries + r * kChunk + step * kSide; };
   left_factor<true>(path.from, path.rows, depth, row, square);
-  product(path.from, path.rows, depth, square.high, deltas.high, out, false);
-  product(path.from, path.rows, depth, square.low, deltas.high, out, true);
-  product(path.from, path.rows, depth, square.high, deltas.low, out, true);
+  product(path.from, path.rows, depth,
+          {{square.high, deltas.high}, {square.low, deltas.high}, {square.high, deltas.low}}, out, false);
 }
 
 /// o of the own rows of a path: e^g·Sᵀq, of which `memory` has Sᵀq of what is stored, and what the chunk gives.
@@ -47,8 +46,8 @@ struct Forward {
     for (int64_t h = 0; h < shape.group; h++) {
       const Head& head = walk.heads[static_cast<size_t>(h)];
       const bf16* const left = walk.keys.query_left;
-      product(path.from, path.rows, shape.key_size, left, head.panels.high, walk.memory, false);
-      product(path.from, path.rows, shape.key_size, left, head.panels.low, walk.memory, true);
+      product(path.from, path.rows, shape.key_size, {{left, head.panels.high}, {left, head.panels.low}},
+              walk.memory, false);
       inner_outputs(path, head, walk.deltas, walk.square, walk.inner);
       store_outputs(shape, key_head * shape.group + h, path, walk.keys, head, walk.memory, walk.inner, o);
     }

@@ -147,8 +147,16 @@ void column_panels(const Tiles& x, int64_t from, int64_t count, int64_t depth, c
 inline void row_panels(const Tiles& x, int64_t rows, int64_t depth, bf16* out) {
   for (int64_t down = 0; down * kSide < rows; down++)
     for (int64_t right = 0; right < x.across; right++)
-      pack_rows<bf16>(x.tile(down, right), kSide, kSide, kSide,
-                      out + down * depth * kPanel + right * kSide * kPanel);
+      for (int64_t first = 0; first < kSide; first += kLanes) {
+        vf block[kLanes];
+        for (int64_t i = 0; i < kLanes; i++) {
+          const float* const row = x.tile(down, right) + (first + i) * kSide;
+          block[i] = reinterpret_cast<vf>(_mm512_cvtne2ps_pbh(load(row + kLanes), load(row)));
+        }
+        transpose(block);
+        bf16* const to = out + down * depth * kPanel + right * kSide * kPanel + 2 * first;
+        for (int64_t i = 0; i < kLanes; i++) store(reinterpret_cast<float*>(to + 2 * i * kPanel), block[i]);
+      }
 }
 
 /// A left factor in tile order (cpu/gemm/tile_amx.h). `at(r, step)` are the 32 elements of row r from column 32·step on.
@@ -168,13 +176,53 @@ void left_factor(int64_t from, int64_t rows, int64_t depth, const At& at, const 
     }
 }
 
-/// out rows [from, rows), in whole tiles, = or += left [rows, depth] · panels of out's columns.
-inline void product(int64_t from, int64_t rows, int64_t depth, const bf16* left, const bf16* panels,
-                    const Tiles& out, bool accumulate) {
+/// A left factor and the panels that it meets.
+struct Factors {
+  const bf16 *left, *panels;
+};
+
+/// A tile of out's rows: all products before it is stored.
+template <bool kLower, size_t N>
+void multiply_tile(int64_t row, int64_t right, int64_t depth, const Factors (&factors)[N], float* c,
+                   bool accumulate) {
+  constexpr int64_t stride = kPanel * sizeof(float), lower = 16 * kPanel;
+  if (accumulate) {
+    _tile_loadd(0, c, stride);
+    _tile_loadd(1, c + 16, stride);
+    if constexpr (kLower) _tile_loadd(2, c + lower, stride);
+    if constexpr (kLower) _tile_loadd(3, c + lower + 16, stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    if constexpr (kLower) _tile_zero(2);
+    if constexpr (kLower) _tile_zero(3);
+  }
+  for (const Factors& each : factors) {
+    const bf16* x = each.left + row * depth;
+    const bf16* panel = each.panels + right * depth * kPanel;
+    for (int64_t i = 0; i < depth; i += kSide, x += 16 * kSide, panel += kSide * kPanel)
+      amx_tile::add_step<kLower, 2>(x, kSide, 16 * depth, panel);
+  }
+  _tile_stored(0, c, stride);
+  _tile_stored(1, c + 16, stride);
+  if constexpr (kLower) _tile_stored(2, c + lower, stride);
+  if constexpr (kLower) _tile_stored(3, c + lower + 16, stride);
+}
+
+/// out rows [from, rows), in whole tiles, = or += the products of left factors [rows, depth] and panels of out's columns.
+template <size_t N>
+void product(int64_t from, int64_t rows, int64_t depth, const Factors (&factors)[N], const Tiles& out,
+             bool accumulate) {
+  amx_tile::configure(amx_tile::kRows);
   for (int64_t r = from / kSide * kSide; r < rows; r += kSide)
-    for (int64_t right = 0; right < out.across; right++)
-      amx_tile::multiply<2>(static_cast<int>(std::min(kSide, rows - r)), amx_tile::tile_order(left, depth, r),
-                            panels + right * depth * kPanel, depth, out.tile(r / kSide, right), accumulate);
+    for (int64_t right = 0; right < out.across; right++) {
+      float* const c = out.tile(r / kSide, right);
+      if (rows - r > 16) {
+        multiply_tile<true>(r, right, depth, factors, c, accumulate);
+      } else {
+        multiply_tile<false>(r, right, depth, factors, c, accumulate);
+      }
+    }
 }
 
 /// What rows of a path have in common for all value heads of a key head.
@@ -202,12 +250,22 @@ struct Keys {
   }
 };
 
+/// sum() of simd.h, by the same tree.
+inline float lane_sum(vf x) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
 /// 1/|x|.
 inline float inverse_norm(const bf16* x, int64_t size) {
-  const float squares = row_sum(size, [&](int64_t i, int n) {
-    const vf a = load_at(x, i, n);
-    return a * a;
-  });
+  vf even = zero(), odd = zero();
+  for (int64_t i = 0; i < size; i += kSide) {
+    const vf a = load(x + i), b = load(x + i + kLanes);
+    even = fma(a, a, even), odd = fma(b, b, odd);
+  }
+  const float squares = lane_sum(even + odd);
   return 1.0f / std::sqrt(squares + kEps);
 }
 
@@ -263,8 +321,8 @@ inline void read_keys(const Shape& shape, const bf16* qkv, int64_t key_head, con
     if (backward && queries)
       pack_rows<bf16>(out.query_rows + i * size, size, kSide, size, out.query_panels + i * size);
   }
-  product(path.from, path.rows, size, out.left, out.panels, out.keys, false);
-  if (queries) product(path.from, path.rows, size, out.query_left, out.panels, out.queries, false);
+  product(path.from, path.rows, size, {{out.left, out.panels}}, out.keys, false);
+  if (queries) product(path.from, path.rows, size, {{out.query_left, out.panels}}, out.queries, false);
   across_of(out.panels, path.rows, size, out.across);
   if (backward && queries) across_of(out.query_panels, path.rows, size, out.query_across);
 }
@@ -442,8 +500,8 @@ inline void advance(const Shape& shape, const Rows& path, const Keys& keys, cons
   column_panels<true>(head.delta, 0, path.rows, path.depth(), scale, panels);
   const vf decay = set1(head.gates.power[path.rows - 1]);
   for (int64_t i = 0; i < shape.state(); i += kLanes) store(out.data + i, decay * load(head.state.data + i));
-  for (const bf16* const half : {panels.high, panels.low})
-    product(0, shape.key_size, path.depth(), keys.across, half, out, true);
+  product(0, shape.key_size, path.depth(), {{keys.across, panels.high}, {keys.across, panels.low}}, out,
+          true);
 }
 
 /// What one member of the pool keeps of the rows of a path, and of the state before them.
@@ -484,8 +542,8 @@ struct Walk {
       Head& head = heads[static_cast<size_t>(h)];
       const int64_t index = key_head * shape.group + h;
       read_gates(shape, gates, index, path, keys, queries, head.gates);
-      product(path.from, path.rows, shape.key_size, keys.left, head.panels.high, memory, false);
-      product(path.from, path.rows, shape.key_size, keys.left, head.panels.low, memory, true);
+      product(path.from, path.rows, shape.key_size,
+              {{keys.left, head.panels.high}, {keys.left, head.panels.low}}, memory, false);
       delta::deltas(shape, qkv, index, path, keys, head.gates, memory, head.delta);
     }
   }
@@ -495,6 +553,17 @@ struct Walk {
   }
   void step() {
     for (size_t h = 0; h < heads.size(); h++) std::swap(heads[h].state, next[h]);
+  }
+  void point(const std::vector<Tiles>& states) {
+    for (size_t h = 0; h < heads.size(); h++) heads[h].state = states[h];
+  }
+  void point_deltas(const std::vector<Tiles>& deltas) {
+    for (size_t h = 0; h < heads.size(); h++) heads[h].delta = deltas[h];
+  }
+  std::vector<Tiles> deltas_of() const {
+    std::vector<Tiles> each;
+    for (const Head& head : heads) each.push_back(head.delta);
+    return each;
   }
   std::vector<Tiles> states() const {
     std::vector<Tiles> each;

@@ -22,7 +22,7 @@ struct Sums {
   Tiles outputs, values;                        // [kChunk, kChunk]: do·δ, dv·δ
   float *transposed, *to_query, *to_key, *low, *high;  // [kChunk][kChunk]
   bf16 *dout_rows, *dout_left;
-  Halves left, square, panels, after;
+  Halves left, square, panels, query_panels, after;
   bf16 *after_rows, *delta_rows, *key_columns, *query_columns;
 
   Sums(Memory& memory, const Shape& shape) {
@@ -37,6 +37,7 @@ struct Sums {
     left = {memory.take<bf16>(kChunk * widest), memory.take<bf16>(kChunk * widest)};
     square = {memory.take<bf16>(kChunk * kChunk), memory.take<bf16>(kChunk * kChunk)};
     panels = {memory.take<bf16>(kChunk * V), memory.take<bf16>(kChunk * V)};
+    query_panels = {memory.take<bf16>(kChunk * V), memory.take<bf16>(kChunk * V)};
     after = {memory.take<bf16>(K * V), memory.take<bf16>(K * V)};
     after_rows = memory.take<bf16>(K * V);
     delta_rows = memory.take<bf16>(kChunk * V);
@@ -79,20 +80,16 @@ struct RowGradients {
   }
 };
 
-/// out = xᵀ of [kChunk][kChunk].
-void transposed(const float* x, float* out) {
-  for (int64_t i = 0; i < kChunk; i += kLanes)
-    for (int64_t j = 0; j < kChunk; j += kLanes) {
+/// out = xᵀ of the own rows of x, [kChunk][kChunk], and zeros in the place of the others.
+void transposed(const float* x, const Rows& path, float* out) {
+  for (int64_t i = 0; i < path.depth(); i += kLanes)
+    for (int64_t j = 0; j < path.depth(); j += kLanes) {
       vf block[kLanes];
-      for (int64_t l = 0; l < kLanes; l++) block[l] = load(x + (i + l) * kChunk + j);
+      for (int64_t l = 0; l < kLanes; l++)
+        block[l] = i + l >= path.from && i + l < path.rows ? load(x + (i + l) * kChunk + j) : zero();
       transpose(block);
       for (int64_t l = 0; l < kLanes; l++) store(out + (j + l) * kChunk + i, block[l]);
     }
-}
-
-float dot(const bf16* x, const Tiles& y, int64_t i) {
-  return row_sum(y.across * kSide,
-                 [&](int64_t at, int) { return load(x + at) * load(y.row(i, at / kSide) + at % kSide); });
 }
 
 /// dδ of all rows and β·dδ of the own ones, from the last row up: x_j += Σ_{i>j} c_ij·y_i, y_j = β_j·x_j. `across` is cᵀ.
@@ -144,80 +141,76 @@ struct Backward {
   int64_t first;  // token of the sequence
   int64_t key_head;
   Sums& sums;
-  const std::vector<float*>& kept;  // δ of each token of the sequence and value head
+  const std::vector<float*>& kept;  // δ of each token of branches, by value head
 
-  /// Reads the own rows of a path with their δ.
+  /// Reads the own rows of a path.
   void read(Walk& walk, const Rows& path) const {
     read_keys(shape, qkv, key_head, path, walk.keys, true, true);
-    for (int64_t h = 0; h < shape.group; h++) {
-      Head& head = walk.heads[static_cast<size_t>(h)];
-      read_gates(shape, gates, key_head * shape.group + h, path, walk.keys, true, head.gates);
-      for (int64_t i = path.from; i < path.rows; i++) {
-        const float* const from = kept[static_cast<size_t>(h)] + (path.token(i) - first) * shape.value_size;
-        for (int64_t right = 0; right < head.delta.across; right++)
-          std::copy_n(from + right * kSide, kSide, head.delta.row(i, right));
-      }
-    }
+    for (int64_t h = 0; h < shape.group; h++)
+      read_gates(shape, gates, key_head * shape.group + h, path, walk.keys, true,
+                 walk.heads[static_cast<size_t>(h)].gates);
+  }
+  /// Copies δ of a branch's own rows from where it is kept, or there.
+  void recall(const Walk& walk, const Rows& path) const {
+    each_kept(walk, path, [](float* here, float* there) { std::copy_n(there, kSide, here); });
   }
   void keep(const Walk& walk, const Rows& path) const {
+    each_kept(walk, path, [](float* here, float* there) { std::copy_n(here, kSide, there); });
+  }
+  void each_kept(const Walk& walk, const Rows& path, const auto& copy) const {
     for (int64_t h = 0; h < shape.group; h++) {
       const Tiles& delta = walk.heads[static_cast<size_t>(h)].delta;
       for (int64_t i = path.from; i < path.rows; i++) {
-        float* const to = kept[static_cast<size_t>(h)] + (path.token(i) - first) * shape.value_size;
+        float* const there = kept[static_cast<size_t>(h)] + (path.token(i) - first) * shape.value_size;
         for (int64_t right = 0; right < delta.across; right++)
-          std::copy_n(delta.row(i, right), kSide, to + right * kSide);
+          copy(delta.row(i, right), there + right * kSide);
       }
     }
   }
 
   /// dδ of all rows and dv of the own ones. `out` has what later branches add.
-  void values(const Keys& keys, const Head& head, const Rows& path, int64_t index, bool goes_on,
+  void values(const Keys& keys, const Head& head, const Rows& path, int64_t index, bool goes_on, bool fresh,
               const float* scale, float* out) const {
     const Gates& g = head.gates;
     const int64_t V = shape.value_size, depth = path.depth();
-    std::memset(static_cast<void*>(sums.dout_rows), 0, static_cast<size_t>(depth * V) * sizeof(bf16));
+    const auto bytes = static_cast<size_t>(V) * sizeof(bf16);
+    for (int64_t i = 0; i < depth; i++)
+      if (i < path.from || i >= path.rows) std::memset(static_cast<void*>(sums.dout_rows + i * V), 0, bytes);
     for (int64_t i = path.from; i < path.rows; i++) {
       const bf16* const from = dout + (path.token(i) * shape.heads + index) * V;
       if (path.token(i) >= kChunk) Shape::ask(from - kChunk * shape.heads * V, V);
-      std::memcpy(sums.dout_rows + i * V, from, static_cast<size_t>(V) * sizeof(bf16));
+      std::memcpy(sums.dout_rows + i * V, from, bytes);
       amx_tile::order_row(from, V, sums.dout_left, i);
       for (int64_t right = 0; right < sums.dout.across; right++)
         for (int64_t c = 0; c < kSide; c += kLanes)
           store(sums.dout.row(i, right) + c, load(from + right * kSide + c));
     }
     if (goes_on) {
-      product(0, path.rows, shape.key_size, keys.left, sums.after.high, sums.ddelta, false);
-      product(0, path.rows, shape.key_size, keys.left, sums.after.low, sums.ddelta, true);
+      product(0, path.rows, shape.key_size, {{keys.left, sums.after.high}, {keys.left, sums.after.low}},
+              sums.ddelta, false);
     }
     // Products of do are exact in its panels.
     for (int64_t c = 0; c < V; c += kPanel)
       pack_columns<bf16>(sums.dout_rows + c, V, kPanel, depth,
                          sums.panels.high + c / kPanel * depth * kPanel);
-    own_rows(g.queries, path, sums.low);
-    transposed(sums.low, sums.transposed);
+    transposed(g.queries, path, sums.transposed);
     const auto row = [&](int64_t r, int64_t step) { return sums.transposed + r * kChunk + step * kSide; };
     left_factor<true>(0, path.rows, depth, row, sums.square);
-    product(0, path.rows, depth, sums.square.high, sums.panels.high, sums.beside, false);
-    product(0, path.rows, depth, sums.square.low, sums.panels.high, sums.beside, true);
+    product(0, path.rows, depth, {{sums.square.high, sums.panels.high}, {sums.square.low, sums.panels.high}},
+            sums.beside, false);
     for (int64_t i = 0; i < path.rows; i++)
       for (int64_t c = 0; c < V; c += kLanes) {
         const int64_t right = c / kSide, at = c % kSide;
-        vf x = load(sums.beside.row(i, right) + at) + load(out + i * V + c);
+        vf x = load(sums.beside.row(i, right) + at);
+        if (!fresh) x = x + load(out + i * V + c);
         if (goes_on) x = fma(set1(scale[i]), load(sums.ddelta.row(i, right) + at), x);
         store(sums.ddelta.row(i, right) + at, x);
       }
-    own_rows(g.keys, path, sums.low);
-    transposed(sums.low, sums.transposed);
+    transposed(g.keys, path, sums.transposed);
     solve_back(sums.transposed, g.beta, path, sums.ddelta, sums.dv);
     for (int64_t i = 0; i < path.from; i++)
       for (int64_t right = 0; right < sums.ddelta.across; right++)
         std::copy_n(sums.ddelta.row(i, right), kSide, out + i * V + right * kSide);
-  }
-
-  /// The own rows of x, zeros in the place of the others.
-  static void own_rows(const float* x, const Rows& path, float* out) {
-    std::fill_n(out, kChunk * kChunk, 0.0f);
-    std::copy_n(x + path.from * kChunk, (path.rows - path.from) * kChunk, out + path.from * kChunk);
   }
 
   /// W and X as factors of rows of k and q, and their parts of dg.
@@ -226,14 +219,17 @@ struct Backward {
     alignas(64) float lane[kLanes], column[kChunk];
     for (int i = 0; i < kLanes; i++) lane[i] = static_cast<float>(i);
     std::fill_n(column, kChunk, 0.0f);
-    for (float* const each : {sums.to_query, sums.to_key, sums.low, sums.high})
-      std::fill_n(each, kChunk * kChunk, 0.0f);
     for (int64_t i = path.from; i < path.rows; i++) {
       vf row = zero();
       const vf at = set1(static_cast<float>(i)), own = set1(keys.scale[i]),
                query = set1(keys.query_scale[i] * size);
-      for (int64_t j = 0; j <= i; j += kLanes) {
+      for (int64_t j = 0; j < path.depth(); j += kLanes) {
         const int64_t place = i * kChunk + j;
+        if (j > i) {
+          for (float* const each : {sums.to_query, sums.to_key, sums.low, sums.high})
+            store(each + place, zero());
+          continue;
+        }
         const vf index = load(lane) + set1(static_cast<float>(j)), decay = load(g.decay + place);
         const vf from_output = load(sums.outputs.row(i, j / kSide) + j % kSide);
         const vf from_value = load(sums.values.row(i, j / kSide) + j % kSide);
@@ -252,14 +248,15 @@ struct Backward {
         store(sums.low + place, scaled(x, other));
         store(sums.high + place, x * own);
       }
-      dsum[i] += sum(row);
+      dsum[i] += lane_sum(row);
     }
     for (int64_t j = 0; j < path.rows; j++) dsum[j] -= column[j];
   }
 
-  /// One block: `state` before it, `after` the gradient of the state after it, of which `before` gets its part.
+  /// One block. `after`: the gradient of the state after it, of which `before` gets its part. Unless they are `fresh`, before and
+  /// rows have the gradients of branches.
   void block(Walk& walk, const Rows& path, const std::vector<Tiles>& after, const std::vector<Tiles>& before,
-             RowGradients& rows) const {
+             RowGradients& rows, bool fresh, bool first_of_state) const {
     const Keys& keys = walk.keys;
     const int64_t K = shape.key_size, V = shape.value_size, depth = path.depth();
     const float size = 1.0f / std::sqrt(static_cast<float>(K));
@@ -275,6 +272,8 @@ struct Backward {
       const Gates& g = head.gates;
       const int64_t index = key_head * shape.group + h;
       float* const dsum = rows.sum[at];
+      if (fresh) std::fill_n(dsum, kChunk, 0.0f);
+      const bool first_head = fresh && h == 0;
       alignas(64) float scale[kChunk], end[kChunk];
       to_end(path, keys, g, scale);
       for (int64_t i = 0; i < path.rows; i += kLanes)
@@ -283,51 +282,66 @@ struct Backward {
         column_panels<true>(after[at], 0, K, K, nullptr, sums.after);
         row_panels(after[at], K, V, sums.after_rows);
       }
-      values(keys, head, path, index, goes_on, scale, rows.delta[at]);
+      values(keys, head, path, index, goes_on, fresh, scale, rows.delta[at]);
 
       row_panels(head.delta, path.rows, V, sums.delta_rows);
       const auto delta_row = [&](int64_t r, int64_t step) { return head.delta.row(r, step); };
       const auto dv_row = [&](int64_t r, int64_t step) { return sums.dv.row(r, step); };
       if (goes_on) {
         left_factor<false>(0, path.rows, V, delta_row, sums.left);
-        product(0, path.rows, V, sums.left.high, sums.after_rows, sums.written, false);
+        product(0, path.rows, V, {{sums.left.high, sums.after_rows}}, sums.written, false);
       }
-      product(path.from, path.rows, V, sums.dout_left, sums.delta_rows, sums.outputs, false);
-      product(path.from, path.rows, V, sums.dout_left, head.panels.high, sums.from_state, false);
+      product(path.from, path.rows, V, {{sums.dout_left, sums.delta_rows}}, sums.outputs, false);
+      product(path.from, path.rows, V, {{sums.dout_left, head.panels.high}}, sums.from_state, false);
       left_factor<false>(path.from, path.rows, V, dv_row, sums.left);
-      product(path.from, path.rows, V, sums.left.high, sums.delta_rows, sums.values, false);
-      product(path.from, path.rows, V, sums.left.high, head.panels.high, sums.read, false);
+      product(path.from, path.rows, V, {{sums.left.high, sums.delta_rows}}, sums.values, false);
+      product(path.from, path.rows, V, {{sums.left.high, head.panels.high}}, sums.read, false);
 
       within(keys, g, path, dsum);
       const auto matrix = [](const float* x) {
         return [x](int64_t r, int64_t step) { return x + r * kChunk + step * kSide; };
       };
       left_factor<false>(path.from, path.rows, depth, matrix(sums.to_query), sums.square);
-      product(path.from, path.rows, depth, sums.square.high, sums.key_columns, sums.query, false);
-      transposed(sums.to_key, sums.transposed);
+      product(path.from, path.rows, depth, {{sums.square.high, sums.key_columns}}, sums.query, false);
+      transposed(sums.to_key, path, sums.transposed);
       left_factor<false>(0, path.rows, depth, matrix(sums.transposed), sums.square);
-      product(0, path.rows, depth, sums.square.high, sums.query_columns, sums.key, false);
-      transposed(sums.high, sums.transposed);
-      for (int64_t i = 0; i < kChunk * kChunk; i += kLanes)
-        store(sums.transposed + i, load(sums.transposed + i) + load(sums.low + i));
-      left_factor<false>(0, path.rows, depth, matrix(sums.transposed), sums.square);
-      product(0, path.rows, depth, sums.square.high, sums.key_columns, sums.key, true);
+      transposed(sums.high, path, sums.transposed);
+      for (int64_t i = path.from; i < path.rows; i++)
+        for (int64_t j = 0; j < depth; j += kLanes) {
+          float* const to = sums.transposed + i * kChunk + j;
+          store(to, load(to) + load(sums.low + i * kChunk + j));
+        }
+      left_factor<false>(0, path.rows, depth, matrix(sums.transposed), {sums.square.low, nullptr});
+      product(0, path.rows, depth,
+              {{sums.square.high, sums.query_columns}, {sums.square.low, sums.key_columns}}, sums.key, false);
 
       // The gradient of the state before.
       alignas(64) float factor[kChunk];
       for (int64_t i = path.from; i < path.rows; i++) factor[i] = 0.0f - g.power[i] * keys.scale[i];
       column_panels<true>(sums.dv, path.from, path.rows, depth, factor, sums.panels);
+      float along = 0;  // of the state and the gradient of the state after
       if (goes_on) {
         const vf decay = set1(g.power[path.rows - 1]);
-        for (int64_t i = 0; i < shape.state(); i += kLanes)
-          store(before[at].data + i, fma(decay, load(after[at].data + i), load(before[at].data + i)));
+        vf even = zero(), odd = zero();
+        for (int64_t i = 0; i < shape.state(); i += kSide)
+          for (int64_t c = i; c < i + kSide; c += kLanes) {
+            const vf x = load(after[at].data + c);
+            vf& products = c == i ? even : odd;
+            products = fma(x, load(head.state.data + c), products);
+            store(before[at].data + c, first_of_state ? decay * x : fma(decay, x, load(before[at].data + c)));
+          }
+        along = lane_sum(even + odd);
+      } else if (first_of_state) {
+        std::fill_n(before[at].data, shape.state(), 0.0f);
       }
-      for (const bf16* const half : {sums.panels.high, sums.panels.low})
-        product(0, K, depth, keys.across, half, before[at], true);
       for (int64_t i = path.from; i < path.rows; i++) factor[i] = g.power[i] * keys.query_scale[i] * size;
-      column_panels<true>(sums.dout, path.from, path.rows, depth, factor, sums.panels);
-      for (const bf16* const half : {sums.panels.high, sums.panels.low})
-        product(0, K, depth, keys.query_across, half, before[at], true);
+      column_panels<true>(sums.dout, path.from, path.rows, depth, factor, sums.query_panels);
+      product(0, K, depth,
+              {{keys.across, sums.panels.high},
+               {keys.across, sums.panels.low},
+               {keys.query_across, sums.query_panels.high},
+               {keys.query_across, sums.query_panels.low}},
+              before[at], true);
 
       // Of q, k and g.
       float ends = 0;
@@ -335,35 +349,38 @@ struct Backward {
         const bool own = i >= path.from;
         const float power = own ? g.power[i] : 0.0f;
         const vf by_power = set1(power), by_end = set1(end[i]);
+        vf by_written = zero(), by_read = zero(), by_query = zero();
         for (int64_t c = 0; c < K; c += kLanes) {
           const int64_t right = c / kSide, place = c % kSide;
+          float *const query = rows.query + i * K + c, *const key = rows.key + i * K + c;
+          const vf k = load(keys.rows + i * K + c);
           vf dk = load(sums.key.row(i, right) + place);
-          if (goes_on) dk = fma(by_end, load(sums.written.row(i, right) + place), dk);
-          if (own) {
-            dk = dk - by_power * load(sums.read.row(i, right) + place);
-            const vf dq = fma(by_power, load(sums.from_state.row(i, right) + place),
-                              load(sums.query.row(i, right) + place));
-            float* const query = rows.query + i * K + c;
-            store(query, load(query) + dq);
+          if (goes_on) {
+            const vf written = load(sums.written.row(i, right) + place);
+            dk = fma(by_end, written, dk);
+            by_written = fma(k, written, by_written);
           }
-          float* const key = rows.key + i * K + c;
-          store(key, load(key) + dk);
+          if (own) {
+            const vf read = load(sums.read.row(i, right) + place);
+            dk = dk - by_power * read;
+            by_read = fma(k, read, by_read);
+            const vf from_state = load(sums.from_state.row(i, right) + place);
+            by_query = fma(load(keys.query_rows + i * K + c), from_state, by_query);
+            const vf dq = fma(by_power, from_state, load(sums.query.row(i, right) + place));
+            store(query, first_head ? dq : load(query) + dq);
+          }
+          store(key, first_head ? dk : load(key) + dk);
         }
         if (goes_on) {
-          const float part = scale[i] * dot(keys.rows + i * K, sums.written, i);
+          const float part = scale[i] * lane_sum(by_written);
           ends += part;
           dsum[i] -= part;
         }
         if (own)
-          dsum[i] += power * (keys.query_scale[i] * size * dot(keys.query_rows + i * K, sums.from_state, i) -
-                              keys.scale[i] * dot(keys.rows + i * K, sums.read, i));
+          dsum[i] +=
+              power * (keys.query_scale[i] * size * lane_sum(by_query) - keys.scale[i] * lane_sum(by_read));
       }
-      if (goes_on) {
-        ends += g.power[path.rows - 1] * row_sum(shape.state(), [&](int64_t i, int) {
-                  return load(after[at].data + i) * load(head.state.data + i);
-                });
-        dsum[path.rows - 1] += ends;
-      }
+      if (goes_on) dsum[path.rows - 1] += ends + g.power[path.rows - 1] * along;
       store_gates(g, head.delta, path, index, dsum);
     }
     store_keys(keys, path, rows);
@@ -379,13 +396,15 @@ struct Backward {
       dsoft[at] = -run * g.rate / (1.0f + std::exp(-g.moved[i]));
       da[at] = from_float<bf16>(dsoft[at]);
       // dβ·β = dδ·δ
-      const float along = row_sum(shape.value_size, [&](int64_t c, int) {
-        return load(sums.ddelta.row(i, c / kSide) + c % kSide) * load(delta.row(i, c / kSide) + c % kSide);
-      });
-      db[at] = from_float<bf16>(along * (1.0f - g.beta[i]));
+      vf even = zero(), odd = zero();
       bf16* const dv = dqkv + shape.value(t, index);
-      for (int64_t c = 0; c < shape.value_size; c += kLanes)
-        store(dv + c, load(sums.dv.row(i, c / kSide) + c % kSide));
+      for (int64_t right = 0; right < delta.across; right++) {
+        const float *const x = sums.ddelta.row(i, right), *const y = delta.row(i, right),
+                           *const value = sums.dv.row(i, right);
+        even = fma(load(x), load(y), even), odd = fma(load(x + kLanes), load(y + kLanes), odd);
+        store_row(dv + right * kSide, load(value), load(value + kLanes));
+      }
+      db[at] = from_float<bf16>(lane_sum(even + odd) * (1.0f - g.beta[i]));
     }
     if (path.from > 0) dsum[path.from - 1] += run;
   }
@@ -394,7 +413,12 @@ struct Backward {
   static void normal_backward(const bf16* x, const float* dy, bf16* dx, int64_t size, float inverse,
                               float factor) {
     const vf unit = set1(inverse);
-    const float along = row_sum(size, [&](int64_t i, int) { return load(x + i) * unit * load(dy + i); });
+    vf even = zero(), odd = zero();
+    for (int64_t i = 0; i < size; i += kSide) {
+      even = fma(load(x + i) * unit, load(dy + i), even);
+      odd = fma(load(x + i + kLanes) * unit, load(dy + i + kLanes), odd);
+    }
+    const float along = lane_sum(even + odd);
     for (int64_t i = 0; i < size; i += kLanes)
       store(dx + i, (load(dy + i) - load(x + i) * unit * set1(along)) * set1(inverse * factor));
   }
@@ -411,6 +435,8 @@ struct Backward {
   }
 };
 
+using Each = std::vector<Tiles>;  // of the value heads
+
 /// The memory of one member of the pool.
 struct Room {
   Walk trunk, own;
@@ -418,8 +444,11 @@ struct Room {
   Sums sums;
   RowGradients rows, continued;  // of a block; of the trunk's rows by branches
   std::vector<float*> kept;
-  std::vector<std::vector<Tiles>> starts;  // the state before each chunk of the trunk, then of a branch
-  std::vector<Tiles> after, before, branch_after, branch_before;
+  std::vector<Each>
+      starts;  // the state before each chunk of the trunk; going back, before those of a branch too
+  std::vector<Each> deltas;  // δ of each chunk of the trunk
+  Each after, before, branch_after, branch_before;
+  const Each branched_deltas, own_states, own_next;
 
   Room(Memory& memory, const Shape& shape, int64_t longest, bool branched)
       : trunk(memory, shape, true),
@@ -427,52 +456,64 @@ struct Room {
         tree(memory, longest, branched),
         sums(memory, shape),
         rows(memory, shape),
-        continued(memory, shape) {
-    const auto states = [&] {
-      std::vector<Tiles> each;
-      for (int64_t h = 0; h < shape.group; h++)
-        each.push_back(memory.tiles(shape.key_size, shape.value_size));
-      return each;
+        continued(memory, shape),
+        branched_deltas(trunk.deltas_of()),
+        own_states(own.states()),
+        own_next(own.next) {
+    const auto each = [&](int64_t rows) {
+      Each tiles;
+      for (int64_t h = 0; h < shape.group; h++) tiles.push_back(memory.tiles(rows, shape.value_size));
+      return tiles;
     };
-    for (int64_t h = 0; h < shape.group; h++) kept.push_back(memory.take<float>(longest * shape.value_size));
-    // The chunks of a trunk and of one branch, whose first rows are in a chunk of the trunk.
-    for (int64_t i = 0; i < longest / kChunk + 2; i++) starts.push_back(states());
-    after = states(), before = states();
-    if (branched) branch_after = states(), branch_before = states();
+    for (int64_t h = 0; h < shape.group; h++)
+      kept.push_back(memory.take<float>(branched ? longest * shape.value_size : 0));
+    // A trunk and a branch together have no more chunks than the sequence, but for the two that they begin.
+    for (int64_t i = 0; i < longest / kChunk + 2; i++) {
+      starts.push_back(each(shape.key_size));
+      deltas.push_back(each(kChunk));
+    }
+    after = each(shape.key_size), before = each(shape.key_size);
+    if (branched) branch_after = each(shape.key_size), branch_before = each(shape.key_size);
+  }
+
+  /// Lets branches take places in δ of a chunk of the trunk.
+  void branch_from(int64_t m) {
+    for (size_t h = 0; h < trunk.heads.size(); h++)
+      std::copy_n(deltas[static_cast<size_t>(m)][h].data, kChunk * trunk.heads[h].delta.across * kSide,
+                  branched_deltas[h].data);
+    trunk.point_deltas(branched_deltas);
   }
 };
-
-void copy_states(const Shape& shape, const std::vector<Tiles>& from, const std::vector<Tiles>& to) {
-  for (size_t h = 0; h < from.size(); h++) std::copy_n(from[h].data, shape.state(), to[h].data);
-}
-void clear_states(const Shape& shape, const std::vector<Tiles>& states) {
-  for (const Tiles& each : states) std::fill_n(each.data, shape.state(), 0.0f);
-}
 
 /// The first walk: δ of all tokens, and the states before the chunks of the trunk.
 void walk_forward(const Backward& work, Room& room) {
   const Shape& shape = work.shape;
   const auto remember = [&](Walk& walk, const Rows& path) {
     walk.remember(shape, work.qkv, work.gates, work.key_head, path, false);
-    work.keep(walk, path);
   };
   const Tree& tree = room.tree;
   Walk &trunk = room.trunk, &own = room.own;
+  trunk.point(room.starts[0]);
   trunk.clear(shape);
+  own.point(room.own_states);
+  own.next = room.own_next;
   int64_t last = 0;
   for (int64_t m = 0, chunks = tree.chunks(); m < chunks; m++) {
+    const auto at = static_cast<size_t>(m);
     const Rows path = tree.chunk(m);
-    copy_states(shape, trunk.states(), room.starts[static_cast<size_t>(m)]);
+    trunk.point(room.starts[at]);
+    trunk.point_deltas(room.deltas[at]);
     trunk.pack(shape);
     if (path.rows > 0) remember(trunk, path);
-    const bool goes_on = m + 1 < chunks;
-    if (goes_on) trunk.leave(shape, path, trunk.next);
+    if (m + 1 < chunks) trunk.leave(shape, path, room.starts[at + 1]);
     const int64_t first = last;
     while (last < tree.count && tree.branches[last].at / kChunk == m) last++;
+    if (last > first) room.branch_from(m);
     for (int64_t b = last - 1; b >= first; b--) {
       const Tree::Branch& branch = tree.branches[b];
       const Rows beginning = tree.beginning(branch);
       remember(trunk, beginning);
+      work.keep(trunk, beginning);
       int64_t done = beginning.rows - beginning.from;
       if (done == branch.count) continue;
       trunk.leave(shape, beginning, own.states());
@@ -480,13 +521,13 @@ void walk_forward(const Backward& work, Room& room) {
         const Rows later = tree.later(branch, done);
         own.pack(shape);
         remember(own, later);
+        work.keep(own, later);
         done += later.rows;
         if (done == branch.count) break;
         own.leave(shape, later, own.next);
         own.step();
       }
     }
-    if (goes_on) trunk.step();
   }
 }
 
@@ -496,39 +537,41 @@ void pack_back(const Shape& shape, Walk& walk) {
 }
 
 /// The gradients of a branch; those of the rows that it continues go to `continued`, of the state to `before`.
-void branch_back(const Backward& work, Room& room, const Tree::Branch& branch, size_t chunk) {
+void branch_back(const Backward& work, Room& room, const Tree::Branch& branch, int64_t m,
+                 bool first_of_state) {
   const Shape& shape = work.shape;
   const Tree& tree = room.tree;
   Walk &trunk = room.trunk, &own = room.own;
   const Rows beginning = tree.beginning(branch);
   work.read(trunk, beginning);
+  work.recall(trunk, beginning);
   const int64_t begun = beginning.rows - beginning.from;
   const int64_t chunks = (branch.count - begun + kChunk - 1) / kChunk;
   if (chunks > 0) {
-    const auto start = [&](int64_t c) -> const std::vector<Tiles>& {
-      return room.starts[chunk + 1 + static_cast<size_t>(c)];
+    // What comes after the trunk's chunk m is needed no more.
+    const auto start = [&](int64_t c) -> const Each& { return room.starts[static_cast<size_t>(m + 1 + c)]; };
+    const auto read = [&](int64_t c) {
+      const Rows path = tree.later(branch, begun + c * kChunk);
+      own.point(start(c));
+      work.read(own, path);
+      work.recall(own, path);
+      return path;
     };
     trunk.leave(shape, beginning, start(0));
     for (int64_t c = 0; c + 1 < chunks; c++) {
-      const Rows path = tree.later(branch, begun + c * kChunk);
-      copy_states(shape, start(c), own.states());
-      work.read(own, path);
+      const Rows path = read(c);
       own.leave(shape, path, start(c + 1));
     }
     for (int64_t c = chunks - 1; c >= 0; c--) {
-      const Rows path = tree.later(branch, begun + c * kChunk);
-      copy_states(shape, start(c), own.states());
+      const Rows path = read(c);
       pack_back(shape, own);
-      work.read(own, path);
-      clear_states(shape, room.branch_before);
-      room.rows.clear(shape);
-      work.block(own, path, c + 1 < chunks ? room.branch_after : std::vector<Tiles>{}, room.branch_before,
-                 room.rows);
+      work.block(own, path, c + 1 < chunks ? room.branch_after : Each{}, room.branch_before, room.rows, true,
+                 true);
       std::swap(room.branch_after, room.branch_before);
     }
   }
-  room.rows.clear(shape);
-  work.block(trunk, beginning, chunks > 0 ? room.branch_after : std::vector<Tiles>{}, room.before, room.rows);
+  work.block(trunk, beginning, chunks > 0 ? room.branch_after : Each{}, room.before, room.rows, true,
+             first_of_state);
   room.continued.add(shape, room.rows, beginning.from);
 }
 
@@ -539,19 +582,28 @@ void walk_back(const Backward& work, Room& room) {
   int64_t left = tree.count;
   const int64_t chunks = tree.chunks();
   for (int64_t m = chunks - 1; m >= 0; m--) {
+    const auto at = static_cast<size_t>(m);
     const Rows path = tree.chunk(m);
-    copy_states(shape, room.starts[static_cast<size_t>(m)], trunk.states());
+    trunk.point(room.starts[at]);
+    trunk.point_deltas(room.deltas[at]);
     pack_back(shape, trunk);
     if (path.rows > 0) work.read(trunk, path);
-    clear_states(shape, room.before);
-    room.continued.clear(shape);
-    bool taken = false;
-    for (; left > 0 && tree.branches[left - 1].at / kChunk == m; left--, taken = true)
-      branch_back(work, room, tree.branches[left - 1], static_cast<size_t>(m));
+    bool fresh = true;
+    for (; left > 0 && tree.branches[left - 1].at / kChunk == m; left--) {
+      if (fresh) {
+        room.branch_from(m);
+        room.continued.clear(shape);
+      }
+      branch_back(work, room, tree.branches[left - 1], m, fresh);
+      fresh = false;
+    }
     if (path.rows > 0) {
-      if (taken) work.read(trunk, path);
-      work.block(trunk, path, m + 1 < chunks ? room.after : std::vector<Tiles>{}, room.before,
-                 room.continued);
+      if (!fresh) {
+        trunk.point_deltas(room.deltas[at]);
+        work.read(trunk, path);
+      }
+      work.block(trunk, path, m + 1 < chunks ? room.after : Each{}, room.before, room.continued, fresh,
+                 fresh);
     }
     std::swap(room.after, room.before);
   }
