@@ -48,6 +48,7 @@ export {
 } from '../data/problems/solution.js';
 export type { Part } from '../data/split.js';
 export {
+  type JudgedRecord,
   type PlaceOptions,
   type SolutionVerdicts,
   type VerdictPlace,
@@ -56,6 +57,15 @@ export {
   type VerdictTokenizer,
   verdictTokenizer,
 } from '../data/verdict.js';
+export type { AgentTurn, Environment, Opening, Task, TurnReply } from '../environments/environment.js';
+export {
+  type Episode,
+  type EpisodeOptions,
+  type EpisodeTurn,
+  episodeRow,
+  runEpisodes,
+} from '../environments/episodes.js';
+export { openEnvironment } from '../environments/open.js';
 export {
   type AgreementMetric,
   type AgreementOptions,
@@ -128,6 +138,7 @@ export {
   verdictSamples,
 } from '../records/record.js';
 export { type Segmentation, type SegmentedStep, segmentSteps } from '../records/segment.js';
+export type { ToolCall, Turns } from '../records/turns.js';
 export { ChatClient, type ChatClientOptions, type ChatReply, type ChatSettings } from '../remote/chat.js';
 export { RemoteError } from '../remote/errors.js';
 export { type RemoteSourceOptions, remoteSource } from '../remote/remote-source.js';
@@ -221,6 +232,7 @@ export {
 } from '../train/policy/stage.js';
 export type { EndedRun, RunResult } from '../train/result.js';
 export { learningRateAt, type ScheduleOptions } from '../train/schedule.js';
+export type { RunEnvironment } from '../train/solutions/episodes.js';
 export { type MixOptions, mixedBatches } from '../train/solutions/mix.js';
 export { type ConfiguredProblems, configuredProblems, type RunProblem } from '../train/solutions/problems.js';
 export {
@@ -230,7 +242,12 @@ export {
   solutionPrompts,
 } from '../train/solutions/prompts.js';
 export { type LocalSamplerOptions, localSampler } from '../train/solutions/sampler.js';
-export type { SampledSolution, SamplingRound, SolutionSampler } from '../train/solutions/solution-sampler.js';
+export type {
+  SampledSolution,
+  SamplingRound,
+  SolutionSampler,
+  SolutionTurns,
+} from '../train/solutions/solution-sampler.js';
 export type {
   Metrics,
   OpenTraining,
