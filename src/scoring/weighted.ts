@@ -40,7 +40,8 @@ function together(
     before = Math.min(before, likelihood.least);
     if (own === null && found === null) return { score: null, verdict: null };
     // After a reason that did not end there is no word, and nothing to weigh.
-    if (own !== null && (reasons?.[step] === null || (found === null && weights.of === undefined)))
+    if (own !== null && reasons?.[step] === null) return { score: null, verdict: null };
+    if (own !== null && found === null && weights.of === undefined)
       return { score: probability(own), verdict: verdicts?.[step] ?? null };
     const all = logOdds({ logPositive: own ?? 0, logNegative: 0 }, likelihood, weights);
     const by = verdictOfOdds(all, threshold);

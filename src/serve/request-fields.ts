@@ -112,6 +112,12 @@ export class RequestFields {
   }
 
   fail(name: string, expected: string, found = shown(this.object[name])): never {
+    // A field that is missing may stand there misspelt.
+    const misspelt = Object.keys(this.object).find(
+      (key) => this.object[name] === undefined && !this.read.has(key) && nearestName(clipped(key), [name]),
+    );
+    if (misspelt !== undefined)
+      this.refuse(clipped(misspelt), `there is no such field; did you mean ${name}?`);
     return this.refuse(name, `expected ${expected}, found ${found}`);
   }
 

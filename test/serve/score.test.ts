@@ -147,6 +147,7 @@ describe('what cannot be scored', () => {
     [{ solutions: [] }, 400, /^solutions: expected a list of at least one solution/],
     [{ solutions: [{ problem: 'a' }] }, 400, /^solutions\[0\]\.steps: expected/],
     [{ problem: 'a', steps: ['b'], labels: [1] }, 400, /^labels: there is no such field/],
+    [{ problem: 'a', step: ['b'] }, 400, /^step: there is no such field; did you mean steps\?/],
   ])('case %#', async (body, status, says) => {
     await withServer(
       async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer }) }),

@@ -22,20 +22,23 @@ export async function dataPreview(
   const tokenizer = await configuredTokenizer(config.model);
   const method = await methodOf(config).load();
   const samplesOf = method.preview(config, tokenizer);
-  const shown: string[] = [];
+  const shown: string[] = tokenizer.reversesDigits
+    ? ['The tokenizer stores the last digit of a number first: 12 is shown as 2 1.']
+    : [];
+  const notes = shown.length;
   for await (const { part: found, record } of dividedRecords(config.data)) {
     if (found !== part) continue;
     for (const { title, sequence } of samplesOf(record)) {
-      if (shown.length === limit) return shown.join('\n\n');
+      if (shown.length === limit + notes) return shown.join('\n\n');
       const { length } = sequence.ids;
       const learned = sequence.lossMask.reduce((sum, mask) => sum + mask, 0);
       const tooLong =
         length > config.data.max_length ? `, longer than data.max_length ${config.data.max_length}` : '';
-      const head = `${part} ${shown.length + 1}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
+      const head = `${part} ${shown.length + 1 - notes}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
       shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
     }
   }
-  return shown.length > 0 ? shown.join('\n\n') : `the ${part} part has nothing to show`;
+  return shown.length > notes ? shown.join('\n\n') : `the ${part} part has nothing to show`;
 }
 
 /** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */

@@ -146,7 +146,7 @@ export async function readRunEvaluation(directory: string): Promise<EvalReport> 
   if (!existsSync(path) && existsSync(join(directory, 'config.yaml'))) {
     throw new RunError(
       `${directory} holds no eval.json: the run has not ended, or its method evaluates nothing of the kind; continue with: steptrain run ` +
-        `--resume ${directory}`,
+        `--resume ${directory}; a judge can be measured as it is now: steptrain eval correction ${directory}`,
     );
   }
   if (!existsSync(path))

@@ -58,10 +58,13 @@ function wordScorer(
         tokens: 0,
       }));
       for (const { i, sequence } of places) if (found[i]) found[i].tokens = sequence.ids.length;
-      for (const { solution, step, probability, logPositive, logNegative, verdict, reason } of judged) {
+      for (const { solution, step, probability, logPositive, logNegative, ...judgement } of judged) {
+        const { verdict, reason, unreadable } = judgement;
         const of = found[places[solution]?.i as number];
         if (!of) continue;
-        of.scores[step] = scale === 'probability' ? probability : logPositive - logNegative;
+        // A reason that does not end has no word after it, and so no probability.
+        const read = unreadable === true && scale === 'probability' ? null : probability;
+        of.scores[step] = scale === 'probability' ? read : logPositive - logNegative;
         of.verdicts[step] = verdict ?? null;
         if (of.reasons) of.reasons[step] = reason ?? null;
       }

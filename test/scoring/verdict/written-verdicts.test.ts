@@ -6,6 +6,7 @@ import type { StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
 import { verdictRollouts } from '../../../src/methods/stepamc/rollout.js';
 import { textHash } from '../../../src/random/text-hash.js';
 import type { StepRecord } from '../../../src/records/record.js';
+import { verdictScorer } from '../../../src/scoring/verdict/scorer.js';
 import { judgeVerdicts } from '../../../src/scoring/verdict/verdicts.js';
 import { VOTE_TEMPERATURE, wordOf, writeVerdicts } from '../../../src/scoring/verdict/written-verdicts.js';
 import { hiddenStates, scoreRows } from '../../../src/sequences/forward.js';
@@ -170,6 +171,14 @@ test('a reason that does not end is unreadable', async () => {
     tokenizer: short,
   });
   expect(verdict).toMatchObject({ verdict: undefined, probability: 0.5, unreadable: true });
+  // Whoever takes scores, such as a trainer over HTTP, gets none.
+  const prompt = { ...options, response_format: 'rationale_then_verdict', rationale_tokens: 2 } as const;
+  const steps = record.steps.map(({ text: step }) => step);
+  for (const likelihood of [undefined, { constant: 0, verdict: 1, least: 1, before: 1 }]) {
+    const judge = verdictScorer(roles.decoder, { tokenizer: bytes, prompt, likelihood });
+    const [scored] = (await judge.score([{ problem: record.problem, steps }]))!;
+    expect(scored).toMatchObject({ scores: [null, null], verdicts: [null, null], reasons: [null, null] });
+  }
 });
 
 test('a rollout writes reasons, and its answers tell where the word begins', async () => {
