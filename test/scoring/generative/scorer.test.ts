@@ -115,8 +115,10 @@ describe('a generative judge', () => {
     await expect(openScorer(device(), directory)).rejects.toThrow(
       'judge.pattern: must be there for the layout pattern, and for it alone',
     );
-    await expect(openScorer(device(), 'word-problems-judge', { votes: 3 })).rejects.toThrow(
-      'word-problems-judge gives one probability to each step and writes no answers to vote with',
+    const asTrl = { kind: 'published', layout: 'trl', max_length: 64, threshold: 'greedy' };
+    writeFileSync(join(directory, 'steptrain.json'), JSON.stringify({ method: 'trl', judge: asTrl }));
+    await expect(openScorer(device(), directory, { votes: 3 })).rejects.toThrow(
+      'gives one probability to each step and writes no answers to vote with',
     );
   });
 });
