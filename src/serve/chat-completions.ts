@@ -32,7 +32,7 @@ function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): 
       400,
       'this model has no chat template; use /v1/completions, or serve a model that has one, such as word-problems',
     );
-  checkTools(tokenizer, request);
+  checkRead(tokenizer, request);
   const options = {
     ...(tools ? { tools } : {}),
     addGenerationPrompt: request.addGenerationPrompt,
@@ -48,9 +48,13 @@ function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): 
 }
 
 /** A template that does not read them would leave them out in silence. */
-function checkTools(
+function checkRead(
   tokenizer: Tokenizer,
-  { tools, messages }: Pick<ReturnType<typeof chatRequest>, 'tools' | 'messages'>,
+  {
+    tools,
+    messages,
+    templateVariables,
+  }: Pick<ReturnType<typeof chatRequest>, 'tools' | 'messages' | 'templateVariables'>,
 ): void {
   const calling = messages.findIndex((message) => message.tool_calls !== undefined);
   const unread = (name: string) => tokenizer.templateReads?.(name) !== true;
@@ -64,6 +68,12 @@ function checkTools(
     throw fieldError(
       param,
       'the chat template of this model knows no tools, and would leave them out; send none',
+    );
+  const other = Object.keys(templateVariables).find(unread);
+  if (other !== undefined)
+    throw fieldError(
+      `chat_template_kwargs.${other.slice(0, 80)}`,
+      'the chat template of this model does not read it; leave it out',
     );
 }
 

@@ -186,6 +186,10 @@ describe('evaluate', () => {
     const scored = await cli('score', at('p.jsonl'), '--model', at('strict'), ...CPU);
     expect(scored.stderr).toContain('Warning: of this judge, it is chance');
     expect(JSON.parse(scored.stdout).scores).toHaveLength(STEPS.length);
+    const row = { problem: PROBLEM, steps: STEPS.map((text, i) => ({ text, label: i % 2 })) };
+    writeFileSync(at('labelled.jsonl'), JSON.stringify(row));
+    const asked = ['eval', 'correction', at('strict'), '--data', at('labelled.jsonl'), '--json', ...CPU];
+    expect(JSON.parse((await cli(...asked)).stdout).threshold).toBeCloseTo(0.11, 6);
   });
 
   test('a signal stops it', async () => {

@@ -116,6 +116,16 @@ describe('tools', () => {
   });
 });
 
+it('variables go to a template that reads them, and are refused by one that does not', async () => {
+  const thinking = `${TEMPLATE}{% if enable_thinking is defined %}{{ enable_thinking }}{% endif %}`;
+  const asked = (name: string) =>
+    promptOf({ messages: [question], chat_template_kwargs: { [name]: false } }, thinking);
+  expect(await asked('enable_thinking')).toMatch(/<\|turn\|>assistant\nFalse$/);
+  expect(await asked('enable_thinkin')).toBe(
+    'chat_template_kwargs.enable_thinkin: the chat template of this model does not read it; leave it out',
+  );
+});
+
 describe('a developer', () => {
   const messages = [{ role: 'developer', content: 'Be brief.' }, question];
 

@@ -1,6 +1,15 @@
 // What is said where something is missing that a build or the command needs.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -52,6 +61,14 @@ it('a clone that is not built says so', () => {
   expect(said(clone('unbuilt', 'node_modules'), 'bin/steptrain.mjs')).toBe(
     'steptrain: this clone is not built: npm run build\n',
   );
+});
+
+it('the command can be run in a clone, whatever was built or deleted: it is no file of dist', () => {
+  const { bin: commands } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+    bin: { steptrain: string };
+  };
+  expect(commands.steptrain).not.toContain('dist');
+  expect(statSync(commands.steptrain).mode & 0o111).toBe(0o111);
 });
 
 it('a build names all that is missing, before it compiles anything', () => {
