@@ -73,7 +73,7 @@ describe('steptrain eval correction with a model', () => {
     const judge = async (...args: readonly string[]) =>
       JSON.parse((await correction(...embedded, '--data', data, '--json', ...args)).stdout);
     const few = await judge('--max-samples', '3', '--validation', validation);
-    // Its counter goes on to 11, of which 8 choose thresholds.
+    // Its counter goes on to 6, of which 3 choose thresholds.
     const told = await correction(
       ...embedded,
       '--data',
@@ -83,7 +83,7 @@ describe('steptrain eval correction with a model', () => {
       '--validation',
       validation,
     );
-    expect(told.stderr).toContain('judging 3 solutions, and 8 of validation, which choose thresholds');
+    expect(told.stderr).toContain('judging 3 solutions, and 3 of validation, which choose thresholds');
     expect(few.data).toMatchObject({
       test_solutions: 3,
       solutions_in_file: 8,
