@@ -38,11 +38,10 @@ constexpr int64_t kTileSize = kSide * kSide;
 constexpr float kEps = 1e-6f;
 
 struct Shape {
-  int64_t tokens, key_heads, heads, key_size, value_size, group, width;
+  int64_t key_heads, heads, key_size, value_size, group, width;
 
   Shape(const TensorView& qkv, int64_t heads, int64_t value_size, int64_t key_heads, int64_t key_size)
-      : tokens(qkv[0]),
-        key_heads(key_heads),
+      : key_heads(key_heads),
         heads(heads),
         key_size(key_size),
         value_size(value_size),
@@ -62,16 +61,6 @@ struct Shape {
     return t * width + 2 * key_heads * key_size + head * value_size;
   }
   int64_t state() const { return key_size * value_size; }
-  /// Asks for what a token has for a key head: rows of tokens lie too far apart for the processor to read ahead by itself.
-  void ask(const bf16* qkv, int64_t t, int64_t key_head, bool queries) const {
-    if (t < 0 || t >= tokens) return;
-    if (queries) ask(qkv + query(t, key_head), key_size);
-    ask(qkv + key(t, key_head), key_size);
-    ask(qkv + value(t, key_head * group), group * value_size);
-  }
-  static void ask(const bf16* x, int64_t count) {
-    for (int64_t i = 0; i < count; i += 32) __builtin_prefetch(x + i, 0, 2);
-  }
 };
 
 /// A matrix of f32 in tiles, as products write them.
@@ -301,7 +290,6 @@ inline void read_keys(const Shape& shape, const bf16* qkv, int64_t key_head, con
   const int64_t size = shape.key_size, depth = path.depth();
   const auto bytes = static_cast<size_t>(size) * sizeof(bf16);
   for (int64_t i = path.from; i < path.rows; i++) {
-    shape.ask(qkv, path.token(i) + (backward ? -kChunk : kChunk), key_head, queries);
     const bf16* const k = qkv + shape.key(path.token(i), key_head);
     std::memcpy(out.rows + i * size, k, bytes);
     amx_tile::order_row(k, size, out.left, i);

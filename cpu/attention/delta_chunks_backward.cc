@@ -178,7 +178,6 @@ struct Backward {
       if (i < path.from || i >= path.rows) std::memset(static_cast<void*>(sums.dout_rows + i * V), 0, bytes);
     for (int64_t i = path.from; i < path.rows; i++) {
       const bf16* const from = dout + (path.token(i) * shape.heads + index) * V;
-      if (path.token(i) >= kChunk) Shape::ask(from - kChunk * shape.heads * V, V);
       std::memcpy(sums.dout_rows + i * V, from, bytes);
       amx_tile::order_row(from, V, sums.dout_left, i);
       for (int64_t right = 0; right < sums.dout.across; right++)
