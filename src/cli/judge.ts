@@ -58,6 +58,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   const { probabilityOf } = await import('../scoring/scorer.js');
   const { calculationsIn } = await import('../data/equations/calculations.js');
   const { unparsedSentence } = await import('../scoring/generative/unparsed.js');
+  const { plainTable } = await import('../eval/reports/table.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
@@ -119,7 +120,7 @@ async function judge(args: JudgeArguments): Promise<void> {
               null,
               2,
             )
-          : table(judged, alone ? 'not checked' : '–', results),
+          : table(judged, plainTable, alone ? 'not checked' : '–', results),
       );
     },
   );
@@ -249,6 +250,7 @@ const inOneLine = (of: string) => of.replaceAll(/\s*\n\s*/g, ' ⏎ ');
 /** @param results what came back after each turn of a conversation */
 function table(
   judged: readonly StepJudgement[],
+  plainTable: typeof import('../eval/reports/table.js').plainTable,
   none: string,
   results: readonly (readonly string[])[] = [],
 ): string {
@@ -261,25 +263,13 @@ function table(
     inOneLine(step),
   ]);
   const heads = ['step', 'p(right)', ...(isReward ? ['reward'] : []), 'verdict', 'text'];
-  const widths = heads.map((head, c) =>
-    Math.max(head.length, ...rows.map((row) => (row[c] as string).length)),
-  );
-  const line = (cells: readonly string[]) =>
-    cells
-      .map((cell, c) =>
-        c === cells.length - 1
-          ? cell
-          : c < cells.length - 2
-            ? cell.padStart(widths[c] as number)
-            : cell.padEnd(widths[c] as number),
-      )
-      .join('  ');
-  const indent = ' '.repeat(widths.slice(0, -1).reduce((sum, width) => sum + width + 2, 0));
+  const [head = '', ...lines] = plainTable([heads, ...rows], (i) => i >= heads.length - 2).split('\n');
+  const indent = ' '.repeat(head.lastIndexOf('text'));
   const reasonLines = (reason: string | undefined) =>
     reason === undefined ? [] : [`${indent}reason: ${inOneLine(reason)}`];
   const under = (i: number) => [
     ...reasonLines(judged[i]?.reason),
     ...(results[i] ?? []).map((result) => `${indent}${result}`),
   ];
-  return [line(heads), ...rows.flatMap((row, i) => [line(row), ...under(i)])].join('\n');
+  return [head, ...lines.flatMap((line, i) => [line, ...under(i)])].join('\n');
 }

@@ -27,13 +27,16 @@ export function boxedTable([head, ...rows]: readonly string[][]): string {
   return table.toString();
 }
 
-/** The same without a frame, for a pipe. */
-export function plainTable(rows: readonly string[][]): string {
+/** The same without a frame, for a pipe; `isLeft` says which columns are left-aligned. */
+export function plainTable(
+  rows: readonly string[][],
+  isLeft = (column: number): boolean => column === 0,
+): string {
   const widths = rows[0]!.map((_, i) => Math.max(...rows.map((row) => row[i]!.length)));
   return rows
     .map((row) =>
       row
-        .map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+        .map((cell, i) => (isLeft(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
         .join('  ')
         .trimEnd(),
     )
