@@ -67,6 +67,9 @@ export async function makeRoot(root, { suite, components, node }, { log }) {
   rmSync(root, { recursive: true, force: true });
   await must('debootstrap', ['--variant=minbase', `--components=${components}`, suite, root], { log });
   copyFileSync('/etc/resolv.conf', join(root, 'etc/resolv.conf'));
+  // Installers and containers write it; debootstrap of some suites does not.
+  const hosts = join(root, 'etc/hosts');
+  if (!existsSync(hosts)) writeFileSync(hosts, '127.0.0.1\tlocalhost\n::1\tlocalhost\n');
   await must('chroot', [root, 'apt-get', 'update', '-q'], { log });
   const packages = ['git', 'ca-certificates', ...(node === 'apt' ? ['nodejs', 'npm'] : ['libatomic1'])];
   await must('chroot', [root, 'apt-get', 'install', '-y', '-q', '--no-install-recommends', ...packages], {

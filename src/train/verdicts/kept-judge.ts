@@ -1,4 +1,5 @@
 /** The judge that a run leaves: the adapter's card holds its way of judging, and its defects. */
+import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fixedThreshold } from '../../config/eval-sections.js';
@@ -160,8 +161,10 @@ export async function keepStop(
   stages: number,
 ): Promise<void> {
   const directory = run.path;
-  const { steps } = (await readJson(run.file('progress.json'))) as { readonly steps: number };
-  const where = stages === 1 ? ` of ${steps}` : `, in stage ${stage + 1} of ${stages}`;
+  const progress = run.file('progress.json');
+  // A run whose time is up before its first stage has none.
+  const found = existsSync(progress) ? ((await readJson(progress)) as { readonly steps: number }) : undefined;
+  const where = stages > 1 ? `, in stage ${stage + 1} of ${stages}` : found ? ` of ${found.steps}` : '';
   for (const entry of await readdir(directory, { withFileTypes: true })) {
     const saved = join(directory, entry.name);
     const card = entry.isDirectory() ? readCard(saved) : undefined;
