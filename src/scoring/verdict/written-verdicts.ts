@@ -135,7 +135,7 @@ export interface WrittenJudgeOptions {
   /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */
   readonly threshold: 'greedy' | number;
   readonly microBatchTokens: number;
-  /** Reasons for each verdict. One is the most likely one; several are drawn at {@link VOTE_TEMPERATURE}. Default: 1. */
+  /** Reasons for each verdict. One is the most likely one; several are drawn at temperature 0.7. Default: 1. */
   readonly votes?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((done: number) => void) | undefined;
