@@ -342,7 +342,7 @@ struct Backward {
                {keys.query_across, sums.query_panels.low}},
               before[at], true);
 
-      // Of q, k and g.
+      // Gradients of q, k and g.
       float ends = 0;
       for (int64_t i = 0; i < path.rows; i++) {
         const bool own = i >= path.from;
@@ -547,7 +547,7 @@ void branch_back(const Backward& work, Room& room, const Tree::Branch& branch, i
   const int64_t begun = beginning.rows - beginning.from;
   const int64_t chunks = (branch.count - begun + kChunk - 1) / kChunk;
   if (chunks > 0) {
-    // What comes after the trunk's chunk m is needed no more.
+    // States after the trunk's chunk m are no longer needed.
     const auto start = [&](int64_t c) -> const Each& { return room.starts[static_cast<size_t>(m + 1 + c)]; };
     const auto read = [&](int64_t c) {
       const Rows path = tree.later(branch, begun + c * kChunk);
