@@ -29,7 +29,7 @@ export interface Standing {
 const WORDS: Readonly<Record<AucStanding, string>> = {
   above: 'is above chance',
   hardly: 'is hardly above chance',
-  chance: 'is chance',
+  chance: 'is not told apart from chance',
   few: 'may be chance: these are too few to tell',
   below: 'is below chance',
 };

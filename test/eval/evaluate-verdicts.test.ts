@@ -211,7 +211,9 @@ describe('the evaluation of judged verdicts', () => {
     const lost = judge(records, () => 0.9);
     expect(evaluateVerdicts(lost, { ...options, warnings: ['first'] }).warnings).toEqual([
       'first',
-      expect.stringContaining('it answers "right" to every step; AUC 50.0 (25.5 to 74.5) is chance'),
+      expect.stringContaining(
+        'it answers "right" to every step; AUC 50.0 (25.5 to 74.5) is not told apart from chance',
+      ),
     ]);
     expect(report).not.toHaveProperty('warnings');
     const lines = formatEvalTable(evaluateVerdicts(lost, options), { boxed: false }).replaceAll('\n', ' ');

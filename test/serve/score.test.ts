@@ -94,7 +94,7 @@ it('says of a judge by calculations which steps it computed; the problem may be 
 });
 
 it("says what the judge's run found wrong with it", async () => {
-  const warnings = ['on 40 held-out steps AUC 52.0 is chance'];
+  const warnings = ['on 40 held-out steps AUC 52.0 is not told apart from chance'];
   await withServer(
     async ({ decoder }) => ({ verdict: { ...verdictScorer(decoder, { tokenizer }), warnings } }),
     async ({ url }) => {

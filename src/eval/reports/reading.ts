@@ -1,11 +1,10 @@
 // Sentences that sum up a table of judges, made from its numbers.
 
+import { plural } from '../../native/shown.js';
 import { standingIn } from '../standing.js';
-import type { VerdictMetrics } from '../statistics/metrics.js';
 import type { Differences } from '../statistics/paired.js';
 import { formatSigned, percent } from '../statistics/percent.js';
-import type { EvalReport } from './eval-report.js';
-import { judgeInProse } from './likelihood-report.js';
+import type { VerdictReport } from './eval-report.js';
 
 /** As they are called in prose. */
 const NAMES: Readonly<Record<string, string>> = {
@@ -22,53 +21,60 @@ const NAMES: Readonly<Record<string, string>> = {
 export const BRACKETS =
   'In brackets: the difference and its 95 % interval, paired over problems. One seed says nothing about others.';
 
+/** With fewer problems no test of signs gets below 5 %: all of five on one side are 2 × 2^−5 = 6.25 %. */
+const FEWEST_PROBLEMS = 6;
+
+type Read = Pick<
+  VerdictReport,
+  'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'differences'
+>;
+
 /**
- * A difference counts where its interval leaves out 0.
- *
- * @param metrics of the model on the steps of the differences
+ * One sentence on how a judge compares to others, and to chance; undefined where there is nothing to say. A difference
+ * counts where its interval leaves out 0 and there are problems enough. Chance is left to the AUC wherever that is not
+ * above it, so that no second measure says otherwise.
  */
-export function readingOf(
-  method: string,
-  metrics: Pick<VerdictMetrics, 'f1_macro'>,
-  { steps, n, to }: Differences,
-): string[] {
-  const entries = Object.entries(to).map(([name, { difference, interval }]) => {
+export function readingOf(judge: string, report: Read): string | undefined {
+  const { auc, only, sentence, n, isUnseen } = standingIn(report);
+  const isAbove = auc === undefined || auc === 'above';
+  const standing = isAbove && !only ? [] : [sentence];
+  const unit = report.unit ?? 'steps';
+  const { differences } = report;
+  if (!differences) {
+    const [said] = standing;
+    return said && `Reading: ${judge} on the ${n} ${isUnseen ? 'unseen ' : ''}${unit}: ${said}.`;
+  }
+  const rivals = Object.entries(differences.to).filter(([name]) => isAbove || name !== 'random');
+  const problems = (report.intervals_unseen ?? report.intervals)?.problems ?? FEWEST_PROBLEMS;
+  const { f1_macro } = report.metrics_unseen ?? report.metrics;
+  const place = `on the ${differences.n} ${differences.steps === 'unseen' ? 'unseen ' : ''}${unit}`;
+  return (
+    `Reading: ${place} ${judge} has F1 macro ${percent(f1_macro)}: ` +
+    `${[...comparisons(rivals, problems), ...standing].join('; ')}.`
+  );
+}
+
+/** Phrases on what a judge is better than, worse than, not told apart from, and the same as. */
+function comparisons(rivals: [string, Differences['to'][string]][], problems: number): string[] {
+  const areFew = problems < FEWEST_PROBLEMS;
+  const entries = rivals.map(([name, { difference, interval }]) => {
     const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
     const called = NAMES[name] ?? name;
     // Where no resample differs, the interval is only as wide as so few problems leave it.
     if (difference === 0 && interval[0] === -interval[1]) return { verdict: 'same', text: called };
-    const verdict = interval[0] > 0 ? 'above' : interval[1] < 0 ? 'below' : 'apart';
+    const verdict = areFew ? 'apart' : interval[0] > 0 ? 'above' : interval[1] < 0 ? 'below' : 'apart';
     return { verdict, text: `${called} (${formatSigned(difference, percent)}, ${ends})` };
   });
-  const list = (verdict: string) =>
-    entries.filter((entry) => entry.verdict === verdict).map(({ text }) => text);
-  const parts = [
-    ['above', 'better than '],
-    ['below', 'worse than '],
-    ['apart', 'not told apart from '],
-    ['same', 'the same as '],
-  ].flatMap(([verdict, words]) => {
-    const found = list(verdict as string);
+  const phrases = {
+    above: 'better than ',
+    below: 'worse than ',
+    apart: areFew ? `${plural(problems, 'problem')} are too few to tell it from ` : 'not told apart from ',
+    same: 'the same as ',
+  };
+  return Object.entries(phrases).flatMap(([verdict, words]) => {
+    const found = entries.filter((entry) => entry.verdict === verdict).map(({ text }) => text);
     return found.length > 0 ? [words + joined(found)] : [];
   });
-  return [
-    `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} has F1 macro ${percent(metrics.f1_macro)}: ` +
-      `${parts.join('; ')}.`,
-  ];
-}
-
-/** Sentences on how far the verdicts are above chance, where that is little. */
-export function standingReading(
-  report: Pick<
-    EvalReport,
-    'method' | 'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'likelihood'
-  >,
-): string[] {
-  const { auc, only, sentence, n, isUnseen } = standingIn(report);
-  if (auc === undefined || (auc === 'above' && !only)) return [];
-  return [
-    `Reading: ${judgeInProse(report)} on the ${n} ${isUnseen ? 'unseen ' : ''}${report.unit ?? 'steps'}: ${sentence}.`,
-  ];
 }
 
 function joined(items: readonly string[]): string {

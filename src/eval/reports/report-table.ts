@@ -9,7 +9,7 @@ import { errorRows } from '../step-errors.js';
 import type { SureReport } from '../sure.js';
 import type { EvalReport, VerdictReport } from './eval-report.js';
 import { judgeInProse, judgeName, likelihoodNote } from './likelihood-report.js';
-import { BRACKETS, readingOf, standingReading } from './reading.js';
+import { BRACKETS, readingOf } from './reading.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 
 const METRICS = [
@@ -322,15 +322,11 @@ function resultNotes(report: EvalReport): string[] {
  */
 function readings(report: EvalReport): string[] {
   const { words } = report;
-  const differences = [
-    ...(words ? differencesReading(`${words.method} by its verdicts alone`, words) : []),
-    ...differencesReading(judgeInProse(report), report),
-  ];
-  const last = differences.pop();
-  return [...differences, ...(last === undefined ? [] : [`${last} ${BRACKETS}`]), ...standingReading(report)];
+  const found = [
+    words && readingOf(`${words.method} by its verdicts alone`, words),
+    readingOf(judgeInProse(report), report),
+  ].filter((sentence) => sentence !== undefined);
+  const last = found.pop();
+  const isCompared = report.differences ?? words?.differences;
+  return last === undefined ? [] : [...found, isCompared ? `${last} ${BRACKETS}` : last];
 }
-
-const differencesReading = (
-  judge: string,
-  { metrics, metrics_unseen, differences }: VerdictReport,
-): string[] => (differences ? readingOf(judge, metrics_unseen ?? metrics, differences) : []);

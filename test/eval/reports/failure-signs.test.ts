@@ -38,10 +38,12 @@ describe('signs of failure', () => {
     expect(
       failureSigns({ metrics: { ...one, auc: 0.529 }, aucInterval: [0.48, 0.57], balanced: true }),
     ).toEqual([
-      'it answers "right" to every step; AUC 52.9 (48.0 to 57.0) is chance: it hardly tells right from wrong; take a ' +
+      'it answers "right" to every step; AUC 52.9 (48.0 to 57.0) is not told apart from chance: it hardly tells right from wrong; take a ' +
         'stronger base, more labelled data or a longer training',
     ]);
-    expect(failureSigns({ metrics: { ...one, auc: 0.529 } })[0]).toContain('AUC 52.9 is chance');
+    expect(failureSigns({ metrics: { ...one, auc: 0.529 } })[0]).toContain(
+      'AUC 52.9 is not told apart from chance',
+    );
     expect(failureSigns({ metrics: { ...one, auc: 0.8 } })).toEqual([
       'it answers "right" to every step; AUC 80.0 is above chance: its probabilities tell right from wrong, so move the ' +
         'threshold (eval_verdicts.threshold, of a reward model eval_scores.threshold)',
@@ -58,7 +60,7 @@ describe('signs of failure', () => {
     expect(of(0.57, [0.55, 0.59])).toContain(
       'AUC 57.0 (55.0 to 59.0) is hardly above chance: it hardly tells',
     );
-    expect(of(0.57, [0.49, 0.65])).toContain('is chance');
+    expect(of(0.57, [0.49, 0.65])).toContain('is not told apart from chance');
     expect(of(0.3, [0.2, 0.4])).toContain('is below chance: are the verdict words or the labels swapped?');
     expect(of(0.62, [0.55, 0.7])).toContain('lean to "correct"; balance the classes');
   });

@@ -69,7 +69,7 @@ it('keeps no weights at chance, and warns of what is chance or the base as it wa
     kind: 'verdict',
     warnings: [
       'no evaluation of its training was better than that of the start: it is the base as it was',
-      'on 40 held-out steps AUC 52.0 is chance',
+      'on 40 held-out steps AUC 52.0 is not told apart from chance',
     ],
   });
 });
@@ -101,7 +101,7 @@ it('keeps the threshold of a reward model, and what held-out steps do not show',
   expect(readCard(run.file('adapter'))?.judge).toEqual({
     kind: 'reward_model',
     threshold: 0.11,
-    warnings: ['on 40 held-out steps AUC 52.0 is chance'],
+    warnings: ['on 40 held-out steps AUC 52.0 is not told apart from chance'],
   });
   await writeCard(run.file('adapter'), card);
   await keepThreshold(run, undefined, reportOf(0.9));
