@@ -63,7 +63,7 @@ export async function transformers4() {
 export const mathVerifyPython = () => python('math-verify', (pip) => pip('math-verify==0.9.0'));
 
 export const parquetPython = () =>
-  python('parquet', (pip) => pip('polars', 'duckdb', 'pyarrow', 'pandas', 'datasets'));
+  python('parquet-libraries', (pip) => pip('polars', 'duckdb', 'pyarrow', 'pandas', 'datasets'));
 
 /** vLLM without what images, sound and video need: their packages want other builds of PyTorch. */
 export const vllmPython = () =>

@@ -2,18 +2,20 @@
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { isDeepStrictEqual } from 'node:util';
 import { fileRows } from '../../dist/data/files.js';
+import { exactText, parseExact } from '../../dist/files/exact-json.js';
 import { CACHE, parquetPython, run } from './environment.mjs';
 
 /** The checks, one for each file that `write_parquet.py` wrote. */
 export async function parquet() {
-  const folder = join(CACHE, 'parquet');
+  const folder = join(CACHE, 'parquet-files');
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const program = fileURLToPath(new URL('write_parquet.py', import.meta.url));
-  const files = JSON.parse(await run(await parquetPython(), [program, folder]));
-  const rows = JSON.parse(readFileSync(join(folder, 'rows.json'), 'utf8'));
+  const { versions, files } = JSON.parse(await run(await parquetPython(), [program, folder]));
+  console.log(`parquet: ${versions}`);
+  // As texts, so that a float stays one: 1.0 is not 1.
+  const rows = parseExact(readFileSync(join(folder, 'rows.json'), 'utf8')).map(exactText);
   const checks = [];
   for (const file of files) checks.push({ name: file, ...(await compared(join(folder, file), rows)) });
   return checks;
@@ -23,11 +25,11 @@ async function compared(file, rows) {
   let at = 0;
   try {
     for await (const { value } of fileRows(file)) {
-      const row = { ...value };
-      if (!isDeepStrictEqual(row, rows[at]))
+      const row = exactText({ ...value });
+      if (row !== rows[at])
         return {
           ok: false,
-          detail: `row ${at + 1} is ${JSON.stringify(row)}, written ${JSON.stringify(rows[at])}`,
+          detail: `row ${at + 1} is ${row}, written ${rows[at]}`,
         };
       at++;
     }

@@ -1,4 +1,4 @@
-"""Writes the same rows as Parquet by every library and compression, and prints the names of the files as JSON.
+"""Writes the same rows as Parquet by every library and compression, and prints the versions and the names of the files as JSON.
 
     python write_parquet.py FOLDER        # polars, duckdb, pyarrow, pandas, datasets
 """
@@ -46,4 +46,5 @@ plain = arrow_table.to_pandas(types_mapper=pandas.ArrowDtype)
 for codec in [None, "snappy", "gzip", "brotli", "zstd", "lz4"]:
     written(f"pandas-{codec}", lambda file: plain.to_parquet(file, compression=codec, index=False))
 written("datasets-default", datasets.Dataset(arrow_table).to_parquet)
-print(json.dumps(names))
+versions = ", ".join(f"{each.__name__} {each.__version__}" for each in (polars, duckdb, pyarrow, pandas, datasets))
+print(json.dumps({"versions": versions, "files": names}))

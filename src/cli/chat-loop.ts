@@ -28,6 +28,8 @@ export async function chat(
     );
   }
   const conversation = new Conversation(tokenizer, system);
+  if (conversation.forgets)
+    write('The chat template of this model shows one message alone: each line is asked by itself.\n');
   const generator = new Generator(model.decoder, { maxRows: 1 });
   let reply: AbortController | undefined;
   onInterrupt(() => {

@@ -3,6 +3,7 @@
  * tokens, and then its cached keys and values could not be reused.
  */
 import { openedReasoning } from '../tokenizer/chat-reply.js';
+import { MessageLeftOut } from '../tokenizer/chat-template.js';
 import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
 import { chatTokens } from './prompts.js';
 
@@ -15,7 +16,24 @@ interface Turn {
   readonly end: string;
 }
 
+function leavesOutHistory(tokenizer: Tokenizer): boolean {
+  const messages = [
+    { role: 'user', content: 'A' },
+    { role: 'assistant', content: 'B' },
+    { role: 'user', content: 'C' },
+  ];
+  try {
+    tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+    return false;
+  } catch (error) {
+    return error instanceof MessageLeftOut;
+  }
+}
+
 export class Conversation {
+  /** Whether the template leaves earlier turns out, so that each message is asked by itself. */
+  readonly forgets: boolean;
+
   private messages: ChatMessage[];
   private asked: { readonly ids: readonly number[]; readonly text: string } = { ids: [], text: '' };
   private last: Turn | undefined;
@@ -31,10 +49,12 @@ export class Conversation {
     private readonly system?: string,
   ) {
     this.messages = this.opening();
+    this.forgets = leavesOutHistory(tokenizer);
   }
 
   /** Adds a message of the user and returns the tokens of the prompt for the reply. */
   ask(content: string): readonly number[] {
+    if (this.forgets) this.reset();
     const { tokenizer, last } = this;
     this.messages.push({ role: 'user', content });
     const { ids, text } = chatTokens(tokenizer, this.messages);

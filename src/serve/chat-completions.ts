@@ -69,7 +69,9 @@ function checkRead(
       param,
       'the chat template of this model knows no tools, and would leave them out; send none',
     );
-  const other = Object.keys(templateVariables).find(unread);
+  const other = Object.keys(templateVariables).find(
+    (name) => tokenizer.templateReads?.(name, 'variable') !== true,
+  );
   if (other !== undefined)
     throw fieldError(
       `chat_template_kwargs.${other.slice(0, 80)}`,

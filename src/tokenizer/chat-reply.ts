@@ -20,15 +20,16 @@ export function checkRead(
 ): void {
   const has = (key: string) => messages.some((message) => message[key] !== undefined);
   const reads = (name: string) => tokenizer.templateReads?.(name) === true;
-  const lost = [
-    ...(tools ? ['tools'] : []),
-    ...Object.keys(variables),
-    ...[...REASONING, 'tool_calls'].filter(has),
-  ].find((name) => !(reads(name) || (REASONING.includes(name as never) && ALIASES.some(reads))));
+  const unread = Object.keys(variables).find((name) => tokenizer.templateReads?.(name, 'variable') !== true);
+  const lost =
+    unread ??
+    [...(tools ? ['tools'] : []), ...[...REASONING, 'tool_calls'].filter(has)].find(
+      (name) => !(reads(name) || (REASONING.includes(name as never) && ALIASES.some(reads))),
+    );
   if (lost === undefined) return;
   const other = REASONING.includes(lost as never) ? REASONING.find(reads) : undefined;
   throw badTemplate(
-    `the chat template does not read ${lost}, so that the model would never see it; ` +
+    `the chat template does not read ${lost.slice(0, 80)}, so that the model would never see it; ` +
       (other ? `it reads ${other}: rename it` : 'remove it, or take a model whose template reads it'),
   );
 }
@@ -61,7 +62,7 @@ export function chatReply(
   options: ChatTemplateOptions = {},
 ): ChatReply {
   const opening = tokenizer.applyChatTemplate(prompt, { ...options, addGenerationPrompt: true });
-  const whole = tokenizer.applyChatTemplate([...prompt, reply], options);
+  const whole = tokenizer.applyChatTemplate([...prompt, reply], { ...options, mayLeaveOut: true });
   const written = whole.startsWith(opening) ? whole.slice(opening.length) : undefined;
   const given = String(reply.content ?? '');
   const content = withoutOpened(given, opening);

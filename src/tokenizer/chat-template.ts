@@ -1,4 +1,5 @@
-import { badTemplate, badTokenizer, reasonOf } from '../files/data-error.js';
+import { badTemplate, badTokenizer, DataError, reasonOf } from '../files/data-error.js';
+import { TemplateNames } from '../jinja/names.js';
 import { Template } from '../jinja/template.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
@@ -8,6 +9,12 @@ const STEPS_PER_MESSAGE = 10_000;
 
 /** Names for the reasoning before a reply, as in transformers 5: the first that is present counts. */
 const REASONING = ['reasoning_content', 'thinking', 'reasoning'] as const;
+
+/** Variables that the conversation itself gives. */
+const OWN = ['messages', 'tools', 'add_generation_prompt'];
+
+/** A message is nowhere in the text that the template writes, whatever its content. */
+export class MessageLeftOut extends DataError {}
 
 /** A model's chat templates by name; a model with one template calls it `default`. */
 export type ChatTemplates = ReadonlyMap<string, string>;
@@ -20,20 +27,23 @@ export type ChatTemplates = ReadonlyMap<string, string>;
  */
 export class ChatRenderer {
   private readonly compiled = new Map<string, Template>();
+  private readonly names: readonly TemplateNames[];
 
   constructor(
     private readonly templates: ChatTemplates,
     private readonly specialTokens: Readonly<Record<string, unknown>>,
-  ) {}
+  ) {
+    this.names = [...templates.values()].map((source) => new TemplateNames(source));
+  }
 
   get isEmpty(): boolean {
     return this.templates.size === 0;
   }
 
-  /** Whether a template names a variable or a key of messages. */
-  reads(name: string): boolean {
-    const word = new RegExp(`\\b${name}\\b`);
-    return [...this.templates.values()].some((source) => word.test(source));
+  /** Whether a template names a variable, or a key or role of messages; what the conversation gives is no variable of others. */
+  reads(name: string, as?: 'variable'): boolean {
+    if (as === 'variable') return !OWN.includes(name) && this.names.some((each) => each.variables.has(name));
+    return this.names.some((each) => each.all.has(name));
   }
 
   render(given: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
@@ -46,38 +56,46 @@ export class ChatRenderer {
       badTemplate(`the chat template '${name}' ${what} these ${messages.length} messages (${why})`, {
         cause,
       });
-    const variables = {
-      ...options.variables,
-      ...this.specialTokens,
-      messages,
-      tools: options.tools ?? null,
-      documents: null,
-      add_generation_prompt: options.addGenerationPrompt ?? false,
-    };
+    const own = OWN.find((key) => Object.hasOwn(options.variables ?? {}, key));
+    if (own !== undefined) throw badTemplate(`${own} comes from the conversation and is no further variable`);
     const steps = STEPS + STEPS_PER_MESSAGE * messages.length;
+    const written = (conversation: readonly ChatMessage[]) =>
+      template.render(
+        {
+          documents: null,
+          ...this.specialTokens,
+          ...options.variables,
+          messages: conversation,
+          tools: options.tools ?? null,
+          add_generation_prompt: options.addGenerationPrompt ?? false,
+        },
+        { steps },
+      );
     let rendered: string;
     try {
-      rendered = template.render(variables, { steps });
+      rendered = written(messages);
     } catch (error) {
       throw refuse('cannot render', reasonOf(error), error);
     }
     const text = continueFinalMessage ? beforeMark(rendered) : rendered;
     if (text === undefined || (continueFinalMessage && !holds(text, given.at(-1))))
       throw refuse('cannot continue the last of', 'it does not write that one as it is');
-    const lost = given.find((message) => this.isLost(message, text));
-    if (lost)
-      throw refuse(
-        'leaves one out of',
-        `the role ${JSON.stringify(lost.role.slice(0, 40))} is none of its own; use ${lost.role === 'system' ? '' : 'system, '}user or assistant`,
-      );
+    const lost = options.mayLeaveOut ? -1 : leftOut(known, text, written);
+    if (lost >= 0) throw this.leavesOut(name, given, lost);
     return text;
   }
 
-  /** Templates may shorten earlier replies and rewrite what roles say that they know; others they write as they are, or not at all. */
-  private isLost(message: ChatMessage, text: string): boolean {
-    if (message.role === 'user' || message.role === 'assistant') return false;
-    const isKnown = ['system', 'tool'].includes(message.role) && this.reads(message.role);
-    return !isKnown && !holds(text, message);
+  private leavesOut(name: string, given: readonly ChatMessage[], at: number): MessageLeftOut {
+    const { role } = given[at] as ChatMessage;
+    const told = JSON.stringify(role.slice(0, 40));
+    const isOwn = role === 'user' || role === 'assistant' || this.reads(role);
+    const why = isOwn
+      ? `nothing of message ${at + 1}, of the role ${told}, is in its text; leave that out, or take a model whose template shows it`
+      : `the role ${told} is none of its own; use ${role === 'system' ? '' : 'system, '}user or assistant`;
+    return new MessageLeftOut(
+      'template',
+      `the chat template '${name}' leaves one out of these ${given.length} messages (${why})`,
+    );
   }
 
   /** OpenAI's newer name of the system role, which most templates do not have, and many pass over in silence. */
@@ -131,6 +149,38 @@ function withReasoning(message: ChatMessage): ChatMessage {
   return reasoning === undefined
     ? message
     : { thinking: reasoning, ...message, reasoning_content: reasoning };
+}
+
+/** A content that nothing else has, and that no template rewrites. */
+const numbered = (at: number) => `90417${at}60293`;
+
+/** Contents up to this length may stand in a text by chance. */
+const SHORT = 16;
+
+/**
+ * The first message that `text` shows nothing of; -1: there is none. Templates may shorten and rewrite contents: a message whose
+ * content is not there word for word is looked for again with a number for its content. A call may stand for the text beside it.
+ */
+function leftOut(
+  messages: readonly ChatMessage[],
+  text: string,
+  written: (messages: readonly ChatMessage[]) => string,
+): number {
+  const unsure = messages.map((message) => {
+    const { content, tool_calls: calls } = message;
+    if (typeof content !== 'string' || content.trim() === '' || calls !== undefined) return false;
+    return !holds(text, message) || (messages.length > 1 && content.trim().length <= SHORT);
+  });
+  if (!unsure.includes(true)) return -1;
+  let shown: string;
+  try {
+    shown = written(
+      messages.map((message, i) => (unsure[i] ? { ...message, content: numbered(i) } : message)),
+    );
+  } catch {
+    return -1;
+  }
+  return unsure.findIndex((isUnsure, i) => isUnsure && !shown.includes(numbered(i)));
 }
 
 /** Written after the message that is to be continued. A template that trims messages takes the space away. */

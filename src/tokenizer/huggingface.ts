@@ -127,8 +127,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
     return this.chat.render(messages, options);
   }
 
-  templateReads(name: string): boolean {
-    return this.chat.reads(name);
+  templateReads(name: string, as?: 'variable'): boolean {
+    return this.chat.reads(name, as);
   }
 
   async save(directory: string): Promise<void> {

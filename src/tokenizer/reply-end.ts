@@ -33,7 +33,7 @@ function tailOf(tokenizer: Tokenizer): string {
     { role: 'assistant', content: REPLY },
   ];
   try {
-    const text = tokenizer.applyChatTemplate(messages);
+    const text = tokenizer.applyChatTemplate(messages, { mayLeaveOut: true });
     const at = text.lastIndexOf(REPLY);
     return at < 0 ? '' : text.slice(at + REPLY.length).trimEnd();
   } catch (error) {

@@ -23,7 +23,7 @@ export function reversedDigits(tokenizer: Tokenizer): Tokenizer {
     tokenBytes: (id) => tokenizer.tokenBytes(id),
     isSpecial: (id) => tokenizer.isSpecial(id),
     applyChatTemplate: (messages, options) => tokenizer.applyChatTemplate(messages, options),
-    templateReads: (name) => tokenizer.templateReads?.(name) ?? false,
+    templateReads: (name, as) => tokenizer.templateReads?.(name, as) ?? false,
     save: (directory) => tokenizer.save(directory),
   };
 }

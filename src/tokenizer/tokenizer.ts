@@ -44,8 +44,12 @@ export interface Tokenizer {
    */
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string;
 
-  /** Whether the chat template names a variable or a key of messages, such as `tools`. Absent: there is no template. */
-  templateReads?(name: string): boolean;
+  /**
+   * Whether the chat template names a variable, or a key or role of messages, such as `tools`. Absent: there is no template.
+   *
+   * @param as `variable`: not as a key or role
+   */
+  templateReads?(name: string, as?: 'variable'): boolean;
 
   /** Writes the tokenizer's files into a model directory. */
   save(directory: string): Promise<void>;
@@ -81,4 +85,6 @@ export interface ChatTemplateOptions {
   readonly template?: string | undefined;
   /** Further variables for the template, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
+  /** A message that the template leaves out is no error. Default false. */
+  readonly mayLeaveOut?: boolean | undefined;
 }

@@ -106,19 +106,29 @@ describe('Conversation', () => {
     expect(conversation.ask('Ho')).toEqual([...user('Ho'), ...opening]);
   });
 
+  it('asks each message by itself where the template leaves earlier ones out', async () => {
+    const last = await loadTokenizer(await chatModel("{{ messages[-1].content + '\\n' }}"));
+    const conversation = new Conversation(last);
+    expect(conversation.forgets).toBe(true);
+    conversation.ask('Hi');
+    conversation.answer([310, END_OF_TURN], 'yo');
+    expect(conversation.ask('Why?')).toEqual(bytes('Why?\n'));
+    expect(new Conversation(tokenizer).forgets).toBe(false);
+  });
+
   it('follows a template that rewrites earlier replies', async () => {
-    const forgetful = TEMPLATE.replace(
+    const shouting = TEMPLATE.replace(
       'message.content',
-      "(message.content if message.role == 'user' else '-')",
+      "(message.content if message.role == 'user' else message.content | upper)",
     );
-    const other = await loadTokenizer(await chatModel(forgetful));
+    const other = await loadTokenizer(await chatModel(shouting));
     const conversation = new Conversation(other);
     conversation.ask('Hi');
     conversation.answer([...bytes('yo'), END_OF_TURN], 'yo');
     expect(conversation.ask('Why?')).toEqual([
       ...user('Hi'),
       ...opening,
-      ...bytes('-'),
+      ...bytes('YO'),
       END_OF_TURN,
       ...bytes('\n'),
       ...user('Why?'),

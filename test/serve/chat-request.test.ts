@@ -121,8 +121,17 @@ it('variables go to a template that reads them, and are refused by one that does
   const asked = (name: string) =>
     promptOf({ messages: [question], chat_template_kwargs: { [name]: false } }, thinking);
   expect(await asked('enable_thinking')).toMatch(/<\|turn\|>assistant\nFalse$/);
-  expect(await asked('enable_thinkin')).toBe(
-    'chat_template_kwargs.enable_thinkin: the chat template of this model does not read it; leave it out',
+  const unread = 'the chat template of this model does not read it; leave it out';
+  // A key of messages, a filter, what the conversation gives, and what is no name are none of its variables.
+  for (const name of ['enable_thinkin', 'content', 'defined', 'messages', 'add_generation_prompt', '('])
+    expect(await asked(name)).toBe(`chat_template_kwargs.${name}: ${unread}`);
+});
+
+it('variables stand before special tokens and documents, as in transformers', async () => {
+  const template = `{{ bos_token }}{{ documents }}${TEMPLATE}`;
+  const variables = { bos_token: 'B', documents: ['D'] };
+  expect(await promptOf({ messages: [question], chat_template_kwargs: variables }, template)).toMatch(
+    /^B\['D'\]<\|turn\|>user/,
   );
 });
 
@@ -146,6 +155,52 @@ describe('a developer', () => {
       /the role "critic" is none/,
     );
     expect(await promptOf({ messages: critic })).toContain('<|turn|>critic\nWrong.<|end|>');
+  });
+});
+
+describe('a history', () => {
+  const messages = [question, { role: 'assistant', content: 'So.' }, { role: 'user', content: 'Why not?' }];
+  const refused = (at: number, role: string) =>
+    `messages: the chat template 'default' leaves one out of these 3 messages (nothing of message ${at}, of the role "${role}", ` +
+    'is in its text; leave that out, or take a model whose template shows it)';
+
+  it('is refused where the template shows the last message alone, though a short one may stand there by chance', async () => {
+    const last = "{{ messages[-1]['content'] }}{{ '\\n' }}";
+    expect(await promptOf({ messages }, last)).toBe(refused(1, 'user'));
+    expect(await promptOf({ messages: [{ role: 'user', content: 'Why not? '.repeat(3) }] }, last)).toMatch(
+      /not/,
+    );
+    const said = TEMPLATE.replace('in messages', "in messages if message.role != 'assistant'");
+    expect(await promptOf({ messages }, said)).toBe(refused(2, 'assistant'));
+  });
+
+  it('is refused where a system message in the middle is passed over, and taken where that is first', async () => {
+    // Harmony's template, of gpt-oss, reads the first message alone as one of the system.
+    const harmony =
+      "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}" +
+      TEMPLATE.replace('in messages', "in messages if message.role != 'system'");
+    const system = { role: 'system', content: 'Answer in one word, whatever comes.' };
+    expect(await promptOf({ messages: [system, question] }, harmony)).toMatch(/^Answer in one word/);
+    expect(await promptOf({ messages: [question, system, question] }, harmony)).toBe(refused(2, 'system'));
+  });
+
+  it('may be shortened and rewritten', async () => {
+    const past = "{% set c = message.content.split('</think>')[-1] | upper %}";
+    const rewritten = TEMPLATE.replace('message.content', 'c').replace('{{', `${past}{{`);
+    const thought = { role: 'assistant', content: '<think>Hm, a long thought.</think>So.' };
+    expect(await promptOf({ messages: [question, thought, question] }, rewritten)).toContain(
+      'assistant\nSO.<|end|>',
+    );
+  });
+
+  it('may have a call for the text beside it, as in Llama 3.1', async () => {
+    const calls = [{ type: 'function', function: { name: 'add', arguments: '{}' } }];
+    const template = TEMPLATE.replace(
+      'message.content',
+      "('CALL' if message.tool_calls else message.content)",
+    );
+    const calling = { role: 'assistant', content: 'I will look that up.', tool_calls: calls };
+    expect(await promptOf({ messages: [question, calling, question] }, template)).toContain('\nCALL<|end|>');
   });
 });
 
