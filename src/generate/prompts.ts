@@ -6,7 +6,7 @@ import type { ChatMessage, ChatTemplateOptions, Tokenizer } from '../tokenizer/t
 export type Prompt = string | readonly ChatMessage[];
 
 /**
- * Tokens of a prompt. A text begins with what the tokenizer puts before every text; messages are written by the chat
+ * Tokens of a prompt. A text begins with what the tokenizer puts before every text, once; messages are written by the chat
  * template, up to the opening of the reply.
  *
  * @param options of the template
@@ -18,7 +18,7 @@ export function promptTokens(
   options: ChatTemplateOptions = {},
 ): number[] {
   if (typeof prompt !== 'string') return chatTokens(tokenizer, prompt, options).ids;
-  const ids = [...tokenizer.prefixIds, ...tokenizer.encode(prompt, { addSpecialTokens: false })];
+  const ids = withPrefix(tokenizer, tokenizer.encode(prompt, { addSpecialTokens: false }));
   if (ids.length > 0) return ids;
   if (tokenizer.bosId !== undefined) return [tokenizer.bosId];
   throw badTokenizer(
@@ -41,4 +41,10 @@ export function chatTokens(
   const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, ...options });
   check(text);
   return { ids: tokenizer.encode(text, { addSpecialTokens: false }), text };
+}
+
+/** Tokens of a text behind those that the tokenizer puts before every text. A text that a chat template wrote may have them already. */
+export function withPrefix({ prefixIds }: Pick<Tokenizer, 'prefixIds'>, ids: number[]): number[] {
+  const has = prefixIds.every((id, i) => ids[i] === id);
+  return has ? ids : [...prefixIds, ...ids];
 }

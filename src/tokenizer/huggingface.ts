@@ -1,11 +1,12 @@
 import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { writeFileAtomically } from '../files/atomic-file.js';
-import { badTokenizer, type DataError, reasonOf } from '../files/data-error.js';
+import { badTokenizer, DataError, reasonOf } from '../files/data-error.js';
 import { makeDirectories } from '../files/directory.js';
 import { checkText, invalid } from '../native/errors.js';
 import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import { shown } from '../native/shown.js';
+import { renderedWithCalls } from './call-arguments.js';
 import { ChatRenderer } from './chat-template.js';
 import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
 import { decoderOf } from './decoders.js';
@@ -79,7 +80,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   encode(text: string, { addSpecialTokens = true, continuation = false }: EncodeOptions = {}): number[] {
-    checkText('encode', text);
+    checkCharacters(text);
     const { library, words } = continuation ? this.forContinuation() : this.built;
     const ids = words?.(text) ?? this.read(library, text);
     if (continuation || !addSpecialTokens) return ids;
@@ -124,7 +125,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
       throw invalid(
         `applyChatTemplate: expected a list of messages such as [{ role: 'user', content: '…' }], found ${shown(messages)}`,
       );
-    return this.chat.render(messages, options);
+    return renderedWithCalls(messages, (given) => this.chat.render(given, options));
   }
 
   templateReads(name: string, as?: 'variable'): boolean {
@@ -197,6 +198,18 @@ export class HuggingFaceTokenizer implements Tokenizer {
     }
     return [[], []];
   }
+}
+
+/** @throws DataError for half of a surrogate pair, which would become another character. Hugging Face's library refuses it too. */
+export function checkCharacters(text: string): void {
+  checkText('encode', text);
+  if (text.isWellFormed()) return;
+  const at = text.search(/\p{Cs}/u);
+  const around = JSON.stringify(text.slice(Math.max(0, at - 8), at + 1));
+  throw new DataError(
+    'row',
+    `character ${at + 1} of the text is half of a surrogate pair (at the end of ${around}), and no character; write the whole one, or leave it out`,
+  );
 }
 
 function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[] {

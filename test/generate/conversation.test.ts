@@ -23,6 +23,19 @@ describe('promptTokens', () => {
     expect(promptTokens(affixed, 'ab')).toEqual([7, 1, 2]);
   });
 
+  it('adds none before a text that has them, as one that a chat template wrote', () => {
+    const affixed = { ...tokenizer, prefixIds: [7], encode: () => [7, 1, 2] } as never;
+    expect(promptTokens(affixed, '<s>ab')).toEqual([7, 1, 2]);
+  });
+
+  it('refuses half of a character, which would become another one', () => {
+    const sentence =
+      'character 3 of the text is half of a surrogate pair (at the end of "ab\\ud83d"), and no character';
+    for (const each of [byteTokenizer(), tokenizer])
+      expect(() => promptTokens(each, 'ab\ud83dc')).toThrow(sentence);
+    expect(promptTokens(byteTokenizer(), 'ab\u{1f600}')).toHaveLength(6);
+  });
+
   it('turns an empty text into the start token, or refuses it if there is none', () => {
     expect(promptTokens(byteTokenizer(), '')).toEqual([256]);
     const none = { prefixIds: [], bosId: undefined, encode: () => [] } as never;

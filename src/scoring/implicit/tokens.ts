@@ -1,7 +1,7 @@
 /** Tokens of records: the prompt, and each answer with the spans of its steps. */
 
 import { DataError } from '../../files/data-error.js';
-import { promptTokens } from '../../generate/prompts.js';
+import { promptTokens, withPrefix } from '../../generate/prompts.js';
 import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
 import { refuseTurns } from '../../records/turns.js';
@@ -47,7 +47,10 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
     prompt === undefined || (typeof prompt !== 'string' && prompt.length === 1 && !tokenizer.hasChatTemplate);
   // A text of its own, from its first token on, as a prompt would be read.
   const isBare = ({ prompt }: Asking) => prompt === '';
-  const encodeFirst = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });
+  const { prefixIds } = tokenizer;
+  /** Without the tokens that the prompt has: a text that a chat template wrote may begin with them. */
+  const encodeFirst = (text: string) =>
+    withPrefix(tokenizer, tokenizer.encode(text, { addSpecialTokens: false })).slice(prefixIds.length);
   let asking: string | undefined;
   /** The text before a reply ends alike whatever the problem. */
   const openingOf = () => {
@@ -86,7 +89,7 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
         checkRead(tokenizer, typeof prompt === 'string' ? [] : prompt, options);
         // A chat of one question, for a model that knows no chat, is asked as any other problem.
         if (isAsked(record)) return question.tokens(record.problem);
-        if (isBare(record)) return tokenizer.prefixIds;
+        if (isBare(record)) return prefixIds;
         return promptTokens(tokenizer, prompt, options);
       });
     },
@@ -96,7 +99,7 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
       const ids: number[] = [];
       const spans: StepTokens[] = [];
       // Nothing predicts the first token of a text that no other begins.
-      const unlearned = bare && tokenizer.prefixIds.length === 0 ? 1 : 0;
+      const unlearned = bare && prefixIds.length === 0 ? 1 : 0;
       let from = unlearned;
       const reply = at(record, () => replyOf(record, steps));
       for (const [i, { text, label, score }] of withContent(steps, reply.content).entries()) {

@@ -52,6 +52,19 @@ const bare = (text: string): StepRecord => ({
   steps: [{ text, label: null, kind: 'normal' }],
 });
 
+it('begins once where a chat template has written the token that begins texts', async () => {
+  const tokens = answerTokenizer(await tokenizerOf('begun'), 'auto');
+  const [text] = golden.texts as [string];
+  const ids = (record: StepRecord) =>
+    allAnswers
+      .items([record], tokens)
+      .flatMap(({ prompt, answers }) => [...prompt, ...(answers[0]?.ids ?? [])]);
+  const [begun, usual] = [ids(bare(`<bos>${text}`)), ids(bare(text))];
+  expect(begun).toEqual(usual);
+  const asked = (prompt: string) => ids({ ...bare(text), prompt });
+  expect(asked(`<bos>${text}`)).toEqual(asked(text));
+});
+
 describe.each(['plain', 'begun'] as const)('by the tokenizer %s', (name) => {
   it('has the tokens, loss and gradients of TRL', async () => {
     const tokens = answerTokenizer(await tokenizerOf(name), 'auto');
