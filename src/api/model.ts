@@ -17,6 +17,7 @@ import { defined } from '../native/defined.js';
 import { exp, log } from '../native/elementary.js';
 import { checkOptions, DisposedError, invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
+import { typedCommand } from '../native/typed-command.js';
 import { headLogprobs } from '../ops/head.js';
 import { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -156,7 +157,7 @@ function checkIsHere(what: string, { name, kind, directory }: SavedModel): void 
   if (kind === 'run' && directory === name)
     throw new StepTrainError(
       'E_ASSET',
-      `${what}: ${name} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${name}`,
+      `${what}: ${name} holds neither adapter/ nor model/: its training has not ended; continue with: ${typedCommand(`run --resume ${name}`)}`,
     );
 }
 

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { typedCommand } from '../native/typed-command.js';
 import { command, flag } from './line/command.js';
 import { UsageError } from './line/error.js';
 
@@ -38,6 +39,8 @@ export const buildCommand = command({
     const code = await new Promise((done, reject) => child.on('close', done).on('error', reject));
     const what = mpi ? 'MPI plugin' : 'addon';
     if (code !== 0) throw new UsageError(`the ${what} was not compiled; the lines above say why`);
-    console.error(mpi ? 'compiled; runs under mpirun use it' : 'compiled; steptrain doctor tests it');
+    console.error(
+      mpi ? 'compiled; runs under mpirun use it' : `compiled; ${typedCommand('doctor')} tests it`,
+    );
   },
 });

@@ -1,5 +1,7 @@
 // The command line: the list of commands, and how each of them ends.
+
 import yargs, { type Argv } from 'yargs';
+import { typedCommand } from '../native/typed-command.js';
 import { packageVersion } from '../native/version.js';
 import { buildCommand } from './build.js';
 import { chatCommand } from './chat.js';
@@ -68,7 +70,7 @@ export function commandLine(
     .completion('completion', 'Print a script that lets the shell complete commands and options')
     .example('$0 run', 'train the built-in example')
     .example('$0 recipes ls', 'what else there is to train')
-    .demandCommand(1, 'name a command; steptrain --help lists them')
+    .demandCommand(1, `name a command; ${typedCommand('--help')} lists them`)
     .strict()
     .check((argv) => {
       const sentence = noNumber(argv, args);

@@ -1,4 +1,5 @@
 import type { Argv, CommandModule } from 'yargs';
+import { typedCommand } from '../native/typed-command.js';
 import { type ArgumentsOf, argument, command, flag, text } from './line/command.js';
 import { UsageError } from './line/error.js';
 
@@ -55,7 +56,7 @@ async function push(args: PushArguments): Promise<void> {
   const [model, repo] =
     args.model === undefined ? [args['run-or-repo'], args.repo] : [args.model, args['run-or-repo']];
   if (repo === undefined)
-    throw new UsageError(`name the repository too: steptrain hub push ${model} owner/name`);
+    throw new UsageError(`name the repository too: ${typedCommand(`hub push ${model} owner/name`)}`);
   if (args.model !== undefined && args.repo !== undefined)
     throw new UsageError(`name one run or adapter: ${args['run-or-repo']}, or --model ${model}`);
   for (const [name, id] of [

@@ -1,4 +1,5 @@
 // Rows of `steptrain inspect`, for each kind of file.
+
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
@@ -11,6 +12,7 @@ import { parseRunConfig } from '../methods/config.js';
 import { type ModelCard, readCard } from '../models/card.js';
 import { openDecoderWeights } from '../models/load.js';
 import { namedModel } from '../models/saved.js';
+import { typedCommand } from '../native/typed-command.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
 import { readRunConfig } from '../run/directory.js';
 import { readLog } from '../run/log-file.js';
@@ -144,7 +146,7 @@ export async function run(path: string): Promise<Row[]> {
     ],
     ['checkpoints', steps.length === 0 ? 'none' : `steps ${steps.join(', ')}`],
     ['results', results.length === 0 ? 'none yet' : results.join(', ')],
-    ...(ended ? [] : [['resume', `steptrain run --resume ${path}`] as const]),
+    ...(ended ? [] : [['resume', typedCommand(`run --resume ${path}`)] as const]),
   ];
 }
 

@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_JUDGE, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
+import { typedCommand } from '../native/typed-command.js';
 import type { Turns } from '../records/turns.js';
 import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
 import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
@@ -168,7 +169,9 @@ async function cardOf(name: string): Promise<ModelFiles | undefined> {
 /** The judge and the file: `judge FILE`, or `judge NAME FILE`. */
 function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [name: string, file: string] {
   if (problem === undefined && model === undefined && namedModel(first).kind !== 'elsewhere')
-    throw new UsageError(`${first} is what judges; name the file to judge too: judge ${first} problem.txt`);
+    throw new UsageError(
+      `${first} is what judges; name the file to judge too: ${typedCommand(`judge ${first} problem.txt`)}`,
+    );
   if (problem === undefined) return [model ?? DEFAULT_JUDGE, first];
   if (model === undefined) return [first, problem];
   throw new UsageError(`there are two judges, ${first} and --model ${model}; name one`);
@@ -213,7 +216,7 @@ async function fromJson(content: string, name: string) {
   } catch (error) {
     throw new UsageError(
       /^\s*\{.*\}\s*\n\s*\{/.test(content)
-        ? `${name} holds several rows, and judge takes one solution; for a file of them: steptrain score ${name} --model …`
+        ? `${name} holds several rows, and judge takes one solution; for a file of them: ${typedCommand(`score ${name} --model …`)}`
         : `${name} is not JSON: ${(error as Error).message}; one solution with problem and steps is expected`,
     );
   }

@@ -1,6 +1,7 @@
 import type { Argv } from 'yargs';
 import type { PlacedSolution } from '../eval/solution-stream.js';
 import { plural } from '../native/shown.js';
+import { typedCommand } from '../native/typed-command.js';
 import type { StepRecord } from '../records/record.js';
 import {
   chosenSampling,
@@ -272,7 +273,7 @@ async function byProblems(option: 'oracle' | 'reference', path: string): Promise
       return [firstDifference({ ...found, solution: found.solution }, solution)];
     const missing =
       option === 'oracle'
-        ? 'plan of this problem; make the file with: steptrain data problems'
+        ? `plan of this problem; make the file with: ${typedCommand('data problems')}`
         : 'worked solution of this problem; name the file that the problems are from';
     throw new DataError('row', `${where}: ${path} has no ${missing}`);
   };

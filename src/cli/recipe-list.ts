@@ -1,7 +1,9 @@
 // `steptrain recipes ls`: the recipes of the package in groups.
+
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { recipeNames, shippedFolder } from '../config/shipped.js';
+import { typedCommand } from '../native/typed-command.js';
 import { UsageError } from './line/error.js';
 
 /** Groups in the order in which they are listed, with the line above each. */
@@ -62,7 +64,7 @@ export function listing(recipes: readonly ListedRecipe[], words: readonly string
   });
   if (found.length === 0)
     throw new UsageError(
-      `no recipe has ${words.join(' and ')} in it; steptrain recipes ls lists all ${recipes.length}`,
+      `no recipe has ${words.join(' and ')} in it; ${typedCommand('recipes ls')} lists all ${recipes.length}`,
     );
   const width = Math.max(...found.map(({ name }) => name.length));
   const blocks = Object.entries(GROUPS).flatMap(([group, title]) => {

@@ -1,4 +1,5 @@
 import type { Argv, CommandModule } from 'yargs';
+import { typedCommand } from '../native/typed-command.js';
 import { recipeFile } from './chosen/recipe-file.js';
 import { type ArgumentsOf, argument, command, flag } from './line/command.js';
 import { UsageError } from './line/error.js';
@@ -64,7 +65,7 @@ const cpCommand = command({
           : `cannot write ${to}: ${systemReason(error)}`,
       );
     }
-    console.log(`wrote ${to}; run it with: steptrain run ${to}`);
+    console.log(`wrote ${to}; run it with: ${typedCommand(`run ${to}`)}`);
   },
 });
 

@@ -5,6 +5,7 @@ import type { Cluster } from '../cluster/cluster.js';
 import type { StartedRun } from '../methods/job.js';
 import type { RunConfig } from '../methods/table.js';
 import { plural } from '../native/shown.js';
+import { typedCommand } from '../native/typed-command.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
@@ -258,7 +259,7 @@ function reached(step: number, last: StepEvent | undefined): string {
 }
 
 function resumeLine(path: string): string {
-  return `steptrain run --resume ${/^[\w./-]+$/.test(path) ? path : JSON.stringify(path)}`;
+  return typedCommand(`run --resume ${/^[\w./-]+$/.test(path) ? path : JSON.stringify(path)}`);
 }
 
 /** Short where the directory is below the current one. */

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { typedCommand } from '../native/typed-command.js';
 import { argument, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 import { checkWhole } from './line/usage.js';
@@ -49,7 +50,7 @@ export const sweepCommand = command({
     const { listenForInterrupt } = await import('../run/interrupt.js');
     const { limitTime } = await import('../run/time-limit.js');
     const again = [
-      `steptrain sweep ${args.file}`,
+      typedCommand(`sweep ${args.file}`),
       ...(args.set ?? []).map((text) => `--set ${text}`),
       ...(args.output === undefined ? [] : [`--output ${args.output}`]),
     ].join(' ');

@@ -2,12 +2,14 @@
  * Carriers of the bytes of collectives between the processes of a job: its sockets (`cluster.ts`), or a carrier that
  * ops call.
  */
+
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { addon, type OpenedCarrier } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
+import { typedCommand } from '../native/typed-command.js';
 import { toLog } from '../terminal/log.js';
 import type { Cluster } from './cluster.js';
 import { exchange, foundOnce } from './exchange.js';
@@ -124,7 +126,9 @@ function shmObstacle(
 function mpiObstacle(mpi: boolean, device: string, plugin: string): string | undefined {
   if (!mpi) return 'the processes were not started by mpirun, or by srun --mpi=pmix';
   if (device !== 'cpu') return `the device is ${device}; MPI carries host memory alone`;
-  return existsSync(plugin) ? undefined : 'the plugin is missing; compile it there: steptrain build --mpi';
+  return existsSync(plugin)
+    ? undefined
+    : `the plugin is missing; compile it there: ${typedCommand('build --mpi')}`;
 }
 
 function ncclObstacle(device: string): string | undefined {

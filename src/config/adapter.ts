@@ -1,6 +1,8 @@
 /** `model.adapter`: where it lies, and the section `lora` that describes it. */
+
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { typedCommand } from '../native/typed-command.js';
 import { adaptedModules, isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import { WeightsError } from '../weights/error.js';
 import { ConfigError } from './error.js';
@@ -36,7 +38,7 @@ export function adapterDirectory(path: string, place: string, cwd = process.cwd(
     fail(`model.adapter ${path} is a run that trained every weight; name it as model.base`);
   if (existsSync(join(directory, 'config.yaml')))
     fail(
-      `model.adapter ${path} is a run with no adapter yet; let it end first: steptrain run --resume ${path}`,
+      `model.adapter ${path} is a run with no adapter yet; let it end first: ${typedCommand(`run --resume ${path}`)}`,
     );
   return fail(
     `model.adapter ${path} is no adapter: expected a directory with adapter_config.json, or a finished run`,

@@ -1,7 +1,9 @@
 // `extends: base.yaml`: a recipe on top of another one.
+
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { nearestName } from '../native/nearest.js';
+import { typedCommand } from '../native/typed-command.js';
 import { ConfigError } from './error.js';
 import { describeValue } from './issues.js';
 import { forget, type ImpliedKey } from './method-names.js';
@@ -99,7 +101,7 @@ function baseOf({ name, value, locate }: RecipeSource): string | undefined {
   const place = name === FROM_PROGRAM ? `in ${process.cwd()}` : `beside ${name}`;
   throw new ConfigError(
     `${where}: extends names ${named}, but there is no such file ${place} and no recipe of that name in the package` +
-      (near === undefined ? '; steptrain recipes ls lists them' : `; did you mean ${near}?`),
+      (near === undefined ? `; ${typedCommand('recipes ls')} lists them` : `; did you mean ${near}?`),
   );
 }
 

@@ -1,8 +1,10 @@
 // The recipes of the package.
+
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { nearestName } from '../native/nearest.js';
+import { typedCommand } from '../native/typed-command.js';
 import { ConfigError } from './error.js';
 
 export const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
@@ -45,10 +47,10 @@ export function namedRecipe(
   if (folder === shippedFolder || folder === sweeps)
     if (shippedRecipe(basename(path), elsewhere) !== undefined)
       throw new ConfigError(
-        `${path} is a ${kind === 'recipe' ? 'sweep' : 'recipe'}: steptrain ${other} ${path}`,
+        `${path} is a ${kind === 'recipe' ? 'sweep' : 'recipe'}: ${typedCommand(`${other} ${path}`)}`,
       );
   const nearest = nearestName(basename(path, '.yaml'), recipeNames(folder));
-  const lists = `a YAML file, or one of those that steptrain recipes ls${kind === 'sweep' ? ' sweeps' : ''} lists`;
+  const lists = `a YAML file, or one of those that ${typedCommand(`recipes ls${kind === 'sweep' ? ' sweeps' : ''}`)} lists`;
   throw new ConfigError(
     `there is no ${kind} ${path}; ${nearest === undefined ? `name ${lists}` : `did you mean ${nearest}? Name ${lists}`}`,
   );

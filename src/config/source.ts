@@ -1,8 +1,10 @@
 // A recipe's text: YAML with the location of every value, so that messages can point at it.
+
 import { closeSync, openSync, readSync } from 'node:fs';
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit } from 'yaml';
 import { systemReason } from '../files/error.js';
 import { clipped } from '../native/shown.js';
+import { typedCommand } from '../native/typed-command.js';
 import { ConfigError } from './error.js';
 
 /** Max bytes of a recipe; anything near this size is not a recipe. */
@@ -55,7 +57,7 @@ const DATA = /\.(jsonl|ndjson|csv|tsv|parquet|txt|gz)$/;
 export function parseRecipe(content: string, name: string): RecipeSource {
   if (DATA.test(name))
     throw new ConfigError(
-      `${name} is no recipe; to train on it name it as data: steptrain run RECIPE --set data.train=${name}`,
+      `${name} is no recipe; to train on it name it as data: ${typedCommand(`run RECIPE --set data.train=${name}`)}`,
     );
   const lines = new LineCounter();
   // The library compares each key with all before it.

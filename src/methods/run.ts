@@ -1,9 +1,11 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
+
 import { existsSync } from 'node:fs';
 import type { Cluster } from '../cluster/cluster.js';
 import type { Locate } from '../config/issues.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
+import { typedCommand } from '../native/typed-command.js';
 import { exportRun } from '../report/export.js';
 import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
@@ -288,7 +290,10 @@ async function reported(path: string): Promise<void> {
   try {
     await writeRunReport(path);
   } catch (error) {
-    toLog(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`, 'warning');
+    toLog(
+      `there is no report: ${(error as Error).message}; ${typedCommand(`report ${path}`)} tries again`,
+      'warning',
+    );
   }
   await tracked(path);
 }
@@ -301,7 +306,10 @@ async function tracked(path: string): Promise<void> {
     try {
       await exportRun(path, to);
     } catch (error) {
-      toLog(`${(error as Error).message}; steptrain export ${path} --to ${to} tries again`, 'warning');
+      toLog(
+        `${(error as Error).message}; ${typedCommand(`export ${path} --to ${to}`)} tries again`,
+        'warning',
+      );
     }
   }
 }

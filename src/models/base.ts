@@ -1,8 +1,10 @@
 /** The base models that a configuration or a command names. */
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { StepTrainError } from '../native/errors.js';
+import { typedCommand } from '../native/typed-command.js';
 import { ggufDirectory, isGguf } from './gguf.js';
 
 interface Shipped {
@@ -51,7 +53,7 @@ export function shippedAdapter(name: string): string | undefined {
   if (existsSync(join(directory, 'adapter_config.json'))) return directory;
   throw new StepTrainError(
     'E_ASSET',
-    `the judge ${JSON.stringify(name)} is not in this installation; make one with: steptrain run ${judge.recipe}, then name ` +
+    `the judge ${JSON.stringify(name)} is not in this installation; make one with: ${typedCommand(`run ${judge.recipe}`)}, then name ` +
       'that run',
   );
 }
@@ -96,7 +98,7 @@ export function baseDirectory(base: string): string {
   if (existsSync(join(directory, 'config.json'))) return directory;
   throw new StepTrainError(
     'E_ASSET',
-    `the model ${JSON.stringify(base)} is not in this installation; make it with: steptrain run ${PACKAGE[base]?.recipe}, ` +
+    `the model ${JSON.stringify(base)} is not in this installation; make it with: ${typedCommand(`run ${PACKAGE[base]?.recipe}`)}, ` +
       'then name its model/ directory',
   );
 }

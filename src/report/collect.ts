@@ -11,7 +11,7 @@ import { RunError } from '../run/error.js';
 import { MetricLog } from './metric-log.js';
 import { type Rollout, readRollouts } from './rollouts.js';
 import { type JudgedSolution, readJudgedSolutions } from './solutions.js';
-import { type PhaseTime, phaseTimes } from './times.js';
+import { NO_TIMES, type RunTimes, runTimes } from './times.js';
 import { isObject, numbersIn } from './values.js';
 
 type RunStatus = 'running' | 'finished' | 'stopped';
@@ -37,7 +37,7 @@ export interface CollectedRun {
   readonly progress?: RunProgress;
   readonly rollouts: readonly Rollout[];
   readonly solutions: readonly JudgedSolution[];
-  readonly times: readonly PhaseTime[];
+  readonly times: RunTimes;
   /** Folders with the trained models. */
   readonly products: readonly string[];
   readonly damaged: readonly string[];
@@ -115,7 +115,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     rollouts: (await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')))) ?? [],
     solutions:
       (await attempt('verdicts.jsonl', () => readJudgedSolutions(join(full, 'verdicts.jsonl')))) ?? [],
-    times: (await attempt('tensorboard', () => phaseTimes(full, metrics))) ?? [],
+    times: (await attempt('tensorboard', () => runTimes(full, metrics))) ?? NO_TIMES,
     products: PRODUCTS.filter((name) => existsSync(join(full, name))),
     damaged,
   };

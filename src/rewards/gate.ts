@@ -1,4 +1,5 @@
 /** Reads the measured quality of a reward model before anything learns from it. */
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -12,6 +13,7 @@ import {
 import { percent } from '../eval/statistics/percent.js';
 import { contentHash } from '../files/content-hash.js';
 import { readJson } from '../files/json-file.js';
+import { typedCommand } from '../native/typed-command.js';
 import { RunError } from '../run/error.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { isNoModel } from '../scoring/open.js';
@@ -44,7 +46,7 @@ export async function checkRewardModel(
 ): Promise<string | undefined> {
   const { directory, hash } = await rewardWeights(name);
   const path = join(directory, REWARD_QUALITY);
-  const measure = `measure it with: steptrain eval reward-model STEPS.jsonl --model ${name}`;
+  const measure = `measure it with: ${typedCommand(`eval reward-model STEPS.jsonl --model ${name}`)}`;
   if (!existsSync(path)) return `the quality of the reward model ${name} is not known; ${measure}`;
   let quality: RewardQuality;
   try {

@@ -9,6 +9,7 @@ import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { LOCK, lockDirectory, tryLock, type Unlock } from '../files/lock.js';
 import { StepTrainError } from '../native/errors.js';
+import { typedCommand } from '../native/typed-command.js';
 import {
   type Checkpoint,
   type FoundCheckpoint,
@@ -20,7 +21,8 @@ import { type Draws, openDraws } from './draws.js';
 import { RunError } from './error.js';
 import { type RunInputs, runInputs } from './inputs.js';
 import { type LogFile, openLogFile } from './log-file.js';
-import { withTensorBoard } from './tensorboard.js';
+import { openSession, SESSIONS } from './sessions.js';
+import { wallTimesIn, withTensorBoard } from './tensorboard.js';
 
 const CONFIG = 'config.yaml';
 const INPUTS = 'inputs.json';
@@ -37,6 +39,7 @@ const OF_A_NEW_RUN = [
   'progress.json',
   'metrics.jsonl',
   'samples.jsonl',
+  SESSIONS,
   'tensorboard',
   ARTEFACTS,
   DRAWS,
@@ -107,7 +110,7 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
       if (!(await stat(wanted)).isDirectory())
         throw new RunError(`${path} is no directory; name another one for the run`);
       throw new RunError(
-        `${path} already holds files; choose another directory, or continue its run: steptrain run --resume ${path}, or resume(directory) in a program`,
+        `${path} already holds files; choose another directory, or continue its run: ${typedCommand(`run --resume ${path}`)}, or resume(directory) in a program`,
       );
     }
   } catch (error) {
@@ -193,7 +196,11 @@ async function isUnbegun(path: string): Promise<boolean> {
 }
 
 function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
-  const metrics = withTensorBoard(openLogFile(join(path, 'metrics.jsonl')), join(path, 'tensorboard'));
+  const events = join(path, 'tensorboard');
+  const session = openSession(join(path, SESSIONS), wallTimesIn(events).at(-1));
+  const metrics = withTensorBoard(openLogFile(join(path, 'metrics.jsonl')), events, {
+    onAppend: session.begin,
+  });
   const samples = openLogFile(join(path, 'samples.jsonl'));
   const logs = new Map<string, LogFile>([
     ['metrics.jsonl', metrics],
@@ -225,6 +232,7 @@ function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
     isClosed = true;
     for (const log of logs.values()) log.close();
     draws.close();
+    session.end();
     await unlock();
   };
 

@@ -1,4 +1,5 @@
 // The paths that a configuration names, found here or fetched from the hub.
+
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';
@@ -15,6 +16,7 @@ import type { SnapshotOptions } from '../hub/snapshot.js';
 import { describedNames, isShipped, judgeBase, packageNames, shippedNames } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
 import { nearestName } from '../native/nearest.js';
+import { typedCommand } from '../native/typed-command.js';
 
 export interface PathOptions extends SnapshotOptions {
   readonly cwd?: string;
@@ -115,8 +117,8 @@ function modelOfRun(base: string, locate: Locate): string {
   throw new ConfigError(
     `${locate(['model', 'base'])}: ${base} is a run with ${holds('adapter') ? 'an adapter, not a whole model' : 'no model yet'}; ` +
       (holds('adapter')
-        ? `put it into its base with steptrain merge BASE ${join(base, 'adapter')} OUT and name OUT`
-        : 'let it end first: steptrain run --resume'),
+        ? `put it into its base with ${typedCommand(`merge BASE ${join(base, 'adapter')} OUT`)} and name OUT`
+        : `let it end first: ${typedCommand(`run --resume ${base}`)}`),
   );
 }
 

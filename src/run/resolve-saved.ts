@@ -1,4 +1,5 @@
 // The door for names of models: behind it are directories.
+
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Locate } from '../config/issues.js';
@@ -6,6 +7,7 @@ import { baseDirectory } from '../models/base.js';
 import { DEFAULT_MODEL, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { refuseClassifier } from '../models/writes-text.js';
 import { checkOptions } from '../native/errors.js';
+import { typedCommand } from '../native/typed-command.js';
 import { type Log, loggingTo } from '../terminal/log.js';
 import { isAdapter, noAdapter } from '../weights/adapter.js';
 import { RunError } from './error.js';
@@ -92,5 +94,5 @@ function adapterOf(path: string, locate: Locate): string {
 
 const withoutModel = (run: string) =>
   new RunError(
-    `${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
+    `${run} holds neither adapter/ nor model/: its training has not ended; continue with: ${typedCommand(`run --resume ${run}`)}`,
   );

@@ -20,7 +20,15 @@ type Metrics = Readonly<Record<string, unknown>>;
 export function withTensorBoard(
   metrics: LogFile,
   folder: string,
-  { now = Date.now }: { /** Milliseconds. */ readonly now?: () => number } = {},
+  {
+    now = Date.now,
+    onAppend,
+  }: {
+    /** Milliseconds. */
+    readonly now?: () => number;
+    /** Called before each line. */
+    readonly onAppend?: () => void;
+  } = {},
 ): LogFile {
   const attempt = <T>(call: () => T): T => {
     try {
@@ -45,7 +53,7 @@ export function withTensorBoard(
     close();
     const old = eventFiles(folder);
     if (metrics.length > 0) {
-      const wallTimes = old.length > 0 ? scalarWallTimes(fs.readFileSync(join(folder, old.at(-1)!))) : [];
+      const wallTimes = wallTimesIn(folder);
       const events = readLog(metrics.path).map((line, i) => eventOf(line, wallTimes[i] ?? seconds()));
       file = newFile(folder, { wallTime: seconds(), after: old.at(-1), events });
     }
@@ -61,6 +69,7 @@ export function withTensorBoard(
       return metrics.length;
     },
     append(record) {
+      onAppend?.();
       if (stale) attempt(rewrite);
       metrics.append(record);
       attempt(() => {
@@ -83,6 +92,12 @@ export function withTensorBoard(
       }
     },
   };
+}
+
+/** Wall times of the lines of metrics.jsonl, in seconds since 1970, from the events in `folder`; empty where there are none. */
+export function wallTimesIn(folder: string): number[] {
+  const file = eventFiles(folder).at(-1);
+  return file === undefined ? [] : scalarWallTimes(fs.readFileSync(join(folder, file)));
 }
 
 /**

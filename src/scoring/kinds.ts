@@ -1,4 +1,5 @@
 // The kinds of models that score: how the files of each are recognized, and the scorers that it opens.
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Model } from '../api/model.js';
@@ -13,6 +14,7 @@ import { defined } from '../native/defined.js';
 import { log } from '../native/elementary.js';
 import { invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
+import { typedCommand } from '../native/typed-command.js';
 import { RunError } from '../run/error.js';
 import { warn } from '../terminal/log.js';
 import { readingUpTo } from '../tokenizer/reading-up-to.js';
@@ -326,7 +328,7 @@ const EXPECTED =
 function noSettings(name: string, files: Model['files']): string {
   const card = files && readCard(files.adapter ?? files.model);
   if (card) return `${name} was trained by method ${card.method}, which does not judge steps; ${EXPECTED}`;
-  return `${name} judges no steps; ${EXPECTED}; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: steptrain run my_steps --set model.base=MODEL`;
+  return `${name} judges no steps; ${EXPECTED}; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: ${typedCommand('run my_steps --set model.base=MODEL')}`;
 }
 
 export const noNeutralClass = (name: string) =>

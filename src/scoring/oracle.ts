@@ -1,8 +1,10 @@
 // The oracle of generated problems: it knows the computations of their plan, and needs no model.
+
 import type { Problem } from '../data/benchmarks/problem.js';
 import { judgeSolution } from '../data/problems/oracle.js';
 import type { WordProblem } from '../data/problems/problem.js';
 import { badOption } from '../files/data-error.js';
+import { typedCommand } from '../native/typed-command.js';
 import { scorer } from './scorer.js';
 
 /** 1 for each right step and 0 for each wrong one of word problems that hold their plan (`Problem.generated`). */
@@ -25,6 +27,6 @@ export const oracleScorer = scorer({
 export function generatedProblem({ generated }: Pick<Problem, 'generated'>, index: number): WordProblem {
   if (generated) return generated;
   throw badOption(
-    `the oracle judges generated problems alone, and problem ${index + 1} has no plan; make them with: steptrain data problems`,
+    `the oracle judges generated problems alone, and problem ${index + 1} has no plan; make them with: ${typedCommand('data problems')}`,
   );
 }

@@ -1,8 +1,10 @@
 // A whole sweep: runs that select, then the runs of the table, then the summary.
+
 import { join } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
+import { typedCommand } from '../native/typed-command.js';
 import { writeReport } from '../report/write.js';
 import { armLevels, type Cell, checkNames, finalCells, trialCells, withNeeds } from './cells.js';
 import { points, type Settings, type Sweep } from './file.js';
@@ -62,7 +64,7 @@ async function report(path: string, note: (line: string) => void): Promise<void>
   try {
     await writeReport([path]);
   } catch (error) {
-    note(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`);
+    note(`there is no report: ${(error as Error).message}; ${typedCommand(`report ${path}`)} tries again`);
   }
 }
 

@@ -63,7 +63,7 @@ function table(label: string, runs: readonly ListedRun[], now: number): Html {
 function row({ name, run }: ListedRun, now: number, folder: string): Html {
   const method = String(run.config.method ?? '');
   const result = resultOf(run);
-  const seconds = run.times.reduce((sum, { seconds, after }) => sum + seconds + after, 0);
+  const { worked: seconds } = run.times;
   const cell = (key: string, value: string | number, body: Html | string, classes = '') =>
     html`<td data-key="${key}" data-value="${value}"${classes !== '' && html` class="${classes}"`}>${body}</td>`;
   return html`<tr class="${run.status}" data-text="${`${name} ${method} ${run.status}`.toLowerCase()}"><td><input type="checkbox" name="run" value="${name}" aria-label="compare ${name}"></td><th scope="row" data-key="name" data-value="${name}"><a href="/run?name=${encodeURIComponent(name)}">${name.startsWith(`${folder}/`) ? name.slice(folder.length + 1) : name}</a></th>${cell('method', method, method)}${cell('state', run.status, state(run))}${cell('result', result?.value ?? '', result?.text ?? '', 'n')}<td>${curve(run)}</td>${cell('took', seconds, seconds > 0 ? duration(seconds) : '', 'n')}${cell('changed', run.changed, run.changed > 0 ? html`<time datetime="${new Date(run.changed).toISOString()}">${ago(now - run.changed)}</time>` : '', 'n')}</tr>`;

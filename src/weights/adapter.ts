@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
+import { typedCommand } from '../native/typed-command.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
@@ -118,7 +119,7 @@ export function noAdapter(directory: string): string {
   if (isAdapter(own)) return `${directory} is a run; name its adapter, ${own}`;
   return (
     `${directory} is a run without an adapter: it trained every weight, or its training has not ended; ` +
-    `continue with: steptrain run --resume ${directory}`
+    `continue with: ${typedCommand(`run --resume ${directory}`)}`
   );
 }
 

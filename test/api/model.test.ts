@@ -212,7 +212,7 @@ describe('loadModel refuses', () => {
     const run = temporaryDirectory();
     writeFileSync(join(run, 'config.yaml'), 'method: sft\n');
     await expect(loadModel(device, run)).rejects.toThrow(
-      `loadModel: ${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
+      `loadModel: ${run} holds neither adapter/ nor model/: its training has not ended; continue with: npx steptrain run --resume ${run}`,
     );
   });
 

@@ -217,9 +217,8 @@ describe.skipIf(!compiled || !compiler)('a run whose disk is full (needs dist/: 
       expect(unfinished(run)).toEqual([]);
       const hasCheckpoint =
         existsSync(join(run, 'checkpoints')) && readdirSync(join(run, 'checkpoints')).length > 0;
-      expect(lines.at(-2)).toBe(
-        `${hasCheckpoint ? 'To resume' : 'There is no checkpoint yet; to begin the run again'}: steptrain run --resume ${run}`,
-      );
+      const go = hasCheckpoint ? 'To resume' : 'There is no checkpoint yet; to begin the run again';
+      expect(lines.at(-2)).toMatch(new RegExp(`^${go}: node \\S+ run --resume ${run}$`));
       const again = await steptrain(['run', '--resume', run]);
       expect(again.code, again.err).toBe(0);
       expect(await result(run)).toEqual(whole.get(kind));
@@ -231,7 +230,7 @@ describe.skipIf(!compiled || !compiler)('a run whose disk is full (needs dist/: 
     const { status, stderr } = full('report.html', 4096, [...begin.sft, '--output', run]);
     expect(status, stderr).toBe(0);
     expect(stderr).toMatch(
-      /there is no report: cannot write .*report\.html: no space left .*; steptrain report .*\/page tries again/,
+      /there is no report: cannot write .*report\.html: no space left .*; node \S+ report .*\/page tries again/,
     );
     expect(await result(run)).toEqual(whole.get('sft'));
     expect(unfinished(run)).toEqual([]);

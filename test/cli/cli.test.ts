@@ -61,17 +61,20 @@ describe('the command line', () => {
   });
 
   it.each([
-    [[], 'name a command; steptrain --help lists them'],
-    [['rum'], 'there is no command rum; did you mean run? steptrain --help lists them'],
-    [['tran'], 'there is no command tran; did you mean train? steptrain --help lists them'],
-    [['Evaluate', 'runs/x'], 'there is no command Evaluate; did you mean eval? steptrain --help lists them'],
+    [[], 'name a command; npx steptrain --help lists them'],
+    [['rum'], 'there is no command rum; did you mean run? npx steptrain --help lists them'],
+    [['tran'], 'there is no command tran; did you mean train? npx steptrain --help lists them'],
+    [
+      ['Evaluate', 'runs/x'],
+      'there is no command Evaluate; did you mean eval? npx steptrain --help lists them',
+    ],
     [
       ['push', 'runs/x', 'me/y'],
-      'there is no command push; did you mean hub push? steptrain --help lists them',
+      'there is no command push; did you mean hub push? npx steptrain --help lists them',
     ],
     [
       ['train', 'nope'],
-      'there is no recipe nope; name a YAML file, or one of those that steptrain recipes ls lists',
+      'there is no recipe nope; name a YAML file, or one of those that npx steptrain recipes ls lists',
     ],
     [
       ['inspect', 'runs'],
@@ -79,7 +82,7 @@ describe('the command line', () => {
     ],
     [
       ['inspect', 'base.Q4_0.gguf'],
-      'inspect needs to know what a file is; did you mean steptrain inspect model base.Q4_0.gguf?',
+      'inspect needs to know what a file is; did you mean npx steptrain inspect model base.Q4_0.gguf?',
     ],
     [
       ['inspect', 'foo', 'x'],
@@ -128,27 +131,27 @@ describe('the command line', () => {
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
     [
       ['score', 'x.jsonl', '--model', 'embedded', '--device', 'cpu'],
-      'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: steptrain run my_steps --set model.base=MODEL',
+      'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: npx steptrain run my_steps --set model.base=MODEL',
     ],
     [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1, found 0'],
     [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
     [
       ['run', 'quikstart'],
-      'there is no recipe quikstart; did you mean quickstart? Name a YAML file, or one of those that steptrain recipes ls lists',
+      'there is no recipe quikstart; did you mean quickstart? Name a YAML file, or one of those that npx steptrain recipes ls lists',
     ],
-    [['run', 'stepamc_few_labels'], 'stepamc_few_labels is a sweep: steptrain sweep stepamc_few_labels'],
-    [['sweep', 'my_steps.yaml'], 'my_steps.yaml is a recipe: steptrain run my_steps.yaml'],
+    [['run', 'stepamc_few_labels'], 'stepamc_few_labels is a sweep: npx steptrain sweep stepamc_few_labels'],
+    [['sweep', 'my_steps.yaml'], 'my_steps.yaml is a recipe: npx steptrain run my_steps.yaml'],
     [
       ['run', 'nope'],
-      'there is no recipe nope; name a YAML file, or one of those that steptrain recipes ls lists',
+      'there is no recipe nope; name a YAML file, or one of those that npx steptrain recipes ls lists',
     ],
     [
       ['sweep', 'nope.yaml'],
-      'there is no sweep nope.yaml; name a YAML file, or one of those that steptrain recipes ls sweeps lists',
+      'there is no sweep nope.yaml; name a YAML file, or one of those that npx steptrain recipes ls sweeps lists',
     ],
     [
       ['sweep', 'stepamc_arithmetc', '--dry-run'],
-      'there is no sweep stepamc_arithmetc; did you mean stepamc_arithmetic? Name a YAML file, or one of those that steptrain recipes ls sweeps lists',
+      'there is no sweep stepamc_arithmetc; did you mean stepamc_arithmetic? Name a YAML file, or one of those that npx steptrain recipes ls sweeps lists',
     ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],

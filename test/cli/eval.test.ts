@@ -269,7 +269,7 @@ describe('steptrain eval correction with a run', () => {
     renameSync(join(run, 'adapter'), join(run, 'gone'));
     const unfinished = await correction(run);
     expect(unfinished.stderr).toBe(
-      `${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
+      `${run} holds neither adapter/ nor model/: its training has not ended; continue with: npx steptrain run --resume ${run}`,
     );
   });
 

@@ -92,7 +92,7 @@ describe('steptrain hub push', () => {
     const { code, stdout } = await cli('hub', 'push', 'anna/steps', '--model', run, '--dry-run');
     expect([code, stdout]).toEqual([0, expect.stringContaining('anna/steps, branch main:')]);
     const refused = [
-      [[run], /^name the repository too: steptrain hub push \S+ owner\/name$/],
+      [[run], /^name the repository too: npx steptrain hub push \S+ owner\/name$/],
       [[run, 'anna/steps', '--model', run], /^name one run or adapter: /],
     ] as const;
     for (const [args, message] of refused)

@@ -64,7 +64,9 @@ describe('recipes', () => {
     expect((await cli('recipes', 'ls', 'your data')).stdout).toMatch(/^Your data: (?:(?!\n\n)[\s\S])*$/);
     expect(await cli('recipes', 'ls', 'kto', 'zzz')).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/^no recipe has kto and zzz in it; steptrain recipes ls lists all \d+$/),
+      stderr: expect.stringMatching(
+        /^no recipe has kto and zzz in it; npx steptrain recipes ls lists all \d+$/,
+      ),
     });
   });
 

@@ -22,7 +22,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('a mistake', () => {
   it.each([
-    ['nonsense', 'there is no command nonsense; steptrain --help lists them'],
+    ['nonsense', 'there is no command nonsense; npx steptrain --help lists them'],
     ['serve --port 99999', '--port expects a whole number from 0 to 65535, found 99999'],
     ['serve --adapter-root HERE/gone', '--adapter-root expects a directory that exists, found HERE/gone'],
     ['serve --cache-gb 1000000', /^--cache-gb expects less than the [\d.]+ GB of the device, found 1000000$/],
@@ -70,11 +70,11 @@ describe('a mistake', () => {
     ['judge HERE/empty HERE/solution.txt', /^judge: HERE\/empty is no model: it has no config\.json/],
     [
       'judge HERE/run HERE/solution.txt',
-      'HERE/run holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume HERE/run',
+      'HERE/run holds neither adapter/ nor model/: its training has not ended; continue with: npx steptrain run --resume HERE/run',
     ],
     [
       'merge embedded HERE/run HERE/merged',
-      'HERE/run is a run without an adapter: it trained every weight, or its training has not ended; continue with: steptrain run --resume HERE/run',
+      'HERE/run is a run without an adapter: it trained every weight, or its training has not ended; continue with: npx steptrain run --resume HERE/run',
     ],
     ['merge embedded HERE/empty HERE/merged', 'HERE/empty is no adapter: it has no adapter_config.json'],
     [

@@ -80,7 +80,7 @@ describe('a run', () => {
       return { status: 'interrupted', step: 5 };
     });
     await expect(interrupted).rejects.toThrow(
-      new Interrupted(`Stopped after step 5. To resume: steptrain run --resume ${path}`),
+      new Interrupted(`Stopped after step 5. To resume: npx steptrain run --resume ${path}`),
     );
     expect(process.listenerCount('SIGINT')).toBe(0);
     expect(existsSync(join(path, 'eval.json'))).toBe(false);
@@ -114,7 +114,7 @@ describe('a run', () => {
         return 1;
       });
     expect((await failing(new RunError('disk'))).stderr).toContain(
-      'There is no checkpoint yet; to begin the run again: steptrain run --resume ',
+      'There is no checkpoint yet; to begin the run again: npx steptrain run --resume ',
     );
     rmSync(join(folder, 'run'), { recursive: true });
     expect((await failing(new DamagedRunError('every checkpoint is damaged'))).stderr).not.toContain(

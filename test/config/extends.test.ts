@@ -118,7 +118,7 @@ describe('extends is refused', () => {
     await refused(
       'extends: gone.yaml\n',
       'my.yaml:1:10: extends names gone.yaml, but there is no such file beside my.yaml and no recipe of that name in the package; ' +
-        'steptrain recipes ls lists them',
+        'npx steptrain recipes ls lists them',
     );
     await refused('extends: quikstart\n', /in the package; did you mean quickstart\?$/);
     write('base.yaml', BASE);

@@ -38,7 +38,7 @@ describe('a recipe', () => {
     const path = join(temporaryDirectory(), 'rows.jsonl');
     writeFileSync(path, '{"problem": "p"}\n{"problem": "q"}\n');
     return expect(loadRunConfig(path)).rejects.toThrow(
-      `${path} is no recipe; to train on it name it as data: steptrain run RECIPE --set data.train=${path}`,
+      `${path} is no recipe; to train on it name it as data: npx steptrain run RECIPE --set data.train=${path}`,
     );
   });
 

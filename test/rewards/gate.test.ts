@@ -48,7 +48,7 @@ it('says what is not known, and learns nevertheless', async () => {
   const unknown = join(temporaryDirectory(), 'adapter');
   cpSync(ADAPTER, unknown, { recursive: true });
   expect(await checkRewardModel(unknown)).toMatch(
-    /is not known; measure it with: steptrain eval reward-model/,
+    /is not known; measure it with: npx steptrain eval reward-model/,
   );
   expect(await checkRewardModel(await adapterWith(0, { weights: 'of another' }))).toContain(
     'is of other weights',

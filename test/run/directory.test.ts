@@ -48,7 +48,7 @@ describe('a new run directory', () => {
     await run.writeConfig('x');
     await run.close();
     await expect(create('refuse')).rejects.toThrow(
-      /already holds files; choose another directory, or continue its run: steptrain run --resume .*, or resume\(directory\) in a program$/,
+      /already holds files; choose another directory, or continue its run: npx steptrain run --resume .*, or resume\(directory\) in a program$/,
     );
   });
 

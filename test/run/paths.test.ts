@@ -65,7 +65,7 @@ describe('the paths of a configuration', () => {
       (await resolveInputs(config('a.jsonl', { base: name }), () => 'r.yaml:3', { cwd: folder })).model.base;
     expect(await base('whole')).toBe(join(folder, 'whole/model'));
     await expect(base('lora')).rejects.toThrow(
-      `r.yaml:3: ${folder}/lora is a run with an adapter, not a whole model; put it into its base with steptrain merge BASE ${folder}/lora/adapter OUT`,
+      `r.yaml:3: ${folder}/lora is a run with an adapter, not a whole model; put it into its base with npx steptrain merge BASE ${folder}/lora/adapter OUT`,
     );
     await expect(base('begun')).rejects.toThrow(
       `${folder}/begun is a run with no model yet; let it end first`,

@@ -124,7 +124,7 @@ describe('openAdapter', () => {
     const run = temporaryDirectory();
     writeFileSync(join(run, 'config.yaml'), '');
     expect(() => openAdapter(run, modulesOf('llama3'))).toThrow(
-      `${run} is a run without an adapter: it trained every weight, or its training has not ended; continue with: steptrain run --resume ${run}`,
+      `${run} is a run without an adapter: it trained every weight, or its training has not ended; continue with: npx steptrain run --resume ${run}`,
     );
     cpSync(goldenPath('llama3/adapter'), join(run, 'adapter'), { recursive: true });
     expect(() => openAdapter(run, modulesOf('llama3'))).toThrow(

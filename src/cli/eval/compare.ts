@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { typedCommand } from '../../native/typed-command.js';
 import { argument, command, flag } from '../line/command.js';
 import { UsageError } from '../line/error.js';
 import { printReport } from './output.js';
@@ -28,7 +29,7 @@ export const compareCommand = command({
     const kept = [a, b].find((path, i) => !solved[i] && hasSolved(path));
     if (kept !== undefined)
       throw new UsageError(
-        `${kept} solved problems and kept no ${PROBLEMS} of them; solve the same problems by both runs with: steptrain eval solve FILE --model ${kept} --output DIR, then compare the two DIRs`,
+        `${kept} solved problems and kept no ${PROBLEMS} of them; solve the same problems by both runs with: ${typedCommand(`eval solve FILE --model ${kept} --output DIR`)}, then compare the two DIRs`,
       );
     if (solved[0]) {
       const { compareSolving, formatSolvingComparison } = await import('../../eval/solving/comparison.js');

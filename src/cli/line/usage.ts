@@ -2,6 +2,7 @@
 
 import { fileKind } from '../../files/kind.js';
 import { nearestName } from '../../native/nearest.js';
+import { typedCommand } from '../../native/typed-command.js';
 import { UsageError } from './error.js';
 
 /** The options and commands that exist where the mistake was made. */
@@ -43,7 +44,8 @@ export function usageSentence(message: string, args: readonly string[], known: K
   if (known.words.length > 0 && known.commands.length > 0 && text.startsWith('Unknown argument')) {
     const word = wordAfter(known.words, args);
     const kind = word === undefined || known.words[0] !== 'inspect' ? undefined : kindOfFile(word);
-    if (kind) return `inspect needs to know what a file is; did you mean steptrain inspect ${kind} ${word}?`;
+    if (kind)
+      return `inspect needs to know what a file is; did you mean ${typedCommand(`inspect ${kind} ${word}`)}?`;
     if (word !== undefined && !known.commands.includes(word)) return noSuchCommand(word, known);
   }
   const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];
@@ -51,7 +53,7 @@ export function usageSentence(message: string, args: readonly string[], known: K
   // yargs gives the same message for an unknown command as for an argument too many.
   if (unknown !== undefined && command !== undefined && unknown.split(', ').includes(command)) {
     const meant = MEANT[command.toLowerCase()] ?? nearestName(command, known.commands);
-    return `there is no command ${command}; ${meant === undefined ? '' : `did you mean ${meant}? `}steptrain --help lists them`;
+    return `there is no command ${command}; ${meant === undefined ? '' : `did you mean ${meant}? `}${typedCommand('--help')} lists them`;
   }
   if (unknown !== undefined) return unknownSentence(unknown.split(', '), args, known.options);
   const choice = /^Invalid values: Argument: (\S+), Given: (.*?), Choices: (.*)$/.exec(text);

@@ -1,5 +1,6 @@
 // verdicts.jsonl: every judged step with its label, probability and verdict, one JSON object per line;
 // `steptrain eval compare` reads it.
+
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -7,6 +8,7 @@ import { fileRows } from '../../data/files.js';
 import type { SeenSteps } from '../../data/overlap.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { refuseNonFinite } from '../../files/json-file.js';
+import { typedCommand } from '../../native/typed-command.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
 import { RunError } from '../../run/error.js';
 import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
@@ -98,7 +100,7 @@ export async function readVerdictDump(path: string): Promise<VerdictRow[]> {
   const file = statSync(path).isDirectory() ? join(path, VERDICT_DUMP) : path;
   if (!existsSync(file)) {
     throw new RunError(
-      `${path} holds no ${VERDICT_DUMP}; judge its steps with: steptrain eval correction ${path} --output DIR, then name DIR`,
+      `${path} holds no ${VERDICT_DUMP}; judge its steps with: ${typedCommand(`eval correction ${path} --output DIR`)}, then name DIR`,
     );
   }
   const rows: VerdictRow[] = [];

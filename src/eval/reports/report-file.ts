@@ -1,8 +1,10 @@
 // Reads eval.json.
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
+import { typedCommand } from '../../native/typed-command.js';
 import { RunError } from '../../run/error.js';
 import { likelihoodWeights } from '../../scoring/settings.js';
 import { readAs } from '../read-as.js';
@@ -145,8 +147,8 @@ export async function readRunEvaluation(directory: string): Promise<EvalReport> 
   const path = join(directory, 'eval.json');
   if (!existsSync(path) && existsSync(join(directory, 'config.yaml'))) {
     throw new RunError(
-      `${directory} holds no eval.json: the run has not ended, or its method evaluates nothing of the kind; continue with: steptrain run ` +
-        `--resume ${directory}; a judge can be measured as it is now: steptrain eval correction ${directory}`,
+      `${directory} holds no eval.json: the run has not ended, or its method evaluates nothing of the kind; continue with: ` +
+        `${typedCommand(`run --resume ${directory}`)}; a judge can be measured as it is now: ${typedCommand(`eval correction ${directory}`)}`,
     );
   }
   if (!existsSync(path))

@@ -1,10 +1,12 @@
 // problems.jsonl: every problem with its samples, their answers and whether they are right; `eval compare` reads it.
+
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { objectRows } from '../../data/rows.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
+import { typedCommand } from '../../native/typed-command.js';
 import { RunError } from '../../run/error.js';
 import { readAs } from '../read-as.js';
 import type { GradedSample } from './sample.js';
@@ -60,7 +62,7 @@ export async function readSolvedProblems(path: string): Promise<SolvedProblem[]>
   const file = statSync(path).isDirectory() ? join(path, PROBLEMS) : path;
   if (!existsSync(file))
     throw new RunError(
-      `${path} holds no ${PROBLEMS}; solve its problems to the end with: steptrain eval solve`,
+      `${path} holds no ${PROBLEMS}; solve its problems to the end with: ${typedCommand('eval solve')}`,
     );
   const problems: SolvedProblem[] = [];
   for await (const { row, where } of objectRows(file)) {

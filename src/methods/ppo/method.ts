@@ -3,6 +3,7 @@
 import { concurrencyOf, rowsOf } from '../../config/sampling.js';
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
+import { typedCommand } from '../../native/typed-command.js';
 import { askedOnce } from '../../remote/asked-once.js';
 import { remoteSource } from '../../remote/remote-source.js';
 import { processesOf } from '../../runtime/processes.js';
@@ -159,7 +160,7 @@ function rolloutSampler(
     source: askedOnce(source, processesOf(roles.decoder.device)?.cluster),
     adapter,
     eosTokenIds: endTokens(roles.decoder.config, sampling.tokenizer),
-    goOn: `when the server is there again, go on with: steptrain run --resume ${run.path}`,
+    goOn: `when the server is there again, go on with: ${typedCommand(`run --resume ${run.path}`)}`,
   });
 }
 

@@ -1,4 +1,5 @@
 /** Shows the use of time and memory. */
+import { plural } from '../../native/shown.js';
 import { type CollectedRun, configValue } from '../collect.js';
 import { bytes, duration, number } from '../format.js';
 import { html } from '../html.js';
@@ -7,7 +8,8 @@ import { bars } from '../svg/bars.js';
 import type { Section } from './section.js';
 
 export function time({ times, log }: CollectedRun): Section {
-  const rows = times.flatMap(({ phase, seconds, after }) => [
+  const { paused } = times;
+  const rows = times.phases.flatMap(({ phase, seconds, after }) => [
     ...(seconds >= 0.05 ? [{ name: phase, value: seconds, shown: duration(seconds) }] : []),
     ...(after >= 1 ? [{ name: `after ${phase}`, value: after, shown: duration(after) }] : []),
   ]);
@@ -28,11 +30,15 @@ export function time({ times, log }: CollectedRun): Section {
     title: 'Time',
     body:
       rows.length > 0
-        ? html`${bars(rows, { name: 'Phase', value: 'time' })}<div class="notes">${parts}<p class="hint">From the first logged line of a phase to its last, evaluations included; “after” is until the next phase’s first line: saving, loading, the final evaluation, and pauses between a stop and a resume.</p></div>`
+        ? html`${bars(rows, { name: 'Phase', value: 'time' })}<div class="notes">${parts}<p class="hint">From the first logged line of a phase to its last, evaluations included; “after” is until the next phase’s first line: saving, loading, and the final evaluation.${paused.seconds >= 1 && html` The run was stopped and resumed: ${pausesOf(paused)} are left out.`}</p></div>`
         : undefined,
     absent: 'The wall times stand in the TensorBoard events, which are missing or of another log.',
   };
 }
+
+/** `2:03:00 h in 2 pauses`. */
+export const pausesOf = ({ seconds, pauses }: CollectedRun['times']['paused']): string =>
+  `${duration(seconds)} in ${plural(pauses, 'pause')}`;
 
 export function memory(run: CollectedRun): Section {
   const { memory, log } = run;

@@ -5,6 +5,7 @@ import { type CollectedRun, configValue } from '../collect.js';
 import { count, duration, number, percent, points } from '../format.js';
 import { type Content, type Html, html } from '../html.js';
 import { isShare, nameOf } from '../names.js';
+import { pausesOf } from './resources.js';
 
 const STATUS = {
   running: ['●', 'running'],
@@ -17,7 +18,7 @@ export function summary(run: CollectedRun): Html {
   const method = String(configValue(run, 'method') ?? 'a run');
   const base = configValue(run, 'model.base');
   const stacked = configValue(run, 'model.adapter_mode') === 'stack';
-  const seconds = run.times.reduce((sum, time) => sum + time.seconds + time.after, 0);
+  const { worked, paused } = run.times;
   const facts: readonly (readonly [string, Content])[] = [
     ['Method', method],
     ['Judges by', run.report?.words ? judgeName(run.report) : undefined],
@@ -28,7 +29,8 @@ export function summary(run: CollectedRun): Html {
     ['Device', run.memory?.device ?? text(configValue(run, 'run.device'))],
     ['Steps', number(run.log.step)],
     ['Tokens', tokensOf(run)],
-    ['Time', seconds > 0 ? duration(seconds) : undefined],
+    ['Time', worked > 0 ? duration(worked) : undefined],
+    ['Paused', paused.seconds >= 1 ? pausesOf(paused) : undefined],
     [
       'Saved',
       run.products.length > 0

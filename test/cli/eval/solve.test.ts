@@ -125,7 +125,7 @@ describe('steptrain eval solve', () => {
     mkdirSync(run);
     writeFileSync(join(run, 'eval.json'), '{"unit": "problems"}');
     expect((await cli('eval', 'compare', run, run)).stderr).toMatch(
-      /by-problems solved problems and kept no problems\.jsonl of them; solve the same problems by both runs with: steptrain eval solve FILE/,
+      /by-problems solved problems and kept no problems\.jsonl of them; solve the same problems by both runs with: npx steptrain eval solve FILE/,
     );
     expect((await cli('eval', 'compare', a, join(folder, 'nowhere'))).stderr).toBe(
       `there is no ${join(folder, 'nowhere')}`,

@@ -98,7 +98,7 @@ describe('verdicts.jsonl', () => {
     );
     mkdirSync(join(folder, 'run'));
     await expect(readVerdictDump(join(folder, 'run'))).rejects.toThrow(
-      /run holds no verdicts\.jsonl; judge its steps with: steptrain eval correction .*run --output DIR, then name DIR$/,
+      /run holds no verdicts\.jsonl; judge its steps with: npx steptrain eval correction .*run --output DIR, then name DIR$/,
     );
     writeFileSync(join(folder, 'verdicts.jsonl'), '');
     await expect(readVerdictDump(folder)).rejects.toThrow(/holds no judged step$/);

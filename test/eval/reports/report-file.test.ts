@@ -111,7 +111,7 @@ describe('eval.json', () => {
     );
     writeFileSync(join(directory, 'config.yaml'), 'method: sft');
     await expect(readRunEvaluation(directory)).rejects.toThrow(
-      /holds no eval\.json: the run has not ended, or its method evaluates nothing of the kind; continue with: steptrain run --resume /,
+      /holds no eval\.json: the run has not ended, or its method evaluates nothing of the kind; continue with: npx steptrain run --resume /,
     );
   });
 });

@@ -145,7 +145,7 @@ describe('the oracle', () => {
 
   it('refuses problems without a plan in a sentence', async () => {
     await expect(oracleScorer.score([solution('6+7=13')])).rejects.toThrow(
-      'the oracle judges generated problems alone, and problem 1 has no plan; make them with: steptrain data problems',
+      'the oracle judges generated problems alone, and problem 1 has no plan; make them with: npx steptrain data problems',
     );
   });
 });

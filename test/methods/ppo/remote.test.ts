@@ -89,7 +89,7 @@ describe('rollout.server', () => {
     });
     const rollout = remote(proxy.url, { attempts: 2 });
     await expect(run('broken', rollout)).rejects.toThrow(
-      /^rollout\.server: prompt \d+ failed 2 times; .*; when the server is there again, go on with: steptrain run --resume .*broken$/,
+      /^rollout\.server: prompt \d+ failed 2 times; .*; when the server is there again, go on with: npx steptrain run --resume .*broken$/,
     );
     expect(existsSync(at('broken', 'adapter'))).toBe(false);
     dead = false;
