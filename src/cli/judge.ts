@@ -2,7 +2,7 @@ import type { Argv } from 'yargs';
 import { DEFAULT_JUDGE, type ModelFiles, namedModel, savedModel } from '../models/saved.js';
 import { typedCommand } from '../native/typed-command.js';
 import type { Turns } from '../records/turns.js';
-import type { StepJudgement, UnlikeTraining } from '../scoring/judge.js';
+import type { StepJudgement } from '../scoring/judge.js';
 import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
@@ -55,10 +55,11 @@ export const judgeCommand = command({
 });
 
 async function judge(args: JudgeArguments): Promise<void> {
-  const { calculationsCount, judgements, unlikeTraining: unlikeOf } = await import('../scoring/judge.js');
+  const { calculationsCount, judgements } = await import('../scoring/judge.js');
   const { probabilityOf } = await import('../scoring/scorer.js');
   const { calculationsIn } = await import('../data/equations/calculations.js');
   const { unparsedSentence } = await import('../scoring/generative/unparsed.js');
+  const { unlikeSentence } = await import('../scoring/unlike-training.js');
   const { plainTable } = await import('../eval/reports/table.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
   const threshold = thresholdOf(args.threshold);
@@ -95,7 +96,6 @@ async function judge(args: JudgeArguments): Promise<void> {
       if (unparsed !== undefined) console.error(unparsed);
       const { readableResults } = await import('../records/turns.js');
       const results = turns?.steps.map(readableResults);
-      const { warnings } = scorer;
       const least = probabilityOf(scorer, scorer.threshold);
       if (least !== null && least !== 0.5 && !args.json)
         console.error(`a step is right from p(right) ${least.toFixed(3)} on`);
@@ -104,8 +104,9 @@ async function judge(args: JudgeArguments): Promise<void> {
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, steps.map(calculationsIn)));
       const alone = count === 'alone';
-      const unlike = files && !alone && unlikeOf({ files }, steps);
-      if (unlike) console.error(unlikeLine(unlike));
+      const unlike = alone ? undefined : scorer.unlike?.(steps);
+      if (unlike) console.error(unlikeSentence(unlike));
+      const warnings = [...(scorer.warnings ?? []), ...(unlike ? [unlikeSentence(unlike)] : [])];
       if (!args.json && judged.some(({ verdict }) => verdict === null))
         console.error(NO_VERDICT[alone ? 'calculations' : 'words']);
       console.log(
@@ -113,7 +114,7 @@ async function judge(args: JudgeArguments): Promise<void> {
           ? JSON.stringify(
               {
                 problem,
-                ...(warnings ? { warnings } : {}),
+                ...(warnings.length > 0 ? { warnings } : {}),
                 ...(least === null ? {} : { threshold: least }),
                 ...(scorer.unsure === undefined ? {} : { unsure: scorer.unsure }),
                 steps: judged,
@@ -135,25 +136,6 @@ function sourceLine(count: 'alone' | 'beside words', found: readonly (readonly u
   return count === 'alone'
     ? `verdicts come from calculations alone, without the words of the model: ${steps} could be computed`
     : `verdicts come from the words of the model and, where a step could be computed, from its calculations: ${steps}`;
-}
-
-/** Most unknown words shown. */
-const SHOWN_WORDS = 5;
-
-function unlikeLine({ places, forms, words }: UnlikeTraining): string {
-  const numbers = places.map((i) => i + 1).join(', ');
-  const [which, has] =
-    places.length === 1
-      ? [`step ${numbers} is`, `step ${numbers} has`]
-      : [`steps ${numbers} are`, `steps ${numbers} have`];
-  if (words.length > 0) {
-    const shown = words.slice(0, SHOWN_WORDS).join(', ');
-    return `${has} words that this judge never met (${shown}${words.length > SHOWN_WORDS ? ', …' : ''}): from there on its verdicts say little`;
-  }
-  if (forms.length === 0)
-    return `${has} no calculation such as 12 + 7 = 19 that this judge could check: its verdict there says little`;
-  const known = forms.slice(0, 2).map((step) => `"${step}"`);
-  return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }
 
 /** The files with the card of a judge; undefined for a name that is no model, and for a model that is not here. */

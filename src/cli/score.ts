@@ -112,10 +112,12 @@ async function score(given: ScoreArguments): Promise<void> {
           ),
           untilWrong: args['until-wrong'],
           signal,
+          onUnlike: () => unlike++,
         },
       );
       let done = journal?.rows ?? 0;
       let bad = 0;
+      let unlike = 0;
       for await (const row of rows) {
         done++;
         if (row.scores === null) bad++;
@@ -130,6 +132,10 @@ async function score(given: ScoreArguments): Promise<void> {
         );
       if (done === 0) throw new UsageError(`${args.file} holds no rows: there is nothing to score`);
       if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
+      if (unlike > 0)
+        console.error(
+          `${plural(unlike, 'solution')} with steps that are unlike all that this judge learned from: their rows say so in warnings, and their scores say little`,
+        );
       if (journal) console.error(`wrote ${plural(done, 'solution')} to ${journal.path}`);
     } finally {
       await journal?.close();

@@ -163,7 +163,7 @@ export { cascade } from '../scoring/cascade.js';
 export { classifierScorer } from '../scoring/classifier.js';
 export { labelFile, scoreFile } from '../scoring/files.js';
 export { functionScorer, type ScoreFunction } from '../scoring/functions.js';
-export { judgeWarnings, type UnlikeTraining, unlikeTraining } from '../scoring/judge.js';
+export { judgeWarnings, unlikeTraining } from '../scoring/judge.js';
 export type { OpenScorers, ScoringOptions } from '../scoring/kinds.js';
 export { type OpenScorerOptions, openScorer, openScorers, type ScorerSource } from '../scoring/open.js';
 export { oracleScorer } from '../scoring/oracle.js';
@@ -174,6 +174,7 @@ export {
   rewardModelScorer,
 } from '../scoring/reward-model/scorer.js';
 export { type RewardScorerOptions, rewardScorer } from '../scoring/reward-network/scorer.js';
+export type { UnlikeTraining } from '../scoring/scorer.js';
 export {
   probabilityOf,
   type Scorer,

@@ -1,6 +1,5 @@
 /** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
-import { calculationsIn } from '../data/equations/calculations.js';
 import { checkOptions, DisposedError, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -12,10 +11,11 @@ import {
   type Scorer,
   type Solution,
   type SolutionScores,
+  type UnlikeTraining,
   verdictsIn,
 } from './scorer.js';
-import { type JudgeSettings, settingsOfFiles } from './settings.js';
-import { foreignSteps, foreignWords } from './verdict/step-forms.js';
+import { settingsOfFiles } from './settings.js';
+import { unlikeBy } from './unlike-training.js';
 
 export interface JudgeStepsOptions extends Omit<ScoringOptions, 'neutralScore'> {
   /** Default: the tokenizer that the model carries. */
@@ -100,14 +100,7 @@ async function judgedSolutions(
   signal?.throwIfAborted();
   const opened = await modelScorers(model, { ...options, settings, tokenizer });
   try {
-    const judged = await judgements(judgeIn(opened), solutions, signal);
-    const places = placesUnlike(settings);
-    return solutions.map(({ steps }, i) => {
-      const unlike = new Set(places(steps)?.places);
-      return (judged[i] as StepJudgement[]).map((own, step) =>
-        unlike.has(step) ? { ...own, unlikeTraining: true } : own,
-      );
-    });
+    return await judgements(judgeIn(opened), solutions, signal);
   } finally {
     opened.dispose();
   }
@@ -140,6 +133,7 @@ export async function judgements(
   return solutions.map(({ steps }, i) => {
     const own = found?.[i] as SolutionScores;
     const verdicts = verdictsIn(scorer, own);
+    const unlike = new Set(scorer.unlike?.(steps)?.places);
     return steps.map((step, s): StepJudgement => {
       const score = own.scores[s] ?? null;
       const probability = score === null ? null : probabilityOf(scorer, score);
@@ -154,19 +148,13 @@ export async function judgements(
               ? 'right'
               : 'wrong';
       const reason = own.reasons?.[s];
-      return { step, probability, score, verdict, ...(reason ? { reason } : {}) };
+      return {
+        ...{ step, probability, score, verdict },
+        ...(unlike.has(s) ? { unlikeTraining: true } : {}),
+        ...(reason ? { reason } : {}),
+      };
     });
   });
-}
-
-/** Steps on which a judge says little, as it learned from none like them. */
-export interface UnlikeTraining {
-  /** Indices of the steps, from 0. */
-  readonly places: readonly number[];
-  /** Steps of the forms that it learned, commonest first; empty where it goes by calculations, in any words. */
-  readonly forms: readonly string[];
-  /** Words of those steps that were in none that it learned from; empty where the form is another. */
-  readonly words: readonly string[];
 }
 
 /**
@@ -177,28 +165,7 @@ export function unlikeTraining(
   { files }: Pick<Model, 'files'>,
   steps: readonly string[],
 ): UnlikeTraining | undefined {
-  return placesUnlike(files && settingsOfFiles(files))(steps);
-}
-
-function placesUnlike(
-  settings: JudgeSettings | undefined,
-): (steps: readonly string[]) => UnlikeTraining | undefined {
-  if (settings?.kind !== 'verdict') return () => undefined;
-  const { forms = [], words = [], likelihood } = settings;
-  if (likelihood?.of === 'calculations')
-    return (steps) => {
-      const places = steps.flatMap((step, i) => (calculationsIn(step).length > 0 ? [] : [i]));
-      return places.length > 0 ? { places, forms: [], words: [] } : undefined;
-    };
-  return (steps) => {
-    const places = forms.length > 0 ? foreignSteps(steps, forms) : [];
-    if (places.length > 0) return { places, forms, words: [] };
-    const foreign = words.length > 0 ? foreignWords(steps, words) : [];
-    const withForeign = foreign.flatMap((of, i) => (of.length > 0 ? [i] : []));
-    return withForeign.length > 0
-      ? { places: withForeign, forms, words: [...new Set(foreign.flat())] }
-      : undefined;
-  };
+  return unlikeBy(files && settingsOfFiles(files))?.(steps);
 }
 
 /**

@@ -40,6 +40,7 @@ import {
   type SettingsOf,
   settingsOfFiles,
 } from './settings.js';
+import { unlikeBy } from './unlike-training.js';
 import { verdictScorer } from './verdict/scorer.js';
 
 /** The scorers of a model by name; the first is the default. */
@@ -391,6 +392,7 @@ async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<Open
   const judge = judgeOf(opened);
   const segmentation = 'prompt' in settings ? settings.prompt.segmentation : undefined;
   const least = threshold === 'greedy' ? 0.5 : threshold;
+  const unlike = unlikeBy(settings);
   const scorers = Object.entries(opened.scorers).map(([name, scorer]) => {
     const isCalibrated = calibration !== undefined && name === judge;
     return [
@@ -398,6 +400,7 @@ async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<Open
       {
         ...(isCalibrated ? calibrated(scorer, calibration, least) : scorer),
         ...(unsure === undefined || name !== judge ? {} : { unsure }),
+        ...(unlike === undefined || name !== judge ? {} : { unlike }),
         ...(warnings.length === 0 ? {} : { warnings }),
         ...(segmentation === undefined ? {} : { segmentation }),
       },

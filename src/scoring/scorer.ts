@@ -52,6 +52,16 @@ export interface SolutionScores {
   readonly tokens?: number;
 }
 
+/** Steps on which a judge says little, as it learned from none like them. */
+export interface UnlikeTraining {
+  /** Indices of the steps, from 0. */
+  readonly places: readonly number[];
+  /** Steps of the forms that it learned, commonest first; empty where it goes by calculations, in any words. */
+  readonly forms: readonly string[];
+  /** Words of those steps that were in none that it learned from; empty where the form is another. */
+  readonly words: readonly string[];
+}
+
 /** More is better. Whatever implements this is served, evaluated, judged by and learned from. */
 export interface Scorer {
   /** The name in reports. */
@@ -70,6 +80,8 @@ export interface Scorer {
   readonly readsTurns?: boolean;
   /** Sentences on the defects that its run found. */
   readonly warnings?: readonly string[];
+  /** Steps on which its verdicts say little, as it learned from none like them; undefined where there are none. */
+  unlike?(steps: readonly string[]): UnlikeTraining | undefined;
   /**
    * Scores in the order of the solutions; undefined if the signal stopped it. A score depends on its own solution
    * alone.

@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { type Solution, verdictWords } from '../scoring/scorer.js';
+import { unlikeSentence } from '../scoring/unlike-training.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
 import type { Engine } from './engine.js';
@@ -23,11 +24,20 @@ export async function score(
   const pairs = pairScores(engine, fields);
   const solutions = pairs?.solutions ?? givenSolutions(engine, fields);
   const scored = await scoredBy(engine, fields, solutions, signal);
-  const data = pairs ? pairs.answer(scored) : byStep(scored, solutions);
+  const data = (pairs ? pairs.answer(scored) : byStep(scored, solutions)).map((own, i) => ({
+    ...own,
+    ...unlikeWarnings(scored.scorer, solutions[i] as Solution),
+  }));
   await sendScores(engine, response, scored, { ...describing(scored.scorer), data });
 }
 
 const describing = ({ scale, warnings }: Scored['scorer']) => ({ scale, ...(warnings ? { warnings } : {}) });
+
+/** Warns of steps that are unlike all that the scorer learned from, where it knows them. */
+function unlikeWarnings({ unlike }: Scored['scorer'], { steps }: Solution) {
+  const found = unlike?.(steps);
+  return found ? { warnings: [unlikeSentence(found)] } : {};
+}
 
 function byStep({ scorer, scores: all }: Scored, solutions: readonly Solution[]): object[] {
   return all.map((own, index) => ({

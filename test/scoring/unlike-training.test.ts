@@ -4,8 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
+import type { Row } from '../../src/data/columns.js';
+import { scoredRows } from '../../src/eval/score-rows.js';
+import type { PlacedSolution } from '../../src/eval/solution-stream.js';
 import { savedModel } from '../../src/models/saved.js';
-import { judgeSolutions, judgeSteps, unlikeTraining } from '../../src/scoring/judge.js';
+import { judgements, judgeSolutions, judgeSteps, unlikeTraining } from '../../src/scoring/judge.js';
+import { openScorer } from '../../src/scoring/open.js';
 import { openTest } from '../ops/devices.js';
 
 const device = openTest(undefined, { threads: 1 });
@@ -36,6 +40,10 @@ async function judge(likelihood?: object): Promise<Model> {
   return model;
 }
 
+async function* listed(placed: readonly PlacedSolution[]) {
+  yield* placed;
+}
+
 const marked = (judged: readonly { readonly unlikeTraining?: true }[]) =>
   judged.flatMap((own, step) => ('unlikeTraining' in own ? [step] : []));
 
@@ -48,6 +56,31 @@ it('of another form or, where all forms are known, of other words', async () => 
   ]);
   expect([marked(known!), marked(other!)]).toEqual([[], [1]]);
   expect(unlikeTraining(model, [STEPS[3]!])).toMatchObject({ places: [0], words: ['Zog'] });
+});
+
+it('through any scorer of the judge, and in the rows of score', async () => {
+  const scorer = await openScorer(device, 'word-problems-judge');
+  try {
+    const [judged = []] = await judgements(scorer, [{ problem: PROBLEM, steps: STEPS }]);
+    expect(marked(judged)).toEqual([1]);
+    const placed = STEPS.slice(0, 2).map((step, i) => ({
+      row: { id: i },
+      where: `line ${i + 1}`,
+      index: i,
+      solution: { problem: PROBLEM, steps: [step], answer: undefined, cutOff: false },
+    }));
+    let unlike = 0;
+    const rows: Row[] = [];
+    const options = { aggregations: [], onUnlike: () => void unlike++ };
+    for await (const row of scoredRows(listed(placed), scorer, options)) rows.push(row);
+    expect(rows.map(({ warnings }) => warnings)).toEqual([
+      undefined,
+      [expect.stringMatching(/^step 1 is written unlike the steps that this judge learned from/)],
+    ]);
+    expect(unlike).toBe(1);
+  } finally {
+    scorer.dispose();
+  }
 });
 
 it('without a calculation, of a judge that goes by calculations beside words', async () => {
