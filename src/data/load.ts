@@ -5,6 +5,7 @@ import { shown } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
+import { unreadColumns } from './benchmarks/unasked.js';
 import { groupColumn, isRow, misfit, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
@@ -56,6 +57,8 @@ export interface LoadReport {
   readonly unlabelled: ReadonlyMap<string, number>;
   /** Conversations with several replies: how many, their replies, and those that are learned. */
   readonly conversations: { readonly count: number; readonly replies: number; readonly learned: number };
+  /** Rows with parts that are not read, such as a system message before the question of a problem, by part. */
+  readonly unasked: ReadonlyMap<string, number>;
   /** The error message of the first bad row, if one was skipped. */
   readonly firstBadRow: string | undefined;
   /**
@@ -138,7 +141,7 @@ const isStep = (step: unknown) =>
   isRow(step) && typeof step.text === 'string' && typeof step.kind === 'string' && 'label' in step;
 
 const CONVERSION_DEFAULTS: ConversionOptions = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS };
-const SILENT: ConversionLog = { skipRow() {}, unlabelled() {}, replies() {} };
+const SILENT: ConversionLog = { skipRow() {}, unlabelled() {}, replies() {}, unasked() {} };
 
 class MutableReport implements LoadReport {
   files: string[] = [];
@@ -147,6 +150,7 @@ class MutableReport implements LoadReport {
   skipped = new Map<string, number>();
   unlabelled = new Map<string, number>();
   conversations = { count: 0, replies: 0, learned: 0 };
+  unasked = new Map<string, number>();
   firstBadRow: string | undefined;
 }
 
@@ -159,6 +163,7 @@ async function* readAll(
   const log = {
     skipRow: (reason: string) => count(report.skipped, reason),
     unlabelled: (reason: string) => count(report.unlabelled, reason),
+    unasked: (part: string) => count(report.unasked, part),
     replies(learned: number, all: number) {
       const { conversations: so } = report;
       report.conversations = {
@@ -185,7 +190,9 @@ async function* readAll(
           const row = options.columns ? renamed(raw.value, options.columns) : raw.value;
           source ??= detected(row, position, options.problems ?? true);
           const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
-          for (const record of source.convert(row, conversion, log)) {
+          const found = source.convert(row, conversion, log);
+          for (const part of unreadColumns(row, found)) log.unasked(part);
+          for (const record of found) {
             report.records++;
             yield { ...record, ...group, provenance: { ...record.provenance, ...position } };
           }

@@ -40,7 +40,7 @@ export function isCutOff({ finish_reason: reason }: Row): boolean {
 }
 
 const READING = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS };
-const SILENT = { skipRow() {}, unlabelled() {}, replies() {} };
+const SILENT = { skipRow() {}, unlabelled() {}, replies() {}, unasked() {} };
 
 const PROBLEMS = ['problem', 'question', 'prompt'];
 const SOLUTIONS = ['steps', 'completions', 'solution', 'completion', 'prediction', 'response', 'text'];

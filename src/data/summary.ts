@@ -1,6 +1,8 @@
 // Statistics of the training and evaluation data, shown before training.
+
 import { basename } from 'node:path';
 import { plural } from '../native/shown.js';
+import { unaskedWarning } from './benchmarks/unasked.js';
 import type { LoadReport, TrainingPart } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
 import { PARTS, type Part } from './split.js';
@@ -172,6 +174,7 @@ export function formatLoadReport(report: LoadReport): readonly string[] {
     lines.push(
       `  conversations with several replies: ${count}; ${learned} of their ${replies} replies are learned (data.turns)`,
     );
+  lines.push(...unaskedWarning(report.unasked).map((warning) => `  Warning: ${warning}`));
   if (firstBadRow !== undefined) lines.push(`  first bad row: ${firstBadRow}`);
   if (report.training) lines.push(...trainingLines(report.training));
   return lines;

@@ -117,8 +117,14 @@ export async function tokenizeData(
 }
 
 /** A report as JSON. */
-function writtenReport({ skipped, unlabelled, firstBadRow, ...counts }: LoadReport) {
-  return { ...counts, firstBadRow, skipped: [...skipped], unlabelled: [...unlabelled] };
+function writtenReport({ skipped, unlabelled, unasked, firstBadRow, ...counts }: LoadReport) {
+  return {
+    ...counts,
+    firstBadRow,
+    skipped: [...skipped],
+    unlabelled: [...unlabelled],
+    unasked: [...unasked],
+  };
 }
 
 interface Notes {
@@ -135,11 +141,12 @@ export function readNotes(notes: unknown): {
   const { reports, leftOut } = notes as Notes;
   return {
     leftOut: new Map(leftOut),
-    reports: reports.map(({ skipped, unlabelled, firstBadRow, ...counts }) => ({
+    reports: reports.map(({ skipped, unlabelled, unasked, firstBadRow, ...counts }) => ({
       ...counts,
       firstBadRow,
       skipped: new Map(skipped),
       unlabelled: new Map(unlabelled),
+      unasked: new Map(unasked),
     })),
   };
 }

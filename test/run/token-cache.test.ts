@@ -131,11 +131,12 @@ it('reports are read back equal from a store', () => {
     records: 2,
     skipped: new Map([['invalid_json', 1]]),
     unlabelled: new Map(),
+    unasked: new Map([['tools', 1]]),
     firstBadRow: 'a, line 3: x',
   };
   const written = JSON.parse(
     JSON.stringify({
-      reports: [{ ...report, skipped: [['invalid_json', 1]], unlabelled: [] }],
+      reports: [{ ...report, skipped: [['invalid_json', 1]], unlabelled: [], unasked: [['tools', 1]] }],
       leftOut: [['unfinished', 2]],
     }),
   );

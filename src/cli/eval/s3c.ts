@@ -72,7 +72,9 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   const config = requireS3c(read.config, `${args.model} is a run`);
   const { resolveData } = await import('../../run/paths.js');
   const { loadProblems } = await import('../../data/benchmarks/load.js');
-  const { problems } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));
+  const { problems, unasked } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));
+  const { unaskedWarning } = await import('../../data/benchmarks/unasked.js');
+  for (const warning of unaskedWarning(unasked)) console.error(`Warning: ${warning}`);
   const { correctionPrompt, promptLead } = await import('../../methods/s3c/sequences.js');
   const { heldOutSteps } = await import('../../methods/s3c/evaluate-run.js');
   const { evaluateCorrections } = await import('../../corrections/evaluation/evaluate-corrections.js');

@@ -47,10 +47,12 @@ async function solve(given: SolveArguments): Promise<void> {
     args.problem === undefined || args.answer === undefined
       ? undefined
       : { problem: args.problem, answer: args.answer };
-  const { files, layouts, problems } = await loadProblems(
+  const { files, layouts, problems, unasked } = await loadProblems(
     await resolveData(args.data, 'test', () => 'data'),
     { layout: args.layout, columns, groupBy: args.by },
   );
+  const { unaskedWarning } = await import('../../data/benchmarks/unasked.js');
+  for (const warning of unaskedWarning(unasked)) console.error(`Warning: ${warning}`);
   const { reward, judge: judgeName } = namesOf(args);
   if (judgeName === 'oracle' || reward === 'oracle') {
     const { generatedProblem } = await import('../../scoring/oracle.js');

@@ -13,6 +13,7 @@ import {
   type LayoutName,
 } from './layouts.js';
 import type { Problem } from './problem.js';
+import { beforeQuestion, unreadColumns } from './unasked.js';
 
 export interface ProblemOptions {
   /** `auto` (default) recognises it by the columns of each file's first row. */
@@ -29,6 +30,8 @@ export interface LoadedProblems {
   readonly files: readonly string[];
   readonly layouts: readonly LayoutName[];
   readonly problems: readonly Problem[];
+  /** Rows with parts that nobody is asked, such as a system message, by part; absent where there are none. */
+  readonly unasked?: ReadonlyMap<string, number>;
 }
 
 /**
@@ -42,6 +45,7 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
   const files = await dataFiles(path);
   const problems: Problem[] = [];
   const layouts = new Set<LayoutName>();
+  const others = new Map<string, number>();
   for (const file of files) {
     let layout = columns ? columnsLayout(columns) : named === 'auto' ? undefined : LAYOUTS[named];
     for await (const { row, position } of objectRows(file)) {
@@ -49,6 +53,8 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
       layouts.add(layout.name);
       try {
         const problem = layout.read(row);
+        for (const part of [...beforeQuestion(row), ...unreadColumns(row)])
+          others.set(part, (others.get(part) ?? 0) + 1);
         problems.push(groupBy === undefined ? problem : { ...problem, group: groupColumn(row, groupBy) });
       } catch (error) {
         if (!(error instanceof BadRow)) throw error;
@@ -61,7 +67,7 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
     throw badFile('there is no problem in it; expected rows with a problem and its answer', {
       file: path,
     });
-  return { files, layouts: [...layouts], problems };
+  return { files, layouts: [...layouts], problems, ...(others.size > 0 ? { unasked: others } : {}) };
 }
 
 function detected(row: Row, position: ConstructorParameters<typeof DataError>[2]): Layout {

@@ -98,8 +98,8 @@ export function splitReply(
 }
 
 /**
- * Positions of the learned replies of a conversation; a label belongs to the last one alone. In OpenAI's data for
- * fine-tuning a reply of `weight` 0 is context.
+ * Positions of the learned replies of a conversation; a label belongs to the last one alone. A reply of `weight` 0, or of what
+ * others call that, is context.
  *
  * @param given the turns of the row
  * @throws BadRow where no reply is left
@@ -115,7 +115,14 @@ export function learnedReplies(
 ): number[] {
   const replies = messages.flatMap(({ role }, i) => (role === 'assistant' && i > 0 ? [i] : []));
   const asked = turns === 'all' && !labelled ? replies : replies.slice(-1);
-  const learned = asked.filter((i) => labelValue(rowOf(given[i]).weight, `weight of message ${i + 1}`) !== 0);
+  const isContext = (i: number) => {
+    const turn = rowOf(given[i]);
+    return (
+      labelValue(turn.weight, `weight of message ${i + 1}`) === 0 ||
+      OTHER_WEIGHTS.some((key) => turn[key] === false || turn[key] === 0)
+    );
+  };
+  const learned = asked.filter((i) => !isContext(i));
   if (learned.length === 0)
     throw new BadRow(
       'no_reply',
@@ -124,6 +131,9 @@ export function learnedReplies(
   if (replies.length > 1) log.replies(learned.length, replies.length);
   return learned;
 }
+
+/** What axolotl, ms-swift and others call OpenAI's `weight`. */
+const OTHER_WEIGHTS = ['loss_mask', 'loss', 'train', 'training', 'trainable'];
 
 const rowOf = (turn: unknown): Row => (isRow(turn) ? turn : {});
 

@@ -2,6 +2,7 @@ import { stepsOf } from '../../records/steps.js';
 import { BadRow } from '../bad-row.js';
 import { detectLayout, LAYOUT_NAMES, LAYOUTS, type Layout } from '../benchmarks/layouts.js';
 import type { Problem } from '../benchmarks/problem.js';
+import { beforeQuestion } from '../benchmarks/unasked.js';
 import { type Row, textColumn } from '../columns.js';
 import type { Source } from './source.js';
 
@@ -14,7 +15,7 @@ export const problems: Source<object> = {
   name: 'problems',
   columns: LAYOUT_NAMES.map((name) => LAYOUTS[name].columns).join(', or '),
   matches: () => false,
-  convert(row) {
+  convert(row, _, log) {
     const layout = detectLayout(row);
     if (layout === undefined)
       throw new BadRow(
@@ -22,6 +23,7 @@ export const problems: Source<object> = {
         `the row has no problem with an answer; its columns are ${Object.keys(row).join(', ')}`,
       );
     const { problem, answer, solution } = readRow(layout, row);
+    for (const part of beforeQuestion(row)) log.unasked(part);
     return [
       {
         problem,

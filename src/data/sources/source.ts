@@ -36,6 +36,8 @@ export interface ConversionLog {
   unlabelled(reason: string): void;
   /** Counts a conversation with several replies, some of which are learned. */
   replies(learned: number, all: number): void;
+  /** Counts a row with a part that is not read, such as a system message before the question of a problem. */
+  unasked(part: string): void;
 }
 
 /** One layout: how to recognise it and how to convert its rows into records. */

@@ -75,12 +75,21 @@ function preference(row: Row): StepRecord {
   return { ...answered({ prompt, reply: chosen }), rejected: [wholeStep(rejected)] };
 }
 
-/** The beginning that two texts share is their prompt, up to its last white space; TRL cuts a word that begins alike in two. */
+/** A mark of a chat template, such as `<|assistant|>` or `[/INST]`, at the end of a text. */
+const MARK = /(?:<[^<>\s]{1,40}>|\[\/?[A-Z_]{2,30}\])$/;
+const MARK_LENGTH = 44;
+
+/**
+ * The beginning that two texts share is their prompt, up to its last white space or mark; TRL cuts words and marks that begin alike in
+ * two. A space belongs to the word behind it, as in most vocabularies; line breaks stay before it.
+ */
 function sharedText(chosen: string, rejected: string) {
   let end = 0;
   while (end < chosen.length && end < rejected.length && chosen[end] === rejected[end]) end++;
-  while (end > 0 && /\S/.test(chosen[end - 1] as string)) end--;
-  if (end > 0) end--;
+  const isInWord = () =>
+    /\S/.test(chosen[end - 1] as string) && !MARK.test(chosen.slice(Math.max(0, end - MARK_LENGTH), end));
+  while (end > 0 && isInWord()) end--;
+  if (chosen[end - 1] === ' ') end--;
   const prompt = checkedText(chosen.slice(0, end), "the beginning that 'chosen' and 'rejected' share");
   return {
     prompt,

@@ -42,6 +42,22 @@ describe('TRL', () => {
     };
     expect(await read({ prompt: 'The sky is', chosen: ' blue.', rejected: ' green.' })).toEqual(expected);
     expect(await read({ chosen: 'The sky is blue.', rejected: 'The sky is green.' })).toEqual(expected);
+    // Marks of chat templates stay whole, and the line breaks behind them: both are tokens of the prompt.
+    for (const opening of [
+      '<|user|>Is it?<|end|><|assistant|>',
+      '<s>[INST] Is it? [/INST]',
+      'Is it?<|eot|>\n\n',
+    ]) {
+      const { prompt, steps, rejected } = (await read({
+        chosen: `${opening}Yes`,
+        rejected: `${opening}Yet`,
+      })) as never as {
+        prompt: string;
+        steps: { text: string }[];
+        rejected: { text: string }[];
+      };
+      expect([prompt, steps[0]?.text, rejected[0]?.text]).toEqual([opening, 'Yes', 'Yet']);
+    }
   });
 
   it('conversations keep their turns', async () => {

@@ -273,6 +273,17 @@ describe('a conversation with several replies', () => {
     expect(await answersOf(1, 0)).toEqual(['4<|end|>']);
     expect(await answersOf(null, 1)).toEqual(['4<|end|>', '6<|end|>']);
     expect((await learned(weighed(0, 1))).answers[0]![0]).toContain('4<|end|>');
+    for (const other of [
+      { loss_mask: 0 },
+      { loss: false },
+      { train: false },
+      { trainable: 0 },
+      { training: false },
+    ]) {
+      const { messages } = weighed(1, 1);
+      const first = messages.map((message, i) => (i === 1 ? { ...message, ...other } : message));
+      expect((await learned({ messages: first })).answers).toEqual((await learned(weighed(0, 1))).answers);
+    }
     await expect(answersOf(0, 0)).rejects.toThrow(/every reply that would be learned has weight 0/);
     await expect(answersOf(2, 1)).rejects.toThrow(
       /weight of message 2 is the number 2; expected true, false/,
