@@ -85,7 +85,9 @@ export function contents(directory, at = '') {
     readdirSync(join(directory, at), { withFileTypes: true }).flatMap((entry) => {
       const name = join(at, entry.name);
       if (
-        /^(checkpoints|tensorboard|ranks|config\.yaml|inputs\.json|memory\.json|report\.html|sessions\.jsonl)$/.test(name) ||
+        /^(checkpoints|tensorboard|ranks|config\.yaml|inputs\.json|memory\.json|report\.html|sessions\.jsonl)$/.test(
+          name,
+        ) ||
         /lock/.test(name)
       )
         return [];

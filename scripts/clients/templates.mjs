@@ -29,6 +29,8 @@ function rendered(template, { messages, tools, variables, ...rest }) {
       variables,
       addGenerationPrompt: rest.add_generation_prompt,
       continueFinalMessage: rest.continue_final_message,
+      // What the product refuses then is compared too.
+      mayLeaveOut: true,
     });
     return { text };
   } catch (error) {

@@ -132,7 +132,7 @@ export function learnedReplies(
   return learned;
 }
 
-/** What axolotl, ms-swift and others call OpenAI's `weight`. */
+/** Names that axolotl, ms-swift and others have for OpenAI's `weight`. */
 const OTHER_WEIGHTS = ['loss_mask', 'loss', 'train', 'training', 'trainable'];
 
 const rowOf = (turn: unknown): Row => (isRow(turn) ? turn : {});
