@@ -28,6 +28,17 @@ async function refused(promise, status) {
   return error.message;
 }
 
+/** The reply's text, or the sentence that refuses a conversation of which the model's template would show a part alone. */
+async function conversed(sent, more = {}) {
+  try {
+    const { choices } = await client.chat.completions.create({ ...few, messages: sent, ...more });
+    return choices[0].message.content;
+  } catch (error) {
+    holds(error.status === 400 && error.message.includes('leaves one out of these'), error.message);
+    return error.message;
+  }
+}
+
 await check('models.list and models.retrieve', async () => {
   const { data } = await client.models.list();
   const one = await client.models.retrieve(data[0].id);
@@ -56,12 +67,8 @@ await check('chat, and the reply sent back', async () => {
     reasoning_content: null,
     audio: null,
   };
-  for (const sent of [reply, old])
-    await client.chat.completions.create({
-      ...few,
-      messages: [...messages, sent, { role: 'user', content: 'And 5?' }],
-    });
-  return reply.content;
+  await conversed([...messages, reply, { role: 'user', content: 'And 5?' }]);
+  return conversed([...messages, old, { role: 'user', content: 'And 5?' }]);
 });
 await check('a stream gives the same text', async () => {
   const whole = await client.chat.completions.create({ ...few, messages });
@@ -98,13 +105,12 @@ await check('fields that ask for nothing', async () => {
 await check('penalties and a developer', async () => {
   const developer = [{ role: 'developer', content: 'Be brief.' }, ...messages];
   const penalties = { presence_penalty: 0.5, frequency_penalty: 0.5, repetition_penalty: 1.1 };
-  await client.chat.completions.create({ ...few, messages: developer, ...penalties });
+  return conversed(developer, penalties);
 });
 await check('a reply that is begun', async () => {
   const begun = [...messages, { role: 'assistant', content: 'Step 1: 3 + 4 =' }];
   const prefill = { add_generation_prompt: false, continue_final_message: true };
-  const { choices } = await client.chat.completions.create({ ...few, messages: begun, ...prefill });
-  return choices[0].message.content;
+  return conversed(begun, prefill);
 });
 await check('refusals are sentences', async () => {
   const format = { type: 'json_schema', json_schema: { name: 'a', schema: {} } };

@@ -31,6 +31,15 @@ def refused(kind, call):
     raise AssertionError(f"expected {kind.__name__}")
 
 
+def conversed(sent, **more):
+    """The reply's text, or the sentence that refuses a conversation of which the model's template would show a part alone."""
+    try:
+        return client.chat.completions.create(**few, messages=sent, **more).choices[0].message.content
+    except openai.BadRequestError as error:
+        assert "leaves one out of these" in error.body["message"], error
+        return error.body["message"]
+
+
 @check("models.list and models.retrieve")
 def _():
     assert client.models.retrieve(client.models.list().data[0].id).id == model
@@ -49,8 +58,8 @@ def _():
 def _():
     reply = client.chat.completions.create(**few, messages=messages, logprobs=True, top_logprobs=2).choices[0].message
     for sent in (reply, reply.model_dump(), {**reply.model_dump(), "annotations": None, "reasoning_content": None}):
-        client.chat.completions.create(**few, messages=[*messages, sent, {"role": "user", "content": "And 5?"}])
-    return reply.content
+        answer = conversed([*messages, sent, {"role": "user", "content": "And 5?"}])
+    return answer
 
 
 @check("a stream gives the same text")
@@ -95,9 +104,8 @@ def _():
 
 @check("penalties, a developer, vLLM's fields")
 def _():
-    client.chat.completions.create(
-        **few,
-        messages=[{"role": "developer", "content": "Be brief."}, *messages],
+    return conversed(
+        [{"role": "developer", "content": "Be brief."}, *messages],
         presence_penalty=0.5,
         frequency_penalty=0.5,
         extra_body={"repetition_penalty": 1.1, "top_k": 20, "min_p": 0.01, "seed": -1},
@@ -106,12 +114,10 @@ def _():
 
 @check("a reply that is begun")
 def _():
-    answer = client.chat.completions.create(
-        **few,
-        messages=[*messages, {"role": "assistant", "content": "Step 1: 3 + 4 ="}],
+    return conversed(
+        [*messages, {"role": "assistant", "content": "Step 1: 3 + 4 ="}],
         extra_body={"add_generation_prompt": False, "continue_final_message": True},
     )
-    return answer.choices[0].message.content
 
 
 @check("refusals are sentences")

@@ -64,7 +64,9 @@ export function extractAnswer(
 
 const REASONING_END = /<\/(?:think|thinking|thought|reasoning)>/gi;
 const REASONING_BEGIN = /^\s*<(?:think|thinking|thought|reasoning)>/i;
-const TURN = /<\|(?:im_start|im_end|endoftext|eot_id|end_of_text)\|>/;
+/** Texts of the tokens that end a turn; `</s>` in the middle ends words that are struck out. */
+const TURN =
+  /<\|(?:im_start|im_end|endoftext|eot_id|eom_id|end_of_text|return)\|>|<end_of_turn>|<eos>|<｜end▁of▁sentence｜>|<\/s>\s*$/;
 
 /** The text after the reasoning, up to the end of the turn; empty if the reasoning never ends. */
 function withoutReasoning(text: string, isOpened: boolean): string {
@@ -84,7 +86,7 @@ function tagged(text: string): string {
 }
 
 const PHRASE =
-  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|(?:would|must|could|may|might)\s+be\b)\s*\*{0,2}|\bthe\s+(?:(?:final|two|three|possible)\s+)?answers(?:\s+are\b|\s*:)|^[ \t]*A:\s|^[#* ]{0,8}answer\**\s{1,3}(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\s?[:：]?/gim;
+  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|(?:would|must|could|may|might)\s+be\b)\s*\*{0,2}|\bthe\s+(?:(?:final|two|three|possible)\s+)?answers(?:\s+are\b|\s*:)|^[ \t]*A:\s|^[#* ]{0,8}answer\**\s{1,3}(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\*{0,2}\s?[:：]?/gim;
 const FILLER =
   /^(?:\s|[:*]|(?:is|the|final|answer|option|choice|indeed|simply|just|either|approximately|about|then|thus|=)\b|=)+/i;
 

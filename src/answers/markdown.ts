@@ -103,7 +103,9 @@ function lineOf(line: string, before: Line[]): Line {
   const [, stars, bars, , tag] = BOLD.exec(line) ?? [];
   const bold = stars ?? bars ?? tag;
   if (bold !== undefined && isTitle(bold)) return { text: bold.trim(), kind: 'heading' };
-  if (bars !== undefined) return { text: bars, kind: 'text' };
+  const slanted = /^\s*(?:_([^_\s][^_]*)_|<(i|em)>([^<]+)<\/\2>)\s*$/i.exec(line);
+  const marked = bars ?? tag ?? slanted?.[1] ?? slanted?.[3];
+  if (marked !== undefined) return { text: marked, kind: 'text' };
   const [, item] = /^\s{0,9}[-*+•]\s+(\S.*)$/.exec(line) ?? [];
   return { text: item ?? line, kind: 'text' };
 }

@@ -91,7 +91,7 @@ export class ChatRenderer {
     const isOwn = role === 'user' || role === 'assistant' || this.reads(role);
     const why = isOwn
       ? `nothing of message ${at + 1}, of the role ${told}, is in its text; leave that out, or take a model whose template shows it`
-      : `the role ${told} is none of its own; use ${role === 'system' ? '' : 'system, '}user or assistant`;
+      : `the role ${told} is none of its own; use ${role !== 'system' && this.reads('system') ? 'system, ' : ''}user or assistant`;
     return new MessageLeftOut(
       'template',
       `the chat template '${name}' leaves one out of these ${given.length} messages (${why})`,

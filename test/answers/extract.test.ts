@@ -196,6 +196,12 @@ describe('Markdown', () => {
     ['### Final Answer\n\n__42__\n\n### Check\n\nAll 3 parts agree with 7.', '42', 'phrase'],
     ['### Step 1\n\nTake \\boxed{7}.\n\n### Final Answer\n\n42', '42', 'phrase'],
     ['## Result\n\nTom has 3 bags of 14, so 42 in all.', '42', 'number'],
+    ['_42_', '42', 'whole'],
+    ['We add.\n\n<b>42</b>', '42', 'number'],
+    ['<em>42</em>', '42', 'whole'],
+    ['**答案**：42', '42', 'phrase'],
+    ['Answer: 42</s>', '42', 'phrase'],
+    ['<s>Answer: 41</s> Answer: 42<end_of_turn>\n<start_of_turn>user\n7?', '42', 'phrase'],
     ['$$\n\\begin{aligned}\nx &= 40\n+ 2\n\\end{aligned}\n$$\n\n## Answer\n$$\n- 42\n$$', '-42', 'phrase'],
   ])('%j is read as %s', (text, answer, method) => {
     const found = extractAnswer(text);
