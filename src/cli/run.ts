@@ -25,6 +25,7 @@ export type RunRecipe = (
 
 interface StartOptions extends Partial<Pick<StartedRun, 'prepared'>> {
   readonly resume: boolean;
+  readonly set?: readonly string[] | undefined;
   /** Folder of stages that runs have in common. */
   readonly shareStages: string | undefined;
   readonly cluster?: Cluster | undefined;
@@ -153,7 +154,7 @@ export async function resumeRun(
 ): Promise<void> {
   const { openRun } = await import('../methods/run.js');
   const same = { run: args.resume, changes: args.set ?? [] };
-  await inJob(same, { resume: true, shareStages: args['share-stages'] }, loadRecipe, () =>
+  await inJob(same, { resume: true, set: args.set, shareStages: args['share-stages'] }, loadRecipe, () =>
     openRun(args.resume, args.set),
   );
 }
@@ -227,6 +228,10 @@ async function train(
       throw error;
     })
     .finally(() => interruption.dispose());
+  if (result.wasFinished) {
+    console.error(await finishedLine(shown, run, result));
+    return;
+  }
   const isFirst = !options.cluster || options.cluster.rank === 0;
   if (isFirst && result.evaluation) {
     printReport(result.evaluation, false, formatTrainedTable);
@@ -248,6 +253,25 @@ async function train(
     `Done after ${plural(result.step, 'step')}; everything is in ${shown}${earlier ? `, not in ${earlier}, which was taken` : ''}`,
   );
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
+}
+
+/** Says what there is of a run that was resumed and has nothing left to do, and how to train on from it. */
+async function finishedLine(shown: string, run: RunDirectory, { step }: RunResult): Promise<string> {
+  const { REPORT } = await import('../report/write.js');
+  const has = (name: string) => existsSync(run.file(name));
+  const from = has('adapter')
+    ? `model.adapter=${shown}`
+    : has('model')
+      ? `model.base=${shown}/model`
+      : undefined;
+  return [
+    `${shown} has finished, after ${plural(step, 'step')}; nothing was computed`,
+    ...(has('eval.json') ? [`its results: ${typedCommand(`eval show ${shown}`)}`] : []),
+    ...(has(REPORT) ? [`its page: ${shown}/${REPORT}`] : []),
+    ...(from === undefined
+      ? []
+      : [`to train on from it, in a new run: ${typedCommand(`run RECIPE --set ${from}`)}`]),
+  ].join('\n');
 }
 
 /**

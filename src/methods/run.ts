@@ -19,6 +19,7 @@ import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
+import { finishedRun } from './finished-run.js';
 import { givenRows } from './given-rows.js';
 import { joinJob, type StartedRun, startTogether, together } from './job.js';
 import { completeSaved } from './saved-models.js';
@@ -124,7 +125,8 @@ const RESUME_OPTIONS: Record<keyof ResumeRunOptions, true> = {
 };
 
 /**
- * Resumes the run in `directory` from its last checkpoint; on the CPU bit-identical to a run that was not stopped.
+ * Resumes the run in `directory` from its last checkpoint; on the CPU bit-identical to a run that was not stopped. Of one
+ * that has finished the result is read; only what it left and is gone is computed again.
  *
  * @throws RunError where data, base or configuration are not those that the run began with
  */
@@ -146,7 +148,7 @@ async function resumed(
   return together(cluster, async () => {
     const { config, run } = await startTogether(cluster, () => openRun(directory, set));
     return finished(run, cluster, () =>
-      runRecipe(config, run, signal ?? never(), { resume: true, onStep, shareStages, cluster }),
+      runRecipe(config, run, signal ?? never(), { ...{ resume: true, set }, onStep, shareStages, cluster }),
     );
   });
 }
@@ -246,12 +248,19 @@ export async function runRecipe(
   config: RunConfig,
   run: RunDirectory,
   signal: AbortSignal,
-  options: { readonly resume: boolean; readonly cluster?: Cluster | undefined } & Pick<
-    TrainOptions,
-    'onStep' | 'shareStages'
-  > &
+  options: {
+    readonly resume: boolean;
+    /** Changes with which it goes on. */
+    readonly set?: readonly string[] | undefined;
+    readonly cluster?: Cluster | undefined;
+  } & Pick<TrainOptions, 'onStep' | 'shareStages'> &
     Pick<StartedRun, 'prepared'>,
 ): Promise<EndedRun> {
+  // Other keys may give a stage more steps, or the data another place: the stages say what comes of it.
+  if (options.resume && (options.set ?? []).every((change) => change.startsWith('run.'))) {
+    const before = await finishedRun(run, options.cluster);
+    if (before) return before;
+  }
   const row = methodOf(config);
   const loaded = await row.load();
   const method: Method<RunConfig> & Pick<typeof row, 'sections'> = {

@@ -10,7 +10,7 @@ export interface Started {
 }
 
 /** Scripts of this package that are the command. */
-const OWN = /[/\\](?:bin[/\\]steptrain|dist[/\\]cli[/\\]main)\.js$/;
+const OWN = /[/\\](?:bin[/\\]steptrain\.mjs|dist[/\\]cli[/\\]main\.js)$/;
 
 /**
  * `npx steptrain run --resume runs/my` for `run --resume runs/my`. Without `npx` where `steptrain` itself was typed, and
@@ -29,5 +29,10 @@ function programOf({ script, npm, folder }: Started): string {
   if (basename(script) === 'steptrain') return 'steptrain';
   if (!OWN.test(script)) return 'npx steptrain';
   const path = relative(folder, script);
-  return `node ${path.startsWith('..') ? script : path}`;
+  return `${runtime()} ${path.startsWith('..') ? script : path}`;
+}
+
+function runtime(): string {
+  if ('deno' in process.versions) return 'deno run -A';
+  return 'bun' in process.versions ? 'bun' : 'node';
 }

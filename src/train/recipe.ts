@@ -8,6 +8,7 @@ import type { Cluster } from '../cluster/cluster.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { quantizedSummary } from '../models/quantize.js';
 import type { RunDirectory } from '../run/directory.js';
+import { noteFinished } from '../run/finished.js';
 import { readRunInputs } from '../run/inputs.js';
 import { limitTime } from '../run/time-limit.js';
 import type { Device } from '../runtime/device.js';
@@ -213,6 +214,7 @@ async function runOn<Config extends FrameConfig>(
     if (config.data.test === undefined && config.data.split[2] === 0) {
       toLog('data.split leaves no rows for a final evaluation, and data.test is not given: there is none');
       run.metrics.append({ step: result.step, phase: 'test' });
+      await noteFinished(run);
       return result;
     }
     const evaluation = await method.evaluate(open, result, signal);
@@ -221,6 +223,7 @@ async function runOn<Config extends FrameConfig>(
     run.metrics.append({ step: result.step, phase: 'test', ...metrics });
     if (summary) toLog(summary);
     if (report ?? solved) await run.writeJson('eval.json', report ?? solved);
+    await noteFinished(run);
     return { ...result, ...(report ? { evaluation: report } : {}), ...(solved ? { solved } : {}) };
   } finally {
     try {

@@ -7,6 +7,8 @@ export interface RunResult {
   readonly status: 'finished' | 'interrupted';
   /** Whether run.max_minutes interrupted the run; the trained parameters are saved in addition to the checkpoint. */
   readonly outOfTime?: boolean;
+  /** Whether it had finished before, so that nothing was computed. */
+  readonly wasFinished?: true;
   /** Optimizer steps done, over all sessions of the run. */
   readonly step: number;
   /** The final evaluation, if the method has one and the run reached it. */

@@ -8,6 +8,7 @@ import {
   readFile,
   rename,
   rm,
+  stat,
   truncate,
   writeFile,
 } from 'node:fs/promises';
@@ -52,9 +53,24 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test('writes its model again if it had already done so, and ends', async () => {
+  test('that has finished says so and computes nothing', async () => {
+    const weights = join(finished, 'model', 'model.safetensors');
+    const [before, logged] = [await stat(weights), await metrics(finished)];
+    for (const set of [[], ['--set', 'run.max_minutes=0']]) {
+      const { code, err } = await steptrain(['run', '--resume', finished, ...set]);
+      expect(err).toMatch(/finished has finished, after 4 steps; nothing was computed\n/);
+      expect(err).toMatch(/to train on from it, in a new run: .* --set model\.base=\S*finished\/model\n/);
+      expect(err).not.toMatch(/all stages are done/);
+      expect(code).toBe(0);
+    }
+    expect((await stat(weights)).mtimeMs).toBe(before.mtimeMs);
+    expect(await metrics(finished)).toEqual(logged);
+  });
+
+  test('writes its model again where that is missing, evaluates again, and ends', async () => {
     const weights = join(finished, 'model', 'model.safetensors');
     const before = tensors(weights);
+    await rm(join(finished, 'model'), { recursive: true });
     const { code, err } = await steptrain(['run', '--resume', finished]);
     expect(err).toMatch(/from the checkpoint of step 4: all stages are done/);
     expect(err).toMatch(/Done after 4 steps/);
@@ -188,6 +204,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     const set = few.flatMap((setting) => ['--set', setting]);
     const begun = await steptrain(['run', 'pretrain_word_problems', '--output', run, ...set]);
     expect(begun.err).toMatch(/Done after 2 steps/);
+    await rm(join(run, 'model'), { recursive: true });
     const { code, err } = await steptrain(['run', '--resume', run]);
     expect(err).toMatch(/all stages are done/);
     expect(code).toBe(0);

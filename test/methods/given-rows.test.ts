@@ -107,7 +107,9 @@ it('a run that is refused leaves the rows of another one', async () => {
   const again = train(config, { rows: { train: rows }, output: join(folder, 'first') });
   await expect(again).rejects.toThrow(/first/);
   expect(readdirSync(folder).filter((name) => name.startsWith('rows-'))).toHaveLength(1);
+  rmSync(join(first.directory, 'adapter'), { recursive: true }); // which it then writes again
   expect((await resume(first.directory)).status).toBe('finished');
+  expect(readdirSync(first.directory)).toContain('adapter');
 });
 
 it('refuses data and rows for the same part, and writes nothing for a configuration that cannot be', async () => {

@@ -6,7 +6,7 @@ it.each([
   ['a script of package.json', '/work/node_modules/.bin/steptrain', 'run-script', 'npx steptrain'],
   ['another package manager', '/work/node_modules/.bin/steptrain', undefined, 'npx steptrain'],
   ['the path', '/usr/local/bin/steptrain', undefined, 'steptrain'],
-  ['its file in a clone', '/work/clone/bin/steptrain.js', undefined, 'node bin/steptrain.js'],
+  ['its file in a clone', '/work/clone/bin/steptrain.mjs', undefined, 'node bin/steptrain.mjs'],
   ['its file elsewhere', '/opt/clone/dist/cli/main.js', undefined, 'node /opt/clone/dist/cli/main.js'],
   ['a program that has the package', '/work/app/bin/server.js', undefined, 'npx steptrain'],
   ['no file', undefined, undefined, 'npx steptrain'],
