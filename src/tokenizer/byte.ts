@@ -1,9 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { TokenizerJson } from './checks.js';
+import { tokenText } from './configured-tokens.js';
 import { checkCharacters, HuggingFaceTokenizer } from './huggingface.js';
 import { byteCharacters } from './token-bytes.js';
 import type { Tokenizer } from './tokenizer.js';
-import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
+import type { TokenizerFiles } from './tokenizer-files.js';
 
 const SPECIAL_TEXTS = ['<|bos|>', '<|eos|>', '<|pad|>'] as const;
 const FIRST_SPECIAL = 256;

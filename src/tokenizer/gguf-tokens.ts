@@ -1,9 +1,10 @@
 /** A tokenizer as the metadata of a GGUF file. */
 import { badTokenizer } from '../files/data-error.js';
 import type { Typed } from '../weights/gguf/writer.js';
+import { tokenText } from './configured-tokens.js';
 import { preOf } from './gguf-cutting.js';
 import { BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED } from './gguf-tokenizer.js';
-import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
+import type { TokenizerFiles } from './tokenizer-files.js';
 
 /** Ids of the vocabulary without a token. */
 const UNUSED = 5;

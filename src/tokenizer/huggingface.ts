@@ -8,7 +8,8 @@ import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import { shown } from '../native/shown.js';
 import { renderedWithCalls } from './call-arguments.js';
 import { ChatRenderer } from './chat-template.js';
-import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
+import type { TokenizerJson } from './checks.js';
+import { tokenText } from './configured-tokens.js';
 import { decoderOf } from './decoders.js';
 import { wordEncoder } from './known-words.js';
 import { normalizerOf } from './normalizers.js';
@@ -22,7 +23,7 @@ import type {
   EncodeOptions,
   Tokenizer,
 } from './tokenizer.js';
-import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
+import type { TokenizerFiles } from './tokenizer-files.js';
 
 /** Runs of one character, each with another one after it, which make a careless pattern backtrack to its beginning. */
 const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
@@ -52,7 +53,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
 
   constructor(private readonly files: TokenizerFiles) {
     this.file = join(files.directory, 'tokenizer.json');
-    this.json = withConfiguredTokens(files);
+    this.json = files.tokenizer;
     this.built = buildLibrary(this.json, files.config, this.file);
     this.checkProbes();
     let largest = -1;
@@ -248,20 +249,6 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
       cause: error,
     });
   }
-}
-
-/** Includes tokens that only tokenizer_config.json lists, as transformers does. */
-function withConfiguredTokens({ directory, tokenizer, config }: TokenizerFiles): TokenizerJson {
-  const configured = config.added_tokens_decoder;
-  if (typeof configured !== 'object' || configured === null) return tokenizer;
-  const known = new Set(tokenizer.added_tokens.map((token) => token.content));
-  const missing = Object.entries(configured as Record<string, Omit<AddedTokenJson, 'id'>>)
-    .filter(([, token]) => typeof token?.content === 'string' && !known.has(token.content))
-    .map(([id, token]): AddedTokenJson => ({ ...token, id: Number(id) }));
-  checkAddedTokens(missing, 'added_tokens_decoder', join(directory, 'tokenizer_config.json'));
-  return missing.length === 0
-    ? tokenizer
-    : { ...tokenizer, added_tokens: [...tokenizer.added_tokens, ...missing] };
 }
 
 /** The same description with every prefix space switched off; the same object if there is none. */

@@ -5,11 +5,12 @@ import { gunzipSync } from 'node:zlib';
 import { badTokenizer, DataError, reasonOf } from '../files/data-error.js';
 import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
 import { checkedTokenizer, type TokenizerJson } from './checks.js';
+import { withConfiguredTokens } from './configured-tokens.js';
 
 /** A tokenizer's files, as in a Hugging Face model directory. */
 export interface TokenizerFiles {
   readonly directory: string;
-  /** tokenizer.json, parsed. */
+  /** tokenizer.json, parsed, with the tokens that only tokenizer_config.json names. */
   readonly tokenizer: TokenizerJson;
   /** tokenizer_config.json, parsed; empty if there is none. */
   readonly config: Readonly<Record<string, unknown>>;
@@ -58,7 +59,8 @@ export async function readTokenizerFiles(directory: string): Promise<TokenizerFi
       name === 'chat_template.jinja' ? 'default' : name.slice(NAMED_TEMPLATES.length + 1, -'.jinja'.length);
     chatTemplates.set(key, bytes.toString('utf8'));
   }
-  return { directory, tokenizer, config, chatTemplates, contents };
+  const configured = withConfiguredTokens(tokenizer, config, join(directory, 'tokenizer_config.json'));
+  return { directory, tokenizer: configured, config, chatTemplates, contents };
 }
 
 /** Whether a directory has a tokenizer that can be read. */
@@ -120,11 +122,4 @@ function jsonObject(bytes: Buffer, file: string): Readonly<Record<string, unknow
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return value as Record<string, unknown>;
   throw badTokenizer('holds no JSON object', { file });
-}
-
-/** A special token in tokenizer_config.json: its text, or an object with it. */
-export function tokenText(entry: unknown): string | undefined {
-  if (typeof entry === 'string') return entry;
-  const content = (entry as { content?: unknown } | null | undefined)?.content;
-  return typeof content === 'string' ? content : undefined;
 }

@@ -78,13 +78,17 @@ describe('the tokenizer of the word problems', () => {
     expect(library.encode(withDigitsReversed(line)).ids).toEqual(tokenizer.encode(line));
   });
 
-  it('asks a question by its text and a line break, whatever was said before', () => {
+  it('asks a question by its text and a line break, and refuses a history, which it would leave out', () => {
     const messages = [
       { role: 'user', content: 'One?' },
       { role: 'assistant', content: '1' },
       { role: 'user', content: 'Two?' },
     ];
-    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true })).toBe('Two?\n');
+    const options = { addGenerationPrompt: true };
+    expect(tokenizer.applyChatTemplate(messages.slice(2), options)).toBe('Two?\n');
+    expect(() => tokenizer.applyChatTemplate(messages, options)).toThrow(
+      /leaves one out of these 3 messages/,
+    );
   });
 
   it('refuses an order of digits that it does not know', async () => {
