@@ -1,6 +1,6 @@
 /** Steps of long chains of thought, by a rule with a version: the same text has the same steps wherever it is read. */
 import { mathematics } from './mathematics.js';
-import { stepsOf } from './steps.js';
+import { stepPieces, stepsOf } from './steps.js';
 
 /** Rules by name and version. A rule never changes; a better one has another number. */
 export const SEGMENTATIONS = ['thoughts/1'] as const;
@@ -40,6 +40,26 @@ export function segmentSteps(text: string, rule: Segmentation = 'thoughts/1'): S
 /** The texts of the steps of a solution by a rule, of which blank ones are none; without a rule its paragraphs, or its lines. */
 export const stepsBy = (text: string, rule: Segmentation | undefined): string[] =>
   rule === undefined ? stepsOf(text) : segmentSteps(text, rule).map((step) => step.text);
+
+/**
+ * The pieces of a text that are its steps by a rule, with what stands between them: joined by line breaks they are the text again,
+ * without white space at its end, but for a step that begins on the line on which the one before it ends. They are as many as the
+ * steps of {@link stepsBy}.
+ */
+export function piecesBy(text: string, rule: Segmentation | undefined): string[] {
+  if (rule === undefined) return stepPieces(text);
+  const whole = text.trimEnd();
+  const steps = segmentSteps(whole, rule);
+  let from = 0;
+  return steps.map((step, i) => {
+    const next = steps[i + 1];
+    const begin = from;
+    if (!next) return whole.slice(begin);
+    const end = Math.max(step.end, whole.lastIndexOf('\n', next.start - 1));
+    from = whole[end] === '\n' ? end + 1 : end;
+    return whole.slice(begin, end);
+  });
+}
 
 interface Place {
   readonly start: number;

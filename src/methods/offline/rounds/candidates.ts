@@ -4,7 +4,7 @@ import { judgeText } from '../../../data/problems/oracle.js';
 import { objectRows } from '../../../data/rows.js';
 import { badOption } from '../../../files/data-error.js';
 import type { Step, StepRecord } from '../../../records/record.js';
-import { stepPieces } from '../../../records/steps.js';
+import { piecesBy, type Segmentation } from '../../../records/segment.js';
 import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
 
 /** The rows of an artefact, which this package wrote. */
@@ -102,8 +102,9 @@ export function labelledRecord(
   { text, right, problem: row, sample }: Candidate,
   labels: readonly (0 | 1 | null)[],
   source: string,
+  rule?: Segmentation,
 ): StepRecord {
-  const pieces = stepPieces(text);
+  const pieces = piecesBy(text, rule);
   if (pieces.length !== labels.length)
     throw badOption(`the judge gave ${labels.length} labels for ${pieces.length} steps`);
   return {

@@ -8,8 +8,8 @@ import {
 import type { GradedSample } from '../../../eval/solving/sample.js';
 import { stepContributions, sumsOf } from '../../../eval/solving/step-metrics.js';
 import { grouped } from '../../../native/grouped.js';
-import { stepsOf } from '../../../records/steps.js';
-import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
+import { stepsBy } from '../../../records/segment.js';
+import { sampled, verdictsOf } from '../../../scoring/scorer.js';
 import type { AskedPart } from '../../../train/solutions/asked.js';
 import { gradedSample } from '../../../train/solutions/held-out.js';
 import type { RunProblem } from '../../../train/solutions/problems.js';
@@ -17,6 +17,7 @@ import type { SolutionSampler } from '../../../train/solutions/solution-sampler.
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { isRight } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
+import { type RoundJudge, ruleOf } from './judges.js';
 
 /** A row of artefacts/eval-N.jsonl; sample 0 is the greedy one. */
 export type EvaluatedRow = Omit<GradedSample, 'prompt' | 'score'>;
@@ -27,7 +28,7 @@ export interface EvaluateStageOptions extends AskedPart {
   readonly sampler: SolutionSampler;
   /** Samples in addition to the greedy one. */
   readonly samples: number;
-  readonly judge: Scorer | undefined;
+  readonly judge: RoundJudge | undefined;
   readonly settings: SaveSettings;
 }
 
@@ -56,8 +57,9 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
             : row;
         });
       });
+      const rule = await ruleOf(judge);
       const solutions = drawn.map((sample) =>
-        sampled(problems[sample.problem] as RunProblem, sample, stepsOf(sample.text)),
+        sampled(problems[sample.problem] as RunProblem, sample, stepsBy(sample.text, rule)),
       );
       const verdicts = await judged?.(solutions, signal);
       if (signal.aborted) return undefined;

@@ -1,6 +1,7 @@
 /** The judges that a configuration names, opened at their first question. */
 import type { Cluster } from '../../../cluster/cluster.js';
 import { foundOnce } from '../../../cluster/exchange.js';
+import type { Segmentation } from '../../../records/segment.js';
 import { admitScorer } from '../../../rewards/gate.js';
 import type { Device } from '../../../runtime/device.js';
 import { processesOf } from '../../../runtime/processes.js';
@@ -11,7 +12,7 @@ import { llmJudge } from '../../../scoring/server/llm.js';
 import type { RoundsConfig } from './config.js';
 
 /** The judge that labels, other than the model itself; undefined: steps get no labels. */
-export function labelJudge({ judge, run }: RoundsConfig, device: Device): Scorer | undefined {
+export function labelJudge({ judge, run }: RoundsConfig, device: Device): RoundJudge | undefined {
   const admitted =
     judge.kind === 'run' ? () => admitScorer(judge.path as string, run.accept_weak_reward) : undefined;
   return opened(judge.kind, { ...judge, files: `${run.output_dir}/judge` }, device, admitted);
@@ -21,7 +22,7 @@ export function labelJudge({ judge, run }: RoundsConfig, device: Device): Scorer
 export function evaluationJudge(
   { eval_solving: { judge, judge_run, judge_file, llm }, run }: RoundsConfig,
   device: Device,
-): Scorer | undefined {
+): RoundJudge | undefined {
   const path = judge === 'run' ? judge_run : judge_file;
   return opened(judge, { ...llm, path, files: `${run.output_dir}/eval-judge` }, device);
 }
@@ -37,7 +38,7 @@ function opened(
   { path = '', files, ...endpoint }: Endpoint,
   device: Device,
   admitted?: () => Promise<void>,
-): Scorer | undefined {
+): RoundJudge | undefined {
   if (kind === 'none') return undefined;
   return lazily(async () => {
     await admitted?.();
@@ -71,15 +72,29 @@ function askedOnce(name: string, cluster: Cluster, open: () => Scorer): Scorer {
   });
 }
 
+/** A judge that may be opened late. */
+export interface RoundJudge extends Scorer {
+  /** The rule by which the opened judge cuts a text into steps. Default: `segmentation`. */
+  rule?(): Promise<Segmentation | undefined>;
+}
+
+/** The rule by which a judge's texts are cut into steps; undefined: paragraphs, or lines. */
+export const ruleOf = async (judge: RoundJudge | undefined): Promise<Segmentation | undefined> =>
+  judge?.rule ? judge.rule() : judge?.segmentation;
+
 /** Opened at the first question, so that it takes no memory while the policy learns; its verdicts come with the scores. */
-export function lazily(open: () => Promise<Scorer>): Scorer {
+export function lazily(open: () => Promise<Scorer>): RoundJudge {
   let opening: Promise<Scorer> | undefined;
   let known: Scorer | undefined;
-  return scorer({
+  const opened = async () => {
+    opening ??= open();
+    known = await opening;
+    return known;
+  };
+  const judge = scorer({
     name: 'judge',
     async score(solutions, options) {
-      opening ??= open();
-      known = await opening;
+      const known = await opened();
       const { threshold } = known;
       const found = await known.score(solutions, options);
       return found?.map((own) => ({ ...own, verdicts: verdictsIn({ threshold }, own) }));
@@ -90,4 +105,5 @@ export function lazily(open: () => Promise<Scorer>): Scorer {
       opening = known = undefined;
     },
   });
+  return { ...judge, rule: async () => (await opened()).segmentation };
 }

@@ -2,8 +2,8 @@
 import { grouped } from '../../../native/grouped.js';
 import { PhiloxStream, shuffled } from '../../../random/philox.js';
 import type { StepLabel } from '../../../records/record.js';
-import { stepsOf } from '../../../records/steps.js';
-import { type Scorer, sampled, verdictsOf } from '../../../scoring/scorer.js';
+import { stepsBy } from '../../../records/segment.js';
+import { sampled, verdictsOf } from '../../../scoring/scorer.js';
 import type { RunProblem } from '../../../train/solutions/problems.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import {
@@ -16,6 +16,7 @@ import {
   selectCandidates,
 } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
+import { type RoundJudge, ruleOf } from './judges.js';
 
 /** How labels of steps are changed so that they say less than the judge does. */
 export interface LabelControl {
@@ -33,7 +34,7 @@ export interface LabelStageOptions {
   readonly rows: readonly CandidateRow[];
   readonly problems: readonly RunProblem[];
   /** Absent: no step gets a label. */
-  readonly judge: Scorer | undefined;
+  readonly judge: RoundJudge | undefined;
   /** The condition for a right candidate: `answer`, or also (`clean`) that no step is labelled wrong. */
   readonly outcome: 'answer' | 'clean';
   readonly control: LabelControl;
@@ -60,8 +61,9 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         selectCandidates(candidates, clean ? { ...selection, ...ALL } : selection),
       );
       const asked = selected.flatMap(({ kept }) => kept);
+      const rule = await ruleOf(judge);
       const solutions = asked.map((candidate) =>
-        sampled(problems[candidate.problem] as RunProblem, candidate, stepsOf(candidate.text)),
+        sampled(problems[candidate.problem] as RunProblem, candidate, stepsBy(candidate.text, rule)),
       );
       const judged =
         (await verdicts?.(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
@@ -82,7 +84,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         : [];
       const kept = clean ? chosen.flatMap(({ kept }) => kept) : labelled;
       const rows = kept.map((candidate) =>
-        labelledRecord(problems[candidate.problem] as RunProblem, candidate, candidate.labels, source),
+        labelledRecord(problems[candidate.problem] as RunProblem, candidate, candidate.labels, source, rule),
       );
       const steps = rows.flatMap((row) => row.steps);
       const share = (count: number, of: number) => (of === 0 ? 0 : count / of);

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import type { CandidateRow, SelectionOptions } from '../../../../src/methods/offline/rounds/candidates.js';
+import { lazily } from '../../../../src/methods/offline/rounds/judges.js';
 import { type LabelControl, labelStage } from '../../../../src/methods/offline/rounds/label.js';
 import type { StepRecord } from '../../../../src/records/record.js';
 import { scorer } from '../../../../src/scoring/scorer.js';
@@ -34,22 +35,24 @@ async function outcomes(outcome: 'answer' | 'clean', selection: Omit<SelectionOp
   );
 }
 
+const firstStep = scorer({
+  name: 'first step',
+  score: async (solutions) => solutions.map(({ steps }) => ({ scores: [steps[0] === 'unclean' ? 0 : 1, 1] })),
+});
+
 function labelling(
   rows: readonly CandidateRow[],
   outcome: 'answer' | 'clean' = 'answer',
   selection = { balance_per_problem: false, drop_unanimous: false },
   control: Partial<LabelControl> = {},
+  judge = firstStep,
 ) {
   return labelStage({
     name: 'labels-1',
     source: 'samples-1',
     rows,
     problems,
-    judge: scorer({
-      name: 'first step',
-      score: async (solutions) =>
-        solutions.map(({ steps }) => ({ scores: [steps[0] === 'unclean' ? 0 : 1, 1] })),
-    }),
+    judge,
     outcome,
     control: { flip: 0, labels: 'none', seed: 1, ...control },
     selection: { dedupe: false, ...selection },
@@ -138,4 +141,30 @@ it('says how many candidates were cut off and are left out', () => {
   expect(note(3, 4)).toBe(
     '3 of 4 candidates were cut off at sampling.max_new_tokens 8 and are left out; raise it',
   );
+});
+
+it('cuts a chain of thought by the rule of the judge, which may be opened late', async () => {
+  const read: (readonly string[])[] = [];
+  const ofThoughts = scorer({
+    name: 'thoughts',
+    segmentation: 'thoughts/1',
+    async score(solutions) {
+      read.push(...solutions.map(({ steps }) => steps));
+      return solutions.map(({ steps }) => ({ scores: steps.map((_, i) => (i === 1 ? 0 : 1)) }));
+    },
+  });
+  const text = '<think>\nFirst,\n\nso 3 + 4\nis 8.\n\nNo: 7.\n</think>\n\nThe answer is 7';
+  const row = { problem: 0, sample: 0, text, tokens: 4, finish_reason: 'stop' as const };
+  for (const judge of [ofThoughts, lazily(async () => ofThoughts)]) {
+    const made = labelling([row], 'answer', undefined, {}, judge).open();
+    const step = await made.step(0, new AbortController().signal);
+    const [record] = (step?.rows ?? []) as unknown as StepRecord[];
+    expect(read.pop()).toEqual(['First,\n\nso 3 + 4\nis 8.', 'No: 7.', 'The answer is 7']);
+    expect(record?.steps.map(({ text, label }) => [text, label])).toEqual([
+      ['<think>\nFirst,\n\nso 3 + 4\nis 8.\n', 1],
+      ['No: 7.\n</think>\n', 0],
+      ['The answer is 7', 1],
+    ]);
+    expect(record?.steps.map((own) => own.text).join('\n')).toBe(text);
+  }
 });
