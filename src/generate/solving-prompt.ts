@@ -8,7 +8,7 @@ import { promptTokens } from './prompts.js';
 export interface SolvingPromptOptions {
   /**
    * The text around a problem, with the placeholder `{problem}`. Default: with a chat template the problem and the wish for
-   * steps and a boxed answer, else `Question: {problem}`, a new line and `Answer:`; `evaluateSolving` asks generated problems as they are.
+   * steps and a boxed answer (the problem alone where that template puts nothing around it), else `Question: {problem}`, a new line and `Answer:`; `evaluateSolving` asks generated problems as they are.
    */
   readonly template?: string | undefined;
   /** Ask as the user of a chat. Default: where the tokenizer has a chat template. */
@@ -37,10 +37,16 @@ export interface SolvingPrompt {
   tokens(problem: string): number[];
 }
 
+/** The request as a message. A chat template that puts nothing around a message is that of a model which reads problems alone. */
+function chatRequest(tokenizer: Tokenizer): string {
+  const framed = tokenizer.applyChatTemplate([{ role: 'user', content: 'x' }], { addGenerationPrompt: true });
+  return framed.trim() === 'x' ? PROBLEM : CHAT_REQUEST;
+}
+
 /** @throws DataError for a template without its placeholder, an example without a solution, a system message without a chat */
 export function solvingPrompt(tokenizer: Tokenizer, options: SolvingPromptOptions = {}): SolvingPrompt {
   const { chat = tokenizer.hasChatTemplate, system, examples = [] } = options;
-  const template = options.template ?? (chat ? CHAT_REQUEST : TEXT_REQUEST);
+  const template = options.template ?? (chat ? chatRequest(tokenizer) : TEXT_REQUEST);
   if (template.split(PROBLEM).length !== 2)
     throw badTemplate(`the template must have ${PROBLEM} exactly once; found ${JSON.stringify(template)}`);
   if (system !== undefined && !chat)

@@ -7,6 +7,7 @@ import { evaluateSolving } from '../../src/eval/solving/evaluate-solving.js';
 import { solvingPrompt } from '../../src/generate/solving-prompt.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { methodOf } from '../../src/methods/table.js';
+import { shippedDirectory } from '../../src/models/base.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import type { AskedProblems } from '../../src/train/solutions/asked.js';
@@ -31,6 +32,13 @@ describe('a prompt', () => {
     const text = { chat: false, template: 'Q: {problem}\n<think>\n' };
     expect(solvingPrompt(tokenizer, text).inReasoning).toBe(true);
   });
+});
+
+it('asks a model whose chat template puts nothing around a message for nothing else', async () => {
+  const prompt = solvingPrompt(await loadTokenizer(shippedDirectory('word-problems') as string));
+  expect([prompt.template, prompt.chat]).toEqual(['{problem}', true]);
+  const framed = solvingPrompt(await loadTokenizer(await chatModel(TEMPLATE)));
+  expect(framed.template).toMatch(/^\{problem\}\n\nPlease reason step by step/);
 });
 
 describe('an answer inside reasoning that never ends is none', () => {
