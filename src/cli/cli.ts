@@ -17,6 +17,7 @@ import { inspectCommand } from './inspect.js';
 import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
 import { describeError, exitCodeOf, UsageError } from './line/error.js';
+import { printWholeExamples } from './line/examples.js';
 import { noNumber, usageSentence } from './line/usage.js';
 import { mergeCommand } from './merge.js';
 import { recipesCommand } from './recipes.js';
@@ -26,6 +27,8 @@ import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
+
+const NAME = 'steptrain';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {
@@ -43,8 +46,9 @@ export function commandLine(
   { width = Math.min(100, process.stdout.columns || 100) }: { readonly width?: number } = {},
 ): Argv {
   const line: Argv = yargs([...args]);
+  printWholeExamples(line, NAME);
   return line
-    .scriptName('steptrain')
+    .scriptName(NAME)
     .usage('$0 <command>\n\nTrains language models to reason in steps.')
     .command(runCommand)
     .command(sweepCommand)

@@ -4,7 +4,7 @@ import { typedCommand } from '../native/typed-command.js';
 import type { Turns } from '../records/turns.js';
 import type { StepJudgement } from '../scoring/judge.js';
 import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
-import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
+import { type ArgumentsOf, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 
 /** Explanations of a missing verdict, by whether the judge uses calculations alone. */
@@ -20,7 +20,7 @@ type JudgeArguments = ArgumentsOf<typeof options>;
 const options = (argv: Argv) =>
   argv
     .positional('run-or-problem', {
-      ...argument,
+      type: 'string',
       describe: `What judges: a run, its adapter/, model/ or reward/, ${DEFAULT_JUDGE} of the package, a classification model, a file of labels, or the address of a server; left out, it is ${DEFAULT_JUDGE}, and the file is the only argument`,
     })
     .positional('problem', {
@@ -48,7 +48,7 @@ const options = (argv: Argv) =>
     .example('$0 judge runs/prm solution.json --json', 'for a program');
 
 export const judgeCommand = command({
-  command: 'judge <run-or-problem> [problem]',
+  command: 'judge [run-or-problem] [problem]',
   describe: 'Judge every step of a solution with a trained model',
   builder: options,
   handler: judge,
@@ -150,6 +150,8 @@ async function cardOf(name: string): Promise<ModelFiles | undefined> {
 
 /** The judge and the file: `judge FILE`, or `judge NAME FILE`. */
 function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [name: string, file: string] {
+  if (first === undefined)
+    throw new UsageError(`name the file to judge, as in ${typedCommand('judge problem.txt')}`);
   if (problem === undefined && model === undefined && namedModel(first).kind !== 'elsewhere')
     throw new UsageError(
       `${first} is what judges; name the file to judge too: ${typedCommand(`judge ${first} problem.txt`)}`,

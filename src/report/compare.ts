@@ -68,7 +68,7 @@ function comparedCurves(runs: readonly CollectedRun[], names: readonly string[])
       for (const { series, ...plot } of plots.filter(({ minor }) => !minor)) {
         for (const { key, ...points } of series) {
           const id = `${plot.id}/${key}`;
-          const before = known.get(id)?.series ?? [];
+          const { series: before = [], steps = 0 } = known.get(id) ?? {};
           const title =
             series.length > 1 || before.length > 0 || key !== plot.title.toLowerCase()
               ? key.replace('validation/', 'validation: ')
@@ -78,6 +78,7 @@ function comparedCurves(runs: readonly CollectedRun[], names: readonly string[])
             id,
             title,
             about: '',
+            steps: Math.max(steps, plot.steps),
             series: [...before, { key: names[i] as string, ...points }],
           });
         }

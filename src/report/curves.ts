@@ -192,6 +192,8 @@ export interface Plot extends Omit<PlotKind, 'keys' | 'minor'> {
   readonly minor: boolean;
   /** The title of the x axis. */
   readonly x: string;
+  /** The last step of the group, in the count of the x axis. */
+  readonly steps: number;
   readonly series: readonly PlotSeries[];
 }
 
@@ -218,14 +220,19 @@ function plotsOf(group: string, phases: readonly Phase[]): Plot[] {
     return found;
   };
   take((key) => SILENT.some((each) => matching(each, key)));
+  const isRun = phases.length > 1;
+  const steps = Math.max(
+    0,
+    ...phases.flatMap(({ columns }) => [...columns.values()].map((of) => stepsOf(of, isRun).at(-1) ?? 0)),
+  );
   const plot = (kind: Omit<PlotKind, 'keys'>, keys: readonly string[]): Plot[] => {
     const series = keys.flatMap((key): PlotSeries[] => {
       const points = joined(phases, key);
       return points ? [{ key, ...points }] : [];
     });
     if (series.length === 0) return [];
-    const x = phases.length > 1 ? 'step of the run' : `step of ${group}`;
-    return [{ ...kind, minor: kind.minor ?? false, id: `${group}/${kind.id}`, x, series }];
+    const x = isRun ? 'step of the run' : `step of ${group}`;
+    return [{ ...kind, minor: kind.minor ?? false, id: `${group}/${kind.id}`, x, steps, series }];
   };
   const known = KINDS.flatMap(({ keys, ...kind }) => {
     const own = keys.flatMap((each) => take((key) => matching(each, key)));
@@ -240,11 +247,14 @@ function plotsOf(group: string, phases: readonly Phase[]): Plot[] {
 const matching = (pattern: string | RegExp, key: string) =>
   typeof pattern === 'string' ? pattern === key : pattern.test(key);
 
+/** Several phases are counted by the steps of the run, a single one by its own. */
+const stepsOf = ({ step, phaseStep }: Column, isRun: boolean) => (isRun ? step : phaseStep);
+
 /** The column of all phases of a group, one after the other. */
 function joined(phases: readonly Phase[], key: string): Points | undefined {
   const columns = phases.flatMap(({ columns: of }): Column[] => (of.has(key) ? [of.get(key) as Column] : []));
   if (columns.length === 0) return undefined;
-  const x = columns.flatMap(({ step, phaseStep }) => (phases.length > 1 ? step : phaseStep));
+  const x = columns.flatMap((of) => stepsOf(of, phases.length > 1));
   return decimate(
     x,
     columns.flatMap(({ value }) => value),

@@ -38,6 +38,7 @@ function sweepPicture(column: SweepColumn): string {
       title: isShare ? `${title}, %: seeds (rings) and their mean` : `${title}: seeds (rings) and their mean`,
       rows: arms.map(({ name, values, mean }) => ({ name, values: values.map(([, value]) => value), mean })),
       format: valueFormat(column),
+      isShare,
     },
     {
       title: 'differences, seed by seed: mean and Student’s 95 % interval over seeds',

@@ -62,6 +62,7 @@ describe('the command line', () => {
 
   it.each([
     [[], 'name a command; npx steptrain --help lists them'],
+    [['judge'], 'name the file to judge, as in npx steptrain judge problem.txt'],
     [['rum'], 'there is no command rum; did you mean run? npx steptrain --help lists them'],
     [['tran'], 'there is no command tran; did you mean train? npx steptrain --help lists them'],
     [

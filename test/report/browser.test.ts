@@ -1,5 +1,5 @@
 // The pages in Chromium: desk and phone, light and dark, keyboard, contrast, and a run of 50,000 logged steps.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,6 +23,21 @@ const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 /** Plots of the page that nothing has drawn. */
 const UNDRAWN =
   "[...document.querySelectorAll('[data-plot]')].filter((plot) => !plot.querySelector('canvas')).length";
+/** A log of 180 steps with one evaluation, after the 90th. */
+const SINGLE = Array.from({ length: 180 }, (_, i) => [
+  { step: i + 1, phase: 'sft', phase_step: i + 1, loss: 1 / (i + 1), tokens: i },
+  ...(i === 89 ? [{ step: 90, phase: 'sft', phase_step: 90, accuracy: 0.85 }] : []),
+])
+  .flat()
+  .map((row) => `${JSON.stringify(row)}\n`);
+/** Keeps the texts that each plot writes. */
+const KEEP_TEXTS = `window.texts = {};
+  const { fillText } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+    const plot = this.canvas.closest('[data-plot]')?.dataset.plot;
+    (window.texts[plot] ??= []).push(text);
+    return fillText.call(this, text, ...place);
+  };`;
 const WIDTHS = { desk: 1280, phone: 390 } as const;
 
 describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
@@ -39,6 +54,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       ['long', 50_000],
     ] as const)
       makeRun(join(runs, name), { steps });
+    writeFileSync(join(makeRun(join(folder, 'single')), 'metrics.jsonl'), SINGLE.join(''));
     makeRun(join(runs, 'hostile'), {
       text: '"><img src=x onerror="window.hit=1"><script>window.hit=1</script>',
     });
@@ -46,6 +62,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       pathToFileURL(await writeReport(named, join(folder, file))).href;
     for (const name of ['one', 'long', 'hostile'])
       addresses[name] = await at([join(runs, name)], `${name}.html`);
+    addresses.single = await at([join(folder, 'single')], 'single.html');
     addresses.compared = await at([join(runs, 'one'), join(runs, 'hostile')], 'compared.html');
     const ui = await startUi({ root: runs, port: 0, program: [] });
     stopUi = () => ui.close();
@@ -216,6 +233,21 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       await page.close();
     },
   );
+
+  it('draws a single evaluation within the steps of its run, and a share within 0 and 100 %', async () => {
+    const { page, errors } = await open('single', WIDTHS.desk, 'light', KEEP_TEXTS);
+    await page.locator('[data-plot="sft/accuracy"] canvas').waitFor();
+    await page.waitForFunction("window.texts['sft/accuracy']");
+    const texts = await page.evaluate<string[]>("window.texts['sft/accuracy']");
+    const shares = texts.filter((text) => text.endsWith('%')).map((text) => Number.parseFloat(text));
+    expect([Math.min(...shares), Math.max(...shares)]).toEqual([0, 100]);
+    const steps = texts.filter((text) => /^\d+$/.test(text)).map(Number);
+    expect(Math.min(...steps)).toBe(0);
+    expect(Math.max(...steps)).toBeGreaterThan(140);
+    expect(Math.max(...steps)).toBeLessThanOrEqual(180);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
 
   it('draws 50,000 logged steps as 1,000 points', async () => {
     const { page, errors } = await open('long', WIDTHS.desk, 'light');

@@ -34,6 +34,10 @@ it('draws rows over one axis: seeds as rings, means as dots, intervals as lines'
   // Nothing to draw is an empty picture, and one value has an axis.
   expect(picture('', [{ title: '', rows: [{ name: 'x' }], format }])).not.toContain('<g>');
   expect(picture('', [{ title: '', rows: [{ name: 'x', mean: 7 }], format }])).toContain('7 %');
+  // An axis of shares has none above 1.
+  const best = picture('', [{ title: '', rows: [{ name: 'x', mean: 1 }], format, isShare: true }]);
+  const shown = [...best.matchAll(/>([\d.]+) %<\/text>/g)].map(([, value]) => Number(value));
+  expect(Math.max(...shown)).toBe(1);
 });
 
 it('draws a file a column of a sweep, and refuses what has no table', async () => {

@@ -132,6 +132,7 @@ describe('the metrics of a run', () => {
     expect(none).toBeUndefined();
     expect(group?.plots.map(({ id }) => id)).toEqual(['train/loss', 'train/other']);
     expect(group?.plots[0]?.series).toEqual([{ key: 'loss', x: [1, 2, 3, 4], y: [1, 2, 1, 2] }]);
+    expect(group?.plots.map(({ steps }) => steps)).toEqual([4, 4]);
   });
 });
 
@@ -271,10 +272,11 @@ describe('a comparison', () => {
     expect(page).toContain('<th scope="row"><code>run.seed</code></th><td>42</td><td>7</td>');
     expect(page).not.toContain('<code>run.device</code>');
     const data = JSON.parse(/id="page-data">(.*)<\/script><script>/.exec(page)?.[1] ?? '{}') as {
-      plots: { id: string; series: { key: string; x: number[] }[] }[];
+      plots: { id: string; steps: number; series: { key: string; x: number[] }[] }[];
     };
-    const kl = data.plots.find(({ id }) => id === 'ppo/kl/kl_k3')?.series;
-    expect(kl?.map(({ key, x }) => [key, x.length])).toEqual([
+    const kl = data.plots.find(({ id }) => id === 'ppo/kl/kl_k3');
+    expect(kl?.steps).toBe(30);
+    expect(kl?.series.map(({ key, x }) => [key, x.length])).toEqual([
       ['a', 30],
       ['b', 10],
     ]);

@@ -5,6 +5,8 @@ export interface PlotData {
   readonly id: string;
   readonly title: string;
   readonly x: string;
+  /** The last step of the run, in the count of x. */
+  readonly steps: number;
   readonly unit?: 'percent' | 'bytes' | 'seconds' | 'per second';
   readonly series: readonly (Points & { readonly key: string })[];
 }

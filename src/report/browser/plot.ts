@@ -1,5 +1,6 @@
 /** One plot of curves: a faint line or band of the logged values, a strong smoothed one, and a legend of buttons. */
 import uPlot from 'uplot';
+import { stepRange, valueRange } from '../axis-range.js';
 import { usualTop } from '../usual-top.js';
 import { colour, faded } from './colour.js';
 import { align, type PlotData, smooth } from './data.js';
@@ -118,7 +119,10 @@ export class Plot {
         padding: [8, 12, 0, 0],
         legend: { show: false },
         cursor: { drag: { x: true, y: false }, sync: { key: this.data.x }, points: { size: 6 } },
-        scales: { x: { time: false }, y: { range: (plot, min, max) => this.range(plot, min, max) } },
+        scales: {
+          x: { time: false, range: (plot, min, max) => this.xRange(plot, min, max) },
+          y: { range: (plot, min, max) => this.range(plot, min, max) },
+        },
         series: [{}, ...lines],
         bands: series.flatMap(({ low }, i) =>
           low
@@ -169,7 +173,13 @@ export class Plot {
     const top = this.data.unit === 'percent' ? undefined : usualTop(values);
     this.note.textContent =
       top === undefined ? '' : `↑ begins at ${shown(values[0] as number, this.data.unit)}`;
-    return uPlot.rangeNum(min, top ?? max, { min: { pad: 0.08 }, max: { pad: 0.08 } });
+    return valueRange(min, top ?? max, { isShare: this.data.unit === 'percent' });
+  }
+
+  private xRange({ data: [steps] }: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
+    return min === null || max === null
+      ? [null, null]
+      : stepRange(Array.from(steps), this.data.steps, [min, max]);
   }
 
   /** Whether values of training and of evaluations stand side by side. */

@@ -15,6 +15,8 @@ export interface PictureBlock {
   readonly title: string;
   readonly rows: readonly PictureRow[];
   readonly format: (value: number) => string;
+  /** Whether the values are shares, whose axis stays within 0 and 1. */
+  readonly isShare?: boolean;
   /** A line to compare with, such as 0 of differences. */
   readonly line?: number;
 }
@@ -45,11 +47,12 @@ export function picture(title: string, blocks: readonly PictureBlock[]): string 
   return `${html`<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}" role="img"><title>${title}</title><style>${STYLE}</style>${drawn}</svg>`.text}\n`;
 }
 
-function block({ title, rows, format, line }: PictureBlock, top: number, names: number): Html {
+function block({ title, rows, format, isShare, line }: PictureBlock, top: number, names: number): Html {
   const all = [...rows.flatMap(numbersOf), ...(line === undefined ? [] : [line])];
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const margin = (high - low) * 0.04 || Math.abs(low) * 0.04 || 1;
-  const [min, max] = [low - margin, high + margin];
+  const [least, most] = isShare ? [0, 1] : [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
+  const [min, max] = [Math.max(least, low - margin), Math.min(most, high + margin)];
   const x = (value: number) => round(names + ((value - min) / (max - min)) * (NUMBERS - EDGE));
   const bottom = top + rows.length * ROW;
   return html`<g>${ticks({ min, max }).map(
