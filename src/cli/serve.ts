@@ -53,7 +53,7 @@ const options = (argv: Argv) =>
 
 export const serveCommand = command({
   command: 'serve [run-or-model]',
-  describe: "Answer OpenAI's completions and chat completions over HTTP",
+  describe: "Answer OpenAI's completions and chat completions, and scores of steps, over HTTP",
   builder: options,
   handler: serveModel,
 });
@@ -117,7 +117,10 @@ async function serveModel(given: ServeArguments): Promise<void> {
         onError: (error) => console.error(error instanceof Error ? (error.stack ?? error.message) : error),
       },
     );
-    console.log(`${name} is served on ${server.url}/v1; Ctrl-C ends it.`);
+    const scored = Object.keys(scorers);
+    const steps =
+      scored.length > 0 ? `, and scores of steps (${scored.join(', ')}) on ${server.url}/score` : '';
+    console.log(`${name} is served on ${server.url}/v1${steps}; Ctrl-C ends it.`);
     const failure = await Promise.race([server.failure, untilStopped()]);
     if (failure === undefined)
       console.log(

@@ -1,6 +1,7 @@
 // Computes a report from verdicts: pure functions, independent of the judge.
 import { basename } from 'node:path';
 import type { SeenSteps } from '../data/overlap.js';
+import { plural } from '../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import type { JudgedStep, JudgedVerdict } from '../scoring/verdict/judged.js';
 import { metricsByGroup } from './groups.js';
@@ -8,6 +9,7 @@ import type { LikelihoodVerdicts } from './likelihood-weights.js';
 import type { EvalReport, VerdictReport } from './reports/eval-report.js';
 import { failureSigns } from './reports/failure-signs.js';
 import { evidenceOf } from './reports/likelihood-report.js';
+import { FEWEST_PROBLEMS } from './reports/reading.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
@@ -181,9 +183,8 @@ function warningsOf(
 ): string[] {
   const { n } = kept.metrics;
   const evidence = likelihood && !likelihood.isChance ? evidenceOf(likelihood.weights) : undefined;
-  return [
-    ...warnings,
-    ...(n > 0
+  const signs =
+    n > 0
       ? failureSigns({
           metrics: kept.metrics,
           aucInterval: kept.intervals?.metrics.auc,
@@ -196,8 +197,20 @@ function warningsOf(
           network: baselines.reward_network,
           valueLosses,
         })
-      : ['no step was judged']),
+      : ['no step was judged'];
+  return [
+    ...warnings,
+    ...(signs.length > 0 ? signs : fewProblems(kept)),
     ...seenWarning(kept.metrics_seen?.n ?? 0, n),
+  ];
+}
+
+/** A sentence where all looks well, on so few problems that it says nothing. */
+function fewProblems({ intervals, metrics: { n } }: VerdictReport): string[] {
+  if (intervals === undefined || intervals.problems >= FEWEST_PROBLEMS) return [];
+  const { problems } = intervals;
+  return [
+    `${plural(n, 'step')} of ${plural(problems, 'test problem')} say little of any judge: hold out more`,
   ];
 }
 

@@ -42,6 +42,7 @@ export function stageBatches(
 
 export interface BatchedStageOptions
   extends Pick<OpenTraining, 'validate' | 'end'>,
+    Pick<TrainingStage, 'section'>,
     Pick<AdamWOptions, 'rateOf'> {
   readonly name: string;
   readonly batches: BatchSchedule;
@@ -63,10 +64,11 @@ export interface BatchedStageOptions
 }
 
 export function batchedStage(options: BatchedStageOptions): TrainingStage {
-  const { name, settings, parameters, rateOf, validate, end } = options;
+  const { name, section, settings, parameters, rateOf, validate, end } = options;
   const { batches, epochAt } = options.batches;
   return {
     name,
+    section,
     steps: batches.length,
     settings: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
     batching:

@@ -104,6 +104,8 @@ export function evaluationInterval({
 interface ClosedStage {
   /** Also the `phase` of its lines in metrics.jsonl. */
   readonly name: string;
+  /** The section of its settings. Default: its name, without the number of a round. */
+  readonly section?: string | undefined;
   readonly steps: number;
   /** The settings that form the batches; a resumed run must have the same. */
   readonly batching: Readonly<Record<string, number>>;

@@ -223,7 +223,9 @@ describe('a hostile tokenizer.json', () => {
 
 describe('a hostile chat template', () => {
   const render = (template: string) =>
-    new ChatRenderer(new Map([['default', template]]), {}).render([{ role: 'user', content: 'hi' }]);
+    new ChatRenderer(new Map([['default', template]]), {}).render([{ role: 'user', content: 'hi' }], {
+      mayLeaveOut: true,
+    });
 
   it.each([
     [

@@ -81,7 +81,10 @@ describe('a mistake', () => {
       'judge embedded HERE/solution.txt',
       /^embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems/,
     ],
-    ['judge HERE/run', 'HERE/run is what judges; name the file to judge too: judge HERE/run problem.txt'],
+    [
+      'judge HERE/run',
+      'HERE/run is what judges; name the file to judge too: npx steptrain judge HERE/run problem.txt',
+    ],
     [
       'judge HERE/run HERE/solution.txt --model HERE/run',
       'there are two judges, HERE/run and --model HERE/run; name one',

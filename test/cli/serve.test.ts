@@ -89,7 +89,10 @@ it('answers until SIGTERM, which lets what runs end', async () => {
   ];
   const server = spawn(process.execPath, args, { env: { ...process.env, TEST_KEY: 'secret' } });
   const [line] = await once(server.stdout, 'data');
-  const [, name, url] = /^(\S+) is served on (\S+); Ctrl-C ends it\.\n$/.exec(String(line)) ?? [];
+  const [, name, url] =
+    /^(\S+) is served on (\S+?)(?:, and scores of steps \(.+\) on \S+\/score)?; Ctrl-C ends it\.\n$/.exec(
+      String(line),
+    ) ?? [];
   expect(name).toBe('embedded');
   const asked = fetch(`${url}/completions`, {
     method: 'POST',

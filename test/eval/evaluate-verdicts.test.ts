@@ -215,9 +215,12 @@ describe('the evaluation of judged verdicts', () => {
         'it answers "right" to every step; AUC 50.0 (25.5 to 74.5) is not told apart from chance',
       ),
     ]);
-    expect(report).not.toHaveProperty('warnings');
     const lines = formatEvalTable(evaluateVerdicts(lost, options), { boxed: false }).replaceAll('\n', ' ');
     expect(lines).toContain('Reading: stepamc on the 10 steps: it answers "right" to every step; AUC 50.0');
+  });
+
+  it('says that a good result on few problems says little', () => {
+    expect(report.warnings).toEqual(['10 steps of 4 test problems say little of any judge: hold out more']);
   });
 
   it('tells the steps that stand in the training data from the others', () => {

@@ -83,7 +83,7 @@ function adviceOf({ auc }: Standing, { evidence, pretrained }: FailureEvidence):
     case 'above':
       return 'its probabilities tell right from wrong, so move the threshold (eval_verdicts.threshold, of a reward model eval_scores.threshold)';
     case 'below':
-      return evidence ? 'are the labels swapped?' : 'are the verdict words or the labels swapped?';
+      return `are the ${evidence ? '' : 'verdict words or the '}labels swapped, or did it learn for too few steps?`;
     case 'few':
       return 'judge more held-out steps';
     default:

@@ -22,7 +22,7 @@ export const BRACKETS =
   'In brackets: the difference and its 95 % interval, paired over problems. One seed says nothing about others.';
 
 /** With fewer problems no test of signs gets below 5 %: all of five on one side are 2 × 2^−5 = 6.25 %. */
-const FEWEST_PROBLEMS = 6;
+export const FEWEST_PROBLEMS = 6;
 
 type Read = Pick<
   VerdictReport,

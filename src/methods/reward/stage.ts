@@ -37,6 +37,7 @@ export function rewardTraining(
   const learning = { network, parameters: roles.trained, weigh, microBatchTokens, seed };
   return batchedStage({
     name: 'reward',
+    section: 'reward_model',
     batches: stageBatches(usable, settings, { seed, tokens, tokensOf: (i) => sizes[i] as number }),
     settings,
     parameters: roles.trained,

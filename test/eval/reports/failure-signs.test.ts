@@ -61,7 +61,9 @@ describe('signs of failure', () => {
       'AUC 57.0 (55.0 to 59.0) is hardly above chance: it hardly tells',
     );
     expect(of(0.57, [0.49, 0.65])).toContain('is not told apart from chance');
-    expect(of(0.3, [0.2, 0.4])).toContain('is below chance: are the verdict words or the labels swapped?');
+    expect(of(0.3, [0.2, 0.4])).toContain(
+      'is below chance: are the verdict words or the labels swapped, or did it learn for too few steps?',
+    );
     expect(of(0.62, [0.55, 0.7])).toContain('lean to "correct"; balance the classes');
   });
 
@@ -70,11 +72,11 @@ describe('signs of failure', () => {
     const of = (n: number, auc: number) =>
       failureSigns({ metrics: { ...fine, n, auc }, aucInterval: [0.1, 0.45] })[0];
     expect(of(20, 0.3)).toContain('AUC 30.0 (10.0 to 45.0) may be chance: these are too few to tell');
-    expect(of(20, 0.2)).toContain('swapped?');
+    expect(of(20, 0.2)).toContain('labels swapped, or did it learn');
     // So has a judge without a mistake whose interval is wide.
     const all = failureSigns({ metrics: { ...fine, acc_neg: 0.5, n: 6, auc: 1 }, aucInterval: [0.44, 1] });
     expect(all[0]).toContain('may be chance: these are too few to tell: judge more held-out steps');
-    expect(of(400, 0.3)).toContain('swapped?');
+    expect(of(400, 0.3)).toContain('labels swapped, or did it learn');
   });
 
   it('are those of the judge that is kept, and of the training of its words', () => {

@@ -7,8 +7,16 @@ const said = (name: string, steps: number, key: string) =>
 it('says of a stage of few steps which keys give it more', () => {
   expect(said('sft', 4, 'tokens_per_step')).toBe(
     'sft takes 4 optimizer steps, which teach little: give more rows, about 13 times the epochs (sft.num_train_epochs), ' +
-      'or a smaller batch (sft.tokens_per_step, now 1024)',
+      'or a smaller batch (sft.tokens_per_step, now 1024, at least data.max_length)',
   );
+  expect(
+    fewSteps({
+      name: 'reward',
+      section: 'reward_model',
+      steps: 4,
+      batching: { 'reward.tokens_per_step': 9 },
+    }),
+  ).toMatch(/^reward takes 4 .*\(reward_model\.num_train_epochs\).*\(reward_model\.tokens_per_step, now 9/);
   const bound = { name: 'sft', steps: 8, batching: { 'sft.tokens_per_step': 1024 } };
   expect(fewSteps({ ...bound, settings: { max_steps: 8 } })).toBe(
     'sft takes 8 optimizer steps, which teach little, as sft.max_steps asks: enough to try it',

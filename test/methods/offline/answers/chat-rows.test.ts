@@ -184,7 +184,7 @@ describe('what a template does not read', () => {
     [
       'tool',
       { messages: [USER, reply('?'), { role: 'tool', content: '4' }, reply('4')] },
-      /role "tool".*use system, user or assistant/,
+      /role "tool".*use user or assistant/,
     ],
   ])('of the role %s is refused', async (role, row, message) => {
     const known = "['user', 'assistant']";
