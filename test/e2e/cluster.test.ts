@@ -137,7 +137,8 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
       begun() ? [1, 'SIGTERM'] : undefined,
     );
     expect(new Set(ended.map(({ code }) => code)).size).toBe(1);
-    for (const { err } of ended) expect(err).toMatch(/To resume: (?:npx steptrain|node \S+) run --resume \S*stopped\n/);
+    for (const { err } of ended)
+      expect(err).toMatch(/To resume: (?:npx steptrain|node \S+) run --resume \S*stopped\n/);
     const resumed = await launch(4, ['run', '--resume', stopped]);
     for (const { code, err } of resumed) expect(code, err).toBe(0);
     expect(trained(stopped)).toEqual(trained(whole));
