@@ -29,7 +29,7 @@ function rendered(template, { messages, tools, variables, ...rest }) {
       variables,
       addGenerationPrompt: rest.add_generation_prompt,
       continueFinalMessage: rest.continue_final_message,
-      // What the product refuses then is compared too.
+      // Conversations that the product refuses are compared too.
       mayLeaveOut: true,
     });
     return { text };

@@ -218,7 +218,7 @@ describe.skipIf(!compiled || !compiler)('a run whose disk is full (needs dist/: 
       const hasCheckpoint =
         existsSync(join(run, 'checkpoints')) && readdirSync(join(run, 'checkpoints')).length > 0;
       const go = hasCheckpoint ? 'To resume' : 'There is no checkpoint yet; to begin the run again';
-      expect(lines.at(-2)).toMatch(new RegExp(`^${go}: node \\S+ run --resume ${run}$`));
+      expect(lines.at(-2)).toMatch(new RegExp(`^${go}: (?:npx steptrain|node \\S+) run --resume ${run}$`));
       const again = await steptrain(['run', '--resume', run]);
       expect(again.code, again.err).toBe(0);
       expect(await result(run)).toEqual(whole.get(kind));
