@@ -1,5 +1,4 @@
 // The command line: the list of commands, and how each of them ends.
-
 import yargs, { type Argv } from 'yargs';
 import { typedCommand } from '../native/typed-command.js';
 import { packageVersion } from '../native/version.js';

@@ -1,5 +1,4 @@
 // Rows of `steptrain inspect`, for each kind of file.
-
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';

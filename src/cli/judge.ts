@@ -104,9 +104,10 @@ async function judge(args: JudgeArguments): Promise<void> {
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, steps.map(calculationsIn)));
       const alone = count === 'alone';
-      const unlike = alone ? undefined : scorer.unlike?.(steps);
-      if (unlike) console.error(unlikeSentence(unlike));
-      const warnings = [...(scorer.warnings ?? []), ...(unlike ? [unlikeSentence(unlike)] : [])];
+      const found = alone ? undefined : scorer.unlike?.(steps);
+      const unlike = found ? [unlikeSentence(found)] : [];
+      for (const sentence of unlike) console.error(sentence);
+      const warnings = [...(scorer.warnings ?? []), ...unlike];
       if (!args.json && judged.some(({ verdict }) => verdict === null))
         console.error(NO_VERDICT[alone ? 'calculations' : 'words']);
       console.log(

@@ -1,5 +1,4 @@
 // `steptrain recipes ls`: the recipes of the package in groups.
-
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { recipeNames, shippedFolder } from '../config/shipped.js';

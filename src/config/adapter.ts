@@ -1,5 +1,4 @@
 /** `model.adapter`: where it lies, and the section `lora` that describes it. */
-
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { typedCommand } from '../native/typed-command.js';

@@ -1,5 +1,4 @@
 // `extends: base.yaml`: a recipe on top of another one.
-
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { nearestName } from '../native/nearest.js';

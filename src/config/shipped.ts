@@ -1,5 +1,4 @@
 // The recipes of the package.
-
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,5 +1,4 @@
 // A recipe's text: YAML with the location of every value, so that messages can point at it.
-
 import { closeSync, openSync, readSync } from 'node:fs';
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit } from 'yaml';
 import { systemReason } from '../files/error.js';

@@ -1,5 +1,4 @@
 // Statistics of the training and evaluation data, shown before training.
-
 import { basename } from 'node:path';
 import { plural } from '../native/shown.js';
 import { unaskedWarning } from './benchmarks/unasked.js';

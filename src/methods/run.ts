@@ -1,5 +1,4 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
-
 import { existsSync } from 'node:fs';
 import type { Cluster } from '../cluster/cluster.js';
 import type { Locate } from '../config/issues.js';

@@ -1,5 +1,4 @@
 /** The base models that a configuration or a command names. */
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

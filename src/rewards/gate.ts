@@ -1,5 +1,4 @@
 /** Reads the measured quality of a reward model before anything learns from it. */
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {

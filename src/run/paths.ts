@@ -1,5 +1,4 @@
 // The paths that a configuration names, found here or fetched from the hub.
-
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';

@@ -1,5 +1,4 @@
 // The door for names of models: behind it are directories.
-
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Locate } from '../config/issues.js';

@@ -1,5 +1,4 @@
 // The kinds of models that score: how the files of each are recognized, and the scorers that it opens.
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Model } from '../api/model.js';

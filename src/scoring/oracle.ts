@@ -1,5 +1,4 @@
 // The oracle of generated problems: it knows the computations of their plan, and needs no model.
-
 import type { Problem } from '../data/benchmarks/problem.js';
 import { judgeSolution } from '../data/problems/oracle.js';
 import type { WordProblem } from '../data/problems/problem.js';

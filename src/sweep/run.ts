@@ -1,5 +1,4 @@
 // A whole sweep: runs that select, then the runs of the table, then the summary.
-
 import { join } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { writeJson } from '../files/json-file.js';

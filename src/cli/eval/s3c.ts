@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import { MAX_ROWS, QUANTIZED } from '../chosen/model-options.js';
+import { chosenProblems } from '../chosen/problems.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from '../line/command.js';
 import { UsageError } from '../line/error.js';
 import { checkReportFile, checkWhole } from '../line/usage.js';
@@ -71,10 +72,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   const read = parseRunConfig(await readRunConfig(args.model), { name: join(args.model, 'config.yaml') });
   const config = requireS3c(read.config, `${args.model} is a run`);
   const { resolveData } = await import('../../run/paths.js');
-  const { loadProblems } = await import('../../data/benchmarks/load.js');
-  const { problems, unasked } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));
-  const { unaskedWarning } = await import('../../data/benchmarks/unasked.js');
-  for (const warning of unaskedWarning(unasked)) console.error(`Warning: ${warning}`);
+  const { problems } = await chosenProblems(await resolveData(args.data, 'test', () => 'data'));
   const { correctionPrompt, promptLead } = await import('../../methods/s3c/sequences.js');
   const { heldOutSteps } = await import('../../methods/s3c/evaluate-run.js');
   const { evaluateCorrections } = await import('../../corrections/evaluation/evaluate-corrections.js');

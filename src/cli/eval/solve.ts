@@ -3,6 +3,7 @@ import { DEFAULT_MODEL } from '../../models/saved.js';
 import { plural } from '../../native/shown.js';
 import type { OpenScorerOptions } from '../../scoring/open.js';
 import { chosenSampling, withModel } from '../chosen/model-options.js';
+import { chosenProblems } from '../chosen/problems.js';
 import { type ArgumentsOf, command } from '../line/command.js';
 import { Interrupted, UsageError } from '../line/error.js';
 import { checkWhole } from '../line/usage.js';
@@ -42,17 +43,14 @@ async function solve(given: SolveArguments): Promise<void> {
   const args = withModel(given);
   const sampling = checked(args);
   const { resolveData } = await import('../../run/paths.js');
-  const { loadProblems } = await import('../../data/benchmarks/load.js');
   const columns =
     args.problem === undefined || args.answer === undefined
       ? undefined
       : { problem: args.problem, answer: args.answer };
-  const { files, layouts, problems, unasked } = await loadProblems(
+  const { files, layouts, problems } = await chosenProblems(
     await resolveData(args.data, 'test', () => 'data'),
     { layout: args.layout, columns, groupBy: args.by },
   );
-  const { unaskedWarning } = await import('../../data/benchmarks/unasked.js');
-  for (const warning of unaskedWarning(unasked)) console.error(`Warning: ${warning}`);
   const { reward, judge: judgeName } = namesOf(args);
   if (judgeName === 'oracle' || reward === 'oracle') {
     const { generatedProblem } = await import('../../scoring/oracle.js');
@@ -62,7 +60,7 @@ async function solve(given: SolveArguments): Promise<void> {
   const examples =
     args.examples === undefined
       ? []
-      : (await loadProblems(await resolveData(args.examples, 'train', () => '--examples'))).problems;
+      : (await chosenProblems(await resolveData(args.examples, 'train', () => '--examples'))).problems;
   const { templateFrom } = await import('./solving-template.js');
   const { runWords } = await import('./run-words.js');
   const words = await runWords({ ...args, template: await templateFrom(args.template) });

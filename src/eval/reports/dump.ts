@@ -1,6 +1,5 @@
 // verdicts.jsonl: every judged step with its label, probability and verdict, one JSON object per line;
 // `steptrain eval compare` reads it.
-
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';

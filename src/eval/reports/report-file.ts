@@ -1,5 +1,4 @@
 // Reads eval.json.
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';

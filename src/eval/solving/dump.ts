@@ -1,5 +1,4 @@
 // problems.jsonl: every problem with its samples, their answers and whether they are right; `eval compare` reads it.
-
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';

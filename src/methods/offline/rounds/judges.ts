@@ -83,21 +83,20 @@ export const ruleOf = async (judge: RoundJudge | undefined): Promise<Segmentatio
   judge?.rule ? judge.rule() : judge?.segmentation;
 
 /** Opened at the first question, so that it takes no memory while the policy learns; its verdicts come with the scores. */
-export function lazily(open: () => Promise<Scorer>): RoundJudge {
+export function lazily(openJudge: () => Promise<Scorer>): RoundJudge {
   let opening: Promise<Scorer> | undefined;
   let known: Scorer | undefined;
   const opened = async () => {
-    opening ??= open();
+    opening ??= openJudge();
     known = await opening;
     return known;
   };
   const judge = scorer({
     name: 'judge',
     async score(solutions, options) {
-      const known = await opened();
-      const { threshold } = known;
-      const found = await known.score(solutions, options);
-      return found?.map((own) => ({ ...own, verdicts: verdictsIn({ threshold }, own) }));
+      const open = await opened();
+      const found = await open.score(solutions, options);
+      return found?.map((own) => ({ ...own, verdicts: verdictsIn(open, own) }));
     },
     report: () => known?.report?.() ?? {},
     dispose() {
