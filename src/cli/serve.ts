@@ -118,9 +118,8 @@ async function serveModel(given: ServeArguments): Promise<void> {
       },
     );
     const scored = Object.keys(scorers);
-    const steps =
-      scored.length > 0 ? `, and scores of steps (${scored.join(', ')}) on ${server.url}/score` : '';
-    console.log(`${name} is served on ${server.url}/v1${steps}; Ctrl-C ends it.`);
+    if (scored.length > 0) console.error(`Steps are scored on ${server.url}/score, by ${scored.join(', ')}.`);
+    console.log(`${name} is served on ${server.url}/v1; Ctrl-C ends it.`);
     const failure = await Promise.race([server.failure, untilStopped()]);
     if (failure === undefined)
       console.log(
