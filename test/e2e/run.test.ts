@@ -90,7 +90,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
       if (!/Stopped after (sft )?step 0[,/]/.test(first.err)) break;
     }
     expect(first?.err).toMatch(
-      /Stopped after sft step \d+\/\d+, as run.max_minutes says.* steptrain run --resume .*out-of-time/,
+      /Stopped after sft step \d+\/\d+, as run.max_minutes says.* (?:npx steptrain|node \S+) run --resume .*out-of-time/,
     );
     expect(first?.code).toBe(0);
     expect(trained(limited).size).toBe(trained(whole).size);
