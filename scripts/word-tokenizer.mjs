@@ -1,6 +1,7 @@
 // Writes the tokenizer of the word-problem models into a directory: a byte-level tokenizer.json in which every word of the
 // problems, every digit and every sign is one token.
 //   node scripts/word-tokenizer.mjs assets/word-problems
+//   node scripts/word-tokenizer.mjs assets/word-problems-turns turns    with calls of the calculator as tokens, and a chat template for them
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { wordProblems } from '../dist/data/problems/generate.js';
@@ -35,23 +36,37 @@ function* texts() {
   for (const answer of ['even', 'odd', 'yes', 'no']) yield answerLine(answer);
 }
 
-export function wordTokenizerFiles() {
+/** What stands around the expression of a call, as chat templates write calls: a token each, or a call would have fifty. */
+const CALL = ['<tool_call>{"name": "calculator", "arguments": {"expression": "', '"}}</tool_call>'];
+
+/** The problem and each result on a line of their own; a turn is what it says and its calls, up to the end token. */
+const TURNS = `{%- for tool in tools or [] %}{# The model knows its one tool. #}{% endfor -%}
+{%- for message in messages -%}
+{{ message['content'] }}
+{%- for call in message['tool_calls'] or [] %}<tool_call>{{ call['function'] | tojson }}</tool_call>{% endfor -%}
+{{ '<|eos|>' if message['role'] == 'assistant' else '\n' }}
+{%- endfor -%}
+`;
+
+export function wordTokenizerFiles({ turns = false } = {}) {
   const characters = byteCharacters();
   const spelled = (text) => [...Buffer.from(text, 'utf8')].map((byte) => characters[byte]).join('');
-  const tokens = [...SPECIAL, ...characters, ...wordsOf(texts()).map(spelled)];
+  const words = [...SPECIAL, ...characters, ...wordsOf(texts()).map(spelled)];
+  const tokens = turns ? [...words, ...CALL] : words;
+  const added = [...SPECIAL, ...(turns ? CALL : [])];
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
   const tokenizer = {
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: SPECIAL.map((content, id) => ({
-      id,
+    added_tokens: added.map((content) => ({
+      id: tokens.indexOf(content),
       content,
       single_word: false,
       lstrip: false,
       rstrip: false,
       normalized: false,
-      special: true,
+      special: SPECIAL.includes(content),
     })),
     normalizer: null,
     pre_tokenizer: {
@@ -89,13 +104,13 @@ export function wordTokenizerFiles() {
     'tokenizer.json': `${JSON.stringify(tokenizer)}\n`,
     'tokenizer_config.json': `${JSON.stringify(config, null, 2)}\n`,
     // Every question stands alone: the last message is the problem, and its solution begins on the next line.
-    'chat_template.jinja': "{{ messages[-1]['content'] }}{{ '\\n' }}",
+    'chat_template.jinja': turns ? TURNS : "{{ messages[-1]['content'] }}{{ '\\n' }}",
   };
 }
 
-const [directory] = process.argv.slice(2);
+const [directory, kind] = process.argv.slice(2);
 if (directory !== undefined) {
   mkdirSync(directory, { recursive: true });
-  for (const [name, content] of Object.entries(wordTokenizerFiles()))
+  for (const [name, content] of Object.entries(wordTokenizerFiles({ turns: kind === 'turns' })))
     writeFileSync(join(directory, name), content);
 }

@@ -1,6 +1,6 @@
 // Rules between keys of the sections that every method has.
 import { newModelConflicts } from '../architectures/table.js';
-import { GENERATED, isGenerated } from '../data/generated.js';
+import { GENERATED, GENERATORS, generatorOf, isGenerated } from '../data/generated.js';
 import { trainingFiles } from '../data/training-files.js';
 import { TRL_TEMPLATE, unknownTemplate, VERDICT_TEMPLATES } from '../data/verdict.js';
 import { isShipped } from '../models/base.js';
@@ -118,8 +118,8 @@ export function* otherProblems(
   isDefault: (path: readonly string[]) => boolean,
 ): Generator<Conflict> {
   const sections = isSection(written) ? written : {};
-  for (const name of GENERATED)
-    if (name !== source && isSection(sections[name]))
+  for (const name of GENERATORS)
+    if (name !== generatorOf(source) && isSection(sections[name]))
       for (const key of Object.keys(sections[name]))
         if (!isDefault([name, key]))
           yield conflict(

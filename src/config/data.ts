@@ -127,7 +127,7 @@ const trainingFile = z.union([
 export const data = section({
   source: choice('auto', ...SOURCE_NAMES, ...GENERATED).describe(
     'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout, ' +
-      '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic` and `word_problems` generate problems and read no file.',
+      '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic` and `word_problems` generate problems and read no file, as does `word_problem_turns`: the latter’s solutions as turns of an agent with an exact calculator, which makes no slip.',
   ),
   train: z
     .union([text(), z.array(trainingFile).min(1)])

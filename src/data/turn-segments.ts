@@ -16,10 +16,9 @@ export const templateOptions = ({
 });
 
 /**
- * The segments of a conversation: a `step` for each turn with the mark that ends it, and `prompt` for all between. Nothing is learned.
+ * The segments of a conversation for a judge: those of {@link conversationSegments}, of which nothing is learned.
  *
- * @throws DataError for what the chat template does not read, with the position of the record; for a template of verdicts that asks
- *   about steps of a solution
+ * @throws DataError also for a template of verdicts that asks about steps of a solution
  */
 export function turnSegments(
   tokenizer: Tokenizer,
@@ -30,12 +29,26 @@ export function turnSegments(
     throw badTemplate(
       'prompt.template asks about steps of a solution, and here are turns of a conversation; set prompt.template to "turns"',
     );
+  return conversationSegments(tokenizer, record);
+}
+
+/**
+ * The segments of a conversation: a `step` for each turn with the mark that ends it, and `prompt` for all between.
+ *
+ * @param learn whether the turns are learned; what is between never is. Default false
+ * @throws DataError for what the chat template does not read, with the position of the record
+ */
+export function conversationSegments(
+  tokenizer: Tokenizer,
+  record: Pick<StepRecord, 'provenance'> & Turns,
+  { learn = false }: { readonly learn?: boolean } = {},
+): Segment[] {
   try {
     const { opening, turns } = chatTurns(tokenizer, messagesOfTurns(record), templateOptions(record));
     return [
       { text: opening, role: 'prompt', train: false },
       ...turns.flatMap(({ text, after }, step): Segment[] => [
-        { text, role: 'step', step, train: false },
+        { text, role: 'step', step, train: learn },
         { text: after, role: 'prompt', train: false },
       ]),
     ];

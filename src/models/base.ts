@@ -29,6 +29,11 @@ const PACKAGE: Readonly<Record<string, Shipped>> = {
     recipe: 'pretrain_word_problems_misread',
     what: 'the same, and misreads some',
   },
+  'word-problems-turns': {
+    folder: 'word-problems-turns',
+    recipe: 'pretrain_word_problem_turns',
+    what: 'solves them in turns with a calculator, and misreads some',
+  },
   'word-problems-attempts': {
     folder: 'word-problems-attempts',
     recipe: 'pretrain_word_problems_attempts',

@@ -2,6 +2,7 @@
 import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
+import { areWordProblems } from '../data/generated.js';
 import type { LoadOptions, LoadReport } from '../data/load.js';
 import type { WordProblem } from '../data/problems/problem.js';
 import { wordProblemRecords } from '../data/problems/records.js';
@@ -34,10 +35,12 @@ export async function* dividedRecords(
   options: Pick<LoadOptions, 'problems'> = {},
 ): AsyncGenerator<DividedRecord> {
   const partOf = splitterOf(data);
-  if (data.source === 'word_problems') {
+  if (areWordProblems(data.source)) {
     // A problem is made for its part: the facts that it may hold depend on it.
     const { seed, split } = data;
-    for (const { part, record, problem } of wordProblemRecords({ ...data.word_problems, seed, split })) {
+    const turns = data.source === 'word_problem_turns';
+    const options = { ...data.word_problems, seed, split, turns };
+    for (const { part, record, problem } of wordProblemRecords(options)) {
       const grouped = { ...record, ...generatedGroup(data, problem) };
       for (const kept of firstSteps(grouped, data.max_steps)) yield { part, record: kept };
     }
@@ -137,10 +140,10 @@ function generatedGroup(
   problem?: WordProblem,
 ): { readonly group?: string } {
   if (by === undefined) return {};
-  if (source === 'word_problems' && (by === 'level' || by === 'template'))
+  if (areWordProblems(source) && (by === 'level' || by === 'template'))
     return { group: problem === undefined ? 'drill' : `${by} ${problem[by]}` };
   throw badOption(
-    source === 'word_problems'
+    areWordProblems(source)
       ? `generated word problems are grouped by level or template, found ${JSON.stringify(by)}`
       : `data.source ${JSON.stringify(source)} has no column to group by`,
   );

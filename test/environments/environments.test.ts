@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, inject, it, onTestFinished } from 'vitest';
-import { computed } from '../../src/environments/calculator.js';
+import { computed } from '../../src/data/equations/calculator.js';
 import { readTurn } from '../../src/environments/calls.js';
 import { openEnvironment } from '../../src/environments/open.js';
 
@@ -18,10 +18,12 @@ describe('the calculator', () => {
     ['2 ^ 10', '1024'],
     ['0.1 + 0.2', '0.3'],
     ['99999999999 * 99999999999', '9999999999800000000001'],
+    ['19 mod 3', '1'],
   ])('%s is %s', (expression, value) => expect(computed(expression)).toBe(value));
 
-  it.each(['1 / 0', '1 +', 'import os', '2 apples + 3', '(((', '9 ^ 9 ^ 9'])('computes no %s', (expression) =>
-    expect(computed(expression)).toMatch(/^cannot compute/),
+  it.each(['1 / 0', '1 mod 0', '1 +', 'import os', '2 apples + 3', '(((', '9 ^ 9 ^ 9'])(
+    'computes no %s',
+    (expression) => expect(computed(expression)).toMatch(/^cannot compute/),
   );
 });
 

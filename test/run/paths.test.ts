@@ -80,7 +80,7 @@ describe('the paths of a configuration', () => {
       resolveInputs(config('a.jsonl', model), () => 'r.yaml:3', { cwd: folder });
     const base = (name: string) => resolved({ base: name });
     await expect(base('empty')).rejects.toThrow(
-      `r.yaml:3: ${folder}/empty is no model: it has no config.json; name a model directory, a hub id or one of embedded, word-problems, word-problems-misread, word-problems-attempts`,
+      `r.yaml:3: ${folder}/empty is no model: it has no config.json; name a model directory, a hub id or one of embedded, word-problems, word-problems-misread, word-problems-turns, word-problems-attempts`,
     );
     await expect(base('adapter')).rejects.toThrow(
       `r.yaml:3: ${folder}/adapter is an adapter, not a model; name the model that it was trained on`,

@@ -55,7 +55,7 @@ export function modelOptions<T>(argv: Argv<T>, otherwise = DEFAULT_MODEL) {
   return argv
     .option('model', {
       ...ofModel,
-      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-attempts, word-problems-judge, word-problems-misread [default: ${otherwise}]`,
+      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-attempts, word-problems-judge, word-problems-misread, word-problems-turns [default: ${otherwise}]`,
     })
     .option('adapter', { ...ofModel, describe: 'An adapter on top of --model, where that is its base' })
     .option('other-base', {

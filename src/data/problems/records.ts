@@ -10,7 +10,14 @@ import { checkLevels, drafter, type WordProblemOptions } from './generate.js';
 import { errorName, judgeSolution } from './oracle.js';
 import type { WordProblem } from './problem.js';
 import { reasonOf } from './reasons.js';
-import { drawManner, type MistakeOptions, rightSolution, writtenSolution } from './solution.js';
+import {
+  drawManner,
+  type MistakeOptions,
+  rightSolution,
+  USUAL_MISTAKES,
+  writtenSolution,
+} from './solution.js';
+import { isMadeWithCalculator, turnRecord } from './turns.js';
 
 /** Keys are those of section `data.word_problems` of a run's configuration. */
 export interface WordProblemRecordOptions
@@ -30,6 +37,8 @@ export interface WordProblemRecordOptions
   readonly attempt_rate?: number;
   /** Share of the training samples that compare two results, without a story. Default 0. */
   readonly comparison_rate?: number;
+  /** Solutions as turns of an agent with a calculator, which makes no slip, in place of lines. Default false. */
+  readonly turns?: boolean;
 }
 
 /** Domains of the random streams: the problem's part and numbers, and the mistakes of its solution. */
@@ -74,7 +83,12 @@ export function* wordProblemRecords(
     }
     const isAttempt = share < compared + attempts;
     // Mistakes are drawn before the problem, so that those that rarely fit the facts of training are not rarer in it.
-    const mistakes = attempts > 0 && !isAttempt ? { ...options, error_rate: 0, misread_rate: 0 } : options;
+    const mistakes =
+      attempts > 0 && !isAttempt
+        ? { ...options, error_rate: 0, misread_rate: 0 }
+        : options.turns
+          ? { ...options, mistakes: (options.mistakes ?? USUAL_MISTAKES).filter(isMadeWithCalculator) }
+          : options;
     const manner = drawManner(new PhiloxStream(seed, SOLUTION, i), mistakes, MOST_STEPS);
     let lines: string[] | undefined;
     const problem = draft(draw, part, (drafted) => {
@@ -85,7 +99,7 @@ export function* wordProblemRecords(
     const record =
       kind && isAttempt
         ? workedAfterAttempt(problem, lines ?? [], kind)
-        : solutionRecord(problem, lines ?? []);
+        : (options.turns ? turnRecord : solutionRecord)(problem, lines ?? []);
     yield { part, problem, record: { ...record, provenance: { ...provenance, id } } };
   }
 }
@@ -124,12 +138,25 @@ function checkRates({
   drill_rate = 0,
   attempt_rate = 0,
   comparison_rate = 0,
+  mistakes,
+  turns = false,
 }: WordProblemRecordOptions): void {
   const rates = { error_rate, misread_rate, unnamed_rate, drill_rate, attempt_rate, comparison_rate };
   for (const [key, rate] of Object.entries(rates)) {
     if (rate >= 0 && rate <= 1) continue;
     throw badOption(`data.word_problems.${key} is ${rate}; expected a probability from 0 to 1`);
   }
+  const other = Object.entries({ unnamed_rate, drill_rate, attempt_rate, comparison_rate }).find(
+    ([, rate]) => turns && rate > 0,
+  );
+  if (other)
+    throw badOption(
+      `data.word_problems.${other[0]} is about solutions in lines, and data.source "word_problem_turns" gives turns; remove it`,
+    );
+  if (turns && error_rate > 0 && !(mistakes ?? USUAL_MISTAKES).some(isMadeWithCalculator))
+    throw badOption(
+      'data.word_problems.mistakes names slips alone, and the calculator of data.source "word_problem_turns" makes none; name others',
+    );
   if (attempt_rate + comparison_rate > 1)
     throw badOption(
       'data.word_problems: attempt_rate and comparison_rate are shares of the training samples and together at most 1',

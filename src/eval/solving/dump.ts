@@ -25,7 +25,7 @@ export async function writeSolvedProblems(
 ): Promise<void> {
   const lines = function* () {
     for (const { samples, solution: _, generated: _plan, ...problem } of problems) {
-      const own = samples.map(({ problem: _, sample: _number, ...sample }) => sample);
+      const own = samples.map(({ problem: _, sample: _number, episode: _turns, ...sample }) => sample);
       yield Buffer.from(`${JSON.stringify({ ...problem, samples: own })}\n`);
     }
   };

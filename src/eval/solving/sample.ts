@@ -1,4 +1,5 @@
 import type { FinishReason } from '../../generate/rows/sample-row.js';
+import type { Turns } from '../../records/turns.js';
 
 /** Position of a sample: the index of its problem, and its number among that problem's samples; both from 0. */
 export interface SamplePlace {
@@ -30,6 +31,8 @@ export interface GradedSample extends SolvingSample {
   readonly score?: number | null;
   /** The same by every way in which scores of steps become one, where all were asked for. */
   readonly scores?: Readonly<Record<string, number | null>>;
+  /** The conversation of an episode, whose turns are the steps, and what its environment paid for each; not in problems.jsonl. */
+  readonly episode?: { readonly conversation: Turns; readonly rewards: readonly (number | null)[] };
   /** Verdicts by step: 1 right, 0 wrong, null where the judge gives none. */
   readonly steps?: readonly (0 | 1 | null)[];
 }

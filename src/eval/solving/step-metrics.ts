@@ -1,9 +1,10 @@
 // Metrics of the steps of all samples: a judge's verdicts, repeated steps and trivial steps.
 import { stepsOf } from '../../records/steps.js';
+import { readableStep } from '../../records/turns.js';
 import type { Contributions } from './metrics.js';
 import type { GradedSample } from './sample.js';
 
-type JudgedSample = Pick<GradedSample, 'text' | 'right' | 'steps'>;
+type JudgedSample = Pick<GradedSample, 'text' | 'right' | 'steps' | 'episode'>;
 
 /**
  * Each problem's additions to each metric, by the metric's name:
@@ -26,8 +27,8 @@ export function stepContributions(
     );
   }
   const steps = (is: (step: string, before: readonly string[]) => boolean) =>
-    sumsOf(problems, ({ text }) => {
-      const list = stepsOf(text);
+    sumsOf(problems, ({ text, episode }) => {
+      const list = episode ? episode.conversation.steps.map(readableStep) : stepsOf(text);
       return [list.filter((step, i) => is(step, list.slice(0, i))).length, list.length];
     });
   metrics.set(

@@ -1,5 +1,6 @@
 /** `method: solution_sft`: supervised fine-tuning on whole answers. */
 import { nll } from '../../objectives/nll.js';
+import { learnedTokens } from '../../scoring/implicit/items.js';
 import { allAnswers } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
 import { offlineMethod } from './method.js';
@@ -12,7 +13,7 @@ export function likelihood(): OfflineObjective {
     begin(batch, _, means) {
       const tokens = batch
         .flatMap(({ answers }) => answers)
-        .reduce((sum, { ids, from }) => sum + ids.length - from, 0);
+        .reduce((sum, answer) => sum + learnedTokens(answer), 0);
       means.mean('targets', tokens, 1);
       return {
         terms({ logprobs }) {

@@ -5,15 +5,16 @@
 
 import { objectRows } from '../../data/rows.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
-import { stepsOf } from '../../records/steps.js';
 import { rewardMoments, type WeightedSource } from '../../rewards/mixture.js';
 import type { RewardedSolution } from '../../rewards/reward.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { solveHeldOut } from '../../train/solutions/held-out.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
+import type { RunProblem } from '../../train/solutions/problems.js';
 import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
 import type { MakingStage } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
+import { rewardedSolution } from './rewards.js';
 import type { PpoRun } from './run.js';
 
 /** Name of the stage and of its artefact. */
@@ -114,14 +115,11 @@ export function standardised(
     if (known) return known;
     const { problems } = data.parts.train;
     const solutions = (await base()).train.map(
-      ({ problem, text, tokens, finish_reason }): RewardedSolution => ({
-        problem: problems[problem] as (typeof problems)[number],
-        text,
-        steps: stepsOf(text),
-        tokens,
-        truncated: finish_reason === 'length',
-        inReasoning: problems[problem]?.inReasoning,
-      }),
+      ({ problem, text, tokens, finish_reason, episode: turns }): RewardedSolution =>
+        rewardedSolution(problems[problem] as RunProblem, {
+          ...{ text, tokens, turns },
+          truncated: finish_reason === 'length',
+        }),
     );
     const found: WeightedSource[] = [];
     for (const source of sources) {

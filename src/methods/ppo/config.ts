@@ -10,6 +10,7 @@ import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
 import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
+import { areWordProblems } from '../../data/generated.js';
 import { implicitSettings } from '../../scoring/settings.js';
 import { ALGORITHMS, algorithmOf, comparesGroups } from './algorithms.js';
 import { correctsSampler, importanceConflicts } from './importance.js';
@@ -141,12 +142,12 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'reward.steps.until_wrong',
       'reward.steps.until_wrong says which scores become one reward, and needs reward.placement "last": at each step, every step has its own',
     );
-  if (reward.oracle.weight !== 0 && data.source !== 'word_problems')
+  if (reward.oracle.weight !== 0 && !areWordProblems(data.source))
     yield conflict(
       'reward.oracle.weight',
       'reward.oracle judges generated problems alone: it needs data.source "word_problems"',
     );
-  if (reward.reference.weight !== 0 && data.source === 'word_problems')
+  if (reward.reference.weight !== 0 && areWordProblems(data.source))
     yield conflict(
       'reward.reference.weight',
       'reward.reference compares steps with worked solutions of rows, and generated problems have a plan in their place; use reward.oracle',
@@ -191,11 +192,11 @@ function* inEnvironment(rollout: PpoRunConfig['rollout'], reward: RewardSection)
       'rollout.stop',
       'rollout.stop ends texts, and the turns of rollout.environment end as their template ends them',
     );
-  for (const name of ['oracle', 'reference', 'implicit'] as const)
+  for (const name of ['reference', 'implicit'] as const)
     if (reward[name].weight !== 0)
       yield conflict(
         `reward.${name}.weight`,
-        `reward.${name} reads solutions without turns, and rollout.environment gives episodes; use reward.steps, environment or function`,
+        `reward.${name} reads solutions without turns, and rollout.environment gives episodes; use reward.steps, oracle, environment or function`,
       );
 }
 

@@ -26,8 +26,9 @@ import { solutionStage } from './stage.js';
 
 export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
   data(config, tokenizer) {
-    const { template, max_new_tokens: maxNewTokens } = config.rollout;
-    return askedProblems(config, tokenizer, { template, maxNewTokens });
+    const { template, max_new_tokens: maxNewTokens, environment } = config.rollout;
+    const episodes = environment !== undefined;
+    return askedProblems(config, tokenizer, { template, maxNewTokens, episodes });
   },
   preview(_config, tokenizer) {
     const tokenize = segmentTokenizer(tokenizer);

@@ -15,7 +15,7 @@ import type { RewardedSolution } from '../../rewards/reward.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
 import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
-import { isSolved } from '../../train/solutions/solution-sampler.js';
+import { isSolved, type SolutionTurns } from '../../train/solutions/solution-sampler.js';
 import type { Metrics } from '../../train/stage.js';
 import { algorithms } from './algorithms.js';
 import type { RewardSection } from './config.js';
@@ -55,7 +55,9 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
       const sources = await options.sources(signal);
       if (!sources) return undefined;
       const solutions = groups.flatMap(({ item, answers }) =>
-        answers.map((answer) => rewarded(problemOf(item), answer)),
+        answers.map(({ text, tokens, truncated, turns }) =>
+          rewardedSolution(problemOf(item), { text, tokens: tokens.length, truncated, turns }),
+        ),
       );
       const bySteps = settings.placement === 'step';
       const rule = sources.find(({ reward }) => reward.segmentation !== undefined)?.reward.segmentation;
@@ -88,9 +90,18 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
   };
 }
 
-function rewarded(problem: RunProblem, { text, tokens, truncated, turns }: SolutionAnswer): RewardedSolution {
-  const { inReasoning } = problem;
-  const own = { problem, text, tokens: tokens.length, truncated, inReasoning };
+/** A solution, or an episode with its turns as steps, as sources of rewards read it. */
+export function rewardedSolution(
+  problem: RunProblem,
+  {
+    turns,
+    ...written
+  }: Pick<RewardedSolution, 'text' | 'tokens' | 'truncated'> & {
+    readonly turns?: Pick<SolutionTurns, 'conversation' | 'rewards'> | undefined;
+  },
+): RewardedSolution {
+  const { text } = written;
+  const own = { problem, ...written, inReasoning: problem.inReasoning };
   if (!turns) return { ...own, steps: stepsOf(text) };
   const { conversation, rewards } = turns;
   return { ...own, steps: conversation.steps.map(readableStep), turns: conversation, turnRewards: rewards };

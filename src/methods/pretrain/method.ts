@@ -4,7 +4,9 @@ import { limited, solutionRank } from '../../data/limit.js';
 import { problemKey } from '../../data/overlap.js';
 import { solutionSegments } from '../../data/solution.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
+import { conversationSegments } from '../../data/turn-segments.js';
 import type { StepRecord } from '../../records/record.js';
+import { refuseTurns } from '../../records/turns.js';
 import { configuredRecords } from '../../run/parts.js';
 import { maskedSequence, type TrainingSequence } from '../../sequences/sequence.js';
 import { toLog } from '../../terminal/log.js';
@@ -41,13 +43,10 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
     };
   },
   preview(config, tokenizer) {
-    const tokenize = segmentTokenizer(tokenizer);
+    const sequenceOf = wholeSequence(tokenizer, learnedParts(config));
     return (record) => {
-      const segments = solutionSegments(record, {
-        learn: learnedParts(config),
-        learnBreak: learnedParts(config) === 'steps',
-      });
-      return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
+      const steps = `${record.turns ? 'conversation' : 'solution'} of ${record.steps.length} ${record.turns ? 'turns' : 'steps'}`;
+      return [{ title: steps, sequence: sequenceOf(record) }];
     };
   },
   memory: () => [traineeRole({})],
@@ -97,8 +96,32 @@ function heldOutAccuracy(open: PretrainRun) {
 }
 
 /**
- * Whole solutions, each followed by the tokenizer's end token; see `solutionSegments` for the loss mask. Only tokens and
- * masks are kept: targets take many times the memory, and are made when they are wanted.
+ * A whole solution, followed by the tokenizer's end token; see `solutionSegments` for the loss mask. Of a conversation its turns are
+ * learned, each with the mark that ends it.
+ *
+ * @throws DataError for a conversation that the chat template does not read
+ */
+function wholeSequence(
+  tokenizer: Tokenizer,
+  learn: 'steps' | 'results',
+): (record: StepRecord) => TokenizedSequence {
+  const tokenize = segmentTokenizer(tokenizer);
+  const end = tokenizer.eosId === undefined ? '' : tokenizer.decode([tokenizer.eosId]);
+  return (record) => {
+    if (!record.turns)
+      return tokenize(solutionSegments(record, { learn, end, learnBreak: learn === 'steps' }), {
+        specialTokens: 'start',
+      });
+    if (learn === 'results')
+      refuseTurns(record, 'pretrain.loss_on "answers" learns results of steps; set it to "all"');
+    // What comes back for the last turn is followed by nothing.
+    const segments = conversationSegments(tokenizer, record, { learn: true }).slice(0, -1);
+    return tokenize(segments, { specialTokens: 'none' });
+  };
+}
+
+/**
+ * Whole solutions as tokens. Only tokens and masks are kept: targets take many times the memory, and are made when they are wanted.
  */
 export function pretrainSequences(
   records: readonly StepRecord[],
@@ -106,13 +129,10 @@ export function pretrainSequences(
   learn: 'steps' | 'results',
   maxLength: number,
 ): Dataset<TrainingSequence> {
-  const tokenize = segmentTokenizer(tokenizer);
-  const end = tokenizer.eosId === undefined ? '' : tokenizer.decode([tokenizer.eosId]);
-  const learnBreak = learn === 'steps';
+  const sequenceOf = wholeSequence(tokenizer, learn);
   const kept: { readonly sequence: Pick<TokenizedSequence, 'ids' | 'lossMask'>; readonly row: number }[] = [];
   for (const [row, record] of records.entries()) {
-    const segments = solutionSegments(record, { learn, end, learnBreak });
-    const { ids, lossMask } = tokenize(segments, { specialTokens: 'start' });
+    const { ids, lossMask } = sequenceOf(record);
     if (ids.length <= maxLength) kept.push({ sequence: { ids, lossMask }, row });
   }
   const tooLong = records.length - kept.length;

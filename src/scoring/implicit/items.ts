@@ -3,11 +3,14 @@ import type { StepLabel } from '../../records/record.js';
 import type { ForwardSequence } from '../../sequences/forward.js';
 import { type AnswerRow, branchedSequence } from '../../sequences/sequence.js';
 
-/** A step of an answer. */
-export interface StepTokens {
-  /** Position in the answer's tokens, end exclusive. */
+/** Positions in the tokens of an answer, end exclusive. */
+export interface TokenSpan {
   readonly begin: number;
   readonly end: number;
+}
+
+/** A step of an answer. */
+export interface StepTokens extends TokenSpan {
   readonly label: StepLabel;
   /** A reward model's, if the data has one. */
   readonly score?: number | undefined;
@@ -18,6 +21,8 @@ export interface AnswerTokens {
   readonly ids: readonly number[];
   /** Tokens before the first that is learned: context. */
   readonly from: number;
+  /** Spans of `ids`, end exclusive, between the turns of an agent: they are read and not learned. Default none. */
+  readonly between?: readonly TokenSpan[] | undefined;
   /** Spans of steps in `ids`, end exclusive. A step that is context is not among them. */
   readonly steps: readonly StepTokens[];
   /** Whether the answer is right, or desirable. */
@@ -48,12 +53,30 @@ export interface OfflineSequence extends ForwardSequence {
   readonly answers: readonly AnswerRows[];
 }
 
+/** Number of learned tokens before position `at` of an answer. */
+export function learnedBefore({ from, between = [] }: AnswerTokens, at: number): number {
+  const passed = between.reduce(
+    (sum, { begin, end }) => sum + Math.max(0, Math.min(end, at) - Math.max(begin, from)),
+    0,
+  );
+  return Math.max(0, at - from - passed);
+}
+
+/** Number of learned tokens of an answer. */
+export const learnedTokens = (answer: AnswerTokens): number => learnedBefore(answer, answer.ids.length);
+
+/** Whether the token at a position of an answer is learned. */
+export const isLearned = ({ from, between = [] }: AnswerTokens, at: number): boolean =>
+  at >= from && !between.some(({ begin, end }) => begin <= at && at < end);
+
 /** @param rowId stable index of the item, for dropout */
 export function offlineSequence({ prompt, answers }: OfflineItem, rowId: number): OfflineSequence {
   const [single] = answers;
   if (answers.length === 1 && single) {
     const ids = [...prompt, ...single.ids.slice(0, -1)];
-    const rows = single.ids.map((token, i) => ({ row: prompt.length + i - 1, token })).slice(single.from);
+    const rows = single.ids
+      .map((token, i) => ({ row: prompt.length + i - 1, token }))
+      .filter((_, i) => isLearned(single, i));
     return {
       ids,
       positions: ids.map((_, i) => i),
@@ -70,7 +93,7 @@ export function offlineSequence({ prompt, answers }: OfflineItem, rowId: number)
     branch: branched.branch,
     rowId,
     answers: answers.map((tokens, i) => {
-      const rows = (branched.answers[0]?.[i]?.rows ?? []).slice(tokens.from);
+      const rows = (branched.answers[0]?.[i]?.rows ?? []).filter((_, at) => isLearned(tokens, at));
       return { tokens, rows };
     }),
   };
@@ -85,6 +108,8 @@ export function sequenceLength({ prompt, answers }: OfflineItem): number {
 export function mismatched(asked: OfflineItem, answered: OfflineItem, maxLength: number): OfflineItem {
   const tokens = answered.answers[0] as AnswerTokens;
   const room = Math.max(tokens.from + 1, maxLength - asked.prompt.length);
+  const within = <Span extends TokenSpan>(spans: readonly Span[]) =>
+    spans.filter(({ begin }) => begin < room).map((span) => ({ ...span, end: Math.min(span.end, room) }));
   return {
     problem: asked.problem,
     prompt: asked.prompt,
@@ -92,9 +117,8 @@ export function mismatched(asked: OfflineItem, answered: OfflineItem, maxLength:
       {
         ...tokens,
         ids: tokens.ids.slice(0, room),
-        steps: tokens.steps
-          .filter(({ begin }) => begin < room)
-          .map((step) => ({ ...step, end: Math.min(step.end, room) })),
+        ...(tokens.between ? { between: within(tokens.between) } : {}),
+        steps: within(tokens.steps),
       },
     ],
   };

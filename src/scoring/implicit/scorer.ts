@@ -53,6 +53,7 @@ export function implicitScorers(
     scorer({
       ...how,
       name,
+      readsTurns: true,
       async score(solutions, { signal } = {}) {
         const found = await logRatios(policy, reference, solutions, options, signal);
         return found?.map((ratios, i) => ({
@@ -120,10 +121,11 @@ function itemsOf(
 ) {
   const answers = answerTokenizer(tokenizer, template);
   return solutions.flatMap((solution, at) => {
-    const { problem, steps } = solution;
+    const { steps } = solution;
+    const record = asRecord(solution);
     const read = () => ({
-      prompt: answers.prompt({ problem }),
-      whole: answers.answer({}, asRecord(solution).steps, { label: null }),
+      prompt: answers.prompt(record),
+      whole: answers.answer(record, record.steps, { label: null }),
     });
     const found = readable(read, skipUnreadable);
     const within = found?.whole.steps.filter(({ end }) => found.prompt.length + end <= maxLength) ?? [];

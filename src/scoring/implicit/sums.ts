@@ -3,7 +3,7 @@ import type { Decoder, Role } from '../../models/decoder.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { scoreRows } from '../../sequences/forward.js';
-import type { AnswerTokens, OfflineSequence } from './items.js';
+import { type AnswerTokens, learnedBefore, type OfflineSequence } from './items.js';
 
 /** Sums over one answer: the sum over all of it, then one for each step. */
 export type SpanSums = readonly number[];
@@ -114,5 +114,5 @@ export function spanBounds({ answer: { tokens, begin }, step }: SpanOf): [number
   const { ids, from, steps } = tokens;
   const span = step === undefined ? { begin: from, end: ids.length } : steps[step];
   if (!span) throw new RangeError(`the answer has no step ${step}`);
-  return [begin + span.begin - from, begin + span.end - from];
+  return [begin + learnedBefore(tokens, span.begin), begin + learnedBefore(tokens, span.end)];
 }

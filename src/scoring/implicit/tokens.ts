@@ -1,10 +1,10 @@
 /** Tokens of records: the prompt, and each answer with the spans of its steps. */
 
+import { templateOptions } from '../../data/turn-segments.js';
 import { DataError } from '../../files/data-error.js';
 import { promptTokens, withPrefix } from '../../generate/prompts.js';
 import { solvingPrompt } from '../../generate/solving-prompt.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
-import { refuseTurns } from '../../records/turns.js';
 import {
   type ChatReply,
   chatReply,
@@ -13,15 +13,16 @@ import {
   withoutOpened,
 } from '../../tokenizer/chat-reply.js';
 import { type ReplyEnd, replyEnd } from '../../tokenizer/reply-end.js';
-import type { ChatTemplateOptions, Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerTokens, StepTokens } from './items.js';
+import { turnTokenizer } from './turn-tokens.js';
 
 type Asking = Pick<StepRecord, 'prompt' | 'tools' | 'chat_template_kwargs' | 'provenance' | 'turns'>;
 
 export interface AnswerTokenizer {
   /** @throws DataError for fields that the chat template does not read */
   prompt(record: Asking & Pick<StepRecord, 'problem'>): readonly number[];
-  /** An answer to the prompt of `record`. @throws DataError for fields that the chat template does not read */
+  /** An answer to the prompt of `record`; of a conversation its turns, with what came back between them. @throws DataError for fields that the chat template does not read */
   answer(record: Asking, steps: readonly Step[], options: AnswerOptions): AnswerTokens;
 }
 
@@ -29,7 +30,10 @@ interface AnswerOptions {
   readonly label: StepLabel;
   /** Steps that are not learned, at the beginning. Default 0. */
   readonly context?: number;
-  /** The token that ends an answer follows. Default true; a step in the middle of a solution has none. */
+  /**
+   * The token that ends an answer follows. Default true; a step in the middle of a solution has none. A turn always has the mark that
+   * ends it.
+   */
   readonly ends?: boolean;
 }
 
@@ -38,6 +42,7 @@ interface AnswerOptions {
  *   prompt word for word has no use for it
  */
 export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerTokenizer {
+  const turns = turnTokenizer(tokenizer);
   const question = solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
   // Where the template puts problems on lines of their own, every step, the last one too, ends with a line break.
   const isLined = !question.chat && question.template.endsWith('\n');
@@ -83,7 +88,7 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
   return {
     prompt(record) {
       const { prompt = [] } = record;
-      refuseTurns(record, 'this method learns answers');
+      if (record.turns) return at(record, () => turns.prompt(record));
       const options = templateOptions(record);
       return at(record, () => {
         checkRead(tokenizer, typeof prompt === 'string' ? [] : prompt, options);
@@ -94,6 +99,7 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
       });
     },
     answer(record, steps, { label, context = 0, ends = true }) {
+      if (record.turns) return at(record, () => turns.answer(record, steps, { label, context }));
       const asked = isAsked(record);
       const bare = isBare(record);
       const ids: number[] = [];
@@ -145,10 +151,6 @@ function at<T>({ provenance }: Asking, tokens: () => T): T {
     const { kind, what, hint } = error;
     throw new DataError(kind, what, { ...provenance, ...(hint === '' ? {} : { hint }), cause: error });
   }
-}
-
-function templateOptions({ tools, chat_template_kwargs: variables }: Asking): ChatTemplateOptions {
-  return { ...(tools ? { tools } : {}), ...(variables ? { variables } : {}) };
 }
 
 /** The steps without the text that their joined content has lost at its beginning and its end. */

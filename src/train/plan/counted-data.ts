@@ -1,6 +1,6 @@
 /** The data of a run that is only planned: their amount and, unless a file is too large, their tokens. */
 import type { FrameConfig } from '../../config/schema.js';
-import { isGenerated } from '../../data/generated.js';
+import { generatorOf } from '../../data/generated.js';
 import type { LoadReport } from '../../data/load.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { type DataStatistics, StatisticsCounter } from '../../data/statistics.js';
@@ -44,7 +44,8 @@ export async function countData<Config extends FrameConfig>(
     return { counts, reports, warnings: [] };
   };
   const { source } = config.data;
-  const few = isGenerated(source) && config.data[source].samples <= MOST_TOKENISED;
+  const generator = generatorOf(source);
+  const few = generator !== undefined && config.data[generator].samples <= MOST_TOKENISED;
   const read = few ? undefined : await records();
   if (read && read.counts.train.solutions > MOST_TOKENISED) return read;
   try {

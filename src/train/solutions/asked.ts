@@ -30,9 +30,13 @@ export interface AskedProblems extends RunData {
 export async function askedProblems(
   { data, eval: { max_samples } }: Pick<FrameConfig, 'data' | 'eval'>,
   tokenizer: Tokenizer,
-  { template, maxNewTokens }: Pick<SolutionPromptOptions, 'template' | 'maxNewTokens'>,
+  {
+    template,
+    maxNewTokens,
+    episodes = false,
+  }: Pick<SolutionPromptOptions, 'template' | 'maxNewTokens'> & { readonly episodes?: boolean },
 ): Promise<AskedProblems> {
-  const { parts: all, reports, unanswered } = await configuredProblems(data);
+  const { parts: all, reports, unanswered } = await configuredProblems(data, { episodes });
   if (unanswered > 0) toLog(`${unanswered} rows have no answer and are left out`);
   const prompt = configuredPrompt(tokenizer, template);
   const { inReasoning } = prompt;

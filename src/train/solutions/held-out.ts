@@ -5,8 +5,9 @@ import type { GradedSample, SamplePlace } from '../../eval/solving/sample.js';
 import { stepContributions } from '../../eval/solving/step-metrics.js';
 import { grouped } from '../../native/grouped.js';
 import { stepsOf } from '../../records/steps.js';
+import { readableStep } from '../../records/turns.js';
 import { oracleScorer } from '../../scoring/oracle.js';
-import { sampled, verdictsOf } from '../../scoring/scorer.js';
+import { type Solution, sampled, verdictsOf } from '../../scoring/scorer.js';
 import type { AskedPart } from './asked.js';
 import { gradeSolution, type RunProblem } from './problems.js';
 import { type LocalSamplerOptions, localSampler } from './sampler.js';
@@ -56,9 +57,9 @@ export function gradedSample<Place extends SamplePlace>(
 ): Place & Omit<GradedSample, 'prompt'> {
   if (!solution)
     return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
-  const { text, tokens, finishReason } = solution;
+  const { text, tokens, finishReason, turns } = solution;
   const { got, correct: answersRight } = gradeSolution(problem, text, finishReason === 'stop');
-  const solved = isSolved(solution.turns);
+  const solved = isSolved(turns);
   const correct = solved ?? answersRight;
   return {
     ...place,
@@ -67,6 +68,7 @@ export function gradedSample<Place extends SamplePlace>(
     finish_reason: finishReason,
     answer: solvedAs(solved, problem.answer) ?? got,
     right: correct,
+    ...(turns ? { episode: { conversation: turns.conversation, rewards: turns.rewards } } : {}),
   };
 }
 
@@ -81,7 +83,11 @@ export async function judgedByOracle(
 ): Promise<readonly (readonly GradedSample[])[]> {
   if (problems.some(({ generated }) => generated === undefined)) return samples;
   const solutions = samples.flatMap((own, i) =>
-    own.map((sample) => sampled(problems[i] as RunProblem, sample, stepsOf(sample.text))),
+    own.map((sample): Solution => {
+      const turns = sample.episode?.conversation;
+      const steps = turns ? turns.steps.map(readableStep) : stepsOf(sample.text);
+      return { ...sampled(problems[i] as RunProblem, sample, steps), ...(turns ? { turns } : {}) };
+    }),
   );
   const verdicts = await verdictsOf(oracleScorer)(solutions);
   let next = 0;

@@ -3,13 +3,15 @@ import { basename } from 'node:path';
 import { type Grade, grade } from '../../answers/grade.js';
 import type { DataConfig } from '../../config/schema.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
+import { areWordProblems } from '../../data/generated.js';
 import { limited, problemRank } from '../../data/limit.js';
 import type { LoadReport } from '../../data/load.js';
 import { wordProblemRecords } from '../../data/problems/records.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { describeTraining } from '../../data/training-files.js';
-import { badFile } from '../../files/data-error.js';
+import { badFile, badOption } from '../../files/data-error.js';
 import { normalizeProblem } from '../../records/record.js';
+import { refuseTurns } from '../../records/turns.js';
 import { dividedRecords } from '../../run/parts.js';
 
 /**
@@ -36,13 +38,21 @@ export interface ConfiguredProblems {
 /**
  * Reads or generates the problems that `data` names, each problem once, in order.
  *
+ * @param episodes whether problems are asked in an environment; else rows that are conversations with tools are refused
  * @throws DataError where a file cannot be used or no training problem has an answer
  */
-export async function configuredProblems(data: DataConfig): Promise<ConfiguredProblems> {
+export async function configuredProblems(
+  data: DataConfig,
+  { episodes = false }: { readonly episodes?: boolean } = {},
+): Promise<ConfiguredProblems> {
   const parts: Record<Part, RunProblem[]> = { train: [], validation: [], test: [] };
   const reports: LoadReport[] = [];
   let unanswered = 0;
-  if (data.source === 'word_problems') {
+  if (data.source === 'word_problem_turns' && !episodes)
+    throw badOption(
+      `data.source "word_problem_turns" gives conversations, and ${ASKED_ALONE}; take "word_problems", whose problems are the same`,
+    );
+  if (areWordProblems(data.source)) {
     const { seed, split, word_problems: options } = data;
     for (const { part, problem: word } of wordProblemRecords({ ...options, seed, split })) {
       // A drill has no story to solve.
@@ -60,6 +70,7 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
       Set<string>
     >;
     for await (const { part, record, again = false } of dividedRecords(data, reports)) {
+      if (!episodes) refuseTurns(record, ASKED_ALONE);
       const { problem, gold_answer: answer, gold_solution: solution, provenance, group } = record;
       const key = normalizeProblem(problem);
       if (answer === undefined) unanswered += again ? 0 : 1;
@@ -75,7 +86,7 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
   }
   const groups = new Set(parts.train.map(({ group }) => group));
   // One file is no group.
-  if (data.source !== 'word_problems' && groups.size < 2)
+  if (!areWordProblems(data.source) && groups.size < 2)
     for (const part of PARTS) parts[part] = parts[part].map(({ group: _, ...problem }) => problem);
   parts.train = [...limited(parts.train, data.max_samples, data, problemRank)];
   if (parts.train.length === 0)
@@ -85,6 +96,9 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
     );
   return { parts, reports, unanswered };
 }
+
+const ASKED_ALONE =
+  'problems are asked here without its tools (method "grpo" samples episodes in rollout.environment)';
 
 function groupOf(group: string | undefined, file: string | undefined): { readonly group?: string } {
   if (group !== undefined) return { group };

@@ -8,7 +8,7 @@ import { describeTraining } from '../../../data/training-files.js';
 import { badFile } from '../../../files/data-error.js';
 import type { StepRecord } from '../../../records/record.js';
 import { configuredRecords } from '../../../run/parts.js';
-import type { OfflineItem } from '../../../scoring/implicit/items.js';
+import { isLearned, type OfflineItem } from '../../../scoring/implicit/items.js';
 import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
 import { toLog } from '../../../terminal/log.js';
 import { replyEndWarning } from '../../../tokenizer/reply-end.js';
@@ -116,15 +116,21 @@ export function offlinePreview(
   const tokens = answerTokenizer(tokenizer, question.template);
   return function* (record) {
     for (const { prompt, answers } of kind.items([record], tokens)) {
-      for (const { ids: own, from, steps, label, unclosed, reopens } of answers) {
+      for (const answer of answers) {
+        const { ids: own, from, between = [], steps, label, unclosed, reopens } = answer;
         const ids = Int32Array.from([...prompt, ...own]);
         const at = prompt.length;
-        const lossMask = Uint8Array.from(ids, (_, i) => (i >= at + from ? 1 : 0));
+        const lossMask = Uint8Array.from(ids, (_, i) => (isLearned(answer, i - at) ? 1 : 0));
         const spans: SegmentSpan[] = [
           { role: 'prompt', start: 0, end: at + from },
-          ...steps.map(
-            ({ begin, end }, step) => ({ role: 'step', step, start: at + begin, end: at + end }) as const,
-          ),
+          ...[
+            ...steps.map(
+              ({ begin, end }, step) => ({ role: 'step', step, start: at + begin, end: at + end }) as const,
+            ),
+            ...between
+              .filter(({ begin }) => begin >= from)
+              .map(({ begin, end }) => ({ role: 'prompt', start: at + begin, end: at + end }) as const),
+          ].sort((one, other) => one.start - other.start),
         ];
         const title = [
           label === null ? 'an answer' : label === 1 ? 'a right answer' : 'a wrong answer',

@@ -3,7 +3,8 @@
 import { problemKey } from '../../../data/overlap.js';
 import { exactText } from '../../../files/exact-json.js';
 import { normalizeProblem, type Step, type StepRecord } from '../../../records/record.js';
-import type { OfflineItem } from '../../../scoring/implicit/items.js';
+import { callsOf } from '../../../records/turns.js';
+import { learnedTokens, type OfflineItem } from '../../../scoring/implicit/items.js';
 import type { AnswerTokenizer } from '../../../scoring/implicit/tokens.js';
 
 export interface ItemKind {
@@ -102,7 +103,7 @@ export const allAnswers: ItemKind = {
     records.flatMap((record) => {
       const answer = tokens.answer(record, record.steps, { label: record.outcome ?? null });
       // A text of one token that nothing comes before.
-      return answer.ids.length > answer.from ? [{ ...promptOf(record, tokens), answers: [answer] }] : [];
+      return learnedTokens(answer) > 0 ? [{ ...promptOf(record, tokens), answers: [answer] }] : [];
     }),
   unused: withoutSolution,
 };
@@ -123,13 +124,15 @@ export const stepPairs: ItemKind = {
       const judged = wrong < 0 ? record.steps : record.steps.slice(0, wrong + 1);
       for (const [at, step] of judged.entries()) {
         if (step.label === null || at < (record.context_steps ?? 0)) continue;
-        const before = record.steps.slice(0, at).map(({ text }) => text);
+        const before = record.steps.slice(0, at).map(withResults);
         const start = exactText([record.prompt ?? normalizeProblem(record.problem), ...before]);
         const others = waiting.get(start) ?? [];
         waiting.set(start, others);
         const match = others.findIndex((other) => {
-          const { label, text } = other.record.steps[other.at] as Step;
-          return label === 1 - (step.label as number) && text !== step.text;
+          const { label } = other.record.steps[other.at] as Step;
+          return (
+            label === 1 - (step.label as number) && said(other.record.steps[other.at] as Step) !== said(step)
+          );
         });
         if (match < 0) {
           others.push({ record, at });
@@ -191,7 +194,23 @@ export const answerPairs: ItemKind = {
 };
 
 function isSameText(one: readonly Step[], other: readonly Step[]): boolean {
-  return one.length === other.length && one.every(({ text }, i) => text === other[i]?.text);
+  return (
+    one.length === other.length && one.every((step, i) => withResults(step) === withResults(other[i] as Step))
+  );
+}
+
+/** The text of a step or, of a turn, also its calls: their names and arguments, whatever their ids. */
+function said({ text, message }: Step): string {
+  const calls = callsOf(message).map(({ name, arguments: given }) => [name, given]);
+  return calls.length === 0 ? text : exactText([text, calls]);
+}
+
+/** The same with what came back for a turn. */
+function withResults(step: Step): string {
+  const { results = [] } = step;
+  return results.length === 0
+    ? said(step)
+    : exactText([said(step), ...results.map(({ role, content }) => [role, content])]);
 }
 
 function promptOf(record: StepRecord, tokens: AnswerTokenizer): Pick<OfflineItem, 'problem' | 'prompt'> {

@@ -10,6 +10,7 @@ import {
   type FrameConfig,
   type LoraConfig,
 } from '../../../config/schema.js';
+import { areWordProblems } from '../../../data/generated.js';
 import { endpoint, judge, type sampling, solvingEvaluation } from './sections.js';
 
 /** Round settings of a method's own section. */
@@ -47,12 +48,12 @@ export function* roundConflicts(
     ...(iterations > 0 ? [['judge', judge.kind, 'kind'] as const] : []),
     ...(judging ? [['eval_solving', evaluation.judge, 'judge'] as const] : []),
   ]) {
-    if (kind === 'reference' && data.source === 'word_problems')
+    if (kind === 'reference' && areWordProblems(data.source))
       yield conflict(
         `${section}.${key}`,
         'the reference is the worked solution of rows, and generated problems have a plan in its place; use "oracle"',
       );
-    if (kind === 'oracle' && data.source !== 'word_problems')
+    if (kind === 'oracle' && !areWordProblems(data.source))
       yield conflict(
         `${section}.${key}`,
         `the oracle judges generated problems alone (data.source word_problems), found data.source ${JSON.stringify(data.source)}`,
