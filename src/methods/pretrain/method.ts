@@ -96,8 +96,8 @@ function heldOutAccuracy(open: PretrainRun) {
 }
 
 /**
- * A whole solution, followed by the tokenizer's end token; see `solutionSegments` for the loss mask. Of a conversation its turns are
- * learned, each with the mark that ends it.
+ * Makes the tokens of a whole solution, with the tokenizer's end token; see `solutionSegments` for the loss mask. The turns of a
+ * conversation are learned, each with the mark that ends it.
  *
  * @throws DataError for a conversation that the chat template does not read
  */
@@ -114,7 +114,7 @@ function wholeSequence(
       });
     if (learn === 'results')
       refuseTurns(record, 'pretrain.loss_on "answers" learns results of steps; set it to "all"');
-    // What comes back for the last turn is followed by nothing.
+    // The results of the last turn are followed by nothing.
     const segments = conversationSegments(tokenizer, record, { learn: true }).slice(0, -1);
     return tokenize(segments, { specialTokens: 'none' });
   };
