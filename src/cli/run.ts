@@ -87,9 +87,9 @@ export const runCommand = command({
   describe: 'Train as a recipe says, evaluate, and print the table',
   builder: options,
   handler: async (args) => {
-    const loadRecipe = async () => (await import('../methods/run.js')).runRecipe;
-    if (args.resume !== undefined) await resumeRun({ ...args, resume: args.resume }, loadRecipe);
-    else await startRun(args, loadRecipe);
+    const load = () => import('../methods/run.js');
+    if (args.resume === undefined) await startRun(args, async () => (await load()).runRecipe);
+    else await resumeRun({ ...args, resume: args.resume }, async () => (await load()).resumeRecipe);
   },
 });
 

@@ -147,7 +147,7 @@ async function resumed(
   return together(cluster, async () => {
     const { config, run } = await startTogether(cluster, () => openRun(directory, set));
     return finished(run, cluster, () =>
-      runRecipe(config, run, signal ?? never(), { ...{ resume: true, set }, onStep, shareStages, cluster }),
+      resumeRecipe(config, run, signal ?? never(), { set, onStep, shareStages, cluster }),
     );
   });
 }
@@ -243,23 +243,30 @@ const OTHER_VERSION =
 
 const RESUMED = 'Merged by steptrain, changed when the run was resumed; steptrain run reads it again.';
 
+interface RecipeOptions extends Pick<TrainOptions, 'onStep' | 'shareStages'>, Pick<StartedRun, 'prepared'> {
+  readonly cluster?: Cluster | undefined;
+}
+
+/** Goes on with a run that `openRun` has opened, with the changes `set`, or reads the result of a finished one. */
+export async function resumeRecipe(
+  config: RunConfig,
+  run: RunDirectory,
+  signal: AbortSignal,
+  { set = [], ...options }: RecipeOptions & Pick<ResumeRunOptions, 'set'>,
+): Promise<EndedRun> {
+  // Other keys may give a stage more steps, or the data another place: the stages say what comes of it.
+  const before = set.every((change) => change.startsWith('run.'))
+    ? await finishedRun(run, options.cluster)
+    : undefined;
+  return before ?? runRecipe(config, run, signal, { ...options, resume: true });
+}
+
 export async function runRecipe(
   config: RunConfig,
   run: RunDirectory,
   signal: AbortSignal,
-  options: {
-    readonly resume: boolean;
-    /** Changes with which it goes on. */
-    readonly set?: readonly string[] | undefined;
-    readonly cluster?: Cluster | undefined;
-  } & Pick<TrainOptions, 'onStep' | 'shareStages'> &
-    Pick<StartedRun, 'prepared'>,
+  options: RecipeOptions & { readonly resume: boolean },
 ): Promise<EndedRun> {
-  // Other keys may give a stage more steps, or the data another place: the stages say what comes of it.
-  if (options.resume && (options.set ?? []).every((change) => change.startsWith('run.'))) {
-    const before = await finishedRun(run, options.cluster);
-    if (before) return before;
-  }
   const row = methodOf(config);
   const loaded = await row.load();
   const method: Method<RunConfig> & Pick<typeof row, 'sections'> = {
