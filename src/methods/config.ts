@@ -1,5 +1,4 @@
 /** Reading and writing the configurations of the methods in the table. */
-import { configurationPage as pageOf } from '../config/docs.js';
 import { recipeSchema as schemaOf } from '../config/json-schema.js';
 import { configReader, type LoadedConfig, type ParseOptions } from '../config/load.js';
 import { methodOutline, outlineAt } from '../config/outline.js';
@@ -34,9 +33,6 @@ export const methodOfRecipe: (file: string) => string = reader.methodOf;
 
 /** Whether a method reads the section of a dotted key. One that no method has is left to those who read it. */
 export const hasSection: (method: string, key: string) => boolean = reader.hasSection;
-
-/** docs/reference/configuration.md. */
-export const configurationPage = () => pageOf(methods);
 
 /** The JSON Schema of recipes: recipes/recipe.schema.json. */
 export const recipeSchema = () => schemaOf(methods);

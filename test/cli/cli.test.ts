@@ -3,11 +3,15 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import { commandLine } from '../../src/cli/cli.js';
 import { describeError, exitCodeOf, Interrupted } from '../../src/cli/line/error.js';
-import { commandPaths, commandReference } from '../../src/cli/line/reference.js';
 import { ConfigError } from '../../src/config/error.js';
 import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import { cli } from './run-cli.js';
+
+const { commandPaths, commandReference } = await import(
+  new URL('../../scripts/docs/command-reference.mjs', import.meta.url).href
+);
 
 afterEach(() => {
   delete process.env.STEPTRAIN_STACKS;
@@ -39,10 +43,10 @@ describe('the command line', () => {
   });
 
   it('explains every command with an example', async () => {
-    const paths = await commandPaths([]);
+    const paths = await commandPaths(commandLine, []);
     expect(paths.length).toBeGreaterThan(30);
     // The examples of a command show its options where a list shows subcommands.
-    expect(paths.flat().filter((name) => name.startsWith('-'))).toEqual([]);
+    expect(paths.flat().filter((name: string) => name.startsWith('-'))).toEqual([]);
     for (const path of paths) {
       const { code, stdout } = await cli(...path, '--help');
       expect(code).toBe(0);
@@ -52,7 +56,9 @@ describe('the command line', () => {
 
   it('has its reference in docs', async () => {
     const page = readFileSync('docs/reference/commands.md', 'utf8');
-    expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(await commandReference());
+    expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(
+      await commandReference(commandLine),
+    );
   });
 
   it('completes commands', async () => {
@@ -121,7 +127,7 @@ describe('the command line', () => {
     ],
     [['run', '--set'], '--set needs a value'],
     [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
-    [['data'], 'name stats, preview, convert, problems, plant, s3c or rationales'],
+    [['data'], 'name stats, preview, convert, segment, problems, plant, s3c or rationales'],
     [
       ['eval'],
       'name a run directory, or one of show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',

@@ -1,11 +1,7 @@
 // The section `optimizer`: what stages take from it, and what stands above it.
+import { readFileSync } from 'node:fs';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import {
-  configurationPage,
-  formatRunConfig,
-  parseRunConfig,
-  recipeSchema,
-} from '../../src/methods/config.js';
+import { formatRunConfig, parseRunConfig, recipeSchema } from '../../src/methods/config.js';
 import type { StepAmcRunConfig } from '../../src/methods/stepamc/config.js';
 
 const STEPAMC = 'method: stepamc\ndata: {source: arithmetic}\n';
@@ -98,7 +94,7 @@ it('is merged into the stages of config.yaml, which is a recipe of the same valu
 });
 
 it('is said once in the documentation and in the schema', () => {
-  const page = configurationPage();
+  const page = readFileSync(new URL('../../docs/reference/configuration.md', import.meta.url), 'utf8');
   expect(page.split('\n').filter((line) => line.startsWith('| `adam_beta2` |'))).toHaveLength(1);
   expect(page).toContain('| any key of [`optimizer`](#optimizer) |');
   expect(JSON.stringify(recipeSchema()).match(/Decay of the mean of the squared gradients/g)).toHaveLength(1);

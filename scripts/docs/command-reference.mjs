@@ -1,5 +1,4 @@
-// docs/reference/commands.md: every command with its help.
-import { commandLine } from '../cli.js';
+// Writes docs/reference/commands.md: every command with its help, as `commandLine` of src/cli/cli.ts gives it.
 
 const INTRODUCTION = `# Commands
 
@@ -11,34 +10,34 @@ shell complete commands and options. \`STEPTRAIN_THREADS=N\` computes with N pro
 
 const WIDTH = 100;
 
-export async function commandReference(): Promise<string> {
+export async function commandReference(commandLine) {
   const parts = [INTRODUCTION];
-  for (const path of await commandPaths([])) {
-    const help = await helpOf(path);
+  for (const path of await commandPaths(commandLine, [])) {
+    const help = await helpOf(commandLine, path);
     parts.push(`## steptrain ${path.join(' ')}\n\n\`\`\`text\n${help}\n\`\`\`\n`);
   }
   return parts.join('\n');
 }
 
 /** Commands and their subcommands, as their help lists them. */
-export async function commandPaths(of: readonly string[]): Promise<string[][]> {
+export async function commandPaths(commandLine, of) {
   // Only the list of commands is read: examples show options and arguments in the same place.
-  const [, list = ''] = /^Commands:\n((?: .*\n)*)/m.exec(await helpOf(of)) ?? [];
+  const [, list = ''] = /^Commands:\n((?: .*\n)*)/m.exec(await helpOf(commandLine, of)) ?? [];
   const names = [
     ...list.matchAll(new RegExp(`^  steptrain ${[...of, '([a-z0-9-]+)'].join(' ')}(?: |$)`, 'gm')),
   ]
-    .map((match) => match[1] as string)
+    .map((match) => match[1])
     .filter((name) => name !== 'completion');
-  const paths: string[][] = [];
+  const paths = [];
   for (const name of new Set(names)) {
     const path = [...of, name];
     // A command of its own without subcommands shows itself, not a list.
-    const below = of.length === 0 ? await commandPaths(path) : [];
+    const below = of.length === 0 ? await commandPaths(commandLine, path) : [];
     paths.push(path, ...below);
   }
   return paths;
 }
 
-async function helpOf(path: readonly string[]): Promise<string> {
+async function helpOf(commandLine, path) {
   return commandLine(path, { width: WIDTH }).getHelp();
 }
