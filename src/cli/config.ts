@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { dotted } from '../config/dotted.js';
 import { recipeFile, recipeOptions } from './chosen/recipe-file.js';
-import { argument, command } from './line/command.js';
+import { argument, command, commandGroup } from './line/command.js';
 
 const schemaCommand: CommandModule = {
   command: 'schema',
@@ -59,19 +59,15 @@ const diffCommand = command({
   },
 });
 
-export const configCommand: CommandModule = {
-  command: 'config',
-  describe: 'Show and compare configurations, print their schema',
-  builder: (argv) =>
-    argv
-      .command(showCommand)
-      .command(diffCommand)
-      .command(schemaCommand)
-      .demandCommand(1, 'name show, diff or schema')
-      .example('$0 config show my.yaml', 'every key with its value')
-      .example('$0 config diff quickstart my.yaml', 'what was changed'),
-  handler: () => {},
-};
+export const configCommand = commandGroup(
+  'config',
+  'Show and compare configurations, print their schema',
+  [showCommand, diffCommand, schemaCommand],
+  [
+    ['$0 config show my.yaml', 'every key with its value'],
+    ['$0 config diff quickstart my.yaml', 'what was changed'],
+  ],
+);
 
 /** The path of the recipe that `name` means; for a run directory, its config.yaml. */
 function fileOf(name: string | undefined): string {

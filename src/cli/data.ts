@@ -1,10 +1,10 @@
-import type { Argv, CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import type { RunConfig } from '../methods/table.js';
 import { SEGMENTATIONS } from '../records/segment.js';
-import { modelOptions } from './chosen/model-options.js';
+import { columnOptions, modelOptions } from './chosen/model-options.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './chosen/recipe-file.js';
-import { type ArgumentsOf, argument, command, number, oneOf, text } from './line/command.js';
+import { type ArgumentsOf, argument, command, commandGroup, number, oneOf, text } from './line/command.js';
 import { UsageError } from './line/error.js';
 import { checkWhole } from './line/usage.js';
 
@@ -77,20 +77,12 @@ const segmentCommand = command({
   command: 'segment <from> <to>',
   describe: 'Cut texts with chains of thought into steps by a versioned rule, with their places',
   builder: (argv) =>
-    argv
+    columnOptions(argv)
       .positional('from', { ...argument, describe: 'Rows with a problem and a text: a file or a pattern' })
       .positional('to', { ...argument, describe: 'New .jsonl file' })
       .option('rule', {
         ...oneOf(SEGMENTATIONS, 'thoughts/1'),
         describe: 'Rule, which a judge of such steps has too',
-      })
-      .option('problem', {
-        ...text,
-        describe: 'Column of the problems [default: problem, question or prompt]',
-      })
-      .option('solution', {
-        ...text,
-        describe: 'Column of the texts [default: solution, completion, response, …]',
       })
       .example('$0 data segment r1.jsonl steps.jsonl', 'rows for label, and for a judge after that')
       .example(
@@ -223,25 +215,24 @@ const rationalesCommand = command({
   },
 });
 
-export const dataCommand: CommandModule = {
-  command: 'data',
-  describe:
-    'Look at the data of a recipe before training on it, convert data, generate problems, planted errors, corrections or reasons',
-  builder: (argv) =>
-    argv
-      .command(statsCommand)
-      .command(previewCommand)
-      .command(convertCommand)
-      .command(segmentCommand)
-      .command(problemsCommand)
-      .command(plantCommand)
-      .command(s3cCommand)
-      .command(rationalesCommand)
-      .demandCommand(1, 'name stats, preview, convert, problems, plant, s3c or rationales')
-      .example('$0 data stats my.yaml', 'what a run would train on')
-      .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
-  handler: () => {},
-};
+export const dataCommand = commandGroup(
+  'data',
+  'Look at the data of a recipe before training on it, convert data, generate problems, planted errors, corrections or reasons',
+  [
+    statsCommand,
+    previewCommand,
+    convertCommand,
+    segmentCommand,
+    problemsCommand,
+    plantCommand,
+    s3cCommand,
+    rationalesCommand,
+  ],
+  [
+    ['$0 data stats my.yaml', 'what a run would train on'],
+    ['$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'],
+  ],
+);
 
 function badRowOption<T>(argv: Argv<T>) {
   return argv.option('on-bad-row', {

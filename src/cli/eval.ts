@@ -10,21 +10,22 @@ import { printEvaluation, printReport } from './eval/output.js';
 import { rewardModelCommand } from './eval/reward-model.js';
 import { s3cEvaluationCommand } from './eval/s3c.js';
 import { solveCommand } from './eval/solve.js';
-import { command, flag } from './line/command.js';
+import { command, flag, nameOf } from './line/command.js';
 import { UsageError } from './line/error.js';
-import { noSuchCommand } from './line/usage.js';
+import { joined, noSuchCommand } from './line/usage.js';
 
-export const EVAL_COMMANDS = [
-  'show',
-  'correction',
-  'solve',
-  's3c',
-  'judge',
-  'reward-model',
-  'calibrate',
-  'cascade',
-  'compare',
+const SUBCOMMANDS = [
+  correctionCommand,
+  solveCommand,
+  s3cEvaluationCommand,
+  judgeEvaluationCommand,
+  rewardModelCommand,
+  calibrateCommand,
+  cascadeCommand,
+  compareCommand,
 ];
+
+export const EVAL_COMMANDS = ['show', ...SUBCOMMANDS.map(nameOf)];
 
 const showCommand = command({
   command: ['show [run]', '$0'],
@@ -44,9 +45,7 @@ const showCommand = command({
       .example('$0 eval runs/quickstart', 'the same'),
   handler: async ({ run, _: words, ...options }) => {
     if (run === undefined)
-      throw new UsageError(
-        'name a run directory, or one of show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
-      );
+      throw new UsageError(`name a run directory, or one of ${joined(EVAL_COMMANDS, 'and')}`);
     // A single word may have been meant as a subcommand.
     if (words[1] === undefined && /^[a-z0-9-]+$/.test(run) && !existsSync(run))
       throw new UsageError(
@@ -67,16 +66,6 @@ const showCommand = command({
 export const evalCommand: CommandModule = {
   command: 'eval',
   describe: 'Judge held-out steps, solve problems, show the result, compare two runs',
-  builder: (argv) =>
-    argv
-      .command(showCommand)
-      .command(correctionCommand)
-      .command(solveCommand)
-      .command(s3cEvaluationCommand)
-      .command(judgeEvaluationCommand)
-      .command(rewardModelCommand)
-      .command(calibrateCommand)
-      .command(cascadeCommand)
-      .command(compareCommand),
+  builder: (argv) => [showCommand, ...SUBCOMMANDS].reduce((line, each) => line.command(each), argv),
   handler: () => {},
 };

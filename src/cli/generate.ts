@@ -11,7 +11,7 @@ import {
 import type { GivenPrompt } from './generate/prompts.js';
 import { type ArgumentsOf, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
-import { checkWhole } from './line/usage.js';
+import { checkNewFile, checkWhole } from './line/usage.js';
 
 type GenerateArguments = ArgumentsOf<typeof options>;
 
@@ -60,8 +60,8 @@ async function generate(args: GenerateArguments): Promise<void> {
   checkWhole(args, { n: 1, 'max-rows': 1 });
   if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
   const sampling = chosenSampling(args);
-  const { checkOutput, openOutput } = await import('./generate/output.js');
-  checkOutput(args.output);
+  const { openOutput } = await import('./generate/output.js');
+  checkNewFile(args.output, '.jsonl', '--output');
   const given = await givenPrompts(args);
   const { openChosenModel } = await import('./chosen/chosen-model.js');
   const { Generator } = await import('../generate/generator.js');

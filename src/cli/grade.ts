@@ -5,6 +5,7 @@ import { numberText } from '../files/exact-json.js';
 import { plural } from '../native/shown.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './line/command.js';
 import { UsageError } from './line/error.js';
+import { checkNewFile } from './line/usage.js';
 
 type GradeArguments = ArgumentsOf<typeof options>;
 
@@ -58,8 +59,7 @@ export const gradeCommand = command({
     // yargs reads the - of standard input as empty text.
     const args = { ...given, predictions: given.predictions === '' ? '-' : given.predictions };
     if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
-    const { checkOutput } = await import('./generate/output.js');
-    checkOutput(args.output);
+    checkNewFile(args.output, '.jsonl', '--output');
     const { summarizeGrades } = await import('../answers/grade.js');
     const grades = await gradeRows(args);
     if (args.output !== undefined) {

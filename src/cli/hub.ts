@@ -1,6 +1,6 @@
-import type { Argv, CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { typedCommand } from '../native/typed-command.js';
-import { type ArgumentsOf, argument, command, flag, text } from './line/command.js';
+import { type ArgumentsOf, argument, command, commandGroup, flag, text } from './line/command.js';
 import { UsageError } from './line/error.js';
 
 type PushArguments = ArgumentsOf<typeof options>;
@@ -37,16 +37,12 @@ const pushCommand = command({
   handler: push,
 });
 
-export const hubCommand: CommandModule = {
-  command: 'hub',
-  describe: 'The Hugging Face hub',
-  builder: (argv) =>
-    argv
-      .command(pushCommand)
-      .example('$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent')
-      .demandCommand(1, 'name one of: push'),
-  handler: () => {},
-};
+export const hubCommand = commandGroup(
+  'hub',
+  'The Hugging Face hub',
+  [pushCommand],
+  [['$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent']],
+);
 
 async function push(args: PushArguments): Promise<void> {
   const { parseHubId } = await import('../hub/hub-id.js');

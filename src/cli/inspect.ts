@@ -1,7 +1,7 @@
-import type { Argv, CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { DEFAULT_MODEL } from '../models/saved.js';
 import { MODEL_NAME, modelArgument, namedAs } from './chosen/model-options.js';
-import { argument, command } from './line/command.js';
+import { argument, command, commandGroup } from './line/command.js';
 import { UsageError } from './line/error.js';
 
 const KINDS = {
@@ -56,14 +56,12 @@ const commandOf = (kind: Kind) => {
   });
 };
 
-export const inspectCommand: CommandModule = {
-  command: 'inspect',
-  describe: 'Tell what a model, adapter, checkpoint, run or data file is',
-  builder: (argv) =>
-    (Object.keys(KINDS) as Kind[])
-      .reduce((all, kind) => all.command(commandOf(kind)), argv)
-      .demandCommand(1, 'name model, adapter, checkpoint, run or data')
-      .example('$0 inspect run runs/my', 'how far it is, and what came of it')
-      .example('$0 inspect adapter runs/my/adapter', 'what it was trained on'),
-  handler: () => {},
-};
+export const inspectCommand = commandGroup(
+  'inspect',
+  'Tell what a model, adapter, checkpoint, run or data file is',
+  (Object.keys(KINDS) as Kind[]).map(commandOf),
+  [
+    ['$0 inspect run runs/my', 'how far it is, and what came of it'],
+    ['$0 inspect adapter runs/my/adapter', 'what it was trained on'],
+  ],
+);

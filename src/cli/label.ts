@@ -5,6 +5,7 @@ import { typedCommand } from '../native/typed-command.js';
 import type { StepRecord } from '../records/record.js';
 import {
   chosenSampling,
+  columnOptions,
   MAX_ROWS,
   modelOptions,
   samplingOptions,
@@ -17,7 +18,7 @@ import { checkWhole } from './line/usage.js';
 type LabelArguments = ArgumentsOf<typeof options>;
 
 const options = (argv: Argv) =>
-  samplingOptions(modelOptions(argv), { maxNewTokens: 512, temperature: 1 })
+  samplingOptions(columnOptions(modelOptions(argv)), { maxNewTokens: 512, temperature: 1 })
     .positional('file', {
       ...argument,
       describe: 'Rows with problem, solution and answer, or problems.jsonl of eval solve',
@@ -53,14 +54,6 @@ const options = (argv: Argv) =>
     })
     .option('system', { ...text, describe: 'A system message before it' })
     .option('separator', { ...text, default: '\\n', describe: 'Between the steps of a solution' })
-    .option('problem', {
-      ...text,
-      describe: 'Column of the problems [default: problem, question or prompt]',
-    })
-    .option('solution', {
-      ...text,
-      describe: 'Column of the steps [default: steps, completions, solution, …]',
-    })
     .option('answer', { ...text, describe: 'Column of the answers [default: gold_answer or answer]' })
     .option('max-rows', MAX_ROWS)
     .option('output', {

@@ -1,7 +1,7 @@
-import type { Argv, CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { typedCommand } from '../native/typed-command.js';
 import { recipeFile } from './chosen/recipe-file.js';
-import { type ArgumentsOf, argument, command, flag } from './line/command.js';
+import { type ArgumentsOf, argument, command, commandGroup, flag } from './line/command.js';
 import { UsageError } from './line/error.js';
 
 /** The arguments that name a recipe and say how it is written. */
@@ -95,16 +95,12 @@ async function whole(args: RecipeArguments): Promise<string> {
   return loadRunConfig(file).then(({ config }) => formatRunConfig(config, { head }), withRows);
 }
 
-export const recipesCommand: CommandModule = {
-  command: 'recipes',
-  describe: 'List, print and copy the recipes of the package',
-  builder: (argv) =>
-    argv
-      .command(lsCommand)
-      .command(catCommand)
-      .command(cpCommand)
-      .demandCommand(1, 'name ls, cat or cp')
-      .example('$0 recipes ls', 'what there is, in groups')
-      .example('$0 recipes cp quickstart my.yaml', 'a copy to change'),
-  handler: () => {},
-};
+export const recipesCommand = commandGroup(
+  'recipes',
+  'List, print and copy the recipes of the package',
+  [lsCommand, catCommand, cpCommand],
+  [
+    ['$0 recipes ls', 'what there is, in groups'],
+    ['$0 recipes cp quickstart my.yaml', 'a copy to change'],
+  ],
+);

@@ -2,14 +2,21 @@ import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { DEFAULT_JUDGE } from '../models/saved.js';
 import { plural } from '../native/shown.js';
-import { modelOptions, type NamedRun, UNSURE, VOTES, withModel } from './chosen/model-options.js';
+import {
+  columnOptions,
+  modelOptions,
+  type NamedRun,
+  UNSURE,
+  VOTES,
+  withModel,
+} from './chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 
 type ScoreArguments = ArgumentsOf<typeof options>;
 
 const options = (argv: Argv) =>
-  modelOptions(argv, DEFAULT_JUDGE)
+  columnOptions(modelOptions(argv, DEFAULT_JUDGE))
     .positional('file', { ...argument, describe: 'Rows with problem and solution' })
     .option('scorer', { ...text, describe: 'Which scorer of the run, such as outcome [default: its first]' })
     .option('aggregate', {
@@ -25,14 +32,6 @@ const options = (argv: Argv) =>
     .option('until-wrong', { ...flag, describe: 'Aggregate up to the first step below one half' })
     .option('unsure', { ...number, describe: UNSURE })
     .option('votes', { ...number, describe: VOTES })
-    .option('problem', {
-      ...text,
-      describe: 'Column of the problems [default: problem, question or prompt]',
-    })
-    .option('solution', {
-      ...text,
-      describe: 'Column of the steps, a list or a text [default: steps, completions, solution, …]',
-    })
     .option('on-bad-row', {
       ...text,
       ...oneOf(['error', 'skip'], 'error'),

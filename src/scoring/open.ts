@@ -136,7 +136,7 @@ export const isNoModel = (name: string) =>
 
 const isAddress = (name: string) => /^https?:\/\//.test(name);
 
-const isDataFile = (name: string) =>
+export const isDataFile = (name: string) =>
   !isGguf(name) && (name.includes('*') || statSync(name, { throwIfNoEntry: false })?.isFile() === true);
 
 function chosen({ scorers }: OpenScorers, name: string, { part, unit }: OpenScorerOptions): Scorer {

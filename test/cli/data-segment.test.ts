@@ -35,7 +35,7 @@ it('writes a row of steps for each text, with their places', async () => {
   expect(solutionsOf(written)).toMatchObject([{ problem: '2 + 3?', steps: texts }]);
   expect(solutionsOf(rows[0]!, { segmentation: 'thoughts/1' })[0]?.steps).toEqual(texts);
   expect(solutionsOf(rows[0]!)[0]?.steps).not.toEqual(texts);
-  await expect(segmentData({ from, to, rule: 'thoughts/1' })).rejects.toThrow('exists already');
+  await expect(segmentData({ from, to, rule: 'thoughts/1' })).rejects.toThrow('is there already');
 });
 
 it('is the rule of a scorer whose card has it', async () => {

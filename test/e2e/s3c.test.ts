@@ -112,7 +112,7 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
     const problems = join(folder, 'problems.jsonl');
     await steptrain(['data', 'problems', problems, '--level', '1', '-n', '4']);
     const solved = join(folder, 'solved');
-    const short = ['--max-new-tokens', '60', '--judge-oracle', '--output', solved];
+    const short = ['--max-new-tokens', '60', '--judge', 'oracle', '--output', solved];
     const solve = await steptrain(['eval', 'solve', problems, '--model', whole, ...short]);
     expect(solve.code, solve.err).toBe(0);
 

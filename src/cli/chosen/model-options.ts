@@ -37,6 +37,19 @@ export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME) {
   return argv.positional('run-or-model', { type: 'string', conflicts: 'model', describe });
 }
 
+/** The columns of rows with solutions. */
+export function columnOptions<T>(argv: Argv<T>) {
+  return argv
+    .option('problem', {
+      ...text,
+      describe: 'Column of the problems [default: problem, question or prompt]',
+    })
+    .option('solution', {
+      ...text,
+      describe: 'Column of the steps, a list or a text [default: steps, completions, solution, …]',
+    });
+}
+
 /** `--model` of commands that read a model's files and run none. */
 export function namedAs<T>(argv: Argv<T>) {
   return argv.option('model', { ...text, describe: 'The same as the argument' });

@@ -1,6 +1,5 @@
 // `steptrain data plant`: worked solutions with planted errors, as records.
 
-import { existsSync } from 'node:fs';
 import { loadProblems } from '../../data/benchmarks/load.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { loadRecords } from '../../data/load.js';
@@ -14,6 +13,7 @@ import { PhiloxStream, shuffled } from '../../random/philox.js';
 import type { StepRecord } from '../../records/record.js';
 import { resolveData } from '../../run/paths.js';
 import { UsageError } from '../line/error.js';
+import { checkNewFile } from '../line/usage.js';
 
 export interface PlantArguments {
   readonly from: string;
@@ -36,8 +36,7 @@ const ORDER = 0x706c6f72;
  */
 export async function plantErrors(args: PlantArguments): Promise<string[]> {
   const { to, wrong, seed, samples } = args;
-  if (!to.endsWith('.jsonl')) throw new UsageError(`expected a file name that ends in .jsonl, found ${to}`);
-  if (existsSync(to)) throw new UsageError(`${to} is there already; choose another file`);
+  checkNewFile(to, '.jsonl');
   if (!(wrong >= 0 && wrong <= 1))
     throw new UsageError(`--wrong expects a share from 0 to 1, found ${wrong}`);
   const kinds = kindWeights(args.kinds);

@@ -1,14 +1,11 @@
 // `steptrain data problems`: generated word problems as rows, for evaluations and other programs.
-import { existsSync } from 'node:fs';
 import { type WordProblemOptions, wordProblems } from '../../data/problems/generate.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
-import { UsageError } from '../line/error.js';
+import { checkNewFile } from '../line/usage.js';
 
 /** Writes one row of JSON for each problem into a new file. @throws UsageError where the file already exists */
 export async function writeProblems(path: string, options: WordProblemOptions): Promise<void> {
-  if (!path.endsWith('.jsonl'))
-    throw new UsageError(`expected a file name that ends in .jsonl, found ${path}`);
-  if (existsSync(path)) throw new UsageError(`${path} is there already; choose another file`);
+  checkNewFile(path, '.jsonl');
   await writeFileAtomically(path, lines(options));
 }
 

@@ -1,6 +1,5 @@
 // `steptrain data segment`: texts with chains of thought as rows of steps, by a rule with a version.
 
-import { existsSync } from 'node:fs';
 import { BadRow } from '../../data/bad-row.js';
 import { dataFiles } from '../../data/files.js';
 import { objectRows } from '../../data/rows.js';
@@ -11,6 +10,7 @@ import { exactText } from '../../files/exact-json.js';
 import { plural } from '../../native/shown.js';
 import { type Segmentation, segmentSteps } from '../../records/segment.js';
 import { UsageError } from '../line/error.js';
+import { checkNewFile } from '../line/usage.js';
 
 export interface SegmentArguments {
   readonly from: string;
@@ -36,9 +36,7 @@ interface Counts {
  * @throws UsageError for an unsuitable or existing file name; DataError, with file and line, for a row without a problem and a text
  */
 export async function segmentData({ from, to, rule, ...columns }: SegmentArguments) {
-  if (!to.endsWith('.jsonl'))
-    throw new UsageError(`the output is JSON lines: expected a name that ends in .jsonl, found ${to}`);
-  if (existsSync(to)) throw new UsageError(`${to} exists already; choose another name, or remove it first`);
+  checkNewFile(to, '.jsonl');
   const counts: Counts = { solutions: 0, thoughts: 0, answers: 0, empty: 0 };
   await writeFileAtomically(to, segmented(from, rule, columns, counts));
   return { ...counts, rule, to };

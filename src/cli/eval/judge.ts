@@ -3,7 +3,7 @@ import { SOURCE_NAMES } from '../../data/sources/source.js';
 import { LARGEST_SERVED_TEMPERATURE } from '../../generate/options.js';
 import { type ArgumentsOf, command, flag, number, oneOf, text } from '../line/command.js';
 import { Interrupted, UsageError } from '../line/error.js';
-import { checkReportFile, checkWhole } from '../line/usage.js';
+import { checkNewFile, checkWhole } from '../line/usage.js';
 import { printReport } from './output.js';
 
 type JudgeEvaluationArguments = ArgumentsOf<typeof options>;
@@ -140,5 +140,5 @@ function check(args: JudgeEvaluationArguments): void {
     throw new UsageError(
       `--temperature expects a number of at most ${LARGEST_SERVED_TEMPERATURE}, which is all that such a server takes, found ${args.temperature}`,
     );
-  checkReportFile(args.output);
+  checkNewFile(args.output, '.json', '--output');
 }

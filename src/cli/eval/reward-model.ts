@@ -46,16 +46,13 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const { boxedTable, plainTable } = await import('../../eval/reports/table.js');
   const { writeJson } = await import('../../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
-  const { readableStep } = await import('../../records/turns.js');
-  const { openScorer } = await import('../../scoring/open.js');
+  const { recordSolution } = await import('../../eval/agreement.js');
   const { probabilityOf, verdictsIn } = await import('../../scoring/scorer.js');
   const { certificate } = await import('../../report/certificate.js');
   const { writeFileAtomically } = await import('../../files/atomic-file.js');
   const { resolveData } = await import('../../run/paths.js');
-  const { openDevice } = await import('../../runtime/device.js');
-  const { chosenDevice } = await import('../../runtime/chosen-device.js');
   const { createProgress } = await import('../../terminal/progress.js');
-  const { untilInterrupted } = await import('../line/interrupt.js');
+  const { withScorer } = await import('../chosen/chosen-scorer.js');
   const { records, report } = loadRecords(await resolveData(args.data, 'test', () => '<data>'), {
     problems: false,
   });
@@ -66,75 +63,60 @@ async function measure(given: RewardModelArguments): Promise<void> {
   }
   if (all.length === 0) throw new UsageError(`${args.data} holds no labelled solutions`);
   const { directory, hash } = await rewardWeights(name);
-  const interruption = untilInterrupted();
-  const device = openDevice(chosenDevice(args.device ?? 'auto'));
-  try {
-    const scorer = await openScorer(device, name, { part: args.scorer, quantize: args.quantize });
-    try {
-      const progress = createProgress({ total: all.length, unit: 'solution' });
-      const scored: ScoredSolution[] = [];
-      let tokens = 0;
-      const start = performance.now();
-      for (let at = 0; at < all.length; at += BATCH) {
-        const batch = all.slice(at, at + BATCH);
-        const found = await scorer.score(
-          batch.map((record) => ({
-            problem: record.problem,
-            steps: record.steps.map(readableStep),
-            ...(record.turns ? { turns: record } : {}),
-          })),
-          { signal: interruption.signal },
-        );
-        if (!found) throw new Interrupted('Stopped; nothing was written.');
-        batch.forEach((record, i) => {
-          const own = found[i] ?? { scores: [] };
-          const { scores, outcome } = own;
-          scored.push({
-            record,
-            scores: outcome === undefined ? scores : record.steps.map(() => outcome),
-            verdicts: verdictsIn(scorer, own),
-            ...(scorer.scale === 'reward'
-              ? {}
-              : {
-                  probabilities: scores.map((score) =>
-                    score === null ? null : probabilityOf(scorer, score),
-                  ),
-                }),
-          });
-          tokens += found[i]?.tokens ?? 0;
-        });
-        progress.update(scored.length);
-      }
-      progress.finish();
-      const quality = rewardQuality(scored, {
-        scorer: args.scorer ?? scorer.unit,
-        data: report.files,
-        unit: scorer.unit === 'outcome' ? 'solutions' : 'steps',
-        seconds: (performance.now() - start) / 1000,
-        tokens,
-        weights: hash,
-      });
-      const path = join(directory, REWARD_QUALITY);
-      await writeJson(path, quality);
-      const pages = certificate(quality, { name });
-      for (const [end, page] of Object.entries(pages))
-        await writeFileAtomically(join(directory, `reward-quality.${end}`), [Buffer.from(page)]);
-      if (args.json) return console.log(JSON.stringify(quality, null, 2));
-      const draw = process.stdout.isTTY === true ? boxedTable : plainTable;
-      console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
-      console.log(
-        {
-          strong: `the interval within problems is above ${percent(LEAST_AUC)}: runs may learn from it`,
-          weak: `the interval within problems is not above ${percent(LEAST_AUC)}: runs refuse it without --accept-weak-reward`,
-          unknown: 'no problem has both classes, so nothing is known within problems',
-        }[standingOf(quality)],
+  const options = { device: args.device, part: args.scorer, quantize: args.quantize };
+  await withScorer(name, options, async (scorer, signal) => {
+    const progress = createProgress({ total: all.length, unit: 'solution' });
+    const scored: ScoredSolution[] = [];
+    let tokens = 0;
+    const start = performance.now();
+    for (let at = 0; at < all.length; at += BATCH) {
+      const batch = all.slice(at, at + BATCH);
+      const found = await scorer.score(
+        batch.map((record, i) => recordSolution(record, at + i)),
+        { signal },
       );
-      console.error(`written to ${path}, with a page beside it as .md and .html`);
-    } finally {
-      scorer.dispose();
+      if (!found) throw new Interrupted('Stopped; nothing was written.');
+      batch.forEach((record, i) => {
+        const own = found[i] ?? { scores: [] };
+        const { scores, outcome } = own;
+        scored.push({
+          record,
+          scores: outcome === undefined ? scores : record.steps.map(() => outcome),
+          verdicts: verdictsIn(scorer, own),
+          ...(scorer.scale === 'reward'
+            ? {}
+            : {
+                probabilities: scores.map((score) => (score === null ? null : probabilityOf(scorer, score))),
+              }),
+        });
+        tokens += found[i]?.tokens ?? 0;
+      });
+      progress.update(scored.length);
     }
-  } finally {
-    interruption.dispose();
-    device.dispose();
-  }
+    progress.finish();
+    const quality = rewardQuality(scored, {
+      scorer: args.scorer ?? scorer.unit,
+      data: report.files,
+      unit: scorer.unit === 'outcome' ? 'solutions' : 'steps',
+      seconds: (performance.now() - start) / 1000,
+      tokens,
+      weights: hash,
+    });
+    const path = join(directory, REWARD_QUALITY);
+    await writeJson(path, quality);
+    const pages = certificate(quality, { name });
+    for (const [end, page] of Object.entries(pages))
+      await writeFileAtomically(join(directory, `reward-quality.${end}`), [Buffer.from(page)]);
+    if (args.json) return console.log(JSON.stringify(quality, null, 2));
+    const draw = process.stdout.isTTY === true ? boxedTable : plainTable;
+    console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
+    console.log(
+      {
+        strong: `the interval within problems is above ${percent(LEAST_AUC)}: runs may learn from it`,
+        weak: `the interval within problems is not above ${percent(LEAST_AUC)}: runs refuse it without --accept-weak-reward`,
+        unknown: 'no problem has both classes, so nothing is known within problems',
+      }[standingOf(quality)],
+    );
+    console.error(`written to ${path}, with a page beside it as .md and .html`);
+  });
 }

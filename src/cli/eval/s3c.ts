@@ -3,7 +3,7 @@ import { MAX_ROWS, QUANTIZED } from '../chosen/model-options.js';
 import { chosenProblems } from '../chosen/problems.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from '../line/command.js';
 import { UsageError } from '../line/error.js';
-import { checkReportFile, checkWhole } from '../line/usage.js';
+import { checkNewFile, checkWhole } from '../line/usage.js';
 import { printReport } from './output.js';
 
 type S3cArguments = ArgumentsOf<typeof options>;
@@ -64,7 +64,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   checkWhole(args, { samples: 0, 'max-new-tokens': 1, 'max-rows': 1, 'max-problems': 1 });
   if (!(args.temperature > 0))
     throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
-  checkReportFile(args.output);
+  checkNewFile(args.output, '.json', '--output');
   const { join } = await import('node:path');
   const { parseRunConfig } = await import('../../methods/config.js');
   const { readRunConfig } = await import('../../run/directory.js');

@@ -51,7 +51,7 @@ async function solve(given: SolveArguments): Promise<void> {
     await resolveData(args.data, 'test', () => 'data'),
     { layout: args.layout, columns, groupBy: args.by },
   );
-  const { reward, judge: judgeName } = namesOf(args);
+  const { 'reward-model': reward, judge: judgeName } = args;
   if (judgeName === 'oracle' || reward === 'oracle') {
     const { generatedProblem } = await import('../../scoring/oracle.js');
     // Problems are checked before anything is drawn.
@@ -65,7 +65,11 @@ async function solve(given: SolveArguments): Promise<void> {
   const { runWords } = await import('./run-words.js');
   const words = await runWords({ ...args, template: await templateFrom(args.template) });
   const { openChosenModel } = await import('../chosen/chosen-model.js');
-  const { openScorer } = await import('../../scoring/open.js');
+  const { isDataFile, openScorer } = await import('../../scoring/open.js');
+  if (args.search && reward !== undefined && isDataFile(reward))
+    throw new UsageError(
+      `--search writes new solutions, which ${reward} has no scores of; name what scores them`,
+    );
   const { admitScorer } = await import('../../rewards/gate.js');
   const { refuseProduct } = await import('../../eval/solving/aggregation.js');
   const { evaluateSolving } = await import('../../eval/solving/evaluate-solving.js');
@@ -84,7 +88,7 @@ async function solve(given: SolveArguments): Promise<void> {
       if (name !== undefined) await admitScorer(name, args['accept-weak-reward']);
     const judge =
       judgeName === undefined ? undefined : await openScorer(device, judgeName, { unit: 'step', shared });
-    const { 'reward-scorer': part, scores, 'score-column': column = scores && 'score' } = args;
+    const { 'reward-scorer': part, 'score-column': column } = args;
     const scorer =
       reward === undefined ? undefined : await openScorer(device, reward, { part, column, shared });
     if (scorer && scorer.unit === 'step') refuseProduct(scorer, args.aggregate, '--aggregate');
@@ -136,18 +140,6 @@ async function solve(given: SolveArguments): Promise<void> {
   }
 }
 
-/** Names of the scorer and the judge, from whichever options give them. */
-function namesOf(args: SolveArguments): {
-  readonly reward?: string | undefined;
-  readonly judge?: string | undefined;
-} {
-  const { 'reward-model': model, scores, 'reward-oracle': exact } = args;
-  const reward = exact ? 'oracle' : (scores ?? model);
-  if (model === undefined && args['reward-scorer'] !== undefined)
-    throw new UsageError('--reward-scorer chooses one of a run: name it with --reward-model');
-  return { reward, judge: args['judge-oracle'] ? 'oracle' : args.judge };
-}
-
 /** Checked before anything is loaded, as all options are. */
 function searchOf(args: SolveArguments) {
   if (!args.search) return undefined;
@@ -165,10 +157,12 @@ function checked(args: SolveArguments) {
       `--k expects whole numbers from 1 to ${args.n}, the samples of each problem, with commas between; found ${args.k}`,
     );
   if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
-  const { temperature = args.n === 1 ? 0 : 1 } = args;
+  const { temperature = args.n === 1 ? 0 : 1, 'reward-model': reward } = args;
+  if (reward === undefined && args['reward-scorer'] !== undefined)
+    throw new UsageError('--reward-scorer chooses one of a run: name it with --reward-model');
   if (args.search) {
-    if (!args['reward-model'] && !args['reward-oracle'])
-      throw new UsageError('--search goes by the scores of steps: name --reward-model or --reward-oracle');
+    if (reward === undefined)
+      throw new UsageError('--search goes by the scores of steps: name --reward-model');
     if (temperature === 0)
       throw new UsageError(
         '--search needs several samples, or a --temperature above 0, at which continuations differ; -n 16 has both',

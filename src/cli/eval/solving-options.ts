@@ -80,21 +80,13 @@ export function solvingOptions(argv: Argv) {
     .option('reward-model', {
       ...rewards,
       describe:
-        'What scores solutions: a run, an adapter, word-problems-judge, a classification model (a directory or hub id), oracle, or a file of scores',
+        'What scores solutions: a run, an adapter, word-problems-judge, a classification model (a directory or hub id), oracle, or a file: rows with problem and sample, as in samples.jsonl, and a score',
     })
-    .option('reward-oracle', {
-      group: rewards.group,
-      type: 'boolean',
-      conflicts: ['reward-model', 'scores'],
-      describe: 'The same as --reward-model oracle: the steps of generated problems, exactly',
-    })
-    .option('scores', {
+    .option('score-column', {
       ...rewards,
-      conflicts: 'reward-model',
-      describe:
-        'The same as --reward-model with a file: rows with problem and sample, as in samples.jsonl, and a score',
+      implies: 'reward-model',
+      describe: 'Column of the scores in such a file [default: score]',
     })
-    .option('score-column', { ...rewards, describe: 'Its column [default: score]' })
     .option('aggregate', {
       group: rewards.group,
       ...oneOf(AGGREGATIONS, 'min'),
@@ -113,7 +105,6 @@ export function solvingOptions(argv: Argv) {
     .option('search', {
       group: search.group,
       type: 'boolean',
-      conflicts: 'scores',
       describe: 'Also search step by step with the reward model, beside samples for as many tokens',
     })
     .option('beams', { ...search, default: 4, describe: 'How many go on after each step' })
@@ -133,12 +124,6 @@ export function solvingOptions(argv: Argv) {
     .option('accept-weak-reward', {
       ...flag,
       describe: 'Also by a reward model that eval reward-model has found weak',
-    })
-    .option('judge-oracle', {
-      group: rewards.group,
-      type: 'boolean',
-      conflicts: 'judge',
-      describe: 'The same as --judge oracle, by the plan in the rows of generated problems',
     })
     .option('corrections', {
       group: rewards.group,

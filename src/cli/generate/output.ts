@@ -1,13 +1,10 @@
 // The file of `steptrain generate --output`. Finished rows are kept in a second file, so that a stopped command can go
 // on.
 
-import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { exactText } from '../../files/exact-json.js';
 import { type Draws, openDraws } from '../../run/draws.js';
 import { UsageError } from '../line/error.js';
-import { checkFolder } from '../line/usage.js';
 
 type OutputRow = Readonly<Record<string, unknown>>;
 
@@ -23,16 +20,6 @@ export interface SampleOutput {
 }
 
 const SETTINGS = 'settings';
-
-/** @throws UsageError before anything is sampled that could not be written */
-export function checkOutput(output: string | undefined): void {
-  if (output === undefined) return;
-  if (!output.endsWith('.jsonl'))
-    throw new UsageError(`--output expects a file name that ends in .jsonl, found ${output}`);
-  if (existsSync(output))
-    throw new UsageError(`${output} is there already; choose another file for --output`);
-  checkFolder('the folder of --output', dirname(output));
-}
 
 /**
  * Opens `output`.part, or goes on with one that a stopped command left.

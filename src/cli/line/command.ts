@@ -1,5 +1,6 @@
 // A command with its options, which give its handler the types of its arguments.
 import type { Argv, CommandModule } from 'yargs';
+import { joined } from './usage.js';
 
 /** The arguments of the command that `Builder` gives its options. */
 export type ArgumentsOf<Builder extends (argv: Argv) => unknown> =
@@ -17,6 +18,29 @@ export interface Command<Arguments> {
 
 export function command<Arguments>(module: Command<Arguments>): CommandModule {
   return module as unknown as CommandModule;
+}
+
+/** The name of a command, without its arguments. */
+export const nameOf = ({ command }: CommandModule): string => String([command].flat()[0]).split(' ')[0] ?? '';
+
+/** A command that does nothing without the name of one of `commands` behind its own. */
+export function commandGroup(
+  name: string,
+  describe: string,
+  commands: readonly CommandModule[],
+  examples: readonly (readonly [usage: string, about: string])[],
+): CommandModule {
+  const names = joined(commands.map(nameOf), 'or');
+  return {
+    command: name,
+    describe,
+    builder: (argv) =>
+      examples.reduce(
+        (line, [usage, about]) => line.example(usage, about),
+        commands.reduce((line, each) => line.command(each), argv).demandCommand(1, `name ${names}`),
+      ),
+    handler: () => {},
+  };
 }
 
 /** An option with a text, or a number, after it. */

@@ -1,5 +1,6 @@
 // Turns yargs' messages on a command line into sentences that name options as typed and suggest the nearest.
 
+import { dirname } from 'node:path';
 import { fileKind } from '../../files/kind.js';
 import { nearestName } from '../../native/nearest.js';
 import { typedCommand } from '../../native/typed-command.js';
@@ -131,7 +132,8 @@ function optionOf(name: string, args: readonly string[]): string {
 
 const unquoted = (text: string) => text.replace(/^"(.*)"$/, '$1');
 
-function joined(parts: readonly string[], word: 'and' | 'or'): string {
+/** Parts with commas between, and `word` before the last. */
+export function joined(parts: readonly string[], word: 'and' | 'or'): string {
   return parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} ${word} ${parts.at(-1)}`;
 }
 
@@ -166,10 +168,20 @@ export function checkWhole(args: object, least: Readonly<Record<string, number>>
   }
 }
 
-/** @throws UsageError for the file of a report that is not new, or no .json */
-export function checkReportFile(output: string | undefined): void {
-  if (output !== undefined && (!output.endsWith('.json') || fileKind(output) !== undefined))
-    throw new UsageError(`--output expects a new file name that ends in .json, found ${output}`);
+/**
+ * @param path the file to write; undefined where the option is not given
+ * @param name the option that gives it; none for an argument
+ * @throws UsageError for a path with another ending, or of a file that is there, and where its folder is not
+ */
+export function checkNewFile(path: string | undefined, ending: '.json' | '.jsonl', name?: '--output'): void {
+  if (path === undefined) return;
+  if (!path.endsWith(ending))
+    throw new UsageError(
+      `${name ? `${name} expects` : 'expected'} a file name that ends in ${ending}, found ${path}`,
+    );
+  if (fileKind(path) !== undefined)
+    throw new UsageError(`${path} is there already; choose another file${name ? ` for ${name}` : ''}`);
+  checkFolder(`the folder of ${name ?? path}`, dirname(path));
 }
 
 export function checkPort(port: number): void {

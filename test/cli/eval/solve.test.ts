@@ -145,12 +145,15 @@ describe('steptrain eval solve', () => {
       })),
     );
     const path = file('scores.jsonl', scores);
-    const args = [data, '-n', '4', '--output', output, '--scores', path];
+    const args = [data, '-n', '4', '--output', output, '--reward-model', path];
     const { stdout } = await solve(...args, '--score-column', 'rm', '--json');
     const { metrics, scorer } = JSON.parse(stdout);
     expect(metrics['best@4'].value).toBe(metrics['pass@4'].value);
     expect(scorer).toEqual({ name: `${path} (rm)`, aggregation: 'min' });
     expect((await solve(...args)).stderr).toContain("column 'score' should hold a number");
+    expect((await solve(...args, '--search')).stderr).toMatch(
+      /--search writes new solutions, which .*scores\.jsonl has no scores of/,
+    );
   });
 
   it('searches with the exact judge of generated problems, and refuses a search without scores of steps', async () => {
@@ -166,7 +169,7 @@ describe('steptrain eval solve', () => {
     ];
     const output = join(folder, 'out');
     const more = ['--max-new-tokens', '64', '--beams', '2', '--expansions', '2', '--output', output];
-    const { stdout } = await solve(...args, '--search', '--reward-oracle', ...more);
+    const { stdout } = await solve(...args, '--search', '--reward-model', 'oracle', ...more);
     expect(stdout).toMatch(
       /\nsearch .*\nbest of as many tokens .*\nmajority of as many tokens .*\ntokens a search /,
     );
@@ -177,12 +180,10 @@ describe('steptrain eval solve', () => {
     expect((await solve(...args, '--search')).stderr).toMatch(
       /--search goes by the scores of steps: name --reward-model/,
     );
-    const greedy = [...args.slice(0, 3), '--search', '--reward-oracle'];
+    const greedy = [...args.slice(0, 3), '--search', '--reward-model', 'oracle'];
     expect((await solve(...greedy)).stderr).toMatch(
       /--search needs several samples, or a --temperature above 0/,
     );
-    const scored = [...args, '--search', '--scores', file('scores.jsonl', [])];
-    expect((await solve(...scored)).stderr).toMatch(/--search and --scores exclude each other/);
   });
 
   it('asks the model of a run for scores and for verdicts on steps', async () => {
@@ -219,11 +220,22 @@ describe('steptrain eval solve', () => {
     const rows = [...wordProblems({ seed: 2, samples: 3, part: 'test', levels: [1] })];
     const data = file('generated.jsonl', rows);
     const output = join(folder, 'judged');
-    const args = [data, '-n', '2', '--output', output, '--max-new-tokens', '8', '--judge-oracle', '--json'];
+    const args = [
+      data,
+      '-n',
+      '2',
+      '--output',
+      output,
+      '--max-new-tokens',
+      '8',
+      '--judge',
+      'oracle',
+      '--json',
+    ];
     const { code, stdout } = await solve(...args);
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ judge: 'oracle', about: { layouts: ['word_problem'] } });
-    const { stderr } = await solve(file('rows.jsonl'), '--judge-oracle');
+    const { stderr } = await solve(file('rows.jsonl'), '--judge', 'oracle');
     expect(stderr).toContain('the oracle judges generated problems alone, and problem 1 has no plan');
     const broken = file('broken.jsonl', [{ ...rows[0], ending: { kind: 'number', step: 9 } }]);
     expect((await solve(broken)).stderr).toContain(
