@@ -82,9 +82,14 @@ const LEAD =
 /** Quotation marks around all of it. */
 const QUOTED = /^\s*["“”„]([^"“”„]*)["“”][\s.]*$/;
 
-/** Removes colours, words before the answer and quotation marks around it. */
+/** Ticks and pictures, but crosses, which say that an answer is wrong. */
+const PICTURES =
+  /(?![❌❎✖🚫⛔])(?:[✓✔☑🗸]|\p{Emoji_Presentation}|\p{Extended_Pictographic}\uFE0F)[\uFE0F\u200D]*/gu;
+
+/** Removes pictures beside an answer, colours, words before it and quotation marks around it. */
 function withoutDecoration(text: string): string {
-  return text.replace(COLOUR, ' ').replace(LEAD, '').replace(QUOTED, '$1');
+  const words = text.replace(PICTURES, ' ');
+  return (words.trim() === '' ? text : words).replace(COLOUR, ' ').replace(LEAD, '').replace(QUOTED, '$1');
 }
 
 /** Full-width forms of ASCII as ASCII. */

@@ -6,6 +6,7 @@ import { makeDirectories } from '../files/directory.js';
 import { checkText, invalid } from '../native/errors.js';
 import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import { shown } from '../native/shown.js';
+import { respectAddedTokens } from './added-tokens.js';
 import { renderedWithCalls } from './call-arguments.js';
 import { ChatRenderer } from './chat-template.js';
 import type { TokenizerJson } from './checks.js';
@@ -14,7 +15,6 @@ import { decoderOf } from './decoders.js';
 import { wordEncoder } from './known-words.js';
 import { normalizerOf } from './normalizers.js';
 import { preTokenizerOf } from './pre-tokenizers.js';
-import { respectSingleWords } from './single-words.js';
 import { spellingOf, utf8 } from './token-bytes.js';
 import type {
   ChatMessage,
@@ -241,14 +241,22 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
             preTokenizer(text, section_index === 0)
         : null,
     });
-    respectSingleWords(library);
-    return { library, words: wordEncoder(library, json) };
+    return {
+      library,
+      words: wordEncoder(library, json, respectAddedTokens(library, wordsOf(json.model.vocab))),
+    };
   } catch (error) {
     throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {
       file,
       cause: error,
     });
   }
+}
+
+/** The tokens of the model's own vocabulary, a table of ids or a list of pieces. */
+function wordsOf(vocab: unknown): ReadonlySet<string> | undefined {
+  if (Array.isArray(vocab)) return new Set(vocab.map(([piece]) => piece as string));
+  return typeof vocab === 'object' && vocab !== null ? new Set(Object.keys(vocab)) : undefined;
 }
 
 /** The same description with every prefix space switched off; the same object if there is none. */

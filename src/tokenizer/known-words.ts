@@ -1,19 +1,10 @@
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
+import type { AddedTokens } from './added-tokens.js';
 import type { TokenizerJson } from './checks.js';
 import { wordCutterOf } from './pre-tokenizers.js';
 
-interface AddedToken {
-  readonly id: number;
-  /** Takes the blanks before it. */
-  readonly lstrip: boolean;
-  readonly rstrip: boolean;
-}
-
 /** The library's own state; its types call it private. */
 interface Internals {
-  readonly added_tokens_map: ReadonlyMap<string, AddedToken>;
-  readonly splitter_unnormalized: { split(text: string): string[] };
-  readonly splitter_normalized: { split(text: string): string[] };
   readonly normalizer: ((text: string) => string) | null;
   readonly model: ((words: string[]) => string[]) & { readonly tokens_to_ids: ReadonlyMap<string, number> };
 }
@@ -26,18 +17,18 @@ const LONGEST_WORD = 64;
 /**
  * A faster `encode` of the library for BPE, whose tokens of a word depend on that word alone: the ids of words that were met
  * before come from a table. Undefined for other models. The function gives undefined for a text that the library has to read:
- * one with a character that no token spells, or with an added token that takes blanks or stands in normalised text.
+ * one with a character that no token spells.
  */
 export function wordEncoder(
   library: LibraryTokenizer,
   { model, pre_tokenizer }: TokenizerJson,
+  { inText, inNormalised }: AddedTokens,
 ): ((text: string) => number[] | undefined) | undefined {
   const cutter = wordCutterOf(pre_tokenizer);
   const { type, unk_token: unknown, fuse_unk: fused } = model as Readonly<Record<string, unknown>>;
   // Unknown tokens that are fused join over words.
   if (cutter === undefined || type !== 'BPE' || (fused === true && unknown)) return undefined;
-  const internals = library as unknown as Internals;
-  const { added_tokens_map: added, normalizer, model: tokensOf } = internals;
+  const { normalizer, model: tokensOf } = library as unknown as Internals;
   const known = new Map<string, readonly number[]>();
 
   function idsOf(word: string): readonly number[] | undefined {
@@ -50,11 +41,7 @@ export function wordEncoder(
   }
 
   /** Adds the ids of a text without added tokens; false where the library has to read it. */
-  function addText(ids: number[], given: string, isFirst: boolean): boolean {
-    const text = normalizer ? normalizer(given) : given;
-    if (text === '') return true;
-    const parts = internals.splitter_normalized.split(text);
-    if (parts.length > 1 || added.has(text)) return false;
+  function addText(ids: number[], text: string, isFirst: boolean): boolean {
     for (const word of cutter?.words(text, isFirst) ?? []) {
       const found = known.get(word) ?? idsOf(word);
       if (found === undefined) return false;
@@ -63,13 +50,17 @@ export function wordEncoder(
     return true;
   }
 
-  return (text) => {
+  return (whole) => {
     const ids: number[] = [];
-    for (const [i, section] of internals.splitter_unnormalized.split(text).entries()) {
-      const token = added.get(section);
-      if (token?.lstrip || token?.rstrip) return undefined;
-      if (token) ids.push(token.id);
-      else if (!addText(ids, section, i === 0)) return undefined;
+    for (const section of inText(whole)) {
+      if (section.token) {
+        ids.push(section.token.id);
+        continue;
+      }
+      for (const { text, token, isFirst } of inNormalised(normalizer?.(section.text) ?? section.text)) {
+        if (token) ids.push(token.id);
+        else if (!addText(ids, text, section.isFirst && isFirst)) return undefined;
+      }
     }
     return ids;
   };
