@@ -11,6 +11,7 @@ import {
   samplingOptions,
   withModel,
 } from './chosen/model-options.js';
+import type { OpenLabeller } from './label/labeller.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 import { checkWhole } from './line/usage.js';
@@ -43,6 +44,29 @@ const options = (argv: Argv) =>
       describe:
         'Instead of a model: problems with worked solutions; wrong is the first line with an equation that does not hold or a value that they do not have',
     })
+    .option('results', {
+      ...flag,
+      describe:
+        'Instead of a model, of conversations with tools: a turn is wrong whose result has a nonzero exit code, failed tests or an error; the last one by the answer',
+    })
+    .option('judge', {
+      ...text,
+      conflicts: ['model', 'adapter', 'oracle', 'reference', 'environment'],
+      describe:
+        'Instead of completions: the verdicts of a judge of steps or turns, by name: a run, or http://HOST/v1#MODEL',
+    })
+    .option('rubric', {
+      ...text,
+      implies: 'judge',
+      describe:
+        'What else counts, in words, or a file of it; for a --judge that is a language model at an address',
+    })
+    .option('environment', {
+      ...text,
+      conflicts: ['oracle', 'reference'],
+      describe:
+        'Of conversations with tools: play the turns up to each one again in this environment, and let -k episodes go on from there',
+    })
     .option('until-wrong', {
       ...flag,
       describe: 'Draw nothing after the first step from which no completion is right',
@@ -71,6 +95,11 @@ const options = (argv: Argv) =>
       'by exact arithmetic',
     )
     .example('$0 run prm.yaml --set data.train=labels/labels.jsonl', 'a reward model that learns them')
+    .example('$0 label traces.jsonl --results --output labels', 'turns of agents, by exit codes and tests')
+    .example(
+      '$0 label traces.jsonl --environment calculator --model runs/agent --output labels',
+      'turns of agents, by episodes that go on from them',
+    )
     .example(
       '$0 label records.jsonl --complete --model runs/solver --output whole',
       'whole solutions for a model of outcomes',
@@ -78,29 +107,29 @@ const options = (argv: Argv) =>
 
 export const labelCommand = command({
   command: 'label <file>',
-  describe: 'Label the steps of solutions by completions or the oracle; finish and grade solutions',
+  describe:
+    'Label steps of solutions and turns of agents: by completions, results or a judge; finish solutions',
   builder: options,
   handler: label,
 });
-
-/** Labels a batch; undefined if the signal stopped it. */
-type Labeller = (batch: readonly PlacedSolution[]) => Promise<StepRecord[] | undefined>;
-
-interface OpenLabeller {
-  readonly label: Labeller;
-  readonly settings: Readonly<Record<string, unknown>>;
-  dispose(): void;
-}
 
 /** Solutions labelled at a time; a stop loses at most so many. */
 const BATCH = 8;
 
 async function label(args: LabelArguments): Promise<void> {
   checkWhole(args, { k: 1, 'max-rows': 1 });
-  for (const name of ['oracle', 'reference', 'until-wrong'] as const)
+  for (const name of ['oracle', 'reference', 'until-wrong', 'results', 'judge'] as const)
     if (args.complete && args[name])
       throw new UsageError(
         `--complete labels no steps, and --${name} is about labels of steps; leave one out`,
+      );
+  for (const name of ['model', 'adapter', 'oracle', 'reference', 'judge', 'environment'] as const)
+    if (args.results && args[name] !== undefined)
+      throw new UsageError(`--results labels by what came back, without --${name}; leave one out`);
+  for (const name of ['complete', 'until-wrong'] as const)
+    if (args.environment !== undefined && args[name])
+      throw new UsageError(
+        `--environment labels every turn by episodes, and --${name} is about texts; leave one out`,
       );
   const { inBatches, solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
@@ -125,10 +154,9 @@ async function label(args: LabelArguments): Promise<void> {
       console.error(cost.sentence + (done > 0 ? `; already labelled: ${plural(done, 'solution')}` : ''));
       for await (const batch of inBatches(solutionStream(args.file, { columns, skip: done }), BATCH)) {
         for (const { solution, where } of batch)
-          if (solution?.turns)
+          if (solution?.turns && !readsTurns(args))
             throw new UsageError(
-              `${where}: this row is a conversation with tools, and label reads problems with solutions; its turns have labels of ` +
-                'their own (turn_rewards)',
+              `${where}: this row is a conversation with tools, whose turns are labelled by --results, --judge or --environment`,
             );
         const found = signal.aborted ? undefined : await labeller.label(batch);
         if (!found) break;
@@ -153,12 +181,19 @@ async function label(args: LabelArguments): Promise<void> {
   }
 }
 
-function openLabeller(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
+/** Whether the labels are for turns of conversations too. */
+const readsTurns = ({ results, judge, environment }: LabelArguments): boolean =>
+  results === true || judge !== undefined || environment !== undefined;
+
+async function openLabeller(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
+  const { turnLabeller } = await import('./label/turns.js');
+  if (readsTurns(args)) return turnLabeller({ ...args, k: completionsOf(args) }, signal);
   if (args.reference !== undefined) return byProblems('reference', args.reference);
   return args.oracle === undefined ? byModel(args, signal) : byProblems('oracle', args.oracle);
 }
 
-const isOfModel = ({ oracle, reference }: LabelArguments) => oracle === undefined && reference === undefined;
+const isOfModel = ({ oracle, reference, results, judge }: LabelArguments) =>
+  oracle === undefined && reference === undefined && !results && judge === undefined;
 
 const completionsOf = ({ k, complete }: LabelArguments): number => k ?? (complete ? 1 : 8);
 
@@ -181,21 +216,32 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
   const count = { solutions: 0, prefixes: 0 };
   for await (const { solution, where } of solutions) {
     if (!solution) continue;
-    if (solution.answer === undefined && isOfModel(args))
+    if (solution.answer === undefined && isOfModel(args) && args.environment === undefined)
       throw new DataError(
         'row',
         `${where}: there is no answer to compare with; name its column with --answer`,
       );
     count.solutions++;
-    count.prefixes += args.complete ? Number(isUnfinished(solution)) : rolloutPrefixes(solution).length;
+    count.prefixes += args.complete
+      ? Number(isUnfinished(solution))
+      : args.environment === undefined
+        ? rolloutPrefixes(solution).length
+        : solution.steps.length;
   }
   const completions = count.prefixes * completionsOf(args);
   const tokens = completions * args['max-new-tokens'];
   const sentence = isOfModel(args)
     ? `${plural(count.solutions, 'solution')}, ${count.prefixes} ${args.complete ? 'of them unfinished' : 'prefixes'}, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
       `of up to ${args['max-new-tokens']} tokens: at most ${tokens.toLocaleString('en-US')} tokens are drawn`
-    : `${plural(count.solutions, 'solution')}, judged by the ${args.oracle === undefined ? 'worked solutions' : 'plans'} of their problems: nothing is drawn`;
+    : `${plural(count.solutions, 'solution')}, judged by ${labelsBy(args)}: nothing is drawn`;
   return { ...count, sentence };
+}
+
+/** Names what labels are from, where that is no model of one's own. */
+function labelsBy({ oracle, results, judge }: LabelArguments): string {
+  if (results) return 'what came back for their turns';
+  if (judge !== undefined) return judge;
+  return `the ${oracle === undefined ? 'worked solutions' : 'plans'} of their problems`;
 }
 
 async function byModel(given: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {

@@ -3,16 +3,26 @@
  * row is not in the batch and others go on, and its beginning is found again among the cached prefixes.
  */
 
+import { isDeepStrictEqual } from 'node:util';
 import type { GenerateOptions, Generator } from '../generate/generator.js';
 import { chatTokens } from '../generate/prompts.js';
 import type { Sample } from '../generate/rows/sample-row.js';
 import { invalid, StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import type { Message } from '../records/record.js';
+import { callsOf, type DividedTurns } from '../records/turns.js';
 import { openedReasoning } from '../tokenizer/chat-reply.js';
 import { afterTurn } from '../tokenizer/chat-turns.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { readTurn } from './calls.js';
-import { checkedOpening, checkedReply, type Environment, type Task, type TurnReply } from './environment.js';
+import {
+  type AgentTurn,
+  checkedOpening,
+  checkedReply,
+  type Environment,
+  type Task,
+  type TurnReply,
+} from './environment.js';
 import { atMost, within } from './limits.js';
 
 export interface EpisodeOptions
@@ -34,13 +44,18 @@ export interface EpisodeOptions
   readonly maxLength?: number;
   /** Seconds that an environment may take for an answer. Default 30. */
   readonly timeout?: number;
+  /** Turns of a task that its episodes begin with: the environment answers them again, and the model goes on after them. Default none. */
+  readonly given?: ((task: number) => readonly GivenTurn[]) | undefined;
   /** Calls of the environment at a time. Default 64. */
   readonly concurrency?: number;
   /** Called with each episode when it has ended. */
   readonly onEpisode?: (episode: Episode) => void;
 }
 
-/** A turn of an episode. */
+/** A turn that somebody has written, and what came back for it then. */
+export type GivenTurn = DividedTurns['turns'][number];
+
+/** A turn of an episode; one that was given has no tokens. */
 export interface EpisodeTurn {
   /** All that was drawn, also the token that ended it. */
   readonly tokens: readonly number[];
@@ -143,7 +158,13 @@ async function oneEpisode(
     promptIds = asked.ids;
     const opened = openedReasoning(asked.text)?.mark ?? '';
     const messages: Message[] = [...prompt];
-    let ids = [...promptIds];
+    const replayed = await replay(options.given?.(place.task) ?? [], (turn) =>
+      failing(() => asking('step', () => environment.step(turn, name)), checkedReply),
+    );
+    turns.push(...replayed.turns);
+    if (replayed.finish) return ended(replayed.finish, replayed.failure);
+    messages.push(...turns.flatMap(({ message, results }) => [message, ...results]));
+    let ids = turns.length === 0 ? [...promptIds] : chatTokens(tokenizer, messages, template).ids;
     while (turns.length < maxTurns) {
       const room = Math.min(maxNewTokens, maxLength - ids.length);
       if (room < 1 || signal?.aborted) return ended('length');
@@ -199,6 +220,37 @@ async function oneEpisode(
         () => {},
       );
   }
+}
+
+interface Replayed {
+  readonly turns: readonly EpisodeTurn[];
+  /** Absent where the model goes on. */
+  readonly finish?: 'done' | 'failed';
+  readonly failure?: string;
+}
+
+/** Has the environment answer given turns again; one that answers otherwise than then is no place to go on from. */
+async function replay(
+  given: readonly GivenTurn[],
+  step: (turn: AgentTurn) => Promise<TurnReply | Failed>,
+): Promise<Replayed> {
+  const turns: EpisodeTurn[] = [];
+  for (const { message, results: then } of given) {
+    const reply = await step({ text: message.content, calls: callsOf(message) });
+    if (reply instanceof Failed) return { turns, finish: 'failed', failure: reply.reason };
+    const { messages: results = [], reward, done } = reply;
+    const said = (list: readonly Message[]) => list.map(({ content }) => content.trim());
+    if (!done && !isDeepStrictEqual(said(results), said(then)))
+      return {
+        turns,
+        finish: 'failed',
+        failure: `it answers turn ${turns.length + 1} with ${shown(said(results))}, and the conversation has ${shown(said(then))}`,
+      };
+    const own = { tokens: [], logprobs: [], between: [], message, results };
+    turns.push({ ...own, ...(reward === undefined ? {} : { reward }) });
+    if (done) return { turns, finish: 'done' };
+  }
+  return { turns };
 }
 
 /** The mistake of an environment, in one sentence. */

@@ -20,12 +20,14 @@ export function atMost(most: number): <T>(call: () => Promise<T>) => Promise<T> 
   let running = 0;
   return async (call) => {
     if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve));
-    running++;
+    else running++;
     try {
       return await call();
     } finally {
-      running--;
-      waiting.shift()?.();
+      // Whoever waits takes the place over, so that nobody who comes meanwhile has it too.
+      const next = waiting.shift();
+      if (next) next();
+      else running--;
     }
   };
 }

@@ -15,6 +15,8 @@ export interface LlmJudgeOptions {
   readonly model: string;
   /** Sent as `Authorization: Bearer …`, to this server alone. */
   readonly apiKey?: string | undefined;
+  /** What else counts, in words, in addition to the usual request. Default none. */
+  readonly rubric?: string | undefined;
   /** Default 0. */
   readonly temperature?: number;
   /** Most tokens of one answer. Default 1024. */
@@ -130,7 +132,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     for (let attempt = 0; attempt <= retries; attempt++) {
       const body = {
         model,
-        messages: judgePrompt(solution),
+        messages: judgePrompt(solution, options.rubric),
         // A deterministic model would give the same again.
         temperature: Math.max(options.temperature ?? 0, attempt > 0 ? 0.5 : 0),
         max_tokens: options.maxTokens ?? 1024,
@@ -152,6 +154,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
 
   const own = scorer({
     name: `${model} at ${host}`,
+    readsTurns: true,
     async score(solutions, { signal = new AbortController().signal } = {}) {
       const labels: (0 | 1 | null)[][] = [];
       const stop = new AbortController();

@@ -1,4 +1,5 @@
 // The request for a language model that judges the steps of a solution, and the schema of its answer.
+import { readableResults, readableStep } from '../../records/turns.js';
 import type { ChatMessage } from '../../tokenizer/tokenizer.js';
 import type { Solution } from '../scorer.js';
 
@@ -9,15 +10,39 @@ Judge every numbered step by itself, given the problem and the steps before it:
 The reference solution, where there is one, is right. It is for you alone: a step need not look like it.
 Answer with one JSON object and nothing else, with each step's number as key: {"1": "correct", "2": "incorrect"}`;
 
-/** The request for all steps of one solution, with the reference solution or the right answer in view where one is known. */
-export function judgePrompt({ problem, of, steps }: Solution): readonly ChatMessage[] {
+const OF_TURNS = `You check the turns of an agent that uses tools.
+Judge every numbered turn by itself, given the task and all before it. A line that begins with → is a call of a tool, one with ← is what came back for the turn.
+- "correct": what it says holds, and its calls are of use for the task; another way than your own is correct if it is valid.
+- "incorrect": it has an error, it builds on an error of an earlier turn, or it does not help.
+What came back is no part of the turn: a call that is of use stays correct if its result is of none.
+Answer with one JSON object and nothing else, with each turn's number as key: {"1": "correct", "2": "incorrect"}`;
+
+/**
+ * The request for all steps of one solution, or all turns of a conversation, with the reference solution or the right answer in view
+ * where one is known.
+ *
+ * @param rubric what else counts, in words
+ */
+export function judgePrompt(
+  { problem, of, steps, turns }: Solution,
+  rubric?: string,
+): readonly ChatMessage[] {
   const { answer = '', solution } = of ?? {};
-  const numbered = steps.map((step, i) => `${i + 1}. ${step}`).join('\n');
+  const shown = turns
+    ? turns.steps.map((turn) => [readableStep(turn), ...readableResults(turn)].join('\n'))
+    : steps;
+  const numbered = shown.map((step, i) => `${i + 1}. ${step}`).join('\n');
   const known = answer === '' ? '' : `The right answer: ${answer}\n\n`;
   const reference = solution === undefined ? known : `Reference solution:\n${solution}\n\n`;
   return [
-    { role: 'system', content: INSTRUCTIONS },
-    { role: 'user', content: `Problem:\n${problem}\n\n${reference}Steps to judge:\n${numbered}` },
+    {
+      role: 'system',
+      content: `${turns ? OF_TURNS : INSTRUCTIONS}${rubric === undefined ? '' : `\n\nRubric:\n${rubric}`}`,
+    },
+    {
+      role: 'user',
+      content: `${turns ? 'Task' : 'Problem'}:\n${problem}\n\n${reference}${turns ? 'Turns' : 'Steps'} to judge:\n${numbered}`,
+    },
   ];
 }
 
