@@ -15,7 +15,7 @@ export interface LlmJudgeOptions {
   readonly model: string;
   /** Sent as `Authorization: Bearer …`, to this server alone. */
   readonly apiKey?: string | undefined;
-  /** What else counts, in words, in addition to the usual request. Default none. */
+  /** Words on what else counts, in addition to the usual request. Default none. */
   readonly rubric?: string | undefined;
   /** Default 0. */
   readonly temperature?: number;
