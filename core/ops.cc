@@ -279,6 +279,16 @@ const char* const kSignatures[] = {
     " outcomes:i, beta:f=0.1, beta_step:f=0.1, lambda_d:f=1, lambda_d_step:f=1, lambda_u:f=1,"
     " lambda_u_step:f=1)"
     " -> loss:f32[1], dpolicy:f32[n], stats:f32[12]",
+    // Σ weights·D(student, teacher) of the softmax of two rows of logits: KL(teacher ‖ student) at beta 0, KL(student ‖
+    // teacher) at beta 1, else beta·KL(teacher ‖ m) + (1 - beta)·KL(student ‖ m), m = (1 - beta)·student + beta·teacher.
+    // stats (means by weight): KL(student ‖ teacher), KL(teacher ‖ student), entropy of the student, share of rows with
+    // one arg-max; Σ weights.
+    "divergence(student:f32[R,V], teacher:f32[R,V], weights:f32[R]; beta:f=1)"
+    " -> loss:f32[1], dstudent:f32[R,V], stats:f32[5]",
+    // Σ weights·KL(student ‖ teacher) of two classes, a token and all others, from the two log-probs of that token. stats:
+    // mean by weight of student - teacher, Σ weights.
+    "sampled_divergence(student:f32[R], teacher:f32[R], weights:f32[R])"
+    " -> loss:f32[1], dstudent:f32[R], stats:f32[2]",
     // Σ weights·BCE(σ(logit), label); labels in [0,1]. stats: accuracy at 0.5 and mean probability (by
     // weight), Σ weights, rows counted.
     "bce(logits:f32[n], labels:f32[n], weights:f32[n]) -> loss:f32[1], dlogits:f32[n], stats:f32[4]",

@@ -1,4 +1,4 @@
-// How the CPU evaluates an objective (core/objective.h): one region over chunks of kChunk items, whose sums
+// How the CPU evaluates an objective (core/objective.h): one region over chunks of kChunk items (1,024 where an objective says nothing), whose sums
 // are added in index order, so that the number of threads changes nothing.
 #pragma once
 
@@ -29,7 +29,10 @@ template <typename Objective>
 template <typename Objective>
 void evaluate(Stream& stream, int64_t n, const Objective& items) {
   using Tally = objective::Tally<Objective::kSums>;
-  constexpr int64_t kChunk = 1024;
+  constexpr int64_t kChunk = [] {
+    if constexpr (requires { Objective::kChunk; }) return Objective::kChunk;
+    return int64_t{1024};
+  }();
   const int64_t chunks = (n + kChunk - 1) / kChunk;
   Tally* const partial = stream.scratch.take<Tally>(chunks);
   stream.pool.run(chunks, [n, partial, items](int64_t chunk) {

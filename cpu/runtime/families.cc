@@ -12,6 +12,7 @@ void register_collectives(KernelTable& table);
 void register_causal_conv1d(KernelTable& table);
 void register_gated_delta_rule(KernelTable& table);
 void register_delta_chunks(KernelTable& table);
+void register_objective_divergence(KernelTable& table);
 
 const KernelTable& kernels() {
   // Never freed: a process may exit while a queue's thread still runs its ops.
@@ -31,6 +32,7 @@ const KernelTable& kernels() {
     register_advantage(t);
     register_objective(t);
     register_objective_policy(t);
+    register_objective_divergence(t);
     register_objective_preference(t);
     register_optimizer(t);
     register_sampling(t);

@@ -8,6 +8,7 @@ namespace steptrain::cuda {
 void register_collectives(KernelTable& table);
 void register_causal_conv1d(KernelTable& table);
 void register_gated_delta_rule(KernelTable& table);
+void register_objective_divergence(KernelTable& table);
 
 KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
 
@@ -50,6 +51,7 @@ const KernelTable& kernels() {
     register_advantage(t);
     register_objective(t);
     register_objective_policy(t);
+    register_objective_divergence(t);
     register_objective_preference(t);
     register_optimizer(t);
     register_sampling(t);

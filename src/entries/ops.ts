@@ -76,6 +76,13 @@ export type { LayerHolders, ShardedLayers } from '../models/sharded-layers.js';
 export type { DeviceInfo, DeviceStats } from '../native/addon.js';
 export { DisposedError } from '../native/errors.js';
 export { type BinaryItems, binaryCrossEntropy } from '../objectives/binary.js';
+export {
+  type DivergenceInputs,
+  type DivergenceStatistic,
+  divergence,
+  type SampledDivergenceInputs,
+  sampledDivergence,
+} from '../objectives/divergence.js';
 export { type KtoInputs, type KtoOptions, kto, ktoReference } from '../objectives/kto.js';
 export { bce, crossEntropy } from '../objectives/likelihood.js';
 export { nll } from '../objectives/nll.js';

@@ -72,7 +72,19 @@ export function headSelect(x: Tensor, weight: Parameter, tokens: Tensor, tempera
   return logits;
 }
 
-/** All logits of few rows, f32 [R, V]: for decoding and tests. Not differentiable. */
+/**
+ * All logits, f32 [R, V]: for decoding, and for what compares whole distributions. The gradient is rounded to the dtype of `x`, as
+ * those of other products are.
+ */
 export function headLogits(x: Tensor, weight: Parameter, temperature = 1): Tensor {
-  return x.device.ops.head_logits({ x, w: weight.value, temperature }).logits;
+  const { ops } = x.device;
+  const w = weight.value;
+  const { logits } = ops.head_logits({ x, w, temperature });
+  tapeFor(x, weight)?.record(logits, { x }, (dlogits, saved, gradients) => {
+    const scaled = temperature === 1 ? dlogits : ops.scale({ x: dlogits, factor: 1 / temperature }).y;
+    const dy = scaled.dtype === saved.x.dtype ? scaled : ops.cast({ x: scaled, dtype: saved.x.dtype }).y;
+    if (gradients.wants(x)) gradients.add(x, ops.linear_dx({ dy, w }).dx);
+    if (weight.grad) ops.linear_dw({ x: saved.x, dy, dw: weight.grad });
+  });
+  return logits;
 }

@@ -2,7 +2,7 @@
 import { raggedBatch } from '../models/batch.js';
 import type { Decoder, LinearHead, Role } from '../models/decoder.js';
 import { scalarOutputs } from '../models/heads.js';
-import { type HeadLogprobs, headLogprobs, headSelect } from '../ops/head.js';
+import { type HeadLogprobs, headLogits, headLogprobs, headSelect } from '../ops/head.js';
 import { gatherRows, reshape } from '../ops/memory.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { AnswerRow, TrainingSequence } from './sequence.js';
@@ -69,6 +69,14 @@ export function logitsAt(states: HiddenStates, rows: Rows): Tensor {
     const logits = headSelect(chosen, decoder.head(role), tokens.reshape([count, 1]));
     return reshape(logits, [count]);
   });
+}
+
+/** Logits of the whole vocabulary at each row over `temperature`, f32 [R, V]. */
+export function vocabularyAt(states: HiddenStates, rows: Rows, temperature = 1): Tensor {
+  const { decoder, role, hidden } = states;
+  return decoder.device.scope(() =>
+    headLogits(gatherRows(hidden, rowTensor(states, rows)), decoder.head(role), temperature),
+  );
 }
 
 /** Outputs of a scalar head at each row, f32 [R]. */
