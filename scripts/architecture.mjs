@@ -23,7 +23,7 @@ const LIMITS = {
   eval: 20,
   generate: 11,
   back: 0,
-  rows: 490,
+  rows: 500,
 };
 
 const root = resolve(process.argv[2] ?? fileURLToPath(new URL('..', import.meta.url)));

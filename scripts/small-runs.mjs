@@ -9,14 +9,17 @@ const run = { device: 'cpu', threads: 1, logging_steps: 1 };
 const word_problems = { samples: 60, levels: [1] };
 const lora = { r: 4, lora_alpha: 8 };
 const misread = { base: 'word-problems-misread', dtype: 'f32' };
-const policy = {
-  method: 'ppo',
+const sampled = {
   model: misread,
   data: { source: 'word_problems', word_problems, max_length: 256 },
   rollout: { num_generations: 4, max_new_tokens: 24, template: '{problem}\n' },
-  reward: { rule: { weight: 1 }, length: { weight: 0.1, from: 2, to: 24 } },
   run,
   eval: { max_samples: 4 },
+};
+const policy = {
+  method: 'ppo',
+  ...sampled,
+  reward: { rule: { weight: 1 }, length: { weight: 0.1, from: 2, to: 24 } },
 };
 const verdicts = {
   model: { base: 'embedded', dtype: 'f32' },
@@ -128,6 +131,22 @@ export const SMALL_RUNS = {
       num_mini_batches: 2,
       kl_coef: 0,
       save_steps: 3,
+    },
+  },
+  distill: {
+    method: 'distill',
+    ...sampled,
+    lora: { ...lora, lora_dropout: 0.05 },
+    teacher: { model: 'word-problems' },
+    distill: {
+      learning_rate,
+      judge: 'oracle',
+      lmbda: 0.5,
+      beta: 0.5,
+      batch_problems: 6,
+      max_iterations: 6,
+      eval_steps: 3,
+      save_steps: 2,
     },
   },
   step_kto: {

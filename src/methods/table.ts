@@ -4,6 +4,7 @@ import type { z } from 'zod';
 import type { OptimizerInput } from '../config/optimizer.js';
 import type { MethodSchema } from '../config/schema.js';
 import type { Method } from '../train/method.js';
+import { distillConfig } from './distill/config.js';
 import { dpo } from './offline/dpo.js';
 import { fullStepDpo } from './offline/full-step-dpo.js';
 import { implicitPrm } from './offline/implicit-prm.js';
@@ -35,6 +36,7 @@ export const methods = {
   s3c: { ...s3cConfig, load: async () => (await import('./s3c/method.js')).s3c },
   reward: { ...rewardConfig, load: async () => (await import('./reward/method.js')).reward },
   ppo: { ...ppoConfig, load: async () => (await import('./ppo/method.js')).ppo },
+  distill: { ...distillConfig, load: async () => (await import('./distill/method.js')).distill },
   pretrain: { ...pretrainConfig, load: async () => (await import('./pretrain/method.js')).pretrain },
   kto,
   dpo,

@@ -66,6 +66,7 @@ const RUNS: Readonly<Record<string, Recipe>> = {
       dtype: 'f32',
     },
   },
+  distill: changed(small.distill as Recipe, { distill: { max_iterations: 2 } }),
   prime: changed(small.prime as Recipe, { ppo: { max_iterations: 2 } }),
   dpo: offline('dpo', 'pairs.jsonl'),
   step_dpo: offline('step_dpo', 'solutions.jsonl'),

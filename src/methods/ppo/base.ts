@@ -12,10 +12,11 @@ import { solveHeldOut } from '../../train/solutions/held-out.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
-import type { MakingStage } from '../../train/stage.js';
+import type { MakingStage, SaveSettings } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
 import { rewardedSolution } from './rewards.js';
 import type { PpoRun } from './run.js';
+import type { SolvingRun } from './solving.js';
 
 /** Name of the stage and of its artefact. */
 export const BASE = 'base';
@@ -45,18 +46,27 @@ export function baseProblems({ base_problems, ...reward }: RewardSection): numbe
   return asks ? base_problems : 0;
 }
 
-export function baseStage(open: PpoRun, sampling: LocalSamplerOptions): MakingStage {
-  const { config, data } = open;
+export interface BaseStageOptions {
+  readonly settings: SaveSettings;
+  /** Training problems of which it draws solutions as rollouts do. */
+  readonly rewarded: readonly number[];
+}
+
+export function baseStage(
+  { config, data }: SolvingRun,
+  sampling: LocalSamplerOptions,
+  { settings, rewarded }: BaseStageOptions,
+): MakingStage {
   const chunks = [
     ...inChunks('test', [...data.parts.test.problems.keys()]),
     ...inChunks('validation', [...data.parts.validation.problems.keys()]),
-    ...inChunks('train', rewardedProblems(open)),
+    ...inChunks('train', rewarded),
   ];
   return {
     name: BASE,
     artefact: BASE,
     steps: Math.max(1, chunks.length),
-    settings: config.ppo,
+    settings,
     batching: { 'base.chunks': chunks.length },
     open: () => ({
       begin: async () => {},
@@ -91,7 +101,7 @@ export function baseStage(open: PpoRun, sampling: LocalSamplerOptions): MakingSt
 }
 
 /** The rows that the stage made. */
-export async function baseSolutions({ run, data }: PpoRun): Promise<BaseSolutions> {
+export async function baseSolutions({ run, data }: Pick<SolvingRun, 'run' | 'data'>): Promise<BaseSolutions> {
   const byProblem = (part: BasePart): GradedSample[][] => data.parts[part].problems.map(() => []);
   const found = { test: byProblem('test'), validation: byProblem('validation'), train: byProblem('train') };
   for await (const { row } of objectRows(run.artefact(BASE).path)) {
@@ -135,7 +145,7 @@ export function standardised(
 }
 
 /** Drawn as rollouts draw theirs. */
-function rewardedProblems({ config: { reward, rollout, run }, data }: PpoRun): readonly number[] {
+export function rewardedProblems({ config: { reward, rollout, run }, data }: PpoRun): readonly number[] {
   const { problems, prompts } = data.parts.train;
   const count = baseProblems(reward);
   if (count === 0) return [];

@@ -49,17 +49,7 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
 };
 
 function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): Generator<Conflict> {
-  yield* wholeSolutions('ppo', data);
-  if (typeof model.base !== 'string')
-    yield conflict(
-      'model.base',
-      'method "ppo" needs a trained base: name one, or pretrain one with method "pretrain" first',
-    );
-  if (data.source === 'arithmetic')
-    yield conflict(
-      'data.source',
-      'data.source "arithmetic" has no final answers; use "word_problems", "problems" or rows with gold_answer',
-    );
+  yield* samplingConflicts('ppo', { model, lora, data, rollout });
   const { advantage, ratio, resample } = algorithmOf(ppo);
   const critic = advantage === 'critic' ? ppo.critic : undefined;
   if (critic === 'adapter' && lora === 'none')
@@ -73,12 +63,6 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
     yield conflict(
       'rollout.num_generations',
       `ppo.algorithm "${ppo.algorithm}"${advantage === 'returns' ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
-    );
-  if (rollout.server) yield* publishing(rollout.server, lora === 'none', model.base);
-  if (rollout.server && rollout.temperature !== 1)
-    yield conflict(
-      'rollout.temperature',
-      `rollout.server gives log-probs at temperature 1 alone; set rollout.temperature to 1, found ${rollout.temperature}`,
     );
   if (rollout.server && rollout.server.max_staleness > 0) {
     if (ppo.old_logprobs !== 'sampler' && !correctsSampler({ ppo, rollout }))
@@ -101,12 +85,6 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
       'reward.environment pays what an environment gives, and there is none; name one as rollout.environment',
     );
   yield* importanceConflicts(ppo);
-  const shares = Object.values(rollout.mix);
-  if (shares.length > 0 && shares.every((weight) => weight === 0))
-    yield conflict(
-      'rollout.mix',
-      'rollout.mix has no group with a weight above 0, so there is no problem to solve',
-    );
   if (ppo.kl_target > 0 && ppo.kl_coef === 0)
     yield conflict(
       'ppo.kl_coef',
@@ -119,11 +97,6 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
     );
   if (ppo.truncated === 'bootstrap' && critic === undefined)
     yield conflict('ppo.truncated', 'ppo.truncated "bootstrap" needs the critic of ppo.algorithm "ppo"');
-  if (rollout.max_new_tokens >= data.max_length)
-    yield conflict(
-      'rollout.max_new_tokens',
-      `rollout.max_new_tokens (${rollout.max_new_tokens}) leaves no token of data.max_length (${data.max_length}) for a problem`,
-    );
   if (reward.length.weight !== 0 && reward.length.to <= reward.length.from)
     yield conflict('reward.length.to', 'reward.length.to must be above reward.length.from');
   const named = {
@@ -198,6 +171,41 @@ function* inEnvironment(rollout: PpoRunConfig['rollout'], reward: RewardSection)
         `reward.${name}.weight`,
         `reward.${name} reads solutions without turns, and rollout.environment gives episodes; use reward.steps, oracle, environment or function`,
       );
+}
+
+/** Conflicts of every method whose policy samples solutions. */
+export function* samplingConflicts(
+  method: string,
+  { model, lora, data, rollout }: Pick<PpoRunConfig, 'model' | 'lora' | 'data' | 'rollout'>,
+): Generator<Conflict> {
+  yield* wholeSolutions(method, data);
+  if (typeof model.base !== 'string')
+    yield conflict(
+      'model.base',
+      `method "${method}" needs a trained base: name one, or pretrain one with method "pretrain" first`,
+    );
+  if (data.source === 'arithmetic')
+    yield conflict(
+      'data.source',
+      'data.source "arithmetic" has no final answers; use "word_problems", "problems" or rows with gold_answer',
+    );
+  if (rollout.server) yield* publishing(rollout.server, lora === 'none', model.base);
+  if (rollout.server && rollout.temperature !== 1)
+    yield conflict(
+      'rollout.temperature',
+      `rollout.server gives log-probs at temperature 1 alone; set rollout.temperature to 1, found ${rollout.temperature}`,
+    );
+  const shares = Object.values(rollout.mix);
+  if (shares.length > 0 && shares.every((weight) => weight === 0))
+    yield conflict(
+      'rollout.mix',
+      'rollout.mix has no group with a weight above 0, so there is no problem to solve',
+    );
+  if (rollout.max_new_tokens >= data.max_length)
+    yield conflict(
+      'rollout.max_new_tokens',
+      `rollout.max_new_tokens (${rollout.max_new_tokens}) leaves no token of data.max_length (${data.max_length}) for a problem`,
+    );
 }
 
 /** Checks GDPO: everything that is rewarded must be a source of its own that gives one number to a solution. */

@@ -38,9 +38,16 @@ export function solutionObjective(options: SolutionObjectiveOptions): ClippedObj
   });
 }
 
-function piecesOf(
+/** The sequences of a prompt with its solutions. */
+export function piecesOf(
   { item, answers }: CreditedSolutions,
-  { promptOf, settings: { branches }, microBatchTokens: budget }: SolutionObjectiveOptions,
+  {
+    promptOf,
+    settings: { branches },
+    microBatchTokens: budget,
+  }: Pick<SolutionObjectiveOptions, 'promptOf' | 'microBatchTokens'> & {
+    readonly settings: Pick<PpoSettings, 'branches'>;
+  },
 ) {
   let at = 0;
   return answeredPrompts(promptOf(item).ids, item, answers, { budget, branches }).map((sequence) => {

@@ -1,6 +1,7 @@
 /** The reward models of a run in its memory plan, from their files alone. */
 import { statSync } from 'node:fs';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
+import type { ModelCard } from '../../models/card.js';
 import { type SavedModel, savedModel } from '../../models/saved.js';
 import type { Device } from '../../runtime/device.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
@@ -52,8 +53,15 @@ function readable(name: string): SavedModel | undefined {
 }
 
 /** Weights of the model as they are opened, and those of the adapter in f32 as they are stored. */
-function held(
-  { directory, dtype, adapter, card }: SavedModel,
+export function held(
+  {
+    directory,
+    dtype,
+    adapter,
+    card,
+  }: Pick<SavedModel, 'directory' | 'dtype' | 'adapter'> & {
+    readonly card: Pick<ModelCard, 'quantize'> | undefined;
+  },
   device: Pick<Device, 'info'>,
 ): Omit<MemoryItem, 'role'> {
   const config = readModelConfig(directory);

@@ -81,7 +81,7 @@ export const rollout = section({
       'as often as any other.',
   ),
   server: server.optional(),
-}).describe('How solutions are sampled (`method: ppo`).');
+}).describe('How solutions are sampled (`method: ppo` and `distill`).');
 
 const auto = <T extends z.ZodType>(value: T) => z.union([z.literal('auto'), value]).default('auto');
 
