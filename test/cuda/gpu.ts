@@ -26,3 +26,7 @@ export const gradientsRoundAlike = (device: Device, a: number, b: number): boole
 
 /** The emulator's name (emulator/emulator.h); it is too slow for sizes that fill a GPU. */
 export const EMULATED = 'emulated GPU';
+
+/** `size` on the CPU and on a GPU, `small` on the emulator, which takes a thousand times as long. */
+export const unlessEmulated = (isa: string, size: number, small: number): number =>
+  isa === 'cuda:0' && gpus[0] === EMULATED ? small : size;
