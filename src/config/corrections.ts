@@ -73,9 +73,6 @@ const mcts = section({
 }).describe('For `sampler: mcts`.');
 
 const making = z.strictObject({
-  step_split: choice('auto', 'line', 'sentence').describe(
-    'How solutions are split into steps: at line breaks, ends of sentences, or what of both splits them.',
-  ),
   positions: countOrAll('all').describe(
     'Steps of a solution at which wrong ones are sampled: all, or so many at random.',
   ),

@@ -16,20 +16,13 @@ export interface SourceSolution {
   readonly word?: WordProblem;
 }
 
-/**
- * Ways to split a text into steps: at line breaks, at ends of sentences, or (`auto`) at the first of these that splits
- * it.
- */
-const STEP_SPLITS = ['auto', 'line', 'sentence'] as const;
-export type StepSplit = (typeof STEP_SPLITS)[number];
-
 const ANSWER = /^(?:####|the (?:final )?answer is\b|answer\s*:)/i;
 
 /**
- * The steps of a worked solution. GSM8K's notes for calculators are left out, and a line `#### 72` becomes `The answer is: 72`
+ * The steps of a worked solution: its lines, or its sentences where it is one line. GSM8K's notes for calculators are left out, and a line `#### 72` becomes `The answer is: 72`
  * unless such a line follows it, as in MetaMathQA. A formula is never cut, and stands on one line, as steps do.
  */
-export function solutionSteps(text: string, split: StepSplit = 'auto'): string[] {
+export function solutionSteps(text: string): string[] {
   const lines = splitOutside(text.replace(/<<[^<>\n]*>>/g, ''), /\n/g)
     .map((line) =>
       line
@@ -45,7 +38,7 @@ export function solutionSteps(text: string, split: StepSplit = 'auto'): string[]
     return isSaidAgain ? [] : [`The answer is: ${line.replace(/^#+\s*/, '')}`];
   });
   const worked = marked.filter((line) => !ANSWER.test(line));
-  if (split === 'line' || (split === 'auto' && worked.length > 1)) return marked;
+  if (worked.length > 1) return marked;
   return marked.flatMap((line) => (ANSWER.test(line) ? [line] : sentences(line)));
 }
 
@@ -62,7 +55,6 @@ function sentences(line: string): string[] {
 export function sourceSolution(
   record: StepRecord,
   number: number,
-  split: StepSplit,
   word?: WordProblem,
 ): SourceSolution | 'no_answer' | 'no_solution' | 'wrong_solution' {
   refuseTurns(record, 'corrections are made of solutions');
@@ -70,8 +62,7 @@ export function sourceSolution(
   if (answer === undefined) return 'no_answer';
   if (record.outcome === 0 && solution === undefined) return 'wrong_solution';
   const own = record.steps.map(({ text }) => text);
-  const steps =
-    word || solution === undefined ? (solution?.split('\n') ?? own) : solutionSteps(solution, split);
+  const steps = word || solution === undefined ? (solution?.split('\n') ?? own) : solutionSteps(solution);
   if (steps.length < 2) return 'no_solution';
   return { number, problem, steps, answer, record, ...(word ? { word } : {}) };
 }

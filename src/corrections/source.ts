@@ -6,7 +6,7 @@ import { wordProblemRecords } from '../data/problems/records.js';
 import type { Part } from '../data/split.js';
 import type { StepRecord } from '../records/record.js';
 import { dividedRecords } from '../run/parts.js';
-import { type SourceSolution, type StepSplit, sourceSolution } from './solution.js';
+import { type SourceSolution, sourceSolution } from './solution.js';
 
 export interface DividedSolution {
   readonly part: Part;
@@ -21,13 +21,12 @@ export interface DividedSolution {
  */
 export async function* sourceSolutions(
   data: DataConfig,
-  split: StepSplit,
   leftOut: (reason: string) => void,
   reports: LoadReport[] = [],
 ): AsyncGenerator<DividedSolution> {
   let number = 0;
   for await (const { part, record, word } of records(data, reports)) {
-    const solution = sourceSolution(record, number++, split, word);
+    const solution = sourceSolution(record, number++, word);
     if (typeof solution === 'string') leftOut(solution);
     else yield { part, solution };
   }

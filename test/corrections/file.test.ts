@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 const SOLUTIONS = Array.from(wordProblems({ seed: 3, samples: 40 }), (word, i) =>
-  sourceSolution(solutionRecord(word, []), i, 'auto', word),
+  sourceSolution(solutionRecord(word, []), i, word),
 ) as SourceSolution[];
 const stream = async function* () {
   yield* SOLUTIONS;

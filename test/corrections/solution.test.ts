@@ -8,37 +8,33 @@ import {
 } from '../../src/corrections/solution.js';
 
 it.each([
-  ['lines', 'a = 1\nb = 2\nThe answer is: 2', 'auto', ['a = 1', 'b = 2', 'The answer is: 2']],
+  ['lines', 'a = 1\nb = 2\nThe answer is: 2', ['a = 1', 'b = 2', 'The answer is: 2']],
   [
     'GSM8K, with its notes for calculators',
     'She has 48/2 = <<48/2=24>>24 clips.\nTogether 24+48 = <<24+48=72>>72.\n#### 72',
-    'auto',
     ['She has 48/2 = 24 clips.', 'Together 24+48 = 72.', 'The answer is: 72'],
   ],
   [
     'MetaMathQA, which says its answer twice',
     'First 1.5 + 2 = 3.5.\nSo 3.5.\n#### 3.5\nThe answer is: 3.5',
-    'auto',
     ['First 1.5 + 2 = 3.5.', 'So 3.5.', 'The answer is: 3.5'],
   ],
   [
     'sentences where there is one line',
     'We have 1.5 + 2 = 3.5. Then $x = 7$. So it is 7.\nThe answer is: 7',
-    'auto',
     ['We have 1.5 + 2 = 3.5.', 'Then $x = 7$.', 'So it is 7.', 'The answer is: 7'],
   ],
-  ['lines alone', 'One. Two.\nThe answer is: 7', 'line', ['One. Two.', 'The answer is: 7']],
-] as const)('splits %s', (_, text, split, steps) => {
-  expect(solutionSteps(text, split)).toEqual(steps);
+] as const)('splits %s', (_, text, steps) => {
+  expect(solutionSteps(text)).toEqual(steps);
 });
 
 it('says why a record has no solution to use', () => {
   const record = { problem: 'p', steps: [] };
-  expect(sourceSolution(record, 0, 'auto')).toBe('no_answer');
-  expect(sourceSolution({ ...record, gold_answer: '1' }, 0, 'auto')).toBe('no_solution');
-  expect(sourceSolution({ ...record, gold_answer: '1', outcome: 0 }, 0, 'auto')).toBe('wrong_solution');
+  expect(sourceSolution(record, 0)).toBe('no_answer');
+  expect(sourceSolution({ ...record, gold_answer: '1' }, 0)).toBe('no_solution');
+  expect(sourceSolution({ ...record, gold_answer: '1', outcome: 0 }, 0)).toBe('wrong_solution');
   const whole = { ...record, gold_answer: '1', gold_solution: 'a\nThe answer is: 1' };
-  expect(sourceSolution(whole, 3, 'auto')).toMatchObject({ number: 3, steps: ['a', 'The answer is: 1'] });
+  expect(sourceSolution(whole, 3)).toMatchObject({ number: 3, steps: ['a', 'The answer is: 1'] });
 });
 
 it('compares steps and results', () => {

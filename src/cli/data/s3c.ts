@@ -56,7 +56,7 @@ export async function makeCorrections(
     }
     const decoder = opened.model?.decoder;
     const tools = configuredTools(config, tokenizer, { draws, ...(decoder ? { decoder } : {}) });
-    const solutions = chosenSolutions(config, settings, part);
+    const solutions = chosenSolutions(config, part);
     const progress = createProgress({
       total: await counted(solutions()),
       start: file.solutions,
@@ -95,14 +95,14 @@ export async function makeCorrections(
 /**
  * The solutions of a part. With a file, solutions that are left out are counted there, if it does not have them yet.
  */
-function chosenSolutions({ data }: S3cRunConfig, { step_split }: CorrectionsConfig, part: Part | 'all') {
+function chosenSolutions({ data }: S3cRunConfig, part: Part | 'all') {
   return async function* (file?: SampleFile): AsyncGenerator<SourceSolution> {
     const before = file?.solutions ?? 0;
     let read = 0;
     const leftOut = (reason: string) => {
       if (file && read >= before) file.tally.add(`left out: ${reason}`);
     };
-    for await (const { part: found, solution } of sourceSolutions(data, step_split, leftOut)) {
+    for await (const { part: found, solution } of sourceSolutions(data, leftOut)) {
       if (part !== 'all' && found !== part) continue;
       read++;
       yield solution;

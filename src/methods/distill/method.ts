@@ -108,7 +108,6 @@ function studentStage(open: DistillRun, validate: NonNullable<OpenTraining['vali
             : {
                 url: teacher.url,
                 model: teacher.served_model,
-                keyEnv: teacher.key_env,
                 concurrency: concurrencyOf(rollout.max_rows),
               },
       }),

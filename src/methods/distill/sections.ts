@@ -24,10 +24,9 @@ export const teacher = section({
     .describe('Weights of `teacher.model` in 4 or 8 bits, as `model.quantize`.'),
   url: optionalText().describe(
     'In place of `teacher.model`: a steptrain serve or vLLM, without /v1, with the same tokenizer. It gives the log-prob of each sampled ' +
-      'token, and all other tokens count as one.',
+      'token, and all other tokens count as one. `STEPTRAIN_API_KEY` in the environment is its key.',
   ),
   served_model: text('base').describe('The teacher’s name at that server.'),
-  key_env: text('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
 }).describe('Whom the student learns from (`method: distill`).');
 
 export const distill = section({

@@ -5,11 +5,11 @@ import { endpointOf, received } from '../../remote/http-request.js';
 import { isObject } from '../../remote/protocol.js';
 import { retrying } from '../../remote/retry.js';
 
+/** A server; `STEPTRAIN_API_KEY` of the environment is sent as its key. */
 export interface ServedTeacher {
   readonly url: string;
   /** The name under which the server has the model. */
   readonly model: string;
-  readonly keyEnv: string;
   /** Requests at a time. */
   readonly concurrency: number;
 }
@@ -28,12 +28,12 @@ const RETRY = { attempts: 8, backoffMs: 500, maxBackoffMs: 30_000 };
  * @throws RemoteError where the server refuses, fails after all tries, or gives other tokens than it was asked about
  */
 export async function servedLogprobs(
-  { url, model, keyEnv, concurrency }: ServedTeacher,
+  { url, model, concurrency }: ServedTeacher,
   asked: readonly Asked[],
   signal: AbortSignal,
 ): Promise<number[][] | undefined> {
   const limits = { concurrency, connectSeconds: 10, idleSeconds: 300 };
-  const endpoint = endpointOf({ url, key: process.env[keyEnv], ...limits }, 'teacher.url');
+  const endpoint = endpointOf({ url, key: process.env.STEPTRAIN_API_KEY, ...limits }, 'teacher.url');
   const found: number[][] = asked.map(() => []);
   const whole = await atOnce(asked, { concurrency, signal }, async ({ prompt, tokens }, i, stop) => {
     if (tokens.length === 0) return;

@@ -177,13 +177,10 @@ export const ppo = section({
       'that is trained whole.',
   ),
   critic_learning_rate: positiveNumber(1e-4).describe(
-    'Learning rate of a critic on its own adapter or model; the head on a trunk learns at learning_rate × head_rate.',
+    'Learning rate of a critic on its own adapter or model; the head on a trunk learns at ten times learning_rate.',
   ),
   critic_warmup: countOrOff(20).describe(
     'Steps at the start that train the critic alone: on a trunk that is shared, its head alone. The policy’s optimizer begins after them.',
-  ),
-  head_rate: positiveNumber(10).describe(
-    'Multiplies the learning rate of the value head, which starts from random numbers.',
   ),
   truncated: choice('lowest', 'keep', 'mask', 'bootstrap').describe(
     'A solution that was cut off at max_new_tokens: gets the lowest reward of its rollout batch; keeps its own; is not learned from ' +

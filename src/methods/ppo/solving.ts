@@ -1,6 +1,5 @@
-/** What surrounds learning from a policy's own solutions: their sampling, here or on a server, and held-out problems solved before and after. */
+/** Samples a policy's solutions, here or on a server, and solves held-out problems before and after its training. */
 import { concurrencyOf } from '../../config/sampling.js';
-import type { FrameConfig } from '../../config/schema.js';
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
 import { typedCommand } from '../../native/typed-command.js';
@@ -8,22 +7,13 @@ import { askedOnce } from '../../remote/asked-once.js';
 import { remoteSource } from '../../remote/remote-source.js';
 import { processesOf } from '../../runtime/processes.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
-import type { Evaluation, OpenRun, RunRoles } from '../../train/method.js';
-import type { AskedProblems } from '../../train/solutions/asked.js';
+import type { Evaluation } from '../../train/method.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/held-out.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
 import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
 import type { BaseSolutions } from './base.js';
-import type { PpoRunConfig } from './config.js';
-import type { PpoRoles } from './roles.js';
-
-/** A run whose policy samples solutions of problems. */
-export type SolvingRun = OpenRun<
-  FrameConfig & Pick<PpoRunConfig, 'rollout'>,
-  AskedProblems,
-  RunRoles & Pick<PpoRoles, 'policy'>
->;
+import type { SolvingRun } from './run.js';
 
 /** Solves the held-out problems again, and reports them beside those of the model before training; undefined if the signal stopped it. */
 export async function solvedBeforeAndAfter(

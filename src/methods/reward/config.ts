@@ -62,7 +62,6 @@ const rewardModel = section({
   outcome_weight: positiveNumber(1).describe(
     'Of an outcome in the loss of `type: joint`, beside 1 for each step.',
   ),
-  head_rate: positiveNumber(1).describe('Learning rate of the new head, as a multiple of `learning_rate`.'),
   ...optimization({ learning_rate: 1e-4 }),
 }).describe('Training a reward model of steps, of outcomes, or of both (`method: reward`).');
 

@@ -1,6 +1,5 @@
 /** Training a reward model by cross-entropy of right and wrong, or of three classes. */
 
-import { classifierOf } from '../../architectures/table.js';
 import type { TrainableParameters } from '../../autograd/parameters.js';
 import { StepTrainError } from '../../native/errors.js';
 import { binaryCrossEntropy } from '../../objectives/binary.js';
@@ -32,7 +31,6 @@ export function rewardTraining(
       'E_DATA',
       'no training solution has anything to learn; check the labels, data.max_length and reward_model.solutions',
     );
-  const { module } = classifierOf(network.decoder.config);
   const microBatchTokens = open.microBatchTokens('reward');
   const learning = { network, parameters: roles.trained, weigh, microBatchTokens, seed };
   return batchedStage({
@@ -41,7 +39,6 @@ export function rewardTraining(
     batches: stageBatches(usable, settings, { seed, tokens, tokensOf: (i) => sizes[i] as number }),
     settings,
     parameters: roles.trained,
-    rateOf: (name) => (name.includes(module) ? settings.head_rate : 1),
     best: 'auc',
     validate: (stop) => rewardValidation(open, network, stop),
     gradients: (batch, step, report) =>

@@ -62,13 +62,12 @@ async function readSamples(
 
 /** Solutions of each part, the training part limited by `data.max_samples`, the others by `eval.max_samples`. */
 async function readSolutions(config: S3cRunConfig, signal: AbortSignal): Promise<S3cData | undefined> {
-  const { data, corrections } = config;
+  const { data } = config;
   const reports: LoadReport[] = [];
   const solutions: Record<Part, SourceSolution[]> = { train: [], validation: [], test: [] };
   const leftOut = new Map<string, number>();
-  const split = corrections === 'none' ? 'auto' : corrections.step_split;
   const count = (reason: string) => leftOut.set(reason, (leftOut.get(reason) ?? 0) + 1);
-  for await (const { part, solution } of sourceSolutions(data, split, count, reports)) {
+  for await (const { part, solution } of sourceSolutions(data, count, reports)) {
     if (signal.aborted) return undefined;
     solutions[part].push(solution);
   }

@@ -13,14 +13,8 @@ import {
 } from '../../config/fields.js';
 import { optimization, rollouts, updates } from '../../config/training.js';
 
-const headRate = () =>
-  positiveNumber(10).describe(
-    'Multiplies the learning rate for the scalar head, which starts from random numbers.',
-  );
-
 export const rewardNetwork = section({
   ...optimization({ learning_rate: 1e-4 }),
-  head_rate: headRate(),
   init: choice('base', 'sft').describe(
     'Initial adapter: new on the base (a copy of model.adapter if that is continued), or a copy of the warmed-up policy, which learns faster.',
   ),
@@ -45,7 +39,6 @@ export const rewardNetwork = section({
 
 export const verdictPpo = section({
   ...updates({ learning_rate: 5e-6, lr_scheduler_type: 'linear' }),
-  head_rate: headRate(),
   num_train_epochs: positiveNumber(1).describe('Passes over the training solutions.'),
   steps: choice('labelled', 'unlabelled', 'all').describe(
     'The training steps that the policy judges: those with a label, those without, or both. Without a label the reward ' +

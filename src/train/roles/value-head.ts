@@ -21,12 +21,13 @@ export function valueHead(config: ModelConfig, seed: number): ParameterSpec[] {
   ];
 }
 
+/** Factor of the learning rate of a head that starts from random numbers beside an adapter. */
+export const HEAD_RATE = 10;
+
 /** Settings of an optimizer that trains the head together with other parameters. */
-export const withHeadRate = (
-  settings: Parameters<typeof adamSettings>[0] & { readonly head_rate: number },
-) => ({
+export const withHeadRate = (settings: Parameters<typeof adamSettings>[0]) => ({
   ...adamSettings(settings),
-  rateOf: (name: string) => (name.startsWith(VALUE_HEAD) ? settings.head_rate : 1),
+  rateOf: (name: string) => (name.startsWith(VALUE_HEAD) ? HEAD_RATE : 1),
 });
 
 /** The head among `parameters`. */

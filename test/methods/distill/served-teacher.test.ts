@@ -23,7 +23,7 @@ async function served(answer?: (ids: number[]) => unknown) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void server.close());
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const teacher = { url, model: 'base', keyEnv: 'NO_SUCH_KEY', concurrency: 4 };
+  const teacher = { url, model: 'base', concurrency: 4 };
   return {
     asked,
     ask: (rows: Parameters<typeof servedLogprobs>[1]) =>

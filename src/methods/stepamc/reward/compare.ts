@@ -4,6 +4,7 @@ import { pairwise } from '../../../objectives/pairs.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
 import { accumulate, balanceOf, totalLoss } from '../../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
+import { HEAD_RATE } from '../../../train/roles/value-head.js';
 import type { StepPart } from '../../../train/stage.js';
 import type { RewardNetworkConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
@@ -11,17 +12,14 @@ import type { RewardPair, RewardUnit } from './pairs.js';
 
 type RewardRoles = Pick<StepAmcRoles, 'decoder' | 'reward' | 'rewardHead' | 'rewardParameters'>;
 
-/** The factor of a parameter's learning rate: `head_rate` for the head, 1 for the others. */
-export const rewardRate =
-  ({ head_rate }: RewardNetworkConfig) =>
-  (name: string) =>
-    name.includes('score') ? head_rate : 1;
+/** The factor of a parameter's learning rate. */
+export const rewardRate = (name: string): number => (name.includes('score') ? HEAD_RATE : 1);
 
 export function rewardOptimizer(
   { rewardParameters }: Pick<RewardRoles, 'rewardParameters'>,
   settings: RewardNetworkConfig,
 ): AdamW {
-  return new AdamW(rewardParameters, { ...adamSettings(settings), rateOf: rewardRate(settings) });
+  return new AdamW(rewardParameters, { ...adamSettings(settings), rateOf: rewardRate });
 }
 
 export type PairMetrics = {

@@ -41,7 +41,7 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
     batches: schedulePairs(open, train),
     settings,
     parameters: roles.rewardParameters,
-    rateOf: rewardRate(settings),
+    rateOf: rewardRate,
     best: 'pair_accuracy',
     begin: async () => {
       if (settings.init === 'sft') await roles.startRewardFromPolicy();
