@@ -2,8 +2,15 @@ import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Objective } from './statistics.js';
 
-const STATISTICS = ['reverse_kl', 'forward_kl', 'entropy', 'agreement', 'weight'] as const;
-export type DivergenceStatistic = (typeof STATISTICS)[number];
+export type DivergenceStatistic = 'reverse_kl' | 'forward_kl' | 'entropy' | 'agreement' | 'weight';
+
+const STATISTICS: readonly DivergenceStatistic[] = [
+  'reverse_kl',
+  'forward_kl',
+  'entropy',
+  'agreement',
+  'weight',
+];
 
 /** Logits f32 [R, V] of student and teacher over one vocabulary, each over its temperature. */
 export interface DivergenceInputs {
