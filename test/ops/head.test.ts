@@ -351,7 +351,8 @@ describe.each(isas)('head on %s', (isa) => {
 
   it('is one parallel region per op and never allocates [R, V]', async () => {
     const fresh = openTest(isa, { threads: 2 });
-    const vocabulary = unlessEmulated(isa, 20_000, 8_000);
+    // Scratch is constant on a GPU, so fewer would not show that it is smaller.
+    const vocabulary = 20_000;
     const c = make([256, 16, vocabulary], 'f32');
     const { temperature } = c;
     const t = upload(fresh, c, true);
