@@ -15,8 +15,7 @@ import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
 import { rewardedSolution } from './rewards.js';
-import type { PpoRun } from './run.js';
-import type { SolvingRun } from './solving.js';
+import type { PpoRun, SolvingRun } from './run.js';
 
 /** Name of the stage and of its artefact. */
 export const BASE = 'base';
