@@ -11,6 +11,7 @@ export const SUITES = [
   'kernels',
   'step',
   'classify',
+  'score',
   'prefill',
   'decode',
   'rl',
@@ -130,6 +131,18 @@ export interface ClassifyCase extends Case {
   readonly rank: number;
 }
 
+/** Scores of the steps of solutions by a token classifier with two classes, whose trunk is a decoder. */
+export interface ScoreCase extends Case {
+  readonly suite: 'score';
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Tokens of each solution with its problem. */
+  readonly lengths: readonly number[];
+  /** Tokens of a problem. */
+  readonly problem: number;
+  /** Whether all are solutions of one problem. */
+  readonly ofOne: boolean;
+}
+
 /** Greedy generation after prompts of one length: the forward up to the first tokens, or one step of all rows after it. */
 export interface GenerateCase extends Case {
   readonly suite: 'prefill' | 'decode';
@@ -200,6 +213,7 @@ export type RivalCase =
   | OpCase
   | StepCase
   | ClassifyCase
+  | ScoreCase
   | GenerateCase
   | RlCase
   | TrainerCase;
@@ -422,6 +436,31 @@ export function classifyCase(
     config: { ...config },
     lengths,
     rank,
+  };
+}
+
+export function scoreCase(
+  dtype: FloatType,
+  who: string,
+  config: DecoderShape,
+  { lengths, problem, ofOne }: Pick<ScoreCase, 'lengths' | 'problem' | 'ofOne'>,
+): ScoreCase {
+  const { layerWeights, attending, values } = weightsOf(config);
+  // The problem of several solutions must be read once.
+  const again = ofOne ? lengths.length - 1 : 0;
+  const tokens = sum(lengths) - again * problem;
+  const pairs = visiblePairs(lengths) - again * visiblePairs([problem]);
+  const what = ofOne ? 'solutions of one problem' : 'solutions';
+  return {
+    suite: 'score',
+    name: `${who} shape, ${lengths.length} ${what}, ${sum(lengths)} tokens`,
+    dtype,
+    flops: 2 * layerWeights * tokens + 4 * attending * values * pairs,
+    bytes: layerWeights * SIZE[dtype],
+    config: { ...config },
+    lengths,
+    problem,
+    ofOne,
   };
 }
 

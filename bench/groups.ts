@@ -17,10 +17,18 @@ import {
   opCase,
   type RuntimeCase,
   type Suite,
+  scoreCase,
   stepCase,
 } from './cases.js';
 import { generateGroups, generationCases } from './generate-groups.js';
-import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B, QWEN3_5_0_8B } from './models.js';
+import {
+  DEBERTA_V3_BASE,
+  DEBERTA_V3_XSMALL,
+  QWEN_0_5B,
+  QWEN_1_5B,
+  QWEN3_5_0_8B,
+  SMOLLM2_135M,
+} from './models.js';
 import { rlGroups } from './rl-groups.js';
 import { trainerGroups } from './trainer-groups.js';
 
@@ -134,6 +142,8 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
       ];
     case 'classify':
       return DTYPES.map((dtype) => classifyGroup(dtype, 'deberta-v3-xsmall', [256, 256]));
+    case 'score':
+      return scoreGroups();
     case 'prefill':
     case 'decode':
       return generateGroups(suite);
@@ -211,6 +221,8 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
           Array.from({ length: 16 }, () => 512),
         ),
       ];
+    case 'score':
+      return scoreGroups();
     case 'prefill':
     case 'decode':
       return generateGroups(suite);
@@ -296,6 +308,35 @@ function classifyGroup(dtype: FloatType, who: keyof typeof ENCODERS, lengths: re
     cases: directions.map((direction) => classifyCase(dtype, who, ENCODERS[who], direction, lengths, RANK)),
     settings: ['plain'],
   };
+}
+
+/** Tokens of solutions of GSM8K in ProcessBench, by quantiles, in an order without a trend, and of a problem. */
+const SOLUTIONS = [
+  ...[344, 232, 583, 396, 296, 471, 273, 521, 180, 421, 329, 377],
+  ...[310, 660, 282, 443, 352, 250, 546, 406, 336, 495, 388, 452],
+];
+const PROBLEM = 69;
+
+function scoreGroups(): readonly Group[] {
+  const settings = [1, 4, 8, 16].map((size) => `batches of ${size}`);
+  const few = SOLUTIONS.slice(0, 8);
+  const shape = { problem: PROBLEM, ofOne: false };
+  const ofOne = { lengths: SOLUTIONS.slice(0, 16), problem: PROBLEM, ofOne: true };
+  return [
+    {
+      title: 'scores of steps, bf16',
+      cases: [
+        scoreCase('bf16', 'SmolLM2-135M', SMOLLM2_135M, { lengths: SOLUTIONS, ...shape }),
+        scoreCase('bf16', 'SmolLM2-135M', SMOLLM2_135M, ofOne),
+      ],
+      settings,
+    },
+    {
+      title: 'scores of steps, bf16, Qwen2.5-0.5B',
+      cases: [scoreCase('bf16', 'Qwen2.5-0.5B', QWEN_0_5B, { lengths: few, ...shape })],
+      settings,
+    },
+  ];
 }
 
 function stepGroup(

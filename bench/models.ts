@@ -72,6 +72,25 @@ export const QWEN3_5_0_8B = {
   vocab_size: 248_320,
 } as const;
 
+/** `config.json` of SmolLM2-135M, likewise. */
+export const SMOLLM2_135M = {
+  architectures: ['LlamaForCausalLM'],
+  attention_bias: false,
+  hidden_act: 'silu',
+  hidden_size: 576,
+  intermediate_size: 1536,
+  max_position_embeddings: 8192,
+  mlp_bias: false,
+  model_type: 'llama',
+  num_attention_heads: 9,
+  num_hidden_layers: 30,
+  num_key_value_heads: 3,
+  rms_norm_eps: 1e-5,
+  rope_theta: 100_000,
+  tie_word_embeddings: true,
+  vocab_size: 49_152,
+} as const;
+
 /** `config.json` of deberta-v3-xsmall as a token classifier, as far as shape and maths go. */
 export const DEBERTA_V3_XSMALL = {
   architectures: ['DebertaV2ForTokenClassification'],

@@ -9,6 +9,7 @@ import { benchHead } from './head.js';
 import { benchOp } from './kernels.js';
 import { benchLinearAttention } from './linear-attention.js';
 import { benchRl } from './rl.js';
+import { benchScore } from './score.js';
 import { benchStep } from './step.js';
 import { benchTrainer } from './trainer.js';
 
@@ -29,6 +30,8 @@ export function measure(device: Device, item: RivalCase, seconds: number): Promi
       return benchStep(device, item, seconds);
     case 'classify':
       return benchClassify(device, item, seconds);
+    case 'score':
+      return benchScore(device, item, seconds);
     case 'prefill':
     case 'decode':
       return benchGenerate(device, item, seconds);
