@@ -7,17 +7,20 @@ import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
-import { exactText, parseExact } from '../files/exact-json.js';
+import { parseExact } from '../files/exact-json.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
-import { readableStep } from '../records/turns.js';
-import { type ProblemKey, SKETCH_SIZE, stepKey } from './overlap.js';
+import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 
 /** A solution to write. */
 export interface StoredSolution {
   readonly part: Part;
   readonly record: StepRecord;
+  /** The record as `exactText` writes it. */
+  readonly text: string;
   readonly key: ProblemKey;
+  /** The {@link stepKey} of every step. */
+  readonly stepKeys: readonly number[];
   /** Problem and steps up to the last labelled one. */
   readonly ids: Int32Array;
   /** Tokens before the first step. */
@@ -58,9 +61,9 @@ export class TokenStoreWriter {
   }
 
   async add(solution: StoredSolution): Promise<void> {
-    const { record, ids, stepEnds } = solution;
+    const { record, text, ids, stepEnds } = solution;
     const { files } = this;
-    const line = Buffer.from(`${exactText(record)}\n`);
+    const line = Buffer.from(`${text}\n`);
     this.ids += ids.length;
     this.steps += record.steps.length;
     this.recordBytes += line.length;
@@ -69,7 +72,7 @@ export class TokenStoreWriter {
     const steps = record.steps.flatMap((step, i) => [
       stepEnds[i] ?? -1,
       step.label ?? -1,
-      stepKey(readableStep(step)),
+      solution.stepKeys[i] as number,
     ]);
     await files['steps.bin'].append(bytesOf(Float64Array.from(steps)));
     const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {

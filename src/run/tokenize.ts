@@ -4,11 +4,21 @@ import { Worker } from 'node:worker_threads';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
 import { type LabelRules, type LeftOut, relabelled } from '../data/label-rules.js';
 import type { LoadReport } from '../data/load.js';
-import { problemKey } from '../data/overlap.js';
+import type { Part } from '../data/split.js';
 import { TokenStoreWriter } from '../data/token-store.js';
 import { verdictTokenizer } from '../data/verdict.js';
-import { DataError } from '../files/data-error.js';
+import { exactText } from '../files/exact-json.js';
+import type { StepRecord } from '../records/record.js';
 import { toLog } from '../terminal/log.js';
+import { type EncodedRecord, encodeRecord } from './encode.js';
+import {
+  type EncoderJob,
+  Encoders,
+  type EncoderThread,
+  encoderThreads,
+  receivedError,
+  type SentDataError,
+} from './encoders.js';
 import { dividedRecords } from './parts.js';
 import { configuredTokenizer } from './tokenizer.js';
 
@@ -26,7 +36,7 @@ export interface TokenizeJob {
 export type TokenizeMessage =
   | { readonly solutions: number }
   | { readonly done: true }
-  | { readonly failure: Pick<DataError, 'kind' | 'what' | 'position' | 'hint'> };
+  | { readonly failure: SentDataError };
 
 const TELL_EVERY = 1000;
 
@@ -56,7 +66,7 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
     return await new Promise<boolean>((resolve, reject) => {
       worker.on('message', (message: TokenizeMessage) => {
         if ('done' in message) resolve(true);
-        else if ('failure' in message) reject(received(message.failure));
+        else if ('failure' in message) reject(receivedError(message.failure));
         else if (performance.now() - notedAt > NOTE_MS) {
           notedAt = performance.now();
           toLog(`tokenised ${message.solutions} solutions`);
@@ -71,26 +81,56 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
   }
 }
 
-/** The error that the worker met. */
-function received({
-  kind,
-  what,
-  position,
-  hint,
-}: Pick<DataError, 'kind' | 'what' | 'position' | 'hint'>): DataError {
-  return new DataError(kind, what, { ...position, ...(hint === '' ? {} : { hint }) });
+/** Solutions that are encoded together, and after how many of them other threads help: each loads the tokenizer first. */
+const BATCH = 128;
+const ALONE = 16 * BATCH;
+
+/** A solution that waits for its tokens. */
+interface ReadSolution {
+  readonly part: Part;
+  readonly record: StepRecord;
+  readonly text: string;
 }
 
-/** Tokenises in the calling thread. */
+/** Tokenises in the calling thread, and large data on other cores too. */
 export async function tokenizeData(
   { data, model, prompt, labels, directory }: TokenizeJob,
   onProgress: (solutions: number) => void,
+  threads: (job: EncoderJob) => readonly EncoderThread[] = encoderThreads,
 ): Promise<void> {
   const verdicts = verdictTokenizer(prompt, await configuredTokenizer(model));
+  const whole = labels !== undefined;
+  const encodeHere = (record: StepRecord) => encodeRecord(verdicts, record, { whole });
   const store = await TokenStoreWriter.create(directory);
   const reports: LoadReport[] = [];
   const leftOut = new Map<LeftOut, number>();
-  let solutions = 0;
+  const waiting: {
+    readonly read: readonly ReadSolution[];
+    readonly encoded: Promise<readonly EncodedRecord[]>;
+  }[] = [];
+  let encoders = new Encoders([], encodeHere);
+  let batch: ReadSolution[] = [];
+  let [begun, written] = [0, 0];
+  const send = () => {
+    if (begun >= ALONE && encoders.ahead === 0)
+      encoders = new Encoders(threads({ model, prompt, whole }), encodeHere);
+    begun += batch.length;
+    const encoded = encoders.encode(batch);
+    // A batch that fails is met when its turn comes.
+    encoded.catch(() => {});
+    waiting.push({ read: batch, encoded });
+    batch = [];
+  };
+  const write = async (most: number) => {
+    for (let next = waiting[0]; next && waiting.length > most; next = waiting[0]) {
+      const encoded = await next.encoded;
+      for (const [i, solution] of next.read.entries()) {
+        await store.add({ ...solution, ...(encoded[i] as EncodedRecord) });
+        if (++written % TELL_EVERY === 0) onProgress(written);
+      }
+      waiting.shift();
+    }
+  };
   try {
     for await (const { part, record: read } of dividedRecords(data, reports, { problems: false })) {
       const record = labels ? relabelled(read, part, labels) : read;
@@ -98,20 +138,22 @@ export async function tokenizeData(
         leftOut.set(record, (leftOut.get(record) ?? 0) + 1);
         continue;
       }
-      const { trunk } = verdicts.solution(record, labels ? { steps: 'all' } : {});
-      await store.add({
-        part,
-        record,
-        key: problemKey(record.problem),
-        ids: trunk.ids,
-        promptEnd: trunk.steps[0]?.start ?? trunk.ids.length,
-        stepEnds: trunk.steps.map(({ end }) => end),
-      });
-      if (++solutions % TELL_EVERY === 0) onProgress(solutions);
+      batch.push({ part, record, text: exactText(record) });
+      if (batch.length === BATCH) {
+        send();
+        await write(encoders.ahead);
+      }
     }
+    send();
+    await write(0);
   } catch (error) {
     await store.abandon();
+    // A row that cannot be encoded stands before the one that could not be read.
+    send();
+    for (const { encoded } of waiting) await encoded;
     throw error;
+  } finally {
+    await encoders.close();
   }
   await store.finish({ reports: reports.map(writtenReport), leftOut: [...leftOut] });
 }

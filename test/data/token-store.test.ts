@@ -26,6 +26,8 @@ function solution(
   return {
     part: (['train', 'validation', 'test'] as const)[labels.length % 3]!,
     record,
+    text: exactText(record),
+    stepKeys: record.steps.map(({ text }) => stepKey(text)),
     key: problemKey(problem),
     ids: Int32Array.from(ids),
     promptEnd: Math.min(1, ids.length),
@@ -124,7 +126,8 @@ it('keeps digits and kind of the numbers in calls', async () => {
   const call = parseExact('{"a":2.0,"b":12345678901234567890}');
   const { record, ...rest } = ten[0]!;
   const step = { ...record.steps[0]!, message: { tool_calls: [call] } };
-  await write([{ ...rest, record: { ...record, steps: [step] } }]);
+  const own = { ...record, steps: [step] };
+  await write([{ ...rest, record: own, text: exactText(own) }]);
   const store = await TokenStore.open(directory);
   expect(exactText(store?.record(0).steps[0]?.message)).toBe(`{"tool_calls":[${exactText(call)}]}`);
   store?.close();

@@ -1,0 +1,110 @@
+/** Encodes records in batches on threads beside the calling one, which encodes too while they are busy. */
+import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
+import type { ModelConfig, PromptConfig } from '../config/schema.js';
+import { DataError } from '../files/data-error.js';
+import type { StepRecord } from '../records/record.js';
+import type { EncodedRecord } from './encode.js';
+
+export interface EncoderJob {
+  readonly model: Pick<ModelConfig, 'base' | 'tokenizer'>;
+  readonly prompt: PromptConfig;
+  /** Tokens up to the last step, not only to the last labelled one. */
+  readonly whole: boolean;
+}
+
+/** An error with data that crosses from a thread to another. */
+export type SentDataError = Pick<DataError, 'kind' | 'what' | 'position' | 'hint'>;
+
+/** The answer of a thread to a batch. */
+export type EncoderMessage =
+  | { readonly records: readonly EncodedRecord[] }
+  | { readonly failure: SentDataError };
+
+/** A thread that encodes batches of records, given as JSON lines, in the order that it gets them. */
+export interface EncoderThread {
+  encode(texts: readonly string[]): Promise<readonly EncodedRecord[]>;
+  close(): Promise<void>;
+}
+
+/** Batches that a thread has at once, so that it never waits for the next one. */
+const AT_ONCE = 2;
+
+/** More threads would wait for the one that reads and writes, which is a third of the work. */
+const MOST_THREADS = 3;
+
+export class Encoders {
+  private readonly waiting = new Map<EncoderThread, number>();
+
+  constructor(
+    threads: readonly EncoderThread[],
+    private readonly encodeHere: (record: StepRecord) => EncodedRecord,
+  ) {
+    for (const thread of threads) this.waiting.set(thread, 0);
+  }
+
+  /** Batches to ask for before the oldest is taken. */
+  get ahead(): number {
+    return this.waiting.size * AT_ONCE;
+  }
+
+  /** @param batch each record also as a JSON line, which threads get */
+  async encode(
+    batch: readonly { readonly record: StepRecord; readonly text: string }[],
+  ): Promise<readonly EncodedRecord[]> {
+    const [thread, count] = [...this.waiting].sort((a, b) => a[1] - b[1])[0] ?? [];
+    if (!thread || count === undefined || count >= AT_ONCE)
+      return batch.map(({ record }) => this.encodeHere(record));
+    this.waiting.set(thread, count + 1);
+    try {
+      return await thread.encode(batch.map(({ text }) => text));
+    } finally {
+      this.waiting.set(thread, (this.waiting.get(thread) as number) - 1);
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.waiting.keys()].map((thread) => thread.close()));
+  }
+}
+
+/** Threads for the usable cores but one; none where the sources are not compiled, as in tests. */
+export function encoderThreads(job: EncoderJob, cores = availableParallelism()): EncoderThread[] {
+  const entry = new URL('./encoder-worker.js', import.meta.url);
+  const count = existsSync(entry) ? Math.min(MOST_THREADS, cores - 1) : 0;
+  return Array.from({ length: count }, () =>
+    encoderThread(new Worker(entry, { workerData: job, execArgv: [] })),
+  );
+}
+
+function encoderThread(worker: Worker): EncoderThread {
+  const asked: { resolve(records: readonly EncodedRecord[]): void; reject(error: unknown): void }[] = [];
+  let broken: unknown;
+  worker.on('message', (message: EncoderMessage) => {
+    const first = asked.shift();
+    if ('records' in message) first?.resolve(message.records);
+    else first?.reject(receivedError(message.failure));
+  });
+  worker.on('error', (error) => {
+    broken = error;
+    for (const { reject } of asked.splice(0)) reject(error);
+  });
+  return {
+    encode(texts) {
+      if (broken !== undefined) return Promise.reject(broken);
+      return new Promise((resolve, reject) => {
+        asked.push({ resolve, reject });
+        worker.postMessage(texts);
+      });
+    },
+    async close() {
+      await worker.terminate();
+    },
+  };
+}
+
+/** The error as its thread threw it. */
+export function receivedError({ kind, what, position, hint }: SentDataError): DataError {
+  return new DataError(kind, what, { ...position, ...(hint === '' ? {} : { hint }) });
+}
