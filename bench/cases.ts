@@ -16,6 +16,7 @@ export const SUITES = [
   'decode',
   'rl',
   'trainer',
+  'data',
   'contention',
   'runtime',
   'generation',
@@ -183,6 +184,16 @@ export interface TrainerCase extends Case {
   readonly rank: number;
 }
 
+/** Rows of a file, read, tokenised and stored. */
+export interface DataCase extends Case {
+  readonly suite: 'data';
+  /** JSON lines with `question` and `steps`, over and over, each time with another number behind the question. */
+  readonly file: string;
+  /** A directory with `tokenizer.json`. */
+  readonly tokenizer: string;
+  readonly rows: number;
+}
+
 /** A property of the runtime or of generation that no rival has; the trial answers with named metrics. */
 export interface RuntimeCase {
   readonly suite: MetricSuite;
@@ -216,7 +227,8 @@ export type RivalCase =
   | ScoreCase
   | GenerateCase
   | RlCase
-  | TrainerCase;
+  | TrainerCase
+  | DataCase;
 export type BenchCase = RivalCase | RuntimeCase;
 
 /** Cases whose trials share a process. */
@@ -461,6 +473,13 @@ export function scoreCase(
     lengths,
     problem,
     ofOne,
+  };
+}
+
+export function dataCase(file: string, tokenizer: string, rows: number): DataCase {
+  return {
+    ...{ suite: 'data', name: `${rows.toLocaleString('en')} rows`, dtype: 'f32', flops: 0, bytes: 0 },
+    ...{ file, tokenizer, rows },
   };
 }
 

@@ -4,6 +4,7 @@ import {
   attentionCase,
   type ClassifyCase,
   classifyCase,
+  dataCase,
   type FloatType,
   type GemmCase,
   type Group,
@@ -151,6 +152,8 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
       return rlGroups();
     case 'trainer':
       return trainerGroups();
+    case 'data':
+      return dataGroups();
   }
 }
 
@@ -230,6 +233,8 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
       return rlGroups();
     case 'trainer':
       return trainerGroups();
+    case 'data':
+      return dataGroups();
   }
 }
 
@@ -316,6 +321,19 @@ const SOLUTIONS = [
   ...[310, 660, 282, 443, 352, 250, 546, 406, 336, 495, 388, 452],
 ];
 const PROBLEM = 69;
+
+/** On the processor, whatever the device. */
+function dataGroups(): readonly Group[] {
+  const { STEPTRAIN_BENCH_ROWS: file, STEPTRAIN_BENCH_TOKENIZER: tokenizer } = process.env;
+  if (!file || !tokenizer) return [];
+  return [
+    {
+      title: 'rows read, tokenised and stored',
+      cases: [10_000, 30_000].map((rows) => dataCase(file, tokenizer, rows)),
+      settings: ['a process for each core', 'threads of tokenizers'],
+    },
+  ];
+}
 
 function scoreGroups(): readonly Group[] {
   const settings = [1, 4, 8, 16].map((size) => `batches of ${size}`);

@@ -3,6 +3,7 @@ import type { Device } from '#src/runtime/device.js';
 import type { RivalCase } from '../cases.js';
 import { benchAttention } from './attention.js';
 import { benchClassify } from './classify.js';
+import { benchData } from './data.js';
 import { benchGemm } from './gemm.js';
 import { benchGenerate } from './generate.js';
 import { benchHead } from './head.js';
@@ -37,6 +38,8 @@ export function measure(device: Device, item: RivalCase, seconds: number): Promi
       return benchGenerate(device, item, seconds);
     case 'rl':
       return benchRl(device, item, seconds);
+    case 'data':
+      return benchData(device, item, seconds);
     case 'trainer':
       return benchTrainer(device, item, seconds);
   }
