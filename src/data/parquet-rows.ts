@@ -9,8 +9,9 @@ import {
 } from 'hyparquet';
 import { decompressLz4, decompressLz4Raw, decompressZstd } from 'hyparquet-compressors';
 import { badFile, reasonOf } from '../files/data-error.js';
-import { noteFloat } from '../files/exact-json.js';
+import { noteFloat, noteText } from '../files/exact-json.js';
 import type { RawRow } from './json-rows.js';
+import { decimalText, takeDecimals } from './parquet-decimals.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
 const ROWS_PER_READ = 1024;
@@ -23,10 +24,11 @@ const compressors: Compressors = {
   LZ4_RAW: decompressLz4Raw,
 };
 
-/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, and whole numbers of float columns floats. */
+/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, whole numbers of float columns floats, and decimals have their digits. */
 export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const { buffer, metadata } = await open(file);
   const total = Number(metadata.num_rows);
+  takeDecimals(metadata, file);
   const schema = parquetSchema(metadata);
   let groupStart = 0;
   for (const group of metadata.row_groups) {
@@ -65,7 +67,10 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
 }
 
 /** A value with its numbers of the kind that its column has. */
-function exact(value: unknown, column: SchemaTree | undefined): unknown {
+function exact(given: unknown, column: SchemaTree | undefined): unknown {
+  const decimal = decimalText(given, column?.element);
+  if (decimal?.includes('.')) return Number(decimal);
+  const value = decimal === undefined ? given : BigInt(decimal);
   if (typeof value === 'bigint') {
     const number = Number(value);
     return Number.isSafeInteger(number) ? number : value;
@@ -73,7 +78,7 @@ function exact(value: unknown, column: SchemaTree | undefined): unknown {
   if (Array.isArray(value)) {
     const element = elementOf(column);
     const all = value.map((each) => exact(each, element));
-    if (isFloat(element)) for (const [i, each] of all.entries()) noteFloat(all, i, each);
+    for (const [i, each] of all.entries()) note(all, i, each, value[i], element);
     return all;
   }
   // A null where the file has a list.
@@ -83,16 +88,29 @@ function exact(value: unknown, column: SchemaTree | undefined): unknown {
   const all = Object.fromEntries(
     Object.entries(value).map(([key, each]) => [key, exact(each, fieldOf(column, key))]),
   );
-  for (const [key, each] of Object.entries(all)) if (isFloat(fieldOf(column, key))) noteFloat(all, key, each);
+  for (const [key, each] of Object.entries(all))
+    note(all, key, each, (value as Record<string, unknown>)[key], fieldOf(column, key));
   return all;
+}
+
+/** Notes how a number is written, where JavaScript would write it otherwise. */
+function note(
+  container: object,
+  key: string | number,
+  value: unknown,
+  given: unknown,
+  column: SchemaTree | undefined,
+): void {
+  const decimal = decimalText(given, column?.element);
+  if (decimal?.includes('.')) noteText(container, key, decimal);
+  else if (isFloat(column)) noteFloat(container, key, value);
 }
 
 const isFloat = (column: SchemaTree | undefined) =>
   column?.children.length === 0 &&
   (column.element.type === 'FLOAT' ||
     column.element.type === 'DOUBLE' ||
-    column.element.logical_type?.type === 'FLOAT16' ||
-    column.element.converted_type === 'DECIMAL');
+    column.element.logical_type?.type === 'FLOAT16');
 
 /** The column of a list's elements: a group LIST has a repeated group around them, older files a repeated column. */
 function elementOf(list: SchemaTree | undefined): SchemaTree | undefined {

@@ -163,6 +163,12 @@ export function noteFloat(container: object, key: string | number, value: unknow
   keep(container as Container, String(key), text.includes('e') ? text : `${text}.0`);
 }
 
+/** Notes how the number at `key` is written, such as 12345678901234567890.123. */
+export function noteText(container: object, key: string | number, text: string): void {
+  if (String((container as Record<string, unknown>)[key]) !== text)
+    keep(container as Container, String(key), text);
+}
+
 /** `JSON.stringify` for a value of `parseExact`, or one made of it by spreading: numbers are as they were written. */
 export function exactText(value: unknown): string {
   return isPlain(value) ? JSON.stringify(value) : written(value);

@@ -24,6 +24,15 @@ describe('numbers of rows', () => {
     expect(await written(golden('numbers.parquet'))).toEqual(lines);
   });
 
+  it.each(['bytes', 'integers'])(
+    'of decimals in Parquet have all their digits, stored as %s',
+    async (stored) => {
+      const rows = JSON.parse(readFileSync(golden('decimals.json'), 'utf8')) as object[];
+      const lines = rows.map((row) => JSON.stringify(row).replace(/"(-?[\d.]+)"/g, '$1'));
+      expect(await written(golden(`decimals-${stored}.parquet`))).toEqual(lines);
+    },
+  );
+
   it('of JSON lines, a list and values one after another are as they stand there', async () => {
     const [first, second] = ['{"a":12345678901234567890,"b":[2.0,1e5]}', '{"a":-0.0,"b":{"c":0.10}}'];
     expect(await written(fileWith('a.jsonl', `${first}\n${second}\n`))).toEqual([first, second]);

@@ -1,9 +1,11 @@
-"""Writes parquet-numbers/numbers.parquet and its rows in JSON with digits and kinds, by pyarrow and Python's json.
+"""Writes parquet-numbers/numbers.parquet and its rows in JSON with digits and kinds, by pyarrow and Python's json, and
+decimals.parquet with decimals in bytes and in whole numbers, and the text of each.
 
     python make_parquet_numbers.py        # pyarrow 26
 """
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,3 +36,18 @@ ROWS = [
 pq.write_table(pa.Table.from_pylist(ROWS), OUT / "numbers.parquet", compression="none")
 lines = [json.dumps(row, separators=(",", ":")) for row in ROWS]
 (OUT / "rows.jsonl").write_text("\n".join(lines) + "\n")
+
+DECIMALS = {
+    "narrow": (["0.3", "12.34", "-0.05", "1.00", None], 9, 2),
+    "wide": (["12345678901234567890.123", "-0.001", "0.000", "1.000", None], 38, 3),
+    "whole": (["12345678901234567890", "-7", "0", "9007199254740993", None], 38, 0),
+}
+columns = {
+    name: pa.array([text and Decimal(text) for text in texts], pa.decimal128(*kind)) for name, (texts, *kind) in DECIMALS.items()
+}
+columns["list"] = pa.array([[Decimal("0.3"), None], [], None, [Decimal("2.0")], None], pa.list_(pa.decimal128(5, 1)))
+rows = [{name: column[i].as_py() for name, column in columns.items()} for i in range(5)]
+for name, integers in (("bytes", False), ("integers", True)):
+    pq.write_table(pa.table(columns), OUT / f"decimals-{name}.parquet", compression="none", store_decimal_as_integer=integers)
+number = lambda value: None if value is None else [number(each) for each in value] if isinstance(value, list) else str(value)
+(OUT / "decimals.json").write_text(json.dumps([{name: number(value) for name, value in row.items()} for row in rows]) + "\n")
