@@ -51,10 +51,18 @@ function headsIn(text: string, pattern: string, steps: number): Head[] {
   });
 }
 
+/** After `correct` the rest of `correctness`. */
+const BEGINS_WITH_WORD = /^[\p{L}\p{M}\p{N}_]/u;
+
 function verdictsIn(text: string, pattern: string, words: VerdictPattern['words']) {
   const [before, after] = parted(pattern, '{verdict}');
   return placesOf(text, before).flatMap((at) => {
-    const said = words.findIndex((word) => text.startsWith(`${word}${after}`, at + before.length));
+    const start = at + before.length;
+    const said = words.findIndex(
+      (word) =>
+        text.startsWith(`${word}${after}`, start) &&
+        (after !== '' || !BEGINS_WITH_WORD.test(text.slice(start + word.length, start + word.length + 2))),
+    );
     return said < 0 ? [] : [{ at, verdict: said === 0 ? (1 as const) : (0 as const) }];
   });
 }

@@ -31,6 +31,13 @@ describe('verdicts in a text', () => {
     expect(readVerdicts(text, 3, numbered)).toEqual(found);
   });
 
+  it('are whole words, also where nothing closes them', () => {
+    const open = { verdict: 'Verdict: {verdict}', words: ['correct', 'incorrect'] } as const;
+    const text =
+      'Verdict: correctness is not shown. Verdict: incorrect. Verdict: correct_1. Verdict: correct';
+    expect(readVerdicts(text, 3, open)).toEqual([0, 1, null]);
+  });
+
   it('are read in a time that grows with the text', () => {
     const long = `${'Step 1: '.repeat(200_000)}${'\\boxed{'.repeat(200_000)}is right.`;
     expect(readVerdicts(long, 3, numbered)).toEqual([1, null, null]);
