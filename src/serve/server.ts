@@ -155,7 +155,8 @@ class HttpServer {
       headersTimeout: milliseconds,
       requestTimeout: milliseconds,
       connectionsCheckingInterval: Math.min(1000, milliseconds / 4),
-      keepAliveTimeout: 5000,
+      // Longer than clients keep idle connections (aiohttp 15 s, httpx 5 s): else one ends while a request comes.
+      keepAliveTimeout: 20_000,
     });
     this.server.maxConnections = engine.limits.connections;
     this.server.on('request', (request, response) => this.take(request, response));

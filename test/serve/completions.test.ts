@@ -22,6 +22,13 @@ async function drawn(
   return samples as Sample[];
 }
 
+it('keeps idle connections longer than clients do, so that none ends while a request comes', async () => {
+  const { url } = await testServer();
+  const response = await fetch(`${url}/v1/models`);
+  await response.json();
+  expect(response.headers.get('keep-alive')).toBe('timeout=20');
+});
+
 describe('/v1/completions', () => {
   it('returns the samples of the model, with tokens and log-probabilities', async () => {
     const server = await testServer();
