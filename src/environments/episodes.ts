@@ -201,7 +201,10 @@ async function oneEpisode(
       const results = [...(reply.messages ?? []), ...errors];
       const goesOn = reply.done !== true && turns.length + 1 < maxTurns;
       const after = goesOn ? afterTurn(tokenizer, messages, results, template) : '';
-      const between = after === '' ? [] : tokenizer.encode(after, { continuation: true });
+      const back = after === '' ? [] : tokenizer.encode(after, { continuation: true });
+      // What leaves no room for another turn is not read either.
+      const hasRoom = ids.length + tokens.length + back.length < maxLength;
+      const between = hasRoom ? back : [];
       turns.push({
         ...own,
         results,
@@ -209,6 +212,7 @@ async function oneEpisode(
         ...(reply.reward === undefined ? {} : { reward: reply.reward }),
       });
       if (reply.done) return ended('done');
+      if (goesOn && !hasRoom) return ended('length');
       messages.push(...results);
       ids = [...ids, ...tokens, ...between];
     }

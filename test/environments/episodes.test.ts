@@ -136,6 +136,16 @@ describe('runEpisodes', () => {
     expect(cut.episodes[0]).toMatchObject({ finish: 'length', turns: [{ results: [], between: [] }] });
     const narrow = await episodesOf(finder, boxesEnvironment(), [{ boxes: 2, coin: 1 }], { maxLength: 10 });
     expect(narrow.episodes[0]).toMatchObject({ finish: 'length', turns: [] });
+    // A result that leaves no room for another turn ends the episode, whose tokens are those up to it.
+    const talkative: Environment = {
+      ...boxesEnvironment(),
+      step: () => ({ messages: [{ role: 'tool', content: 'note '.repeat(200) }] }),
+    };
+    const full = await episodesOf(() => call('read_note', {}), talkative, [{ boxes: 2, coin: 1 }], {
+      maxLength: 400,
+    });
+    expect(full.episodes[0]).toMatchObject({ finish: 'length', turns: [{ between: [] }] });
+    expect(full.episodes[0]?.turns).toHaveLength(1);
   });
 
   it('ends the episode alone whose environment fails, answers late or says what is no answer', async () => {

@@ -5,7 +5,8 @@ import { callsOf, dividedTurns, stepOfTurn } from '../../records/turns.js';
 import { BadRow } from '../bad-row.js';
 import { describeValue, isRow, labelValue, misfit, optionalText, type Row } from '../columns.js';
 import { extrasOf, messagesOf, questionOf, templateInputs } from './chat.js';
-import type { ReadingOptions, Source } from './source.js';
+import { exportedConversations, isExported } from './exported.js';
+import type { ConversionLog, ReadingOptions, Source } from './source.js';
 
 /** Columns with a label or a reward of each turn of the assistant. */
 const BY_TURN = ['turn_labels', 'turn_rewards'] as const;
@@ -16,50 +17,53 @@ const OUTCOMES = ['outcome', 'label', 'reward'] as const;
 /**
  * Conversations whose turns of the assistant are steps: `messages` or `conversations`, or the lists `prompt` and `completion` of rollouts.
  * A turn has its label from its message (`label` or `reward`), from a column of {@link BY_TURN}, or from `trajectory`, as verifiers saves
- * it; the whole has one from a column of {@link OUTCOMES}.
+ * it; the whole has one from a column of {@link OUTCOMES}. Exports of other programs become such rows first.
  */
 export const turns: Source<ReadingOptions> = {
   name: 'turns',
   columns:
-    'messages, conversations or prompt and completion (lists of messages)[, turn_rewards, reward, tools]',
-  matches: (row) => isConversation(row) && (labelsTurns(row) || isRewarded(row)),
-  convert(row, { label_threshold }, log) {
-    const { given, messages } = conversationOf(row);
-    const { prompt, turns: divided } = dividedTurns(messages);
-    if (divided.length === 0)
-      throw new BadRow(
-        'no_turns',
-        'the conversation has no message of "assistant"; expected at least one turn',
-      );
-    if (prompt.length === 0)
-      throw new BadRow(
-        'no_prompt',
-        'the conversation begins with a turn of the assistant; expected a message before it',
-      );
-    const tools = toolsOf(row);
-    const scores = scoresOf(row, given, divided.length);
-    checkCalls(messages, tools);
-    const steps = divided.map((turn, i): Step => {
-      const score = scores[i];
-      const isNumber = typeof score === 'number';
-      const label: StepLabel = isNumber ? (score >= label_threshold ? 1 : 0) : (score?.label ?? null);
-      if (label === null) log.unlabelled('no_label');
-      return { ...stepOfTurn(turn), label, ...(isNumber ? { score } : {}) };
-    });
-    const asked = { ...row, tools, prompt };
-    return [
-      defined<StepRecord>({
-        problem: questionOf(prompt),
-        prompt,
-        ...templateInputs(asked, { prompt }),
-        gold_answer: optionalText(row, 'answer'),
-        steps,
-        turns: true,
-        outcome: outcomeOf(row, label_threshold),
-      }),
-    ];
-  },
+    'messages, conversations or prompt and completion (lists of messages)[, turn_rewards, reward, tools]; spans of OpenTelemetry; dumps of SkyRL',
+  matches: (row) => isExported(row) || (isConversation(row) && (labelsTurns(row) || isRewarded(row))),
+  convert: (row, options, log) =>
+    (exportedConversations(row) ?? [row]).flatMap((one) => recordsOf(one, options, log)),
 };
+
+function recordsOf(row: Row, { label_threshold }: ReadingOptions, log: ConversionLog): readonly StepRecord[] {
+  const { given, messages } = conversationOf(row);
+  const { prompt, turns: divided } = dividedTurns(messages);
+  if (divided.length === 0)
+    throw new BadRow(
+      'no_turns',
+      'the conversation has no message of "assistant"; expected at least one turn',
+    );
+  if (prompt.length === 0)
+    throw new BadRow(
+      'no_prompt',
+      'the conversation begins with a turn of the assistant; expected a message before it',
+    );
+  const tools = toolsOf(row);
+  const scores = scoresOf(row, given, divided.length);
+  checkCalls(messages, tools);
+  const steps = divided.map((turn, i): Step => {
+    const score = scores[i];
+    const isNumber = typeof score === 'number';
+    const label: StepLabel = isNumber ? (score >= label_threshold ? 1 : 0) : (score?.label ?? null);
+    if (label === null) log.unlabelled('no_label');
+    return { ...stepOfTurn(turn), label, ...(isNumber ? { score } : {}) };
+  });
+  const asked = { ...row, tools, prompt };
+  return [
+    defined<StepRecord>({
+      problem: questionOf(prompt),
+      prompt,
+      ...templateInputs(asked, { prompt }),
+      gold_answer: optionalText(row, 'answer'),
+      steps,
+      turns: true,
+      outcome: outcomeOf(row, label_threshold),
+    }),
+  ];
+}
 
 /** Whether a row is a conversation in which tools are called or answer, so that its turns are steps to whoever scores it. */
 export function callsTools(row: Row): boolean {
