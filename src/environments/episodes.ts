@@ -202,7 +202,7 @@ async function oneEpisode(
       const goesOn = reply.done !== true && turns.length + 1 < maxTurns;
       const after = goesOn ? afterTurn(tokenizer, messages, results, template) : '';
       const back = after === '' ? [] : tokenizer.encode(after, { continuation: true });
-      // What leaves no room for another turn is not read either.
+      // Results that leave no room for another turn are not read either.
       const hasRoom = ids.length + tokens.length + back.length < maxLength;
       const between = hasRoom ? back : [];
       turns.push({
