@@ -50,9 +50,8 @@ const convertCommand = command({
       .positional('from', { ...argument, describe: 'File, directory, pattern or hub id, as in data.train' })
       .positional('to', { ...argument, describe: 'New .jsonl or .jsonl.gz file' })
       .option('set', {
-        type: 'string',
+        ...text,
         array: true,
-        requiresArg: true,
         describe: 'Option for reading, such as --set data.neutral=negative; may be repeated',
       })
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
@@ -142,9 +141,8 @@ const plantCommand = command({
       })
       .option('samples', { alias: 'n', ...number, describe: 'Most solutions [default: all]' })
       .option('apart', {
-        type: 'string',
+        ...text,
         array: true,
-        requiresArg: true,
         describe: 'File whose problems are left out, such as that of a test; may be repeated',
       })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same solutions' })
@@ -199,8 +197,8 @@ const rationalesCommand = command({
         ...argument,
         describe: 'Directory for rationales.jsonl; the same command again goes on there',
       })
-      .option('k', { type: 'number', default: 4, requiresArg: true, describe: 'Attempts at a step, at most' })
-      .option('temperature', { type: 'number', default: 1, requiresArg: true, describe: 'Of sampling' })
+      .option('k', { ...number, default: 4, describe: 'Attempts at a step, at most' })
+      .option('temperature', { ...number, default: 1, describe: 'Of sampling' })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same reasons' })
       .example(
         '$0 data rationales my.yaml reasons --model Qwen/Qwen2.5-7B-Instruct',

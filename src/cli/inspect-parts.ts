@@ -7,13 +7,12 @@ import { loadProblems } from '../data/benchmarks/load.js';
 import { loadRecords } from '../data/load.js';
 import { formatLoadReport } from '../data/summary.js';
 import { DataError } from '../files/data-error.js';
-import { parseRunConfig } from '../methods/config.js';
+import { configOfRun } from '../methods/config.js';
 import { type ModelCard, readCard } from '../models/card.js';
 import { openDecoderWeights } from '../models/load.js';
 import { namedModel } from '../models/saved.js';
 import { typedCommand } from '../native/typed-command.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
-import { readRunConfig } from '../run/directory.js';
 import { readLog } from '../run/log-file.js';
 import { resolveData } from '../run/paths.js';
 import { resolveSaved } from '../run/resolve-saved.js';
@@ -115,7 +114,7 @@ export async function checkpoint(path: string): Promise<Row[]> {
 }
 
 export async function run(path: string): Promise<Row[]> {
-  const { config } = parseRunConfig(await readRunConfig(path), { name: join(path, 'config.yaml') });
+  const config = await configOfRun(path);
   const { base, adapter, adapter_mode: mode } = config.model;
   const log = existsSync(join(path, 'metrics.jsonl')) ? readLog(join(path, 'metrics.jsonl')) : [];
   const last = log.at(-1);

@@ -3,7 +3,7 @@ import { DEFAULT_JUDGE, type ModelFiles, namedModel, savedModel } from '../model
 import { typedCommand } from '../native/typed-command.js';
 import type { Turns } from '../records/turns.js';
 import type { StepJudgement } from '../scoring/judge.js';
-import { QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
+import { chosenThreshold, QUANTIZED, UNSURE, VOTES } from './chosen/model-options.js';
 import { type ArgumentsOf, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
 
@@ -62,7 +62,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   const { unlikeSentence } = await import('../scoring/unlike-training.js');
   const { plainTable } = await import('../eval/reports/table.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
-  const threshold = thresholdOf(args.threshold);
+  const threshold = chosenThreshold(args.threshold);
   const [name, file] = namesOf(args);
   const { stepsBy } = await import('../records/segment.js');
   const { problem, turns, ...given } = await readSolution(file);
@@ -160,13 +160,6 @@ function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [
   if (problem === undefined) return [model ?? DEFAULT_JUDGE, first];
   if (model === undefined) return [first, problem];
   throw new UsageError(`there are two judges, ${first} and --model ${model}; name one`);
-}
-
-function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
-  if (given === undefined || given === 'greedy') return given;
-  const value = Number(given);
-  if (given.trim() !== '' && value >= 0 && value <= 1) return value;
-  throw new UsageError(`--threshold expects greedy or a number from 0 to 1, found ${given}`);
 }
 
 async function readSolution(

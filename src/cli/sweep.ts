@@ -15,13 +15,12 @@ export const sweepCommand = command({
         ...text,
         describe: 'The directory for the runs, in place of the output_dir of the file',
       })
-      .option('jobs', { type: 'number', default: 1, requiresArg: true, describe: 'Runs at the same time' })
+      .option('jobs', { ...number, default: 1, describe: 'Runs at the same time' })
       .option('max-minutes', { ...number, describe: 'Stop after so many minutes; the same command goes on' })
       .option('dry-run', { ...flag, describe: 'Check every run; print what there is to do, then stop' })
       .option('set', {
-        type: 'string',
+        ...text,
         array: true,
-        requiresArg: true,
         nargs: 1,
         describe: 'A value for every run, as in --set run.device=cpu; may be repeated',
       })

@@ -1,8 +1,10 @@
 /** Reading and writing the configurations of the methods in the table. */
+import { join } from 'node:path';
 import { recipeSchema as schemaOf } from '../config/json-schema.js';
 import { configReader, type LoadedConfig, type ParseOptions } from '../config/load.js';
 import { methodOutline, outlineAt } from '../config/outline.js';
 import { formatConfig } from '../config/write.js';
+import { readRunConfig } from '../run/directory.js';
 import { methodOf, methods, type RunConfig } from './table.js';
 
 const reader = configReader<RunConfig>(methods);
@@ -14,6 +16,10 @@ export const loadRunConfig: (file: string, settings?: readonly string[]) => Prom
 /** The same for a recipe that is already in memory. */
 export const parseRunConfig: (content: string, options: ParseOptions) => LoadedConfig<RunConfig> =
   reader.parse;
+
+/** The configuration of the run in `directory`. Throws RunError where there is none, and ConfigError. */
+export const configOfRun = async (directory: string): Promise<RunConfig> =>
+  parseRunConfig(await readRunConfig(directory), { name: join(directory, 'config.yaml') }).config;
 
 /** The same for an object built by a program: fills in the defaults and checks. Throws ConfigError. */
 export const completeRunConfig: (value: unknown) => RunConfig = reader.complete;

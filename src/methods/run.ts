@@ -17,7 +17,7 @@ import { type Prepared, prepare } from '../train/plan/prepared.js';
 import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
-import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
+import { completeRunConfig, configOfRun, formatRunConfig, hasKey, parseRunConfig } from './config.js';
 import { finishedRun } from './finished-run.js';
 import { givenRows } from './given-rows.js';
 import { joinJob, type StartedRun, startTogether, together } from './job.js';
@@ -315,8 +315,7 @@ async function reported(path: string): Promise<void> {
 
 /** The same for what collects runs. */
 async function tracked(path: string): Promise<void> {
-  const { config } = parseRunConfig(await readRunConfig(path), { name: path });
-  for (const to of config.run.report_to) {
+  for (const to of (await configOfRun(path)).run.report_to) {
     if (to === 'tensorboard') continue;
     try {
       await exportRun(path, to);

@@ -5,8 +5,7 @@ import { isText, isWhole, type RequestFields } from './request-fields.js';
 
 export interface CompletionRequest extends GenerationRequest {
   readonly prompts: readonly (string | readonly number[])[];
-  /** 0: no new token, only the results for the prompt. */
-  /** Undefined: as many as there is room for, up to `DEFAULT_TOKENS`. */
+  /** 0: no new token, only the results for the prompt. Undefined: as many as there is room for, up to `DEFAULT_TOKENS`. */
   readonly maxTokens: number | undefined;
   /** Log-probabilities of each token with this many alternatives; undefined: none. */
   readonly logprobs: number | undefined;

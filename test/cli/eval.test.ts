@@ -171,8 +171,8 @@ describe('steptrain eval correction with a model', () => {
     [['runs/gone'], 'there is no run runs/gone; name one, or the steps to judge with --data FILE'],
     [['--adapter', 'x'], '--adapter needs --model'],
     [['run', '--model', 'embedded'], 'run-or-model and --model exclude each other; give one of them'],
-    [['run', '--threshold', '1'], '--threshold expects greedy or a number between 0 and 1, found 1'],
-    [['run', '--threshold', 'often'], '--threshold expects greedy or a number between 0 and 1, found often'],
+    [['run', '--threshold', '1.1'], '--threshold expects greedy or a number from 0 to 1, found 1.1'],
+    [['run', '--threshold', 'often'], '--threshold expects greedy or a number from 0 to 1, found often'],
     [['run', '--max-samples', '0'], '--max-samples expects all or a whole number of at least 1, found 0'],
     [['run', '--max-length', 'x'], '--max-length expects a number, found x'],
     [

@@ -28,6 +28,14 @@ export const UNSURE =
 export const VOTES =
   'Answers of a judge that reasons, which vote; several are drawn at its temperature, or at 0.7 [default: as the card has it]';
 
+/** The value of `--threshold`. @throws UsageError for what is neither a probability nor `greedy` */
+export function chosenThreshold(given: string | undefined): 'greedy' | number | undefined {
+  if (given === undefined || given === 'greedy') return given;
+  const value = Number(given);
+  if (given.trim() !== '' && value >= 0 && value <= 1) return value;
+  throw new UsageError(`--threshold expects greedy or a number from 0 to 1, found ${given}`);
+}
+
 /** Accepted values of `--model`, or of an argument in its place; the same in every command. */
 export const MODEL_NAME =
   'A run, an adapter, a model directory, a GGUF file, a hub id, or a model of the package';

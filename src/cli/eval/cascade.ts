@@ -41,33 +41,28 @@ async function measure(args: CascadeArguments): Promise<void> {
       `--unsure expects probabilities from 0.5 to 1 with commas between them, found ${args.unsure}`,
     );
   const { evaluateCascade, formatCascade } = await import('../../eval/cascade.js');
-  const { openScorer } = await import('../../scoring/open.js');
   const { withScorer } = await import('../chosen/chosen-scorer.js');
-  const { openDevice } = await import('../../runtime/device.js');
-  const { chosenDevice } = await import('../../runtime/chosen-device.js');
   const { createProgress } = await import('../../terminal/progress.js');
   const { printReport } = await import('./output.js');
   const { taskOfModel } = await import('./correction-task.js');
   const { test } = await taskOfModel({ model: args.first }, { data: args.data });
   const records = test.slice(0, args['max-samples']);
-  const part = 'judge';
-  await withScorer(args.first, { device: args.device, part }, async (first, signal) => {
-    const device = openDevice(await chosenDevice(args.device));
-    const second = await openScorer(device, args.second, { part });
-    const progress = createProgress({ total: 2 * records.length, unit: 'solution' });
-    try {
-      const report = await evaluateCascade(first, second, records, {
-        ...{ levels, signal },
-        onProgress: (done) => progress.update(done),
-      });
-      progress.finish();
-      printReport(report, args.json, formatCascade);
-    } catch (error) {
-      throw signal.aborted ? new Interrupted('Stopped.') : error;
-    } finally {
-      progress.finish();
-      second.dispose();
-      device.dispose();
-    }
-  });
+  const options = { device: args.device, part: 'judge' };
+  await withScorer(args.first, options, (first) =>
+    withScorer(args.second, options, async (second, signal) => {
+      const progress = createProgress({ total: 2 * records.length, unit: 'solution' });
+      try {
+        const report = await evaluateCascade(first, second, records, {
+          ...{ levels, signal },
+          onProgress: (done) => progress.update(done),
+        });
+        progress.finish();
+        printReport(report, args.json, formatCascade);
+      } catch (error) {
+        throw signal.aborted ? new Interrupted('Stopped.') : error;
+      } finally {
+        progress.finish();
+      }
+    }),
+  );
 }

@@ -11,12 +11,11 @@ import type { SourceName } from '../../data/sources/source.js';
 import type { VerdictPromptOptions } from '../../data/verdict.js';
 import type { CorrectionTask, NamedScorer } from '../../eval/correction.js';
 import { readEvalReport } from '../../eval/reports/report-file.js';
-import { completeRunConfig, parseRunConfig } from '../../methods/config.js';
+import { completeRunConfig, configOfRun } from '../../methods/config.js';
 import { methodOf, type RunConfig } from '../../methods/table.js';
 import { isPretrained } from '../../models/base.js';
 import { standsOnPretrained } from '../../models/saved.js';
 import type { StepRecord } from '../../records/record.js';
-import { readRunConfig } from '../../run/directory.js';
 import { RunError } from '../../run/error.js';
 import { readMetric } from '../../run/log-file.js';
 import { configuredRecords } from '../../run/parts.js';
@@ -56,9 +55,7 @@ export interface ModelChoice {
 
 /** The trained model of a run on its own test part, or on `data`; its validation part selects the thresholds. */
 export async function taskOfRun(directory: string, options: CorrectionOptions): Promise<CorrectionTask> {
-  const { config } = parseRunConfig(await readRunConfig(directory), {
-    name: join(directory, 'config.yaml'),
-  });
+  const config = await configOfRun(directory);
   const none = new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
   if (methodOf(config).judge === undefined) throw none;
   const { directory: model, adapter } = await resolveSaved(directory);

@@ -3,7 +3,15 @@ import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../../data/sources/source.js';
 import { plural } from '../../native/shown.js';
 import { chosenDevice } from '../chosen/device.js';
-import { MODEL_NAME, type NamedRun, QUANTIZED, UNSURE, VOTES, withModel } from '../chosen/model-options.js';
+import {
+  chosenThreshold,
+  MODEL_NAME,
+  type NamedRun,
+  QUANTIZED,
+  UNSURE,
+  VOTES,
+  withModel,
+} from '../chosen/model-options.js';
 import { type ArgumentsOf, command, flag, number, text } from '../line/command.js';
 import { UsageError } from '../line/error.js';
 import { checkWhole } from '../line/usage.js';
@@ -73,7 +81,7 @@ const options = (argv: Argv) =>
     .option('max-length', { ...number, group: prompt.group, describe: 'Max sequence length in tokens' })
     .option('threshold', {
       ...prompt,
-      describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
+      describe: 'greedy (the most likely token of all), or the least probability of a right step',
     })
     .option('unsure', { ...number, group: prompt.group, describe: UNSURE })
     .option('votes', { ...number, group: prompt.group, describe: VOTES })
@@ -157,20 +165,13 @@ function checkedOptions(args: CorrectionArguments): CorrectionOptions {
     by: args.by,
     onBadRow: args['on-bad-row'],
     maxLength,
-    threshold: thresholdOf(args.threshold),
+    threshold: chosenThreshold(args.threshold),
     unsure: args.unsure,
     votes: args.votes,
     template: args.template,
     positiveWord: args['pos-word'],
     negativeWord: args['neg-word'],
   };
-}
-
-function thresholdOf(given: string | undefined): CorrectionOptions['threshold'] {
-  if (given === undefined || given === 'greedy') return given;
-  const threshold = Number(given);
-  if (threshold > 0 && threshold < 1) return threshold;
-  throw new UsageError(`--threshold expects greedy or a number between 0 and 1, found ${given}`);
 }
 
 function modelOf({ model, adapter, tokenizer, dtype }: CorrectionArguments): ModelChoice {

@@ -28,11 +28,9 @@ export async function runWords({
 }
 
 async function ofRun(run: string): Promise<RunWords> {
-  const { join } = await import('node:path');
-  const { parseRunConfig } = await import('../../methods/config.js');
-  const { readRunConfig } = await import('../../run/directory.js');
+  const { configOfRun } = await import('../../methods/config.js');
   const { methodOf } = await import('../../methods/table.js');
   const { questionWords } = await import('../../config/question.js');
-  const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
+  const config = await configOfRun(run);
   return methodOf(config).words?.(config) ?? questionWords('question' in config ? config.question : {});
 }

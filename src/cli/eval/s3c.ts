@@ -65,12 +65,9 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   if (!(args.temperature > 0))
     throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
   checkNewFile(args.output, '.json', '--output');
-  const { join } = await import('node:path');
-  const { parseRunConfig } = await import('../../methods/config.js');
-  const { readRunConfig } = await import('../../run/directory.js');
+  const { configOfRun } = await import('../../methods/config.js');
   const { requireS3c } = await import('../../methods/s3c/config.js');
-  const read = parseRunConfig(await readRunConfig(args.model), { name: join(args.model, 'config.yaml') });
-  const config = requireS3c(read.config, `${args.model} is a run`);
+  const config = requireS3c(await configOfRun(args.model), `${args.model} is a run`);
   const { resolveData } = await import('../../run/paths.js');
   const { problems } = await chosenProblems(await resolveData(args.data, 'test', () => 'data'));
   const { correctionPrompt, promptLead } = await import('../../methods/s3c/sequences.js');
