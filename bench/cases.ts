@@ -207,6 +207,7 @@ export interface RuntimeCase {
     | 'shared attention'
     | 'shared prompt'
     | 'ragged requests'
+    | 'waiting tools'
     | 'quantized'
     | 'quantized file'
     | 'experts'
