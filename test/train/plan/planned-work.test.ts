@@ -45,6 +45,7 @@ const UNTOLD = new Map([
   ['ppo', 'ppo'],
   ['grpo', 'ppo'],
   ['prime', 'ppo'],
+  ['distill', 'distill'],
   ['step_kto', 'step_kto-1, step_kto-2'],
   ['s3c', 's3c'],
 ]);
