@@ -37,8 +37,8 @@ export function groupBySize<T>(items: Iterable<T>, sizeOf: (item: T) => number, 
 /** Tokens of a forward that scores, at most and at least. */
 const SCORED = { most: 4096, least: 512 };
 
-/** Multiply-adds of a forward after which a CPU looks at the signal: a quarter of a second on two cores of 2024. */
-const BETWEEN_LOOKS = 2 ** 36;
+/** Multiply-adds of a forward after which a CPU looks at the signal: about a second on two cores of 2024. */
+const BETWEEN_LOOKS = 2 ** 38;
 
 /**
  * Tokens of a forward that scores; no score depends on it. A CPU takes seconds for the most of a large model, so it takes fewer at once
