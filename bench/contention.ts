@@ -2,7 +2,8 @@
  * What a training loop loses beside processes that keep a core each: seconds of a step beside 0, 1 and 2 of them, ours and
  * PyTorch's in turn, with one thread and with two. Losses are ratios to the same side alone.
  */
-import { type StepCase, stepCase } from './cases.js';
+import type { StepCase } from './cases.js';
+import { stepCase } from './counted-cases.js';
 import { startLoad } from './load.js';
 import { SMALL } from './models.js';
 import { type Rival, rivalTrial } from './rival.js';

@@ -4,18 +4,13 @@
  */
 import {
   type AttentionCase,
-  attentionCase,
   type GemmCase,
-  gemmCase,
-  generateCase,
   type HeadCase,
-  headCase,
   MEMORY_OPS,
   type MemoryOp,
-  opCase,
   type RivalCase,
-  stepCase,
 } from './cases.js';
+import { attentionCase, gemmCase, generateCase, headCase, opCase, stepCase } from './counted-cases.js';
 import { QWEN_0_5B, QWEN_1_5B, QWEN_7B, SMALL } from './models.js';
 
 export interface Successor {

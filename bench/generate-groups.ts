@@ -1,5 +1,6 @@
 /** The cases of generation: the shape of Qwen2.5-0.5B in bf16, random weights, prompts of 128 tokens. */
-import { type GenerateCase, type Group, gemmCase, generateCase, opCase, type RuntimeCase } from './cases.js';
+import type { GenerateCase, Group, RuntimeCase } from './cases.js';
+import { gemmCase, generateCase, opCase } from './counted-cases.js';
 import { QWEN_0_5B } from './models.js';
 
 const PROMPT = 128;

@@ -1,36 +1,31 @@
 /** The cases of each suite: at the sizes of Qwen2.5-0.5B on a CPU, at sizes that fill a GPU on one. */
 import {
   type AttentionCase,
-  attentionCase,
   type ClassifyCase,
-  classifyCase,
-  dataCase,
   type FloatType,
   type GemmCase,
   type Group,
-  gemmCase,
   type HeadCase,
-  headCase,
-  linearAttentionCase,
   MEMORY_OPS,
   type MemoryOp,
   type MetricSuite,
-  opCase,
   type RuntimeCase,
   type Suite,
-  scoreCase,
-  stepCase,
 } from './cases.js';
-import { generateGroups, generationCases } from './generate-groups.js';
 import {
-  DEBERTA_V3_BASE,
-  DEBERTA_V3_XSMALL,
-  QWEN_0_5B,
-  QWEN_1_5B,
-  QWEN3_5_0_8B,
-  SMOLLM2_135M,
-} from './models.js';
+  attentionCase,
+  classifyCase,
+  gemmCase,
+  headCase,
+  linearAttentionCase,
+  opCase,
+  stepCase,
+} from './counted-cases.js';
+import { dataGroups } from './data-groups.js';
+import { generateGroups, generationCases } from './generate-groups.js';
+import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B, QWEN3_5_0_8B } from './models.js';
 import { rlGroups } from './rl-groups.js';
+import { scoreGroups } from './score-groups.js';
 import { trainerGroups } from './trainer-groups.js';
 
 export type RivalSuite = Exclude<Suite, MetricSuite | 'contention'>;
@@ -313,45 +308,6 @@ function classifyGroup(dtype: FloatType, who: keyof typeof ENCODERS, lengths: re
     cases: directions.map((direction) => classifyCase(dtype, who, ENCODERS[who], direction, lengths, RANK)),
     settings: ['plain'],
   };
-}
-
-/** Tokens of solutions of GSM8K in ProcessBench, by quantiles, in an order without a trend, and of a problem. */
-const SOLUTIONS = [344, 232, 583, 396, 296, 471, 273, 521, 180, 421, 329, 377, 310, 660, 282, 443];
-const PROBLEM = 69;
-
-/** On the processor, whatever the device. */
-function dataGroups(): readonly Group[] {
-  const { STEPTRAIN_BENCH_ROWS: file, STEPTRAIN_BENCH_TOKENIZER: tokenizer } = process.env;
-  if (!file || !tokenizer) return [];
-  return [
-    {
-      title: 'rows read, tokenised and stored',
-      cases: [10_000, 30_000].map((rows) => dataCase(file, tokenizer, rows)),
-      settings: ['a process for each core', 'threads of tokenizers'],
-    },
-  ];
-}
-
-function scoreGroups(): readonly Group[] {
-  const settings = [1, 4, 8, 16].map((size) => `batches of ${size}`);
-  const few = SOLUTIONS.slice(0, 4);
-  const shape = { problem: PROBLEM, ofOne: false };
-  const ofOne = { lengths: SOLUTIONS, problem: PROBLEM, ofOne: true };
-  return [
-    {
-      title: 'scores of steps, bf16',
-      cases: [
-        scoreCase('bf16', 'SmolLM2-135M', SMOLLM2_135M, { lengths: SOLUTIONS, ...shape }),
-        scoreCase('bf16', 'SmolLM2-135M', SMOLLM2_135M, ofOne),
-      ],
-      settings,
-    },
-    {
-      title: 'scores of steps, bf16, Qwen2.5-0.5B',
-      cases: [scoreCase('bf16', 'Qwen2.5-0.5B', QWEN_0_5B, { lengths: few, ...shape })],
-      settings,
-    },
-  ];
 }
 
 function stepGroup(

@@ -1,15 +1,8 @@
 /** Tables for the terminal. Times are medians over the trials with their range; a ratio is rival / ours of the medians. */
 import Table from 'cli-table3';
-import {
-  type GenerateCase,
-  type RivalCase,
-  type RlCase,
-  rlTokens,
-  type StepCase,
-  type TrainerCase,
-  tokensOf,
-} from './cases.js';
+import type { GenerateCase, RivalCase, RlCase, StepCase, TrainerCase } from './cases.js';
 import { BARS, type Contention, type ContentionResult } from './contention.js';
+import { rlTokens, tokensOf } from './counted-cases.js';
 import { type Limits, shareOfLimit } from './limits.js';
 import type { CaseResult, Measured } from './pairs.js';
 import type { RuntimeResult } from './runtime.js';

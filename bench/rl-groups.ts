@@ -1,5 +1,6 @@
 /** The cases of reinforcement learning: a whole step beside TRL's GRPO, its parts, and what branches of a prompt save. */
-import { type Group, type RlCase, rlCase } from './cases.js';
+import type { Group, RlCase } from './cases.js';
+import { rlCase } from './counted-cases.js';
 import { QWEN_0_5B, SMALL } from './models.js';
 
 const RANK = 16;

@@ -1,5 +1,6 @@
 /** The cases of training on answers beside TRL's trainers. */
-import { type FloatType, type Group, type TrainerCase, trainerCase } from './cases.js';
+import type { FloatType, Group, TrainerCase } from './cases.js';
+import { trainerCase } from './counted-cases.js';
 import { SMALL } from './models.js';
 
 const METHODS: readonly (readonly [TrainerCase['method'], FloatType])[] = [

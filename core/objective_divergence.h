@@ -42,7 +42,7 @@ struct Divergence {
       if (t[c] > t[best_t]) best_t = c;
     }
     const double top_s = s[best_s], top_t = t[best_t];
-    // Of the student: Σ e, Σ e·(s - t), Σ e·s; of the teacher: Σ e, Σ e·(t - s). The student's e waits in the gradient.
+    // Sums over the student's e: e, e·(s - t), e·s; over the teacher's: e, e·(t - s). The student's e waits in the gradient.
     double sum_s = 0, sum_t = 0, gap_s = 0, gap_t = 0, mean_s = 0, weight = weights[i];
     for (int64_t c = 0; c < classes; c++) {
       const double x = s[c], y = t[c];

@@ -36,7 +36,7 @@ function* texts() {
   for (const answer of ['even', 'odd', 'yes', 'no']) yield answerLine(answer);
 }
 
-/** What stands around the expression of a call, as chat templates write calls: a token each, or a call would have fifty. */
+/** Texts around the expression of a call, as chat templates write calls: a token each, or a call would have fifty. */
 const CALL = ['<tool_call>{"name": "calculator", "arguments": {"expression": "', '"}}</tool_call>'];
 
 /** The problem and each result on a line of their own; a turn is what it says and its calls, up to the end token. */

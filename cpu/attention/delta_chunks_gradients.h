@@ -1,4 +1,4 @@
-// What the backward of the gated delta rule keeps of the rows of one chunk, and its way back through their triangle of products.
+// The rows of one chunk that the backward of the gated delta rule keeps, and its way back through their triangle of products.
 #pragma once
 
 #if defined(__AMX_BF16__)

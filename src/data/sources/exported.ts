@@ -142,7 +142,7 @@ function conversationOfDump(row: Row): Row {
     throw new BadRow(
       'no_marks',
       'the text of the rollout has no marks of messages (<|im_start|>), so that its turns cannot be told; expected a dump with special ' +
-        'tokens of a template in ChatML (verl leaves them out by skip_special_tokens), or messages',
+        'tokens of a template in ChatML (the trainer of verl leaves them out: skip_special_tokens), or messages',
     );
   const { score, gts } = row;
   const reward = Array.isArray(score)

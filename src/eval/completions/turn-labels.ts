@@ -7,6 +7,7 @@ import type { Environment } from '../../environments/environment.js';
 import { type Episode, runEpisodes } from '../../environments/episodes.js';
 import { badOption, DataError } from '../../files/data-error.js';
 import { Generator } from '../../generate/generator.js';
+import type { SamplingOptions } from '../../generate/options.js';
 import { roomToGenerate } from '../../generate/room.js';
 import { defined } from '../../native/defined.js';
 import type { StepLabel, StepRecord } from '../../records/record.js';
@@ -24,16 +25,11 @@ export interface TurnSolution {
   readonly index: number;
 }
 
-export interface TurnLabelOptions {
+/** `maxNewTokens` counts those of a turn. */
+export interface TurnLabelOptions
+  extends Pick<SamplingOptions, 'temperature' | 'topP' | 'topK' | 'minP' | 'seed' | 'maxNewTokens'> {
   /** Episodes from each turn on. */
   readonly k: number;
-  readonly temperature?: number | undefined;
-  readonly topP?: number | undefined;
-  readonly topK?: number | undefined;
-  readonly minP?: number | undefined;
-  readonly seed?: number | undefined;
-  /** Most tokens of a turn. */
-  readonly maxNewTokens?: number | undefined;
   /** Most turns of an episode, those that are played again included. Default 8, or as many more than the conversation has. */
   readonly maxTurns?: number;
   readonly maxRows?: number | undefined;
