@@ -1,11 +1,11 @@
 // A worker thread of `encoderThreads`: encodes batches of records until its parent ends it.
 import { parentPort, workerData } from 'node:worker_threads';
 import { verdictTokenizer } from '../data/verdict.js';
-import { DataError } from '../files/data-error.js';
 import { parseExact } from '../files/exact-json.js';
 import type { StepRecord } from '../records/record.js';
 import { encodeRecord } from './encode.js';
 import type { EncoderJob, EncoderMessage } from './encoders.js';
+import { sentError } from './sent-error.js';
 import { configuredTokenizer } from './tokenizer.js';
 
 const { model, prompt, whole } = workerData as EncoderJob;
@@ -21,9 +21,6 @@ function encoded(texts: readonly string[]): EncoderMessage {
       records: texts.map((text) => encodeRecord(verdicts, parseExact(text) as StepRecord, { whole })),
     };
   } catch (error) {
-    // Error classes do not survive the message; an unexpected error ends this thread.
-    if (!(error instanceof DataError)) throw error;
-    const { kind, what, position, hint } = error;
-    return { failure: { kind, what, position, hint } };
+    return { failure: sentError(error) };
   }
 }

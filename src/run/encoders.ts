@@ -1,11 +1,11 @@
-/** Encodes records in batches on threads beside the calling one, which encodes too while they are busy. */
+/** Encodes records on threads beside the calling one, which encodes too while they are busy. */
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { ModelConfig, PromptConfig } from '../config/schema.js';
-import { DataError } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import type { EncodedRecord } from './encode.js';
+import { receivedError, type SentDataError } from './sent-error.js';
 
 export interface EncoderJob {
   readonly model: Pick<ModelConfig, 'base' | 'tokenizer'>;
@@ -13,9 +13,6 @@ export interface EncoderJob {
   /** Tokens up to the last step, not only to the last labelled one. */
   readonly whole: boolean;
 }
-
-/** An error with data that crosses from a thread to another. */
-export type SentDataError = Pick<DataError, 'kind' | 'what' | 'position' | 'hint'>;
 
 /** The answer of a thread to a batch. */
 export type EncoderMessage =
@@ -34,6 +31,65 @@ const AT_ONCE = 2;
 /** More threads would wait for the one that reads and writes, which is a third of the work. */
 const MOST_THREADS = 3;
 
+/** Solutions that are encoded together, and after how many of them other threads help: each loads the tokenizer first. */
+const BATCH = 128;
+const ALONE = 16 * BATCH;
+
+/** A record to encode, also as a JSON line, which threads get. */
+export interface RecordToEncode {
+  readonly record: StepRecord;
+  readonly text: string;
+}
+
+/**
+ * Gives records with what is encoded of them, in their order.
+ *
+ * @param openThreads is called once there are many
+ * @throws the error of the first record that cannot be encoded, also if a later one could not be read
+ */
+export async function* encodedInOrder<T extends RecordToEncode>(
+  records: AsyncIterable<T>,
+  encodeHere: (record: StepRecord) => EncodedRecord,
+  openThreads: () => readonly EncoderThread[],
+): AsyncGenerator<T & EncodedRecord> {
+  const waiting: { readonly batch: readonly T[]; readonly encoded: Promise<readonly EncodedRecord[]> }[] = [];
+  let encoders = new Encoders([], encodeHere);
+  let batch: T[] = [];
+  let begun = 0;
+  const send = () => {
+    if (begun >= ALONE && encoders.ahead === 0) encoders = new Encoders(openThreads(), encodeHere);
+    begun += batch.length;
+    const encoded = encoders.encode(batch);
+    // A batch that fails is met when its turn comes.
+    encoded.catch(() => {});
+    waiting.push({ batch, encoded });
+    batch = [];
+  };
+  async function* done(most: number) {
+    for (let next = waiting[0]; next && waiting.length > most; next = waiting[0]) {
+      const encoded = await next.encoded;
+      yield* next.batch.map((one, i) => ({ ...one, ...(encoded[i] as EncodedRecord) }));
+      waiting.shift();
+    }
+  }
+  try {
+    for await (const one of records) {
+      batch.push(one);
+      if (batch.length < BATCH) continue;
+      send();
+      yield* done(encoders.ahead);
+    }
+    send();
+    yield* done(0);
+  } catch (error) {
+    send();
+    for (const { encoded } of waiting) await encoded;
+    throw error;
+  } finally {
+    await encoders.close();
+  }
+}
+
 export class Encoders {
   private readonly waiting = new Map<EncoderThread, number>();
 
@@ -49,10 +105,7 @@ export class Encoders {
     return this.waiting.size * AT_ONCE;
   }
 
-  /** @param batch each record also as a JSON line, which threads get */
-  async encode(
-    batch: readonly { readonly record: StepRecord; readonly text: string }[],
-  ): Promise<readonly EncodedRecord[]> {
+  async encode(batch: readonly RecordToEncode[]): Promise<readonly EncodedRecord[]> {
     const [thread, count] = [...this.waiting].sort((a, b) => a[1] - b[1])[0] ?? [];
     if (!thread || count === undefined || count >= AT_ONCE)
       return batch.map(({ record }) => this.encodeHere(record));
@@ -102,9 +155,4 @@ function encoderThread(worker: Worker): EncoderThread {
       await worker.terminate();
     },
   };
-}
-
-/** The error as its thread threw it. */
-export function receivedError({ kind, what, position, hint }: SentDataError): DataError {
-  return new DataError(kind, what, { ...position, ...(hint === '' ? {} : { hint }) });
 }

@@ -4,22 +4,15 @@ import { Worker } from 'node:worker_threads';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
 import { type LabelRules, type LeftOut, relabelled } from '../data/label-rules.js';
 import type { LoadReport } from '../data/load.js';
-import type { Part } from '../data/split.js';
 import { TokenStoreWriter } from '../data/token-store.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { exactText } from '../files/exact-json.js';
 import type { StepRecord } from '../records/record.js';
 import { toLog } from '../terminal/log.js';
-import { type EncodedRecord, encodeRecord } from './encode.js';
-import {
-  type EncoderJob,
-  Encoders,
-  type EncoderThread,
-  encoderThreads,
-  receivedError,
-  type SentDataError,
-} from './encoders.js';
+import { encodeRecord } from './encode.js';
+import { type EncoderJob, type EncoderThread, encodedInOrder, encoderThreads } from './encoders.js';
 import { dividedRecords } from './parts.js';
+import { receivedError, type SentDataError } from './sent-error.js';
 import { configuredTokenizer } from './tokenizer.js';
 
 export interface TokenizeJob {
@@ -81,17 +74,6 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
   }
 }
 
-/** Solutions that are encoded together, and after how many of them other threads help: each loads the tokenizer first. */
-const BATCH = 128;
-const ALONE = 16 * BATCH;
-
-/** A solution that waits for its tokens. */
-interface ReadSolution {
-  readonly part: Part;
-  readonly record: StepRecord;
-  readonly text: string;
-}
-
 /** Tokenises in the calling thread, and large data on other cores too. */
 export async function tokenizeData(
   { data, model, prompt, labels, directory }: TokenizeJob,
@@ -104,56 +86,23 @@ export async function tokenizeData(
   const store = await TokenStoreWriter.create(directory);
   const reports: LoadReport[] = [];
   const leftOut = new Map<LeftOut, number>();
-  const waiting: {
-    readonly read: readonly ReadSolution[];
-    readonly encoded: Promise<readonly EncodedRecord[]>;
-  }[] = [];
-  let encoders = new Encoders([], encodeHere);
-  let batch: ReadSolution[] = [];
-  let [begun, written] = [0, 0];
-  const send = () => {
-    if (begun >= ALONE && encoders.ahead === 0)
-      encoders = new Encoders(threads({ model, prompt, whole }), encodeHere);
-    begun += batch.length;
-    const encoded = encoders.encode(batch);
-    // A batch that fails is met when its turn comes.
-    encoded.catch(() => {});
-    waiting.push({ read: batch, encoded });
-    batch = [];
-  };
-  const write = async (most: number) => {
-    for (let next = waiting[0]; next && waiting.length > most; next = waiting[0]) {
-      const encoded = await next.encoded;
-      for (const [i, solution] of next.read.entries()) {
-        await store.add({ ...solution, ...(encoded[i] as EncodedRecord) });
-        if (++written % TELL_EVERY === 0) onProgress(written);
-      }
-      waiting.shift();
+  async function* read() {
+    for await (const { part, record: given } of dividedRecords(data, reports, { problems: false })) {
+      const record = labels ? relabelled(given, part, labels) : given;
+      if (typeof record === 'string') leftOut.set(record, (leftOut.get(record) ?? 0) + 1);
+      else yield { part, record, text: exactText(record) };
     }
-  };
+  }
+  let written = 0;
   try {
-    for await (const { part, record: read } of dividedRecords(data, reports, { problems: false })) {
-      const record = labels ? relabelled(read, part, labels) : read;
-      if (typeof record === 'string') {
-        leftOut.set(record, (leftOut.get(record) ?? 0) + 1);
-        continue;
-      }
-      batch.push({ part, record, text: exactText(record) });
-      if (batch.length === BATCH) {
-        send();
-        await write(encoders.ahead);
-      }
+    const openThreads = () => threads({ model, prompt, whole });
+    for await (const solution of encodedInOrder(read(), encodeHere, openThreads)) {
+      await store.add(solution);
+      if (++written % TELL_EVERY === 0) onProgress(written);
     }
-    send();
-    await write(0);
   } catch (error) {
     await store.abandon();
-    // A row that cannot be encoded stands before the one that could not be read.
-    send();
-    for (const { encoded } of waiting) await encoded;
     throw error;
-  } finally {
-    await encoders.close();
   }
   await store.finish({ reports: reports.map(writtenReport), leftOut: [...leftOut] });
 }
