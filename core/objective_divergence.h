@@ -10,6 +10,14 @@
 namespace steptrain::objective {
 namespace {
 
+/// The one thread of the CPU that reads a row. On a GPU a block does (cuda/objective_divergence.cu).
+struct Alone {
+  STEPTRAIN_HOST_DEVICE static int64_t rank() { return 0; }
+  STEPTRAIN_HOST_DEVICE static int64_t size() { return 1; }
+  STEPTRAIN_HOST_DEVICE static double sum(double x) { return x; }
+  STEPTRAIN_HOST_DEVICE static int64_t first_largest(float, int64_t index) { return index; }
+};
+
 /// D(student, teacher) of the softmax of two rows of logits: KL(teacher ‖ student) at beta 0, KL(student ‖ teacher)
 /// at beta 1, else beta·KL(teacher ‖ m) + (1 - beta)·KL(student ‖ m) with m = (1 - beta)·student + beta·teacher.
 struct Divergence {
@@ -29,24 +37,25 @@ struct Divergence {
     return {student.as<float>(), teacher.as<float>(),  weights.as<float>(), student[1], beta,
             loss.as<float>(),    dstudent.as<float>(), stats.as<float>()};
   }
-  STEPTRAIN_HOST_DEVICE void clear(int64_t i) const {
-    for (int64_t c = 0; c < classes; c++) gradient[i * classes + c] = 0;
+  STEPTRAIN_HOST_DEVICE void clear(int64_t i) const { clear(i, Alone()); }
+  template <typename Team>
+  STEPTRAIN_HOST_DEVICE void clear(int64_t i, Team team) const {
+    for (int64_t c = team.rank(); c < classes; c += team.size()) gradient[i * classes + c] = 0;
   }
   STEPTRAIN_HOST_DEVICE bool skips(int64_t i) const { return weights[i] == 0; }
-  STEPTRAIN_HOST_DEVICE void add(int64_t i, Tally<kSums>& tally) const {
+  STEPTRAIN_HOST_DEVICE void add(int64_t i, Tally<kSums>& tally) const { add(i, tally, Alone()); }
+  /// Every thread of the team calls this and gets the row's sums in its tally.
+  template <typename Team>
+  STEPTRAIN_HOST_DEVICE void add(int64_t i, Tally<kSums>& tally, Team team) const {
     const float *s = student + i * classes, *t = teacher + i * classes;
     float* const drow = gradient + i * classes;
-    int64_t best_s = 0, best_t = 0;
-    for (int64_t c = 1; c < classes; c++) {
-      if (s[c] > s[best_s]) best_s = c;
-      if (t[c] > t[best_t]) best_t = c;
-    }
+    const int64_t best_s = largest(s, team), best_t = largest(t, team);
     const double top_s = s[best_s], top_t = t[best_t];
     // Sums over the student's e: e, e·(s - t), e·s; over the teacher's: e, e·(t - s). The student's e waits in the gradient.
-    double sum_s = 0, sum_t = 0, gap_s = 0, gap_t = 0, mean_s = 0, weight = weights[i];
-    for (int64_t c = 0; c < classes; c++) {
+    double sum_s = 0, sum_t = 0, gap_s = 0, gap_t = 0, mean_s = 0, broken = 0;
+    for (int64_t c = team.rank(); c < classes; c += team.size()) {
       const double x = s[c], y = t[c];
-      weight += nan_unless_finite(s[c], t[c]);
+      broken += nan_unless_finite(s[c], t[c]);
       const double es = exp(x - top_s), et = exp(y - top_t);
       sum_s += es;
       sum_t += et;
@@ -55,26 +64,30 @@ struct Divergence {
       mean_s += es * (x - top_s);
       drow[c] = static_cast<float>(es);
     }
+    sum_s = team.sum(sum_s), sum_t = team.sum(sum_t);
+    gap_s = team.sum(gap_s), gap_t = team.sum(gap_t), mean_s = team.sum(mean_s);
+    const double weight = weights[i] + team.sum(broken);
     const double log_s = log(sum_s), log_t = log(sum_t), shift = top_s + log_s - top_t - log_t;
     const double reverse = gap_s / sum_s - shift, forward = gap_t / sum_t + shift;
     double value = beta == 1 ? reverse : forward;
     if (beta == 0) {
-      for (int64_t c = 0; c < classes; c++)
+      for (int64_t c = team.rank(); c < classes; c += team.size())
         drow[c] = static_cast<float>(weight * (drow[c] / sum_s - exp(t[c] - top_t) / sum_t));
     } else if (beta == 1) {
-      for (int64_t c = 0; c < classes; c++) {
+      for (int64_t c = team.rank(); c < classes; c += team.size()) {
         const double gap = static_cast<double>(s[c]) - t[c] - shift;
         drow[c] = static_cast<float>(weight * (drow[c] / sum_s) * (gap - reverse));
       }
     } else {
       double to_mixture_s = 0, to_mixture_t = 0;
-      for (int64_t c = 0; c < classes; c++) {
+      for (int64_t c = team.rank(); c < classes; c += team.size()) {
         const double ls = s[c] - top_s - log_s, lt = t[c] - top_t - log_t;
         to_mixture_s += exp(ls) * (ls - mixture(ls, lt));
         to_mixture_t += exp(lt) * (lt - mixture(ls, lt));
       }
+      to_mixture_s = team.sum(to_mixture_s), to_mixture_t = team.sum(to_mixture_t);
       value = beta * to_mixture_t + (1 - beta) * to_mixture_s;
-      for (int64_t c = 0; c < classes; c++) {
+      for (int64_t c = team.rank(); c < classes; c += team.size()) {
         const double ls = s[c] - top_s - log_s, lt = t[c] - top_t - log_t;
         drow[c] = static_cast<float>(weight * (1 - beta) * exp(ls) * (ls - mixture(ls, lt) - to_mixture_s));
       }
@@ -93,6 +106,14 @@ struct Divergence {
   }
 
  private:
+  /// The first class with the largest of a row's logits. Some class where one is NaN.
+  template <typename Team>
+  STEPTRAIN_HOST_DEVICE int64_t largest(const float* row, Team team) const {
+    int64_t best = team.rank() < classes ? team.rank() : classes - 1;
+    for (int64_t c = best + team.size(); c < classes; c += team.size())
+      if (row[c] > row[best]) best = c;
+    return team.first_largest(row[best], best);
+  }
   /// log((1 - beta)·exp(ls) + beta·exp(lt))
   STEPTRAIN_HOST_DEVICE double mixture(double ls, double lt) const {
     const double top = max_of(ls, lt);

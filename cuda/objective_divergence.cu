@@ -1,4 +1,5 @@
-// The divergences from a teacher (core/objective_divergence.h). One launch each, a thread for each row.
+// The divergences from a teacher (core/objective_divergence.h). Of whole distributions a block reads a row, since
+// a row is a vocabulary; of sampled tokens a thread does (cuda/objective.cuh).
 #include "core/objective_divergence.h"
 #include "cuda/objective.cuh"
 #include "cuda/runtime/families.h"
@@ -6,8 +7,40 @@
 namespace steptrain::cuda {
 namespace {
 
+using Sums = objective::Tally<objective::Divergence::kSums>;
+
+/// The threads of a block that share a row.
+struct Block {
+  __device__ static int64_t rank() { return threadIdx.x; }
+  __device__ static int64_t size() { return kThreads; }
+  __device__ static double sum(double x) { return block_sum(x); }
+  __device__ static int64_t first_largest(float value, int64_t index) {
+    const float largest = block_max(value);
+    // Where a logit is NaN no thread may have the largest: then any class will do.
+    const double none = -9.0e15;
+    const double first = -block_max(value == largest ? -static_cast<double>(index) : none);
+    return first < -none ? static_cast<int64_t>(first) : 0;
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) divergence_kernel(objective::Divergence items, Sums* partial) {
+  const int64_t row = blockIdx.x;
+  Sums tally = {};
+  if (items.skips(row)) {
+    items.clear(row, Block());
+  } else {
+    items.add(row, tally, Block());
+  }
+  if (threadIdx.x == 0) partial[row] = tally;
+}
+
 void divergence(Stream& stream, const Args& args) {
-  evaluate(stream, args.tensor[0][0], objective::Divergence::from(args));
+  const auto items = objective::Divergence::from(args);
+  const int64_t rows = args.tensor[0][0];
+  auto* const partial = stream.scratch.take<Sums>(rows);
+  if (rows > 0) stream.launch(divergence_kernel, rows, kThreads, 0, items, partial);
+  stream.launch(objective_join_kernel<objective::Divergence>, 1, kThreads, 0, items, partial,
+                static_cast<int>(rows));
 }
 
 void sampled_divergence(Stream& stream, const Args& args) {

@@ -104,6 +104,45 @@ describe.each(isas)('divergences on %s', (isa) => {
     expect(stats![4]).toBe(1);
   });
 
+  it('divergence reads rows of more classes than a block has threads, and the first of equal logits', async () => {
+    const classes = 700;
+    const row = (seed: number) =>
+      Array.from({ length: classes }, (_, c) => Math.fround(Math.sin(seed + c * c)));
+    // The largest logit stands at two places. The rows agree where their first places are equal.
+    const twice = (seed: number, ...places: number[]) =>
+      row(seed).map((x, c) => (places.includes(c) ? 4 : x));
+    const students = [twice(1, 300, 555), twice(2, 44, 300)];
+    const teachers = [twice(3, 300, 44 + 256), twice(4, 300, 600)];
+    const weights = [0.5, 2];
+    for (const beta of [0, 0.25, 1]) {
+      const inputs = {
+        student: [students.flat(), [2, classes]],
+        teacher: [teachers.flat(), [2, classes]],
+        weights,
+      } as never;
+      const found = await evaluate(device, 'divergence', inputs, { beta });
+      const expected = sum(students.map((s, i) => weights[i]! * reference(s, teachers[i]!, beta)));
+      expect(found.loss![0]).toBeCloseTo(expected, 4);
+      const few = [0, 44, 299, 300, 555, 699];
+      const gradient = differentiate(
+        (x) =>
+          sum(
+            students.map((s, i) => {
+              const moved = [...s];
+              few.forEach((c, k) => {
+                moved[c] = x[i * few.length + k]!;
+              });
+              return weights[i]! * reference(moved, teachers[i]!, beta);
+            }),
+          ),
+        students.flatMap((s) => few.map((c) => s[c]!)),
+      );
+      const read = students.flatMap((_, i) => few.map((c) => found.dstudent![i * classes + c]!));
+      expect(maxDifference(read, gradient)).toBeLessThan(2e-5);
+      expect(found.stats![3]).toBeCloseTo(0.2, 6);
+    }
+  });
+
   it('divergence is 0 with gradient 0 between equal rows, far logits stay finite, and NaN is not hidden', async () => {
     const far = [1e4, -1e4, 0, 3];
     const inputs = { student: [far, [1, 4]], teacher: [far, [1, 4]], weights: [1] } as never;
