@@ -13,6 +13,8 @@ import { unitOf } from './units.js';
 /** A power of a sum is multiplied out up to this many terms. */
 const MAX_TERMS = 1500;
 const MAX_FACTORIAL = 500;
+/** A binomial coefficient of an expression is multiplied out up to this many factors. */
+const MAX_CHOSEN = 12;
 /** Rows of a determinant that is expanded. */
 const MAX_ROWS = 6;
 
@@ -223,6 +225,8 @@ export class Algebra {
         return this.power(this.free('e'), first);
       case 'cbrt':
         return this.root(first, 3);
+      case 'binom':
+        return this.wholeCall(name, args) ?? this.choose(args) ?? this.functionOf(name, args);
       case 'lg':
       case 'log':
         return args.length === 2 ? over(f('ln'), this.functionOf('ln', [args[1]!])) : f('log');
@@ -273,6 +277,17 @@ export class Algebra {
     const k = second === undefined ? undefined : rational.wholeNumber(second);
     if (name !== 'binom' || k === undefined || k < 0) return undefined;
     return this.constant(rational.whole(k > n ? 0n : product(n - k + 1, n) / product(1, k)));
+  }
+
+  /** `n` over a whole `k` as a polynomial: n(n − 1)…(n − k + 1) / k!. */
+  private choose([n, under]: readonly Ratio[]): Ratio | undefined {
+    const below = under && this.rational(under);
+    const k = below && rational.wholeNumber(below);
+    if (n === undefined || k === undefined || k < 0 || k > MAX_CHOSEN) return undefined;
+    let result = this.constant(rational.fraction(1n, product(1, k), this.budget));
+    for (let i = 0; i < k; i++)
+      result = this.multiply(result, this.subtract(n, this.constant(rational.whole(BigInt(i)))));
+    return result;
   }
 
   /** Determinant by expansion along the first row. */

@@ -1,6 +1,13 @@
 // Whether two trees mean the same: relations, lists, sets, tuples, matrices, ratios, words, and their expressions.
 import type { Algebra } from './algebra.js';
-import { type NamedValues, named, nameKey, recordsOf, withoutApproximation } from './names.js';
+import {
+  type NamedValues,
+  named,
+  nameKey,
+  recordsOf,
+  valueOfQuantity,
+  withoutApproximation,
+} from './names.js';
 import { wordsForm } from './normalise.js';
 import { FLIPPED, sameReals } from './reals.js';
 import { containsPlusMinus, withSign } from './rewrite.js';
@@ -11,6 +18,8 @@ export interface CompareOptions {
   readonly algebra: Algebra;
   /** Significant digits from which a decimal equals the value that it is rounded from. */
   readonly digits: number;
+  /** The first tree is a reply, and may be an equation that says what the second is the value of. */
+  readonly isReply?: boolean;
   /** Inside a set, where {2} differs from 2. */
   readonly inside?: boolean;
 }
@@ -79,11 +88,17 @@ function sameRelation(a: Node, b: Node, options: CompareOptions): Same {
   }
   // A value and a value with its name, or with names of its own.
   const [pair, value] = left === undefined ? [right, a] : [left, b];
-  if (pair === undefined) return sameSides(a, b, options);
+  if (pair === undefined) return sameQuantity(a, b, options) ?? sameSides(a, b, options);
   const hasNames = value.kind === 'list' && value.items.some((item) => item.kind === 'relation');
   if (!hasNames) return same(pair.value, value, options);
   const records = sameRecords([a.kind === 'relation' ? a : b], value.items, options);
   return records === 'differ' ? undefined : records;
+}
+
+/** A reply that says the value of a quantity of several names, `m + n = 293`, and that value. */
+function sameQuantity(reply: Node, value: Node, options: CompareOptions): Same {
+  const own = options.isReply && reply.kind === 'relation' ? valueOfQuantity(reply) : undefined;
+  return own && same(own, value, options);
 }
 
 /** An equation without a name, and a value that every side of it has: `5 + 3 = 8` is 8. */

@@ -50,6 +50,18 @@ export interface EqualityOptions {
 export function answersEqual(got: string, expected: string, options: EqualityOptions = {}): Equality {
   checkText('answersEqual: the first answer', got);
   checkText('answersEqual: the second answer', expected);
+  return equality(got, expected, options, false);
+}
+
+/**
+ * Whether a reply means the expected answer: as {@link answersEqual}, and where it says of a quantity of several names what
+ * it is. `m + n = 293` answers 293, but 293 does not answer `m + n = 293`, which may be a line that was asked for.
+ */
+export function answers(reply: string, expected: string, options: EqualityOptions = {}): Equality {
+  return equality(reply, expected, options, true);
+}
+
+function equality(got: string, expected: string, options: EqualityOptions, isReply: boolean): Equality {
   const { digits = 6, units = 'optional', steps = DEFAULT_STEPS } = options;
   if (!(digits >= 1)) throw new RangeError(`digits is ${digits}; expected a number of at least 1`);
   if (!(Number.isSafeInteger(steps) && steps >= 1))
@@ -61,7 +73,7 @@ export function answersEqual(got: string, expected: string, options: EqualityOpt
   const choice = sameChoice(left, right);
   if (choice !== undefined) return { equal: choice, method: 'choice' };
   try {
-    return compared(a, b, { digits, units, budget: new StepBudget(steps) });
+    return compared(a, b, { digits, units, isReply, budget: new StepBudget(steps) });
   } catch (error) {
     if (error instanceof BudgetExceeded) return { equal: false, method: 'budget' };
     // An answer that cannot be parsed or computed is compared as text.
@@ -73,12 +85,13 @@ export function answersEqual(got: string, expected: string, options: EqualityOpt
 interface Settings {
   readonly digits: number;
   readonly units: 'optional' | 'required';
+  readonly isReply: boolean;
   readonly budget: StepBudget;
 }
 
-function compared(a: string, b: string, { digits, units, budget }: Settings): Equality {
+function compared(a: string, b: string, { digits, units, isReply, budget }: Settings): Equality {
   const algebra = new Algebra(budget);
-  const options = { algebra, digits };
+  const options = { algebra, digits, isReply };
   const read = (thousands: boolean) =>
     [a, b].map((text) => parseAnswer(text, budget, { thousands })) as [Node, Node];
   const [left, right] = read(true);

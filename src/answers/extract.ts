@@ -10,7 +10,7 @@ import { normalise, plainForm } from './normalise.js';
 /**
  * The place of the answer.
  * - `boxed`: the last balanced `\boxed{…}`
- * - `marker`: behind the last `####`
+ * - `marker`: behind the last `####` before a question that the text goes on with
  * - `phrase`: behind the last "answer is", "Answer:" or "final answer"
  * - `whole`: the text is nothing but an answer
  * - `math`: the last formula between dollar signs or `\(…\)`
@@ -39,7 +39,8 @@ export function extractAnswer(
   { expect = 'any', inReasoning = false }: ExtractionOptions = {},
 ): ExtractedAnswer | undefined {
   checkText('extractAnswer', text);
-  const { text: spoken, body } = withoutMarkdown(tagged(withoutReasoning(text, inReasoning)), isBare);
+  const { text: read, body } = withoutMarkdown(tagged(withoutReasoning(text, inReasoning)), isBare);
+  const spoken = withoutRunOn(read);
   const found = (answer: string | undefined, method: ExtractionMethod) =>
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
@@ -83,6 +84,13 @@ function tagged(text: string): string {
   if (begin < 0) return text;
   const [inside = ''] = text.slice(begin + '<answer>'.length).split(/<\/answer>/i);
   return inside.trim() === '' ? text : inside;
+}
+
+/** The text up to a question that it goes on with after its `####`, as a base model does: what follows answers another. */
+function withoutRunOn(text: string): string {
+  const marker = text.indexOf('####');
+  const next = marker < 0 ? -1 : text.slice(marker).search(/^[ \t#*]*(?:Question|Problem|Q)[ \t]*\d*\**:/m);
+  return next < 0 ? text : text.slice(0, marker + next);
 }
 
 const PHRASE =

@@ -43,16 +43,50 @@ export function isName(node: Node): boolean {
   }
 }
 
+/** The value of a quantity of several names: `m + n = 256 + 37 = 293` is 293, and `2x + 1 = 5`, which asks for x, is not 5. */
+export function valueOfQuantity({ sides, operators }: RelationNode): Node | undefined {
+  if (operators.some((operator) => operator !== '=')) return undefined;
+  const [first, last] = [sides[0]!, sides.at(-1)!];
+  const [quantity, value] = namesIn(first).size > 0 ? [first, last] : [last, first];
+  return namesIn(quantity).size > 1 && namesIn(value).size === 0 ? value : undefined;
+}
+
+/** The letters and functions that an expression is made of; none in a number, in words or in brackets of several items. */
+function namesIn(node: Node): ReadonlySet<string> {
+  switch (node.kind) {
+    case 'symbol':
+      return new Set(isName(node) ? [node.name] : []);
+    case 'sum':
+      return union(node.terms);
+    case 'product':
+      return union(node.factors);
+    case 'negative':
+    case 'inverse':
+    case 'root':
+      return namesIn(node.of);
+    case 'power':
+      return union([node.base, node.exponent]);
+    case 'call':
+      return node.name.endsWith('()') ? new Set([written(node)]) : union(node.args);
+    default:
+      return new Set();
+  }
+}
+
+const union = (nodes: readonly Node[]): ReadonlySet<string> =>
+  new Set(nodes.flatMap((node) => [...namesIn(node)]));
+
 /** A key that is equal for equal names. */
 export function nameKey(algebra: Algebra, node: Node): string {
   if (node.kind === 'words') return `words ${node.text}`;
   if (node.kind === 'group') return `(${node.items.map((item) => nameKey(algebra, item)).join(',')})`;
   if (node.kind === 'ratio') return node.parts.map((part) => nameKey(algebra, part)).join(':');
   const value = ratioOf(algebra, node);
-  return value === undefined
-    ? JSON.stringify(node, (_, part) => (typeof part === 'bigint' ? `${part}` : part))
-    : algebra.key(value);
+  return value === undefined ? written(node) : algebra.key(value);
 }
+
+const written = (node: Node): string =>
+  JSON.stringify(node, (_, part) => (typeof part === 'bigint' ? `${part}` : part));
 
 /** `(x, y) = (1, 2)` as x = 1 and y = 2. */
 export function spread({ name, value }: Named): readonly Named[] {

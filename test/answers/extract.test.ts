@@ -32,6 +32,10 @@ describe('extractAnswer', () => {
   it.each<Row>([
     ['She has 3 * 6 = <<3*6=18>>18.\n#### 18', '18', 'marker'],
     ['#### 5\nno\n#### 1,234', '1,234', 'marker'],
+    ['16 - 7 = 9\n#### 9\n\nQuestion: Tom has 3 and gets 4?\nAnswer: 3 + 4 = 7\n#### 7', '9', 'marker'],
+    ['16 - 7 = 9\n#### 9\n\n**Q2:** and then?\n\\boxed{7}', '9', 'marker'],
+    ['Question: how many?\n16 - 7 = 9\n#### 9', '9', 'marker'],
+    ['Q: 1 + 1? The answer is 2.\nQ: and 3 more? The answer is 5.', '5', 'phrase'],
     ['The answer is 42.', '42', 'phrase'],
     ['The answer is $\\frac{1}{2}$.', '$\\frac{1}{2}$', 'phrase'],
     ['The answer is $3.50. I am sure.', '$3.50', 'phrase'],
@@ -213,5 +217,31 @@ describe('Markdown', () => {
   it('takes no time that grows with the square of a hostile text', () => {
     for (const text of ['# a\n', `# ${' '.repeat(99_000)}x`, '> ', '**a', '- ', '#### a\n\n', '___\n', '\\['])
       expect(() => extractAnswer(text.repeat(Math.ceil(100_000 / text.length)))).not.toThrow();
+  });
+});
+
+describe('a graded reply that says what a quantity is', () => {
+  it.each([
+    ['Answer: m+n = 256+37 = 293', '293'],
+    ['So \\boxed{a + b + c = 12 + 25 + 25 = 62}.', '62'],
+    ['\\boxed{100m+n = 293}', '293'],
+    ['\\boxed{293 = m + n}', '293'],
+    ['Therefore $AB + BC = 12\\text{ cm}$.', '12'],
+    ['\\boxed{f(2) + f(3) = 13}', '13'],
+  ])('%j answers %s', (text, answer) => {
+    expect(grade(text, answer).correct).toBe(true);
+  });
+
+  it.each([
+    ['\\boxed{m+n = 293}', '294'],
+    ['\\boxed{m+n = 293}', 'm + n'],
+    // An equation in one name asks for it, and a line is no number.
+    ['\\boxed{2x + 1 = 5}', '5'],
+    ['\\boxed{x^2 = 4}', '4'],
+    ['\\boxed{f(2) + f(2) = 13}', '13'],
+    ['\\boxed{5}', 'x + y = 5'],
+    ['\\boxed{x + y = 5}', '2x + 2y = 9'],
+  ])('%j does not answer %s', (text, answer) => {
+    expect(grade(text, answer).correct).toBe(false);
   });
 });
