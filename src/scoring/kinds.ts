@@ -20,8 +20,9 @@ import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
 import { calledAs } from '../weights/gguf/checkpoint.js';
+import type { JsonObject } from '../weights/json.js';
 import { calibrated } from './calibration/scorer.js';
-import { classifierScorer } from './classifier.js';
+import { classifierScorer, ON_LINES } from './classifier.js';
 import type { GenerativeLayout } from './generative/layouts.js';
 import { generativeScorer } from './generative/scorer.js';
 import { openReference } from './implicit/reference.js';
@@ -142,8 +143,8 @@ const KINDS: { readonly [Kind in JudgeSettings['kind']]: OpenKind<Kind> } = {
         threshold: threshold === 'greedy' ? 0.5 : threshold,
       }),
     }),
-  classifier: (_, { model, name, tokenizer }) =>
-    lasting({ outcome: classifierScorer(model, { name, tokenizer }) }),
+  classifier: ({ template, add_eos_token: addEosToken }, { model, name, tokenizer, maxLength }) =>
+    lasting({ outcome: classifierScorer(model, { name, tokenizer, template, addEosToken, maxLength }) }),
 };
 
 /**
@@ -304,22 +305,35 @@ function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSet
   return isOfBase ? undefined : row?.settings(config);
 }
 
-/** The sentence on a classifier of tokens whose files do not tell how it reads steps; undefined for another model. */
+/** The sentence on a classifier whose files do not tell how it reads solutions; undefined for another model. */
 function unsaidLayout(
   { decoder: { config }, files }: Pick<Model, 'decoder' | 'files'>,
   { kind }: JudgeSettings,
+  tokenizer: Tokenizer,
 ): string | undefined {
-  const isOfTwo = config.head.kind === 'token' && config.head.numLabels === 2 && !isBidirectional(config);
-  if (kind !== 'reward_model' || !isOfTwo || !files || settingsOfFiles(files)) return undefined;
-  const card = {
-    method: 'trl',
-    judge: { kind: 'published', layout: 'trl', step_separator: '\n', max_length: 1024, threshold: 'greedy' },
-  };
+  const { head } = config;
+  if (!files || settingsOfFiles(files) || isBidirectional(config)) return undefined;
+  const path = join(files.model, CARD);
+  if (kind === 'reward_model' && head.kind === 'token' && head.numLabels === 2) {
+    const layout = { kind: 'published', layout: 'trl', step_separator: '\n' };
+    return (
+      `has no ${CARD}, so it is read at the last token of each line; if TRL's PRMTrainer trained it, write ` +
+      `${cardOfTrl(layout)} into ${path}, with its own step_separator and max_length`
+    );
+  }
+  const endsOtherwise = !tokenizer.hasChatTemplate && tokenizer.eosId !== undefined;
+  if (kind !== 'classifier' || !endsOtherwise || head.kind !== 'sequence' || head.numLabels !== 1)
+    return undefined;
+  const layout = { kind: 'classifier', template: ON_LINES, add_eos_token: true };
   return (
-    `has no ${CARD}, so it is read at the last token of each line; if TRL's PRMTrainer trained it, write ` +
-    `${JSON.stringify(card)} into ${join(files.model, CARD)}, with its own step_separator and max_length`
+    `has no ${CARD} and no chat template, so it is read at the last token of problem, line break and solution; if TRL's ` +
+    `RewardTrainer trained it, whose texts end with the end-of-text token, write ${cardOfTrl(layout)} into ${path}, with the text ` +
+    'between prompt and completion of its own rows'
   );
 }
+
+const cardOfTrl = (judge: JsonObject): string =>
+  JSON.stringify({ method: 'trl', judge: { ...judge, max_length: 1024, threshold: 'greedy' } });
 
 /** The accepted judges, for errors. */
 const EXPECTED =
@@ -353,10 +367,10 @@ export async function modelScorers(model: Model, options: ModelScorersOptions = 
   const { files } = model;
   const { run, skipUnreadable = false, name = nameOf(files) ?? 'model' } = options;
   const settings = options.settings ?? settingsOf(model, options, name);
-  const unsaid = unsaidLayout(model, settings);
-  if (unsaid) warn(`${name} ${unsaid}`);
   const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
   const whole = options.tokenizer ?? (await model.tokenizer());
+  const unsaid = unsaidLayout(model, settings, whole);
+  if (unsaid) warn(`${name} ${unsaid}`);
   // Published layouts find the ends of steps in the tokens of the whole text.
   const tokenizer =
     settings.kind === 'published' || settings.kind === 'generative' ? whole : readingUpTo(whole, maxLength);

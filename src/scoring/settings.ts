@@ -147,6 +147,10 @@ const settings = z.discriminatedUnion('kind', [
   /** A classifier of sequences, as transformers saves it: one score, or two classes, for a whole solution. */
   z.strictObject({
     kind: z.literal('classifier'),
+    /** The text of a solution. Absent: the chat template, or without one the solution on a new line. */
+    template: z.string().includes('{problem}').includes('{solution}').exactOptional(),
+    /** Whether the end-of-text token follows it. Absent: it does not. */
+    add_eos_token: z.boolean().exactOptional(),
     max_length: common.max_length,
     threshold: common.threshold,
     ...sureness,
