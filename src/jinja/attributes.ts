@@ -1,7 +1,6 @@
 // `value.name` and `value[key]`, as Jinja's sandbox looks them up.
 import { bind } from './arguments.js';
 import { JinjaError, unsupported } from './errors.js';
-import { equal } from './operators.js';
 import { textMethod } from './text-methods.js';
 import {
   type Arguments,
@@ -122,21 +121,7 @@ function changes(type: string, name: string): Method {
 }
 
 function listMethod(of: Value[] | Tuple, name: string): Method | undefined {
-  const items = of instanceof Tuple ? of.items : of;
-  switch (name) {
-    case 'count':
-      return (given) => {
-        const [value] = bind('count', given, ['value'], 1);
-        return BigInt(items.filter((each) => equal(each, value as Value)).length);
-      };
-    case 'index':
-      return (given) => {
-        const [value] = bind('index', given, ['value'], 1);
-        const at = items.findIndex((each) => equal(each, value as Value));
-        if (at < 0) throw new JinjaError('the value is not in the list');
-        return BigInt(at);
-      };
-  }
+  if (name === 'count' || name === 'index') throw unsupported(`${name}() of a ${typeName(of)}`);
   if (of instanceof Tuple) return undefined;
   if (name === 'copy') return () => [...of];
   return /^(append|clear|extend|insert|pop|remove|reverse|sort)$/.test(name)

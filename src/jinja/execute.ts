@@ -1,23 +1,13 @@
 // Statements, carried out.
 import { bind, needText } from './arguments.js';
 import type { Budget } from './budget.js';
-import { JinjaError } from './errors.js';
+import { JinjaError, unsupported } from './errors.js';
 import { Evaluator } from './evaluator.js';
-import { bounded, equal, MAX_TEXT } from './operators.js';
+import { bounded, MAX_TEXT } from './operators.js';
 import { str } from './print.js';
 import { Scope } from './scope.js';
 import type { Expression, Filtering, Signature, Statement, Target } from './syntax.js';
-import {
-  type Arguments,
-  Callable,
-  Dict,
-  elements,
-  Namespace,
-  Tuple,
-  truth,
-  Undefined,
-  type Value,
-} from './values.js';
+import { Callable, Dict, elements, Namespace, Tuple, truth, Undefined, type Value } from './values.js';
 
 type Loop = Statement & { readonly kind: 'for' };
 type Leaving = 'break' | 'continue' | undefined;
@@ -82,7 +72,7 @@ export class Executor {
         return this.run(branch?.[1] ?? node.otherwise, scope, output);
       }
       case 'for':
-        this.loop(node, this.value(node.over, scope), scope, output, 0);
+        this.loop(node, scope, output);
         return undefined;
       case 'break':
       case 'continue':
@@ -102,11 +92,6 @@ export class Executor {
       case 'filter':
         output.write(str(this.filtered(this.text(node.body, new Scope(scope)), node.filters, scope)));
         return undefined;
-      case 'with': {
-        const inner = new Scope(scope);
-        for (const [target, value] of node.values) this.assign(target, this.value(value, inner), inner);
-        return this.run(node.body, inner, output);
-      }
       case 'body':
         output.write(this.text(node.body, new Scope(scope)));
         return undefined;
@@ -138,9 +123,9 @@ export class Executor {
     }
   }
 
-  private loop(node: Loop, over: Value, scope: Scope, output: Output, depth: number): void {
+  private loop(node: Loop, scope: Scope, output: Output): void {
     const { where } = node;
-    const all = elements(over);
+    const all = elements(this.value(node.over, scope));
     const items = where
       ? all.filter((each) => {
           const inner = new Scope(scope);
@@ -148,59 +133,14 @@ export class Executor {
           return truth(this.value(where, inner));
         })
       : all;
-    const changed: { last?: readonly Value[] } = {};
     for (const [i, each] of items.entries()) {
       this.budget.spend();
       const inner = new Scope(scope);
-      inner.set('loop', this.loopVariable(node, scope, items, i, depth, changed));
+      inner.set('loop', loopVariable(items, i));
       this.assign(node.target, each, inner);
       if (this.run(node.body, inner, output) === 'break') break;
     }
     if (items.length === 0) this.run(node.otherwise, new Scope(scope), output);
-  }
-
-  private loopVariable(
-    node: Loop,
-    scope: Scope,
-    items: readonly Value[],
-    at: number,
-    depth: number,
-    changed: { last?: readonly Value[] },
-  ): Callable {
-    const again = ({ args }: Arguments) => {
-      if (!node.isRecursive) throw new JinjaError('the loop is not recursive');
-      const output = new Output();
-      this.loop(node, args[0] ?? null, scope, output, depth + 1);
-      return output.text;
-    };
-    const attributes: Readonly<Record<string, () => Value>> = {
-      index: () => BigInt(at + 1),
-      index0: () => BigInt(at),
-      revindex: () => BigInt(items.length - at),
-      revindex0: () => BigInt(items.length - at - 1),
-      first: () => at === 0,
-      last: () => at === items.length - 1,
-      length: () => BigInt(items.length),
-      depth: () => BigInt(depth + 1),
-      depth0: () => BigInt(depth),
-      previtem: () => (at > 0 ? (items[at - 1] as Value) : new Undefined('the item before the first')),
-      nextitem: () =>
-        at + 1 < items.length ? (items[at + 1] as Value) : new Undefined('the item after the last'),
-      cycle: () =>
-        new Callable('cycle', ({ args }) => {
-          if (args.length === 0) throw new JinjaError('no items for cycling given');
-          return args[at % args.length] as Value;
-        }),
-      changed: () =>
-        new Callable('changed', ({ args }) => {
-          const isSame = changed.last !== undefined && equal(new Tuple(changed.last), new Tuple(args));
-          changed.last = args;
-          return !isSame;
-        }),
-    };
-    return new Callable('loop', again, (name) =>
-      Object.hasOwn(attributes, name) ? attributes[name]?.() : undefined,
-    );
   }
 
   private macro(
@@ -238,6 +178,34 @@ export class Executor {
       return bounded(this.text(body, inner));
     });
   }
+}
+
+/** The variable `loop` in the pass at an index of `items`. */
+function loopVariable(items: readonly Value[], at: number): Callable {
+  const attributes: Readonly<Record<string, () => Value>> = {
+    index: () => BigInt(at + 1),
+    index0: () => BigInt(at),
+    revindex: () => BigInt(items.length - at),
+    revindex0: () => BigInt(items.length - at - 1),
+    first: () => at === 0,
+    last: () => at === items.length - 1,
+    length: () => BigInt(items.length),
+    previtem: () => (at > 0 ? (items[at - 1] as Value) : new Undefined('the item before the first')),
+    nextitem: () =>
+      at + 1 < items.length ? (items[at + 1] as Value) : new Undefined('the item after the last'),
+    cycle: () =>
+      new Callable('cycle', ({ args }) => {
+        if (args.length === 0) throw new JinjaError('no items for cycling given');
+        return args[at % args.length] as Value;
+      }),
+  };
+  const refuse = () => {
+    throw new JinjaError('the loop is not recursive');
+  };
+  return new Callable('loop', refuse, (name) => {
+    if (/^(changed|depth0?)$/.test(name)) throw unsupported(`loop.${name}`);
+    return Object.hasOwn(attributes, name) ? attributes[name]?.() : undefined;
+  });
 }
 
 /** Namespaces have no attributes that begin with an underscore. */

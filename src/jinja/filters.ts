@@ -1,11 +1,11 @@
 // Jinja's filters. Those that are missing are refused by name.
 import { bind, needInt, needText } from './arguments.js';
-import { attribute, item } from './attributes.js';
+import { item } from './attributes.js';
 import { JinjaError, unsupported } from './errors.js';
 import { json } from './json.js';
-import { arithmetic, bounded, compare, equal, escaped, formatted, MAX_TEXT } from './operators.js';
+import { asFloat, asInt } from './numbers.js';
+import { bounded, compare, equal, MAX_TEXT } from './operators.js';
 import { str } from './print.js';
-import { asFloat, asInt, rounded } from './rounding.js';
 import { lines } from './splitting.js';
 import { TESTS } from './tests.js';
 import { capitalized, replaced, stripped, TEXT_METHODS } from './text-methods.js';
@@ -15,8 +15,6 @@ import {
   Dict,
   elements,
   Generator,
-  isInt,
-  isNumber,
   isText,
   lengthOf,
   Markup,
@@ -107,8 +105,6 @@ const length: Filter = (value, given) => {
   return BigInt(lengthOf(value));
 };
 
-const escapeAll: Filter = (value) => new Markup(escaped(value));
-
 function indented(text: string, given: Arguments): string {
   const [width = 4n, first, blank] = bind('indent', given, ['width', 'first', 'blank']);
   const by = isText(width) ? textOf(width) : ' '.repeat(Math.max(0, needInt(width, 'indent()')));
@@ -142,30 +138,7 @@ function tojson(value: Value, given: Arguments): Value {
 }
 
 export const FILTERS: Readonly<Record<string, Filter>> = {
-  abs: (value) => {
-    if (isInt(value)) return BigInt(value) < 0n ? -BigInt(value) : BigInt(value);
-    if (typeof value === 'number') return Math.abs(value);
-    throw new JinjaError(`bad operand type for abs(): '${typeName(value)}'`);
-  },
-  attr: (value, given) => {
-    const name = needText(bind('attr', given, ['name'], 1)[0], 'attr()');
-    if (value instanceof Dict) return attribute(new Dict(), name);
-    return attribute(value, name);
-  },
-  batch: (value, given) => {
-    const [count, fill] = bind('batch', given, ['linecount', 'fill_with'], 1);
-    const size = needInt(count, 'batch()');
-    if (size < 1) throw unsupported('batch() of less than one');
-    const all = elements(value);
-    const rows: Value[][] = [];
-    for (let i = 0; i < all.length; i += size) rows.push(all.slice(i, i + size));
-    const last = rows.at(-1);
-    if (fill !== undefined && fill !== null) while (last && last.length < size) last.push(fill);
-    return new Generator(rows);
-  },
   capitalize: ofText(capitalized),
-  center: (value, given) =>
-    method('center')(value, { args: given.args.length ? given.args : [80n], named: given.named }),
   count: length,
   d: fallback,
   default: fallback,
@@ -182,8 +155,6 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     const key = (pair: Value) => folded((pair as Tuple).items[at] as Value, flag(isSensitive));
     return sorted(pairs, key, flag(isReversed));
   },
-  e: escapeAll,
-  escape: escapeAll,
   first: (value) => {
     const first = value instanceof Generator ? value.one() : elements(value)[0];
     return first ?? (first === null ? null : new Undefined('the first of an empty sequence'));
@@ -191,24 +162,6 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
   float: (value, given) => {
     const [otherwise = 0] = bind('float', given, ['default']);
     return asFloat(value) ?? otherwise;
-  },
-  forceescape: (value) => new Markup(escaped(str(value))),
-  format: (value, { args, named }) => {
-    if (named.size > 0) throw unsupported('format with names');
-    return ofText((text) => bounded(formatted(text, new Tuple(args))))(value, { args, named });
-  },
-  groupby: (value, given) => {
-    const names = ['attribute', 'default', 'case_sensitive'];
-    const [path, otherwise, isSensitive] = bind('groupby', given, names, 1);
-    const get = pathGetter(path, otherwise);
-    const key = (of: Value) => folded(get(of), flag(isSensitive));
-    const groups: Value[][] = [];
-    for (const each of sorted(elements(value), key, false)) {
-      const last = groups.at(-1);
-      if (last && equal(key(last[0] as Value), key(each))) last.push(each);
-      else groups.push([each]);
-    }
-    return groups.map((group) => new Tuple([get(group[0] as Value), group]));
   },
   indent: ofText(indented),
   int: (value, given) => {
@@ -268,29 +221,9 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     const all = [...elements(value)].reverse();
     return value instanceof Generator ? all : new Generator(all);
   },
-  round: (value, given) => {
-    const [precision = 0n, how = 'common'] = bind('round', given, ['precision', 'method']);
-    if (!isNumber(value)) throw new JinjaError(`round expects a number, found ${typeName(value)}`);
-    return rounded(value, needInt(precision, 'round()'), needText(how, 'round()'));
-  },
   safe: (value) => (value instanceof Markup ? value : new Markup(str(value))),
   select: picked(true, false),
   selectattr: picked(true, true),
-  slice: (value, given) => {
-    const [count, fill] = bind('slice', given, ['slices', 'fill_with'], 1);
-    const slices = needInt(count, 'slice()');
-    const all = elements(value);
-    if (slices < 1 || slices > 1000) throw unsupported('slice() into less than one or more than 1000');
-    const each = Math.floor(all.length / slices);
-    const longer = all.length % slices;
-    return new Generator(
-      Array.from({ length: slices }, (_, i) => {
-        const from = i * each + Math.min(i, longer);
-        const part = all.slice(from, from + each + (i < longer ? 1 : 0));
-        return fill !== undefined && fill !== null && i >= longer ? [...part, fill] : part;
-      }),
-    );
-  },
   sort: (value, given) => {
     const names = ['reverse', 'case_sensitive', 'attribute'];
     const [isReversed, isSensitive, path] = bind('sort', given, names);
@@ -304,11 +237,6 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     );
   },
   string: (value) => (isText(value) ? value : str(value)),
-  sum: (value, given) => {
-    const [path, start = 0n] = bind('sum', given, ['attribute', 'start']);
-    const get = pathGetter(path);
-    return elements(value).reduce<Value>((total, each) => arithmetic('+', total, get(each)), start);
-  },
   title: ofText((text) =>
     text
       .split(/([-\s({[<]+)/)
@@ -331,7 +259,6 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     );
   },
   upper: method('upper'),
-  wordcount: (value) => BigInt(str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0),
 };
 
 /** @throws JinjaError for a filter that there is not */

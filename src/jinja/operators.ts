@@ -1,7 +1,7 @@
 // Python's operators.
 import { power } from '../native/elementary.js';
 import { JinjaError, unsupported } from './errors.js';
-import { repr, str } from './print.js';
+import { str } from './print.js';
 import {
   characters,
   Dict,
@@ -134,10 +134,7 @@ export function arithmetic(operator: string, a: Value, b: Value): Value {
     if (isInt(b)) return repeated(a, Number(b));
     if (isInt(a)) return repeated(b, Number(a));
   }
-  if (operator === '%' && isText(a)) {
-    if (a instanceof Markup) throw unsupported("'%' on a safe text");
-    return bounded(formatted(a, b));
-  }
+  if (operator === '%' && isText(a)) throw unsupported("'%' on a text");
   throw new JinjaError(`unsupported operand type(s) for ${operator}: '${typeName(a)}' and '${typeName(b)}'`);
 }
 
@@ -217,23 +214,6 @@ function floats(operator: string, a: number, b: number): number {
   if (quotient === 0) return a / b < 0 ? -0 : 0;
   const floor = Math.floor(quotient);
   return quotient - floor > 0.5 ? floor + 1 : floor;
-}
-
-/** `'%s of %d' % values` with plain conversions. */
-export function formatted(pattern: string, given: Value): string {
-  const values = given instanceof Tuple ? [...given.items] : [given];
-  const text = pattern.replace(/%(.?)/gs, (_, conversion: string) => {
-    if (conversion === '%') return '%';
-    const value = values.shift();
-    if (value === undefined) throw new JinjaError('not enough arguments for format string');
-    if (conversion === 's') return str(value);
-    if (conversion === 'r') return repr(value);
-    if (conversion === 'd' && isInt(value)) return BigInt(value).toString();
-    throw unsupported(`'%${conversion}' of a ${typeName(value)}`);
-  });
-  if (values.length > 0 && !(given instanceof Dict))
-    throw new JinjaError('not all arguments converted during string formatting');
-  return text;
 }
 
 const HTML: Readonly<Record<string, string>> = {

@@ -60,24 +60,6 @@ const STATEMENTS: Readonly<Record<string, Parser>> = {
     const first = filtering(stream);
     return { kind: 'filter', filters: [first, ...filters(stream)], body: body(stream, 'endfilter').body };
   },
-  with: (stream) => {
-    const values: [Target, Expression][] = [];
-    while (!stream.is('end')) {
-      if (values.length > 0) stream.expect('op', ',');
-      const to = target(stream, false);
-      stream.expect('op', '=');
-      values.push([to, expression(stream)]);
-    }
-    return { kind: 'with', values, body: body(stream, 'endwith').body };
-  },
-  print: (stream) => {
-    const printed: Statement[] = [];
-    while (!stream.is('end')) {
-      if (printed.length > 0) stream.expect('op', ',');
-      printed.push({ kind: 'print', value: expression(stream) });
-    }
-    return printed;
-  },
   generation: (stream) => ({ kind: 'body', body: body(stream, 'endgeneration').body }),
   break: () => ({ kind: 'break' }),
   continue: () => ({ kind: 'continue' }),
@@ -108,10 +90,10 @@ function loop(stream: TokenStream): Statement {
   stream.expect('name', 'in');
   const over = tupleOrOne(stream, false);
   const where = stream.skip('name', 'if') ? expression(stream) : undefined;
-  const isRecursive = stream.skip('name', 'recursive');
+  if (stream.is('name', 'recursive')) throw unsupported(`a recursive loop (line ${stream.current.line})`);
   const found = body(stream, 'endfor', 'else');
   const otherwise = found.end === 'else' ? body(stream, 'endfor').body : [];
-  return { kind: 'for', target: to, over, where, isRecursive, body: found.body, otherwise };
+  return { kind: 'for', target: to, over, where, body: found.body, otherwise };
 }
 
 function assignment(stream: TokenStream): Statement {

@@ -76,7 +76,6 @@ export type Statement =
       readonly target: Target;
       readonly over: Expression;
       readonly where?: Expression | undefined;
-      readonly isRecursive: boolean;
       readonly body: readonly Statement[];
       readonly otherwise: readonly Statement[];
     }
@@ -94,11 +93,6 @@ export type Statement =
       readonly body: readonly Statement[];
     }
   | { readonly kind: 'filter'; readonly filters: readonly Filtering[]; readonly body: readonly Statement[] }
-  | {
-      readonly kind: 'with';
-      readonly values: readonly (readonly [Target, Expression])[];
-      readonly body: readonly Statement[];
-    }
   | { readonly kind: 'body'; readonly body: readonly Statement[] };
 
 export interface Filtering {

@@ -1,18 +1,13 @@
 // Jinja's tests, the words after `is`.
 import { bind, needInt } from './arguments.js';
-import { JinjaError } from './errors.js';
 import { arithmetic, compare, contains, equal } from './operators.js';
-import { str } from './print.js';
-import { TEXT_METHODS } from './text-methods.js';
 import {
   type Arguments,
   Callable,
   Dict,
   Generator,
-  isInt,
   isNumber,
   isText,
-  Markup,
   Tuple,
   Undefined,
   type Value,
@@ -64,7 +59,6 @@ export const TESTS: Readonly<Record<string, Test>> = {
   divisibleby: against((value, by) => equal(remainder(value, BigInt(needInt(by, 'divisibleby'))), 0n)),
   eq,
   equalto: eq,
-  escaped: plain((value) => value instanceof Markup),
   even: plain((value) => equal(remainder(value, 2n), 0n)),
   false: plain((value) => value === false),
   float: plain((value) => typeof value === 'number'),
@@ -76,27 +70,14 @@ export const TESTS: Readonly<Record<string, Test>> = {
   iterable: plain((value) => hasLengthAndItems(value) || value instanceof View || value instanceof Generator),
   le,
   lessthan: lt,
-  lower: plain(
-    (value) => TEXT_METHODS.islower?.(str(value), { args: [], named: new Map() }, 'lower') === true,
-  ),
   lt,
   mapping: plain((value) => value instanceof Dict),
   ne,
   none: plain((value) => value === null),
   number: plain(isNumber),
   odd: plain((value) => equal(remainder(value, 2n), 1n)),
-  sameas: against((value, other) => {
-    const isSingle = (each: Value) => each === null || typeof each === 'boolean';
-    if (isSingle(value) || isSingle(other)) return value === other;
-    if (isInt(value) !== isInt(other) || isText(value) !== isText(other)) return false;
-    if (typeof value === 'object' && typeof other === 'object') return value === other;
-    throw new JinjaError('sameas of numbers or texts is not supported here');
-  }),
   sequence: plain(hasLengthAndItems),
   string: plain(isText),
   true: plain((value) => value === true),
   undefined: plain((value) => value instanceof Undefined),
-  upper: plain(
-    (value) => TEXT_METHODS.isupper?.(str(value), { args: [], named: new Map() }, 'upper') === true,
-  ),
 };

@@ -70,40 +70,12 @@ function affix(isAffix: (text: string, part: string) => boolean): Method {
   };
 }
 
-function search(from: 'first' | 'last', mustBe: boolean): Method {
+function search(from: 'first' | 'last'): Method {
   return (text, given, name) => {
     const [part] = bind(name, given, ['sub'], 1);
     const sought = needText(part, `${name}()`);
     const at = from === 'first' ? text.indexOf(sought) : text.lastIndexOf(sought);
-    if (at < 0 && mustBe) throw new JinjaError('substring not found');
     return BigInt(at < 0 ? at : characters(text.slice(0, at)).length);
-  };
-}
-
-function padded(fill: (text: string, missing: number, by: string) => string): Method {
-  return (text, given, name) => {
-    const [width, by] = bind(name, given, ['width', 'fillchar'], 1);
-    const missing = needInt(width, `${name}()`) - characters(text).length;
-    const filler = by === undefined ? ' ' : needText(by, `${name}()`);
-    if (missing <= 0) return text;
-    bounded(text);
-    if (missing > 1 << 20) throw new JinjaError('a text grows too long');
-    return fill(text, missing, filler);
-  };
-}
-
-/** Whether all cased characters have that case, and one is cased. */
-function cased(good: RegExp, bad: RegExp): Method {
-  return (text) => good.test(text) && !bad.test(text);
-}
-
-function parted(from: 'first' | 'last'): Method {
-  return (text, given, name) => {
-    const separator = needText(bind(name, given, ['sep'], 1)[0], `${name}()`);
-    if (separator === '') throw new JinjaError('empty separator');
-    const at = from === 'first' ? text.indexOf(separator) : text.lastIndexOf(separator);
-    if (at < 0) return new Tuple(from === 'first' ? [text, '', ''] : ['', '', text]);
-    return new Tuple([text.slice(0, at), separator, text.slice(at + separator.length)]);
   };
 }
 
@@ -124,38 +96,23 @@ function format(text: string, { args, named }: Arguments): string {
 
 export const TEXT_METHODS: Readonly<Record<string, Method>> = {
   capitalize: (text) => capitalized(text),
-  center: padded((text, missing, by) => {
-    // CPython puts the odd blank to the left where the width is odd.
-    const left = (missing >> 1) + (missing & (characters(text).length + missing) & 1);
-    return by.repeat(left) + text + by.repeat(missing - left);
-  }),
   count: (text, given) => {
     const part = needText(bind('count', given, ['sub'], 1)[0], 'count()');
     return BigInt(part === '' ? characters(text).length + 1 : text.split(part).length - 1);
   },
   endswith: affix((text, part) => text.endsWith(part)),
-  find: search('first', false),
+  find: search('first'),
   format: (text, given) => bounded(format(text, given)),
-  index: search('first', true),
-  isalnum: (text) => /^[\p{L}\p{N}]+$/u.test(text),
-  isalpha: (text) => /^\p{L}+$/u.test(text),
-  isascii: (text) => !/[^\0-\x7f]/.test(text),
-  isdecimal: (text) => /^\p{Nd}+$/u.test(text),
   isdigit: (text) => {
     if (/\p{No}/u.test(text)) throw unsupported('isdigit() of such a character');
     return /^\p{Nd}+$/u.test(text);
   },
-  islower: cased(/\p{Lowercase}/u, /[\p{Uppercase}\p{Lt}]/u),
-  isspace: (text) => text !== '' && characters(text).every(isSpace),
-  isupper: cased(/\p{Uppercase}/u, /[\p{Lowercase}\p{Lt}]/u),
   join: (text, given) => {
     const items = elements(bind('join', given, ['iterable'], 1)[0] as Value);
     return bounded(items.map((item) => needText(item, 'join()')).join(text));
   },
-  ljust: padded((text, missing, by) => text + by.repeat(missing)),
   lower: (text) => text.toLowerCase(),
   lstrip: (text, given) => stripped(text, bind('lstrip', given, ['chars'])[0], 'left'),
-  partition: parted('first'),
   removeprefix: (text, given) => {
     const part = needText(bind('removeprefix', given, ['prefix'], 1)[0], 'removeprefix()');
     return text.startsWith(part) ? text.slice(part.length) : text;
@@ -173,10 +130,7 @@ export const TEXT_METHODS: Readonly<Record<string, Method>> = {
       count === undefined ? -1 : needInt(count, 'replace()'),
     );
   },
-  rfind: search('last', false),
-  rindex: search('last', true),
-  rjust: padded((text, missing, by) => by.repeat(missing) + text),
-  rpartition: parted('last'),
+  rfind: search('last'),
   rsplit: (text, given) => splitRight(text, ...separation('rsplit', given)),
   rstrip: (text, given) => stripped(text, bind('rstrip', given, ['chars'])[0], 'right'),
   split: (text, given) => splitLeft(text, ...separation('split', given)),
@@ -186,18 +140,8 @@ export const TEXT_METHODS: Readonly<Record<string, Method>> = {
   },
   startswith: affix((text, part) => text.startsWith(part)),
   strip: (text, given) => stripped(text, bind('strip', given, ['chars'])[0], 'both'),
-  swapcase: (text) =>
-    characters(text)
-      .map((each) => (each === each.toUpperCase() ? each.toLowerCase() : each.toUpperCase()))
-      .join(''),
   title: (text) => text.replace(/[\p{L}\p{Nl}]+/gu, (word) => capitalized(word)),
   upper: (text) => text.toUpperCase(),
-  zfill: (text, given) => {
-    const missing = needInt(bind('zfill', given, ['width'], 1)[0], 'zfill()') - characters(text).length;
-    if (missing > 1 << 20) throw new JinjaError('a text grows too long');
-    const sign = /^[-+]/.exec(text)?.[0] ?? '';
-    return sign + '0'.repeat(Math.max(0, missing)) + text.slice(sign.length);
-  },
 };
 
 function separation(name: string, given: Arguments): [string | undefined, number] {
@@ -207,9 +151,9 @@ function separation(name: string, given: Arguments): [string | undefined, number
   return [text, most === undefined ? -1 : needInt(most, `${name}()`)];
 }
 
-/** Methods of str that are left out: a template that uses one is refused. */
+/** Methods of str that no known chat template uses: a template that uses one is refused. */
 const LEFT_OUT =
-  /^(casefold|encode|expandtabs|format_map|isidentifier|isnumeric|isprintable|istitle|maketrans|translate|__\w+)$/;
+  /^(casefold|center|encode|expandtabs|format_map|is(?!digit)\w+|[lr]just|maketrans|r?(index|partition)|swapcase|translate|zfill|__\w+)$/;
 
 /** The method of a text, or undefined for a name that str does not have. */
 export function textMethod(of: string | Markup, name: string): ((given: Arguments) => Value) | undefined {
