@@ -11,6 +11,7 @@ import { decompressLz4, decompressLz4Raw, decompressZstd } from 'hyparquet-compr
 import { badFile, reasonOf } from '../files/data-error.js';
 import { noteFloat, noteText } from '../files/exact-json.js';
 import type { RawRow } from './json-rows.js';
+import { contraryClasses } from './parquet-classes.js';
 import { decimalText, takeDecimals } from './parquet-decimals.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
@@ -30,13 +31,18 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const total = Number(metadata.num_rows);
   takeDecimals(metadata, file);
   const schema = parquetSchema(metadata);
+  const nameClasses = contraryClasses(metadata);
   let groupStart = 0;
   for (const group of metadata.row_groups) {
     const groupEnd = groupStart + Number(group.num_rows);
     for (let rowStart = groupStart; rowStart < groupEnd; rowStart += ROWS_PER_READ) {
       const rowEnd = Math.min(groupEnd, rowStart + ROWS_PER_READ);
       const rows = await read(file, { file: buffer, metadata, compressors, rowStart, rowEnd });
-      for (const [i, value] of rows.entries()) yield { row: rowStart + i + 1, value: exact(value, schema) };
+      for (const [i, value] of rows.entries()) {
+        const own = exact(value, schema);
+        nameClasses?.(own);
+        yield { row: rowStart + i + 1, value: own };
+      }
     }
     groupStart = groupEnd;
   }
