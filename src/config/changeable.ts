@@ -14,7 +14,5 @@ export const CHANGEABLE = [
   '*.num_train_epochs',
   '*.max_steps',
   'judge.token_budget',
-  'judge.cost_budget',
   'eval_solving.llm.token_budget',
-  'eval_solving.llm.cost_budget',
 ] as const;

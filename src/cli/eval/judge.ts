@@ -47,9 +47,6 @@ const options = (argv: Argv) =>
     })
     .option('timeout', { ...number, default: 120, describe: 'Seconds to wait for the server' })
     .option('token-budget', { ...number, default: 0, describe: 'Stop after so many tokens; 0: no limit' })
-    .option('cost-budget', { ...number, default: 0, describe: 'The same in money, by the prices' })
-    .option('price-input', { ...number, default: 0, describe: 'Price of a million tokens that it reads' })
-    .option('price-output', { ...number, default: 0, describe: 'Price of a million tokens that it writes' })
     .option('cache', { ...text, describe: 'File of judgements: nothing is asked, or paid for, twice' })
     .option('output', { ...text, describe: 'New .json file for the report' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })
@@ -96,9 +93,7 @@ async function evaluateJudge(args: JudgeEvaluationArguments): Promise<void> {
     ...{ url: args.url, model: args.model, apiKey: process.env[args['api-key-env']] },
     ...{ temperature: args.temperature, maxTokens: args['max-tokens'], retries: args.retries },
     ...{ concurrency: args.concurrency, requestsPerMinute: args['requests-per-minute'] },
-    ...{ timeout: args.timeout, tokenBudget: args['token-budget'], costBudget: args['cost-budget'] },
-    price: { input: args['price-input'], output: args['price-output'] },
-    cache: args.cache,
+    ...{ timeout: args.timeout, tokenBudget: args['token-budget'], cache: args.cache },
   });
   const interruption = untilInterrupted();
   const progress = createProgress({ total: records.length, unit: 'solution' });
@@ -133,9 +128,8 @@ function check(args: JudgeEvaluationArguments): void {
       `--url expects the address of a server, such as http://127.0.0.1:8000/v1, found ${args.url}`,
     );
   checkWhole(args, LEAST);
-  for (const name of ['temperature', 'cost-budget', 'price-input', 'price-output'] as const)
-    if (!(args[name] >= 0))
-      throw new UsageError(`--${name} expects a number of at least 0, found ${args[name]}`);
+  if (!(args.temperature >= 0))
+    throw new UsageError(`--temperature expects a number of at least 0, found ${args.temperature}`);
   if (args.temperature > LARGEST_SERVED_TEMPERATURE)
     throw new UsageError(
       `--temperature expects a number of at most ${LARGEST_SERVED_TEMPERATURE}, which is all that such a server takes, found ${args.temperature}`,

@@ -1,4 +1,4 @@
-// The answers of a judge and their cost, in files of JSON lines that are appended as answers come.
+// The answers of a judge and the tokens that it spent, in files of JSON lines that are appended as answers come.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writing } from '../../files/error.js';

@@ -31,13 +31,9 @@ export interface LlmJudgeOptions {
   readonly timeout?: number;
   /** Tokens read and written, over the judge's life or that of `spending`; 0: no limit. Default 0. */
   readonly tokenBudget?: number;
-  /** The same in money, by `price`; 0: no limit. Default 0. */
-  readonly costBudget?: number;
-  /** Per million tokens read and written. Default 0. */
-  readonly price?: { readonly input: number; readonly output: number };
   /** A file of answers: a question that it has is not asked, or paid for, again. */
   readonly cache?: string | undefined;
-  /** A file of costs, so that budgets and the report include the costs of earlier judges with this file. */
+  /** A file of spent tokens, so that budgets and the report include those of earlier judges with this file. */
   readonly spending?: string | undefined;
 }
 
@@ -47,7 +43,6 @@ export type LlmJudgeReport = {
   readonly cached: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
-  readonly cost: number;
   /** Solutions, and those without labels: no try gave the JSON asked for. */
   readonly solutions: number;
   readonly unlabelled: number;
@@ -65,27 +60,20 @@ export interface LlmJudge extends Scorer {
  */
 export function llmJudge(options: LlmJudgeOptions): LlmJudge {
   const { url, model, retries = 2, concurrency = 8, requestsPerMinute = 0, timeout = 120 } = options;
-  const { tokenBudget = 0, costBudget = 0, price = { input: 0, output: 0 } } = options;
+  const { tokenBudget = 0 } = options;
   const limits = { concurrency, connectSeconds: timeout, idleSeconds: timeout };
   const endpoint = endpointOf({ url, key: options.apiKey, ...limits }, 'llmJudge');
   const { host } = endpoint.base;
   const cache = options.cache === undefined ? undefined : openAnswerCache(options.cache);
   const spending = openSpending(options.spending);
   const count = { requests: 0, cached: 0, solutions: 0, unlabelled: 0 };
-  const cost = () => (spending.inputTokens * price.input + spending.outputTokens * price.output) / 1e6;
   let next = 0;
 
   const refuseBeyondBudget = () => {
     const tokens = spending.inputTokens + spending.outputTokens;
-    const spent =
-      tokenBudget > 0 && tokens >= tokenBudget
-        ? `${tokens} tokens of ${tokenBudget}`
-        : costBudget > 0 && cost() >= costBudget
-          ? `${cost().toFixed(2)} of ${costBudget}`
-          : undefined;
-    if (spent === undefined) return;
+    if (tokenBudget === 0 || tokens < tokenBudget) return;
     throw badOption(
-      `the budget of the judge is spent (${spent}) after ${count.requests} requests; raise it and resume: what was answered is not ` +
+      `the budget of the judge is spent (${tokens} tokens of ${tokenBudget}) after ${count.requests} requests; raise it and resume: what was answered is not ` +
         'asked again where judge.cache names a file',
     );
   };
@@ -105,10 +93,10 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       count.requests++;
       // A request is never of no token.
       if (promptTokens > 0) spending.add(promptTokens, completionTokens);
-      else if (tokenBudget > 0 || costBudget > 0)
+      else if (tokenBudget > 0)
         throw badOption(
           `${host} does not say how many tokens a request took (usage), so no budget of the judge can be kept; set ` +
-            'judge.token_budget and judge.cost_budget to 0, or use a server that counts',
+            'judge.token_budget to 0, or use a server that counts',
         );
       return text;
     });
@@ -183,7 +171,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     ...own,
     report: () => {
       const { inputTokens, outputTokens } = spending;
-      return { ...count, inputTokens, outputTokens, cost: cost() };
+      return { ...count, inputTokens, outputTokens };
     },
   };
 }

@@ -51,8 +51,6 @@ function opened(
         maxTokens: endpoint.max_tokens,
         requestsPerMinute: endpoint.requests_per_minute,
         tokenBudget: endpoint.token_budget,
-        costBudget: endpoint.cost_budget,
-        price: { input: endpoint.price_input, output: endpoint.price_output },
         cache: endpoint.cache ?? `${files}-cache.jsonl`,
         spending: `${files}-spending.jsonl`,
       });

@@ -7,7 +7,6 @@ import {
   countOrOff,
   flag,
   fraction,
-  nonNegative,
   optionalText,
   section,
   servedTemperature,
@@ -58,9 +57,6 @@ export const endpoint = {
   token_budget: countOrOff(0).describe(
     'Tokens read and written after which the run stops; resumed with more, it pays for nothing twice. 0 for no limit.',
   ),
-  cost_budget: nonNegative(0).describe('The same in money, by the prices below; 0 for no limit.'),
-  price_input: nonNegative(0).describe('Price of a million tokens that the judge reads.'),
-  price_output: nonNegative(0).describe('Price of a million tokens that it writes.'),
   cache: optionalText().describe(
     'File of judgements, which runs may share. Default: judge-cache.jsonl in the run directory (eval-judge-cache.jsonl of the judge that evaluates).',
   ),
