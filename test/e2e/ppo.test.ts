@@ -40,6 +40,31 @@ eval: {max_samples: 3}
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
+  test('logs the mean reward of all that was sampled, also of what is masked', async () => {
+    const output = join(folder, 'masked');
+    const settings = [
+      'algorithm=grpo',
+      'truncated=mask',
+      'rollout_batch=2',
+      'max_iterations=1',
+      'kl_target=0',
+    ];
+    const set = settings.flatMap((setting) => ['--set', `ppo.${setting}`]);
+    const { code, err } = await steptrain(['run', recipe, '--output', output, ...set]);
+    expect(code, err).toBe(0);
+    const [first] = (await metrics(output)).filter(
+      ({ phase, iteration }) => phase === 'ppo' && iteration === 0,
+    );
+    const samples = (await readFile(join(output, 'samples.jsonl'), 'utf8')).trim().split('\n');
+    const solutions = samples.flatMap(
+      (line) => JSON.parse(line).solutions as { reward: number; truncated: boolean }[],
+    );
+    expect(solutions.some(({ truncated }) => truncated)).toBe(true);
+    const mean = solutions.reduce((sum, { reward }) => sum + reward, 0) / solutions.length;
+    expect(mean).not.toBe(0);
+    expect(first?.reward_mean).toBeCloseTo(mean, 10);
+  });
+
   test('trains and reports; stopped and killed in between, it ends with the same bits', async () => {
     const whole = join(folder, 'whole');
     const { code, out, err } = await steptrain(['run', recipe, '--output', whole]);

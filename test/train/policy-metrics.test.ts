@@ -39,3 +39,11 @@ it('tells how old the oldest answer is, where answers are drawn ahead', () => {
   expect(of(0)).toBe(0);
   expect(of(undefined)).toBe(undefined);
 });
+
+it('counts rewards by share, or all alike where answers are sampled', () => {
+  const credit = { rewards: [], advantages: [], returns: [] };
+  const of = (reward: number, share: number) => ({ ...answer([], []), ...credit, reward, share });
+  const groups = [{ item: 0, answers: [of(1, 0.75), of(-1, 0.25), of(3, 0)] }];
+  expect(rolloutMetrics(groups)).toMatchObject({ reward_mean: 0.5, reward_min: -1, reward_max: 3 });
+  expect(rolloutMetrics(groups, () => 1)).toMatchObject({ reward_mean: 1, reward_max: 3 });
+});

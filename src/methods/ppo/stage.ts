@@ -87,6 +87,8 @@ export function solutionStage(
     best: 'accuracy',
     begin: async () => {},
     validate,
+    // One that was cut off and is not learned from was sampled all the same.
+    weightOf: () => 1,
     describe: (groups) => ({ ...solutionMetrics(groups), ...importanceMetrics(groups, settings) }),
     onRollout: (groups, iteration) => {
       for (const sample of solutionSamples(groups, problems, iteration)) open.run.samples.append(sample);

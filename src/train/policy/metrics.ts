@@ -5,11 +5,18 @@ import { RemoteError } from '../../remote/errors.js';
 import type { Metrics } from '../stage.js';
 import type { Answer, CreditedGroup, Group } from './records.js';
 
-/** Rewards, how well the values predicted the returns, and {@link samplerDifference}. */
-export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics {
+/**
+ * Rewards, how well the values predicted the returns, and {@link samplerDifference}.
+ *
+ * @param weightOf of an answer among the rewards. Default: its share; where answers are sampled, those that nothing is learned from count too
+ */
+export function rolloutMetrics<G extends Group>(
+  groups: readonly CreditedGroup<G>[],
+  weightOf: (answer: CreditedGroup<G>['answers'][number]) => number = ({ share }) => share,
+): Metrics {
   const answers = groups.flatMap(({ answers }) => answers);
   if (answers.length === 0) return {};
-  const rewards = answers.map(({ reward, share }) => ({ value: reward, weight: share }));
+  const rewards = answers.map((answer) => ({ value: answer.reward, weight: weightOf(answer) }));
   const reward = moments(rewards);
   const returns = answers.flatMap((answer) => answer.returns);
   const values = answers.flatMap((answer) => answer.values);

@@ -71,6 +71,8 @@ export interface PolicyStageOptions<G extends Group> {
   readonly begin: () => Promise<void>;
   readonly warn?: OpenTraining['warn'];
   readonly validate?: OpenTraining['validate'];
+  /** Weight of an answer in the mean of rewards. Default: its share. */
+  readonly weightOf?: (answer: CreditedGroup<G>['answers'][number]) => number;
   /** Metrics of a rollout batch in addition to those of every method. */
   readonly describe?: (groups: readonly CreditedGroup<G>[]) => Metrics;
   /** Called once for each rollout batch, after its first step. */
@@ -247,7 +249,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
       learnedTokens: learned?.tokens ?? 0,
       metrics: {
         ...options.describe?.(groups),
-        ...rolloutMetrics(groups),
+        ...rolloutMetrics(groups, options.weightOf),
         ...this.kl.observe(groups),
         ...rewards.metrics,
         ...(options.settings.resample_equal ? { resampled_groups: resampled } : {}),
