@@ -13,10 +13,14 @@ const CLASSES: Readonly<Record<string, string>> = {
   qwen3: 'Qwen3',
   qwen3moe: 'Qwen3Moe',
   gemma3: 'Gemma3',
+  qwen35: 'Qwen3_5',
 };
 
 /** `model_type` of architectures with another name there. */
-const MODEL_TYPES: Readonly<Record<string, string>> = { qwen3moe: 'qwen3_moe' };
+const MODEL_TYPES: Readonly<Record<string, string>> = {
+  qwen3moe: 'qwen3_moe',
+  qwen35: 'qwen3_5_text',
+};
 
 /** Keys of an architecture without influence on the model. */
 const NEUTRAL = [
@@ -43,7 +47,8 @@ export function ggufConfig(file: GgufFile): JsonObject {
   const integer = (key: string) => of.required('integer', of.of(key));
   const headDim = of.headDim();
   const rotated = of.integer(of.of('rope.dimension_count')) ?? headDim;
-  if (rotated !== headDim) of.fail(of.of('rope.dimension_count'), `${headDim}, the width of a head`);
+  if (rotated !== headDim && architecture !== 'qwen35')
+    of.fail(of.of('rope.dimension_count'), `${headDim}, the width of a head`);
   const optional = (key: string) => of.integer(of.of(key));
   const window = optional('attention.sliding_window');
   if (window && architecture !== 'gemma3')
@@ -53,12 +58,12 @@ export function ggufConfig(file: GgufFile): JsonObject {
   if ((of.integer(of.of('attention.value_length')) ?? headDim) !== headDim)
     of.fail(of.of('attention.value_length'), `${headDim}, the width of a head`);
   const theta = of.number(of.of('rope.freq_base')) ?? 10_000;
-  const scaling = ggufScaling(file, of, theta, headDim);
+  const scaling = ggufScaling(file, of, theta, rotated);
   const common = {
     architectures: [`${prefix}ForCausalLM`],
     hidden_size: integer('embedding_length'),
     intermediate_size: integer('feed_forward_length'),
-    num_hidden_layers: integer('block_count'),
+    num_hidden_layers: architecture === 'qwen35' ? of.layers() : integer('block_count'),
     num_attention_heads: integer('attention.head_count'),
     num_key_value_heads: optional('attention.head_count_kv') ?? integer('attention.head_count'),
     head_dim: headDim,
@@ -71,7 +76,12 @@ export function ggufConfig(file: GgufFile): JsonObject {
     pad_token_id: of.integer('tokenizer.ggml.padding_token_id') ?? null,
   };
   const rope = { rope_theta: shortest(theta), ...(scaling ?? { rope_type: 'default' }) };
-  const config = architecture === 'gemma3' ? gemmaKeys(of, headDim, rope) : llamaKeys(file, of, rope);
+  const config =
+    architecture === 'gemma3'
+      ? gemmaKeys(of, headDim, rope)
+      : architecture === 'qwen35'
+        ? deltaKeys(file, of, { ...rope, partial_rotary_factor: rotated / headDim })
+        : llamaKeys(file, of, rope);
   of.refuseUnread();
   return { ...common, ...config };
 }
@@ -84,6 +94,31 @@ function llamaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
     hidden_act: 'silu',
     ...(architecture === 'qwen2' ? {} : { attention_bias: file.tensors.has('blk.0.attn_q.bias') }),
     ...(architecture === 'llama' ? {} : { use_sliding_window: false }),
+    rope_parameters: rope,
+  };
+}
+
+/** Qwen3.5: which layers attend, and the heads of the others. The sections by which images turn are all the same for text. */
+function deltaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
+  const { keyHeads, heads, keySize, valueSize } = of.delta();
+  of.seen(of.of('rope.dimension_sections'));
+  const interval = of.integer(of.of('full_attention_interval')) ?? 4;
+  const recurrent = of.flags(of.of('attention.recurrent_layers'));
+  const layers = of.layers();
+  if (recurrent && recurrent.length < layers)
+    of.fail(of.of('attention.recurrent_layers'), `true or false for each of the ${layers} layers`);
+  return {
+    model_type: 'qwen3_5_text',
+    hidden_act: 'silu',
+    attention_bias: [...file.tensors.keys()].some((name) => name.endsWith('.attn_q.bias')),
+    layer_types: Array.from({ length: layers }, (_, layer) =>
+      (recurrent?.[layer] ?? (layer + 1) % interval !== 0) ? 'linear_attention' : 'full_attention',
+    ),
+    linear_num_key_heads: keyHeads,
+    linear_num_value_heads: heads,
+    linear_key_head_dim: keySize,
+    linear_value_head_dim: valueSize,
+    linear_conv_kernel_dim: of.required('integer', of.of('ssm.conv_kernel')),
     rope_parameters: rope,
   };
 }

@@ -3,16 +3,19 @@
 import type { GemmaConfig } from '../architectures/gemma.js';
 import { scalingAsGguf } from '../architectures/gguf-rope.js';
 import type { LlamaConfig } from '../architectures/llama-config.js';
+import type { Qwen35Config } from '../architectures/qwen3_5-config.js';
 import { modelConfigJson, modelWeights, readModelConfig } from '../architectures/table.js';
+import { exp } from '../native/elementary.js';
 import { StepTrainError } from '../native/errors.js';
 import { ggufTokens } from '../tokenizer/gguf-tokens.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import { replyEnd } from '../tokenizer/reply-end.js';
 import { readTokenizerFiles } from '../tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
-import { fromF32 } from '../weights/convert.js';
+import { fromF32, toF32 } from '../weights/convert.js';
 import { type FloatDtype, isFloatDtype } from '../weights/dtype.js';
-import { ggufName, hasPairedRows, movedRows, storedOffset } from '../weights/gguf/names.js';
+import { reordered, storedForm } from '../weights/gguf/form.js';
+import { ggufName } from '../weights/gguf/names.js';
 import { type QuantizedName, quantize } from '../weights/gguf/quantize.js';
 import { type Typed, writeGguf } from '../weights/gguf/writer.js';
 import { ofExperts } from '../weights/modules.js';
@@ -28,6 +31,7 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
   qwen3: 'qwen3',
   qwen3_moe: 'qwen3moe',
   gemma3_text: 'gemma3',
+  qwen3_5_text: 'qwen35',
 };
 
 /** llama.cpp's numbers of what most of a file's tensors are. */
@@ -47,21 +51,25 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
     const tensors = specs.flatMap(({ name, shape, kind, expert }) => {
       if (expert && expert.index > 0) return [];
       const stored = ggufName(architecture, expert ? `${expert.of}.weight` : name) as string;
-      const inFull = shape.length === 1 || kind === 'router';
+      const form = storedForm(architecture, stored, config);
+      const inFull = shape.length === 1 || kind === 'router' || kind === 'convolution';
       const kept = inFull ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
       const bytesOf = (weight: string) => {
-        const offset = storedOffset(architecture, stored);
+        const { offset, isDecay, order } = form;
         const read = readStoredF32(weights, weight);
-        const values = offset === 0 ? read : read.map((value) => value + offset);
-        const bytes = isFloatDtype(kept) ? fromF32(values, kept) : quantize(values, kept);
-        if (!hasPairedRows(architecture, stored)) return bytes;
-        return movedRows(bytes, bytes.length / (shape[0] as number), config.headDim, 'file');
+        const values = isDecay
+          ? read.map((value) => -exp(value))
+          : offset === 0
+            ? read
+            : read.map((value) => value + offset);
+        const placed = order ? toF32(reordered(fromF32(values, 'F32'), shape, order, 'file'), 'F32') : values;
+        return isFloatDtype(kept) ? fromF32(placed, kept) : quantize(placed, kept);
       };
       const names = expert ? experts.get(expert.of)?.map((each) => each.name) : undefined;
       return {
         name: stored,
         type: kept,
-        shape: names ? [names.length, ...shape] : shape,
+        shape: names ? [names.length, ...shape] : form.isSqueezed ? [shape[0]!, shape[2]!] : shape,
         data: () => (names ? Buffer.concat(names.map(bytesOf)) : bytesOf(name)),
       };
     });
@@ -89,14 +97,16 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
  * @throws StepTrainError as {@link saveGguf}
  */
 export async function ggufKeys(directory: string) {
-  const config = readModelConfig(directory) as LlamaConfig | GemmaConfig;
+  const config = readModelConfig(directory) as Written;
   const { modelType, head } = config;
   const architecture = ARCHITECTURES[modelType];
   if (architecture === undefined || head.kind !== 'causal')
     throw unsupported(
       `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
     );
-  const windowed = config.slidingWindow.map((window) => window !== undefined);
+  if (config.modelType === 'qwen3_5_text') refuseDelta(directory, config);
+  const windows = config.modelType === 'qwen3_5_text' ? [] : config.slidingWindow;
+  const windowed = windows.map((window) => window !== undefined);
   if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
     throw unsupported(
       `${directory} has windows in other layers than five of six, which llama.cpp takes for granted`,
@@ -117,8 +127,46 @@ export async function ggufKeys(directory: string) {
   return { config, architecture, shape, divisors, tokens };
 }
 
+type Written = LlamaConfig | GemmaConfig | Qwen35Config;
+
+/** Each so many layers of Qwen3.5 attends, as llama.cpp takes for granted. */
+const intervalOf = ({ layers }: Qwen35Config) => layers.indexOf('full') + 1;
+
+/** @throws StepTrainError for what llama.cpp has no key for */
+function refuseDelta(directory: string, config: Qwen35Config): void {
+  const { keySize, valueSize } = config.delta;
+  if (keySize !== valueSize)
+    throw unsupported(
+      `${directory} has linear_key_head_dim ${keySize} and linear_value_head_dim ${valueSize}; llama.cpp has one key for both, so only equal ones are written as GGUF`,
+    );
+  const interval = intervalOf(config);
+  if (
+    interval === 0 ||
+    config.layers.some((kind, layer) => (kind === 'full') !== ((layer + 1) % interval === 0))
+  )
+    throw unsupported(
+      `${directory} has layer_types in which full_attention is not each so many layers, which GGUF's full_attention_interval cannot say`,
+    );
+}
+
+/** Keys of Qwen3.5. Sections divide the rotated pairs among the three directions of an image; text has one position in all. */
+function deltaKeys(config: Qwen35Config): [string, Typed][] {
+  const { keyHeads, heads, keySize, valueSize, taps } = config.delta;
+  const pairs = config.rope.headDim / 2;
+  const sections = [Math.ceil(pairs / 3), Math.ceil((pairs - 1) / 3), Math.floor(pairs / 3), 0];
+  return [
+    ['rope.dimension_sections', { i32s: sections }],
+    ['full_attention_interval', { u32: intervalOf(config) }],
+    ['ssm.conv_kernel', { u32: taps }],
+    ['ssm.state_size', { u32: keySize }],
+    ['ssm.group_count', { u32: keyHeads }],
+    ['ssm.time_step_rank', { u32: heads }],
+    ['ssm.inner_size', { u32: heads * valueSize }],
+  ];
+}
+
 function shapeOf(
-  config: LlamaConfig | GemmaConfig,
+  config: Written,
   architecture: string,
   scaling: readonly [string, Typed][],
 ): [string, Typed][] {
@@ -133,7 +181,7 @@ function shapeOf(
     ['attention.key_length', { u32: config.headDim }],
     ['attention.value_length', { u32: config.headDim }],
     ['attention.layer_norm_rms_epsilon', { f32: config.rmsNormEps }],
-    ['rope.dimension_count', { u32: config.headDim }],
+    ['rope.dimension_count', { u32: config.rope.headDim }],
     ['rope.freq_base', { f32: config.rope.theta }],
     ['vocab_size', { u32: config.vocabSize }],
   ];
@@ -142,6 +190,7 @@ function shapeOf(
       ['attention.sliding_window', { u32: config.slidingWindow[0] as number }],
       ['rope.freq_base_swa', { f32: config.localRope.theta }],
     );
+  if (config.modelType === 'qwen3_5_text') keys.push(...deltaKeys(config));
   if (config.modelType === 'qwen3_moe' && config.experts)
     keys.push(
       ['expert_count', { u32: config.experts.count }],

@@ -3,8 +3,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject, JsonValue } from '../weights/json.js';
 
 const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-const spaced = (digits: string) =>
-  `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
+const spaced = (digits: string, letter = '\\p{L}', letters = letter) =>
+  `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?${letters}+|${digits}| ?[^\\s${letter}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 const cased = (lower: string, upper: string) =>
   `[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+|[^\\r\\n\\p{L}\\p{N}]?${upper}+${lower}*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 const PATTERNS: Readonly<Record<string, string>> = {
@@ -14,6 +14,8 @@ const PATTERNS: Readonly<Record<string, string>> = {
   'smaug-bpe': spaced('\\p{N}{1,3}'),
   dbrx: spaced('\\p{N}{1,3}'),
   qwen2: spaced('\\p{N}'),
+  // Marks belong to the letters before them.
+  qwen35: spaced('\\p{N}', '\\p{L}\\p{M}', '[\\p{L}\\p{M}]'),
   'deepseek-r1-qwen': spaced('\\p{N}'),
   stablelm2: spaced('\\p{N}'),
   tekken: cased('[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]'),
@@ -46,7 +48,7 @@ const sequence = (...pretokenizers: JsonObject[]): JsonObject => ({ type: 'Seque
 /** llama.cpp's name of a `pre_tokenizer`, or undefined where it has none for it. */
 export function preOf(preTokenizer: unknown, ignores: boolean): string | undefined {
   const wanted = plain(preTokenizer);
-  const names = ['gpt-2', 'smollm', 'llama-bpe', 'qwen2', 'tekken'];
+  const names = ['gpt-2', 'smollm', 'llama-bpe', 'qwen2', 'qwen35', 'tekken'];
   return names.find(
     (name) => isDeepStrictEqual(plain(cuttingOf(name)), wanted) && ignoresMerges(name) === ignores,
   );
@@ -68,5 +70,5 @@ export function ignoresMerges(pre: string): boolean {
 
 /** Whether text is brought into Unicode's composed form first. */
 export function composes(pre: string): boolean {
-  return pre === 'qwen2' || pre === 'deepseek-r1-qwen';
+  return pre === 'qwen2' || pre === 'qwen35' || pre === 'deepseek-r1-qwen';
 }

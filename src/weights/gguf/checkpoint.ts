@@ -1,6 +1,7 @@
 /** The weights of a GGUF file as a checkpoint: names, shapes and order of rows of transformers; quantised ones in f32. */
 import { readlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { log } from '../../native/elementary.js';
 import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
 import { show, showNames, WeightsError } from '../error.js';
@@ -10,8 +11,9 @@ import type { CheckpointReader } from '../reader.js';
 import type { TensorEntry } from '../weights-file.js';
 import { dequantize } from './dequantize.js';
 import { type GgufFile, type GgufTensor, openGguf } from './file.js';
+import { type HeadSizes, reordered, storedForm } from './form.js';
 import { metadataOf } from './metadata.js';
-import { checkpointName, expertName, hasPairedRows, movedRows, storedOffset } from './names.js';
+import { checkpointName, expertName } from './names.js';
 
 /** The name of a link to the file, in the directory of its configuration. */
 export const GGUF_FILE = 'model.gguf';
@@ -75,7 +77,7 @@ class GgufCheckpoint implements CheckpointReader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   readonly #stored = new Map<string, StoredWeight>();
   readonly #architecture: string;
-  readonly #headDim: number;
+  readonly #sizes: HeadSizes;
 
   constructor(
     private readonly file: GgufFile,
@@ -83,20 +85,28 @@ class GgufCheckpoint implements CheckpointReader {
   ) {
     const metadata = metadataOf(file);
     this.#architecture = metadata.architecture;
-    this.#headDim = metadata.headDim();
+    const isQwen35 = metadata.architecture === 'qwen35';
+    this.#sizes = { headDim: metadata.headDim(), ...(isQwen35 && { delta: metadata.delta() }) };
+    const [layers, blocks] = isQwen35
+      ? [metadata.layers(), metadata.required('integer', metadata.of('block_count'))]
+      : [0, 0];
     const entries = new Map<string, TensorEntry>();
     const unknown: string[] = [];
     const experts = metadata.integer(metadata.of('expert_count')) ?? 0;
     if (experts > MAX_EXPERTS) metadata.fail(metadata.of('expert_count'), `at most ${MAX_EXPERTS} experts`);
     for (const tensor of file.tensors.values()) {
-      if (COMPUTED.test(tensor.name)) continue;
+      const block = Number(/^blk\.(\d+)\./.exec(tensor.name)?.[1]);
+      if (COMPUTED.test(tensor.name) || (block >= layers && block < blocks)) continue;
       const name = checkpointName(metadata.architecture, tensor.name);
       if (name === undefined) {
         unknown.push(tensor.name);
         continue;
       }
       const dtype: Dtype = isFloatDtype(tensor.type.name) ? tensor.type.name : 'F32';
-      for (const [own, weight] of weightsOf(name, tensor, experts, file.path)) {
+      const [rows = 0, ...columns] = tensor.shape;
+      const { isSqueezed } = this.#form(tensor.name);
+      const stored = isSqueezed ? { ...tensor, shape: [rows, 1, ...columns] } : tensor;
+      for (const [own, weight] of weightsOf(name, stored, experts, file.path)) {
         const values = weight.shape.reduce((product, extent) => product * extent, 1);
         // Extent and dtype are those of the values as read, not as stored.
         entries.set(own, { dtype, shape: weight.shape, begin: 0, end: values * bytesPerElement(dtype) });
@@ -110,13 +120,19 @@ class GgufCheckpoint implements CheckpointReader {
     this.tensors = entries;
   }
 
+  /** Undefined also where a block has values of several groups that lie elsewhere in the checkpoint. */
   format(name: string): QuantizedFormat | undefined {
-    return formatOfBlocks(this.#tensor(name).type.name);
+    const { name: stored, type } = this.#tensor(name);
+    const { order } = this.#form(stored);
+    if (order?.axis === 'columns' && order.size % type.values !== 0) return undefined;
+    return formatOfBlocks(type.name);
   }
 
   quantized(name: string): QuantizedWeight | undefined {
     const format = this.format(name);
-    return format && { format, bytes: this.#ordered(this.#tensor(name)) };
+    if (!format) return undefined;
+    const tensor = this.#tensor(name);
+    return { format, bytes: this.#ordered(tensor, this.file.read(tensor.name, tensor.part)) };
   }
 
   #tensor(name: string): StoredWeight {
@@ -125,28 +141,33 @@ class GgufCheckpoint implements CheckpointReader {
     return tensor;
   }
 
-  /** Whole rows are moved while they are small. */
-  #ordered(tensor: StoredWeight): Uint8Array<ArrayBuffer> {
-    const stored = this.file.read(tensor.name, tensor.part);
-    const rows = tensor.shape[0] as number;
-    return hasPairedRows(this.#architecture, tensor.name)
-      ? movedRows(stored, stored.length / rows, this.#headDim, 'checkpoint')
-      : stored;
+  #form(stored: string) {
+    return storedForm(this.#architecture, stored, this.#sizes);
+  }
+
+  #ordered({ name, shape }: StoredWeight, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    const { order } = this.#form(name);
+    return order ? reordered(bytes, shape, order, 'checkpoint') : bytes;
   }
 
   read(name: string): Uint8Array<ArrayBuffer> {
     const tensor = this.#tensor(name);
-    const ordered = this.#ordered(tensor);
-    const offset = storedOffset(this.#architecture, tensor.name);
-    if (offset !== 0 && tensor.type.name === 'F32') {
-      const values = toF32(ordered, 'F32');
-      return fromF32(
-        values.map((value) => value - offset),
-        'F32',
+    const { offset, isDecay } = this.#form(tensor.name);
+    const stored = this.file.read(tensor.name, tensor.part);
+    const { name: type } = tensor.type;
+    const bytes = isFloatDtype(type) ? stored : new Uint8Array(dequantize(stored, tensor.type).buffer);
+    const ordered = this.#ordered(tensor, bytes);
+    if (offset === 0 && !isDecay) return ordered;
+    const dtype = isFloatDtype(type) ? type : 'F32';
+    const values = toF32(ordered, dtype);
+    if (isDecay && values.some((value) => !(value < 0)))
+      throw new WeightsError(
+        `${this.file.path}: tensor ${show(tensor.name)}: expected values below 0, -exp of ${show(name)}, found others`,
       );
-    }
-    if (isFloatDtype(tensor.type.name)) return ordered;
-    return new Uint8Array(dequantize(ordered, tensor.type).buffer);
+    return fromF32(
+      values.map((value) => (isDecay ? log(-value) : value - offset)),
+      dtype,
+    );
   }
 
   close(): void {

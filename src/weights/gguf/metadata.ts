@@ -50,6 +50,14 @@ export class Metadata {
     );
   }
 
+  flags(key: string): readonly boolean[] | undefined {
+    return this.typed(
+      key,
+      'a list of true and false',
+      (value) => Array.isArray(value) && value.every((each) => typeof each === 'boolean'),
+    );
+  }
+
   /** A key of the architecture, such as `block_count`. */
   of(key: string): string {
     return `${this.architecture}.${key}`;
@@ -67,6 +75,28 @@ export class Metadata {
       this.required('integer', this.of(key)),
     ) as [number, number];
     return width / heads;
+  }
+
+  /** Layers of the model. Those after them predict tokens further on and are not read. */
+  layers(): number {
+    const all = this.required('integer', this.of('block_count'));
+    return all - (this.integer(this.of('nextn_predict_layers')) ?? 0);
+  }
+
+  /** The heads of the gated delta rule. Its keys are as wide as its values. */
+  delta() {
+    const integer = (name: string) => this.required('integer', this.of(`ssm.${name}`));
+    const [keySize, keyHeads, heads] = [
+      integer('state_size'),
+      integer('group_count'),
+      integer('time_step_rank'),
+    ];
+    const inner = integer('inner_size');
+    if (!(keyHeads > 0) || !(heads > 0) || heads % keyHeads !== 0)
+      this.fail(this.of('ssm.time_step_rank'), `a multiple of ssm.group_count (${keyHeads})`);
+    if (inner !== heads * keySize)
+      this.fail(this.of('ssm.inner_size'), `${heads * keySize}, ssm.time_step_rank times ssm.state_size`);
+    return { keyHeads, heads, keySize, valueSize: keySize };
   }
 
   fail(key: string, expected: string): never {

@@ -1,7 +1,7 @@
 /** Tensors of GGUF files under the names that checkpoints of transformers have. */
 
 /** ggml's names of a layer's tensors, without `blk.N.`. */
-const LAYER: Readonly<Record<string, string>> = {
+const SHARED: Readonly<Record<string, string>> = {
   attn_norm: 'input_layernorm',
   attn_q: 'self_attn.q_proj',
   attn_k: 'self_attn.k_proj',
@@ -9,11 +9,12 @@ const LAYER: Readonly<Record<string, string>> = {
   attn_output: 'self_attn.o_proj',
   attn_q_norm: 'self_attn.q_norm',
   attn_k_norm: 'self_attn.k_norm',
-  ffn_norm: 'post_attention_layernorm',
   ffn_gate: 'mlp.gate_proj',
   ffn_up: 'mlp.up_proj',
   ffn_down: 'mlp.down_proj',
 };
+
+const LAYER: Readonly<Record<string, string>> = { ...SHARED, ffn_norm: 'post_attention_layernorm' };
 
 /** Names in mixtures of experts: `_exps` are joint tensors of the experts' modules, see `ExpertPlace`. */
 const EXPERTS: Readonly<Record<string, string>> = {
@@ -26,15 +27,35 @@ const EXPERTS: Readonly<Record<string, string>> = {
 
 /** Gemma 3's, whose layers have four norms: `ffn_norm` is the one before the MLP. */
 const GEMMA: Readonly<Record<string, string>> = {
-  ...LAYER,
+  ...SHARED,
   ffn_norm: 'pre_feedforward_layernorm',
   post_attention_norm: 'post_attention_layernorm',
   post_ffw_norm: 'post_feedforward_layernorm',
 };
 
+/** Qwen3.5's, of both kinds of layers. */
+const DELTA: Readonly<Record<string, string>> = {
+  ...SHARED,
+  attn_qkv: 'linear_attn.in_proj_qkv',
+  attn_gate: 'linear_attn.in_proj_z',
+  ssm_alpha: 'linear_attn.in_proj_a',
+  ssm_beta: 'linear_attn.in_proj_b',
+  ssm_conv1d: 'linear_attn.conv1d',
+  ssm_norm: 'linear_attn.norm',
+  ssm_out: 'linear_attn.out_proj',
+  post_attention_norm: 'post_attention_layernorm',
+};
+
+/** Names of layers that a checkpoint has without `.weight` or `.bias`. */
+const BARE: Readonly<Record<string, string>> = {
+  ssm_a: 'linear_attn.A_log',
+  'ssm_dt.bias': 'linear_attn.dt_bias',
+};
+
 const OTHERS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   gemma3: GEMMA,
   qwen3moe: EXPERTS,
+  qwen35: DELTA,
 };
 
 const layerNames = (architecture: string) =>
@@ -48,6 +69,8 @@ const OUTER: Readonly<Record<string, string>> = {
 
 /** The name in a checkpoint, or undefined for a tensor that none has. */
 export function checkpointName(architecture: string, name: string): string | undefined {
+  const [, block, own = ''] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
+  if (architecture === 'qwen35' && Object.hasOwn(BARE, own)) return `model.layers.${block}.${BARE[own]}`;
   const [, layer, module, kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name) ?? [];
   if (module === undefined) return undefined;
   if (layer === undefined) return Object.hasOwn(OUTER, module) ? `${OUTER[module]}.${kind}` : undefined;
@@ -57,6 +80,9 @@ export function checkpointName(architecture: string, name: string): string | und
 
 /** The name in a GGUF file, or undefined for a weight that none has. */
 export function ggufName(architecture: string, name: string): string | undefined {
+  const [, block, own] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
+  const [bare] = Object.entries(BARE).find(([, to]) => to === own) ?? [];
+  if (bare !== undefined) return `blk.${block}.${bare}`;
   const [, layer, module, kind] = /^(?:model\.layers\.(\d+)\.)?([\w.]+)\.(weight|bias)$/.exec(name) ?? [];
   const names = layer === undefined ? OUTER : layerNames(architecture);
   const [found] = Object.entries(names).find(([, to]) => to === module) ?? [];
@@ -67,41 +93,4 @@ export function ggufName(architecture: string, name: string): string | undefined
 /** The name in a checkpoint of one expert's weight in a joint one; undefined for a weight that is not joint. */
 export function expertName(joint: string, index: number): string | undefined {
   return /\.experts\.\w+\.weight$/.test(joint) ? joint.replace('.experts.', `.experts.${index}.`) : undefined;
-}
-
-/**
- * Whether llama.cpp keeps the rows of this tensor in another order. For `llama` (mistral too) it rotates neighbours,
- * where transformers rotates a head's halves. Row `h·d + 2i + j` of the file is row `h·d + j·d/2 + i` of the
- * checkpoint.
- */
-export function hasPairedRows(architecture: string, name: string): boolean {
-  return architecture === 'llama' && /\.attn_[qk]\.(weight|bias)$/.test(name);
-}
-
-/**
- * The offset that llama.cpp has added to the values of this tensor: for Gemma the 1 that checkpoints leave to the
- * forward.
- */
-export function storedOffset(architecture: string, name: string): number {
-  return architecture === 'gemma3' && /_norm\.weight$/.test(name) ? 1 : 0;
-}
-
-/**
- * Moves the rows of heads of `headDim`, `rowBytes` each, from the order of the file to that of the checkpoint, or back.
- */
-export function movedRows(
-  rows: Uint8Array<ArrayBuffer>,
-  rowBytes: number,
-  headDim: number,
-  to: 'checkpoint' | 'file',
-): Uint8Array<ArrayBuffer> {
-  const out = new Uint8Array(rows.length);
-  for (let head = 0; head < rows.length / rowBytes; head += headDim)
-    for (let i = 0; i < headDim / 2; i++)
-      for (let j = 0; j < 2; j++) {
-        const [paired, apart] = [head + 2 * i + j, head + (j * headDim) / 2 + i];
-        const [from, at] = to === 'checkpoint' ? [paired, apart] : [apart, paired];
-        out.set(rows.subarray(from * rowBytes, (from + 1) * rowBytes), at * rowBytes);
-      }
-  return out;
 }
