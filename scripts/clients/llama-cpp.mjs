@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadModel, openDevice } from '../../dist/entries/index.js';
 import { CACHE, run } from './environment.mjs';
+import { writeQwen35 } from './random-qwen35.mjs';
 
 const STEPTRAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 const PROMPTS = ['What is 12 + 7?', 'Tom has 3 apples.\n\nHe buys 4. ', '  Zwei Äpfel kosten 3 €.'];
@@ -14,7 +15,7 @@ const NEW_TOKENS = 16;
  * Between our token and theirs where they first differ, in log-probability. llama.cpp rounds activations, to 8 bits beside
  * quantised weights, so that tokens that are nearly as likely may change places.
  */
-const NEAR = { f16: 0.05, bf16: 0.05, q8_0: 0.25, q4_0: 0.25 };
+const NEAR = { f32: 0.001, f16: 0.05, bf16: 0.05, q8_0: 0.25, q4_0: 0.25 };
 
 const PROGRAM = `import { getLlama } from 'node-llama-cpp';
 const [modelPath, prompts, newTokens] = [process.argv[2], JSON.parse(process.argv[3]), Number(process.argv[4])];
@@ -56,6 +57,29 @@ async function apart(model, ids, tokens, other) {
   return { at, by: Math.abs((await logprob(tokens[at])) - (await logprob(other[at]))) };
 }
 
+/** Prompts as llama.cpp and we cut them, and the greedy tokens after each. */
+async function compared(device, program, file, dtype, of = '') {
+  const checks = [];
+  const theirs = JSON.parse(
+    await run(process.execPath, [program, file, JSON.stringify(PROMPTS), String(NEW_TOKENS)]),
+  );
+  const model = await loadModel(device, file, { dtype: 'f32' });
+  const tokenizer = await model.tokenizer();
+  for (const [i, prompt] of PROMPTS.entries()) {
+    const ids = tokenizer.encode(prompt, { addSpecialTokens: false });
+    const [[{ tokens }]] = await model.generate([ids], { maxNewTokens: NEW_TOKENS, temperature: 0 });
+    const { ids: cut, tokens: other } = theirs[i];
+    const name = `${of}${dtype}, ${JSON.stringify(prompt)}`;
+    checks.push({ name: `${name}: same prompt`, ok: String(cut) === String(ids), detail: '' });
+    const same = String([...tokens]) === String(other);
+    const { at, by } = same ? { at: tokens.length, by: 0 } : await apart(model, ids, [...tokens], other);
+    const detail = same ? '' : `token ${at} is another, ${by.toFixed(3)} less likely`;
+    checks.push({ name: `${name}: same greedy tokens`, ok: by < NEAR[dtype], detail });
+  }
+  model.dispose();
+  return checks;
+}
+
 /** @returns checks, a line each */
 export async function llamaCpp(directory) {
   const program = join(await installed(), 'greedy.mjs');
@@ -92,24 +116,15 @@ export async function llamaCpp(directory) {
         dtype,
         '--no-check',
       ]);
-      const theirs = JSON.parse(
-        await run(process.execPath, [program, file, JSON.stringify(PROMPTS), String(NEW_TOKENS)]),
-      );
-      const model = await loadModel(device, file, { dtype: 'f32' });
-      const tokenizer = await model.tokenizer();
-      for (const [i, prompt] of PROMPTS.entries()) {
-        const ids = tokenizer.encode(prompt, { addSpecialTokens: false });
-        const [[{ tokens }]] = await model.generate([ids], { maxNewTokens: NEW_TOKENS, temperature: 0 });
-        const { ids: cut, tokens: other } = theirs[i];
-        const name = `${dtype}, ${JSON.stringify(prompt)}`;
-        checks.push({ name: `${name}: same prompt`, ok: String(cut) === String(ids), detail: '' });
-        const same = String([...tokens]) === String(other);
-        const { at, by } = same ? { at: tokens.length, by: 0 } : await apart(model, ids, [...tokens], other);
-        const detail = same ? '' : `token ${at} is another, ${by.toFixed(3)} less likely`;
-        checks.push({ name: `${name}: same greedy tokens`, ok: by < NEAR[dtype], detail });
-      }
-      model.dispose();
+      checks.push(...(await compared(device, program, file, dtype)));
     }
+    const delta = join(folder, 'qwen35');
+    mkdirSync(delta);
+    await writeQwen35(delta);
+    // A random model is unsure of its next token, so roundings would change it: f32 alone.
+    const file = join(folder, 'qwen35.gguf');
+    await run(process.execPath, [STEPTRAIN, 'merge', delta, file, '--dtype', 'f32', '--no-check']);
+    checks.push(...(await compared(device, program, file, 'f32', 'qwen35, ')));
   } finally {
     device.dispose();
     rmSync(folder, { recursive: true, force: true });
