@@ -2,9 +2,9 @@
 
 /** The sizes that an order of heads depends on. */
 export interface HeadSizes {
-  /** Of the heads of attention. */
+  /** Width of a head of attention. */
   readonly headDim: number;
-  /** Of the gated delta rule, where a model has it. */
+  /** Heads of the gated delta rule, where a model has it. */
   readonly delta?: {
     readonly keyHeads: number;
     readonly heads: number;
