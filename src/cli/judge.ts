@@ -55,7 +55,7 @@ export const judgeCommand = command({
 });
 
 async function judge(args: JudgeArguments): Promise<void> {
-  const { calculationsCount, judgements } = await import('../scoring/judge.js');
+  const { calculationsCount, judgementsIn } = await import('../scoring/judge.js');
   const { probabilityOf } = await import('../scoring/scorer.js');
   const { calculationsIn } = await import('../data/equations/calculations.js');
   const { unparsedSentence } = await import('../scoring/generative/unparsed.js');
@@ -87,11 +87,13 @@ async function judge(args: JudgeArguments): Promise<void> {
     },
     async (scorer, signal) => {
       const steps = 'steps' in given ? given.steps : stepsBy(given.text, scorer.segmentation);
-      const [judged = []] = await judgements(scorer, [{ problem, steps, turns }], signal).catch(
-        (error: unknown) => {
+      const solution = { problem, steps, turns };
+      const [own] =
+        (await scorer.score([solution], { signal }).catch((error: unknown) => {
           throw signal.aborted ? new Interrupted('Stopped.') : error;
-        },
-      );
+        })) ?? [];
+      if (!own) throw new Interrupted('Stopped.');
+      const judged = judgementsIn(scorer, solution, own);
       const unparsed = unparsedSentence(scorer);
       if (unparsed !== undefined) console.error(unparsed);
       const { readableResults } = await import('../records/turns.js');
@@ -104,7 +106,7 @@ async function judge(args: JudgeArguments): Promise<void> {
       const count = files && calculationsCount({ files });
       if (count) console.error(sourceLine(count, steps.map(calculationsIn)));
       const alone = count === 'alone';
-      const found = alone ? undefined : scorer.unlike?.(steps);
+      const found = alone ? undefined : own?.unlike;
       const unlike = found ? [unlikeSentence(found)] : [];
       for (const sentence of unlike) console.error(sentence);
       const warnings = [...(scorer.warnings ?? []), ...unlike];
@@ -236,20 +238,23 @@ function table(
   results: readonly (readonly string[])[] = [],
 ): string {
   const isReward = judged.some(({ score, probability }) => score !== probability);
-  const rows = judged.map(({ step, probability, score, verdict }, i) => [
+  // The sentence above says it of all such steps, and their probability says nothing.
+  const isUnlike = ({ verdict, unlikeTraining }: StepJudgement) =>
+    verdict === 'unsure' && unlikeTraining === true;
+  const rows = judged.map((own, i) => [
     String(i + 1),
-    probability === null ? '–' : probability.toFixed(3),
-    ...(isReward ? [score === null ? '–' : score.toFixed(2)] : []),
-    verdict ?? none,
-    inOneLine(step),
+    own.probability === null || isUnlike(own) ? '–' : own.probability.toFixed(3),
+    ...(isReward ? [own.score === null ? '–' : own.score.toFixed(2)] : []),
+    own.verdict ?? none,
+    inOneLine(own.step),
   ]);
   const heads = ['step', 'p(right)', ...(isReward ? ['reward'] : []), 'verdict', 'text'];
   const [head = '', ...lines] = plainTable([heads, ...rows], (i) => i >= heads.length - 2).split('\n');
   const indent = ' '.repeat(head.lastIndexOf('text'));
-  const reasonLines = (reason: string | undefined) =>
-    reason === undefined ? [] : [`${indent}reason: ${inOneLine(reason)}`];
+  const reasonLines = (own: StepJudgement | undefined) =>
+    own?.reason === undefined || isUnlike(own) ? [] : [`${indent}reason: ${inOneLine(own.reason)}`];
   const under = (i: number) => [
-    ...reasonLines(judged[i]?.reason),
+    ...reasonLines(judged[i]),
     ...(results[i] ?? []).map((result) => `${indent}${result}`),
   ];
   return [head, ...lines.flatMap((line, i) => [line, ...under(i)])].join('\n');

@@ -133,7 +133,7 @@ async function score(given: ScoreArguments): Promise<void> {
       if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
       if (unlike > 0)
         console.error(
-          `${plural(unlike, 'solution')} with steps that are unlike all that this judge learned from: their rows say so in warnings, and their scores say little`,
+          `${plural(unlike, 'solution')} unlike all that this judge learned from: their rows say so in warnings, and their scores say little`,
         );
       if (journal) console.error(`wrote ${plural(done, 'solution')} to ${journal.path}`);
     } finally {

@@ -29,7 +29,8 @@ import {
   type SolutionScores,
   verdictsIn,
 } from '../scoring/scorer.js';
-import type { LikelihoodWeights, SettingsOf } from '../scoring/settings.js';
+import type { JudgeSettings, LikelihoodWeights, SettingsOf } from '../scoring/settings.js';
+import { unlikeBy } from '../scoring/unlike-training.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import {
   type StepLikelihoods,
@@ -122,7 +123,7 @@ async function evaluateModel(
     return evaluateBy(
       (records, told) => byWords(model, judge, records, told, progress.signal),
       judge,
-      task,
+      { ...task, warnings: [...(task.warnings ?? []), ...unlikeWarning(settings, task.test)] },
       progress,
     );
   }
@@ -222,6 +223,18 @@ export async function makeOutputDirectory(directory: string): Promise<void> {
   if (taken !== undefined)
     throw new RunError(`${directory} already holds ${taken}; choose another directory for --output`);
   await makeResultsDirectory(directory);
+}
+
+/** Says of how many solutions the judge is unsure, as they are unlike all that it learned from. */
+function unlikeWarning(settings: JudgeSettings, records: readonly StepRecord[]): string[] {
+  const unlike = unlikeBy(settings);
+  const texts = records.map(({ problem, steps }) => ({ problem, steps: steps.map(({ text }) => text) }));
+  const count = texts.filter((solution) => unlike?.(solution)?.from !== undefined).length;
+  return count === 0
+    ? []
+    : [
+        `${count} of ${records.length} solutions are unlike all that this judge learned from: it is unsure there, and these metrics count its verdicts all the same`,
+      ];
 }
 
 interface JudgedRecords {

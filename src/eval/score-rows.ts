@@ -1,6 +1,6 @@
 /** Step scores for a stream of solutions. */
 import type { Row } from '../data/columns.js';
-import { numbersOf, type Scorer, type SolutionScores, verdictWords } from '../scoring/scorer.js';
+import { maybeUnsure, numbersOf, type Scorer, type SolutionScores, verdictWords } from '../scoring/scorer.js';
 import { unlikeSentence } from '../scoring/unlike-training.js';
 import { inBatches, type PlacedSolution } from './solution-stream.js';
 import { type Aggregation, aggregated, untilWrong } from './solving/aggregation.js';
@@ -10,7 +10,7 @@ export interface ScoreRowsOptions {
   /** Aggregate the scores up to the first that is below one half, that one included. Default false. */
   readonly untilWrong?: boolean;
   readonly signal?: AbortSignal;
-  /** Called for a solution with steps that are unlike all that the scorer learned from. */
+  /** Called for a solution in which something is unlike all that the scorer learned from. */
   readonly onUnlike?: () => void;
 }
 
@@ -19,7 +19,7 @@ const BATCH = 64;
 
 /**
  * A row of the output file for each solution: its columns, `scores` by step (null where the scorer cannot read a step),
- * `verdicts` by step for a scorer that may be unsure, `reasons` by step for one that gives them, `warnings` of steps that are unlike all that it learned from, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
+ * `verdicts` by step for a scorer that may be unsure, `reasons` by step for one that gives them, `warnings` of what is unlike all that it learned from, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,
@@ -40,14 +40,14 @@ export async function* scoredRows(
       }
       const own = scores.next().value as SolutionScores;
       const known = numbersOf(scorer, own);
-      const unlike = scorer.unlike?.(solution.steps);
+      const { unlike } = own;
       if (unlike) onUnlike?.();
       const counted = cut ? untilWrong(known) : known;
       yield {
         ...columns,
         ...('samples' in row ? { steps: solution.steps } : {}),
         scores: own.scores,
-        ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
+        ...(maybeUnsure(scorer) ? { verdicts: verdictWords(scorer, own) } : {}),
         ...(own.reasons ? { reasons: own.reasons } : {}),
         ...(unlike ? { warnings: [unlikeSentence(unlike)] } : {}),
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),

@@ -1,5 +1,5 @@
 /** The metrics of the verdicts of which a judge is sure. */
-import { isUnsure } from '../scoring/scorer.js';
+import { isImprobable } from '../scoring/scorer.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion } from './statistics/metrics.js';
 
@@ -18,7 +18,7 @@ export function sureReport(judged: readonly JudgedVerdict[], least: number): Sur
   const scale = 'probability' as const;
   const sure = judged.filter(
     ({ verdict, probability }) =>
-      verdict !== undefined && !isUnsure({ scale, unsure: least }, probability, verdict),
+      verdict !== undefined && !isImprobable({ scale, unsure: least }, probability, verdict),
   );
   return {
     least,

@@ -12,7 +12,7 @@ import {
 
 /**
  * The steps of which `first` is sure as it judges them; the others by `second`, which reads their solutions whole. A step to which
- * `second` gives no verdict keeps that of `first`, unsure as it is. Tokens are those that both have read.
+ * `second` gives no verdict keeps that of `first`, unsure as it is; none where it is unlike all that `first` learned from. Tokens are those that both have read.
  *
  * @param first gives probabilities or log-odds of steps
  * @param least probability of a verdict that is sure. Default: that of `first`, else 0.8
@@ -53,7 +53,7 @@ export function cascade(first: Scorer, second: Scorer, least: number = first.uns
 /** Steps with a verdict of which the scorer is not sure, and steps without any. */
 export function unsureSteps(of: Scorer, own: SolutionScores, least: number): number[] {
   return verdictsIn(of, own).flatMap((verdict, step) =>
-    verdict === null || isUnsure({ scale: of.scale, unsure: least }, own.scores[step], verdict) ? [step] : [],
+    verdict === null || isUnsure({ scale: of.scale, unsure: least }, own, step, verdict) ? [step] : [],
   );
 }
 
@@ -76,7 +76,11 @@ export function joined(first: Scored, second: Scored | undefined, least: number)
       const score = own.scores[step] ?? null;
       return score === null ? null : probabilityOf(of, score);
     }),
-    verdicts: a.map((verdict, step) => (byOther.has(step) ? (b[step] ?? null) : verdict)),
+    verdicts: a.map((verdict, step) => {
+      // Text that neither learned anything like has no verdict.
+      if (step >= (at(step).own.unlike?.from ?? Infinity)) return null;
+      return byOther.has(step) ? (b[step] ?? null) : verdict;
+    }),
     ...(tokens > 0 ? { tokens } : {}),
   };
 }

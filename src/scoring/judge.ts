@@ -15,7 +15,7 @@ import {
   verdictsIn,
 } from './scorer.js';
 import { settingsOfFiles } from './settings.js';
-import { unlikeBy } from './unlike-training.js';
+import { unlikeBy, unlikeSentence } from './unlike-training.js';
 
 export interface JudgeStepsOptions extends Omit<ScoringOptions, 'neutralScore'> {
   /** Default: the tokenizer that the model carries. */
@@ -43,16 +43,19 @@ export interface StepJudgement {
   /** The model's score: the probability, or the reward of a reward network (unbounded; more is better). */
   readonly score: number | null;
   /**
-   * unsure: the likelier verdict is less probable than the judge's `unsure`. null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
+   * unsure: the problem, this step or one before it is unlike all that the judge learned from, or the likelier verdict is less probable than its `unsure`. null: not judged; or the model would write neither word; or the judge goes by calculations alone and the step writes out none, so
    * that its probability is the share of right ones among such steps.
    */
   readonly verdict: 'right' | 'wrong' | 'unsure' | null;
   /**
-   * Set for a step unlike all that the judge's own run learned from; {@link unlikeTraining} names the difference. Its
-   * probability is that of any such step, right or wrong.
+   * Set for a step that is unlike all that the judge's own run learned from, or comes after one, or whose problem is;
+   * {@link unlikeTraining} names the difference. Its probability says nothing of it.
    */
   readonly unlikeTraining?: true;
-  /** The reason that the model wrote before this verdict, or the calculations of the step that were computed for it. */
+  /**
+   * The reason that the model wrote before this verdict, or the calculations of the step that were computed for it; why it is unsure,
+   * where it learned from nothing like it.
+   */
   readonly reason?: string;
 }
 
@@ -130,42 +133,50 @@ export async function judgements(
 ): Promise<StepJudgement[][]> {
   const found = await scorer.score(solutions, { signal });
   signal?.throwIfAborted();
-  return solutions.map(({ steps }, i) => {
-    const own = found?.[i] as SolutionScores;
-    const verdicts = verdictsIn(scorer, own);
-    const unlike = new Set(scorer.unlike?.(steps)?.places);
-    return steps.map((step, s): StepJudgement => {
-      const score = own.scores[s] ?? null;
-      const probability = score === null ? null : probabilityOf(scorer, score);
-      const isRight = verdicts[s] ?? null;
-      // The zero of a score that is no probability is arbitrary.
-      const verdict =
-        probability === null || isRight === null
-          ? null
-          : isUnsure(scorer, score, isRight)
-            ? 'unsure'
-            : isRight === 1
-              ? 'right'
-              : 'wrong';
-      const reason = own.reasons?.[s];
-      return {
-        ...{ step, probability, score, verdict },
-        ...(unlike.has(s) ? { unlikeTraining: true } : {}),
-        ...(reason ? { reason } : {}),
-      };
-    });
+  return solutions.map((solution, i) => judgementsIn(scorer, solution, found?.[i] as SolutionScores));
+}
+
+/** Judgements of each step of a solution that was scored. */
+export function judgementsIn(
+  scorer: Scorer,
+  { steps }: Pick<Solution, 'steps'>,
+  own: SolutionScores,
+): StepJudgement[] {
+  const verdicts = verdictsIn(scorer, own);
+  const { unlike } = own;
+  const places = new Set(unlike?.places);
+  const from = unlike?.from ?? steps.length;
+  return steps.map((step, s): StepJudgement => {
+    const score = own.scores[s] ?? null;
+    const probability = score === null ? null : probabilityOf(scorer, score);
+    const isRight = verdicts[s] ?? null;
+    // The zero of a score that is no probability is arbitrary.
+    const verdict =
+      probability === null || isRight === null
+        ? null
+        : isUnsure(scorer, own, s, isRight)
+          ? 'unsure'
+          : isRight === 1
+            ? 'right'
+            : 'wrong';
+    const reason = unlike && verdict === 'unsure' && s >= from ? unlikeSentence(unlike) : own.reasons?.[s];
+    return {
+      ...{ step, probability, score, verdict },
+      ...(s >= from || places.has(s) ? { unlikeTraining: true } : {}),
+      ...(reason ? { reason } : {}),
+    };
   });
 }
 
 /**
- * Steps that are written like none that the model learned to judge, in form or in words, or that write out no calculation
- * where it goes by those. Undefined where there are none, or where it is not known.
+ * Parts of a solution that the model learned nothing like: the words of its problem, the form or the words of a step, or steps without a
+ * calculation where it goes by those. Undefined where there is nothing, or where it is not known.
  */
 export function unlikeTraining(
   { files }: Pick<Model, 'files'>,
-  steps: readonly string[],
+  solution: Pick<Solution, 'problem' | 'steps'>,
 ): UnlikeTraining | undefined {
-  return unlikeBy(files && settingsOfFiles(files))?.(steps);
+  return unlikeBy(files && settingsOfFiles(files))?.(solution);
 }
 
 /**

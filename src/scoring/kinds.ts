@@ -40,7 +40,7 @@ import {
   type SettingsOf,
   settingsOfFiles,
 } from './settings.js';
-import { unlikeBy } from './unlike-training.js';
+import { tellingUnlike, unlikeBy } from './unlike-training.js';
 import { verdictScorer } from './verdict/scorer.js';
 
 /** The scorers of a model by name; the first is the default. */
@@ -406,14 +406,15 @@ async function openKind(settings: JudgeSettings, of: ScoringModel): Promise<Open
   const segmentation = 'prompt' in settings ? settings.prompt.segmentation : undefined;
   const least = threshold === 'greedy' ? 0.5 : threshold;
   const unlike = unlikeBy(settings);
+  const told = (scorer: Scorer, name: string) =>
+    unlike && name === judge ? tellingUnlike(scorer, unlike) : scorer;
   const scorers = Object.entries(opened.scorers).map(([name, scorer]) => {
     const isCalibrated = calibration !== undefined && name === judge;
     return [
       name,
       {
-        ...(isCalibrated ? calibrated(scorer, calibration, least) : scorer),
+        ...told(isCalibrated ? calibrated(scorer, calibration, least) : scorer, name),
         ...(unsure === undefined || name !== judge ? {} : { unsure }),
-        ...(unlike === undefined || name !== judge ? {} : { unlike }),
         ...(warnings.length === 0 ? {} : { warnings }),
         ...(segmentation === undefined ? {} : { segmentation }),
       },

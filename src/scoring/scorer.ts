@@ -48,18 +48,24 @@ export interface SolutionScores {
    * where there is none. Absent for a scorer that gives none.
    */
   readonly reasons?: readonly (string | null)[];
+  /** Text that the scorer learned nothing like; absent where there is none, or it is not known. */
+  readonly unlike?: UnlikeTraining;
   /** Number of tokens that were read. */
   readonly tokens?: number;
 }
 
-/** Steps on which a judge says little, as it learned from none like them. */
+/** Parts of a solution that a judge learned nothing like: its verdicts there say little. */
 export interface UnlikeTraining {
-  /** Indices of the steps, from 0. */
+  /** Indices of the steps that are unlike, from 0; all where the problem is. */
   readonly places: readonly number[];
+  /** The step from which on the judge is unsure, whatever the probability. Absent for calculations, each of which stands for itself. */
+  readonly from?: number;
   /** Steps of the forms that it learned, commonest first; empty where it goes by calculations, in any words. */
   readonly forms: readonly string[];
-  /** Words of those steps that were in none that it learned from; empty where the form is another. */
+  /** Words of those steps, or of the problem, that were in none that it learned from; empty where the form is another. */
   readonly words: readonly string[];
+  /** Set where the problem is unlike. Words of it that never were neighbours, where each of them is known. */
+  readonly inProblem?: readonly string[];
 }
 
 /** More is better. Whatever implements this is served, evaluated, judged by and learned from. */
@@ -80,8 +86,8 @@ export interface Scorer {
   readonly readsTurns?: boolean;
   /** Sentences on the defects that its run found. */
   readonly warnings?: readonly string[];
-  /** Steps on which its verdicts say little, as it learned from none like them; undefined where there are none. */
-  unlike?(steps: readonly string[]): UnlikeTraining | undefined;
+  /** Whether its scores tell what it learned nothing like. Default: they do not. */
+  readonly tellsUnlike?: boolean;
   /**
    * Scores in the order of the solutions; undefined if the signal stopped it. A score depends on its own solution
    * alone.
@@ -168,8 +174,19 @@ export function verdictsIn(
   return verdicts ?? scores.map((score) => (score === null ? null : score >= threshold ? 1 : 0));
 }
 
-/** Whether a verdict on a step is less probable than the scorer's `unsure`. */
+/** Whether a scorer is unsure of a step: it learned from none like it, or its verdict there is less probable than `unsure`. */
 export function isUnsure(
+  scorer: Pick<Scorer, 'scale' | 'unsure'>,
+  { scores, unlike }: SolutionScores,
+  step: number,
+  verdict: 1 | 0 | null | undefined,
+): boolean {
+  if (verdict == null) return false;
+  return step >= (unlike?.from ?? Infinity) || isImprobable(scorer, scores[step], verdict);
+}
+
+/** Whether a verdict on a step is less probable than the scorer's `unsure`. */
+export function isImprobable(
   scorer: Pick<Scorer, 'scale' | 'unsure'>,
   score: number | null | undefined,
   verdict: 1 | 0 | null | undefined,
@@ -180,6 +197,10 @@ export function isUnsure(
   return p !== null && (verdict === 1 ? p : 1 - p) < unsure;
 }
 
+/** Whether its verdicts may be none although it gives a probability. */
+export const maybeUnsure = ({ unsure, tellsUnlike }: Pick<Scorer, 'unsure' | 'tellsUnlike'>): boolean =>
+  unsure !== undefined || tellsUnlike === true;
+
 /** The verdicts of a scored solution in words; null where the scorer says nothing of a step. */
 export function verdictWords(
   scorer: Pick<Scorer, 'scale' | 'threshold' | 'unsure'>,
@@ -187,7 +208,7 @@ export function verdictWords(
 ): readonly ('right' | 'wrong' | 'unsure' | null)[] {
   return verdictsIn(scorer, own).map((verdict, step) => {
     if (verdict === null) return null;
-    if (isUnsure(scorer, own.scores[step], verdict)) return 'unsure';
+    if (isUnsure(scorer, own, step, verdict)) return 'unsure';
     return verdict === 1 ? 'right' : 'wrong';
   });
 }
@@ -211,7 +232,7 @@ export function verdictsOf(scorer: Scorer): Verdicts {
       const own = found?.[i];
       if (!own) return steps.map(() => null);
       return verdictsIn(scorer, own).map((verdict, step) =>
-        isUnsure(scorer, own.scores[step], verdict) ? null : verdict,
+        isUnsure(scorer, own, step, verdict) ? null : verdict,
       );
     });
   };

@@ -77,6 +77,8 @@ const settings = z.discriminatedUnion('kind', [
     forms: z.array(z.string()).exactOptional(),
     /** The words of those steps, where they are few and the base reads them. */
     words: z.array(z.string()).exactOptional(),
+    /** Pairs of neighbouring words in the problems that it learned from, where they are few: a word, then all that followed it. */
+    word_pairs: z.array(z.string()).exactOptional(),
   }),
   /** `method: reward`. */
   z.strictObject({

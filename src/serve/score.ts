@@ -3,7 +3,7 @@
  * texts, as vLLM is asked.
  */
 import type { IncomingMessage } from 'node:http';
-import { type Solution, verdictWords } from '../scoring/scorer.js';
+import { maybeUnsure, type Solution, type SolutionScores, verdictWords } from '../scoring/scorer.js';
 import { unlikeSentence } from '../scoring/unlike-training.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
@@ -26,18 +26,16 @@ export async function score(
   const scored = await scoredBy(engine, fields, solutions, signal);
   const data = (pairs ? pairs.answer(scored) : byStep(scored, solutions)).map((own, i) => ({
     ...own,
-    ...unlikeWarnings(scored.scorer, solutions[i] as Solution),
+    ...unlikeWarnings(scored.scores[i]),
   }));
   await sendScores(engine, response, scored, { ...describing(scored.scorer), data });
 }
 
 const describing = ({ scale, warnings }: Scored['scorer']) => ({ scale, ...(warnings ? { warnings } : {}) });
 
-/** Warns of steps that are unlike all that the scorer learned from, where it knows them. */
-function unlikeWarnings({ unlike }: Scored['scorer'], { steps }: Solution) {
-  const found = unlike?.(steps);
-  return found ? { warnings: [unlikeSentence(found)] } : {};
-}
+/** Warns of what is unlike all that the scorer learned from, where it tells. */
+const unlikeWarnings = ({ unlike }: Pick<SolutionScores, 'unlike'> = {}) =>
+  unlike ? { warnings: [unlikeSentence(unlike)] } : {};
 
 function byStep({ scorer, scores: all }: Scored, solutions: readonly Solution[]): object[] {
   return all.map((own, index) => ({
@@ -46,7 +44,7 @@ function byStep({ scorer, scores: all }: Scored, solutions: readonly Solution[])
     scores: own.scores,
     ...(solutions[index]?.turns ? { turn_rewards: own.scores } : {}),
     reasons: own.reasons,
-    ...(scorer.unsure === undefined ? {} : { verdicts: verdictWords(scorer, own) }),
+    ...(maybeUnsure(scorer) ? { verdicts: verdictWords(scorer, own) } : {}),
   }));
 }
 

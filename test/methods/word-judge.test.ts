@@ -109,7 +109,7 @@ describe('word-problems-judge', () => {
     };
     expect(await stderr('Tom: 12 + 7 = 19', 'Answer: 19')).toBe('');
     expect(await stderr('12 + 7 = 19', 'Answer: 19')).toMatch(
-      /^step 1 is written unlike the steps .* such as "Answer: \d+" or "\w+: \d+ - \d+ = \d+": from there on/,
+      /^step 1 is written unlike the steps .* such as "Answer: \d+" or "\w+: \d+ \+ \d+ = \d+": from there on/,
     );
     expect(await stderr('Tom: 12 + 7 = 19', '12+7=19', 'The answer is 19.')).toMatch(/^steps 2, 3 are/);
   });
@@ -127,8 +127,24 @@ describe('word-problems-judge', () => {
       `${README.replaceAll('Tom', 'Paul')}\n\nPaul: 12 + 7 = 19\nYuki: 19 + 1 = 20\nAnswer: 20\n`,
     );
     expect((await cli('judge', 'word-problems-judge', at('paul.txt'))).stderr).toMatch(
-      /^steps 1, 2 have words that this judge never met \(Paul, Yuki\): from there on its verdicts say little/,
+      /^the problem has words that this judge never met \(Paul\): it is unsure of every step/,
     );
+    writeFileSync(at('yuki.txt'), `${README}\n\nTom: 12 + 7 = 19\nYuki: 19 + 1 = 20\nAnswer: 20\n`);
+    const { stdout, stderr } = await cli('judge', 'word-problems-judge', at('yuki.txt'));
+    expect(stderr).toMatch(
+      /^step 2 has words that this judge never met \(Yuki\): from there on it is unsure$/m,
+    );
+    expect(
+      stdout
+        .split('\n')
+        .slice(1)
+        .map((row) => row.trim().split(/ {2,}/)),
+    ).toEqual([
+      ['1', expect.stringMatching(/^0\.9/), 'right', 'Tom: 12 + 7 = 19'],
+      [expect.stringMatching(/^reason: /)],
+      ['2', '–', 'unsure', 'Yuki: 19 + 1 = 20'],
+      ['3', '–', 'unsure', 'Answer: 20'],
+    ]);
   });
 
   it('scores, and rewards, by its name and by its directory', async () => {

@@ -7,7 +7,7 @@ import { createAdapterOn } from '../../src/models/adapter-on-base.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { rewardScorer } from '../../src/scoring/reward-network/scorer.js';
 import type { JudgeSettings } from '../../src/scoring/settings.js';
-import { unlikeBy } from '../../src/scoring/unlike-training.js';
+import { tellingUnlike, unlikeBy } from '../../src/scoring/unlike-training.js';
 import { verdictScorer } from '../../src/scoring/verdict/scorer.js';
 import { type RunningServer, serve } from '../../src/serve/server.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
@@ -60,7 +60,7 @@ async function withServer(
 const unlike = unlikeBy({
   ...{ kind: 'verdict', max_length: 64, threshold: 'greedy', forms: ['1+1=2'] },
   prompt: { pos_word: '+', neg_word: '-', response_format: 'verdict', rationale_tokens: 64 },
-} as JudgeSettings);
+} as JudgeSettings) as NonNullable<ReturnType<typeof unlikeBy>>;
 
 const warningsOf = (json: unknown) =>
   (json as { data: { warnings?: string[] }[] }).data.map(({ warnings }) => warnings);
@@ -117,7 +117,7 @@ it("says what the judge's run found wrong with it", async () => {
 it('warns of steps that are unlike all that the judge learned from, solution by solution', async () => {
   await withServer(
     async ({ decoder }) => ({
-      verdict: { ...verdictScorer(decoder, { tokenizer }), ...(unlike ? { unlike } : {}) },
+      verdict: tellingUnlike(verdictScorer(decoder, { tokenizer }), unlike),
     }),
     async ({ url }) => {
       const steps = [['1+1=2'], ['1+1=2', '1 plus 1 is 2'], ['3+4=7']];
@@ -126,6 +126,14 @@ it('warns of steps that are unlike all that the judge learned from, solution by 
       });
       const sentence = expect.stringMatching(/^step 2 is written unlike the steps .* such as "1\+1=2": from/);
       expect(warningsOf(json)).toEqual([undefined, [sentence], undefined]);
+      const said = (json as unknown as { data: { verdicts: string[] }[] }).data.map(
+        ({ verdicts }) => verdicts,
+      );
+      expect(said.map((of) => of.map((word) => word === 'unsure'))).toEqual([
+        [false],
+        [false, true],
+        [false],
+      ]);
       const pairs = await post(`${url}/score`, { text_1: '1;+1', text_2: ['1+1=2', '1 plus 1 is 2'] });
       expect(warningsOf(pairs.json)).toEqual([undefined, [expect.stringMatching(/^step 1 is written/)]]);
     },

@@ -159,7 +159,7 @@ export async function finalEvaluation(
     likelihood,
     report,
     isUntrained: more.isUntrained === true,
-    records: data.records.validation,
+    records: data.records,
   });
   return report;
 }

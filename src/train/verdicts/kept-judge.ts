@@ -18,7 +18,7 @@ import type { StepRecord } from '../../records/record.js';
 import type { RunDirectory } from '../../run/directory.js';
 import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
 import { stepCalculations, stepLikelihoods, withUnread } from '../../scoring/verdict/likelihood.js';
-import { formsOf, wordsOf } from '../../scoring/verdict/step-forms.js';
+import { foreignPairs, formsOf, pairsOf, wordsOf } from '../../scoring/verdict/step-forms.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
 import type { VerdictData, VerdictRun } from './data.js';
 
@@ -69,6 +69,8 @@ function labelledStart(
   };
 }
 
+type KnownRecords = Readonly<Record<'train' | 'validation', Dataset<StepRecord>>>;
+
 /** Writes the way of judging into the card of the weights, so that they judge so everywhere. */
 export async function keepJudge(
   directory: string,
@@ -85,13 +87,13 @@ export async function keepJudge(
     readonly report: EvalReport;
     /** Whether the verdict words are those of the base. */
     readonly isUntrained: boolean;
-    readonly records: Iterable<StepRecord>;
+    readonly records: KnownRecords;
   },
 ): Promise<void> {
   const card = readCard(directory);
   if (!card?.judge) return;
   const weights = likelihood?.isChance ? undefined : likelihood?.weights;
-  const only = onlyClass(records);
+  const only = onlyClass(records.validation);
   const warnings = [
     ...(only === undefined
       ? []
@@ -101,17 +103,44 @@ export async function keepJudge(
       : []),
     ...notAbove(report),
   ];
-  // Calculations are computed in any form and words.
-  const [forms, words] = weights && weights.of !== 'calculations' ? [formsOf(records), wordsOf(records)] : [];
   const found = {
     ...(threshold === undefined ? {} : { threshold }),
     ...(weights ? { likelihood: weights } : {}),
-    ...(forms ? { forms } : {}),
-    ...(words ? { words } : {}),
+    // Calculations are computed in any form and words.
+    ...(weights && weights.of !== 'calculations' ? knownText(records) : {}),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
   if (Object.keys(found).length > 0)
     await writeCard(directory, { ...card, judge: { ...card.judge, ...found } });
+}
+
+/** Most of a hundred validation problems that a card may call unlike those of training, whose words follow each other alike. */
+const MOST_UNLIKE = 1;
+
+/** Forms and words that the judge met in training and validation, by which it knows other text; nothing of free text. */
+export function knownText({ train, validation }: KnownRecords) {
+  // They may be on disk, and free text shows itself soon.
+  function* all() {
+    yield* train;
+    yield* validation;
+  }
+  const [forms, words, pairs] = [formsOf(all()), wordsOf(all()), pairsOf(all())];
+  return {
+    ...(forms ? { forms } : {}),
+    ...(words ? { words } : {}),
+    ...(pairs && isWhole(pairsOf(train) ?? [], validation) ? { word_pairs: pairs } : {}),
+  };
+}
+
+/** Whether the problems of training have the pairs of words that others have; few problems do not. */
+function isWhole(pairs: readonly string[], others: Dataset<StepRecord>): boolean {
+  const unlike = foreignPairs(pairs);
+  let count = 0;
+  for (const { problem } of others) {
+    const { words, neighbours } = unlike(problem);
+    if (words.length + neighbours.length > 0) count++;
+  }
+  return others.length > 0 && 100 * count <= MOST_UNLIKE * others.length;
 }
 
 /** The label of all labelled steps; undefined where there are both, or none. */

@@ -2,6 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { inMemory } from '../../../src/data/dataset.js';
 import type { LikelihoodVerdicts } from '../../../src/eval/likelihood-weights.js';
 import type { EvalReport } from '../../../src/eval/reports/eval-report.js';
 import { confusionMetrics } from '../../../src/eval/statistics/metrics.js';
@@ -37,8 +38,10 @@ const reportOf = (auc: number, more: Partial<EvalReport> = {}) =>
 
 async function kept(
   settings: Omit<Parameters<typeof keepJudge>[1], 'records'>,
-  records: readonly StepRecord[] = [right, wrong],
+  validation: readonly StepRecord[] = [right, wrong],
+  train = validation,
 ) {
+  const records = { train: inMemory(train), validation: inMemory(validation) };
   const folder = temporaryDirectory();
   await writeCard(folder, { method: 'sft', dtype: 'f32', judge: { kind: 'verdict' } });
   await keepJudge(folder, { ...settings, records });
@@ -52,6 +55,7 @@ it('keeps the weights, with the forms and words of the steps where the base read
     likelihood: weights,
     forms: ['Tom: 12 + 7 = 19'],
     words: ['Tom'],
+    word_pairs: ['p ¶', 'q ¶', '¶ p q'],
   });
   const computed = { ...weights, of: 'calculations' as const };
   expect(await kept({ likelihood: found({ weights: computed }), report, isUntrained: false })).toEqual({
@@ -59,6 +63,27 @@ it('keeps the weights, with the forms and words of the steps where the base read
     likelihood: computed,
   });
   expect(await kept({ likelihood: undefined, report, isUntrained: false })).toEqual({ kind: 'verdict' });
+});
+
+it('keeps pairs of words where training has those of other problems, and few enough', async () => {
+  const settings = { likelihood: found(), report: reportOf(0.9), isUntrained: false };
+  const of = (...problems: readonly string[]) => problems.map((problem) => ({ ...right, problem }));
+  const many = Array.from({ length: 99 }, () => 'Tom has 1 pen.');
+  const pairs = async (validation: readonly string[], train: readonly string[]) =>
+    (await kept(settings, of(...validation), of(...train)))?.word_pairs;
+  const both = ['# pen', '. ¶', 'Tom finds has', 'finds #', 'has #', 'pen .', '¶ Tom'];
+  expect(await pairs([...many, 'Tom finds 2 pen.'], many)).toEqual(both);
+  expect(await pairs([...many, ...many, 'Tom finds 2 pen.', 'Tom loses 2 pen.'], many)).toEqual([
+    ...both.slice(0, 2),
+    'Tom finds has loses',
+    ...both.slice(3, 5),
+    'loses #',
+    ...both.slice(5),
+  ]);
+  expect(await pairs([...many, 'Tom finds 2 pen.', 'Tom loses 2 pen.'], many)).toBeUndefined();
+  const free = Array.from({ length: 70 }, (_, i) => 'ab'.repeat(i + 1));
+  const text = free.map((word) => free.map((next) => `${word} ${next}`).join(' '));
+  expect(await pairs(text, text)).toBeUndefined();
 });
 
 it('keeps no weights at chance, and warns of what is chance or the base as it was', async () => {
