@@ -26,6 +26,20 @@ __device__ void refuse(const FaultReporter& faults, const Objective& items, int6
   }
 }
 
+/// The last of few blocks to arrive adds the sums of all in index order. All threads call this.
+template <typename Objective>
+__device__ void join_in_last_block(const Objective& items, objective::Tally<Objective::kSums>* partial,
+                                   uint32_t* ticket) {
+  if (gridDim.x > kJoinedBlocks || !last_block(ticket)) return;
+  if (threadIdx.x != 0) return;
+  objective::Tally<Objective::kSums> total = {};
+  for (unsigned block = 0; block < gridDim.x; block++) {
+    for (int k = 0; k < Objective::kSums; k++) total[k] += partial[block].sum[k];
+    total.raise(partial[block].largest);
+  }
+  items.finish(total);
+}
+
 /// Every thread calls items.prepare() first, where there is one.
 template <typename Objective>
 __global__ void __launch_bounds__(kThreads)
@@ -53,14 +67,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const double largest = block_max(tally.largest);
   if (threadIdx.x == 0) partial[blockIdx.x].largest = largest;
-  if (gridDim.x > kJoinedBlocks || !last_block(ticket)) return;
-  if (threadIdx.x != 0) return;
-  objective::Tally<N> total = {};
-  for (unsigned block = 0; block < gridDim.x; block++) {
-    for (int k = 0; k < N; k++) total[k] += partial[block].sum[k];
-    total.raise(partial[block].largest);
-  }
-  items.finish(total);
+  join_in_last_block(items, partial, ticket);
 }
 
 /// One block: joins the sums of `blocks` blocks.
@@ -80,11 +87,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Objective>
-void evaluate(Stream& stream, int64_t n, const Objective& items) {
-  const int64_t blocks = n == 0 ? 1 : (n + kItems - 1) / kItems;
+using ObjectiveKernel = void (*)(Objective items, int64_t n, objective::Tally<Objective::kSums>* partial,
+                                 uint32_t* ticket, FaultReporter faults);
+
+/// Launches `kernel` over n items, `of_block` of them in a block, and the join of many blocks.
+template <typename Objective>
+void evaluate(Stream& stream, int64_t n, const Objective& items,
+              ObjectiveKernel<Objective> kernel = objective_kernel<Objective>, int64_t of_block = kItems) {
+  const int64_t blocks = n == 0 ? 1 : (n + of_block - 1) / of_block;
   auto* const partial = stream.scratch.take<objective::Tally<Objective::kSums>>(blocks);
-  stream.launch(objective_kernel<Objective>, blocks, kThreads, 0, items, n, partial, stream.ticket,
-                stream.faults);
+  stream.launch(kernel, blocks, kThreads, 0, items, n, partial, stream.ticket, stream.faults);
   if (blocks > kJoinedBlocks)
     stream.launch(objective_join_kernel<Objective>, 1, kThreads, 0, items, partial, static_cast<int>(blocks));
 }

@@ -23,24 +23,25 @@ struct Block {
   }
 };
 
-__global__ void __launch_bounds__(kThreads) divergence_kernel(objective::Divergence items, Sums* partial) {
+/// A block for each row.
+__global__ void __launch_bounds__(kThreads)
+    divergence_kernel(objective::Divergence items, int64_t n, Sums* partial, uint32_t* ticket,
+                      FaultReporter) {
   const int64_t row = blockIdx.x;
   Sums tally = {};
-  if (items.skips(row)) {
-    items.clear(row, Block());
-  } else {
-    items.add(row, tally, Block());
+  if (row < n) {
+    if (items.skips(row)) {
+      items.clear(row, Block());
+    } else {
+      items.add(row, tally, Block());
+    }
   }
   if (threadIdx.x == 0) partial[row] = tally;
+  join_in_last_block(items, partial, ticket);
 }
 
 void divergence(Stream& stream, const Args& args) {
-  const auto items = objective::Divergence::from(args);
-  const int64_t rows = args.tensor[0][0];
-  auto* const partial = stream.scratch.take<Sums>(rows);
-  if (rows > 0) stream.launch(divergence_kernel, rows, kThreads, 0, items, partial);
-  stream.launch(objective_join_kernel<objective::Divergence>, 1, kThreads, 0, items, partial,
-                static_cast<int>(rows));
+  evaluate(stream, args.tensor[0][0], objective::Divergence::from(args), divergence_kernel, 1);
 }
 
 void sampled_divergence(Stream& stream, const Args& args) {
