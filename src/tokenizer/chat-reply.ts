@@ -63,9 +63,10 @@ export function chatReply(
 ): ChatReply {
   const opening = tokenizer.applyChatTemplate(prompt, { ...options, addGenerationPrompt: true });
   const whole = tokenizer.applyChatTemplate([...prompt, reply], { ...options, mayLeaveOut: true });
-  const written = whole.startsWith(opening) ? whole.slice(opening.length) : undefined;
+  const written = whole.startsWith(opening) ? withoutOpened(whole.slice(opening.length), opening) : undefined;
   const given = String(reply.content ?? '');
   const content = withoutOpened(given, opening);
+  checkClosed(opening, content);
   const reasoning = REASONING.map((name) => reply[name]).find((text) => typeof text === 'string') as
     | string
     | undefined;
@@ -108,6 +109,25 @@ export function openedReasoning(prompt: string): OpenedReasoning | undefined {
   return mark === undefined ? undefined : { mark, end: `</${name}>` };
 }
 
+const CLOSED_AT_END = /<(think|thinking|thought|reasoning)>\s*<\/\1>\s*$/;
+const CLOSED_AT_START = /^\s*<(think|thinking|thought|reasoning)>\s*<\/\1>\s*/;
+
+/**
+ * Refuses a reply that reasons where the opening of its turn has closed the reasoning already, as templates do whose thinking is off:
+ * it would be learned as a second one.
+ *
+ * @throws DataError that names the mark
+ */
+export function checkClosed(opening: string, reply: string): void {
+  const [, name] = CLOSED_AT_END.exec(opening) ?? [];
+  if (name === undefined || !reply.includes(`</${name}>`)) return;
+  throw badTemplate(
+    `the chat template has closed the reasoning before the reply (<${name}></${name}>), and the reply ends one of its own, which would be ` +
+      'learned as a second; let the template think (a column chat_template_kwargs, such as {"enable_thinking": true}), or leave the ' +
+      'reasoning out of the reply',
+  );
+}
+
 /** One sentence where solutions or verdicts would be learned inside the reasoning that their prompt opens. */
 export function reasoningWarning(prompt: string, advice: string): string[] {
   const opened = openedReasoning(prompt);
@@ -117,8 +137,10 @@ export function reasoningWarning(prompt: string, advice: string): string[] {
   ];
 }
 
-/** A text without the tag that it begins with, such as `<think>`, where the prompt ends with the same one. */
+/** A text without the tag that it begins with, such as `<think>`, or the empty reasoning, where the prompt ends with the same. */
 export function withoutOpened(text: string, prompt: string): string {
+  const [closed = '', name] = CLOSED_AT_START.exec(text) ?? [];
+  if (name !== undefined && CLOSED_AT_END.exec(prompt)?.[1] === name) return text.slice(closed.length);
   const [, tag, space = ''] = /(<[^<>\s|]+>)(\s*)$/.exec(prompt) ?? [];
   const begin = text.trimStart();
   if (tag === undefined || !begin.startsWith(tag)) return text;

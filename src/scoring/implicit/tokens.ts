@@ -8,6 +8,7 @@ import type { Step, StepLabel, StepRecord } from '../../records/record.js';
 import {
   type ChatReply,
   chatReply,
+  checkClosed,
   checkRead,
   openedReasoning,
   withoutOpened,
@@ -79,7 +80,9 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
     checkRead(tokenizer, [reply], options);
     if (isAsked(record)) {
       const asked = openingOf();
-      return { opening: asked, head: '', content: withoutOpened(content, asked), tail: '' };
+      const answer = withoutOpened(content, asked);
+      checkClosed(asked, answer);
+      return { opening: asked, head: '', content: answer, tail: '' };
     }
     if (prompt === undefined || typeof prompt === 'string')
       return { opening: prompt ?? '', head: '', content, tail: '' };

@@ -145,6 +145,39 @@ describe('a template that opens the reasoning', () => {
   });
 });
 
+describe('a template that closes the reasoning before the reply', () => {
+  const options = { chat_template_kwargs: { enable_thinking: false } };
+  const opening = '<|turn|>assistant\n<think>\n\n</think>\n\n';
+  /** Its last replies are written with the closed reasoning, as by Qwen3.5's. */
+  const written = TOOLS.replace(
+    "'\\n' + m.content }}",
+    "'\\n' }}{% if m.role == 'assistant' %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{{ m.content }}",
+  );
+  const closed = written.replace('enable_thinking is defined and not enable_thinking', 'true');
+
+  it('writes a reply that does not reason', async () => {
+    for (const template of [TOOLS, written])
+      for (const content of ['It is 4', '<think>\n\n</think>\n\nIt is 4', '</think>It is 4'])
+        expect(await texts(template, { messages: [USER, reply(content)], ...options })).toEqual([
+          [`${ASKED}${opening}`, 'It is 4<|end|>'],
+        ]);
+  });
+
+  it.each(['<think>\n2 and 2\n</think>\n\nIt is 4', '2 and 2\n</think>\n\nIt is 4'])(
+    'refuses one that does: %j',
+    async (content) => {
+      const refused = /closed the reasoning before the reply \(<think><\/think>\), and the reply ends one/;
+      for (const template of [TOOLS, written]) {
+        const row = { prompt: [USER], completion: [reply(content)], ...options };
+        await expect(texts(template, row)).rejects.toThrow(refused);
+      }
+      // A problem that is asked in the words of the configuration.
+      const asked = { problem: 'What is 2+2?', steps: [{ text: content, label: 1 }] };
+      await expect(texts(closed, asked)).rejects.toThrow(refused);
+    },
+  );
+});
+
 describe('what a template does not read', () => {
   it.each([
     [
