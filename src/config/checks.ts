@@ -47,7 +47,7 @@ export function* sharedConflicts<Config extends FrameConfig>(
 }
 
 /** The name under which `config` has a section. */
-function nameOf(section: BatchSection, config: FrameConfig): string {
+export function nameOf(section: BatchSection, config: FrameConfig): string {
   return (Object.entries(config).find(([, own]) => own === section) as [string, unknown])[0];
 }
 

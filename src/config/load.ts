@@ -4,7 +4,7 @@ import { reasonOf } from '../files/data-error.js';
 import { nearestName } from '../native/nearest.js';
 import { toLog } from '../terminal/log.js';
 import { fillLora } from './adapter.js';
-import { otherProblems, sharedConflicts } from './checks.js';
+import { nameOf, otherProblems, sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
@@ -12,7 +12,7 @@ import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } f
 import { optimizer as optimizerSection } from './optimizer.js';
 import { methodOutline, type Outline, outlineAt, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
-import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
+import type { BatchSection, FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { shippedFolder } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
 import { giveStages, stageKeys } from './stages.js';
@@ -149,6 +149,7 @@ function complete<Config extends FrameConfig>(
     : describeIssues(parsed.error.issues, { outline, value, locate, unknown });
   if (!parsed.success || sentences.length > 0) throw problems([...sentences, ...wrong]);
   const config = parsed.data;
+  raiseDefaults(config, method, value);
   const conflicts = [...sharedConflicts(config, method), ...method.conflicts(config)];
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
@@ -166,6 +167,23 @@ function complete<Config extends FrameConfig>(
     if (!place.startsWith(shippedFolder)) sayOnce(`${place}: ${message}`, 'warning');
   }
   return { config, locate };
+}
+
+/** Makes the micro-batches and steps whose size is nowhere written large enough for the longest sequence. */
+function raiseDefaults<Config extends FrameConfig>(
+  config: Config,
+  method: Pick<MethodSchema<Config>, 'sections'>,
+  value: Readonly<Record<string, unknown>>,
+): void {
+  for (const section of Object.values(method.sections(config))) {
+    const written = value[nameOf(section, config)];
+    const own: { -readonly [Key in keyof BatchSection]: BatchSection[Key] } = section;
+    for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
+      const isWritten = isSection(written) && written[key] !== undefined;
+      if (!isWritten && typeof own[key] === 'number')
+        own[key] = Math.max(own[key] as number, config.data.max_length);
+    }
+  }
 }
 
 /**

@@ -35,7 +35,8 @@ export function updates({
       .union([z.literal('auto'), count()])
       .default(micro_batch_tokens)
       .describe(
-        'Max tokens per micro-batch; `auto` takes what is fastest, as far as memory allows. Changes memory and speed, never the loss.',
+        'Max tokens per micro-batch; `auto` takes what is fastest, as far as memory allows. Changes memory and speed, never the loss. ' +
+          'The default is raised to `data.max_length`.',
       ),
     warmup_ratio: fraction(warmup_ratio).describe(
       'Share of the steps over which the learning rate rises from 0 to its peak; the first of them has rate 0, as in transformers.',
@@ -108,7 +109,7 @@ export function optimization({
     ...epochs(defaults),
     ...shared('optimizer', {
       tokens_per_step: count(tokens_per_step).describe(
-        'Max tokens per optimizer step. More gives less noisy gradients and fewer steps.',
+        'Max tokens per optimizer step. More gives less noisy gradients and fewer steps. The default is raised to `data.max_length`.',
       ),
     }),
   };

@@ -368,6 +368,33 @@ describe('text that is not a recipe', () => {
   });
 });
 
+describe('sizes of batches that are nowhere written', () => {
+  const sizes = (settings: string[], text = BASE) => {
+    const { micro_batch_tokens, tokens_per_step } = parse(text, ...settings).sft;
+    return { micro_batch_tokens, tokens_per_step };
+  };
+
+  it('hold the longest sequence', () => {
+    expect(sizes([])).toEqual({ micro_batch_tokens: 2048, tokens_per_step: 8192 });
+    expect(sizes(['data.max_length=4096'])).toEqual({ micro_batch_tokens: 4096, tokens_per_step: 8192 });
+    expect(sizes(['data.max_length=16384'])).toEqual({ micro_batch_tokens: 16_384, tokens_per_step: 16_384 });
+    expect(sizes(['data.max_length=16384', 'optimizer.micro_batch_tokens=auto'])).toEqual({
+      micro_batch_tokens: 'auto',
+      tokens_per_step: 16_384,
+    });
+  });
+
+  it('are not raised where they are written, in the section of the stage or in optimizer', () => {
+    for (const text of [
+      `${BASE}optimizer: { micro_batch_tokens: 2048 }\n`,
+      `${BASE}sft: { micro_batch_tokens: 2048 }\n`,
+    ])
+      expect(() => sizes(['data.max_length=4096'], text)).toThrow(
+        /micro_batch_tokens \(2048\) holds no sequence/,
+      );
+  });
+});
+
 describe('rules between keys', () => {
   const fresh =
     'model:\n  tokenizer: bytes\n  base:\n    init: {hidden_size: 64, intermediate_size: 128, num_hidden_layers: 1, num_attention_heads: 3}\n';
