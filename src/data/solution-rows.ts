@@ -8,7 +8,7 @@ import { checkedText, describeValue, isRow, optionalText, type Row } from './col
 import { detectSource } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { READING_DEFAULTS } from './sources/source.js';
-import { callsTools, turns } from './sources/turns.js';
+import { hasTools, turns } from './sources/turns.js';
 
 /** Columns by name; absent: the first of the usual names that the row has. */
 export interface SolutionColumns {
@@ -75,7 +75,7 @@ function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined
   const isUsual = (usual: readonly string[]) =>
     usual.some((name) => row[name] !== undefined && row[name] !== null);
   if (columns.problem !== undefined || columns.solution !== undefined) return undefined;
-  if (callsTools(row) || turns.matches(row)) return turnSolutions(row);
+  if (hasTools(row) || turns.matches(row)) return turnSolutions(row);
   if (isUsual(PROBLEMS) && isUsual(SOLUTIONS)) return undefined;
   const records = detectSource(row)?.convert(row, READING, SILENT);
   const whole = records?.filter(({ steps }) => steps.length > 0) ?? [];

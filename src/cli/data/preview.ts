@@ -1,6 +1,7 @@
 // `steptrain data preview`: single samples as the model reads them, token by token.
 import type { Part } from '../../data/split.js';
 import { methodOf, type RunConfig } from '../../methods/table.js';
+import { plural } from '../../native/shown.js';
 import { dividedRecords } from '../../run/parts.js';
 import { configuredTokenizer } from '../../run/tokenizer.js';
 import { decodeSpan, type SegmentSpan, type TokenizedSequence } from '../../tokenizer/segments.js';
@@ -26,8 +27,10 @@ export async function dataPreview(
     ? ['The tokenizer stores the last digit of a number first: 12 is shown as 2 1.']
     : [];
   const notes = shown.length;
+  let records = 0;
   for await (const { part: found, record } of dividedRecords(config.data)) {
     if (found !== part) continue;
+    records++;
     for (const { title, sequence } of samplesOf(record)) {
       if (shown.length === limit + notes) return shown.join('\n\n');
       const { length } = sequence.ids;
@@ -38,7 +41,10 @@ export async function dataPreview(
       shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
     }
   }
-  return shown.length > notes ? shown.join('\n\n') : `the ${part} part has nothing to show`;
+  if (shown.length > notes) return shown.join('\n\n');
+  return records === 0
+    ? `the ${part} part has no records`
+    : `the ${part} part has ${plural(records, 'record')}, and in none of them anything that method: ${config.method} learns, such as a step with a label; steptrain data stats counts the labels`;
 }
 
 /** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */

@@ -65,11 +65,13 @@ function recordsOf(row: Row, { label_threshold }: ReadingOptions, log: Conversio
   ];
 }
 
-/** Whether a row is a conversation in which tools are called or answer, so that its turns are steps to whoever scores it. */
-export function callsTools(row: Row): boolean {
+/** Whether a row is a conversation with tools, used or not, so that its turns are steps to whoever scores it. */
+export function hasTools(row: Row): boolean {
   if (!isConversation(row)) return false;
-  const all = givenMessages(row);
-  return all.some(
+  const tools = toolsOf(row);
+  const described = typeof tools === 'string' ? json(tools) : tools;
+  if (Array.isArray(described) && described.length > 0) return true;
+  return givenMessages(row).some(
     (turn) =>
       isRow(turn) &&
       (['tool', 'observation', 'function_call'].includes(String(turn.role ?? turn.from)) ||
@@ -77,9 +79,9 @@ export function callsTools(row: Row): boolean {
   );
 }
 
-/** Whether a row is a rollout of several turns with its reward; `trl` reads a completion of one message. */
+/** Whether a row is a conversation with tools, or a rollout of several turns, with its reward; `trl` reads a completion of one message. */
 const isRewarded = (row: Row) =>
-  isRollout(row) && 'reward' in row && (row.completion as readonly unknown[]).length > 1;
+  'reward' in row && (hasTools(row) || (isRollout(row) && (row.completion as readonly unknown[]).length > 1));
 
 const isRollout = ({ prompt, completion }: Row) => Array.isArray(prompt) && Array.isArray(completion);
 

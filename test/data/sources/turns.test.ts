@@ -103,6 +103,24 @@ describe('conversations of which turns are labelled', () => {
     expect(record?.turns).toBeUndefined();
   });
 
+  it('a conversation with tools, its reward and a user who has the last word, as tau-bench keeps them', async () => {
+    const talk = [
+      ...messages.slice(0, 2),
+      { role: 'assistant', content: 'Which three?' },
+      { role: 'user', content: 'Never mind. Bye.' },
+    ];
+    const turns = [{ text: 'Which three?', results: [{ role: 'user', content: 'Never mind. Bye.' }] }];
+    expect(await read({ messages: talk, tools, reward: 0 })).toMatchObject({
+      turns: true,
+      outcome: 0,
+      steps: turns,
+    });
+    // Whoever labels or scores solutions reads turns where tools are described, whether they are called or not.
+    for (const given of [tools, JSON.stringify(tools)])
+      expect(solutionsOf({ messages: talk, tools: given }, {})).toMatchObject([{ turns: { steps: turns } }]);
+    expect(() => solutionsOf({ messages: talk, tools: [] }, {})).toThrow(/ends with a message of "user"/);
+  });
+
   it('comes back from a file of records as it was', async () => {
     const record = await read({ messages, tools, turn_rewards: [1, 0], reward: 1 });
     const { provenance: _, ...stored } = record ?? {};
