@@ -6,7 +6,7 @@ export const chatCommand = command({
   describe: 'Talk with a model',
   builder: (argv) =>
     samplingOptions(modelOptions(modelArgument(argv)))
-      .option('system', { ...text, describe: 'What the model is told before everything else' })
+      .option('system', { ...text, describe: 'System message at the start of the conversation' })
       .example(
         '$0 chat models/qwen-instruct',
         'Ctrl-C ends a reply, /reset the conversation, Ctrl-D the program',

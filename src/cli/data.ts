@@ -104,11 +104,11 @@ const problemsCommand = command({
       .option('samples', { alias: 'n', ...number, default: 2000, describe: 'Number of problems' })
       .option('part', {
         ...oneOf(['train', 'validation', 'test'], 'test'),
-        describe: 'Whose computations they hold',
+        describe: 'Part of the split whose computations the problems have',
       })
       .option('templates', {
         ...oneOf(TEMPLATE_CHOICES, 'seen'),
-        describe: 'Those of training, those held out, or all',
+        describe: 'Templates of training, held-out ones, or all',
       })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same problems' })
       .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …'),
@@ -198,7 +198,7 @@ const rationalesCommand = command({
         describe: 'Directory for rationales.jsonl; the same command again goes on there',
       })
       .option('k', { ...number, default: 4, describe: 'Attempts at a step, at most' })
-      .option('temperature', { ...number, default: 1, describe: 'Of sampling' })
+      .option('temperature', { ...number, default: 1, describe: 'Temperature of sampling' })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same reasons' })
       .example(
         '$0 data rationales my.yaml reasons --model Qwen/Qwen2.5-7B-Instruct',
@@ -235,8 +235,7 @@ export const dataCommand = commandGroup(
 function badRowOption<T>(argv: Argv<T>) {
   return argv.option('on-bad-row', {
     choices: ['error', 'skip'] as const,
-    describe:
-      'What to do at a row that cannot be read: stop, or skip and count it [default: data.on_bad_row]',
+    describe: 'Stop at a row that cannot be read, or skip and count it [default: data.on_bad_row]',
   });
 }
 

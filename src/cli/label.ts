@@ -59,13 +59,13 @@ const options = (argv: Argv) =>
       ...text,
       implies: 'judge',
       describe:
-        'What else counts, in words, or a file of it; for a --judge that is a language model at an address',
+        'Further instructions, or a file of them, for a --judge that is a language model at an address',
     })
     .option('environment', {
       ...text,
       conflicts: ['oracle', 'reference'],
       describe:
-        'Of conversations with tools: play the turns up to each one again in this environment, and let -k episodes go on from there',
+        'For conversations with tools: replay the turns up to each one in this environment, and let -k episodes go on from there',
     })
     .option('until-wrong', {
       ...flag,

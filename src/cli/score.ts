@@ -27,7 +27,7 @@ const options = (argv: Argv) =>
     .option('neutral-score', {
       ...text,
       choices: ['positive', 'negative', 'drop'] as const,
-      describe: 'What a class for neutral steps counts as [default: as in the run]',
+      describe: 'How the class of neutral steps counts, where a model has one [default: as in the run]',
     })
     .option('until-wrong', { ...flag, describe: 'Aggregate up to the first step below one half' })
     .option('unsure', { ...number, describe: UNSURE })

@@ -18,12 +18,15 @@ const options = (argv: Argv) =>
       describe: 'Address to listen on; any other needs a key',
     })
     .option('port', { ...number, default: 8000, describe: '0 takes one that is free' })
-    .option('name', { ...text, describe: 'What requests give as model [default: from the model]' })
+    .option('name', {
+      ...text,
+      describe: 'Name by which requests ask for the model [default: from the model]',
+    })
     .option('lora', { ...text, array: true, describe: 'NAME=DIRECTORY of a PEFT adapter; may be repeated' })
     .option('judge', {
       ...text,
       describe:
-        'What answers /score: a run, an adapter, word-problems-judge, or a classification model [default: the model itself, where it scores]',
+        'The scorer that answers /score: a run, an adapter, word-problems-judge, or a classification model [default: the model itself, where it scores]',
     })
     .option('adapter-root', { ...text, describe: 'Lets requests load adapters from inside this directory' })
     .option('key-env', {

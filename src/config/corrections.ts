@@ -44,7 +44,7 @@ const validate = section({
 
 const annotate = section({
   teacher: choice('auto', 'oracle', 'plain', 'remote').describe(
-    'Who writes reflections and improvements: the generator’s `oracle`, a model behind an endpoint (`remote`), or nobody (`plain`: one ' +
+    'The writer of reflections and improvements: the generator’s `oracle`, a model behind an endpoint (`remote`), or nobody (`plain`: one ' +
       'sentence, and the right step). `auto` is `oracle` for generated problems, `remote` with a `url`, and else `plain`.',
   ),
   url: optionalText().describe('OpenAI-compatible endpoint of the teacher, without /v1.'),

@@ -158,14 +158,14 @@ export const data = section({
     'A column by whose values the final evaluation is broken down too, such as `classification` of PRMBench; every row needs it.',
   ),
   neutral: choice('positive', 'negative', 'drop', 'class').describe(
-    'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
+    'The class of a neutral step (rating 0 in PRM800K); `class` is a third class beside right and wrong, which `method: reward` ' +
       'learns with `reward_model.head: classes`.',
   ),
   label_threshold: positiveShare(0.5).describe(
-    'From which value on a step is right whose label is a number between 0 and 1 (layout `stepwise`), such as a share of rollouts; the number stays its `score`.',
+    'A step whose label is a number from 0 to 1 (layout `stepwise`), such as a share of rollouts, is right from this value on; the number stays its `score`.',
   ),
   turns: choice('all', 'last').describe(
-    'Which replies of a conversation (`messages`, `conversations`) are learned, each after all that comes before it; of a conversation with a label always the last.',
+    'The replies of a conversation (`messages`, `conversations`) that are learned, each after all that comes before it; in a conversation with a label always the last.',
   ),
   split: z
     .tuple([nonNegative(), nonNegative(), nonNegative()])
@@ -173,7 +173,7 @@ export const data = section({
     .meta({ expects: 'three shares for training, validation and test, such as [8, 1, 1]' })
     .describe('Shares of training, validation and test rows; a part with its own file takes no share.'),
   split_unit: choice('problem', 'sample').describe(
-    'What the split keeps together. `sample` lets steps of one problem fall on both sides, which inflates the ' +
+    'The unit that the split keeps together. `sample` lets steps of one problem fall on both sides, which inflates the ' +
       'evaluation.',
   ),
   seed: seed()
@@ -228,7 +228,7 @@ export const prompt = section({
   ),
   step_separator: text()
     .exactOptional()
-    .describe('What ends every step of `template: trl`, by TRL’s name; absent: a line break.'),
+    .describe('The text that ends every step of `template: trl`, by TRL’s name; absent: a line break.'),
   segmentation: z
     .enum(SEGMENTATIONS)
     .exactOptional()

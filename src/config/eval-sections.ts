@@ -15,7 +15,7 @@ const neutral = z
   .enum(HELD_OUT_NEUTRAL)
   .default('as_trained')
   .describe(
-    'What neutral steps of validation and test count as, whatever training does with them; `drop` leaves them out, so that runs which ' +
+    'The class of neutral steps of validation and test, whatever training does with them; `drop` leaves them out, so that runs which ' +
       'differ in `data.neutral` are judged on the same steps.',
   );
 
@@ -35,7 +35,7 @@ export const verdictEvaluation = section({
         'stands after a reason that did not end.',
     ),
   metric_for_best_model: choice('auto', ...SELECTIONS).describe(
-    'What selects the parameters that a stage keeps (`load_best_model_at_end`), on validation steps: macro F1 of the verdicts, AUC, or ' +
+    'The metric on validation steps that selects the parameters which a stage keeps (`load_best_model_at_end`): macro F1 of the verdicts, AUC, or ' +
       'macro F1 at the threshold that is best for it (`best_f1_macro`). `auto`: AUC where one class is below a quarter of the training ' +
       'steps, since F1 then is mostly noise; else macro F1.',
   ),

@@ -68,7 +68,7 @@ export const model = section({
         'are. With `lora: none` every weight is trained and none is quantised.',
     ),
   router_aux_loss_coef: nonNegative(0).describe(
-    'Of a model with experts (`qwen3_moe`): weight of the loss that spreads tokens over them, in every update that trains through the model. ' +
+    'Weight of the loss that spreads tokens over the experts of a model (`qwen3_moe`), in every update that trains through it. ' +
       'It is the `router_aux_loss_coef` of transformers, whose default is 0.001. 0: none.',
   ),
 }).describe('The model that is trained.');

@@ -14,7 +14,7 @@ export const optimizer = z
   )
   .optional()
   .describe(
-    'What the training stages share. A stage takes a key from its own section, else from here, else its default; the section ' +
+    'Settings that the training stages share. A stage takes a key from its own section, else from here, else its default; the section ' +
       'of a stage may have any of these keys.',
   );
 

@@ -8,7 +8,7 @@ export const question = section({
       'there is one, else `Question: {problem}` and `Answer:` on lines of their own. Rows that hold their prompt word for ' +
       'word (`data.source: trl` and `llama_factory`) keep it.',
   ),
-}).describe('What the model is asked.');
+}).describe('The question to the model.');
 
 /** The words of a run that asks with `template`: those of `auto` are the usual ones. */
 export function questionWords({ template }: { readonly template?: string }): RunWords {

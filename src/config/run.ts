@@ -29,7 +29,7 @@ export const run = section({
     .meta({ expects: 'a number above 0, at most 1' })
     .describe(
       "Share of the device's memory that the run may plan for, so that others find room: 0.45 each for two runs on one GPU. " +
-        'Of what is free it plans for 0.9 at most.',
+        'It plans for at most 0.9 of what is free.',
     ),
   threads: countOrOff(0).describe(
     'Processor threads; 0 for one per core, also beside other programs: no thread waits for one that has no core.',
@@ -39,7 +39,7 @@ export const run = section({
       'with the same number a run has the same bits in one process and in many. 0 for one per process at the start.',
   ),
   collectives: choice('auto', 'tcp', 'shm', 'mpi', 'nccl').describe(
-    'What carries gradients between the processes of a job: its TCP connections, memory that the processes of a machine share (`shm`; ' +
+    'The carrier of gradients between the processes of a job: its TCP connections, memory that the processes of a machine share (`shm`; ' +
       'processors), MPI (`steptrain build --mpi`; processors) or NCCL (GPUs). `auto` is MPI where mpirun has started the processes and ' +
       'the plugin is compiled, else shm where all processes are on one machine, else TCP. The bits are the same.',
   ),

@@ -43,7 +43,7 @@ function mentions(text: string, answer: string): boolean {
   // An answer in words is short and may occur in any sentence: it counts only where it is announced as the answer.
   if (number === undefined)
     return extractAnswer(text)?.answer.trim().toLowerCase() === answer.trim().toLowerCase();
-  // One of several numbers, as of `\\frac{1}{2}` or `(1, 2)`, tells nothing.
+  // One of several numbers, as in `\\frac{1}{2}` or `(1, 2)`, tells nothing.
   if (answer.replace(/,(?=\d{3})/g, '').match(/\d+(?:\.\d+)?/g)?.length !== 1 || /[\\^]/.test(answer))
     return (
       normalisedStep(text).includes(normalisedStep(answer)) ||

@@ -35,15 +35,15 @@ export type SourceOptions = Pick<
 
 /** One sample. Log-probabilities in nats. */
 export interface SourceSample {
-  /** All that was drawn, also the token that ended it. */
+  /** All drawn tokens, including the one that ended the sample. */
   readonly tokens: readonly number[];
   /**
-   * log p of each token under what drew it, at temperature 1 unless the source says otherwise. Before a policy is trained on them
+   * log p of each token under the model that drew it, at temperature 1 unless the source says otherwise. Before a policy is trained on them
    * they are computed again by the training forward; their difference tells how far a server is from the trainer.
    */
   readonly logprobs: Float32Array;
   readonly finishReason: Exclude<FinishReason, 'abort'>;
-  /** The token or text that ended it, where the reason is `stop` and the source knows. */
+  /** The token or text that ended the sample, if the reason is `stop` and the source knows it. */
   readonly stop?: number | string;
   /** Number of the server that drew it, from 1. */
   readonly server?: number;
@@ -63,10 +63,10 @@ export interface SampleSource {
    * @param iteration numbers the round
    */
   publish(adapter: Adapter, iteration: number): Promise<void>;
-  /** The same of a model that is trained whole: all later samples come from its weights as they are now. */
+  /** The same for a model without an adapter: all later samples come from its weights as they are now. */
   publishWeights?(decoder: Decoder): Promise<void>;
   /**
-   * Begins to draw what `sample` of the same iteration then gives, from the adapter as it is now; resolves once the adapter may change.
+   * Begins to draw the samples that `sample` of the same iteration will return, from the adapter as it is now; resolves once the adapter may change.
    * Rounds are drawn in the order of these calls, and a later one publishes anew.
    */
   begin?(

@@ -29,7 +29,7 @@ export function splitHalves(x: Tensor, size: number): readonly [first: Tensor, s
   return [first, second];
 }
 
-/** The chosen of x [T], such as i32 ids; not differentiable. */
+/** The chosen elements of x [T], such as i32 ids; not differentiable. */
 export function gatherIds(x: Tensor, rows: Tensor): Tensor {
   const { y } = x.device.ops.gather_rows({ x: x.reshape([x.size, 1]), rows });
   return y.reshape([rows.size]);
@@ -63,7 +63,7 @@ export function multiply(x: Tensor, y: Tensor): Tensor {
   return z;
 }
 
-/** No kernel has it alone. The gradient of swiglu for its gate is dy · up · silu'(gate), and silu'(0) is exactly a half. */
+/** x · y by the kernel of swiglu's gradient, dy · up · silu'(gate), where silu'(0) is exactly a half: no kernel multiplies alone. */
 function product(x: Tensor, y: Tensor): Tensor {
   const { device } = x;
   return device.scope(() => {

@@ -26,8 +26,8 @@ export interface EndpointOptions {
 }
 
 /**
- * @param of what asks, for the message
- * @throws StepTrainError for an address that is none
+ * @param of the name of the caller, for the message
+ * @throws StepTrainError for an invalid address
  */
 export function endpointOf({ url, key, concurrency, ...limits }: EndpointOptions, of: string): Endpoint {
   const base = URL.canParse(url) ? new URL(url) : undefined;
@@ -76,7 +76,7 @@ export async function send(
   throw new StatusError(statusCode, reason);
 }
 
-/** The same, read to its end. */
+/** The whole body of a response with status 200. */
 export async function received(...request: Parameters<typeof send>): Promise<string> {
   const { chunks } = await send(...request);
   const parts: Buffer[] = [];
@@ -84,7 +84,7 @@ export async function received(...request: Parameters<typeof send>): Promise<str
   return Buffer.concat(parts).toString();
 }
 
-/** A refusal that trying again does not change. */
+/** A refusal that a second try would not change. */
 export class StatusError extends RemoteError {
   constructor(
     readonly status: number,

@@ -54,7 +54,7 @@ function completionBody({ model, prompt, n, options }: SampleRequest): object {
     max_tokens: maxNewTokens,
     min_tokens: minTokens,
     temperature,
-    // Said in any case: a server may have other defaults, from the model's generation_config.json.
+    // Always sent: a server may have other defaults, from the model's generation_config.json.
     top_k: topK || -1,
     top_p: topP ?? 1,
     min_p: minP ?? 0,
@@ -107,7 +107,7 @@ class CompletionReader implements SampleReader {
     if (typeof completion !== 'number' || typeof read !== 'number') throw garbage('a stream without usage');
     if (read !== prompt.length)
       throw new RemoteError(
-        `the server read ${read} tokens of a prompt of ${prompt.length}: it changes prompts, so that its samples are not of this one`,
+        `the server read ${read} tokens of a prompt of ${prompt.length}: it changes prompts, so its samples belong to another prompt`,
       );
     const tokens = this.drafts.reduce((sum, draft) => sum + draft.tokens.length, 0);
     if (tokens !== completion)
@@ -134,7 +134,7 @@ class CompletionReader implements SampleReader {
     }
     const { finish_reason: reason, stop_reason: stop } = choice;
     if (reason === undefined || reason === null) return;
-    // A sample that the server gave up, as when it goes down, does not count.
+    // A sample that the server gave up, for example while it shuts down, does not count.
     if (reason !== 'stop' && reason !== 'length')
       throw new PassingFailure(`the server ended a sample with ${reason}`);
     draft.finishReason = reason;

@@ -37,7 +37,7 @@ export async function rewardWeights(
  * Refuses a reward model whose AUC within problems is not above {@link LEAST_AUC}, and reports one of unknown quality.
  *
  * @returns a sentence for the reader, or undefined
- * @throws RunError for a weak one, unless it is accepted
+ * @throws RunError for a weak model, unless it is accepted
  */
 export async function checkRewardModel(
   name: string,
@@ -70,7 +70,7 @@ export async function checkRewardModel(
   );
 }
 
-/** The same before a run or an evaluation opens the scorer of that name; only models can be weak. */
+/** Checks the model of that name before a run or an evaluation opens it; names of no model pass. */
 export async function admitScorer(name: string, accept: boolean): Promise<void> {
   if (isNoModel(name)) return;
   const notice = await checkRewardModel(name, { accept });

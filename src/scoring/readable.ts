@@ -9,9 +9,9 @@ import type { Solution } from './scorer.js';
 export interface ReadingOptions {
   readonly name?: string | undefined;
   readonly tokenizer: Tokenizer;
-  /** As the model was trained with. */
+  /** The prompt that the model was trained with. */
   readonly prompt?: VerdictPromptOptions;
-  /** The adapter to score with. Default: the decoder itself was trained to. */
+  /** The adapter to score with. Default: none, for a decoder that was trained to score by itself. */
   readonly role?: Pick<Role, 'adapter'>;
   /** Most tokens of a sequence. Default: as many as the model reads. */
   readonly maxLength?: number;

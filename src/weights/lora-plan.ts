@@ -46,14 +46,14 @@ export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape' | 'expert
 export interface LoraPlan {
   readonly modules: readonly LoraModule[];
   readonly saved: readonly SavedWeight[];
-  /** The model has experts, whether they are among `modules` or not. */
+  /** Whether the model has experts, also if they are not among `modules`. */
   readonly mixture?: boolean;
 }
 
 export interface LoraPlanOptions {
   /** The file or section that the configuration comes from, for errors. */
   readonly where?: string;
-  /** Refuse an entry of `target_modules` that fits no module (default); PEFT passes over it while another fits. */
+  /** Whether an entry of `target_modules` that fits no module is refused (default); PEFT ignores it if another fits. */
   readonly strictTargets?: boolean;
 }
 

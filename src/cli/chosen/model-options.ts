@@ -88,7 +88,7 @@ export function modelOptions<T>(argv: Argv<T>, otherwise = DEFAULT_MODEL) {
     .option('dtype', {
       ...ofModel,
       choices: ['f32', 'bf16'] as const,
-      describe: 'Of weights and activations [default: f32, or as the run has it]',
+      describe: 'Type of weights and activations [default: f32, or as the run has it]',
     })
     .option('quantize', { ...QUANTIZED, group })
     .option('device', { ...ofModel, default: 'auto', describe: 'auto, cpu or cuda:N' });

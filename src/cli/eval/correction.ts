@@ -18,7 +18,7 @@ import { checkWhole } from '../line/usage.js';
 import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { printEvaluation } from './output.js';
 
-const model = { ...text, group: 'Of a model that is no run:' } as const;
+const model = { ...text, group: 'For a model that is no run:' } as const;
 const prompt = { ...text, group: 'Prompt [default: as in the run]:' } as const;
 
 type CorrectionArguments = ArgumentsOf<typeof options>;
@@ -61,12 +61,12 @@ const options = (argv: Argv) =>
     .option('neutral', {
       ...text,
       choices: ['positive', 'negative', 'drop'] as const,
-      describe: 'What neutral steps count as [default: as in the run]',
+      describe: 'Class of neutral steps [default: as in the run]',
     })
     .option('neutral-score', {
       ...text,
       choices: ['positive', 'negative', 'drop'] as const,
-      describe: 'What a class for neutral steps counts as [default: as in the run]',
+      describe: 'How the class of neutral steps counts, where a model has one [default: as in the run]',
     })
     .option('by', { ...text, describe: 'A column of the data: also show the metrics of each of its values' })
     .option('on-bad-row', {

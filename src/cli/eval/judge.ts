@@ -32,7 +32,7 @@ const options = (argv: Argv) =>
       describe: 'Layout of the rows; auto goes by their columns',
     })
     .option('max-samples', { ...number, alias: 'max-problems', describe: 'Most solutions, from the first' })
-    .option('temperature', { ...number, default: 0, describe: 'Of the judge' })
+    .option('temperature', { ...number, default: 0, describe: 'Temperature of the judge' })
     .option('max-tokens', { ...number, default: 1024, describe: 'Most tokens of a judgement' })
     .option('retries', {
       ...number,

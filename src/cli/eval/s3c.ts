@@ -26,14 +26,15 @@ const options = (argv: Argv) =>
       default: 32,
       describe: 'Samples of each problem for votes; 0: none',
     })
-    .option('temperature', { ...number, default: 0.7, describe: 'Of these samples' })
+    .option('temperature', { ...number, default: 0.7, describe: 'Temperature of these samples' })
     .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
     .option('max-problems', { ...number, alias: 'max-samples', describe: 'Most problems, from the first' })
     .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
     .option('max-rows', MAX_ROWS)
     .option('scope', {
       ...oneOf(['step', 'solution'], 'step'),
-      describe: 'What a correction takes back: the last step, or (corrections.shape instance) all so far',
+      describe:
+        'The steps that a correction takes back: the last step, or (corrections.shape instance) all so far',
     })
     .option('quantize', QUANTIZED)
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })

@@ -80,7 +80,7 @@ export function solvingOptions(argv: Argv) {
     .option('reward-model', {
       ...rewards,
       describe:
-        'What scores solutions: a run, an adapter, word-problems-judge, a classification model (a directory or hub id), oracle, or a file: rows with problem and sample, as in samples.jsonl, and a score',
+        'The scorer of solutions: a run, an adapter, word-problems-judge, a classification model (a directory or hub id), oracle, or a file: rows with problem and sample, as in samples.jsonl, and a score',
     })
     .option('score-column', {
       ...rewards,
@@ -119,11 +119,11 @@ export function solvingOptions(argv: Argv) {
     .option('judge', {
       ...rewards,
       describe:
-        'What says which steps of right solutions are wrong: names as for --reward-model, a file of labels, or the address of a server',
+        'The judge of steps of right solutions: names as for --reward-model, a file of labels, or the address of a server',
     })
     .option('accept-weak-reward', {
       ...flag,
-      describe: 'Also by a reward model that eval reward-model has found weak',
+      describe: 'Accept a reward model that eval reward-model has found weak',
     })
     .option('corrections', {
       group: rewards.group,

@@ -16,7 +16,7 @@ export function plainQuestion(d: Draft, { question, who }: Story): Question {
   return { text: question, ending };
 }
 
-/** Farthest that a limit is from the number that it is compared with. */
+/** Largest distance of a limit from the number that it is compared with. */
 const NEAR = 12;
 
 export function coarseQuestion(d: Draft, noun: string, kind: CoarseQuestion): Question {

@@ -1,6 +1,6 @@
 /**
  * Beam search over steps with a reward model: every beam is continued by one step in several ways, the reward model scores
- * what there is so far, and the best go on.
+ * the steps so far, and the best beams go on.
  */
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
@@ -45,9 +45,9 @@ export interface Searched {
   readonly text: string;
   /** null where the reward model cannot read it. */
   readonly score: number | null;
-  /** false: it was cut off, as all others. */
+  /** False if this beam, and every other, was cut off. */
   readonly finished: boolean;
-  /** Drawn for the problem, those of beams that were dropped included. */
+  /** Tokens drawn for the problem, including those of dropped beams. */
   readonly tokens: number;
   readonly rounds: number;
 }
@@ -55,13 +55,13 @@ export interface Searched {
 interface Beam {
   readonly ids: readonly number[];
   readonly text: string;
-  /** `cut` at the most tokens: it has no answer, and is the last choice. */
+  /** `cut`: the limit of tokens was reached; the beam has no answer and is chosen last. */
   readonly state: 'open' | 'finished' | 'cut';
   /** −Infinity where the reward model cannot read it. */
   readonly score: number;
 }
 
-/** Searches of the same seed draw other random numbers than samples. */
+/** Searches and samples of the same seed draw different random numbers. */
 const SEARCH_ROUNDS = 1 << 16;
 
 /**
@@ -198,7 +198,7 @@ function isOpen({ state }: Beam): boolean {
   return state === 'open';
 }
 
-/** The best of different texts, best first; the earlier of equals. */
+/** The best beams with different texts, best first; among equal scores the earlier one. */
 export function bestBeams<B extends Pick<Beam, 'text' | 'score'>>(pool: readonly B[], beams: number): B[] {
   const different = pool.filter(({ text }, i) => pool.findIndex((earlier) => earlier.text === text) === i);
   return different.toSorted((a, b) => b.score - a.score).slice(0, beams);

@@ -8,7 +8,7 @@ import type { SeenTokens, TokenBiases } from '../rows/penalties.js';
 /** Domain of the random numbers that draw tokens. */
 const SAMPLING = 0x73616d70;
 
-/** The Philox key of one sample: it differs for every seed, round, prompt and sample. The counter is the token's position. */
+/** The Philox key of one sample, different for every seed, round, prompt and sample. The counter is the token's position. */
 export function sampleKey(
   { seed, iteration }: Pick<SamplingSettings, 'seed' | 'iteration'>,
   promptId: number,
@@ -54,14 +54,14 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
   };
 }
 
-/** As the op takes it. */
+/** `topK` within the range of the op's i32. */
 export const topKOf = ({ topK }: SamplingSettings): number => Math.min(topK, 2 ** 31 - 1);
 
-/** Whether biases or penalties change its logits, in addition to its filters. */
+/** Whether biases or penalties change the row's logits, in addition to its filters. */
 export const isBiased = (row: SampledRow): boolean =>
   row.choice !== undefined || biasesOf(row).tokens.length > 0;
 
-/** Biases of a request: until its end is allowed, and from then on. */
+/** Biases of a request before and after its end is allowed. */
 const known = new WeakMap<SamplingSettings, { readonly early: TokenBiases; readonly late: TokenBiases }>();
 
 function biasesOf({ settings, drawn, seen }: SampledRow): TokenBiases {

@@ -27,7 +27,7 @@ export const teacher = section({
       'token, and all other tokens count as one. `STEPTRAIN_API_KEY` in the environment is its key.',
   ),
   served_model: text('base').describe('The teacher’s name at that server.'),
-}).describe('Whom the student learns from (`method: distill`).');
+}).describe('The teacher, from which the student learns (`method: distill`).');
 
 export const distill = section({
   ...updates({

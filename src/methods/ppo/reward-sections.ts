@@ -29,22 +29,22 @@ const source = (weight: number) => ({
     .union([z.boolean(), z.literal('problem')])
     .default(false)
     .describe(
-      'A control: the rewards of a rollout batch are dealt out anew at random among its solutions, those of steps among all of its steps; ' +
-        '`problem`: only among the solutions of each problem, so that what they say of problems stays.',
+      'A control: the rewards of a rollout batch are shuffled among its solutions, rewards of steps among all of its steps; ' +
+        '`problem`: only among the solutions of each problem, so that differences between problems stay.',
     ),
 });
 
 const model = {
   model: optionalText().describe(
-    'What trained it, by name: a run, an adapter, `word-problems-judge` of the package, or a classification model (a directory or hub id).',
+    'The model, by name: a run, an adapter, `word-problems-judge` of the package, or a classification model (a directory or hub id).',
   ),
   scorer: optionalText().describe(
-    'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, the scorer of outcomes of a joint or implicit model.',
+    'The scorer of a run with several, by name, such as `verdict` or `reward`. Default: the first; for `outcome`, the scorer of outcomes of a joint or implicit model.',
   ),
   unread: z.number().default(0).describe('The reward of a solution or step that the model cannot read.'),
 };
 
-/** Rewards of an environment need no control by shuffling: they are no model's. */
+/** Rewards of an environment need no control by shuffling, since no model gives them. */
 const { shuffle: _shuffle, ...paid } = source(0);
 
 export const reward = section({
@@ -79,14 +79,14 @@ export const reward = section({
   ),
   oracle: section({
     ...source(0),
-    aggregation: z.enum(AGGREGATIONS).default('min').describe('As of `steps`.'),
+    aggregation: z.enum(AGGREGATIONS).default('min').describe('As in `steps`.'),
   }).describe('The exact judge of steps of generated word problems: what a perfect reward model is worth.'),
   reference: section({
     ...source(0),
     aggregation: z
       .enum(AGGREGATIONS)
       .default('mean')
-      .describe('As of `steps`; steps behind the first wrong one count 0.'),
+      .describe('As in `steps`; steps after the first wrong one count as 0.'),
   }).describe(
     'Exact arithmetic and the worked solutions of the data: wrong is the first step whose equation does not hold or whose value neither ' +
       'solution nor problem has.',
@@ -113,7 +113,7 @@ export const reward = section({
     timeout: positiveNumber(60).describe('Seconds that a call may take.'),
   }).describe('A function of your own.'),
   placement: choice('last', 'step').describe(
-    'All of it at the last token, or the rewards of steps at the last token of each step (of sources that judge steps).',
+    'Where the reward stands: all of it at the last token, or the rewards of steps at the last token of each step (from sources that judge steps).',
   ),
   bound: choice('none', 'clip', 'delta').describe(
     'With placement `step`, what keeps easy steps from being repeated: `clip` is min(r − bound_margin, 0); `delta` is r less the next ' +
@@ -123,4 +123,4 @@ export const reward = section({
   base_problems: count(64).describe(
     'Training problems that the model solves before training, to take the scale of `whiten: base` from.',
   ),
-}).describe('What a solution is worth (`method: ppo`): the weighted sum of its sources.');
+}).describe('The reward of a solution (`method: ppo`): the weighted sum of its sources.');

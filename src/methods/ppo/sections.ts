@@ -137,16 +137,16 @@ export const ppo = section({
     'The ratio counts up to 1 + this; `auto` is `cliprange`, for `dapo` 0.28, for `gspo` 4e-4, for `cispo` 4. Not of `sapo`.',
   ),
   sapo_temperature_pos: positiveNumber(1).describe(
-    'Of `sapo`: how fast the weight of a token falls as its ratio leaves 1, where the advantage is positive.',
+    'For `sapo`: how fast the weight of a token falls as its ratio leaves 1, if the advantage is positive.',
   ),
-  sapo_temperature_neg: positiveNumber(1.05).describe('The same where the advantage is not positive.'),
+  sapo_temperature_neg: positiveNumber(1.05).describe('The same if the advantage is not positive.'),
   loss_type: auto(z.enum(['grpo', 'dapo', 'dr_grpo'])).describe(
-    'What a token counts: `grpo` the mean over each solution, then over solutions; `dapo` the mean over all tokens; `dr_grpo` a share of ' +
+    'The weight of a token: `grpo` takes the mean over each solution, then over solutions; `dapo` the mean over all tokens; `dr_grpo` a share of ' +
       'rollout.max_new_tokens, and advantages are not divided by the deviation of their group. `auto` is `dapo`, for `sapo` `grpo`, for `dr_grpo` itself. Not of `gspo` and ' +
       '`rloo`, where every solution counts the same.',
   ),
   group_baseline: flag(false).describe(
-    'Of `reinforce_pp`: subtract from each reward the mean of the problem’s solutions at the same place first, of steps by their number.',
+    'For `reinforce_pp`: first subtract from each reward the mean over the problem’s solutions at the same place, for steps at the same number.',
   ),
   whiten_advantages: flag(true).describe(
     'Normalise the advantages of a rollout batch to mean 0 and standard deviation 1, of `ppo`, `reinforce_pp` and `prime`.',

@@ -14,7 +14,7 @@ import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../
 
 const rewardModel = section({
   type: choice('prm', 'orm', 'joint').describe(
-    'What is scored: every step (`prm`), the whole solution at its end (`orm`), or both by two outputs of one head.',
+    'The units that are scored: every step (`prm`), the whole solution at its end (`orm`), or both by two outputs of one head.',
   ),
   head: choice('scalar', 'classes', 'verdict').describe(
     'A score whose logistic is the probability of right (`scalar`), two classes, or the words `prompt.pos_word` and ' +
@@ -24,7 +24,7 @@ const rewardModel = section({
     .enum(NEUTRAL_SCORES)
     .default('positive')
     .describe(
-      'What the probability of the class of neutral steps (`data.neutral: class`) adds to in the score of a step: to right, to ' +
+      'Where the probability of the class of neutral steps (`data.neutral: class`) counts in the score of a step: as right, as ' +
         'wrong, or to neither (`drop`: right and wrong are compared alone).',
     ),
   input: choice('whole', 'prefixes').describe(
@@ -60,7 +60,7 @@ const rewardModel = section({
         '`auto` does so where one class is below a quarter of what is learned.',
     ),
   outcome_weight: positiveNumber(1).describe(
-    'Of an outcome in the loss of `type: joint`, beside 1 for each step.',
+    'Weight of an outcome in the loss of `type: joint`; each step has 1.',
   ),
   ...optimization({ learning_rate: 1e-4 }),
 }).describe('Training a reward model of steps, of outcomes, or of both (`method: reward`).');

@@ -55,7 +55,7 @@ const s3c = section({
     .enum(VARIANTS)
     .default('step')
     .describe(
-      'What is made of a sample: all of it (`step`), nothing (`clean`), the right solution that it holds (`oversample`), one without its reflection ' +
+      'The use of a sample: all of it (`step`), nothing (`clean`), the right solution that it holds (`oversample`), one without its reflection ' +
         '(`no_reflection`), one whose wrong step is the right one (`sham`), or, for all samples at one step of one solution, the ' +
         'wrong step of the first (`low_diversity`). All but `step` are controls.',
     ),
@@ -63,7 +63,7 @@ const s3c = section({
     .enum(['none', 'wrong_step', 'wrong_step_and_prompt'])
     .default('wrong_step')
     .describe(
-      'What is not learned beside the problem: nothing, wrong steps, or also the right steps before the first wrong one.',
+      'The parts of a sample, beside the problem, that are not learned: none, wrong steps, or also the right steps before the first wrong one.',
     ),
   wrong_step_weight: share(0).describe(
     'Weight of a masked wrong step in the loss: 0 masks it, 1 is `mask: none`.',

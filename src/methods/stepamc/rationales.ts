@@ -1,6 +1,6 @@
 /**
- * Reasons for data without them: a model writes a reason and a verdict after each labelled step, and reasons are kept whose
- * verdict is the label. A guess is right half of the time, so a kept reason need not be a good one.
+ * Reasons for data without them: a model writes a reason and a verdict after each labelled step, and the reasons whose
+ * verdict equals the label are kept. A guess is right half of the time, so a kept reason need not be a good one.
  */
 import { reasonLine, type VerdictTokenizer } from '../../data/verdict.js';
 import type { Decoder } from '../../models/decoder.js';
@@ -100,7 +100,7 @@ export async function withSampledReasons(
   }));
 }
 
-/** Broken UTF-8 is no text, and what was not drawn as the tokenizer cuts it may have more tokens than fit when it does. */
+/** Whether a reason is whole text that fits: the tokenizer may cut it into more tokens than were drawn. */
 function isLearnable(text: string, { tokenizer, template }: VerdictTokenizer): boolean {
   if (text === '' || text.includes('\ufffd')) return false;
   return tokenizer.encode(reasonLine(text), { continuation: true }).length <= template.rationaleTokens;

@@ -19,7 +19,7 @@ export const rewardNetwork = section({
     'Initial adapter: new on the base (a copy of model.adapter if that is continued), or a copy of the warmed-up policy, which learns faster.',
   ),
   pair_mode: choice('label', 'step').describe(
-    'What is compared: the right verdict with the wrong one after the same step (`label`), or a right step with a ' +
+    'The pairs that are compared: the right verdict with the wrong one after the same step (`label`), or a right step with a ' +
       'wrong one of the same problem (`step`; after the same steps if possible).',
   ),
   margin: nonNegative(0).describe('Margin subtracted from the score difference of each pair.'),

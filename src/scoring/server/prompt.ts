@@ -18,8 +18,8 @@ What came back is no part of the turn: a call that is of use stays correct if it
 Answer with one JSON object and nothing else, with each turn's number as key: {"1": "correct", "2": "incorrect"}`;
 
 /**
- * The request for all steps of one solution, or all turns of a conversation, with the reference solution or the right answer in view
- * where one is known.
+ * The request for all steps of one solution, or all turns of a conversation. It shows the reference solution or the right answer if
+ * one is known.
  *
  * @param rubric what else counts, in words
  */

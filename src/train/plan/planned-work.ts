@@ -67,7 +67,7 @@ export function plannedWork<Config extends FrameConfig>({
   };
 }
 
-/** Undefined where the data do not tell. */
+/** Undefined if the data do not determine it. */
 const trainedTokens = (stage: StageEntry) => ('artefact' in stage ? 0 : stage.expectedTokens?.());
 
 /** An object that also has any unknown member, which may be called. */
@@ -91,7 +91,7 @@ export function formatPlannedWork({ stages, fewSteps: few, ...work }: PlannedWor
   return lines;
 }
 
-/** As the end of a sentence. */
+/** The trained tokens, as the end of a sentence. */
 function formatTokens({ tokens, untold }: Pick<PlannedWork, 'tokens' | 'untold'>): string {
   const known = `about ${formatMetric(Math.round(tokens))}`;
   if (untold.length === 0) return tokens === 0 ? 'none' : known;

@@ -51,7 +51,7 @@ export interface VerdictData extends RunData {
   readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
   /** The same solutions with all the tokens that were stored. Read from disk on each access. */
   readonly solutions: Readonly<Record<Part, Dataset<WholeSolution>>>;
-  /** Does this step of a held-out solution stand word for word in the training part? */
+  /** Whether this step of a held-out solution occurs word for word in the training part. */
   readonly seen: Readonly<Record<'validation' | 'test', SeenSteps>>;
   readonly tokenizer: VerdictTokenizer;
   /** Solutions that the rules of labelling left out, by reason. */
@@ -60,7 +60,7 @@ export interface VerdictData extends RunData {
   readonly labels: LabelCounts;
 }
 
-/** The settings whose `auto` goes by the share of the rarer class. */
+/** The settings whose `auto` depends on the share of the rarer class. */
 interface RareClassSettings {
   readonly sft: { readonly class_weight: ClassWeight };
   readonly eval_verdicts: {
@@ -87,7 +87,7 @@ export type VerdictRun = OpenRun<
 export interface VerdictDataOptions {
   /** Also give training steps without a label a place for a verdict, for methods that learn from them. Default false. */
   readonly unlabelled?: boolean;
-  /** Labels as reward models learn them; solutions are tokenised whole then. */
+  /** Rules by which labels are used, as in reward models; with them solutions are tokenised whole. */
   readonly labels?: LabelRules;
 }
 

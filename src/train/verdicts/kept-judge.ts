@@ -1,4 +1,4 @@
-/** The judge that a run leaves: the adapter's card holds its way of judging, and its defects. */
+/** The judge that a run keeps: the adapter's card says how it judges, and what is wrong with it. */
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ import { foreignPairs, formsOf, pairsOf, wordsOf } from '../../scoring/verdict/s
 import type { VerdictSequence } from '../../sequences/sequence.js';
 import type { VerdictData, VerdictRun } from './data.js';
 
-/** The test part by the likelihood too; undefined where the signal stopped it, or there are not both classes to fit weights to. */
+/** The verdicts on the test part with the likelihood; undefined if the signal stopped it, or if the steps to fit weights to have one class. */
 export async function verdictsByLikelihood(
   { config, data, roles: { decoder }, ...open }: VerdictRun,
   byWords: Readonly<Record<'validation' | 'test', readonly JudgedVerdict[]>>,
@@ -52,7 +52,7 @@ export async function verdictsByLikelihood(
   );
 }
 
-/** The first training solutions that have so many labelled steps together, or all. */
+/** The first training solutions with at least `wanted` labelled steps together, or all. */
 function labelledStart(
   { sequences: { train: sequences }, records: { train: records } }: VerdictData,
   wanted: number,
@@ -71,7 +71,7 @@ function labelledStart(
 
 type KnownRecords = Readonly<Record<'train' | 'validation', Dataset<StepRecord>>>;
 
-/** Writes the way of judging into the card of the weights, so that they judge so everywhere. */
+/** Writes into the card of the weights how they judge, so that every command judges in the same way. */
 export async function keepJudge(
   directory: string,
   {
@@ -114,12 +114,12 @@ export async function keepJudge(
     await writeCard(directory, { ...card, judge: { ...card.judge, ...found } });
 }
 
-/** Most of a hundred validation problems that a card may call unlike those of training, whose words follow each other alike. */
+/** Max percentage of validation problems with a pair of words that no training problem has, for the pairs to be kept. */
 const MOST_UNLIKE = 1;
 
-/** Forms and words that the judge met in training and validation, by which it knows other text; nothing of free text. */
+/** Forms and words of the steps of training and validation, by which the judge recognises unlike text; none of free text. */
 export function knownText({ train, validation }: KnownRecords) {
-  // They may be on disk, and free text shows itself soon.
+  // Read as a stream: the records may be on disk, and free text is recognised early.
   function* all() {
     yield* train;
     yield* validation;
@@ -132,7 +132,7 @@ export function knownText({ train, validation }: KnownRecords) {
   };
 }
 
-/** Whether the problems of training have the pairs of words that others have; few problems do not. */
+/** Whether the training problems have nearly all pairs of words of other problems. */
 function isWhole(pairs: readonly string[], others: Dataset<StepRecord>): boolean {
   const unlike = foreignPairs(pairs);
   let count = 0;
@@ -165,7 +165,7 @@ function notAbove(report: EvalReport): string[] {
   return auc && auc !== 'above' ? [`on ${n} held-out ${report.unit ?? 'steps'} ${sentence}`] : [];
 }
 
-/** The same of a reward model: the threshold that validation chose, and what held-out steps found wrong with it. */
+/** The same for a reward model: the threshold that validation chose, and the warnings from held-out steps. */
 export async function keepThreshold(
   run: RunDirectory,
   threshold: number | undefined,
@@ -191,7 +191,7 @@ export async function keepStop(
 ): Promise<void> {
   const directory = run.path;
   const progress = run.file('progress.json');
-  // A run whose time is up before its first stage has none.
+  // A run that is stopped before its first stage has no judge.
   const found = existsSync(progress) ? ((await readJson(progress)) as { readonly steps: number }) : undefined;
   const where = stages > 1 ? `, in stage ${stage + 1} of ${stages}` : found ? ` of ${found.steps}` : '';
   for (const entry of await readdir(directory, { withFileTypes: true })) {

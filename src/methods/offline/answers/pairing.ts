@@ -9,7 +9,7 @@ import { StepTrainError } from '../../../native/errors.js';
  * the number of the most frequent problem's items, which is a permutation as long as no problem has more than half of
  * the batch.
  *
- * @param problems of each item
+ * @param problems the problem of each item
  * @throws StepTrainError for a batch with a single problem
  */
 export function mismatch(problems: readonly number[]): number[] {
@@ -57,7 +57,10 @@ export function mixProblems(
   return mixed;
 }
 
-/** An item of another problem than `own` without which, and with `own` in its place or not, two problems still meet. */
+/**
+ * The index of an item that the batch can give away: it is of another problem than `own`, and the batch still has two problems
+ * afterwards, with `own` in its place unless `taken`.
+ */
 function spare(
   batch: readonly number[],
   own: number,

@@ -22,7 +22,7 @@ export const roundKeys = (iterations: number) =>
       'Rounds of sampling, labelling and training. 0: train once on the labelled answers of the data, without sampling.',
     ),
     reference: choice('previous', 'm0').describe(
-      'What the policy of a round is compared with: the model that the round begins with, or the one that the run began with.',
+      'The reference that the policy of a round is compared with: the model that the round begins with, or the one that the run began with.',
     ),
   });
 
@@ -64,19 +64,19 @@ export const endpoint = {
 
 export const judge = section({
   kind: choice('oracle', 'reference', 'completions', 'run', 'file', 'llm', 'none').describe(
-    'Who labels the steps: `oracle` (the plan of generated problems), `reference` (exact arithmetic and the worked solution of the data), ' +
+    'The labeller of steps: `oracle` (the plan of generated problems), `reference` (exact arithmetic and the worked solution of the data), ' +
       '`completions` (where the model that the round begins with still reaches the answer), `run` (the model of another run of this ' +
       'package that judges steps: verdicts, or a reward model of steps), `file` (labels that were made elsewhere), `llm` (a language ' +
       'model behind an OpenAI-compatible server), or `none` (outcomes alone, which makes the method KTO).',
   ),
   path: optionalText().describe(
-    'What judges (`run`: a run, an adapter, `word-problems-judge` of the package, a classification model of tokens), or the file of records (`file`).',
+    'The judge (`run`: a run, an adapter, `word-problems-judge` of the package, a classification model of tokens), or the file of records (`file`).',
   ),
   completions: count(8).describe(
-    'Of each step, drawn as the candidates are (`completions`): it is right if one of them reaches the answer.',
+    'Completions of each step, drawn as the candidates are (`completions`): the step is right if one of them reaches the answer.',
   ),
   outcome: choice('answer', 'clean').describe(
-    'What makes a candidate right: its answer, or (`clean`) its answer and no step that the judge calls wrong.',
+    'A candidate is right by its answer, or (`clean`) by its answer and no step that the judge calls wrong.',
   ),
   flip: fraction(0).describe('A control: the share of step labels that are flipped, drawn by `run.seed`.'),
   control: choice('none', 'shuffled', 'outcome', 'wrong').describe(
@@ -97,7 +97,7 @@ export const solvingEvaluation = section({
     .enum(['oracle', 'reference', 'run', 'file', 'llm', 'none'])
     .default('none')
     .describe(
-      'Who judges the steps of held-out solutions (with `solve`, or rounds). Not the judge that labels, whose mistakes the policy learns; the oracle ' +
+      'The judge of the steps of held-out solutions (with `solve`, or rounds). Not the judge that labels, whose mistakes the policy learns; the oracle ' +
         'makes none and may do both; `reference` may too, and says nothing of what it cannot read.',
     ),
   judge_run: optionalText().describe('The name of that judge (`run`), as for `judge.path`.'),
