@@ -80,9 +80,6 @@ for (const name of [...names].filter((path) => path.endsWith('.md') && !path.sta
   const text = readFileSync(join(root, name), 'utf8').replaceAll(/^```.*?^```/gms, '');
   for (const [, target] of text.matchAll(/\]\((?!\w+:|#)([^)#\s]+)/g)) {
     const path = join(dirname(name), target).replace(/\/$/, '');
-    // Pages may point into the repository; README to its evidence alone.
-    if (/^research\//.test(path)) continue;
-    if (name !== 'README.md' && /^(src|test|bench|examples|scripts)\//.test(path)) continue;
     const isThere = names.has(path) || [...names].some((file) => file.startsWith(`${path}/`));
     if (!isThere) fail(`${name} links to ${target}, which is not in the package`);
   }

@@ -21,6 +21,8 @@ export interface ProgressPart {
   readonly total: number;
   /** Tokens of the items that are done. */
   readonly tokens?: number;
+  /** Units that such a part serves, such as the steps that learn from a rollout. Absent: every unit has parts of its own, or none. */
+  readonly serves?: number;
 }
 
 export interface ProgressOptions {
@@ -37,6 +39,8 @@ export interface ProgressOptions {
 
 const REDRAW_MS = 100;
 const PIPE_LINE_MS = 10_000;
+/** Until the first line in a pipe, while a long unit is under way. */
+const PIPE_FIRST_MS = 2000;
 const BAR_WIDTH = 20;
 
 export function createProgress(options: ProgressOptions): Progress {
@@ -58,6 +62,8 @@ export function createProgress(options: ProgressOptions): Progress {
   let finished = false;
   let lastDone = start;
   let part: (ProgressPart & { readonly time: number }) | undefined;
+  /** Units that share a long part, and when the first of these parts began. */
+  let cycle: { readonly units: number; readonly began: number } | undefined;
 
   const clear = () => live && line !== '' && stream.write('\r\x1b[2K');
   const draw = () => stream.write(live ? line : `${line}\n`);
@@ -74,21 +80,26 @@ export function createProgress(options: ProgressOptions): Progress {
       const seconds = (time - began) / 1000;
       const steady = first && done > first.done && time > first.time ? first : undefined;
       const from = steady ?? { done: start, time: began };
-      const rate = time > from.time ? (done - from.done) / ((time - from.time) / 1000) : 0;
-      const parts = [
-        unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
-        ...Object.entries(metrics).map(([name, value]) => `${name} ${formatMetric(value)}`),
-        ...(rate > 0 ? [formatRate(rate, unit)] : []),
-        ...(steady && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
-        // A long first unit is not mostly what no other has.
-        ...(!steady && rate > 0 && done < total && seconds * 1000 >= PIPE_LINE_MS
-          ? [`at most ${formatDuration((total - done) / rate)} left`]
-          : []),
-      ];
-      if (done >= total) parts.push(`${formatDuration(seconds)} in all`);
-      clear();
-      line = live ? liveLine(done / total, parts, stream.columns || 80) : parts.join('  ');
-      draw();
+      const rate = cycle
+        ? rateByCycles(cycle, done, time)
+        : time > from.time
+          ? (done - from.done) / ((time - from.time) / 1000)
+          : 0;
+      const left = formatDuration((total - done) / rate);
+      // A long first unit is not mostly what no other has.
+      const isLong = seconds * 1000 >= PIPE_LINE_MS;
+      const isTold = rate > 0 && done < total && (steady || cycle || isLong);
+      show(done / total, {
+        head: unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
+        facts: [
+          ...Object.entries(metrics).map(([name, value]) => `${name} ${formatMetric(value)}`),
+          ...(rate > 0 ? [formatRate(rate, unit)] : []),
+        ],
+        left: [
+          ...(isTold ? [`${steady ? '' : cycle ? 'about ' : 'at most '}${left} left`] : []),
+          ...(done >= total ? [`${formatDuration(seconds)} in all`] : []),
+        ],
+      });
     },
     part(report) {
       if (finished) return;
@@ -96,24 +107,33 @@ export function createProgress(options: ProgressOptions): Progress {
       // Another unit is another part, whose rate is its own.
       if (part?.unit !== report.unit || part.total !== report.total || report.done < part.done)
         part = { ...report, time };
+      const { serves } = report;
+      if (serves !== undefined) cycle ??= { units: Math.min(serves, total - start), began: time };
       // A short part needs no line of its own.
-      if (time - Math.max(shownAt, part.time) < interval) return;
+      const least = shownAt < began ? Math.min(interval, PIPE_FIRST_MS) : interval;
+      if (time - Math.max(shownAt, part.time) < least) return;
       shownAt = time;
       const seconds = (time - part.time) / 1000;
       const done = report.done - part.done;
       const tokens = (report.tokens ?? 0) - (part.tokens ?? 0);
-      const texts = [
-        `${unit} ${lastDone}/${total}`,
-        `${report.unit} ${report.done}/${report.total}`,
-        ...(tokens > 0 && seconds > 0 ? [`tokens/s ${formatMetric(tokens / seconds)}`] : []),
-        ...(done > 0
-          ? [`${formatDuration(((report.total - report.done) * seconds) / done)} left of these`]
-          : []),
-      ];
-      clear();
-      const share = (lastDone + report.done / Math.max(1, report.total)) / total;
-      line = live ? liveLine(share, texts, stream.columns || 80) : texts.join('  ');
-      draw();
+      const ofPart = done > 0 ? ((report.total - report.done) * seconds) / done : undefined;
+      // Of the first cycle nothing but such parts is known yet.
+      const later =
+        cycle && serves !== undefined && first === undefined ? (total - start) / cycle.units - 1 : 0;
+      const ofLater = later * ((time - (cycle?.began ?? time)) / 1000 + (ofPart ?? 0));
+      show((lastDone + report.done / Math.max(1, report.total)) / total, {
+        head: `${unit} ${lastDone}/${total}`,
+        facts: [
+          `${report.unit} ${report.done}/${report.total}`,
+          ...(tokens > 0 && seconds > 0 ? [`tokens/s ${formatMetric(tokens / seconds)}`] : []),
+        ],
+        left:
+          ofPart === undefined
+            ? []
+            : [
+                `${formatDuration(ofPart)} left of these${ofLater > 0 ? `, ${formatDuration(ofLater)} of later ones` : ''}`,
+              ],
+      });
     },
     note(text) {
       if (finished) return;
@@ -127,6 +147,35 @@ export function createProgress(options: ProgressOptions): Progress {
       finished = true;
     },
   };
+
+  /** Units a second where a long part serves several: over the whole first cycle, as far as it is known, then over all. */
+  function rateByCycles(
+    { units, began: from }: { readonly units: number; readonly began: number },
+    done: number,
+    time: number,
+  ): number {
+    const taken = done - start;
+    if (!first || time <= from) return 0;
+    if (taken >= units) return taken / ((time - from) / 1000);
+    const others = done > first.done ? (time - first.time) / (done - first.done) : 0;
+    return units / ((first.time - from + (units - first.done + start) * others) / 1000);
+  }
+
+  /** Draws a line; on a terminal, whose lines are cut at its width, the time that is left stands before the facts. */
+  function show(
+    share: number,
+    {
+      head,
+      facts,
+      left,
+    }: { readonly head: string; readonly facts: readonly string[]; readonly left: readonly string[] },
+  ): void {
+    clear();
+    line = live
+      ? liveLine(share, [head, ...left, ...facts], stream.columns || 80)
+      : [head, ...facts, ...left].join('  ');
+    draw();
+  }
 
   // Colour codes have no width, so the text is truncated first.
   function liveLine(share: number, parts: readonly string[], columns: number): string {

@@ -58,10 +58,39 @@ describe('progress in a pipe', () => {
     }
     progress.update(1);
     expect(stream.written.join('').trimEnd().split('\n')).toEqual([
-      'corrections step 0/4  candidates: sample 10/30  tokens/s 20  20s left of these',
-      'corrections step 0/4  candidates: sample 20/30  tokens/s 20  10s left of these',
-      'corrections step 0/4  candidates: sample 30/30  tokens/s 20  0s left of these',
+      'corrections step 0/4  candidates: sample 2/30  tokens/s 20  28s left of these',
+      'corrections step 0/4  candidates: sample 12/30  tokens/s 20  18s left of these',
+      'corrections step 0/4  candidates: sample 22/30  tokens/s 20  8s left of these',
     ]);
+  });
+
+  it('tells the time that is left from the first samples on, where they serve several steps', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 40, stream, unit: 'ppo step', now: () => time });
+    progress.note('ppo step 0: validation f1_macro 0.8');
+    time = 5000;
+    // 20 s of samples, then 4 steps of 1 s each that learn from them.
+    const step = (done: number) => {
+      if (done % 4 === 0)
+        for (let i = 0; i <= 20; i++) {
+          progress.part({ unit: 'rollout: answer', done: i, total: 20, serves: 4 });
+          time += i < 20 ? 1000 : 0;
+        }
+      time += 1000;
+      progress.update(done + 1);
+    };
+    for (let done = 0; done < 40; done++) step(done);
+    const lines = stream.written.join('').trimEnd().split('\n').slice(1);
+    expect(lines.slice(0, 4)).toEqual([
+      'ppo step 0/40  rollout: answer 2/20  18s left of these, 3m00s of later ones',
+      'ppo step 0/40  rollout: answer 12/20  8s left of these, 3m00s of later ones',
+      'ppo step 2/40  6.0 s/step  3m48s left',
+      'ppo step 4/40  rollout: answer 10/20  10s left of these',
+    ]);
+    // 24 s for 4 steps: what was left at the second was right.
+    expect(time).toBe(5000 + 240_000);
+    expect(lines.at(-1)).toMatch(/^ppo step 40\/40 {2}6\.\d s\/step {2}4m05s in all$/);
   });
 
   it('leaves the steps before a resume out of its rate', () => {
@@ -131,6 +160,20 @@ describe('progress on a terminal', () => {
     expect(shown.match(/\n/g)).toHaveLength(2);
     expect(shown).toContain('\r\x1b[2Ka note\n');
     expect(shown.endsWith('\n')).toBe(true);
+  });
+
+  it('has the time that is left before what the width cuts off', () => {
+    const stream = screen(true, 80);
+    let time = 0;
+    const progress = createProgress({ total: 304, stream, unit: 'ppo step', now: () => time });
+    const facts = { loss: 0.05695, reward: 0.5773, kl: 0.02066, 'tokens/s': 8225 };
+    for (const step of [1, 2]) {
+      time += 1000;
+      progress.update(step, facts);
+    }
+    const last = (stream.written.at(-1) as string).replace(CONTROL, '');
+    expect(last).toMatch(/━ {2}ppo step 2\/304 {2}5m02s left {2}loss 0\.05695/);
+    expect(last).toHaveLength(80 - 1);
   });
 
   it('is redrawn at most ten times a second', () => {

@@ -158,7 +158,11 @@ class PolicyStage<G extends Group> implements OpenTraining {
       this.rollout = undefined;
       this.enough = false;
     }
-    this.rollout ??= await this.rollOut(iteration, { signal, report });
+    const serves = (starts[iteration + 1] as number) - (starts[iteration] as number);
+    this.rollout ??= await this.rollOut(iteration, {
+      signal,
+      report: report && ((part) => report({ ...part, serves })),
+    });
     if (!this.rollout) return undefined;
     const { groups, learnedTokens } = this.rollout;
     let { metrics } = this.rollout;
