@@ -48,7 +48,9 @@ export function commandLine(
   printWholeExamples(line, NAME);
   return line
     .scriptName(NAME)
-    .usage('$0 <command>\n\nTrains language models to reason in steps.')
+    .usage(
+      '$0 <command>\n\nProcess supervision: trains judges, reward models and policies from labels on every reasoning step.',
+    )
     .command(runCommand)
     .command(sweepCommand)
     .command(reportCommand)

@@ -9,7 +9,8 @@ export function nearestName(word: string, candidates: readonly string[]): string
     if (distance <= limit && distance < (best?.distance ?? Number.POSITIVE_INFINITY))
       best = { name, distance };
   }
-  return best?.name ?? candidates.find((name) => sharesWholeWord(word, name));
+  if (best?.distance === 1) return best.name;
+  return beginning(word, candidates) ?? best?.name ?? candidates.find((name) => sharesWholeWord(word, name));
 }
 
 /** Edit distance with insertions, deletions, substitutions and swaps of neighbours. */
@@ -44,6 +45,13 @@ function initials(name: string): string | undefined {
         .map((part) => part[0])
         .join('')
     : undefined;
+}
+
+// `out` for output, where no other name begins so.
+function beginning(word: string, candidates: readonly string[]): string | undefined {
+  const start = fold(word);
+  const found = start.length < 3 ? [] : candidates.filter((name) => fold(name).startsWith(start));
+  return found.length === 1 ? found[0] : undefined;
 }
 
 // `alpha` for lora_alpha, `epochs` for num_train_epochs.

@@ -88,7 +88,7 @@ export function createProgress(options: ProgressOptions): Progress {
       const left = formatDuration((total - done) / rate);
       // A long first unit is not mostly what no other has.
       const isLong = seconds * 1000 >= PIPE_LINE_MS;
-      const isTold = rate > 0 && done < total && (steady || cycle || isLong);
+      const isTold = rate > 0 && done < total && (steady || isLong);
       show(done / total, {
         head: unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
         facts: [
@@ -96,7 +96,7 @@ export function createProgress(options: ProgressOptions): Progress {
           ...(rate > 0 ? [formatRate(rate, unit)] : []),
         ],
         left: [
-          ...(isTold ? [`${steady ? '' : cycle ? 'about ' : 'at most '}${left} left`] : []),
+          ...(isTold ? [`${steady ? '' : 'at most '}${left} left`] : []),
           ...(done >= total ? [`${formatDuration(seconds)} in all`] : []),
         ],
       });
@@ -117,7 +117,7 @@ export function createProgress(options: ProgressOptions): Progress {
       const done = report.done - part.done;
       const tokens = (report.tokens ?? 0) - (part.tokens ?? 0);
       const ofPart = done > 0 ? ((report.total - report.done) * seconds) / done : undefined;
-      // Of the first cycle nothing but such parts is known yet.
+      // Such parts are all that is known of the first cycle.
       const later =
         cycle && serves !== undefined && first === undefined ? (total - start) / cycle.units - 1 : 0;
       const ofLater = later * ((time - (cycle?.began ?? time)) / 1000 + (ofPart ?? 0));
@@ -157,7 +157,9 @@ export function createProgress(options: ProgressOptions): Progress {
     const taken = done - start;
     if (!first || time <= from) return 0;
     if (taken >= units) return taken / ((time - from) / 1000);
-    const others = done > first.done ? (time - first.time) / (done - first.done) : 0;
+    // The units that learn from the part take their time too.
+    if (done === first.done) return 0;
+    const others = (time - first.time) / (done - first.done);
     return units / ((first.time - from + (units - first.done + start) * others) / 1000);
   }
 

@@ -31,6 +31,9 @@ describe('the nearest name', () => {
   it('is a similar name, or one that the word abbreviates or is part of', () => {
     expect(nearestName('learningRate', names)).toBe('learning_rate');
     expect(nearestName('lr', names)).toBe('learning_rate');
+    expect(nearestName('out', ['set', 'output', 'resume'])).toBe('output');
+    expect(nearestName('sed', ['set', 'sedan'])).toBe('set');
+    expect(nearestName('max', ['max_steps', 'max_tokens', 'mix'])).toBe('mix');
     expect(nearestName('alpha', names)).toBe('lora_alpha');
   });
 
