@@ -160,7 +160,7 @@ export { type StepRewardOptions, stepScoreReward } from '../rewards/step-scores.
 export { fetchModel } from '../run/resolve-saved.js';
 export { cascade } from '../scoring/cascade.js';
 // Scoring
-export { classifierScorer } from '../scoring/classifier.js';
+export { type ClassifierScorerOptions, classifierScorer } from '../scoring/classifier.js';
 export { labelFile, scoreFile } from '../scoring/files.js';
 export { functionScorer, type ScoreFunction } from '../scoring/functions.js';
 export { judgeWarnings, unlikeTraining } from '../scoring/judge.js';
