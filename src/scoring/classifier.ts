@@ -10,7 +10,7 @@ import { outcomeScores, type Scorer, type Solution, scorer, textOf } from './sco
 export interface ClassifierScorerOptions {
   readonly name: string;
   readonly tokenizer: Tokenizer;
-  /** The text of a solution, with {problem} and {solution}. Default: the chat template, or without one {@link ON_LINES}. */
+  /** The text of a solution, with {problem} and {solution}. Default: the chat template, or without one the problem and the solution on lines of their own. */
   readonly template?: string | undefined;
   /** Whether the end-of-text token follows it. Default false. */
   readonly addEosToken?: boolean | undefined;
