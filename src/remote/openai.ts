@@ -9,6 +9,7 @@ import {
   type Protocol,
   type SampleReader,
   type SampleRequest,
+  samplingFields,
   seedOf,
 } from './protocol.js';
 
@@ -46,24 +47,13 @@ function completions(seeds: (request: SampleRequest) => object): Omit<Protocol, 
 }
 
 function completionBody({ model, prompt, n, options }: SampleRequest): object {
-  const { maxNewTokens = 256, minTokens, temperature = 1, topK, topP, minP, ignoreEos, stop = [] } = options;
   return {
     model,
     prompt,
     n,
-    max_tokens: maxNewTokens,
-    min_tokens: minTokens,
-    temperature,
-    // Always sent: a server may have other defaults, from the model's generation_config.json.
-    top_k: topK || -1,
-    top_p: topP ?? 1,
-    min_p: minP ?? 0,
-    repetition_penalty: 1,
-    presence_penalty: 0,
-    frequency_penalty: 0,
-    ignore_eos: ignoreEos,
-    stop: stop.filter((each) => typeof each === 'string'),
-    stop_token_ids: stop.filter((each) => typeof each === 'number'),
+    max_tokens: options.maxNewTokens ?? 256,
+    min_tokens: options.minTokens,
+    ...samplingFields(options),
     logprobs: 0,
     // Two ways to the ids: the first is newer, and any vLLM has the second.
     return_token_ids: true,

@@ -7,7 +7,7 @@ export interface SampleRequest {
   readonly model: string;
   readonly prompt: readonly number[];
   readonly promptId: number;
-  /** The first of them. */
+  /** Number of the first of the samples. */
   readonly sample: number;
   readonly n: number;
   readonly options: SourceOptions;
@@ -34,14 +34,31 @@ export interface Protocol {
   readonly adapterHint: string;
   /** Requests, one after the other, that make the server read its weights anew from the directory at `path`; absent: it cannot. */
   readonly reload?: (path: string) => readonly (readonly [path: string, body: object])[];
-  /** The same of these. */
+  /** How to make the server read its weights anew, for the refusal of one that cannot. */
   readonly reloadHint?: string;
 }
 
-/** Domain of the seeds that servers with generators of their own are given. */
+/** Domain of the seeds for servers with generators of their own. */
 const SEEDS = 0x73656564;
 
-/** Another for every seed, round, prompt and sample; below 2³¹. */
+/** The fields of sampling that all servers name alike. */
+export function samplingFields({ temperature = 1, topK, topP, minP, ignoreEos, stop = [] }: SourceOptions) {
+  return {
+    temperature,
+    // Always sent: a server may have other defaults (generation_config.json, --preferred-sampling-params).
+    top_k: topK || -1,
+    top_p: topP ?? 1,
+    min_p: minP ?? 0,
+    repetition_penalty: 1,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    ignore_eos: ignoreEos,
+    stop: stop.filter((each) => typeof each === 'string'),
+    stop_token_ids: stop.filter((each) => typeof each === 'number'),
+  };
+}
+
+/** A seed below 2³¹, different for every seed, round, prompt and sample. */
 export function seedOf({ promptId, sample, options }: SampleRequest): number {
   const { seed = 0, iteration = 0 } = options;
   const [word] = philox4x32([iteration, promptId, sample, SEEDS], keyOfSeed(seed));

@@ -8,6 +8,7 @@ import {
   type Protocol,
   type SampleReader,
   type SampleRequest,
+  samplingFields,
   seedOf,
 } from './protocol.js';
 
@@ -26,25 +27,14 @@ export const SGLANG: Protocol = {
 
 function generateBody(request: SampleRequest): object {
   const { model, prompt, options } = request;
-  const { maxNewTokens = 256, minTokens, temperature = 1, topK, topP, minP, ignoreEos, stop = [] } = options;
   return {
     input_ids: prompt,
     ...(model === '' ? {} : { lora_path: model }),
     sampling_params: {
       n: 1,
-      max_new_tokens: maxNewTokens,
-      min_new_tokens: minTokens,
-      temperature,
-      // Said in any case: a server may have other defaults (--preferred-sampling-params).
-      top_k: topK || -1,
-      top_p: topP ?? 1,
-      min_p: minP ?? 0,
-      repetition_penalty: 1,
-      presence_penalty: 0,
-      frequency_penalty: 0,
-      ignore_eos: ignoreEos,
-      stop: stop.filter((each) => typeof each === 'string'),
-      stop_token_ids: stop.filter((each) => typeof each === 'number'),
+      max_new_tokens: options.maxNewTokens ?? 256,
+      min_new_tokens: options.minTokens,
+      ...samplingFields(options),
       sampling_seed: seedOf(request),
       no_stop_trim: true,
     },
