@@ -99,7 +99,7 @@ export class Polynomials {
     return sum;
   }
 
-  /** The same for equal polynomials. */
+  /** A text that is the same for equal polynomials. */
   key(a: Polynomial): string {
     const terms = [...a].map(([key, { coefficient }]) => `${coefficient.over}/${coefficient.under}*${key}`);
     this.budget.spend(terms.length);

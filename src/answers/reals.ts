@@ -8,7 +8,7 @@ import type { Node, RelationNode } from './syntax.js';
 
 interface End {
   readonly value: Ratio;
-  /** The same as a double, for the order, if exact comparison does not decide. */
+  /** The value as a double, which orders ends that exact comparison does not order. */
   readonly at: number;
   readonly closed: boolean;
 }

@@ -170,7 +170,7 @@ function isMissing(path: string): boolean {
   }
 }
 
-/** The same of a name that is resolved already. */
+/** Opens a model whose name is already resolved. */
 export async function openSaved(
   device: Device,
   saved: Pick<SavedModel, 'directory' | 'adapter' | 'dtype' | 'card' | 'tokenizer'>,

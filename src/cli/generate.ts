@@ -135,7 +135,7 @@ async function generate(args: GenerateArguments): Promise<void> {
   }
 }
 
-/** All that the samples depend on. */
+/** Everything that the samples depend on. */
 async function settingsOf(
   args: GenerateArguments & NamedRun,
   { tokenizer: _, ...sampling }: SamplingOptions,

@@ -104,11 +104,11 @@ function baseOf({ name, value, locate }: RecipeSource): string | undefined {
   );
 }
 
-/** As messages name it: from where the recipe is named from. */
+/** The path of an extended recipe as messages name it, relative to the recipe that names it. */
 const relativeTo = (name: string, named: string) =>
   resolve(named) === named ? named : join(dirname(name), named);
 
-/** The same for every way to write a path. */
+/** One identity for every way to write a path. */
 function identity(name: string): string {
   return existsSync(name) ? realpathSync(name) : name;
 }

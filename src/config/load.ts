@@ -38,9 +38,9 @@ export interface ParseOptions {
 export interface ConfigReader<Config extends FrameConfig> {
   /** Reads a recipe file; `settings` are the texts after `--set`. */
   load(file: string, settings?: readonly string[]): Promise<LoadedConfig<Config>>;
-  /** The same for a recipe that is already in memory. */
+  /** Reads a recipe that is already in memory. */
   parse(content: string, options: ParseOptions): LoadedConfig<Config>;
-  /** The same for an object built by a program, which may extend a recipe: fills in the defaults and checks. */
+  /** Checks an object built by a program, which may extend a recipe, and fills in the defaults. */
   complete(value: unknown): Config;
   /** The method that a recipe file names. */
   methodOf(file: string): string;

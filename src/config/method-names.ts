@@ -62,7 +62,7 @@ export function forget(value: Record<string, unknown>, implied: ImpliedKey | und
   if (isSection(section)) delete section[implied?.[1] as string];
 }
 
-/** The same for settings of the command line, which stand above those of a file. */
+/** Spells out a method name in settings of the command line, which override those of a file. */
 export function spellOutOverrides(methods: MethodSchemas, overrides: readonly Override[]): Override[] {
   const named = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method');
   const name = named && methodTyped(named);

@@ -19,7 +19,7 @@ export type VerdictEvaluationConfig = z.output<typeof verdictEvaluation>;
 /** The keys that every training stage shares: schedule, batch, AdamW, evaluation and checkpoints. */
 export type OptimizationConfig = z.output<z.ZodObject<ReturnType<typeof optimization>>>;
 
-/** The same of a stage with batches of answers. */
+/** The keys that every stage with batches of answers shares. */
 export type AnswerBatchConfig = z.output<z.ZodObject<ReturnType<typeof answerBatches>>>;
 
 /** The sections of every configuration, whatever its method. */

@@ -12,7 +12,7 @@ const INSTRUCTION =
   'Answer with one JSON object and nothing else: {"reflection": "at most 40 words that name the error of the flawed step, without the ' +
   'final answer of the problem", "improvement": "the corrected step only, in one line"}.';
 
-/** @throws StepTrainError for an address that is none */
+/** @throws StepTrainError for an invalid address */
 export function remoteTeacher({
   tries = 3,
   temperature,

@@ -35,7 +35,7 @@ const NUMBER =
 /** A number with nothing to compute in it. */
 const PLAIN = /^[-−]?[$€£]?\s?[\d,.]+%?$/;
 
-/** The same for the lines of generated problems, whose result is their last number. */
+/** Whether two lines of generated problems have the same result, which is their last number. */
 export function sameNumber(a: string, b: string): boolean {
   const number = stepResult(a);
   return number !== undefined && number === stepResult(b);

@@ -11,7 +11,7 @@ export interface LabelRules {
    * trained with `drop` never read a step after an error.
    */
   readonly after_error: 'drop' | 'negative' | 'keep';
-  /** The same of validation and test. */
+  /** `after_error` for validation and test. */
   readonly held_out_after_error: 'drop' | 'negative' | 'keep';
   /** Source of the label of a whole solution; `none`: it has none. */
   readonly outcome: 'none' | 'final_answer' | 'all_steps_positive';

@@ -21,7 +21,7 @@ export function heldOutSolutions<T extends { readonly labels: readonly StepLabel
   return rule === 'drop' ? counted.filter(({ labels }) => labels.some(isLabel)) : counted;
 }
 
-/** The same for records. */
+/** Records whose neutral steps count by the rule of held-out parts. */
 export function heldOutRecords(records: readonly StepRecord[], rule: HeldOutNeutral): readonly StepRecord[] {
   if (rule === 'as_trained') return records;
   const solutions = records.map((record) => ({ record, labels: record.steps.map(({ label }) => label) }));

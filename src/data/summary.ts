@@ -198,7 +198,7 @@ function mixedIn({ solutions, share: part, labelled, wrong }: TrainingPart): str
   return `${plural(solutions, 'solution')}, ${(100 * part).toFixed(1)} % of the mixture${steps}`;
 }
 
-/** The same for eval.json: nothing where no files are mixed. */
+/** The mixture of files for eval.json; nothing where no files are mixed. */
 export function mixtureOf(reports: readonly LoadReport[]): {
   readonly mixture?: readonly (TrainingPart & { readonly files: readonly string[] })[];
 } {

@@ -107,7 +107,7 @@ interface Progress {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The same with a model that is loaded already. Throws the signal's reason where it stopped the call. */
+/** Evaluates a model that is already loaded. Throws the signal's reason where it stopped the call. */
 async function evaluateModel(
   model: Model,
   options: Omit<ModelScorersOptions, 'settings' | 'skipUnreadable'>,

@@ -31,7 +31,7 @@ export class DataError extends StepTrainError {
     this.position = position;
   }
 
-  /** The same of another place, and with what to do there. */
+  /** The error with another place, and a hint on what to do there. */
   at(position: FilePosition, hint: string): DataError {
     return new DataError(this.kind, this.what, { ...position, hint, cause: this.cause });
   }

@@ -21,17 +21,17 @@ export interface SamplingOptions {
   readonly topP?: number | undefined;
   /** Draws from tokens with at least this share of the largest probability. Default 0: all. */
   readonly minP?: number | undefined;
-  /** Taken from the logits of tokens that were drawn before, from −2 to 2. Default 0. */
+  /** Subtracted from the logits of tokens that were drawn before, from −2 to 2. Default 0. */
   readonly presencePenalty?: number | undefined;
-  /** The same for each time that they were drawn, from −2 to 2. Default 0. */
+  /** Subtracted from the logits of tokens for each time that they were drawn, from −2 to 2. Default 0. */
   readonly frequencyPenalty?: number | undefined;
-  /** Positive logits of tokens of the prompt and of those drawn before are divided by it, others multiplied. Default 1. */
+  /** Divides positive logits of tokens in the prompt or drawn before, and multiplies negative ones. Default 1. */
   readonly repetitionPenalty?: number | undefined;
   /** Added to the logits of tokens, by id; −Infinity bans one. */
   readonly logitBias?: Readonly<Record<number, number>> | undefined;
   /** The allowed answers, in tokens; each sample is one of them. None is longer than `maxNewTokens`. */
   readonly choices?: readonly (readonly number[])[] | undefined;
-  /** false: any token may be drawn, and a sample that has become none of the `choices` ends there. Default true. */
+  /** Whether only `choices` may be drawn; if false, a sample ends once it can no longer become one of them. Default true. */
   readonly choicesOnly?: boolean | undefined;
   /** Token ids, and texts where a `tokenizer` is given, that end a sample. */
   readonly stop?: readonly (number | string)[] | undefined;
@@ -43,7 +43,7 @@ export interface SamplingOptions {
   readonly topLogprobs?: number | undefined;
   /** Return log-probabilities of the prompt's tokens too. Default false. */
   readonly promptLogprobs?: boolean | undefined;
-  /** The number of most likely tokens that come with them in the place of each. Default 0. */
+  /** Number of most likely tokens whose log-probabilities are returned at each position of the prompt. Default 0. */
   readonly promptTopLogprobs?: number | undefined;
   /** Seed of all random numbers. Default 0. */
   readonly seed?: number | undefined;

@@ -13,7 +13,7 @@ const reader = configReader<RunConfig>(methods);
 export const loadRunConfig: (file: string, settings?: readonly string[]) => Promise<LoadedConfig<RunConfig>> =
   reader.load;
 
-/** The same for a recipe that is already in memory. */
+/** Reads a recipe that is already in memory. Throws ConfigError. */
 export const parseRunConfig: (content: string, options: ParseOptions) => LoadedConfig<RunConfig> =
   reader.parse;
 
@@ -21,7 +21,7 @@ export const parseRunConfig: (content: string, options: ParseOptions) => LoadedC
 export const configOfRun = async (directory: string): Promise<RunConfig> =>
   parseRunConfig(await readRunConfig(directory), { name: join(directory, 'config.yaml') }).config;
 
-/** The same for an object built by a program: fills in the defaults and checks. Throws ConfigError. */
+/** Checks an object built by a program, and fills in the defaults. Throws ConfigError. */
 export const completeRunConfig: (value: unknown) => RunConfig = reader.complete;
 
 /** `config.yaml` of a run: complete, with the meaning of every key. `head` is written above it as a comment. */

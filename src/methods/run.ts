@@ -313,7 +313,7 @@ async function reported(path: string): Promise<void> {
   await tracked(path);
 }
 
-/** The same for what collects runs. */
+/** Writes the run for the trackers that `run.report_to` names. */
 async function tracked(path: string): Promise<void> {
   for (const to of (await configOfRun(path)).run.report_to) {
     if (to === 'tensorboard') continue;

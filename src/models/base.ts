@@ -107,7 +107,7 @@ export function baseDirectory(base: string): string {
   );
 }
 
-/** The same for a tokenizer alone, which may be there without its model. */
+/** The directory of a tokenizer, which may exist without its model. */
 export function tokenizerDirectory(name: string): string {
   return isGguf(name) ? ggufDirectory(name) : (shippedDirectory(name) ?? name);
 }

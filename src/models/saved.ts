@@ -15,7 +15,7 @@ export const DEFAULT_MODEL = 'word-problems';
 export const DEFAULT_JUDGE = 'word-problems-judge';
 
 export interface NamedModel {
-  /** As it was named. */
+  /** The name that the user gave. */
   readonly name: string;
   /**
    * Kind of the name. `package`: a model of the package. `run`: a directory that `steptrain run` left. `adapter`: a

@@ -20,7 +20,7 @@ export function answerReward(options: GradeOptions = {}): SolutionReward {
  *
  * @param pattern a regular expression for some part of the text; absent: the text says its answer in a box, behind `####`
  *   or in words
- * @throws DataError for a pattern that is none
+ * @throws DataError for an invalid pattern
  */
 export function formatReward(pattern?: string): SolutionReward {
   const form = pattern === undefined ? undefined : compiled(pattern);

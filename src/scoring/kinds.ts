@@ -387,7 +387,7 @@ export async function modelScorers(model: Model, options: ModelScorersOptions = 
   };
 }
 
-/** The same of a model that may write text alone. */
+/** The scorers of a model, if it has any: it may only write text. */
 export async function scorersIfAny(
   model: Model,
   options: ModelScorersOptions,

@@ -12,9 +12,9 @@ export interface Cell {
   /** Its values of the grid. */
   readonly point: Settings;
   readonly seed: number;
-  /** As after `--set`, by key. */
+  /** Values by key, as after `--set`. */
   readonly settings: Settings;
-  /** Those that have to end before it. Empty unless `withNeeds` gave them. */
+  /** Runs that have to end before it. Empty unless `withNeeds` gave them. */
   readonly needs: CellNeeds;
 }
 

@@ -66,7 +66,7 @@ export type Settings = Readonly<Record<string, unknown>>;
 
 export interface Arm {
   readonly name: string;
-  /** As the file names it. */
+  /** The path as the file names it. */
   readonly recipe: string;
   /** The sweep's settings, then the arm's. */
   readonly set: Settings;

@@ -77,9 +77,9 @@ const optional = (key: string, value: string | undefined) => (value === undefine
 interface Parts {
   /** model, normalizer, pre_tokenizer, decoder */
   readonly json: JsonObject;
-  /** Whether a text begins with the token of beginnings, where metadata does not say. */
+  /** Whether a text begins with the start token, where metadata does not say. */
   readonly addsBos: boolean;
-  /** The same of its end. Default: not. */
+  /** Whether a text ends with the end token, where metadata does not say. Default false. */
   readonly addsEos?: boolean;
 }
 

@@ -59,7 +59,7 @@ export interface Evaluation {
   readonly metrics: Metrics;
   /** eval.json and the table at the end of the run. */
   readonly report?: EvalReport;
-  /** The same of a method that solves problems. */
+  /** eval.json and the table of a method that solves problems. */
   readonly solved?: SolvedReport;
   /** One printed line, for a method without a table. */
   readonly summary?: string;

@@ -13,11 +13,11 @@ export interface RunResult {
   readonly step: number;
   /** The final evaluation, if the method has one and the run reached it. */
   readonly evaluation?: EvalReport;
-  /** The same of a method that solves problems. */
+  /** The final evaluation of a method that solves problems. */
   readonly solved?: SolvedReport;
 }
 
-/** The same of a run that trained here. */
+/** The result of a run that trained in this call. */
 export interface EndedRun extends RunResult {
   /** The stage that it is in, from 0; the number of stages where all have ended. */
   readonly stage: number;

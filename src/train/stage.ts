@@ -140,7 +140,7 @@ export interface LaterStage {
   readonly name: string;
   /** Its steps, where the data alone determine them. */
   expectedSteps?(): number;
-  /** The same of its tokens, as of a training stage; 0 where it makes rows. */
+  /** Its tokens, if the data alone determine them; 0 for a stage that makes rows. */
   expectedTokens?(): number;
   prepare(signal: AbortSignal): Promise<Stage>;
 }

@@ -15,7 +15,7 @@ import { isPlain } from './plain.js';
 import { rounds } from './rounding.js';
 
 export interface Calculation {
-  /** As it was read. */
+  /** The calculation as it was read. */
   readonly text: string;
   readonly holds: boolean;
 }

@@ -24,7 +24,7 @@ export interface Story {
   readonly sentences: readonly Sentence[];
   /** Asks for the result of the last step. */
   readonly question: string;
-  /** The same as a noun: `the number of apples of Tom`; absent where only `question` can be asked. */
+  /** The result of the last step as a noun: `the number of apples of Tom`; absent where only `question` can be asked. */
   readonly noun?: string;
   /** Set where `question` asks who of two has more: their last steps. */
   readonly who?: { readonly steps: readonly [number, number]; readonly names: readonly [string, string] };
@@ -65,7 +65,7 @@ export class Draft {
     return phrases[this.wording] as string;
   }
 
-  /** The same as a sentence that keeps its place. */
+  /** The phrase of this problem's wording, as a sentence that keeps its place. */
   told(...phrases: readonly [string, string, string]): Sentence {
     return { text: this.say(...phrases) };
   }

@@ -65,7 +65,7 @@ export function judgeSolution(
   return { lines: judged, ...reader.end() };
 }
 
-/** The same for a text of one line per step. */
+/** Judges a text of one line per step. */
 export function judgeText(
   problem: Pick<WordProblem, 'plan' | 'ending' | 'answer'>,
   text: string,

@@ -120,7 +120,7 @@ const VERDICTS_ALONE = 'The verdicts alone, beside other models that write them:
 /** The rows to read, without baselines that never read a step. */
 const wordsRows = (words: VerdictReport) => mainRows(words, tableColumns(words).own);
 
-/** The same for another form than text: the rows to read, all rows, and sentences. */
+/** The parts of a report for forms other than text: the rows to read, all rows, and sentences. */
 export interface EvalTable {
   /** Sentences that sum up the table. */
   readonly readings: readonly string[];

@@ -27,7 +27,7 @@ export function boxedTable([head, ...rows]: readonly string[][]): string {
   return table.toString();
 }
 
-/** The same without a frame, for a pipe; `isLeft` says which columns are left-aligned. */
+/** A table without a frame, for a pipe; `isLeft` says which columns are left-aligned. */
 export function plainTable(
   rows: readonly string[][],
   isLeft = (column: number): boolean => column === 0,

@@ -29,7 +29,7 @@ export interface GradedSample extends SolvingSample {
   readonly right: boolean;
   /** Score by a reward model; null where it could not read the sample. */
   readonly score?: number | null;
-  /** The same by every way in which scores of steps become one, where all were asked for. */
+  /** The scores by aggregation of step scores, if all aggregations were asked for. */
   readonly scores?: Readonly<Record<string, number | null>>;
   /** The conversation of an episode, whose turns are the steps, and what its environment paid for each; not in problems.jsonl. */
   readonly episode?: { readonly conversation: Turns; readonly rewards: readonly (number | null)[] };

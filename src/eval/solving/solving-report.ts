@@ -15,7 +15,7 @@ export interface SolvingReport {
   readonly n: number;
   /** Metrics by name; see docs/concepts/evaluation.md. Shares are fractions. */
   readonly metrics: Readonly<Record<string, MetricValue>>;
-  /** The same of the problems of each group, by its name. */
+  /** The counts and metrics of each group of problems, by its name. */
   readonly groups?: Readonly<Record<string, SolvedGroup>>;
   readonly bootstrap: { readonly seed: number; readonly resamples: number; readonly confidence: number };
   /** The reward model, and how the scores of steps became one. */

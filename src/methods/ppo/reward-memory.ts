@@ -14,7 +14,7 @@ import type { RewardSection } from './config.js';
 /**
  * One line for each model, whatever number of sources reads it; 0 bytes, and a word of it, for one that is not there yet.
  *
- * @param device what holds them
+ * @param device the device that holds them
  */
 export function plannedRewardModels(
   { steps, outcome }: Pick<RewardSection, 'steps' | 'outcome'>,

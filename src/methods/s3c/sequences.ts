@@ -89,7 +89,7 @@ export function correctionTokenizer(
   };
 }
 
-/** The same as `data preview` shows it: the loss mask is 1 for every token of a weight above 0. */
+/** The sequence as `data preview` shows it: the loss mask is 1 for every token with a weight above 0. */
 export function asTokenized({ ids, weights, spans }: CorrectionSequence): TokenizedSequence {
   return { ids, lossMask: Uint8Array.from(weights, (weight) => (weight > 0 ? 1 : 0)), spans, steps: [] };
 }

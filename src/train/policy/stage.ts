@@ -60,7 +60,7 @@ export interface PolicyStageOptions<G extends Group> {
   readonly optimizer: () => AdamW;
   readonly parts: (steps: number, kl: KlControl) => PolicyParts<G>;
   readonly seed: number;
-  /** All that it trains on, where the data tell. */
+  /** Number of tokens that it trains on, where the data determine it. */
   readonly expectedTokens?: () => number;
   /** Rollout batches that may be sampled while the policy learns from the ones before. Default 0. */
   readonly maxStaleness?: number;

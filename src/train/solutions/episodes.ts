@@ -18,7 +18,7 @@ import { requestOf, type SampledSolution, type SamplingRound } from './solution-
 
 /** The environment of a run. */
 export interface RunEnvironment {
-  /** As `openEnvironment` takes it. */
+  /** The environment, in the form that `openEnvironment` takes. */
   readonly name: string;
   readonly maxTurns: number;
   /** Most tokens of an episode, with what comes back. */

@@ -26,7 +26,7 @@ export function isSolved(turns: Pick<SolutionTurns, 'rewards'> | undefined): boo
 
 /** One solution. */
 export interface SampledSolution {
-  /** All that was drawn, also the token that ended it. */
+  /** All drawn tokens, including the one that ended the solution. */
   readonly tokens: readonly number[];
   /** log p of each token at the temperature of sampling, over the whole vocabulary; in nats. */
   readonly logprobs: readonly number[];

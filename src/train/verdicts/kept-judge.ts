@@ -165,7 +165,7 @@ function notAbove(report: EvalReport): string[] {
   return auc && auc !== 'above' ? [`on ${n} held-out ${report.unit ?? 'steps'} ${sentence}`] : [];
 }
 
-/** The same for a reward model: the threshold that validation chose, and the warnings from held-out steps. */
+/** Writes into the card of a reward model the threshold that validation chose, and the warnings from held-out steps. */
 export async function keepThreshold(
   run: RunDirectory,
   threshold: number | undefined,

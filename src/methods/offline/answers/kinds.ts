@@ -30,7 +30,7 @@ export interface StepLabelOptions {
 /** Each answer alone, with its label; a pair counts as a right and a wrong answer. */
 export const labelledAnswers: ItemKind = singleAnswers((steps) => steps);
 
-/** The same with labels of steps. */
+/** Each answer alone, with its label and the labels of its steps. */
 export const judgedAnswers = (options: StepLabelOptions): ItemKind => ({
   ...singleAnswers((steps) => readLabels(steps, options)),
   judgesSteps: true,
@@ -205,7 +205,7 @@ function said({ text, message }: Step): string {
   return calls.length === 0 ? text : exactText([text, calls]);
 }
 
-/** The same with what came back for a turn. */
+/** The text of a step with the results of its calls. */
 function withResults(step: Step): string {
   const { results = [] } = step;
   return results.length === 0

@@ -77,7 +77,7 @@ export function reasonedUnits(
   });
 }
 
-/** The same with the reasons that the policy wrote before its own verdicts. */
+/** The units of the reward network with the reasons that the policy wrote before its own verdicts. */
 export function unitsOfQuestions(open: StepAmcRun) {
   const { train } = open.data.sequences;
   return (items: readonly number[], questions: readonly Question[]): RewardUnit[] => {
