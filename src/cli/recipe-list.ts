@@ -67,7 +67,10 @@ export function listing(recipes: readonly ListedRecipe[], words: readonly string
     );
   const width = Math.max(...found.map(({ name }) => name.length));
   const blocks = Object.entries(GROUPS).flatMap(([group, title]) => {
-    const rows = found.filter((recipe) => recipe.group === group);
+    // The quick ones come first.
+    const rows = found
+      .filter((recipe) => recipe.group === group)
+      .sort((a, b) => Number(isQuick(b)) - Number(isQuick(a)));
     if (rows.length === 0) return [];
     const lines = rows.map(
       ({ name, says, neverTrained }) => `  ${name.padEnd(width)}  ${says}${neverTrained ? ` (${MARK})` : ''}`,
@@ -76,5 +79,7 @@ export function listing(recipes: readonly ListedRecipe[], words: readonly string
   });
   return blocks.join('\n\n');
 }
+
+const isQuick = ({ name }: ListedRecipe) => name.startsWith('quickstart');
 
 const MARK = 'never trained';

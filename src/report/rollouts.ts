@@ -19,6 +19,8 @@ export interface RolloutAnswer {
   /** A whole solution, or undefined for a verdict. */
   readonly text?: string | undefined;
   readonly verdict?: 0 | 1 | undefined;
+  /** The text before a verdict, for a policy that writes one. */
+  readonly reason?: string | undefined;
   readonly reward: number;
   readonly advantage?: number | undefined;
   readonly logprob?: number | undefined;
@@ -66,6 +68,7 @@ function answerOf(row: Record<string, unknown>): RolloutAnswer {
   return {
     text: typeof row.text === 'string' ? row.text : undefined,
     verdict: bit(row.verdict),
+    reason: typeof row.reason === 'string' ? row.reason : undefined,
     reward: typeof row.reward === 'number' ? row.reward : 0,
     advantage: Array.isArray(row.advantages) ? numeric(row.advantages[0]) : numeric(row.advantage),
     logprob: numeric(row.logprob),

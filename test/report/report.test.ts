@@ -176,6 +176,27 @@ describe('a page', () => {
     expect(page).toMatch(/<b>Time\.<\/b> The wall times stand in the TensorBoard events/);
   });
 
+  it('shows the reason before each verdict, of rollouts and of judged steps', async () => {
+    const path = makeRun(join(folder, 'reasons'));
+    const reasoned = (name: string, change: (row: Record<string, unknown>) => object) => {
+      const rows = readFileSync(join(path, name), 'utf8').trim().split('\n');
+      writeFileSync(
+        join(path, name),
+        rows.map((row) => `${JSON.stringify(change(JSON.parse(row)))}\n`).join(''),
+      );
+    };
+    reasoned('verdicts.jsonl', (row) => ({ ...row, reason: 'judged by <19>' }));
+    reasoned('samples.jsonl', (row) => {
+      const [answer, ...others] = (row.answers ?? []) as object[];
+      return { ...row, ...(answer ? { answers: [{ ...answer, reason: 'rolled by <18>' }, ...others] } : {}) };
+    });
+    const page = renderRun(await collectRun(path));
+    expect(page).toContain('<span class="hint">reason: judged by &lt;19&gt;</span>');
+    expect(page).toMatch(/<th scope="col">reason<\/th>.*<td>rolled by &lt;18&gt;<\/td>/s);
+    const without = renderRun(await collectRun(makeRun(join(folder, 'no-reasons'))));
+    expect(without).not.toMatch(/reason: |<th scope="col">reason/);
+  });
+
   it('shows what a run that solves problems has in eval.json, a column for each model', async () => {
     const path = makeRun(join(folder, 'solving'));
     const solved = (value: number) => ({ all: { 'pass@1': { value, interval: [value, 1] } } });

@@ -30,6 +30,8 @@ export interface VerdictRow {
   readonly probability: number;
   /** null if it could not be read. */
   readonly verdict: 0 | 1 | null;
+  /** The reason that the model wrote before its verdict, where it writes one and it ended. */
+  readonly reason?: string | undefined;
   /** The step stands word for word in the training data; absent if that is not known. */
   readonly seen?: boolean | undefined;
 }
@@ -42,7 +44,7 @@ function verdictRows(
   records: readonly Pick<StepRecord, 'problem' | 'steps' | 'provenance'>[],
   seen: SeenSteps | undefined,
 ): VerdictRow[] {
-  return judged.map(({ solution, step, label, verdict, probability }) => {
+  return judged.map(({ solution, step, label, verdict, probability, reason }) => {
     const { problem, steps, provenance } = records[solution]!;
     return {
       problem,
@@ -53,6 +55,7 @@ function verdictRows(
       label,
       probability,
       verdict: verdict ?? null,
+      ...(reason === undefined ? {} : { reason }),
       ...(seen ? { seen: seen({ solution, step }) } : {}),
     };
   });
@@ -86,6 +89,7 @@ const rowSchema = z.strictObject({
   label: z.union([z.literal(0), z.literal(1)]),
   probability: z.number().min(0).max(1),
   verdict: z.union([z.literal(0), z.literal(1), z.null()]),
+  reason: z.string().optional(),
   seen: z.boolean().optional(),
 });
 

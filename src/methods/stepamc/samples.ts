@@ -29,7 +29,7 @@ const SHOWN_SAMPLES = 4;
 
 export function* rolloutSamples(
   questions: readonly CreditedQuestion[],
-  { records }: VerdictData,
+  { records, tokenizer: { tokenizer } }: Pick<VerdictData, 'records' | 'tokenizer'>,
   iteration: number,
 ): Generator<Record<string, unknown>> {
   for (const { item, step, label, answers } of questions.slice(0, SHOWN_SAMPLES)) {
@@ -41,6 +41,7 @@ export function* rolloutSamples(
       label,
       answers: answers.map((answer) => ({
         verdict: answer.verdict ?? null,
+        ...(answer.reason ? { reason: tokenizer.decode(answer.tokens.slice(0, answer.reason)).trim() } : {}),
         tokens: answer.tokens,
         logprob: answer.oldLogprobs.reduce((sum, logprob) => sum + logprob, 0),
         reward: answer.reward,

@@ -91,7 +91,7 @@ export function rolloutSection({ rollouts }: CollectedRun): Section {
     title: 'Rollouts',
     body:
       chosen.length > 0
-        ? html`<p class="hint">${chosen.length} of ${answered.length} in samples.jsonl, from the first iteration to the last. Under a solution its rewards by token, from left to right, up where positive.</p>${chosen.map(card)}`
+        ? html`<p class="hint">${chosen.length} of ${answered.length} in samples.jsonl, from the first iteration to the last.${chosen.some(({ answers }) => answers.some(({ placed }) => Object.keys(placed).length > 0)) && ' Under a solution its rewards by token, from left to right, up where positive.'}</p>${chosen.map(card)}`
         : undefined,
     absent: 'samples.jsonl has rollouts of methods that sample from the policy.',
   };
@@ -106,9 +106,10 @@ ${answers.some(({ text }) => text !== undefined) ? answers.slice(0, 4).map((each
 
 /** A table of the answers of a policy that judges. */
 function verdicts(answers: readonly RolloutAnswer[], label: 0 | 1 | undefined): Html {
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers and rewards"><table><thead><tr><th scope="col">answer</th><th scope="col">against the label</th><th scope="col" class="n">reward</th><th scope="col" class="n">advantage</th><th scope="col" class="n">log-prob</th></tr></thead><tbody>${answers.map(
-    ({ verdict, reward, advantage, logprob }) =>
-      html`<tr><th scope="row"><span class="verdict ${verdict === undefined ? 'none' : verdict === 1 ? 'yes' : 'no'}">${verdict === undefined ? '? unreadable' : verdict === 1 ? '✓ right' : '✗ wrong'}</span></th><td>${label === undefined ? '–' : verdict === label ? 'agrees' : html`<strong class="remark">differs</strong>`}</td><td class="n">${number(reward)}</td><td class="n">${advantage === undefined ? '–' : number(advantage)}</td><td class="n">${logprob === undefined ? '–' : number(logprob)}</td></tr>`,
+  const reasons = answers.some(({ reason }) => reason !== undefined);
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers and rewards"><table><thead><tr><th scope="col">answer</th>${reasons && html`<th scope="col">reason</th>`}<th scope="col">against the label</th><th scope="col" class="n">reward</th><th scope="col" class="n">advantage</th><th scope="col" class="n">log-prob</th></tr></thead><tbody>${answers.map(
+    ({ verdict, reason, reward, advantage, logprob }) =>
+      html`<tr><th scope="row"><span class="verdict ${verdict === undefined ? 'none' : verdict === 1 ? 'yes' : 'no'}">${verdict === undefined ? '? unreadable' : verdict === 1 ? '✓ right' : '✗ wrong'}</span></th>${reasons && html`<td>${reason === undefined ? '–' : typeset(reason)}</td>`}<td>${label === undefined ? '–' : verdict === label ? 'agrees' : html`<strong class="remark">differs</strong>`}</td><td class="n">${number(reward)}</td><td class="n">${advantage === undefined ? '–' : number(advantage)}</td><td class="n">${logprob === undefined ? '–' : number(logprob)}</td></tr>`,
   )}</tbody></table></div>`;
 }
 
