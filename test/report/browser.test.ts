@@ -234,6 +234,24 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     },
   );
 
+  it.each(['light', 'dark'] as const)(
+    'covers the shadow of a whole table with what is behind it, %s',
+    async (theme) => {
+      const { page } = await open('one', WIDTHS.desk, theme);
+      const [count, others] = await page.evaluate<[number, number]>(`(() => {
+      const tables = [...document.querySelectorAll('.card .scroll, .box .scroll')];
+      const of = (element) => getComputedStyle(element);
+      const others = tables.filter(
+        (table) => !of(table).backgroundImage.includes(of(table.closest('.card, .box')).backgroundColor),
+      );
+      return [tables.length, others.length];
+    })()`);
+      expect(count).toBeGreaterThan(0);
+      expect(others).toBe(0);
+      await page.close();
+    },
+  );
+
   it('draws a single evaluation within the steps of its run, and a share within 0 and 100 %', async () => {
     const { page, errors } = await open('single', WIDTHS.desk, 'light', KEEP_TEXTS);
     await page.locator('[data-plot="sft/accuracy"] canvas').waitFor();
