@@ -47,7 +47,7 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
   if (deep !== undefined) refuse(`'${deep}' is nested deeper than ${MAX_DEPTH} levels`);
   const { type, vocab, merges, ...model } = (json.model ?? {}) as TokenizerJson['model'] & JsonModel;
   if (type !== undefined && !MODEL_TYPES.includes(type))
-    refuse(`has a model of type '${String(type).slice(0, 40)}'; expected ${MODEL_TYPES.join(', ')}`);
+    refuse(`has a model of type ${shown(type)}; expected ${MODEL_TYPES.join(', ')}`);
   if (Array.isArray(vocab)) checkPieces(vocab, refuse);
   else if (type === 'Unigram') refuse("'model.vocab' is no list of pieces with their scores");
   else checkIds(vocab, refuse);
