@@ -3,7 +3,7 @@ import { answersEqual } from './equal.js';
 
 /** Words after which no answer is given any more, though other numbers may be. */
 const AFTER =
-  /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning)\b(?!\s+well)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
+  /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning|respectively|of (?:which|whom|them|these))\b(?!\s+well)|,\s*(?:in (?:all|total|the end)|al(?:together|l together)|overall|exactly|precisely|to be (?:exact|precise))\b(?!.*\d)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
 /** Brackets at the end. */
 const BRACKETS = /^([^()[\]]*[^()[\]\s])\s+(?:\(([^()]*)\)|\[([^[\]]*)\])$/;
 /** Words in brackets with which the value is another. */
