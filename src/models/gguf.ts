@@ -16,12 +16,14 @@ import { ggufConfig } from '../architectures/gguf-config.js';
 import { cacheDirectory } from '../files/cache.js';
 import { fileKind } from '../files/kind.js';
 import { ggufTokenizer } from '../tokenizer/gguf-tokenizer.js';
+import { UNREAD_TOKENIZER } from '../tokenizer/tokenizer-files.js';
+import { WeightsError } from '../weights/error.js';
 import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { openGguf } from '../weights/gguf/file.js';
-import { metadataOf } from '../weights/gguf/metadata.js';
+import { type Metadata, metadataOf } from '../weights/gguf/metadata.js';
 
 /** Rises when the files that are made of the same GGUF file change. */
-const VERSION = 1;
+const VERSION = 2;
 
 /** Whether the path is that of a GGUF file. */
 export function isGguf(path: string): boolean {
@@ -56,14 +58,24 @@ export function ggufDirectory(path: string): string {
 function filesOf(path: string): ReadonlyMap<string, object> {
   const file = openGguf(path);
   try {
-    const { tokenizer, config } = ggufTokenizer(metadataOf(file));
-    return new Map<string, object>([
-      ['tokenizer.json', tokenizer],
-      ['tokenizer_config.json', config],
-      ['config.json', ggufConfig(file)],
-    ]);
+    const config = ['config.json', ggufConfig(file)] as const;
+    return new Map<string, object>([...tokenizerFiles(metadataOf(file)), config]);
   } finally {
     file.close();
+  }
+}
+
+/** The model can be used with another tokenizer where its own is not read. */
+function tokenizerFiles(of: Metadata): readonly (readonly [string, object])[] {
+  try {
+    const { tokenizer, config } = ggufTokenizer(of);
+    return [
+      ['tokenizer.json', tokenizer],
+      ['tokenizer_config.json', config],
+    ];
+  } catch (error) {
+    if (!(error instanceof WeightsError)) throw error;
+    return [[UNREAD_TOKENIZER, { reason: error.message }]];
   }
 }
 

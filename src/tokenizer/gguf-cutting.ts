@@ -20,9 +20,9 @@ const PATTERNS: Readonly<Record<string, string>> = {
   stablelm2: spaced('\\p{N}'),
   tekken: cased('[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]'),
 };
-/** GPT-2's own pattern, with each digit apart or not. */
+/** GPT-2's own pattern, with each digit apart or not. `default` names none: models of any have it where their converter knew no better. */
 const DIGITS_APART = ['smollm', 'starcoder', 'refact', 'command-r', 'codeshell', 'exaone'];
-const GPT2 = ['gpt-2', 'gpt2', 'default', 'phi-2', 'jina-es', 'jina-de', 'olmo', 'mpt', 'jais'];
+const GPT2 = ['gpt-2', 'gpt2', 'phi-2', 'jina-es', 'jina-de', 'olmo', 'mpt', 'jais'];
 /** Whole pre-tokens that are tokens are taken as such, without merges. */
 const IGNORE_MERGES = ['llama-bpe', 'llama3', 'llama-v3', 'tekken'];
 

@@ -88,13 +88,13 @@ const vocabulary = (tokens: readonly string[]): JsonObject =>
 
 /** Byte-level BPE. */
 function ofBytes(of: Metadata, tokens: readonly string[]): Parts {
-  const pre = of.text('tokenizer.ggml.pre') ?? 'default';
+  const pre = of.text('tokenizer.ggml.pre');
   const merges = of.required('texts', 'tokenizer.ggml.merges');
-  const cutting = cuttingOf(pre);
-  if (cutting === undefined)
+  const cutting = pre === undefined ? undefined : cuttingOf(pre);
+  if (pre === undefined || cutting === undefined)
     throw new WeightsError(
-      `${of.path}: tokenizer.ggml.pre: ${show(pre)} is not known, so text might be cut in another way than the model learned; ` +
-        `expected one of ${CUTTINGS.join(', ')}; or give the model's own tokenizer: --tokenizer DIR`,
+      `${of.path}: tokenizer.ggml.pre: expected how the model's text is cut, one of ${CUTTINGS.join(', ')}; ` +
+        `found ${pre === undefined ? 'nothing' : show(pre)}; convert the model again, or give its own tokenizer: --tokenizer DIR`,
     );
   return {
     addsBos: ignoresMerges(pre),

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -91,7 +91,12 @@ function tooLarge(file: string): DataError {
   });
 }
 
+/** Says why a directory that was made of a file has no tokenizer: `{"reason": "…"}`. */
+export const UNREAD_TOKENIZER = 'tokenizer.unread.json';
+
 function missingTokenizer(directory: string, sentencePiece: Buffer | undefined): DataError {
+  const unread = join(directory, UNREAD_TOKENIZER);
+  if (existsSync(unread)) return badTokenizer(JSON.parse(readFileSync(unread, 'utf8')).reason);
   const found =
     sentencePiece === undefined ? '' : '; tokenizer.model (SentencePiece) is there, but is not read';
   return badTokenizer(

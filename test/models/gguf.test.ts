@@ -443,6 +443,21 @@ describe('models as GGUF', () => {
     expect(baseDirectory(path)).not.toBe(first);
   });
 
+  it('reads a model with another tokenizer where its own is not read', async () => {
+    const directory = await changedModel('qwen2', {});
+    writeTokenizer(directory, 'gpt-2');
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F32');
+    // As files of before 2024 have it.
+    const bytes = readFileSync(path);
+    bytes.write('tokenizer.ggml.prx', bytes.indexOf('tokenizer.ggml.pre'));
+    writeFileSync(path, bytes);
+    await expect(loadTokenizer(baseDirectory(path))).rejects.toThrow(/tokenizer.ggml.pre: .*found nothing/);
+    const model = await loadModel(device, path);
+    expect(await model.score([[1, 2, 3]])).toHaveLength(1);
+    model.dispose();
+  });
+
   const qwen = sharedPath('data/tokenizers/qwen2_5');
   it.skipIf(qwen === undefined)(
     `Qwen2.5's own way of cutting is known${qwen ? '' : ' (skipped: ../shared/data is absent)'}`,
