@@ -4,6 +4,8 @@ import {
   BIG_OPERATORS,
   FUNCTIONS,
   LAYOUT,
+  LOWERED,
+  RAISED,
   SYMBOL_TYPE,
   TYPE_COMMANDS,
   UNICODE,
@@ -24,8 +26,11 @@ const COMMANDS = new Set([
 
 /** The answer without mere layout: dollar signs of mathematics, spacing, full stops, doubled backslashes. */
 export function normalise(answer: string): string {
+  const levelled = answer
+    .replace(RAISED, (run) => `^{${run.normalize('NFKD')}}`)
+    .replace(LOWERED, (run) => `_{${run.normalize('NFKD')}}`);
   let text = '';
-  for (const character of answer) text += UNICODE.get(character) ?? narrow(character);
+  for (const character of levelled) text += UNICODE.get(character) ?? narrow(character);
   text = singleBackslashes(text);
   text = withoutDelimiters(text);
   return withoutDecoration(text)

@@ -135,19 +135,20 @@ export const UNICODE: ReadonlyMap<string, string> = new Map([
   ['△', '\\triangle '],
   ['。', '. '],
   ['、', ', '],
-  ['½', '\\frac{1}{2}'],
-  ['⅓', '\\frac{1}{3}'],
-  ['⅔', '\\frac{2}{3}'],
-  ['¼', '\\frac{1}{4}'],
-  ['¾', '\\frac{3}{4}'],
-  ['⅕', '\\frac{1}{5}'],
-  ['⅛', '\\frac{1}{8}'],
-  ...[...'⁰¹²³⁴⁵⁶⁷⁸⁹'].map((digit, i) => [digit, `^{${i}}`] as const),
-  ...[...'₀₁₂₃₄₅₆₇₈₉'].map((digit, i) => [digit, `_{${i}}`] as const),
+  ...[...'¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞'].map((fraction) => [fraction, fractionOf(fraction)] as const),
   ...greek('αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩ'),
   ...each('\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000', ' '),
   ...each('\u200b\u200c\u200d\u2060\ufeff', ''),
 ]);
+
+/** Runs of raised and lowered characters, as in 10⁻¹². */
+export const RAISED = /[⁰¹²³⁴-⁹⁺⁻⁼⁽⁾ⁱⁿˣʸᵏᵐ]+/gu;
+export const LOWERED = /[₀-₉₊₋₌₍₎ₙᵢⱼₖₘₓ]+/gu;
+
+function fractionOf(character: string): string {
+  const [over, under] = character.normalize('NFKD').split('⁄');
+  return `\\frac{${over}}{${under}}`;
+}
 
 function pairs(name: string, spellings: string): [string, string][] {
   return spellings.split(' ').map((spelling) => [spelling, name]);
