@@ -82,6 +82,12 @@ export class ChatRenderer {
       throw refuse('cannot continue the last of', 'it does not write that one as it is');
     const lost = options.mayLeaveOut ? -1 : leftOut(known, text, written);
     if (lost >= 0) throw this.leavesOut(name, given, lost);
+    const uncalled = withoutCalls(known, written);
+    if (uncalled >= 0)
+      throw badTemplate(
+        `the chat template '${name}' leaves out tool calls of message ${uncalled + 1}, which has several; give each a message of its own ` +
+          'with its result after it, or take a model whose template writes them',
+      );
     return text;
   }
 
@@ -181,6 +187,35 @@ function leftOut(
     return -1;
   }
   return unsure.findIndex((isUnsure, i) => isUnsure && !shown.includes(numbered(i)));
+}
+
+/** The first message of whose calls a template writes some alone, as GPT-OSS's does; -1: there is none. */
+function withoutCalls(
+  messages: readonly ChatMessage[],
+  written: (messages: readonly ChatMessage[]) => string,
+): number {
+  const callsOf = ({ tool_calls: calls }: ChatMessage) => (Array.isArray(calls) ? calls : []);
+  const hasSeveral = messages.map((message) => callsOf(message).length > 1);
+  if (!hasSeveral.includes(true)) return -1;
+  const renamed = (call: unknown, at: number) => {
+    const { function: called, ...rest } = call as { readonly function?: object };
+    return called === undefined
+      ? { ...rest, name: numbered(at) }
+      : { ...rest, function: { ...called, name: numbered(at) } };
+  };
+  let shown: string;
+  try {
+    shown = written(
+      messages.map((message, i) =>
+        hasSeveral[i] ? { ...message, tool_calls: callsOf(message).map(renamed) } : message,
+      ),
+    );
+  } catch {
+    return -1;
+  }
+  return messages.findIndex(
+    (message, i) => hasSeveral[i] && callsOf(message).some((_, at) => !shown.includes(numbered(at))),
+  );
 }
 
 /** Written after the message that is to be continued. A template that trims messages takes the space away. */

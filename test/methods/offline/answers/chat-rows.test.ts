@@ -239,6 +239,26 @@ describe('what a template does not read', () => {
   });
 });
 
+it('refuses several calls of which the template writes one', async () => {
+  const call = (name: string) => ({ type: 'function', function: { name, arguments: {} } });
+  const calls = (...names: string[]) => reply('', { tool_calls: names.map(call) });
+  const several = TOOLS.replace(
+    "'<call>' + m.tool_calls[0].function.name + '</call>' }}",
+    "'<call>' }}{% for c in m.tool_calls %}{{ c.function.name + ' ' }}{% endfor %}{{ '</call>' }}",
+  );
+  const result = { role: 'tool', content: 'a long result of it' };
+  for (const messages of [
+    [USER, calls('add', 'take')],
+    [USER, calls('add', 'take'), result, result, reply('It is 4')],
+  ]) {
+    await expect(texts(TOOLS, { messages })).rejects.toThrow(
+      /leaves out tool calls of message 2, which has several; give each a message of its own/,
+    );
+    expect((await texts(several, { messages }))[0]![1]).toBe('<call>add take </call><|end|>');
+  }
+  expect((await texts(TOOLS, { messages: [USER, calls('add')] }))[0]![1]).toBe('<call>add</call><|end|>');
+});
+
 describe('what a template reads', () => {
   it('are tools, calls without a text, and variables', async () => {
     const call = { type: 'function', function: { name: 'add', arguments: {} } };
