@@ -5,7 +5,7 @@ import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
-import { BOOTSTRAP, resampledInterval, resampledProblems, SHARE } from './statistics/bootstrap.js';
+import { BOOTSTRAP, resample, resampledInterval, SHARE } from './statistics/bootstrap.js';
 import { calibration } from './statistics/calibration.js';
 import { rocAuc } from './statistics/metrics.js';
 import { percent } from './statistics/percent.js';
@@ -277,7 +277,7 @@ function pooled(groups: readonly Pairs[]): Ranking {
   if (pairs === 0) return { pairs };
   const auc = some.reduce((sum, { wins }) => sum + wins, 0) / pairs;
   if (some.length < 2) return { pairs, auc };
-  const values = [...resampledProblems(some.length, BOOTSTRAP)].map((weights) => {
+  const values = resample(some.length, BOOTSTRAP, (weights) => {
     let [won, all] = [0, 0];
     some.forEach((each, i) => {
       won += (weights[i] as number) * each.wins;

@@ -8,7 +8,7 @@ import {
   ProblemSample,
   type ProblemStep,
   percentileInterval,
-  resampledProblems,
+  resample,
 } from '../../src/eval/statistics/bootstrap.js';
 import { calibration } from '../../src/eval/statistics/calibration.js';
 import { mcnemar } from '../../src/eval/statistics/mcnemar.js';
@@ -142,12 +142,12 @@ describe('bootstrap intervals', () => {
 
   it('draw as many problems as the data has, all equally often', () => {
     const drawn = [0, 0, 0, 0, 0];
-    for (const weights of resampledProblems(5, { seed: 3, resamples: 20_000 })) {
+    resample(5, { seed: 3, resamples: 20_000 }, (weights) => {
       expect(weights.reduce((sum, weight) => sum + weight)).toBe(5);
       weights.forEach((weight, i) => {
         drawn[i]! += weight;
       });
-    }
+    });
     for (const count of drawn) expect(Math.abs(count - 20_000)).toBeLessThan(4 * Math.sqrt(20_000));
   });
 

@@ -94,6 +94,28 @@ describe('the quality of a reward model', () => {
     expect(standingOf(rewardQuality([solution('a', [1, 1], [1, 0])], options))).toBe('unknown');
   });
 
+  it('has intervals as wide as those of a share of problems', () => {
+    // One pair in a problem: the AUC is a share of problems, whose error is known.
+    const n = 400;
+    const of = rewardQuality(
+      Array.from({ length: n }, (_, i) => {
+        const draw = new PhiloxStream(3, 5, i);
+        const isWon = draw.uniform() < 0.62;
+        const steps = isWon ? [0.9, 0.1] : [0.1, 0.9];
+        return draw.uniform() < 0.5
+          ? solution(`p${i}`, [1, 0], steps)
+          : solution(`p${i}`, [0, 1], [...steps].reverse());
+      }),
+      options,
+    );
+    for (const ranking of [of.within_problem, of.place_alone, of.shuffled]) {
+      const { auc = 0, interval = [0, 0] } = ranking ?? {};
+      const error = 1.96 * Math.sqrt((auc * (1 - auc)) / n);
+      expect(Math.abs(interval[0] - (auc - error))).toBeLessThan(0.015);
+      expect(Math.abs(interval[1] - (auc + error))).toBeLessThan(0.015);
+    }
+  });
+
   it('ranks whole solutions by the score of their last step', () => {
     const of = (outcome: 0 | 1, score: number) => {
       const made = solution('a', [null, null], [null, score]);

@@ -7,8 +7,8 @@ import {
   BOOTSTRAP,
   type BootstrapOptions,
   CONFIDENCE,
+  resample,
   resampledInterval,
-  resampledProblems,
   SHARE,
 } from '../statistics/bootstrap.js';
 import { type McNemar, mcnemar } from '../statistics/mcnemar.js';
@@ -69,9 +69,10 @@ export function compareSolving(
   const value = (of: typeof ofA, name: string, weights?: Uint32Array) =>
     metricOf(contributed(of, name), weights);
   const resampled = new Map(names.map((name) => [name, [] as number[]]));
-  for (const weights of resampledProblems(a.length, bootstrap))
+  resample(a.length, bootstrap, (weights) => {
     for (const [name, values] of resampled)
       values.push(value(ofB, name, weights) - value(ofA, name, weights));
+  });
   const differences = names.map((name) => {
     const [ofThis, ofOther] = [value(ofA, name), value(ofB, name)];
     const values = resampled.get(name) ?? [];

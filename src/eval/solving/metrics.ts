@@ -6,8 +6,8 @@ import {
   BOOTSTRAP,
   type BootstrapOptions,
   type Range,
+  resample,
   resampledInterval,
-  resampledProblems,
   SHARE,
 } from '../statistics/bootstrap.js';
 import { passAtK } from '../statistics/solutions.js';
@@ -183,8 +183,9 @@ export function metricValues(
   const problems = [...metrics.values()][0]?.sums.length ?? 0;
   const resampled = new Map([...metrics.keys()].map((name) => [name, [] as number[]]));
   if (problems > 1)
-    for (const weights of resampledProblems(problems, { ...BOOTSTRAP, ...bootstrap }))
+    resample(problems, { ...BOOTSTRAP, ...bootstrap }, (weights) => {
       for (const [name, of] of metrics) resampled.get(name)?.push(metricOf(of, weights));
+    });
   const withInterval = (name: string, of: Contributions): MetricValue => {
     const values = resampled.get(name) ?? [];
     const counted = of.counts.filter((count) => count > 0).length;

@@ -42,13 +42,13 @@ export function bootstrapIntervals(
   const sample = new ProblemSample(steps, { invalidAsWrong });
   if (sample.problems < 2) return undefined;
   const values: Record<string, number[]> = {};
-  for (const weights of resampledProblems(sample.problems, bootstrap)) {
+  resample(sample.problems, bootstrap, (weights) => {
     const { n: _, ...metrics } = sample.metrics(weights);
     for (const [metric, value] of Object.entries({ ...metrics, auc: sample.auc(weights) })) {
       values[metric] ??= [];
       if (value !== undefined) values[metric].push(value);
     }
-  }
+  });
   const metrics = Object.fromEntries(
     Object.entries(values).flatMap(([metric, of]) =>
       of.length === 0 ? [] : [[metric, resampledInterval(of, sample.problems, SHARE)]],
@@ -57,18 +57,23 @@ export function bootstrapIntervals(
   return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, metrics };
 }
 
-/** Yields, for each resample, how often each of `problems` problems was drawn. The array is reused. */
-export function* resampledProblems(
+/**
+ * The value of each resample.
+ *
+ * @param of takes how often each of `problems` problems was drawn, in an array that the next resample overwrites
+ */
+export function resample<Value>(
   problems: number,
   { seed, resamples }: BootstrapOptions,
-): Generator<Uint32Array> {
+  of: (weights: Uint32Array) => Value,
+): Value[] {
   const weights = new Uint32Array(problems);
-  for (let resample = 0; resample < resamples; resample++) {
-    const stream = new PhiloxStream(seed, DRAW, resample);
+  return Array.from({ length: resamples }, (_, index) => {
+    const stream = new PhiloxStream(seed, DRAW, index);
     weights.fill(0);
     for (let i = 0; i < problems; i++) weights[stream.below(problems)]!++;
-    yield weights;
-  }
+    return of(weights);
+  });
 }
 
 /** The least and the largest value that a metric can have, which may be infinite. */

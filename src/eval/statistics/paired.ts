@@ -4,8 +4,8 @@ import {
   type IntervalMetric,
   ProblemSample,
   type ProblemStep,
+  resample,
   resampledInterval,
-  resampledProblems,
   SHARE_DIFFERENCE,
 } from './bootstrap.js';
 import { confusionMetrics, countConfusion } from './metrics.js';
@@ -44,12 +44,12 @@ export function pairedDifferences<Metric extends Exclude<IntervalMetric, 'auc'>>
     confusionMetrics(countConfusion(steps, { invalidAsWrong }).confusion),
   ) as [ReturnType<typeof confusionMetrics>, ReturnType<typeof confusionMetrics>];
   const resampled = metrics.map((): number[] => []);
-  for (const weights of resampledProblems(sampleA.problems, bootstrap)) {
+  resample(sampleA.problems, bootstrap, (weights) => {
     const [one, other] = [sampleA.metrics(weights), sampleB.metrics(weights)];
     metrics.forEach((metric, i) => {
       resampled[i]?.push(other[metric] - one[metric]);
     });
-  }
+  });
   const differences = metrics.map((metric, i) => {
     const values = resampled[i] as number[];
     const interval = resampledInterval(values, sampleA.problems, SHARE_DIFFERENCE) as [number, number];
