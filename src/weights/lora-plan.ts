@@ -168,10 +168,8 @@ function findTargets(
   const names = modules.map(({ name }) => name);
   const { targetModules, layersToTransform } = config;
   if (targetModules.kind === 'allLinear') {
-    // PEFT leaves out the output embedding, and the score of sequence classification.
-    return modules.map(
-      ({ kind }) => ADAPTED.has(kind) || (kind === 'score' && config.taskType !== 'SEQ_CLS'),
-    );
+    // PEFT leaves out the output embedding and the head of sequence classification. Here no head gets a pair.
+    return modules.map(({ kind }) => ADAPTED.has(kind));
   }
   if (targetModules.kind === 'names' && strict) {
     const unmatched = targetModules.names.filter((target) => !names.some(endsWithAny([target])));

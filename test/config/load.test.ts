@@ -141,6 +141,20 @@ describe('an unknown key', () => {
     ]);
   });
 
+  it('of a reward without a weight is warned of', () => {
+    const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+    const recipe = 'method: grpo\ndata:\n  source: word_problems\nreward:\n  steps: {model: runs/prm}\n';
+    parseRunConfig(recipe, { name: 'r.yaml', settings: ['model.base=qwen'] });
+    parseRunConfig(recipe, { name: 'r.yaml', settings: ['model.base=qwen', 'reward.steps.weight=1'] });
+    const lines = said.mock.calls.flat().filter((line) => String(line).includes('gives no reward'));
+    said.mockRestore();
+    expect(lines).toEqual([
+      expect.stringContaining(
+        'reward.steps.model gives no reward, since reward.steps.weight is 0; set the weight, or leave the key out',
+      ),
+    ]);
+  });
+
   it('of problems that are not generated is warned of', () => {
     const said = vi.spyOn(console, 'error').mockImplementation(() => {});
     parse(`${BASE}  word_problems: {samples: 60}\n`, 'data.word_problems.levels=[1]');

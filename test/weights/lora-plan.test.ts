@@ -116,11 +116,14 @@ describe('loraPlan', () => {
     ]);
   });
 
-  it('leaves only the score of sequence classification out of all-linear', () => {
+  it('leaves the head out of all-linear', () => {
     const of = (task: Case['task']) =>
       loraPlan(parse({ target_modules: 'all-linear', task_type: task }), modulesOf('llama3', task));
-    expect(of('SEQ_CLS').modules).toHaveLength(14);
-    expect(() => of('TOKEN_CLS')).toThrow(/target_modules fits 'score'/);
+    for (const task of ['SEQ_CLS', 'TOKEN_CLS'] as const)
+      expect(of(task).modules.map(({ module }) => module)).toEqual(
+        of('CAUSAL_LM').modules.map(({ module }) => module),
+      );
+    expect(of('TOKEN_CLS').modules).toHaveLength(14);
   });
 
   it('ignores a target that fits nothing only on request', () => {

@@ -33,6 +33,13 @@ export type PpoRunConfig = z.output<typeof schema>;
 export type PpoSection = PpoRunConfig['ppo'];
 export type RewardSection = PpoRunConfig['reward'];
 
+/** Rewards that need a name, and its key. */
+const NAMED = [
+  ['steps', 'model'],
+  ['outcome', 'model'],
+  ['function', 'module'],
+] as const;
+
 export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ ppo }) => ({ ppo }),
@@ -41,6 +48,14 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   paths: ['reward.function.module'],
   models: ['reward.steps.model', 'reward.outcome.model'],
   conflicts,
+  *unread({ reward }) {
+    for (const [name, key] of NAMED)
+      if (reward[name].weight === 0 && (reward[name] as Readonly<Record<string, unknown>>)[key] !== undefined)
+        yield conflict(
+          `reward.${name}.${key}`,
+          `reward.${name}.${key} gives no reward, since reward.${name}.weight is 0; set the weight, or leave the key out`,
+        );
+  },
   judge(config, saved) {
     const { rollout, reward } = config;
     if (saved !== IMPLICIT) return undefined;
@@ -99,16 +114,11 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
     yield conflict('ppo.truncated', 'ppo.truncated "bootstrap" needs the critic of ppo.algorithm "ppo"');
   if (reward.length.weight !== 0 && reward.length.to <= reward.length.from)
     yield conflict('reward.length.to', 'reward.length.to must be above reward.length.from');
-  const named = {
-    steps: reward.steps.model,
-    outcome: reward.outcome.model,
-    function: reward.function.module,
-  };
-  for (const name of ['steps', 'outcome', 'function'] as const)
-    if (reward[name].weight !== 0 && named[name] === undefined)
+  for (const [name, key] of NAMED)
+    if (reward[name].weight !== 0 && (reward[name] as Readonly<Record<string, unknown>>)[key] === undefined)
       yield conflict(
         `reward.${name}.weight`,
-        `reward.${name} needs reward.${name}.${name === 'function' ? 'module' : 'model'}: name one, or set its weight to 0`,
+        `reward.${name} needs reward.${name}.${key}: name one, or set its weight to 0`,
       );
   if (reward.steps.until_wrong && reward.placement === 'step')
     yield conflict(
