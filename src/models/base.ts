@@ -32,18 +32,18 @@ const PACKAGE: Readonly<Record<string, Shipped>> = {
   'word-problems-turns': {
     folder: 'word-problems-turns',
     recipe: 'pretrain_word_problem_turns',
-    what: 'solves them in turns with a calculator, and misreads some',
+    what: 'solves them with a calculator',
   },
   'word-problems-attempts': {
     folder: 'word-problems-attempts',
     recipe: 'pretrain_word_problems_attempts',
-    what: 'has also read attempts with a worked solution after each',
+    what: 'has also read attempts',
   },
   'word-problems-judge': {
     folder: 'word-problems-judge',
     base: 'word-problems-attempts',
     recipe: 'quickstart',
-    what: 'judges the steps of such solutions',
+    what: 'judges their steps',
   },
 };
 
