@@ -10,7 +10,7 @@ it('names its judges beside its models, each with what it is', async () => {
   const device = openTest();
   try {
     await expect(loadModel(device, 'word-problem-judge')).rejects.toThrow(
-      /one of those of the package, .*word-problems-judge \(judges the steps of such solutions\)/,
+      /one of those of the package, .*word-problems-judge \(judges their steps\)/,
     );
   } finally {
     device.dispose();
