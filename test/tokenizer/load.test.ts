@@ -208,7 +208,7 @@ describe('unusable files give one sentence with the path', () => {
     [
       'an unknown model',
       { 'tokenizer.json': tokenizerJson({ type: 'Magic', vocab: {} }) },
-      /of type 'Magic'; expected BPE/,
+      /of type "Magic"; expected BPE/,
     ],
   ];
   for (const [name, contents, message] of cases) {

@@ -116,7 +116,7 @@ it('skips a step whose loss is not finite, the critic alone too', async () => {
 });
 
 it('a step says how far its rollout is', async () => {
-  expect((await step(1)).parts).toEqual([{ unit: 'rollout: solution', done: 1, total: 2 }]);
+  expect((await step(1)).parts).toEqual([{ unit: 'rollout: solution', done: 1, total: 2, serves: 1 }]);
 });
 
 it('draws a group of equal rewards again, with other numbers, until they differ or the limit is reached', async () => {
