@@ -4,6 +4,11 @@ import { answersEqual } from './equal.js';
 /** Words after which no answer is given any more, though other numbers may be. */
 const AFTER =
   /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning|respectively|of (?:which|whom|them|these))\b(?!\s+well)|,\s*(?:in (?:all|total|the end)|al(?:together|l together)|overall|exactly|precisely|to be (?:exact|precise))\b(?!.*\d)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
+/** Words after a mark, which are a remark where no number follows: `72; done`, `72, I think`. */
+const REMARK =
+  /\s*[,;:]\s+(?=(?:\p{L}['’\p{L}]+|I\s\p{L}{2,})(?:[\s,;.!?]|$))(?!(?:and|or|nor|plus|minus|times|but|if|unless|mod|base|in|per|pi|infinity|inf|none|no|not|nope|never|wait|wrong|incorrect|sorry|oops|actually|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundreds?|thousands?|millions?|billions?|trillions?|dozens?)\b)[^\d$\\=<>≤≥+*/^]*$/iu;
+/** A dash before words likewise. */
+const DASHED = /\s-\s(?=\p{L}{2})[^\d$\\=<>≤≥+*/^]*$/u;
 /** Brackets at the end. */
 const BRACKETS = /^([^()[\]]*[^()[\]\s])\s+(?:\(([^()]*)\)|\[([^[\]]*)\])$/;
 /** Words in brackets with which the value is another. */
@@ -12,7 +17,11 @@ const STEPS = 2000;
 
 /** The answer at the beginning of a sentence: `14 (7*2)` and `14, which is 7*2` are 14. The whole sentence where it begins with none. */
 export function withoutDerivation(said: string): string {
-  const at = said.search(AFTER);
+  const at =
+    [AFTER, REMARK, DASHED]
+      .map((words) => said.search(words))
+      .filter((found) => found > 0)
+      .sort((a, b) => a - b)[0] ?? -1;
   const head = at > 0 && isValue(said.slice(0, at)) ? said.slice(0, at).trim() : said;
   const [, value = '', round, square] = BRACKETS.exec(head) ?? [];
   const note = round ?? square ?? '';

@@ -12,6 +12,7 @@ import { withoutUnits } from './rewrite.js';
 import { realValue } from './sampling.js';
 import { ratioOf } from './scalar.js';
 import type { Node } from './syntax.js';
+import { withUnitLetters } from './units.js';
 
 /**
  * The comparison that decided.
@@ -73,7 +74,12 @@ function equality(got: string, expected: string, options: EqualityOptions, isRep
   const choice = sameChoice(left, right);
   if (choice !== undefined) return { equal: choice, method: 'choice' };
   try {
-    return compared(a, b, { digits, units, isReply, budget: new StepBudget(steps) });
+    const settings = { digits, units, isReply, budget: new StepBudget(steps) };
+    const verdict = compared(a, b, settings);
+    if (verdict.equal) return verdict;
+    // In `5 m` the letter may be a unit.
+    const [one, two] = [withUnitLetters(a), withUnitLetters(b)];
+    return one === a && two === b ? verdict : compared(one, two, settings);
   } catch (error) {
     if (error instanceof BudgetExceeded) return { equal: false, method: 'budget' };
     // An answer that cannot be parsed or computed is compared as text.

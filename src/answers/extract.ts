@@ -6,6 +6,7 @@ import { withoutDerivation } from './derivation.js';
 import { formulas } from './formulas.js';
 import { withoutMarkdown } from './markdown.js';
 import { normalise, plainForm } from './normalise.js';
+import { lastPlain, unitAfter } from './plain.js';
 
 /**
  * The place of the answer.
@@ -57,7 +58,7 @@ export function extractAnswer(
   }
   const letter = expect === 'choice' ? lastChoice(spoken) : undefined;
   const whole = spoken.slice(body);
-  if (letter === undefined && isBare(whole)) return found(whole, 'whole');
+  if (letter === undefined && isBare(whole)) return found(withoutDerivation(whole.trim()), 'whole');
   const value = lastValue(spoken);
   const last = letter ?? (value && ownValue(value, spoken, DENIES)) ?? lastChoice(spoken);
   return last && found(last.answer, last.method);
@@ -141,7 +142,9 @@ function sentence(rest: string): string {
       if ((dollars % 2 === 0 || isMoney) && !(character === '!' && text[at + 1] === undefined)) break;
     }
   }
-  return text.slice(0, at).trim();
+  const said = text.slice(0, at).trim();
+  // At the end of a sentence `5!` is an exclamation.
+  return text[at] === '.' ? said : said.replace(/(?<=\d)!+$/, '');
 }
 
 /** The answer within a sentence that announces one: all of it, the choice it begins with, or its last value. */
@@ -234,16 +237,23 @@ function lastValue(text: string): Value | undefined {
   for (const formula of formulas(text)) {
     const content = formula.text.trim();
     if (content === '' || isProse(content)) continue;
-    math = { at: formula.at, answer: content, method: 'math' };
-    outside += text.slice(end, formula.at) + ' '.repeat(formula.end - formula.at);
+    math = { at: formula.at, answer: content + unitAfter(text, formula.end), method: 'math' };
+    outside += text.slice(end, formula.at) + '\n'.repeat(formula.end - formula.at);
     end = formula.end;
   }
   outside += text.slice(end);
-  let number: Value | undefined;
-  for (const match of outside.matchAll(NUMBER))
-    number = { at: match.index, answer: match[0].trim(), method: 'number' };
+  const plain = lastPlain(outside);
+  const number: Value | undefined =
+    plain === undefined ? lastNumber(outside) : { at: plain.at, answer: plain.text, method: 'number' };
   if (math === undefined || number === undefined) return math ?? number;
   return number.at > math.at ? number : math;
+}
+
+function lastNumber(text: string): Value | undefined {
+  let number: Value | undefined;
+  for (const match of text.matchAll(NUMBER))
+    number = { at: match.index, answer: match[0].trim(), method: 'number' };
+  return number;
 }
 
 /** Dollar signs around words are money, not mathematics. */

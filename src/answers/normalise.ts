@@ -40,7 +40,14 @@ export function normalise(answer: string): string {
     .replace(/\\\\|\\[!,;:> ]|~/g, (match) => (match === '\\\\' ? match : ' '))
     .replace(/\^\s?(?:\{\s?\\(?:circ|degree)\s?\}|\\(?:circ|degree)(?![a-zA-Z]))/g, '\\degree ')
     .replace(/\^\s?(?:\{\s?\\prime\s?\}|\\prime)/g, "'")
-    .replace(/\b([ap])\.\s?m\b\.?/g, '$1m')
+    .replace(
+      /(?<![\\\w]|\{\s?)deg(?:rees?)? ([CF])(?:elsius|ahrenheit)?\b/gi,
+      (_, scale: string) => `\\degree ${scale.toUpperCase()}`,
+    )
+    .replace(
+      /(?<![\p{L}\p{M}])([ap])\.\s?m\b\.?|(?<=\d:\d\d ?)([ap])m\b/giu,
+      (_, dotted?: string, plain?: string) => `${dotted ?? plain}m`.toLowerCase(),
+    )
     .replace(/\s+/g, ' ')
     .replace(/^[\s*`]*__([^_]+)__[.\s*`]*$/, '$1')
     .replace(/^[\s*`]+/, '')
@@ -91,9 +98,12 @@ const QUOTED = /^\s*["“”„]([^"“”„]*)["“”][\s.]*$/;
 const PICTURES =
   /(?![❌❎✖🚫⛔])(?:[✓✔☑🗸]|\p{Emoji_Presentation}|\p{Extended_Pictographic}\uFE0F)[\uFE0F\u200D]*/gu;
 
+/** Faces in signs after an answer. */
+const FACES = /(?<=\S)\s[:;]-?[)D](?![\w)])/g;
+
 /** Removes pictures beside an answer, colours, words before it and quotation marks around it. */
 function withoutDecoration(text: string): string {
-  const words = text.replace(PICTURES, ' ');
+  const words = text.replace(PICTURES, ' ').replace(FACES, ' ');
   return (words.trim() === '' ? text : words).replace(COLOUR, ' ').replace(LEAD, '').replace(QUOTED, '$1');
 }
 

@@ -7,7 +7,7 @@ import { parseDecimal } from './rational.js';
 import { finiteSeries } from './series.js';
 import { type GroupNode, type MatrixNode, type Node, quotient } from './syntax.js';
 import { type TokenOptions, tokenise } from './tokens.js';
-import { isUnitSign } from './units.js';
+import { isUnitSign, partOfUnit } from './units.js';
 
 const MATRICES = new Set(['matrix', 'pmatrix', 'bmatrix', 'Bmatrix', 'vmatrix', 'smallmatrix', 'array']);
 /** `2020-01-31` and `1/31/2020` are no differences and quotients. */
@@ -41,8 +41,19 @@ class Parser extends NumberReader {
   private items(): { items: Node[]; alternatives: boolean } {
     const items: Node[] = [];
     let alternatives = false;
-    do items.push(this.statement());
-    while (this.takeSeparator((word) => (alternatives ||= word === 'or')));
+    let words = '';
+    do {
+      const item = this.statement();
+      const whole = words === 'and' ? this.joined(items.at(-1)!, item) : undefined;
+      if (whole !== undefined) items[items.length - 1] = whole;
+      else items.push(item);
+      words = '';
+    } while (
+      this.takeSeparator((word) => {
+        alternatives ||= word === 'or';
+        words += word;
+      })
+    );
     return { items, alternatives };
   }
 
@@ -55,7 +66,7 @@ class Parser extends NumberReader {
           ? text === ',' || text === ';'
           : kind === 'command' && ['and', 'or', '\\'].includes(text);
       if (!separates) return taken;
-      if (kind === 'command') see(text);
+      see(text);
       taken = true;
       this.at++;
     }
@@ -91,9 +102,29 @@ class Parser extends NumberReader {
   private sum(): Node {
     return this.nested(() => {
       const terms = [this.term()];
-      while (['+', '-', '\\pm', '\\mp'].includes(this.name())) terms.push(this.term());
-      return terms.length === 1 ? terms[0]! : { kind: 'sum', terms };
+      for (;;) {
+        if (['+', '-', '\\pm', '\\mp'].includes(this.name())) terms.push(this.term());
+        else if (this.next.kind === 'number' && unitAfter(terms.at(-1)!) !== undefined) {
+          const whole = this.joined(terms.pop()!, this.term());
+          if (whole === undefined) throw new Unreadable('two quantities side by side');
+          terms.push(whole);
+        } else return terms.length === 1 ? terms[0]! : { kind: 'sum', terms };
+      }
     });
+  }
+
+  /** `5 feet 3 inches` as 63 inches; undefined where the second unit is no part of the first. */
+  private joined(first: Node, second: Node): Node | undefined {
+    const [whole, part] = [unitAfter(first), unitAfter(second)];
+    const parts = whole && part && partOfUnit(whole.words, part.words, this.budget);
+    if (parts === undefined) return undefined;
+    const times: Node = { kind: 'number', value: parts, text: '' };
+    const [one, two] = [first, second].map((node) => (node as ProductNode).factors.slice(0, -1));
+    const terms: Node[] = [
+      { kind: 'product', factors: [...one!, times] },
+      { kind: 'product', factors: two! },
+    ];
+    return { kind: 'product', factors: [{ kind: 'sum', terms }, part!] };
   }
 
   /** A product with its signs. */
@@ -133,6 +164,9 @@ class Parser extends NumberReader {
       else if (this.startsFactor()) {
         if (this.next.kind === 'number' && this.tokens[this.at - 1]?.kind === 'number')
           throw new Unreadable('two numbers side by side');
+        const last = factors.at(-1)!;
+        if (this.next.kind === 'number' && last.kind === 'unit' && !isUnitSign(last.words))
+          return { kind: 'product', factors };
         factors.push(this.factor());
       } else return factors.length === 1 ? factors[0]! : { kind: 'product', factors };
     }
@@ -378,6 +412,15 @@ class Parser extends NumberReader {
     if (rows.at(-1)!.length === 0) rows.pop();
     return { kind: 'matrix', bars: name === 'vmatrix', rows } satisfies MatrixNode;
   }
+}
+
+type ProductNode = Extract<Node, { readonly kind: 'product' }>;
+type UnitNode = Extract<Node, { readonly kind: 'unit' }>;
+
+/** The unit that a number ends with. */
+function unitAfter(node: Node): UnitNode | undefined {
+  const last = node.kind === 'product' && node.factors.length > 1 ? node.factors.at(-1)! : undefined;
+  return last?.kind === 'unit' ? last : undefined;
 }
 
 function product(value: Node, unit: Node): Node {

@@ -88,6 +88,24 @@ export function isUnitName(name: string): boolean {
   return DEFINITIONS.has(name.toLowerCase()) || SIGNS.has(name) || RATES.has(name);
 }
 
+const UNIT = String.raw`([a-zA-Z]{1,3})(\^(?:[23]|\{[23]\}|\{?-[1-3]\}?))?`;
+const LAST_UNITS = new RegExp(
+  String.raw`(?<=[\d)}]|\\pi) ${UNIT}(?:\s?([/ ])\s?${UNIT})?(?=$| [\d.]+ [a-zA-Z]{1,7}$)`,
+  'g',
+);
+
+/** The answer with the units of measure that it ends with marked as words: `5 m`, `3 \cdot 10^{8} m/s`, `9.8 m s^{-2}`. */
+export function withUnitLetters(answer: string): string {
+  return answer.replace(
+    LAST_UNITS,
+    (all, unit: string, power = '', sign = '', second?: string, last = '') => {
+      if (!isUnitName(unit) || unit === 'in' || (second !== undefined && !isUnitName(second))) return all;
+      const rest = second === undefined ? '' : `${sign.trim()}\\text{${second}}${last}`;
+      return ` \\text{${unit}}${power}${rest}`;
+    },
+  );
+}
+
 /** Units as written after a number: `cm`, `square inches`, `miles per hour`, `km/h`, `red apples`. */
 export function unitOf(words: string, budget: StepBudget): Unit {
   let factor = ONE;
@@ -126,6 +144,17 @@ export function unitOf(words: string, budget: StepBudget): Unit {
   }
   if (noun.length > 0) bases.set(noun.join(' '), 1);
   return { factor, pi, bases };
+}
+
+/** How many times the second unit goes into the first, of one kind and larger: 12 for feet and inches. Else undefined. */
+export function partOfUnit(whole: string, part: string, budget: StepBudget): Rational | undefined {
+  const [first, second] = [unitOf(whole, budget), unitOf(part, budget)];
+  const [[base, exponent] = []] = first.bases;
+  const isOne = first.bases.size === 1 && second.bases.size === 1 && !first.pi && !second.pi;
+  if (base === undefined || !isOne || second.bases.get(base) !== exponent) return undefined;
+  const { over, under } = second.factor;
+  const times = multiply(first.factor, { over: under, under: over }, budget);
+  return times.over > times.under ? times : undefined;
 }
 
 /** Whether the words are percent alone, which a bare number may mean too. */

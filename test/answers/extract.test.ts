@@ -136,6 +136,61 @@ describe('extractAnswer', () => {
     if (right !== undefined) expect(grade(text, right).correct).toBe(true);
   });
 
+  it.each([
+    ['It is 10².', '10', '100'],
+    ['So the speed is 2·10³ in the end.', '10', '2000'],
+    ['So the speed is 2 × 10³ m/s.', '10', '2000'],
+    ['So there are 1.5 x 10^3 of them.', '3', '1500'],
+    ['So it must be 2^10, a power of two.', '2', '1024'],
+    ['The length of it is 5⅜ inches', '5', '5.375'],
+    ['So we cut off ⅜ of the pie.', '8', '3/8'],
+    ['So it takes −2½ hours in all.', '-2', '-2.5'],
+    ['So it takes 2⁻³ of it', '2', '1/8'],
+    ['So we have m+n = 256+37 = 293', '37', '293'],
+    ['So we get 5 = 2 + 3.', '3', '5'],
+    ['So we get 36 - 7 = 29 = x.', '7', '29'],
+    ['So it is 37+27.75 = 64.75 ≈ 65 meters.', '64.75', '65'],
+    ['So the ratio that we want is 3:4.', '4', '3:4'],
+    ['So the train leaves at 3:20 pm.', '20', '3:20 PM'],
+    ['So the area is 12π cm².', '12', '12\\pi'],
+    ['So the root is 3√2.', '2', '3\\sqrt{2}'],
+    ['So we get x = \\frac{3}{4}.', '4', '3/4'],
+    ['Thus \\left(3, \\frac{\\pi}{2}\\right) is the point', '3', '(3, \\pi/2)'],
+    ['Thus it is the point (3, 4).', '4', '(3, 4)'],
+    ['So there are 5! ways.', '5', '120'],
+    ['So there are 5!', '120', '5'],
+    ['The answer is 5!', '120', '5'],
+    ['So it is 52_8.', '52', '52_8'],
+    ['So f is x² + 1.', '1', 'x^2+1'],
+    ['So there are 129 spacy subsets of S_{12}.', '12', '129'],
+    ['There is a \\frac{1}{2} probability.', '2', '1/2'],
+    ['So he is 5 feet 3 inches tall', '3', '63 inches'],
+    ['So it is 5 km long', '5 m', '5000 m'],
+    ['So it is $5$ km long', '5 m', '5'],
+    ['So she pays 5 cents in all', '5 dollars', '5'],
+    ['So there are 7 dozen eggs.', '84', '7'],
+    ['So it is 5m/s.', 'm', '5'],
+    ['So Tom gets - 3 apples', '-3', '3'],
+    ['So it takes 10-15 minutes', '10', '15'],
+    ['72; done', 'done', '72'],
+    ['The answer is 72; all good.', 'all good', '72'],
+    ['#### 72, I think', '73', '72'],
+    ['72 (done)', '73', '72'],
+    ['The answer is 72 :)', '73', '72'],
+    ['The answer is 72, no wait.', '72', undefined],
+    ['The answer is 12, in thousands.', '12', undefined],
+    ['The answer is 5, infinity.', '5', undefined],
+    ['The answer is 3; 4', '3', '3, 4'],
+  ])('%j is read whole', (text, wrong, right) => {
+    expect(grade(text, wrong).correct).toBe(false);
+    if (right !== undefined) expect(grade(text, right).correct).toBe(true);
+  });
+
+  it('takes no time that grows with the square of mathematics in words', () => {
+    for (const text of ['(1', '√', 'x^{', '\\frac{', '(1+1,', '1 x 10^', '5 feet ', '\\left('])
+      expect(() => extractAnswer(text.repeat(Math.ceil(100_000 / text.length)))).not.toThrow();
+  });
+
   it('a bound that is named is the answer, as for Math-Verify', () => {
     expect(grade('The answer is at least 5.', '5').correct).toBe(true);
     expect(grade('The answer is an average of 60 mph.', '60').correct).toBe(true);

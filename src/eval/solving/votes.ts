@@ -1,5 +1,5 @@
 // One answer from several samples of a problem: by majority, by weighted votes, or the one with the best score.
-import { answersEqual, type EqualityOptions } from '../../answers/equal.js';
+import { answers, type EqualityOptions } from '../../answers/equal.js';
 
 /** A sample's part in a vote. */
 export interface Ballot {
@@ -22,8 +22,10 @@ export function ballots(
   const known = new Map<string, number>();
   return samples.map(({ answer, right }) => {
     if (answer === null) return { answer: -1, right: false };
-    let found =
-      known.get(answer) ?? classes.findIndex((first) => answersEqual(answer, first.answer, options).equal);
+    // Both are replies: `m + n = 293` and 293 are one answer, whichever came first.
+    const isSame = (first: string) =>
+      answers(answer, first, options).equal || answers(first, answer, options).equal;
+    let found = known.get(answer) ?? classes.findIndex((first) => isSame(first.answer));
     if (found < 0) found = classes.push({ answer, right }) - 1;
     known.set(answer, found);
     return { answer: found, right: (classes[found] as (typeof classes)[number]).right };

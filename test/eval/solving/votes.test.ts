@@ -57,6 +57,20 @@ describe('majority', () => {
     expect(votedRight(cast, [5])).toBe(0);
   });
 
+  it('counts what says of a quantity what it is with that value, in either order', () => {
+    const [sum, value] = [
+      { answer: 'm+n = 293', right: true },
+      { answer: '293', right: true },
+    ];
+    for (const votes of [
+      [sum, value],
+      [value, sum],
+    ])
+      expect(ballots([...votes, { answer: '294', right: false }]).map(({ answer }) => answer)).toEqual([
+        0, 0, 1,
+      ]);
+  });
+
   it('goes by the sums of the scores where there are any', () => {
     const cast = ballots(samplesOf(['a', 'a', 'b', null], 'b'));
     expect(votedRight(cast, all(4), [0.2, 0.3, 0.6, 9])).toBe(1);
