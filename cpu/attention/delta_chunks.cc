@@ -1,7 +1,7 @@
 // The forward of the gated delta rule by chunks (delta_chunks.h).
 #include "cpu/attention/delta_chunks.h"
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace delta {

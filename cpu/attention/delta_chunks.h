@@ -1,4 +1,4 @@
-// The gated delta rule (cpu/gated_delta_rule.cc) on AMX, by chunks of kChunk tokens: products of blocks instead of a state for
+// The gated delta rule (cpu/gated_delta_rule.cc) in bf16, by chunks of kChunk tokens: products of blocks instead of a state for
 // each token. Within a chunk, with the state S before it, g_i = Σ_{l≤i} log α_l and G_ij = e^(g_i - g_j):
 //   δ_i = β_i·(v_i - e^g_i·Sᵀk_i - Σ_{j<i} G_ij·(k_i·k_j)·δ_j)
 //   o_i = e^g_i·Sᵀq_i + Σ_{j≤i} G_ij·(q_i·k_j)·δ_j
@@ -8,7 +8,7 @@
 // are factors as they are stored, in bf16, and their norms scale sums. States stay in f32; as factors they are the sum of two bf16.
 #pragma once
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 #include <algorithm>
 #include <vector>

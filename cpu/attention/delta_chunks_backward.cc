@@ -3,7 +3,7 @@
 // (delta_chunks_block.h).
 #include "cpu/attention/delta_chunks_block.h"
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 namespace steptrain::cpu::STEPTRAIN_ISA::delta {
 namespace {

@@ -9,7 +9,7 @@
 // only this chunk's gradients need of one.
 #pragma once
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 #include <algorithm>
 #include <cmath>
@@ -69,7 +69,7 @@ struct Backward {
     for (int64_t i = path.from; i < path.rows; i++) {
       const bf16* const from = dout + (path.token(i) * shape.heads + index) * V;
       std::memcpy(sums.dout_rows + i * V, from, bytes);
-      amx_tile::order_row(from, V, sums.dout_left, i);
+      order_row(from, V, sums.dout_left, i);
       for (int64_t right = 0; right < sums.dout.across; right++)
         for (int64_t c = 0; c < kSide; c += kLanes)
           store(sums.dout.row(i, right) + c, load(from + right * kSide + c));

@@ -1,15 +1,22 @@
-// Matrices of one chunk of the gated delta rule (delta_chunks.h), and their products on AMX: f32 in tiles, and factors of bf16, which
-// are left ones in tile order or panels.
+// Matrices of one chunk of the gated delta rule (delta_chunks.h), and their products on AMX or AVX-512-BF16: f32 in tiles, and
+// factors of bf16, which are left ones in tile order or panels.
 #pragma once
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
+
+#include <cstring>
 
 #include "cpu/gemm/panel.h"
+#include "cpu/gemm/sums.h"
 #include "cpu/gemm/tile_amx.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA::delta {
 
+#if defined(__AMX_BF16__)
 constexpr int64_t kChunk = 64;
+#else
+constexpr int64_t kChunk = 32;
+#endif
 constexpr int64_t kSide = 32;  // of a tile of f32: rows, and columns
 constexpr int64_t kTileSize = kSide * kSide;
 
@@ -38,6 +45,13 @@ struct Memory {
     return {take<float>((rows + kSide - 1) / kSide * kSide * columns), columns / kSide};
   }
 };
+
+/// Copies row r to its places in a left factor in tile order (cpu/gemm/tile_amx.h).
+inline void order_row(const bf16* from, int64_t depth, bf16* out, int64_t r) {
+  bf16* to = out + r / 16 * 16 * depth + r % 16 * kSide;
+  for (int64_t i = 0; i < depth; i += kSide, to += 16 * kSide)
+    _mm512_storeu_si512(to, _mm512_loadu_si512(from + i));
+}
 
 /// A factor as the sum of two bf16. `low` may be null.
 struct Halves {
@@ -120,7 +134,11 @@ struct Factors {
   const bf16 *left, *panels;
 };
 
-/// A tile of out's rows: all products before it is stored.
+#if defined(__AMX_BF16__)
+
+constexpr int64_t kHeight = kSide;  // rows of a block of out
+
+/// A block of out, with or without its lower half: all products before it is stored.
 template <bool kLower, size_t N>
 void multiply_tile(int64_t row, int64_t right, int64_t depth, const Factors (&factors)[N], float* c,
                    bool accumulate) {
@@ -148,21 +166,62 @@ void multiply_tile(int64_t row, int64_t right, int64_t depth, const Factors (&fa
   if constexpr (kLower) _tile_stored(3, c + lower + 16, stride);
 }
 
-/// out rows [from, rows), in whole tiles, = or += the products of left factors [rows, depth] and panels of out's columns.
+inline void multiply_block(int64_t row, int64_t rows, int64_t right, int64_t depth, const auto& factors,
+                           float* c, bool accumulate) {
+  amx_tile::configure(amx_tile::kRows);
+  if (rows > kSide / 2) {
+    multiply_tile<true>(row, right, depth, factors, c, accumulate);
+  } else {
+    multiply_tile<false>(row, right, depth, factors, c, accumulate);
+  }
+}
+
+#else
+
+constexpr int64_t kHeight = 8;  // rows of a block of out: its sums are 16 registers
+
+/// A block of out: all products before it is stored.
+template <size_t N>
+void multiply_block(int64_t row, int64_t /*rows*/, int64_t right, int64_t depth, const Factors (&factors)[N],
+                    float* c, bool accumulate) {
+  __m512 sums[kHeight][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kHeight; r++)
+    for (int v = 0; v < 2; v++)
+      sums[r][v] = accumulate ? _mm512_loadu_ps(c + r * kSide + v * kLanes) : _mm512_setzero_ps();
+  for (const Factors& each : factors) {
+    const bf16* x = each.left + row / 16 * 16 * depth + row % 16 * kSide;
+    const bf16* panel = each.panels + right * depth * kPanel;
+    for (int64_t i = 0; i < depth; i += kSide, x += 16 * kSide)
+      for (int64_t pair = 0; pair < kSide; pair += 2, panel += 2 * kPanel) {
+        const auto low = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel));
+        const auto high = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel + kPanel));
+#pragma GCC unroll 8
+        for (int r = 0; r < kHeight; r++) {
+          int32_t both;
+          std::memcpy(&both, x + r * kSide + pair, sizeof both);
+          const auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi32(both));
+          sums[r][0] = _mm512_dpbf16_ps(sums[r][0], factor, low);
+          sums[r][1] = _mm512_dpbf16_ps(sums[r][1], factor, high);
+        }
+      }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kHeight; r++)
+    for (int v = 0; v < 2; v++) _mm512_storeu_ps(c + r * kSide + v * kLanes, sums[r][v]);
+}
+
+#endif
+
+/// out rows [from, rows), in whole blocks, = or += the products of left factors [rows, depth] and panels of out's columns.
 template <size_t N>
 void product(int64_t from, int64_t rows, int64_t depth, const Factors (&factors)[N], const Tiles& out,
              bool accumulate) {
-  amx_tile::configure(amx_tile::kRows);
-  for (int64_t r = from / kSide * kSide; r < rows; r += kSide)
-    for (int64_t right = 0; right < out.across; right++) {
-      float* const c = out.tile(r / kSide, right);
-      if (rows - r > 16) {
-        multiply_tile<true>(r, right, depth, factors, c, accumulate);
-      } else {
-        multiply_tile<false>(r, right, depth, factors, c, accumulate);
-      }
-    }
+  for (int64_t r = from / kHeight * kHeight; r < rows; r += kHeight)
+    for (int64_t right = 0; right < out.across; right++)
+      multiply_block(r, rows - r, right, depth, factors, out.row(r, right), accumulate);
 }
+
 /// sum() of simd.h, by the same tree.
 inline float lane_sum(vf x) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));

@@ -1,7 +1,7 @@
 // The rows of one chunk that the backward of the gated delta rule keeps, and its way back through their triangle of products.
 #pragma once
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 #include <algorithm>
 #include <vector>

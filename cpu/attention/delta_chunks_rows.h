@@ -2,7 +2,7 @@
 // with each other.
 #pragma once
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 #include <algorithm>
 #include <cmath>
@@ -95,12 +95,12 @@ inline void read_keys(const Shape& shape, const bf16* qkv, int64_t key_head, con
   for (int64_t i = path.from; i < path.rows; i++) {
     const bf16* const k = qkv + shape.key(path.token(i), key_head);
     std::memcpy(out.rows + i * size, k, bytes);
-    amx_tile::order_row(k, size, out.left, i);
+    order_row(k, size, out.left, i);
     out.scale[i] = inverse_norm(k, size);
     if (!queries) continue;
     const bf16* const q = qkv + shape.query(path.token(i), key_head);
     if (backward) std::memcpy(out.query_rows + i * size, q, bytes);
-    amx_tile::order_row(q, size, out.query_left, i);
+    order_row(q, size, out.query_left, i);
     out.query_scale[i] = inverse_norm(q, size);
   }
   for (int64_t i = path.rows; i < depth; i++) {

@@ -1,7 +1,7 @@
 // The paths of a sequence through the chunks of the gated delta rule (delta_chunks.h).
 #pragma once
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 #include <algorithm>
 

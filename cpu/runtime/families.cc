@@ -55,7 +55,7 @@ const KernelTable& kernels() {
     register_disentangled_attention(t);
     register_disentangled_attention_backward(t);
     register_cache(t);
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
     register_delta_chunks(t);
 #endif
     register_head_logprobs(t);

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { addon } from '../../src/native/addon.js';
 
-/** A file of kernels that replace others where the processor has AMX. */
-const REPLACES = /^#if defined\(__AMX_BF16__\)\n\nnamespace/m;
+/** A file of kernels that replace others where the processor multiplies bf16 in pairs. */
+const REPLACES = /^#if defined\(__AVX512BF16__\)\n\nnamespace/m;
 
 /** The file, without its extension, in which each op of one side is defined and registered. */
 function filesOfOps(side: 'cpu' | 'cuda'): Map<string, string> {

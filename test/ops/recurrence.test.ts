@@ -283,7 +283,7 @@ describe.each(isas)('recurrence on %s', (isa) => {
     });
   });
 
-  // Heads of the released sizes take another kernel in bf16 on AMX, by chunks of 64 tokens.
+  // Heads of the released sizes take another kernel in bf16, by chunks of 64 tokens on AMX and of 32 on AVX-512-BF16.
   it.each([
     ['f32', 'groups', LAYOUTS['long branches']],
     ['bf16', 'groups', LAYOUTS['long branches']],
