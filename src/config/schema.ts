@@ -60,6 +60,13 @@ export interface RunWords {
 }
 
 /** The configuration of a method; `Input` is what a recipe may leave out. */
+/** The classifier of a base, if it has one: `token` or `sequence`, and its outputs. */
+export interface BaseHead {
+  readonly kind: string;
+  readonly numLabels?: number;
+  readonly labels?: readonly string[] | undefined;
+}
+
 export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = unknown> {
   readonly schema: z.ZodType<Config, Input>;
   /** The sections of the stages that this configuration has, by the name of the stage. */
@@ -81,6 +88,8 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   heldOutNeutral?(config: Config, score?: HeldOutNeutral): HeldOutNeutral;
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): Iterable<Conflict>;
+  /** Why the method cannot train a base with this head, as a sentence that begins after the base's name; undefined: it can. */
+  otherHead?(config: Config, head: BaseHead): string | undefined;
   /** Conflicts on keys that have a value but no effect, because of others; each is a warning. */
   unread?(config: Config): Iterable<Conflict>;
   /**

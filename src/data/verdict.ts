@@ -314,7 +314,8 @@ export function trlSegments(problem: string, steps: readonly string[], separator
   ];
 }
 
-function upTo(sequence: TokenizedSequence, end: number): TokenizedSequence {
+/** The first `end` tokens of a sequence, at the end of a span. */
+export function upTo(sequence: TokenizedSequence, end: number): TokenizedSequence {
   return {
     ids: sequence.ids.slice(0, end),
     lossMask: sequence.lossMask.slice(0, end),

@@ -170,7 +170,7 @@ export async function begunWith(
   processes: number,
 ): Promise<Prepared<RunConfig>> {
   const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config));
-  const { config: readable, ...prepared } = await prepare(absolute);
+  const { config: readable, ...prepared } = await prepare(absolute, methodOf(config));
   const run = { ...readable.run, shards: readable.run.shards || processes };
   return { ...prepared, config: { ...readable, run } };
 }

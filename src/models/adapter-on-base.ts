@@ -16,7 +16,7 @@ import { readWeight } from './save.js';
 
 /**
  * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
- * under another head, see `withHead`; weights that the base does not have are drawn. `start`: directory of an adapter of the same
+ * under another head, see `withHead`; weights that the base does not have in its shape are drawn. `start`: directory of an adapter of the same
  * modules and ranks, whose values it begins with.
  *
  * @throws WeightsError for a `start` that does not fit, or has a head of another shape or one that `model` has not
@@ -42,8 +42,9 @@ export async function createAdapterOn(
   }
   const first = (name: string) => begun?.get(name)?.values;
   const whole = new Map<string, Float32Array>();
-  for (const { weight } of loraPlan(config, modelModules(model)).saved)
-    if (decoder.weights.has(weight)) whole.set(weight, await readWeight(decoder, weight));
+  for (const { weight, shape } of loraPlan(config, modelModules(model)).saved)
+    if (decoder.weights.get(weight)?.value.shape.join() === shape.join())
+      whole.set(weight, await readWeight(decoder, weight));
   const wholeWeight = (name: string) => whole.get(name);
   const { merged } = decoder.options;
   return createAdapter(decoder.device, model, config, { ...options, wholeWeight, first, merged });

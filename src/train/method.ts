@@ -1,6 +1,7 @@
 /** The interface of a method to a run (`recipe.ts`); each row of `src/methods/table.ts` loads one. */
 import type { FrameConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
+import type { Part } from '../data/split.js';
 import type { TrainingDataSummary } from '../data/summary.js';
 import type { EvalReport } from '../eval/reports/eval-report.js';
 import type { SolvedReport } from '../eval/solving/run-report.js';
@@ -69,6 +70,8 @@ export interface Evaluation {
 export interface PreviewSample {
   readonly title: string;
   readonly sequence: TokenizedSequence;
+  /** What each token learns, undefined where nothing, of a method that learns no next tokens: the labels of a reward model. */
+  readonly labels?: readonly (string | undefined)[];
 }
 
 export interface Method<
@@ -79,7 +82,7 @@ export interface Method<
   /** Reads, splits and tokenises the configured data; undefined if the signal stopped it. */
   data(config: Config, tokenizer: Tokenizer, signal: AbortSignal): Promise<Data | undefined>;
   /** The samples of a record, for `data preview`. */
-  preview(config: Config, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample>;
+  preview(config: Config, tokenizer: Tokenizer): (record: StepRecord, part: Part) => Iterable<PreviewSample>;
   /** The roles for the memory plan. @param device what holds them */
   memory(config: Config, device: Pick<Device, 'info'>): readonly PlannedRole[];
   /** The samples of the method, for the memory plan; absent or undefined: none. */

@@ -98,6 +98,22 @@ describe('steptrain data preview', () => {
     expect(lines.filter((line) => /^ {2}(prompt|step 1) {2}\[\d+, \d+\)$/.test(line))).toHaveLength(3);
   });
 
+  it('shows the labels of a reward model where they are read, and no words', async () => {
+    const settings = ['--set', 'data.word_problems.samples=50'];
+    const { stdout } = await cli('data', 'preview', 'quickstart_prm', '-n', '1', ...settings);
+    const [note, , head, ...lines] = stdout.split('\n');
+    expect(note).toMatch(/^The tokenizer stores the last digit/);
+    expect(head).toMatch(/^train 1: solution of [23] steps, \d+ tokens, [23] with a label$/);
+    const labels = lines.filter((line) => line.startsWith('    label ')).map((line) => line.slice(10));
+    const cells = labels.flatMap((line) => line.split(/ +/));
+    expect(cells.filter((cell) => cell !== '.')).toHaveLength(Number(/(\d) with a label/.exec(head!)![1]));
+    // The line break that ends a step has its label, and nothing else.
+    for (const [at, line] of labels.entries())
+      if (/[01]$/.test(line)) expect(lines[lines.indexOf(`    label ${line}`) - 2]).toMatch(/⏎$/);
+      else expect(at).toBeLessThan(labels.length - 1);
+    expect(stdout).not.toMatch(/verdict|learned/);
+  });
+
   it('shows the loss mask of pretraining', async () => {
     const { stdout } = await cli(
       'data',

@@ -31,14 +31,16 @@ export async function dataPreview(
   for await (const { part: found, record } of dividedRecords(config.data)) {
     if (found !== part) continue;
     records++;
-    for (const { title, sequence } of samplesOf(record)) {
+    for (const { title, sequence, labels } of samplesOf(record, part)) {
       if (shown.length === limit + notes) return shown.join('\n\n');
       const { length } = sequence.ids;
-      const learned = sequence.lossMask.reduce((sum, mask) => sum + mask, 0);
+      const learned = labels
+        ? `${labels.filter((label) => label !== undefined).length} with a label`
+        : `${sequence.lossMask.reduce((sum, mask) => sum + mask, 0)} learned`;
       const tooLong =
         length > config.data.max_length ? `, longer than data.max_length ${config.data.max_length}` : '';
-      const head = `${part} ${shown.length + 1 - notes}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
-      shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
+      const head = `${part} ${shown.length + 1 - notes}: ${title}, ${length} tokens, ${learned}${tooLong}`;
+      shown.push([head, ...formatSequence(sequence, tokenizer, width, labels)].join('\n'));
     }
   }
   if (shown.length > notes) return shown.join('\n\n');
@@ -47,13 +49,24 @@ export async function dataPreview(
     : `the ${part} part has ${plural(records, 'record')}, and in none of them anything that method: ${config.method} learns, such as a step with a label; steptrain data stats counts the labels`;
 }
 
-/** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */
-export function formatSequence(sequence: TokenizedSequence, tokenizer: Tokenizer, width: number): string[] {
+/**
+ * Each span under a title, its tokens in columns: text above, id in the middle, and below learned (1) or not (0), or the labels
+ * that the tokens have.
+ */
+export function formatSequence(
+  sequence: TokenizedSequence,
+  tokenizer: Tokenizer,
+  width: number,
+  labels?: readonly (string | undefined)[],
+): string[] {
+  const below = labels
+    ? { title: '  label', cells: labels.map((label) => label ?? '.') }
+    : { title: 'learned', cells: sequence.lossMask };
   const lines: string[] = [];
   for (const span of sequence.spans) {
     if (span.start === span.end) continue;
     lines.push(`  ${spanTitle(span)}  [${span.start}, ${span.end})`);
-    lines.push(...tokenColumns(sequence, span, tokenizer, width));
+    lines.push(...tokenColumns(sequence.ids, span, below, tokenizer, width));
   }
   return lines;
 }
@@ -63,16 +76,21 @@ function spanTitle({ role, step }: SegmentSpan): string {
 }
 
 function tokenColumns(
-  { ids, lossMask }: TokenizedSequence,
+  ids: Int32Array,
   { start, end }: SegmentSpan,
+  below: { readonly title: string; readonly cells: ArrayLike<string | number> },
   tokenizer: Tokenizer,
   width: number,
 ): string[] {
   const lines: string[] = [];
-  const titles: readonly string[] = ['   text', '    ids', 'learned'];
+  const titles: readonly string[] = ['   text', '    ids', below.title];
   let rows = titles;
   for (let at = start; at < end; at++) {
-    const cells = [shownToken(tokenText(tokenizer, ids, at)), String(ids[at]), String(lossMask[at])];
+    const cells = [
+      shownToken(tokenText(tokenizer, ids, at)),
+      String(ids[at]),
+      shownToken(String(below.cells[at])),
+    ];
     const cellWidth = Math.max(...cells.map(displayWidth));
     const longer = rows.map(
       (row, i) => `${row} ${cells[i]}${' '.repeat(cellWidth - displayWidth(cells[i]!))}`,

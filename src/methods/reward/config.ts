@@ -5,11 +5,12 @@ import { evaluation, rewardEvaluation } from '../../config/eval-sections.js';
 import { choice, countOrAll, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
-import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
+import { type BaseHead, type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
 import { CLASS_WEIGHTS } from '../../data/rare-class.js';
+import { CLASSES } from '../../scoring/reward-model/items.js';
 import { LAYOUT, NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
 const rewardModel = section({
@@ -86,6 +87,7 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
   conflicts,
   judge,
   heldOutNeutral,
+  otherHead,
 };
 
 function* conflicts({
@@ -141,6 +143,35 @@ function* conflicts({
       'data.label_noise',
       'data.label_noise flips right and wrong, and data.neutral class has three classes; set it to 0',
     );
+}
+
+/** The outputs of the head that is trained: scores, or classes. Verdict words have none. */
+export function outputsOf({ data, reward_model: { type, head } }: HeadConfig): number {
+  if (data.neutral === 'class') return CLASSES.length;
+  return head === 'classes' || type === 'joint' ? 2 : 1;
+}
+
+type HeadConfig = Pick<RewardRunConfig, 'data' | 'reward_model'>;
+
+/** A base with a trained head of the same kind, but other outputs, would lose it without a word. */
+function otherHead(config: HeadConfig, { kind, numLabels, labels }: BaseHead): string | undefined {
+  const { type, head } = config.reward_model;
+  const outputs = outputsOf(config);
+  if (head === 'verdict' || type === 'joint' || numLabels === outputs) return undefined;
+  if (kind !== (type === 'orm' ? 'sequence' : 'token')) return undefined;
+  const isNeutral = type === 'prm' && labels?.join() === CLASSES.join();
+  const wanted =
+    numLabels === 1
+      ? 'reward_model.head: scalar'
+      : numLabels === 2
+        ? 'reward_model.head: classes'
+        : isNeutral
+          ? 'reward_model.head: classes and data.neutral: class'
+          : undefined;
+  if (wanted === undefined) return undefined;
+  const own = outputs === 1 ? 'one number' : `${outputs} classes`;
+  const its = numLabels === 1 ? 'one number' : `${numLabels} classes`;
+  return `is a classifier with ${its}, and this run would train a head with ${own} in its place; set ${wanted}, which goes on from the head of the base`;
 }
 
 /** As evaluated: steps of a class of their own count as that class does in the score. */

@@ -5,16 +5,15 @@ import { CLASSES, classIndex, type ScoredRow } from '../../scoring/reward-model/
 import { type RewardNetwork, rewardNetwork } from '../../scoring/reward-model/network.js';
 import type { Method } from '../../train/method.js';
 import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
-import { verdictPreview } from '../../train/verdicts/data.js';
 import type { AdapterHead } from '../../weights/adapter.js';
-import { type RewardRunConfig, rewardPrompt } from './config.js';
-import { type RewardData, rewardData } from './data.js';
+import { outputsOf, type RewardRunConfig } from './config.js';
+import { type RewardData, rewardData, rewardPreview } from './data.js';
 import { metricsOf, type RewardRun, rewardReport } from './reward-report.js';
 import { rewardTraining } from './stage.js';
 
 export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
   data: rewardData,
-  preview: (config, tokenizer) => verdictPreview({ prompt: rewardPrompt(config) }, tokenizer),
+  preview: rewardPreview,
   memory: (config) => [traineeRole(config, headOf(config))],
   roles: (context) => configuredTrainee(context, headOf(context.config)),
   stages(open) {
@@ -28,14 +27,11 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
 };
 
 /** The head as in transformers: on tokens or, for outcomes alone, on the sequence. None for verdict words. */
-function headOf({
-  data,
-  reward_model: { type, head },
-}: Pick<RewardRunConfig, 'data' | 'reward_model'>): AdapterHead | undefined {
+function headOf(config: Pick<RewardRunConfig, 'data' | 'reward_model'>): AdapterHead | undefined {
+  const { type, head } = config.reward_model;
   if (head === 'verdict') return undefined;
-  if (data.neutral === 'class')
-    return { kind: 'token', numLabels: CLASSES.length, labels: CLASSES, bias: true };
-  const numLabels = head === 'classes' || type === 'joint' ? 2 : 1;
+  const numLabels = outputsOf(config);
+  if (config.data.neutral === 'class') return { kind: 'token', numLabels, labels: CLASSES, bias: true };
   return type === 'orm'
     ? { kind: 'sequence', numLabels, bias: false }
     : { kind: 'token', numLabels, bias: true };

@@ -68,7 +68,7 @@ export interface RunDescription {
 
 /** Data counts, memory by role, steps and time; throws the errors that the run itself would throw. */
 export async function describeRun<Config extends FrameConfig>(
-  method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
+  method: Method<Config> & Pick<MethodSchema<Config>, 'sections' | 'otherHead'>,
   given: Config,
   {
     planFor,
@@ -82,7 +82,7 @@ export async function describeRun<Config extends FrameConfig>(
   const divides = given.run.shard_base && processes > 1;
   refuseTrained(divides, given);
   await refuseUnusable(given, weights);
-  const prepared = await prepare(given);
+  const prepared = await prepare(given, method);
   await refuseWords(method, prepared);
   const { config, shape } = prepared;
   const { threads, device: wanted } = config.run;

@@ -2,7 +2,7 @@
 import type { ModelConfig } from '../../architectures/config.js';
 import { modelWeights, newModelConfig, readModelConfig } from '../../architectures/table.js';
 import { ConfigError } from '../../config/error.js';
-import type { FrameConfig } from '../../config/schema.js';
+import type { BaseHead, FrameConfig } from '../../config/schema.js';
 import { baseDirectory } from '../../models/base.js';
 import { configuredTokenizer } from '../../run/tokenizer.js';
 import { toLog } from '../../terminal/log.js';
@@ -21,10 +21,12 @@ export interface Prepared<Config> {
  * Resolves the model of a configuration, whose paths are absolute. Standard error says where its base shortens
  * `data.max_length`.
  *
- * @throws ConfigError for a loss of experts where it has none; DataError for a new model without a tokenizer
+ * @param method refuses bases whose head it would lose
+ * @throws ConfigError for such a base, or for a loss of experts where it has none; DataError for a new model without a tokenizer
  */
 export async function prepare<Config extends Pick<FrameConfig, 'data' | 'model'>>(
   config: Config,
+  { otherHead }: { otherHead?(config: Config, head: BaseHead): string | undefined } = {},
 ): Promise<Prepared<Config>> {
   const { data, model } = config;
   let found: Promise<Tokenizer> | undefined;
@@ -40,6 +42,8 @@ export async function prepare<Config extends Pick<FrameConfig, 'data' | 'model'>
     throw new ConfigError(
       `model.router_aux_loss_coef is ${model.router_aux_loss_coef}, and ${nameOf(model)} has no experts to balance; leave it out`,
     );
+  const lost = typeof model.base === 'string' ? otherHead?.(config, shape.head) : undefined;
+  if (lost !== undefined) throw new ConfigError(`${nameOf(model)} ${lost}`);
   const { maxPositions } = shape;
   if (data.max_length <= maxPositions) return { config, shape, tokenizer };
   toLog(

@@ -1,5 +1,5 @@
 // Reward models of steps beside TRL 1.13's PRMTrainer on the same rows (test/golden/trl_prm, make_trl_prm.py).
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -16,6 +16,8 @@ import { configuredTokenizer } from '../../../src/run/tokenizer.js';
 import { openScorer } from '../../../src/scoring/open.js';
 import type { RewardItem } from '../../../src/scoring/reward-model/items.js';
 import { rewardLogits, rewardNetwork } from '../../../src/scoring/reward-model/network.js';
+import { openSafetensors } from '../../../src/weights/safetensors.js';
+import { writeSafetensors } from '../../../src/weights/safetensors-writer.js';
 import { goldenDirectory, tensorsIn } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
 import { maxDifference } from '../../ops/numbers.js';
@@ -97,6 +99,69 @@ function recipe(
     run: { device: 'cpu', threads: 1, logging_steps: 1 },
   };
 }
+
+describe('a base with a trained head', () => {
+  const of = (reward_model: object, lora?: object, base = 'qwen2') => {
+    const { model, prompt, ...rest } = recipe(base);
+    const learning = { max_steps: 1, load_best_model_at_end: false, ...reward_model };
+    const bare = { ...rest, reward_model: { ...rest.reward_model, ...learning }, ...(lora ? { lora } : {}) };
+    return {
+      ...bare,
+      model: { ...model, base: join(base === 'qwen2' ? DIRECTORY : folder, base) },
+      prompt,
+    } as never;
+  };
+
+  it.each([[undefined], [{ r: 2 }]])(
+    'of two classes is not replaced by a head of one number, lora %o',
+    async (lora) => {
+      const output = join(folder, `refused-${lora ? 'lora' : 'whole'}`);
+      await expect(train(of({ head: 'scalar' }, lora), { output })).rejects.toThrow(
+        /model\.base .*qwen2 is a classifier with 2 classes, and this run would train a head with one number in its place; set reward_model\.head: classes, which goes on from the head of the base$/,
+      );
+      expect(existsSync(output)).toBe(false);
+    },
+  );
+
+  it('of two classes is gone on from by an adapter with classes', async () => {
+    const { directory } = await train(of({ head: 'classes', learning_rate: 1e-9 }, { r: 2 }), {
+      output: join(folder, 'classes-lora'),
+    });
+    const theirs = tensorsIn(join(DIRECTORY, 'qwen2/model.safetensors')).get('score.weight');
+    const ours = tensorsIn(join(directory, 'adapter/adapter_model.safetensors'));
+    const [, head] = [...ours].find(([name]) => name.endsWith('score.weight'))!;
+    expect(maxDifference(head, theirs!)).toBeLessThan(1e-6);
+  });
+
+  it('of other classes gives way to a new one, with an adapter too', async () => {
+    cpSync(join(DIRECTORY, 'qwen2'), join(folder, 'three'), { recursive: true });
+    const file = join(folder, 'three/config.json');
+    const config = JSON.parse(readFileSync(file, 'utf8'));
+    const id2label = { 0: 'entailment', 1: 'unclear', 2: 'contradiction' };
+    writeFileSync(file, JSON.stringify({ ...config, id2label }));
+    const path = join(folder, 'three/model.safetensors');
+    const stored = openSafetensors(path);
+    const shapes = new Map([...stored.tensors].map(([name, { shape }]) => [name, shape]));
+    stored.close();
+    const sources = [...tensorsIn(path)].map(([name, values]) => {
+      const isHead = name.startsWith('score.');
+      const shape = isHead ? [3, ...shapes.get(name)!.slice(1)] : shapes.get(name)!;
+      const size = shape.reduce((product, extent) => product * extent, 1);
+      const data = isHead ? new Float32Array(size) : values;
+      return {
+        name,
+        shape,
+        dtype: 'F32' as const,
+        data: () => new Uint8Array(data.buffer, data.byteOffset, 4 * size),
+      };
+    });
+    await writeSafetensors(path, sources, { format: 'pt' });
+    const { directory } = await train(of({ head: 'scalar' }, { r: 2 }, 'three'), {
+      output: join(folder, 'new-head'),
+    });
+    expect(existsSync(join(directory, 'adapter'))).toBe(true);
+  });
+});
 
 async function dataOf(name: string, of: Case) {
   const { config } = parseRunConfig(JSON.stringify(recipe(name, of)), { name: 'trl' });
