@@ -25,7 +25,8 @@ export function say(line) {
 
 /** `12 s`, `3 min`. */
 export function duration(seconds) {
-  return seconds < 100 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`;
+  const whole = Math.round(seconds);
+  return whole < 100 ? `${Math.max(1, whole)} s` : `${Math.round(seconds / 60)} min`;
 }
 
 /** The objects of a CMake build that are older than what they are made of, each with processor seconds that it takes about. */
@@ -82,7 +83,11 @@ export class Progress {
   line(text) {
     const output = /Building \w+ object (\S+)/.exec(text)?.[1];
     if (output === undefined) return;
-    this.#begun.push({ name: unitName(output), seconds: this.#waiting.get(output) ?? 0 });
+    this.#begun.push({
+      name: unitName(output),
+      seconds: this.#waiting.get(output) ?? 0,
+      at: performance.now(),
+    });
     this.#waiting.delete(output);
     this.#show();
   }
@@ -98,18 +103,32 @@ export class Progress {
     if (!last || (!screen.inPlace && now - this.#shown < SILENT_MS)) return;
     this.#shown = now;
     const count = `${this.#begun.length} of ${this.#begun.length + this.#waiting.size}`;
-    const text = `steptrain: compiling ${last.name}, ${count}, about ${duration(this.#remaining(now))} left`;
+    const text = `steptrain: compiling ${last.name}, ${count}, about ${duration(this.remaining(now))} left`;
     writeSync(screen.fd, screen.inPlace ? `\r\x1b[K${text}` : `${text}\n`);
   }
 
-  /** Seconds, at the speed so far; at first, at that of the machine where SECONDS were measured. */
-  #remaining(now) {
+  /**
+   * Seconds at the speed so far. It begins as that of the machine where SECONDS were measured, which counts as an eighth of the
+   * work, so that what is left does not jump where the first units end.
+   */
+  remaining(now = performance.now()) {
     const elapsed = (now - this.#began) / 1000;
+    const running = this.#begun.slice(-this.#processors);
     const done = sum(this.#begun.slice(0, -this.#processors).map(({ seconds }) => seconds));
-    if (done < this.#total / 8) return this.#total / this.#processors - elapsed;
-    // Half of what is being compiled is done, on average.
-    const running = sum(this.#begun.slice(-this.#processors).map(({ seconds }) => seconds));
-    return ((sum(this.#waiting.values()) + running / 2) * elapsed) / (done + running / 2);
+    const before = this.#total / 8;
+    const partly = (slowness) =>
+      running.map(({ seconds, at }) => Math.min(0.9 * seconds, (now - at) / 1000 / slowness));
+    // How much of the running units is done depends on the speed, and the speed on that.
+    let [least, most] = [1e-3, 1e3];
+    for (let pass = 0; pass < 40; pass++) {
+      const slowness = Math.sqrt(least * most);
+      const taken = slowness * (before + done + sum(partly(slowness)));
+      if (taken < before + elapsed * this.#processors) least = slowness;
+      else most = slowness;
+    }
+    const rest = partly(least).map((each, i) => running[i].seconds - each);
+    const all = (sum(this.#waiting.values()) + sum(rest)) / this.#processors;
+    return least * Math.max(all, ...rest);
   }
 }
 

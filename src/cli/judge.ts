@@ -177,7 +177,8 @@ async function readSolution(
   try {
     content = await readFile(path === '-' ? '/dev/stdin' : path, 'utf8');
   } catch (error) {
-    throw new UsageError(`cannot read ${name}: ${systemReason(error)}`);
+    const { orNearFile } = await import('../files/near-file.js');
+    throw new UsageError(`cannot read ${name}: ${systemReason(error)}${orNearFile(path)}`);
   }
   if (content.includes('\0'))
     throw new UsageError(`${name} is no text: expected the problem, a blank line, and the steps, or .json`);

@@ -74,21 +74,26 @@ export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext,
   if (kinds) return `${locate(path, { key: true })}: ${path.map(String).join('.')} is for ${kinds}`;
   const place = `${locate(path, { key: true })}: unknown key ${shown(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
   const meant = Object.hasOwn(MEANT, key) ? MEANT[key] : undefined;
-  const nearest = meant?.find((name) => known.includes(name)) ?? nearestName(key, known);
+  const here = meant?.find((name) => known.includes(name));
+  // What another program calls so is surer than a key with a similar name.
+  const inSections = here ? [] : (meant ?? []).flatMap((name) => keysOfSections(outline, name));
+  if (inSections.length > 0) return `${place}; did you mean ${inSections.map(shown).join(' or ')}?`;
+  const nearest = here ?? nearestName(key, known);
   if (nearest !== undefined) return `${place}; did you mean ${shown(nearest)}?`;
-  const elsewhere = findKey(outline, key);
+  const [elsewhere] = findKeys(outline, key);
   if (elsewhere) return `${place}; did you mean ${shown(elsewhere)}?`;
   return known.length > 0 ? `${place}; known are ${known.join(', ')}` : place;
 }
 
-/** The dotted path of the first key called `name` anywhere in the schema, for a key in the wrong section. */
-function findKey(node: Outline, name: string, path: readonly string[] = []): string | undefined {
-  for (const [key, child] of Object.entries(sectionOf(node)?.properties ?? {})) {
-    if (key === name) return [...path, key].join('.');
-    const below = findKey(child, name, [...path, key]);
-    if (below) return below;
-  }
-  return undefined;
+/** The dotted paths of the keys called `name` of the sections themselves. */
+const keysOfSections = (outline: Outline, name: string) =>
+  findKeys(outline, name).filter((path) => path.split('.').length === 2);
+
+/** The dotted paths of the keys called `name` anywhere in the schema, for a key in the wrong section. */
+function findKeys(node: Outline, name: string, path: readonly string[] = []): string[] {
+  return Object.entries(sectionOf(node)?.properties ?? {}).flatMap(([key, child]) =>
+    key === name ? [[...path, key].join('.')] : findKeys(child, name, [...path, key]),
+  );
 }
 
 // A union such as `none | {…}` or `file | [file, …]`: if the value is a section or a list with some, report the errors inside it.

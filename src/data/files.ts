@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { badFile, DataError, reasonOf } from '../files/data-error.js';
+import { orNearFile } from '../files/near-file.js';
 import { csvRows } from './csv-rows.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
@@ -27,7 +28,7 @@ const EXPECTED = `${EXTENSIONS.join(', ')}, .txt of questions and answers`;
 export async function dataFiles(path: string): Promise<readonly string[]> {
   if (basename(path).includes('*')) return matchingFiles(path);
   const info = await stat(path).catch((error: unknown) => {
-    throw badFile(missing(error), { file: path, cause: error });
+    throw badFile(missing(error, path), { file: path, cause: error });
   });
   if (!info.isDirectory()) {
     if (!isDataFile(path) && !TEXT.test(path)) {
@@ -88,7 +89,7 @@ export function namePattern(pattern: string): { readonly test: (name: string) =>
 async function matchingFiles(path: string): Promise<readonly string[]> {
   const { test } = namePattern(basename(path));
   const names = await readdir(dirname(path)).catch((error: unknown) => {
-    throw badFile(missing(error), { file: dirname(path), cause: error });
+    throw badFile(missing(error, dirname(path)), { file: dirname(path), cause: error });
   });
   const files = names.filter((name) => test(name) && (isDataFile(name) || TEXT.test(name))).sort();
   if (files.length > 0) return files.map((name) => join(dirname(path), name));
@@ -118,7 +119,7 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
     const isZlib = (error as { code?: unknown }).code?.toString().startsWith('Z_') === true;
     const what = isZlib
       ? `the gzip data is damaged or cut short (${reasonOf(error)}); fetch the file again`
-      : missing(error);
+      : missing(error, file);
     throw badFile(what, { file, cause: error });
   } finally {
     stream.destroy();
@@ -133,7 +134,7 @@ export function isDataFile(name: string): boolean {
 
 async function checkGzip(file: string): Promise<void> {
   const handle = await open(file).catch((error: unknown) => {
-    throw badFile(missing(error), { file, cause: error });
+    throw badFile(missing(error, file), { file, cause: error });
   });
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
@@ -145,9 +146,9 @@ async function checkGzip(file: string): Promise<void> {
   }
 }
 
-function missing(error: unknown): string {
+function missing(error: unknown, file: string): string {
   const code = (error as { code?: unknown }).code;
-  if (code === 'ENOENT') return 'there is no such file or directory; check the path';
+  if (code === 'ENOENT') return `there is no such file or directory${orNearFile(file) || '; check the path'}`;
   if (code === 'EACCES') return 'the file may not be read; check its permissions';
   if (code === 'EISDIR') return 'is a directory; name a file in it';
   return `cannot be read (${reasonOf(error)})`;

@@ -8,6 +8,7 @@ import type { FrameConfig } from '../config/schema.js';
 import type { Part } from '../data/split.js';
 import { type TrainingFile, trainingFiles } from '../data/training-files.js';
 import { fileKind } from '../files/kind.js';
+import { orNearFile } from '../files/near-file.js';
 import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
@@ -152,7 +153,7 @@ async function found(
   const ofRecipe = place.includes(':') || place.startsWith('--set ');
   const here = `${ofRecipe ? `${key.join('.')} leads nowhere: ` : ''}there is no ${path} (looked for from ${cwd})`;
   const id = parseHubId(path);
-  if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}${hint(key, path)}`);
+  if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}${hint(key, path, cwd)}`);
   // A misspelt path is never sent to the hub: only a clear hub id is.
   const owner = id.repo.split('/', 1)[0] as string;
   if (path === id.repo && existsSync(resolve(cwd, owner))) {
@@ -170,8 +171,8 @@ async function found(
 }
 
 /** A suggestion of another name: a model of the package with a similar name, or a model that has a tokenizer. */
-function hint([section, name]: readonly (string | number)[], path: string): string {
-  if (section !== 'model') return '';
+function hint([section, name]: readonly (string | number)[], path: string, cwd: string): string {
+  if (section !== 'model') return orNearFile(path, cwd);
   const under = judgeBase(path);
   if (under !== undefined)
     return `; in the package, ${path} is an adapter, a judge on ${under}: as a base take ${under}`;

@@ -131,7 +131,7 @@ export function createProgress(options: ProgressOptions): Progress {
           ofPart === undefined
             ? []
             : [
-                `${formatDuration(ofPart)} left of these${ofLater > 0 ? `, ${formatDuration(ofLater)} of later ones` : ''}`,
+                `${formatDuration(ofPart)} left of these${ofLater >= 1 ? `, ${formatDuration(ofLater)} of later ones` : ''}`,
               ],
       });
     },

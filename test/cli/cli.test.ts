@@ -161,7 +161,16 @@ describe('the command line', () => {
       'there is no sweep stepamc_arithmetc; did you mean stepamc_arithmetic? Name a YAML file, or one of those that npx steptrain recipes ls sweeps lists',
     ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
+    [
+      ['run', '--set', 'lr=1'],
+      '--set lr=1: unknown key "lr"; did you mean "sft.learning_rate" or "reward_network.learning_rate" or "verdict_ppo.learning_rate" or "optimizer.learning_rate"?',
+    ],
+    [
+      ['run', 'quickstart_prm', '--set', 'epochs=3'],
+      '--set epochs=3: unknown key "epochs"; did you mean "reward_model.num_train_epochs" or "optimizer.num_train_epochs"?',
+    ],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
+    [['judge', 'READM.md'], 'cannot read READM.md: no such file or directory; did you mean README.md?'],
   ])('reports bad usage %j in one sentence with exit code 1', async (args, sentence) => {
     expect(await cli(...args)).toEqual({ code: 1, stdout: '', stderr: sentence });
   });

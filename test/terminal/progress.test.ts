@@ -93,6 +93,16 @@ describe('progress in a pipe', () => {
     expect(lines.at(-1)).toMatch(/^ppo step 40\/40 {2}6\.\d s\/step {2}4m05s in all$/);
   });
 
+  it('says nothing of later samples that take less than a second', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 41, stream, unit: 'ppo step', now: () => time });
+    for (let done = 0; done <= 10; done++, time += 1000)
+      progress.part({ unit: 'rollout: answer', done, total: 12, serves: 40 });
+    // One step of 41 is left for a second rollout of some 12 s.
+    expect(stream.written[0]).toBe('ppo step 0/41  rollout: answer 2/12  10s left of these\n');
+  });
+
   it('leaves the steps before a resume out of its rate', () => {
     const stream = screen(false);
     let time = 0;

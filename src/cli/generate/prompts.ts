@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import { isRow } from '../../data/columns.js';
 import { objectRows, type PlacedRow, STANDARD_INPUT } from '../../data/rows.js';
 import { FileError, systemReason } from '../../files/error.js';
+import { orNearFile } from '../../files/near-file.js';
 import type { Prompt } from '../../generate/prompts.js';
 import { UsageError } from '../line/error.js';
 
@@ -38,7 +39,7 @@ export async function promptsFrom(
   if (file !== '-') {
     if (ROWS.test(file)) return fromRows(objectRows(file), file, column);
     const content = await readFile(file, 'utf8').catch((error: unknown) => {
-      throw new FileError(`cannot read ${file}: ${systemReason(error)}`, { cause: error });
+      throw new FileError(`cannot read ${file}: ${systemReason(error)}${orNearFile(file)}`, { cause: error });
     });
     return [wholeText(content, file)];
   }

@@ -26,7 +26,14 @@ export const FEWEST_PROBLEMS = 6;
 
 type Read = Pick<
   VerdictReport,
-  'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'differences'
+  | 'unit'
+  | 'metrics'
+  | 'metrics_unseen'
+  | 'intervals'
+  | 'intervals_unseen'
+  | 'differences'
+  | 'baselines'
+  | 'baselines_unseen'
 >;
 
 /**
@@ -47,15 +54,25 @@ export function readingOf(judge: string, report: Read): string | undefined {
   const rivals = Object.entries(differences.to).filter(([name]) => isAbove || name !== 'random');
   const problems = (report.intervals_unseen ?? report.intervals)?.problems ?? FEWEST_PROBLEMS;
   const { f1_macro } = report.metrics_unseen ?? report.metrics;
+  const others = (differences.steps === 'unseen' ? report.baselines_unseen : undefined) ?? report.baselines;
+  const isMute = ({ n, invalid }: { n?: number; invalid?: number } = {}) => n !== undefined && n === invalid;
+  const mute = rivals.map(([name]) => name).filter((name) => isMute(others[name]));
   const place = `on the ${differences.n} ${differences.steps === 'unseen' ? 'unseen ' : ''}${unit}`;
   return (
     `Reading: ${place} ${judge} has F1 macro ${percent(f1_macro)}: ` +
-    `${[...comparisons(rivals, problems), ...standing].join('; ')}.`
+    `${[...comparisons(rivals, problems, mute), ...standing].join('; ')}.`
   );
 }
 
-/** Phrases on what a judge is better than, worse than, not told apart from, and the same as. */
-function comparisons(rivals: [string, Differences['to'][string]][], problems: number): string[] {
+/**
+ * Phrases on what a judge is better than, worse than, not told apart from, and the same as. The difference to one that is `mute`,
+ * none of whose verdicts can be read, would be the judge's own F1.
+ */
+function comparisons(
+  rivals: [string, Differences['to'][string]][],
+  problems: number,
+  mute: readonly string[],
+): string[] {
   const areFew = problems < FEWEST_PROBLEMS;
   const entries = rivals.map(([name, { difference, interval }]) => {
     const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
@@ -63,6 +80,7 @@ function comparisons(rivals: [string, Differences['to'][string]][], problems: nu
     // Where no resample differs, the interval is only as wide as so few problems leave it.
     if (difference === 0 && interval[0] === -interval[1]) return { verdict: 'same', text: called };
     const verdict = areFew ? 'apart' : interval[0] > 0 ? 'above' : interval[1] < 0 ? 'below' : 'apart';
+    if (mute.includes(name)) return { verdict, text: `${called} (which writes no verdict)` };
     return { verdict, text: `${called} (${formatSigned(difference, percent)}, ${ends})` };
   });
   const phrases = {

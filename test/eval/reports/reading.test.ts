@@ -49,6 +49,21 @@ describe('the reading of a judge', () => {
     expect(all.some((sentence) => /better than .*chance \(\+/.test(sentence))).toBe(true);
   });
 
+  it('gives no difference to a model of which no verdict can be read', () => {
+    const { baselines, differences, ...rest } = report(20, 20);
+    const { n } = rest.metrics;
+    const base = { n, f1_macro: 0, invalid: n };
+    const far = { difference: 1, interval: [0.9, 1] as const };
+    const sentence = readingOf('stepamc', {
+      ...rest,
+      baselines: { ...baselines, base },
+      differences: { ...differences!, to: { base: far, ...differences!.to } },
+    } as never);
+    expect(sentence).toMatch(
+      /F1 macro 100\.0: better than the base \(which writes no verdict\), its warm-up \(\+66\.7, /,
+    );
+  });
+
   it('tells nothing apart by fewer than six problems, and says so', () => {
     expect(said(5, 5)).toMatch(
       /F1 macro 100\.0: 5 problems are too few to tell it from its warm-up \(\+66\.7, .*\) and chance \(/,

@@ -27,6 +27,26 @@ function said(units: readonly object[], processors: number, lines: readonly stri
   return stderr;
 }
 
+/** The seconds that are left by its account at each tick. */
+function ticks(units: readonly object[], processors: number, lines: readonly string[]): number[] {
+  const program = `
+    import { Progress } from '${script}';
+    let now = 0;
+    performance.now = () => now;
+    const progress = new Progress(${JSON.stringify(units)}, ${processors});
+    const told = [];
+    for (const line of ${JSON.stringify(lines)}) {
+      if (line.startsWith('+')) now += 1000 * Number(line);
+      else if (line === 'tick') told.push(progress.remaining());
+      else progress.line(line);
+    }
+    console.log(JSON.stringify(told));`;
+  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+  });
+  return JSON.parse(stdout) as number[];
+}
+
 const object = (name: string) => `CMakeFiles/kernels_avx2.dir/units/${name}.cc.o`;
 const unit = (name: string, seconds: number) => ({ output: object(name), seconds });
 const begins = (name: string) => `[ 10%] Building CXX object ${object(name)}`;
@@ -37,17 +57,44 @@ it('says which unit of how many is compiled, and how long it takes about', () =>
   expect(said(units, 1, lines)).toBe(
     [
       'steptrain: compiling avx2/a.cc, 1 of 4, about 7 min left\n',
-      // 1.5 of 4 units in 100 s: a half of the one that has begun counts.
-      'steptrain: compiling avx2/b.cc, 2 of 4, about 3 min left\n',
-      'steptrain: compiling avx2/c.cc, 3 of 4, about 2 min left\n',
-      'steptrain: compiling avx2/d.cc, 4 of 4, about 43 s left\n',
+      'steptrain: compiling avx2/b.cc, 2 of 4, about 5 min left\n',
+      'steptrain: compiling avx2/c.cc, 3 of 4, about 3 min left\n',
+      'steptrain: compiling avx2/d.cc, 4 of 4, about 2 min left\n',
     ].join(''),
   );
 });
 
 it('goes by the speed of this machine, whatever was measured on another', () => {
   const units = ['a', 'b', 'c'].map((name) => unit(name, 1));
-  expect(said(units, 1, [begins('a'), '+60', begins('b')])).toContain('b.cc, 2 of 3, about 60 s left');
+  expect(said(units, 1, [begins('a'), '+60', begins('b')])).toMatch(
+    /b\.cc, 2 of 3, about (7\d|8\d|9\d) s left/,
+  );
+});
+
+it.each([0.5, 1, 3])('tells the time without jumps where the machine takes %s times as long', (slowness) => {
+  const seconds = [17, 14, 13, 8, 8, 17, 14, 13, 7, 5, 4, 3, 3, 1, 1, 1];
+  const units = seconds.map((each, i) => unit(`u${i}`, each));
+  // Two processors, each with the next unit as soon as it is free.
+  const free = [0, 0];
+  const begun = seconds.map((each) => {
+    const at = Math.min(...free);
+    free[free.indexOf(at)] = at + each * slowness;
+    return at;
+  });
+  const end = Math.max(...free);
+  const lines: string[] = [];
+  for (let at = 0, next = 0; at < end; at++) {
+    while (next < begun.length && begun[next]! <= at) lines.push(begins(`u${next++}`));
+    lines.push('tick', '+1');
+  }
+  const told = ticks(units, 2, lines);
+  expect(told.length).toBeGreaterThan(20);
+  for (const [at, left] of told.entries()) {
+    // It may fall at once, where the first units end early; it never leaps up.
+    if (at > 0) expect(left - told[at - 1]!, `at ${at} s`).toBeLessThan(0.06 * end);
+    // From a third on it is about right.
+    if (at > end / 3) expect(Math.abs(left - (end - at)), `at ${at} s`).toBeLessThan(0.3 * end);
+  }
 });
 
 it('where no line can be overwritten, writes one in half a minute at most', () => {

@@ -1,0 +1,23 @@
+/** What somebody may have meant by the path of a file that is not there. */
+import { readdirSync } from 'node:fs';
+import { basename, dirname, resolve } from 'node:path';
+import { nearestName } from '../native/nearest.js';
+
+/**
+ * `; did you mean X?` with the closest name beside `path`, or nothing where none is close or `path` is there.
+ *
+ * @param cwd folder from which `path` goes
+ */
+export function orNearFile(path: string, cwd = '.'): string {
+  const name = basename(path);
+  let names: string[];
+  try {
+    names = readdirSync(resolve(cwd, dirname(path)));
+  } catch {
+    return '';
+  }
+  const near = names.includes(name) ? undefined : nearestName(name, names);
+  if (near === undefined) return '';
+  // As it was typed, up to the name.
+  return `; did you mean ${path.slice(0, path.length - name.length)}${near}?`;
+}
