@@ -75,7 +75,7 @@ export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext,
   const place = `${locate(path, { key: true })}: unknown key ${shown(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
   const meant = Object.hasOwn(MEANT, key) ? MEANT[key] : undefined;
   const here = meant?.find((name) => known.includes(name));
-  // What another program calls so is surer than a key with a similar name.
+  // A name of another program is surer than a key with a similar name.
   const inSections = here ? [] : (meant ?? []).flatMap((name) => keysOfSections(outline, name));
   if (inSections.length > 0) return `${place}; did you mean ${inSections.map(shown).join(' or ')}?`;
   const nearest = here ?? nearestName(key, known);

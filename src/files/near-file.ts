@@ -1,4 +1,4 @@
-/** What somebody may have meant by the path of a file that is not there. */
+/** Proposes the file that somebody may have meant by a path that leads nowhere. */
 import { readdirSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { nearestName } from '../native/nearest.js';

@@ -70,7 +70,7 @@ export interface Evaluation {
 export interface PreviewSample {
   readonly title: string;
   readonly sequence: TokenizedSequence;
-  /** What each token learns, undefined where nothing, of a method that learns no next tokens: the labels of a reward model. */
+  /** Labels of the tokens as text, undefined where there is none, for a method that learns no next tokens. */
   readonly labels?: readonly (string | undefined)[];
 }
 

@@ -141,7 +141,7 @@ export function rewardPreview(
   };
 }
 
-/** What is learned at each token of a sequence, as text; undefined where nothing is. */
+/** Cells of a preview: the label of each token as text, undefined where it has none. */
 function cellsOf(
   { ids }: TokenizedSequence,
   rows: readonly ScoredRow[],
@@ -153,7 +153,7 @@ function cellsOf(
   });
 }
 
-/** What a row learns, as text: a class, a word or a probability; that of an outcome says so. */
+/** Labels as text: a class, a word or a probability; that of an outcome says so. */
 function shownLabel(
   { data, reward_model: { head } }: RewardRunConfig,
   { positive, negative }: VerdictTemplate,
