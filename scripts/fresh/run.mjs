@@ -1,7 +1,3 @@
-// README's two commands on bare systems: npm run test:fresh [-- --only debian-13,debian-12] [--as someone] [--shm 64m|none] [--keep]
-// [--without-tests].
-// Needs root, debootstrap and a network. Each system is made once in FOLDER (--in, default /var/tmp/steptrain-fresh), about 2 GB;
-// the clone in it is of the last commit. Exits with 1 where a command failed.
 import { createWriteStream, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,9 +6,22 @@ import { onPath } from '../build/machine.mjs';
 import { call, homeOf, inRoot, makeRoot } from './root.mjs';
 import { SYSTEMS } from './systems.mjs';
 
+const USAGE = `npm run test:fresh [-- options]: README's two commands on bare systems, and a table of what came out.
+
+Needs root, debootstrap and a network. Each system is made once, about 2 GB; the clone in it is of the last commit.
+Exits with 1 where a command failed.
+
+  --only debian-13,debian-12  systems, of ${Object.keys(SYSTEMS).join(', ')}; all by default
+  --as someone                as this user, or root (default)
+  --shm 64m                   size of /dev/shm, or none
+  --in FOLDER                 where the systems are made (default /var/tmp/steptrain-fresh)
+  --keep                      leave the clones there
+  --without-tests             without npm test`;
+
 const checkout = fileURLToPath(new URL('../..', import.meta.url));
-const { values: options } = parseArgs({
+const options = optionsOf({
   options: {
+    help: { type: 'boolean', short: 'h', default: false },
     only: { type: 'string', default: Object.keys(SYSTEMS).join(',') },
     as: { type: 'string', default: 'root' },
     shm: { type: 'string', default: '64m' },
@@ -22,9 +31,22 @@ const { values: options } = parseArgs({
   },
 });
 
+if (options.help) {
+  console.log(USAGE);
+  process.exit(0);
+}
+
 function fail(sentence) {
   console.error(`test:fresh: ${sentence}`);
   process.exit(1);
+}
+
+function optionsOf(description) {
+  try {
+    return parseArgs(description).values;
+  } catch (error) {
+    return fail(`${error.message.split('. ')[0]}; --help shows the options`);
+  }
 }
 
 const chosen = options.only.split(',');
