@@ -1,4 +1,4 @@
-/** Conversations as programs export them: spans of OpenTelemetry's GenAI conventions, and dumps of rollouts of SkyRL and verl. */
+/** Conversations as programs export them: spans of OpenTelemetry, traces of verifiers and prime-rl, dumps of SkyRL and verl. */
 import { parseExact } from '../../files/exact-json.js';
 import { BadRow } from '../bad-row.js';
 import { isRow, misfit, type Row } from '../columns.js';
@@ -21,11 +21,19 @@ export function exportedConversations(row: Row): readonly Row[] | undefined {
     const texts = found.map(({ messages }) => JSON.stringify(messages).slice(0, -1));
     return found.filter((_, i) => !texts.some((other, k) => k !== i && other.startsWith(`${texts[i]},`)));
   }
+  const traces = tracesOf(row);
+  if (traces?.length === 0)
+    throw new BadRow(
+      'no_turns',
+      'the episode has no traces; expected at least one, as of episodes that did not fail',
+    );
+  if (traces) return traces.flatMap(conversationsOfTrace);
   return isDump(row) ? [conversationOfDump(row)] : undefined;
 }
 
 /** Whether a row is an export that {@link exportedConversations} reads. */
-export const isExported = (row: Row): boolean => isDump(row) || (spansOf(row)?.length ?? 0) > 0;
+export const isExported = (row: Row): boolean =>
+  isDump(row) || tracesOf(row) !== undefined || (spansOf(row)?.length ?? 0) > 0;
 
 /** The spans of a row that have messages: itself, or those of a batch in OTLP's JSON. */
 function spansOf(row: Row): readonly Row[] | undefined {
@@ -52,9 +60,21 @@ function attributesOf({ attributes }: Row): Row {
   return Object.fromEntries(
     attributes.flatMap((one: unknown) => {
       if (!isRow(one) || typeof one.key !== 'string' || !isRow(one.value)) return [];
-      return [[one.key, one.value.stringValue] as const];
+      return [[one.key, anyValue(one.value)] as const];
     }),
   );
+}
+
+/** A value as OTLP's JSON writes it: a text, or a list or an object of such values. */
+function anyValue({ stringValue, arrayValue, kvlistValue, ...number }: Row): unknown {
+  const listed = (list: unknown): readonly Row[] =>
+    isRow(list) && Array.isArray(list.values) ? list.values.filter(isRow) : [];
+  if (arrayValue !== undefined) return listed(arrayValue).map(anyValue);
+  if (kvlistValue !== undefined)
+    return Object.fromEntries(
+      listed(kvlistValue).map(({ key, value }) => [String(key), isRow(value) ? anyValue(value) : undefined]),
+    );
+  return stringValue ?? number.intValue ?? number.doubleValue ?? number.boolValue;
 }
 
 function conversationOfSpan(span: Row): Row {
@@ -69,12 +89,15 @@ function conversationOfSpan(span: Row): Row {
   const messages = [...system, ...list(INPUT), ...list(OUTPUT)].flatMap((message, i) =>
     messagesOfParts(message, `message ${i + 1}`),
   );
-  const tools = list('gen_ai.tool.definitions').map((tool) => {
-    if (!isRow(tool) || isRow(tool.function)) return tool;
-    const { type = 'function', ...described } = tool;
-    return { type, function: described };
-  });
+  const tools = list('gen_ai.tool.definitions').map(asFunction);
   return { messages, ...(tools.length === 0 ? {} : { tools }) };
+}
+
+/** A description of a tool as OpenAI's, where name and parameters stand beside its type. */
+function asFunction(tool: unknown): unknown {
+  if (!isRow(tool) || isRow(tool.function)) return tool;
+  const { type = 'function', ...described } = tool;
+  return { type, function: described };
 }
 
 /** A message of parts as OpenAI's; one with several results of tools is a message for each. */
@@ -115,6 +138,65 @@ function messagesOfParts(message: unknown, where: string): Row[] {
   return [...(isSilent && results.length > 0 ? [] : [own]), ...results];
 }
 
+/** The traces of an episode of verifiers, which prime-rl keeps too (a line of `traces.jsonl`), or one that stands alone. */
+function tracesOf(row: Row): readonly Row[] | undefined {
+  if (isTrace(row)) return [row];
+  const { traces, task } = row;
+  return Array.isArray(traces) && isRow(task) && traces.every(isTrace) ? (traces as Row[]) : undefined;
+}
+
+const isTrace = (one: unknown): boolean => isRow(one) && isRow(one.task) && Array.isArray(one.nodes);
+
+/**
+ * The conversations of a trace: its messages are a graph, and each path from a root to a leaf is one. They share its weighted rewards, and
+ * `info.turn_rewards`, a number or null for each message that the model wrote. Traces of agents that are not trained, such as judges and
+ * simulated users, have none.
+ *
+ * @throws BadRow for nodes of another form, and for another number of rewards than turns
+ */
+function conversationsOfTrace({ nodes: listed, agent, tools, rewards, info, task }: Row): Row[] {
+  if (isRow(agent) && agent.trainable === false) return [];
+  const nodes = (listed as readonly unknown[]).map((node, i) => {
+    const { parent, message, sampled, tools: own } = isRow(node) ? node : {};
+    const isRoot = parent === undefined || parent === null;
+    // Every node comes after the one that it goes on from, so that a path ends.
+    if (!isRow(message) || !(isRoot || (typeof parent === 'number' && parent >= 0 && parent < i)))
+      throw misfit(`node ${i} of the trace is`, node, 'a message, and a parent among the nodes before it');
+    return { parent: isRoot ? undefined : (parent as number), message, sampled: sampled === true, own };
+  });
+  const turns = nodes.flatMap(({ sampled }, i) => (sampled ? [i] : []));
+  const given = isRow(info) ? info.turn_rewards : undefined;
+  if (Array.isArray(given) && given.length !== turns.length)
+    throw new BadRow(
+      'label_count',
+      `info.turn_rewards has ${given.length} entries, and the model wrote ${turns.length} messages of the trace; expected one for each`,
+    );
+  const paid = Object.values(isRow(rewards) ? rewards : {}).filter(isRow);
+  const reward = paid.reduce((sum, { score, weight = 1 }) => sum + Number(score) * Number(weight), 0);
+  const parents = new Set(nodes.map(({ parent }) => parent));
+  return nodes.flatMap((_, leaf) => {
+    if (parents.has(leaf)) return [];
+    const path: number[] = [];
+    for (let at: number | undefined = leaf; at !== undefined; at = nodes[at]?.parent) path.unshift(at);
+    if (!path.some((i) => nodes[i]?.sampled)) return [];
+    const replies = path.filter((i) => nodes[i]?.message.role === 'assistant');
+    const { answer } = isRow(task) && isRow(task.data) ? task.data : {};
+    // The root has the tools of its branch; older files have those of the trace alone.
+    const described = nodes[path[0] ?? 0]?.own ?? tools;
+    return [
+      {
+        messages: path.map((i) => nodes[i]?.message),
+        ...(Array.isArray(described) && described.length > 0 ? { tools: described.map(asFunction) } : {}),
+        ...(Array.isArray(given)
+          ? { turn_rewards: replies.map((i) => given[turns.indexOf(i)] ?? null) }
+          : {}),
+        ...(paid.length > 0 ? { reward } : {}),
+        ...(typeof answer === 'string' ? { answer } : {}),
+      },
+    ];
+  });
+}
+
 /** The texts of a prompt and of all that followed it, as the chat template wrote them, with a score. */
 const isDump = (row: Row): boolean => {
   const [prompt, output] = dumpedTexts(row);
@@ -135,20 +217,42 @@ function dumpedTexts({
 
 const CHATML = /<\|im_start\|>(\w+)\n([\s\S]*?)(?:<\|im_end\|>|$)/g;
 
+/** What ChatML's marks leave of a message's beginning where special tokens are not decoded: its role, alone on a line. */
+const ROLE_LINE = /(?<=^|\n)(system|user|assistant)\n/g;
+
 function conversationOfDump(row: Row): Row {
-  const text = dumpedTexts(row).join('');
-  const messages = [...text.matchAll(CHATML)].map(([, role, content = '']) => ({ role, content }));
-  if (messages.length === 0)
+  const [prompt, output] = dumpedTexts(row) as readonly [string, string];
+  const marked = [...`${prompt}${output}`.matchAll(CHATML)].map(([, role, content = '']) => ({
+    role,
+    content,
+  }));
+  const messages = marked.length > 0 ? marked : unmarkedMessages(prompt, output);
+  if (messages === undefined)
     throw new BadRow(
       'no_marks',
-      'the text of the rollout has no marks of messages (<|im_start|>), so that its turns cannot be told; expected a dump with special ' +
-        'tokens of a template in ChatML (the trainer of verl leaves them out: skip_special_tokens), or messages',
+      'the turns of the rollout cannot be told: its text has no marks of messages (<|im_start|>), nor lines that are a role alone, ' +
+        'with those of the assistant and the user in turn; expected a dump of a model whose template is ChatML, or messages',
     );
   const { score, gts } = row;
   const reward = Array.isArray(score)
     ? score.reduce((sum: number, one: unknown) => sum + Number(one), 0)
     : score;
   return { messages, reward, ...(typeof gts === 'string' ? { answer: gts } : {}) };
+}
+
+/** Messages at the lines of their roles; undefined where the prompt does not ask for a turn, or roles do not alternate. */
+function unmarkedMessages(prompt: string, output: string): Row[] | undefined {
+  const text = prompt + output;
+  const found = [...text.matchAll(ROLE_LINE)].map(({ 0: line, 1: role, index }) => ({ role, line, index }));
+  const first = found[0]?.role === 'system' ? 1 : 0;
+  const asked = found.findLast(({ index }) => index < prompt.length);
+  const alternate = found.slice(first).every(({ role }, i) => role === (i % 2 === 0 ? 'user' : 'assistant'));
+  if (found[0]?.index !== 0 || asked?.role !== 'assistant' || !alternate) return undefined;
+  return found.map(({ role, line, index }, i) => ({
+    role,
+    // The line break is the template's, after the mark that ends a message.
+    content: text.slice(index + line.length, found[i + 1]?.index).replace(/\n$/, ''),
+  }));
 }
 
 function readJson(value: unknown, where: string): unknown {

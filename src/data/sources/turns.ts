@@ -22,7 +22,7 @@ const OUTCOMES = ['outcome', 'label', 'reward'] as const;
 export const turns: Source<ReadingOptions> = {
   name: 'turns',
   columns:
-    'messages, conversations or prompt and completion (lists of messages)[, turn_rewards, reward, tools]; spans of OpenTelemetry; dumps of SkyRL',
+    'messages, conversations or prompt and completion (lists of messages)[, turn_rewards, reward, tools]; traces of verifiers; spans of OpenTelemetry; dumps of SkyRL, verl',
   matches: (row) => isExported(row) || (isConversation(row) && (labelsTurns(row) || isRewarded(row))),
   convert: (row, options, log) =>
     (exportedConversations(row) ?? [row]).flatMap((one) => recordsOf(one, options, log)),

@@ -1,4 +1,4 @@
-// Conversations as other programs export them: spans of OpenTelemetry, and dumps of rollouts.
+// Conversations as other programs export them: spans of OpenTelemetry, traces of verifiers, and dumps of rollouts.
 import { describe, expect, it } from 'vitest';
 import { solutionsOf } from '../../../src/data/solution-rows.js';
 import { fileWith, load } from '../data-file.js';
@@ -70,6 +70,32 @@ describe('spans of OpenTelemetry', () => {
     expect(records).toHaveLength(1);
   });
 
+  it("with values of OTLP's JSON in place of texts", async () => {
+    const value = (given: unknown): object =>
+      typeof given === 'string'
+        ? { stringValue: given }
+        : Array.isArray(given)
+          ? { arrayValue: { values: given.map(value) } }
+          : given === null
+            ? {}
+            : typeof given === 'number'
+              ? { intValue: String(given) }
+              : {
+                  kvlistValue: {
+                    values: Object.entries(given as object).map(([key, one]) => ({ key, value: value(one) })),
+                  },
+                };
+    const attributes = Object.entries(span([question, call, result], [answer])).map(([key, text]) => ({
+      key,
+      value: value(text.startsWith('[') ? JSON.parse(text) : text),
+    }));
+    const [record] = await read({ attributes });
+    expect(record).toMatchObject({
+      ...whole,
+      steps: [{ ...whole.steps[0], results: [{ content: '{"value":"5"}' }] }, whole.steps[1]],
+    });
+  });
+
   it.each([
     [
       [{ ...question, parts: [{ type: 'blob', modality: 'image' }] }],
@@ -78,6 +104,88 @@ describe('spans of OpenTelemetry', () => {
     [[{ role: 'user', content: 'a' }], /message 2 is .*; expected {"role": …, "parts"/],
   ])('refuses %j with one sentence', async (input, sentence) => {
     await expect(read({ attributes: span(input, [answer]) })).rejects.toThrow(sentence);
+  });
+});
+
+describe('traces of verifiers', () => {
+  // As verifiers 0.4.0 writes `traces.jsonl`, without the fields of tokens and times.
+  const messages = [
+    { role: 'system', content: 'Compute.' },
+    { role: 'user', content: 'Two and three?' },
+    {
+      role: 'assistant',
+      reasoning_content: 'A sum.',
+      tool_calls: [{ id: 'c1', type: 'function', name: 'calc', arguments: '{"e": "2+3"}' }],
+    },
+    { role: 'tool', tool_call_id: 'c1', content: [{ type: 'text', text: '{"value":5}' }] },
+    { role: 'assistant', content: 'Five.' },
+    { role: 'assistant', content: 'Six.' },
+  ];
+  const parents = [undefined, 0, 1, 2, 3, 1];
+  const trace = {
+    version: 1,
+    task: { type: 'Sums', data: { idx: 0, prompt: 'Two and three?', answer: '5' } },
+    agent: { config: {}, name: 'agent', trainable: true },
+    tools: definitions,
+    nodes: messages.map((message, i) => ({
+      ...(parents[i] === undefined ? {} : { parent: parents[i] }),
+      message,
+      sampled: message.role === 'assistant',
+    })),
+    rewards: { right: { score: 1, weight: 0.4 }, form: { score: 0.2, weight: 1 }, failed: null },
+    info: {},
+  };
+  const episode = { id: 'e', env: { id: 'sums' }, task: trace.task, ok: true, traces: [trace] };
+  const [called, said] = whole.steps;
+  const branches = [
+    { ...whole, gold_answer: '5', outcome: 1 },
+    { gold_answer: '5', outcome: 1, steps: [{ text: 'Six.' }] },
+  ];
+
+  it('as episodes and alone: a conversation for each branch, weighted rewards, the answer of the task', async () => {
+    expect(await read(episode)).toMatchObject(branches);
+    expect(await read(trace)).toMatchObject(branches);
+    expect(solutionsOf(episode)).toHaveLength(2);
+  });
+
+  it('with rewards of turns, in the order in which the model wrote them', async () => {
+    const shaped = { ...trace, info: { turn_rewards: [0.75, null, 0.25] }, rewards: {} };
+    const records = await read({ ...episode, traces: [shaped] });
+    expect(records).toMatchObject([
+      { steps: [{ ...called, label: 1, score: 0.75 }, said] },
+      { steps: [{ text: 'Six.', label: 0, score: 0.25 }] },
+    ]);
+    expect(records.map(({ outcome }) => outcome)).toEqual([undefined, undefined]);
+  });
+
+  it('without agents that are not trained; a message that no model wrote has no reward', async () => {
+    const judge = { ...trace, agent: { ...trace.agent, trainable: false } };
+    expect(await read({ ...episode, traces: [judge, trace] })).toMatchObject(branches);
+    const shown = trace.nodes.map((node, i) => (i === 2 ? { ...node, sampled: false } : node));
+    const [record] = await read({ ...trace, nodes: shown, info: { turn_rewards: [1, 1] } });
+    expect(record?.steps.map(({ label }) => label)).toEqual([null, 1]);
+  });
+
+  it('with the tools of a branch at its root, where the file has them', async () => {
+    const [root, ...others] = trace.nodes;
+    const nodes = [{ ...root, tools: definitions }, ...others];
+    expect(await read({ ...trace, tools: [{ ...definitions[0], name: 'other' }], nodes })).toMatchObject(
+      branches,
+    );
+  });
+
+  it.each([
+    [{ ...episode, traces: [] }, /the episode has no traces; expected at least one/],
+    [
+      { ...trace, info: { turn_rewards: [1] } },
+      /info.turn_rewards has 1 entries, and the model wrote 3 messages/,
+    ],
+    [
+      { ...trace, nodes: [{ parent: 0, message: messages[1] }] },
+      /node 0 of the trace is .*; expected a message, and a parent/,
+    ],
+  ])('refuses %#', async (row, sentence) => {
+    await expect(read(row)).rejects.toThrow(sentence);
   });
 });
 
@@ -112,9 +220,24 @@ describe('dumps of rollouts', () => {
   it('of verl: where the marks are there; without them one sentence', async () => {
     const row = { input: prompt, output, gts: '5', score: 1, step: 3 };
     expect(await read(row)).toMatchObject([{ gold_answer: '5', outcome: 1, steps: turns }]);
+  });
+
+  it('of verl as its trainer writes them, without the marks: by the lines of roles', async () => {
+    // Decoded by transformers with skip_special_tokens, on the template of Qwen2.5.
     const bare = (text: string) => text.replaceAll(/<\|im_\w+\|>/g, '');
-    await expect(read({ ...row, input: bare(prompt), output: bare(output) })).rejects.toThrow(
-      /line 1: the text of the rollout has no marks of messages \(<\|im_start\|>\), so that its turns cannot be told/,
-    );
+    const row = { input: bare(prompt), output: `${bare(output)}\nDone.\n`, gts: '5', score: 0, step: 3 };
+    expect(await read(row)).toMatchObject([
+      { outcome: 0, prompt: whole.prompt, steps: [turns[0], { text: 'Five.\n\nDone.' }] },
+    ]);
+    const sentence =
+      /line 1: the turns of the rollout cannot be told: its text has no marks .* nor lines that are a role alone/;
+    for (const bad of [
+      // A turn that holds such a line itself.
+      { ...row, output: 'I am\nuser\nand\nuser\nagain.' },
+      { ...row, input: 'Two and three?' },
+      // Llama 3 has no line break before a role.
+      { ...row, input: 'system\n\nCompute.user\n\nTwo?assistant\n\n', output: '2' },
+    ])
+      await expect(read(bad)).rejects.toThrow(sentence);
   });
 });
