@@ -217,7 +217,7 @@ function dumpedTexts({
 
 const CHATML = /<\|im_start\|>(\w+)\n([\s\S]*?)(?:<\|im_end\|>|$)/g;
 
-/** What ChatML's marks leave of a message's beginning where special tokens are not decoded: its role, alone on a line. */
+/** Beginning of a message in ChatML whose special tokens were not decoded: its role, alone on a line. */
 const ROLE_LINE = /(?<=^|\n)(system|user|assistant)\n/g;
 
 function conversationOfDump(row: Row): Row {

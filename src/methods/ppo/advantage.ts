@@ -45,15 +45,29 @@ type Credit = (
 ) => Promise<Flat>;
 
 const ADVANTAGES: Readonly<Record<AdvantageOf, Credit>> = {
-  critic: (device, groups, rewards, settings) =>
-    estimate(device, groups, rewards, {
-      ...settings,
-      lastValues: groups
-        .flatMap(({ answers }) => answers)
-        .map(({ truncated, endValue = 0 }) =>
-          truncated && settings.truncated === 'bootstrap' ? endValue : 0,
-        ),
-    }),
+  async critic(device, groups, rewards, settings) {
+    const ends = rewards.map((group) => group.map(algorithmOf(settings).byTurn ? turnEnds : tokenEnds));
+    const { advantages, returns } = await estimate(
+      device,
+      groups.map((group, g) => ({
+        ...group,
+        answers: group.answers.map((one, i) => byAction(one, ends[g]?.[i] ?? [])),
+      })),
+      rewards.map((group, g) => group.map((one, i) => rewardByAction(one, ends[g]?.[i] ?? []))),
+      {
+        ...settings,
+        lastValues: groups
+          .flatMap(({ answers }) => answers)
+          .map(({ truncated, endValue = 0 }) =>
+            truncated && settings.truncated === 'bootstrap' ? endValue : 0,
+          ),
+      },
+    );
+    const lengths = ends.flat().flatMap((own) => own.map((end, k) => end - beginOf(own, k) + 1));
+    const toTokens = (values: Float32Array) =>
+      Float32Array.from(lengths.flatMap((length, i) => new Array<number>(length).fill(values[i] as number)));
+    return { advantages: toTokens(advantages), returns: toTokens(returns) };
+  },
   async returns(_device, _groups, rewards, { group_baseline, gamma }) {
     const above = group_baseline ? rewards.flatMap(aboveGroup) : rewards.flat().map(({ byToken }) => byToken);
     return withoutReturns(above.flatMap((byToken) => returnsToGo(byToken, gamma)));
@@ -84,6 +98,27 @@ const ADVANTAGES: Readonly<Record<AdvantageOf, Credit>> = {
     return ofTotals(device, rewards, meanOnly ? 'mean' : 'grpo');
   },
 };
+
+/** Every token is an action of its own. */
+const tokenEnds = ({ byToken }: AnswerReward): number[] => byToken.map((_, t) => t);
+
+/** The last tokens of turns: those with rewards, and the last one of the answer. */
+const turnEnds = ({ byToken, places = [] }: AnswerReward): number[] =>
+  [...new Set([...places, byToken.length - 1])].filter((end) => end >= 0);
+
+const beginOf = (ends: readonly number[], k: number) => (k === 0 ? 0 : (ends[k - 1] as number) + 1);
+
+/** An answer of actions: their number, and the critic's values of the states in which they begin. */
+const byAction = ({ values, ...answer }: SolutionAnswer, ends: readonly number[]) => ({
+  ...answer,
+  tokens: ends,
+  values: values.length === 0 ? values : ends.map((_, k) => values[beginOf(ends, k)] as number),
+});
+
+const rewardByAction = ({ value, byToken }: AnswerReward, ends: readonly number[]): AnswerReward => ({
+  value,
+  byToken: ends.map((end, k) => byToken.slice(beginOf(ends, k), end + 1).reduce((sum, one) => sum + one, 0)),
+});
 
 /** Every token of an answer has the advantage of the whole. */
 async function ofTotals(device: Device, rewards: Rewards, baseline: GroupBaseline): Promise<Flat> {

@@ -21,6 +21,8 @@ export interface OnlineAlgorithm {
   readonly advantage: AdvantageOf;
   /** Default place of the KL penalty. */
   readonly klIn: 'reward' | 'loss';
+  /** Whether γ and λ of the critic go from turn to turn, and not from token to token. */
+  readonly byTurn?: true;
   /** Whether `whiten_advantages` is read. */
   readonly whitens?: true;
   /** Default limits of the ratio, down and up. Default 0.2 each. */
@@ -36,6 +38,8 @@ export interface OnlineAlgorithm {
 export const algorithms = {
   /** arXiv 1707.06347 */
   ppo: { ratio: 'token', advantage: 'critic', klIn: 'reward', whitens: true },
+  /** As `ppo`, with turns as the actions: all tokens of a turn have its advantage. */
+  turn_ppo: { ratio: 'token', advantage: 'critic', byTurn: true, klIn: 'reward', whitens: true },
   /** arXiv 2402.03300 */
   grpo: { ratio: 'token', advantage: 'group', klIn: 'loss' },
   /** arXiv 2503.14476; the clip is the paper's, and so is that groups with nothing to compare are drawn again. */

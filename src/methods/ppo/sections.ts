@@ -100,7 +100,7 @@ export const ppo = section({
     .enum(ALGORITHMS)
     .default('ppo')
     .describe(
-      'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `dapo` with a wider clip and groups drawn again; `dr_grpo` without ' +
+      'Where advantages come from and what is clipped: a critic (`ppo`; `turn_ppo` by turn), the group of a problem (`grpo`; `dapo` with a wider clip and groups drawn again; `dr_grpo` without ' +
         'division by deviation and length; `cispo` with clipped weights, so that every token has a gradient; `sapo` with a soft gate in place of ' +
         'the clip; `turn_grpo` with the returns from each step or turn on, compared by its number; `gspo` with one ratio per solution), the group apart for each source of rewards (`gdpo`), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
         '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
@@ -127,9 +127,9 @@ export const ppo = section({
   importance_sampling_clip_max: nonNegative(3).describe('Upper bound of that ratio; 0: none.'),
   importance_sampling_clip_min: nonNegative(0).describe('Lower bound of that ratio; 0: none.'),
   gamma: share(1).describe(
-    'Discount per token, of `ppo`, `reinforce_pp` and `prime`; per turn of `turn_grpo`.',
+    'Discount per token, of `ppo`, `reinforce_pp` and `prime`; per turn of `turn_grpo` and `turn_ppo`.',
   ),
-  lam: share(1).describe('λ of generalised advantage estimation, of `ppo`.'),
+  lam: share(1).describe('λ of generalised advantage estimation, of `ppo` by token, of `turn_ppo` by turn.'),
   cliprange: auto(z.number().gt(0).lt(1)).describe(
     'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4, for `cispo` no bound. Not of `sapo`.',
   ),

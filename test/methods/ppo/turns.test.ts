@@ -131,6 +131,37 @@ describe('rewards on turns', () => {
     // δ = (0 + 0.125 − 0.5, 1 + 0 − 0.25, 2 − 0); A = δ + γλ A of the next.
     expect(group?.answers[0]?.advantages).toEqual([-0.375 + 0.25 * 1.25, 1.25, 2]);
   });
+
+  it('turn_ppo: γ and λ go from turn to turn, from the value in which each begins', async () => {
+    // Turns of 2, 3 and 1 tokens, the last without a reward; a KL penalty on a token counts in its turn.
+    const groups = [
+      {
+        item: 0,
+        answers: [
+          answer(6, [0.5, 9, 0.25, 9, 9, 0.125]),
+          { ...answer(2, [1, 9]), truncated: true, endValue: 3 },
+        ],
+      },
+    ];
+    const rewards = [
+      [
+        { value: 3, byToken: [0, 1, -0.5, 0, 2, 0], places: [1, 4] },
+        { value: 0, byToken: [0, 0] },
+      ],
+    ];
+    const of = { ...settings, algorithm: 'turn_ppo', gamma: 0.5, lam: 0.5, truncated: 'bootstrap' } as const;
+    const [group] = await solutionAdvantage(device, of).credit(groups, rewards);
+    // δ = (1 + 0.125 − 0.5, 1.5 + 0.0625 − 0.25, 0 − 0.125); A = δ + γλ A of the next; returns are A + V.
+    const third = -0.125;
+    const second = 1.3125 + 0.25 * third;
+    const first = 0.625 + 0.25 * second;
+    expect(group?.answers[0]?.advantages).toEqual([first, first, second, second, second, third]);
+    const returns = [first + 0.5, first + 0.5, ...new Array<number>(3).fill(second + 0.25), 0];
+    expect(group?.answers[0]?.returns).toEqual(returns);
+    // One turn that was cut off goes on from the value of its end: 0 + 0.5 · 3 − 1.
+    expect(group?.answers[1]?.advantages).toEqual([0.5, 0.5]);
+    expect(group?.answers[1]?.returns).toEqual([1.5, 1.5]);
+  });
 });
 
 describe('a policy in a world with a hidden state', () => {
