@@ -18,6 +18,8 @@ export interface Rollout {
 export interface RolloutAnswer {
   /** A whole solution, or undefined for a verdict. */
   readonly text?: string | undefined;
+  /** The turns of an episode; undefined for a solution in one piece. */
+  readonly turns?: readonly RolloutTurn[] | undefined;
   readonly verdict?: 0 | 1 | undefined;
   /** The text before a verdict, for a policy that writes one. */
   readonly reason?: string | undefined;
@@ -30,6 +32,14 @@ export interface RolloutAnswer {
   readonly terms: Readonly<Record<string, number>>;
   /** Rewards by token, where they are not 0. */
   readonly placed: Readonly<Record<string, number>>;
+}
+
+export interface RolloutTurn {
+  readonly text: string;
+  /** What came back, a line for each message. */
+  readonly results: readonly string[];
+  readonly reward: number;
+  readonly advantage?: number | undefined;
 }
 
 /** Largest part of a file that is read, from its end. */
@@ -63,10 +73,21 @@ function rollout(row: unknown): Rollout[] {
   ];
 }
 
+function turnOf(row: Record<string, unknown>): RolloutTurn {
+  const results = Array.isArray(row.results) ? row.results.filter((line) => typeof line === 'string') : [];
+  return {
+    text: typeof row.text === 'string' ? row.text : '',
+    results,
+    reward: numeric(row.reward) ?? 0,
+    advantage: numeric(row.advantage),
+  };
+}
+
 function answerOf(row: Record<string, unknown>): RolloutAnswer {
   const placed = Array.isArray(row.rewards) ? Object.fromEntries(row.rewards.entries()) : row.rewards;
   return {
     text: typeof row.text === 'string' ? row.text : undefined,
+    turns: Array.isArray(row.turns) ? row.turns.filter(isObject).map(turnOf) : undefined,
     verdict: bit(row.verdict),
     reason: typeof row.reason === 'string' ? row.reason : undefined,
     reward: typeof row.reward === 'number' ? row.reward : 0,

@@ -197,6 +197,38 @@ describe('a page', () => {
     expect(without).not.toMatch(/reason: |<th scope="col">reason/);
   });
 
+  it('shows an episode turn by turn: call, what came back, reward and advantage', async () => {
+    const path = makeRun(join(folder, 'episodes'));
+    const turns = [
+      {
+        text: 'I look.\n→ read_note({})',
+        results: ['← tool: It is in <box> 2.'],
+        reward: 0.25,
+        advantage: -0.5,
+      },
+      { text: 'Box 2.', results: [], reward: 0.75 },
+    ];
+    const answer = {
+      text: 'whole',
+      turns,
+      turn_rewards: [null, 1],
+      tokens: 9,
+      reward: 1,
+      advantage: 0.7,
+      rewards: { 8: 1 },
+    };
+    writeFileSync(
+      join(path, 'samples.jsonl'),
+      `${JSON.stringify({ iteration: 0, problem: 'Where?', solutions: [answer] })}\n`,
+    );
+    const page = renderRun(await collectRun(path));
+    const [, shown = ''] = page.split('Under a solution its rewards by token');
+    expect(shown).toMatch(
+      /<li><span class="text">I look\.\n→ read_note\(\{\}\)<\/span><br><span class="hint">← tool: It is in &lt;box&gt; 2\.<\/span>\s*<div class="judgement"><span class="tag">reward 0\.25<\/span><span class="tag">advantage −0\.5<\/span><\/div><\/li><li><span class="text">Box 2\.<\/span>\s*<div class="judgement"><span class="tag">reward 0\.75<\/span><\/div><\/li>/,
+    );
+    expect(shown).not.toContain('whole');
+  });
+
   it('shows what a run that solves problems has in eval.json, a column for each model', async () => {
     const path = makeRun(join(folder, 'solving'));
     const solved = (value: number) => ({ all: { 'pass@1': { value, interval: [value, 1] } } });

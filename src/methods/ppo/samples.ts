@@ -1,6 +1,7 @@
 /** Metrics of the solutions of a rollout batch, and samples of them to read. */
 import { stepsOf } from '../../records/steps.js';
 import { readableResults, readableStep } from '../../records/turns.js';
+import type { Credit } from '../../train/policy/records.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionTurns } from '../../train/solutions/solution-sampler.js';
 import type { Metrics } from '../../train/stage.js';
@@ -40,7 +41,7 @@ export function* solutionSamples(
       ...(group === undefined ? {} : { group }),
       solutions: answers.map((own) => ({
         text: own.turns ? transcript(own.turns) : own.text,
-        ...(own.turns ? { turn_rewards: own.turns.rewards, turn_ends: own.turns.ends } : {}),
+        ...(own.turns ? { turn_rewards: own.turns.rewards, turns: shownTurns(own.turns, own) } : {}),
         tokens: own.tokens.length,
         truncated: own.truncated,
         reward: own.reward,
@@ -56,6 +57,22 @@ export function* solutionSamples(
 /** The turns of an episode to read, with what came back for each. */
 function transcript({ conversation: { steps } }: SolutionTurns): string {
   return steps.flatMap((step) => [readableStep(step), ...readableResults(step)]).join('\n');
+}
+
+/** Each turn with what came back for it, the rewards of its tokens by all sources, and the advantage of its last token. */
+function shownTurns(
+  { conversation: { steps }, ends }: SolutionTurns,
+  { rewards, advantages }: Pick<Credit, 'rewards' | 'advantages'>,
+) {
+  return steps.map((step, k) => {
+    const own = rewards.slice(k === 0 ? 0 : (ends[k - 1] as number) + 1, (ends[k] as number) + 1);
+    return {
+      text: readableStep(step),
+      results: readableResults(step),
+      reward: own.reduce((sum, reward) => sum + reward, 0),
+      advantage: advantages[ends[k] as number],
+    };
+  });
 }
 
 /** Rewards by token, without zeros. With the KL penalty every token has a reward, so all are kept. */

@@ -4,7 +4,7 @@ import { number } from '../format.js';
 import { type Html, html } from '../html.js';
 import { typeset } from '../maths.js';
 import { nameOf } from '../names.js';
-import type { Rollout, RolloutAnswer } from '../rollouts.js';
+import type { Rollout, RolloutAnswer, RolloutTurn } from '../rollouts.js';
 import { type Counted, histogram } from '../svg/histogram.js';
 import { box } from './judgement.js';
 import type { Section } from './section.js';
@@ -104,6 +104,12 @@ ${steps.length > 0 && html`<ol class="steps">${steps.map((text, i) => html`<li><
 ${answers.some(({ text }) => text !== undefined) ? answers.slice(0, 4).map((each) => solution(each)) : verdicts(answers, label)}</article>`;
 }
 
+/** A turn of an episode: what the policy wrote, what came back in a line each, and what the turn was paid. */
+function turn({ text, results, reward, advantage }: RolloutTurn): Html {
+  return html`<li><span class="text">${typeset(text)}</span>${results.map((line) => html`<br><span class="hint">${line}</span>`)}
+<div class="judgement"><span class="tag">reward ${number(reward)}</span>${advantage !== undefined && html`<span class="tag">advantage ${number(advantage)}</span>`}</div></li>`;
+}
+
 /** A table of the answers of a policy that judges. */
 function verdicts(answers: readonly RolloutAnswer[], label: 0 | 1 | undefined): Html {
   const reasons = answers.some(({ reason }) => reason !== undefined);
@@ -113,12 +119,13 @@ function verdicts(answers: readonly RolloutAnswer[], label: 0 | 1 | undefined): 
   )}</tbody></table></div>`;
 }
 
-function solution({ text = '', reward, advantage, tokens, truncated, terms, placed }: RolloutAnswer): Html {
+function solution(answer: RolloutAnswer): Html {
+  const { text = '', turns, reward, advantage, tokens, truncated, terms, placed } = answer;
   const lines = text.split('\n').filter((line) => line.trim() !== '');
   const rewards = Object.entries(placed).map(([token, value]) => [Number(token), value] as const);
   const most = Math.max(...rewards.map(([, value]) => Math.abs(value)), Number.MIN_VALUE);
   return html`<div class="solution"><header><span class="tag strong">reward ${number(reward)}</span>${advantage !== undefined && html` <span class="tag">advantage ${number(advantage)}</span>`} <span class="tag">${tokens} tokens</span>${truncated && html` <span class="tag">‖ cut off</span>`}${Object.entries(terms).map(([name, value]) => html` <span class="tag">${nameOf(name)} ${number(value)}</span>`)}</header>
-<ol class="steps plain">${lines.map((line) => html`<li><span class="text">${typeset(line)}</span></li>`)}</ol>
+<ol class="steps plain">${turns?.map(turn) ?? lines.map((line) => html`<li><span class="text">${typeset(line)}</span></li>`)}</ol>
 ${
   rewards.length > 0 &&
   html`<svg class="strip" viewBox="0 0 ${Math.max(tokens, 1) * 10} 44" preserveAspectRatio="none" role="img" aria-label="Rewards by token: ${rewards

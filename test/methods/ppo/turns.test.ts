@@ -294,6 +294,14 @@ describe('a policy in a world with a hidden state', () => {
     expect(JSON.parse(sample ?? '').solutions[0]).toMatchObject({
       text: expect.stringMatching(/^→ read_note\(\{\}\)\n← tool: The coin is in box \d\.\n→ open_box/),
       turn_rewards: [null, expect.any(Number)],
+      turns: [
+        { text: '→ read_note({})', results: [expect.stringMatching(/^← tool: The coin is in box \d\.$/)] },
+        {
+          text: expect.stringMatching(/^→ open_box/),
+          reward: expect.any(Number),
+          advantage: expect.any(Number),
+        },
+      ],
     });
     const { models } = JSON.parse(readFileSync(join(directory, 'eval.json'), 'utf8'));
     expect(models.after.all['pass@1'].value).toBeGreaterThan(models.before.all['pass@1'].value);
