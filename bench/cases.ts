@@ -16,6 +16,7 @@ export const SUITES = [
   'decode',
   'rl',
   'trainer',
+  'episodes',
   'data',
   'contention',
   'runtime',
@@ -184,6 +185,23 @@ export interface TrainerCase extends Case {
   readonly rank: number;
 }
 
+/** Episodes of an agent with an exact calculator; a run is 1,000 drawn tokens. */
+export interface EpisodeCase extends Case {
+  readonly suite: 'episodes';
+  /** The agent's directory. */
+  readonly model: string;
+  /** JSON lines with `problem` and `answer`, and the episodes of each. */
+  readonly file: string;
+  readonly generations: number;
+  /** Episodes that are sampled together. */
+  readonly rows: number;
+  /** Milliseconds that the calculator takes. */
+  readonly latency: number;
+  /** Tokens of a turn, and of an episode, at most. */
+  readonly newTokens: number;
+  readonly maxLength: number;
+}
+
 /** Rows of a file, read, tokenised and stored. */
 export interface DataCase extends Case {
   readonly suite: 'data';
@@ -207,7 +225,6 @@ export interface RuntimeCase {
     | 'shared attention'
     | 'shared prompt'
     | 'ragged requests'
-    | 'waiting tools'
     | 'quantized'
     | 'quantized file'
     | 'experts'
@@ -229,6 +246,7 @@ export type RivalCase =
   | GenerateCase
   | RlCase
   | TrainerCase
+  | EpisodeCase
   | DataCase;
 export type BenchCase = RivalCase | RuntimeCase;
 

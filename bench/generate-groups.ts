@@ -70,6 +70,5 @@ export function generationCases(): readonly RuntimeCase[] {
     },
     { suite, name: '64 samples of a prompt of 1,024 tokens', measure: 'shared prompt', count: 16, env },
     { suite, name: '2,000 ragged requests', measure: 'ragged requests', count: 2000, env },
-    { suite, name: '256 episodes in 32 rows, tools of 100 ms', measure: 'waiting tools', count: 256, env },
   ];
 }

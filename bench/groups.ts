@@ -22,6 +22,7 @@ import {
   stepCase,
 } from './counted-cases.js';
 import { dataGroups } from './data-groups.js';
+import { episodeGroups } from './episode-groups.js';
 import { generateGroups, generationCases } from './generate-groups.js';
 import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B, QWEN3_5_0_8B } from './models.js';
 import { rlGroups } from './rl-groups.js';
@@ -147,6 +148,8 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
       return rlGroups();
     case 'trainer':
       return trainerGroups();
+    case 'episodes':
+      return episodeGroups();
     case 'data':
       return dataGroups();
   }
@@ -228,6 +231,8 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
       return rlGroups();
     case 'trainer':
       return trainerGroups();
+    case 'episodes':
+      return episodeGroups();
     case 'data':
       return dataGroups();
   }

@@ -1,7 +1,6 @@
-/** Episodes of an agent whose tool takes its time: rows that wait leave the batch, and others go on. */
+/** Episodes of the package's agent with its calculator: rows that wait for a tool leave the batch, and others go on. */
+import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { wordProblems } from '#src/data/problems/generate.js';
 import { calculatorEnvironment } from '#src/environments/calculator.js';
 import { runEpisodes } from '#src/environments/episodes.js';
 import { Generator } from '#src/generate/generator.js';
@@ -9,48 +8,45 @@ import { loadDecoder } from '#src/models/load.js';
 import type { Device } from '#src/runtime/device.js';
 import { loadTokenizer } from '#src/tokenizer/load.js';
 import { endTokens } from '#src/tokenizer/reply-end.js';
-import { median } from '../statistics.js';
-import type { Metrics } from './runtime.js';
+import type { EpisodeCase } from '../cases.js';
 
-const AGENT = fileURLToPath(new URL('../../../../assets/word-problems-turns', import.meta.url));
-const ROWS = 32;
-const LATENCY_MS = 100;
-
-/** Tokens a second of the package's agent in batches of 32 rows, with a calculator that answers at once and one that takes 100 ms. */
-export async function waitingTools(device: Device, episodes: number): Promise<Metrics> {
-  const decoder = await loadDecoder(device, AGENT, { dtype: 'f32' });
-  const tokenizer = await loadTokenizer(AGENT);
-  const tasks = [...wordProblems({ seed: 5, samples: episodes, levels: [0, 1] })].map(
-    ({ problem, answer }) => ({ problem, answer }),
-  );
-  const speed = async (latency: number) => {
-    const own = calculatorEnvironment();
-    const environment = {
-      ...own,
-      async step(...given: Parameters<typeof own.step>) {
-        if (latency > 0) await pause(latency);
-        return own.step(...given);
-      },
-    };
-    const generator = new Generator(decoder, { maxRows: ROWS, maxTokens: 512 * ROWS });
+/** Seconds per 1,000 drawn tokens, by round of all episodes; the first round warms up. */
+export async function benchEpisodes(
+  device: Device,
+  { model, file, generations, rows, latency, newTokens, maxLength }: EpisodeCase,
+  seconds: number,
+): Promise<number[]> {
+  const decoder = await loadDecoder(device, model, { dtype: 'f32' });
+  const tokenizer = await loadTokenizer(model);
+  const problems = readFileSync(file, 'utf8').trimEnd().split('\n');
+  const tasks = problems.map((line) => JSON.parse(line) as { problem: string; answer: string });
+  const own = calculatorEnvironment();
+  const environment = {
+    ...own,
+    async step(...given: Parameters<typeof own.step>) {
+      if (latency > 0) await pause(latency);
+      return own.step(...given);
+    },
+  };
+  const generator = new Generator(decoder, { maxRows: rows, maxTokens: 512 * rows });
+  const round = async () => {
     const began = performance.now();
     const found = await runEpisodes(generator, tokenizer, environment, tasks, {
-      ...{ maxLength: 256, maxNewTokens: 24, concurrency: episodes },
+      ...{ n: generations, maxLength, maxNewTokens: newTokens, concurrency: generations * tasks.length },
       eosTokenIds: endTokens(decoder.config, tokenizer),
     });
-    const seconds = (performance.now() - began) / 1000;
-    generator.dispose();
-    const turns = (found ?? []).flatMap((episode) => episode.turns);
-    return turns.reduce((sum, { tokens }) => sum + tokens.length, 0) / seconds;
+    const taken = (performance.now() - began) / 1000;
+    const drawn = (found ?? []).flatMap(({ turns }) => turns.map(({ tokens }) => tokens.length));
+    return { taken, perThousand: (1000 * taken) / drawn.reduce((sum, count) => sum + count, 0) };
   };
-  const rounds: (readonly [number, number])[] = [];
-  // The first round compiles JavaScript.
-  for (let round = 0; round < 6; round++) rounds.push([await speed(0), await speed(LATENCY_MS)]);
+  await round();
+  const samples: number[] = [];
+  for (let spent = 0; spent < seconds || samples.length < 3; ) {
+    const { taken, perThousand } = await round();
+    spent += taken;
+    samples.push(perThousand);
+  }
+  generator.dispose();
   decoder.dispose();
-  const [at0, at100] = [0, 1].map((i) => median(rounds.slice(1).map((pair) => pair[i] as number)));
-  return {
-    'tokens/s, tool at once': at0 as number,
-    'tokens/s, tool in 100 ms': at100 as number,
-    share: median(rounds.slice(1).map(([fast, slow]) => slow / fast)),
-  };
+  return samples;
 }

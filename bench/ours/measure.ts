@@ -4,6 +4,7 @@ import type { RivalCase } from '../cases.js';
 import { benchAttention } from './attention.js';
 import { benchClassify } from './classify.js';
 import { benchData } from './data.js';
+import { benchEpisodes } from './episodes.js';
 import { benchGemm } from './gemm.js';
 import { benchGenerate } from './generate.js';
 import { benchHead } from './head.js';
@@ -38,6 +39,8 @@ export function measure(device: Device, item: RivalCase, seconds: number): Promi
       return benchGenerate(device, item, seconds);
     case 'rl':
       return benchRl(device, item, seconds);
+    case 'episodes':
+      return benchEpisodes(device, item, seconds);
     case 'data':
       return benchData(device, item, seconds);
     case 'trainer':

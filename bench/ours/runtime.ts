@@ -6,7 +6,6 @@ import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
 import { clusterStep } from './cluster.js';
-import { waitingTools } from './episodes.js';
 import { expertsBesideLoop } from './experts.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
 import { quantizedBases, quantizedFile } from './quantized.js';
@@ -34,8 +33,6 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return sharedPrompt(device, item.count);
     case 'ragged requests':
       return raggedRequests(device, item.count);
-    case 'waiting tools':
-      return waitingTools(device, item.count);
     case 'quantized':
       return quantizedBases(device, item);
     case 'quantized file':
