@@ -5,6 +5,7 @@ import json
 import re
 import tempfile
 import time
+from fractions import Fraction
 
 import torch
 from trl_model import settings as common
@@ -20,6 +21,7 @@ def reversed_digits(text):
 # A turn is text, then calls in JSON between tags, then the token that ends it.
 RESPONSE = {
     "defaults": {"role": "assistant"},
+    "start_anchor": "\n",
     "fields": {
         "tool_calls": {
             "open": "<tool_call>",
@@ -33,27 +35,26 @@ RESPONSE = {
 }
 
 
+OPERATIONS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "×": lambda a, b: a * b,
+    "÷": lambda a, b: Fraction(a, b),
+    "mod": lambda a, b: a % b,
+}
+
+
 def compute(expression):
-    """Both sides of one operation, exactly; all that the agent writes."""
-    found = re.fullmatch(r"\s*(-?\d+)\s*(\+|-|\*|/|mod)\s*(-?\d+)\s*", reversed_digits(expression))
-    if not found:
+    """One operation on whole numbers, exactly; the agent writes no other."""
+    found = re.fullmatch(r"\s*(\d+)\s*(\+|-|×|÷|mod)\s*(\d+)\s*", reversed_digits(expression))
+    if not found or (found[2] in ("÷", "mod") and int(found[3]) == 0):
         return f"cannot compute {expression}"
-    left, sign, right = int(found[1]), found[2], int(found[3])
-    if sign in ("/", "mod") and right == 0:
-        return f"cannot compute {expression}"
-    value = {
-        "+": lambda: left + right,
-        "-": lambda: left - right,
-        "*": lambda: left * right,
-        "/": lambda: left // right,
-        "mod": lambda: left % right,
-    }[sign]()
-    return reversed_digits(str(value))
+    return reversed_digits(str(OPERATIONS[found[2]](int(found[1]), int(found[3]))))
 
 
 def bench(item, setting, seconds):
     from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
     from trl import GRPOConfig, GRPOTrainer
 
     async def calculator(expression: str) -> str:
@@ -67,7 +68,8 @@ def bench(item, setting, seconds):
             await asyncio.sleep(item["latency"] / 1000)
         return compute(expression)
 
-    tokenizer = AutoTokenizer.from_pretrained(item["model"])
+    # AutoTokenizer takes Qwen2's class for a model of that type, and with it another way to divide text than the file says.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(item["model"])
     tokenizer.response_template = RESPONSE
     tokenizer.chat_template = tokenizer.chat_template.replace("message['content']", "message['content'] or ''")
     model = AutoModelForCausalLM.from_pretrained(item["model"], dtype=torch.float32, attn_implementation="sdpa")
@@ -104,11 +106,13 @@ def bench(item, setting, seconds):
             began = time.perf_counter()
             found = own(*given)
             taken = time.perf_counter() - began
-            timed.append((taken, sum(sum(mask) for mask in found[2]), trainer._metrics["train"]["tools/call_frequency"][-1]))
+            metrics = trainer._metrics["train"]
+            timed.append((taken, sum(map(sum, found[2])), metrics["tools/call_frequency"][-1]))
             return found
 
         trainer._generate = generate
         trainer.train()
+    # Without calls it would be another task than ours.
     calls = sum(frequency for *_, frequency in timed) / len(timed)
     if calls < 1:
         raise ValueError(f"the agent called its tool {calls} times an episode; it calls it several times")
