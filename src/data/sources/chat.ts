@@ -17,16 +17,21 @@ const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assist
 /** ShareGPT's speaker whose text is a call of functions, in JSON. */
 const CALLING = 'function_call';
 
-/** Turns as `{role, content}` or as ShareGPT's `{from, value}`. @throws BadRow for anything else */
-export function messagesOf(value: unknown, where: string): Message[] {
+/**
+ * Turns as `{role, content}` or as ShareGPT's `{from, value}`.
+ *
+ * @param mayBeEmpty whether a reply may say and call nothing, as turns of agents do
+ * @throws BadRow for anything else
+ */
+export function messagesOf(value: unknown, where: string, mayBeEmpty = false): Message[] {
   if (!Array.isArray(value) || value.length === 0) {
     throw misfit(`${where} holds`, value, 'a list of messages');
   }
-  return value.map((turn, i) => messageOf(turn, `message ${i + 1} of ${where}`));
+  return value.map((turn, i) => messageOf(turn, `message ${i + 1} of ${where}`, mayBeEmpty));
 }
 
 /** One turn. */
-export function messageOf(turn: unknown, where: string): Message {
+export function messageOf(turn: unknown, where: string, mayBeEmpty = false): Message {
   if (!isRow(turn)) {
     throw misfit(`${where} is`, turn, 'an object with role and content');
   }
@@ -36,10 +41,12 @@ export function messageOf(turn: unknown, where: string): Message {
   const extras = extrasOf(turn);
   const given = turn.content ?? turn.value;
   // A reply that calls functions may have no text, and a command may print none.
-  const mayBeSilent = extras.tool_calls !== undefined || SPEAKERS[role] === 'tool' || role === 'tool';
+  const speaker = SPEAKERS[role] ?? role;
+  const mayBeSilent =
+    extras.tool_calls !== undefined || speaker === 'tool' || (mayBeEmpty && speaker === 'assistant');
   const isSilent = (given === undefined || given === null || given === '') && mayBeSilent;
   const content = isSilent ? '' : checkedText(joinedParts(given, where), `the content of ${where}`);
-  return { role: SPEAKERS[role] ?? role, content, ...extras };
+  return { role: speaker, content, ...extras };
 }
 
 /** A call or a list of calls in JSON, `{"name": …, "arguments": {…}}`, as the `tool_calls` that templates read. */

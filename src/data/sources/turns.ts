@@ -118,22 +118,20 @@ function conversationOf(row: Row): { given: readonly unknown[]; messages: readon
   const where = isRollout(row)
     ? "columns 'prompt' and 'completion'"
     : `column '${Array.isArray(row.messages) ? 'messages' : 'conversations'}'`;
-  const read = messagesOf(given.map(withReadCalls), where).map((message, i) =>
+  const read = messagesOf(given.map(withReadCalls), where, true).map((message, i) =>
     withObjects(message, `message ${i + 1} of ${where}`),
   );
   const system = optionalText(row, 'system');
   return { given, messages: system === undefined ? read : [{ role: 'system', content: system }, ...read] };
 }
 
-/** Calls as JSON texts, as files keep them whose columns have one type, and a reply without text that calls nothing, as one that is empty. */
+/** Reads calls that are JSON texts, as files keep them whose columns have one type. */
 function withReadCalls(turn: unknown): unknown {
-  if (!isRow(turn)) return turn;
-  const { tool_calls: calls } = turn;
-  if (!Array.isArray(calls)) return turn;
-  return {
-    ...turn,
-    tool_calls: calls.map((call: unknown) => (typeof call === 'string' ? (json(call) ?? call) : call)),
-  };
+  if (!isRow(turn) || !Array.isArray(turn.tool_calls)) return turn;
+  const calls = turn.tool_calls.map((call: unknown) =>
+    typeof call === 'string' ? (json(call) ?? call) : call,
+  );
+  return { ...turn, tool_calls: calls };
 }
 
 /** The message with the arguments of its calls as objects, which templates read; OpenAI writes them as JSON in a text. */

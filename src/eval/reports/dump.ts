@@ -9,6 +9,7 @@ import { writeFileAtomically } from '../../files/atomic-file.js';
 import { refuseNonFinite } from '../../files/json-file.js';
 import { typedCommand } from '../../native/typed-command.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
+import { readableResults, readableStep } from '../../records/turns.js';
 import { RunError } from '../../run/error.js';
 import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
 import { readAs } from '../read-as.js';
@@ -24,7 +25,10 @@ export interface VerdictRow {
   /** Index of the solution among the judged ones, and of the step within it; both from 0. */
   readonly solution: number;
   readonly step: number;
+  /** The step, or what a turn says and the calls that it makes. */
   readonly text: string;
+  /** What came back for a turn, a line for each message. */
+  readonly results?: readonly string[] | undefined;
   readonly label: 0 | 1;
   /** Probability of "correct" among the two words. */
   readonly probability: number;
@@ -46,12 +50,14 @@ function verdictRows(
 ): VerdictRow[] {
   return judged.map(({ solution, step, label, verdict, probability, reason }) => {
     const { problem, steps, provenance } = records[solution]!;
+    const results = readableResults(steps[step]!);
     return {
       problem,
       ...(provenance?.id === undefined ? {} : { id: provenance.id }),
       solution,
       step,
-      text: steps[step]!.text,
+      text: readableStep(steps[step]!),
+      ...(results.length === 0 ? {} : { results }),
       label,
       probability,
       verdict: verdict ?? null,
@@ -86,6 +92,7 @@ const rowSchema = z.strictObject({
   solution: z.int().min(0),
   step: z.int().min(0),
   text: z.string(),
+  results: z.array(z.string()).optional(),
   label: z.union([z.literal(0), z.literal(1)]),
   probability: z.number().min(0).max(1),
   verdict: z.union([z.literal(0), z.literal(1), z.null()]),

@@ -35,7 +35,7 @@ const REMARK = {
 } as const;
 
 function step(row: VerdictRow): Html {
-  const { text, label, verdict, probability, reason, seen } = row;
+  const { text, results = [], label, verdict, probability, reason, seen } = row;
   const outcome = outcomeOf(row);
   const [sign, word, kind] =
     verdict === null
@@ -43,6 +43,6 @@ function step(row: VerdictRow): Html {
       : verdict === 1
         ? ['✓', 'right', 'yes']
         : ['✗', 'wrong', 'no'];
-  return html`<li value="${row.step + 1}" class="${outcome === 'right' ? 'agrees' : 'differs'}"><span class="text">${typeset(text)}</span>
+  return html`<li value="${row.step + 1}" class="${outcome === 'right' ? 'agrees' : 'differs'}"><span class="text">${typeset(text)}</span>${results.map((line) => html`<br><span class="hint">${line}</span>`)}
 <span class="judgement"><span class="verdict ${kind}">${sign} ${word}</span><svg class="probability" viewBox="0 0 60 8" width="60" height="8" role="img" aria-label="probability of right ${percent(probability, 0)} %"><rect class="track" width="60" height="8" rx="2"/><rect class="area c1" width="${(60 * probability).toFixed(1)}" height="8" rx="2"/></svg><span class="n">${percent(probability, 0)} %</span><span class="hint">label ${label === 1 ? '✓ right' : '✗ wrong'}${seen === true && ', seen in training'}</span>${REMARK[outcome] !== '' && html`<strong class="remark">${REMARK[outcome]}</strong>`}${reason !== undefined && html`<span class="hint">reason: ${typeset(reason)}</span>`}</span></li>`;
 }

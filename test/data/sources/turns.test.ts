@@ -98,6 +98,21 @@ describe('conversations of which turns are labelled', () => {
     expect((await read(rollout))?.steps.map(({ label }) => label)).toEqual([null, null]);
   });
 
+  it('a turn that says and calls nothing has empty text, and its label', async () => {
+    for (const silent of [
+      { role: 'assistant', content: null },
+      { role: 'assistant' },
+      { role: 'assistant', content: '', tool_calls: [] },
+    ]) {
+      const talk = [question, silent, question, { role: 'assistant', content: 'Five.' }];
+      const record = await read({ messages: talk, turn_rewards: [0, 1] });
+      expect(record?.steps).toMatchObject([
+        { text: '', label: 0, results: [question] },
+        { text: 'Five.', label: 1 },
+      ]);
+    }
+  });
+
   it('leaves conversations without labels of turns to the layouts of replies', async () => {
     const record = await read({ messages });
     expect(record?.turns).toBeUndefined();

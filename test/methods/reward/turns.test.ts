@@ -10,6 +10,7 @@ import { verdictSamples } from '../../../src/records/record.js';
 import { openScorer } from '../../../src/scoring/open.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../../src/tokenizer/load.js';
+import { cli } from '../../cli/run-cli.js';
 import { load } from '../../data/data-file.js';
 import { TEMPLATE as CHAT } from '../../generate/chat-model.js';
 import { openTest } from '../../ops/devices.js';
@@ -137,6 +138,64 @@ describe('a judge of turns', () => {
       `${first}<|turn|>user\nJudge the last turn of the assistant: answer + if it is right and - if it is wrong.<|end|><|turn|>assistant\n-`,
     );
     expect(turnSegments(own, record, { tail: '' }).every(({ train: learned }) => !learned)).toBe(true);
+    // A turn that says nothing is judged at the mark that ends it.
+    const [, last] = record.steps;
+    const silent = {
+      text: '',
+      label: 0,
+      results: [{ role: 'user', content: 'Go on.' }],
+      kind: 'normal',
+    } as const;
+    if (!last) throw new Error('no step');
+    const read = verdictTokenizer({ template: '{problem}\n{steps}\n' }, own).solution({
+      ...record,
+      steps: [silent, last],
+    });
+    const [nothing] = read.verdicts;
+    expect(own.decode(read.trunk.ids.slice(0, nothing?.at))).toBe(`${opening}<|end|>`);
+  });
+
+  test('is measured, and shows its turns, by the commands', async () => {
+    const run = join(folder, 'scalar');
+    const rows = join(folder, 'unseen.jsonl');
+    writeFileSync(rows, [103, 104, 105, 106].map((i) => JSON.stringify(row(i))).join('\n'));
+    const quality = await cli('eval', 'reward-model', rows, '--model', run, '--json');
+    expect(quality.stderr).not.toMatch(/rror/);
+    expect(JSON.parse(quality.stdout)).toMatchObject({
+      problems: 4,
+      scored: 8,
+      wrong: 3,
+      overall: { auc: 1 },
+    });
+    const one = join(folder, 'one.json');
+    writeFileSync(one, JSON.stringify(row(103)));
+    const judged = await cli('judge', run, one);
+    expect(judged.stdout).toMatch(/right +→ f\(\{"x":"y"\}\)\n +← tool: n\n +2 .* wrong +n/);
+    const scored = await cli('score', rows, '--model', run, '--output', join(folder, 'scored'));
+    expect(scored.code).toBe(0);
+    const [first] = readFileSync(join(folder, 'scored', 'scores.jsonl'), 'utf8').split('\n');
+    expect(JSON.parse(first ?? '').scores.map(Math.round)).toEqual(row(103).turn_rewards);
+    const corrected = join(folder, 'corrected');
+    const found = await cli(
+      'eval',
+      'correction',
+      join(folder, 'verdict'),
+      '--data',
+      rows,
+      '--output',
+      corrected,
+    );
+    expect(found.stdout).toMatch(/accuracy +100\.0/);
+    const [shown] = readFileSync(join(corrected, 'verdicts.jsonl'), 'utf8').split('\n');
+    expect(JSON.parse(shown ?? '')).toMatchObject({
+      text: '→ f({"x":"y"})',
+      results: ['← tool: n'],
+      label: 1,
+      verdict: 1,
+    });
+    expect(readFileSync(join(folder, 'verdict', 'report.html'), 'utf8')).toMatch(
+      /<span class="text">→ f\(\{&quot;x&quot;:&quot;[yn]&quot;\}\)<\/span><br><span class="hint">← tool: [yn]<\/span>/,
+    );
   });
 
   test('says what to do where template and rows do not fit, and where the template has no tools', async () => {
