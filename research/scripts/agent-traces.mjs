@@ -140,7 +140,8 @@ function table(directory, chosen, judges) {
         test.map((row, i) => ({ ...row, part, score: read(scores[i].scores) })),
       );
     candidates.push([`${name}, last turn`, of((all) => all.at(-1))]);
-    if (scored[0].scores[0].scores.length > 1) {
+    // A scorer of outcomes has a score for the last turn alone.
+    if (scored[0].scores[0].scores[0] !== null) {
       candidates.push([`${name}, mean of turns`, of((all) => all.reduce((a, b) => a + b, 0) / all.length)]);
       candidates.push([`${name}, least of turns`, of((all) => Math.min(...all))]);
       candidates.push([`${name}, half of the turns`, of((all) => all[Math.ceil(all.length / 2) - 1])]);
