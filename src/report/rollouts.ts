@@ -36,7 +36,7 @@ export interface RolloutAnswer {
 
 export interface RolloutTurn {
   readonly text: string;
-  /** What came back, a line for each message. */
+  /** Messages that came back, a line for each. */
   readonly results: readonly string[];
   readonly reward: number;
   readonly advantage?: number | undefined;

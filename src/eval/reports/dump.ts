@@ -27,7 +27,7 @@ export interface VerdictRow {
   readonly step: number;
   /** The step, or what a turn says and the calls that it makes. */
   readonly text: string;
-  /** What came back for a turn, a line for each message. */
+  /** Messages that came back for a turn, a line for each. */
   readonly results?: readonly string[] | undefined;
   readonly label: 0 | 1;
   /** Probability of "correct" among the two words. */
