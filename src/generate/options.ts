@@ -37,7 +37,7 @@ export interface SamplingOptions {
   readonly stop?: readonly (number | string)[] | undefined;
   /** The tokens that end a text. Default: those of the model's configuration. */
   readonly eosTokenIds?: readonly number[] | undefined;
-  /** Continue after end-of-text tokens. Default false. */
+  /** Continue after end-of-text tokens; before `minTokens` none is drawn all the same. Default false. */
   readonly ignoreEos?: boolean | undefined;
   /** Number of most likely tokens whose log-probabilities are returned at each position. Default 0. */
   readonly topLogprobs?: number | undefined;
@@ -127,6 +127,8 @@ export function samplingSettings(
     choices: choices && choiceTrie(choices),
     choicesOnly: options.choicesOnly ?? true,
     stopTokens: new Set([...(options.ignoreEos ? [] : eos), ...stopTokens]),
+    /** Tokens that are not drawn before `minTokens`: with `ignoreEos` too, as in vLLM. */
+    lateTokens: new Set([...eos, ...stopTokens]),
     stopStrings: strings,
     topLogprobs: whole('topLogprobs', options.topLogprobs ?? 0, 0, vocabSize),
     promptLogprobs: (options.promptLogprobs ?? false) || promptTopLogprobs > 0,
@@ -151,7 +153,7 @@ export function samplingSettings(
 /** Every answer can be drawn to its end. */
 function checkChoices(
   choices: readonly (readonly number[])[],
-  { maxNewTokens, minTokens, stopTokens, logitBias }: SamplingSettings,
+  { maxNewTokens, minTokens, stopTokens, lateTokens, logitBias }: SamplingSettings,
 ): void {
   const banned = new Set(logitBias.filter(([, bias]) => bias === Number.NEGATIVE_INFINITY).map(([id]) => id));
   for (const [i, choice] of choices.entries()) {
@@ -165,8 +167,9 @@ function checkChoices(
       );
     if (stop >= 0 && stop < last)
       fail('choices', 'tokens that end a text at the end of an answer alone', `one inside answer ${i}`);
-    if (stop === last && minTokens > last)
-      fail('minTokens', `at most ${last}, before the end of answer ${i} of choices`, `${minTokens}`);
+    const late = choice.findIndex((id) => lateTokens.has(id));
+    if (late >= 0 && minTokens > late)
+      fail('minTokens', `at most ${late}, before the end of answer ${i} of choices`, `${minTokens}`);
     const token = choice.find((id) => banned.has(id));
     if (token !== undefined)
       fail('choices', 'tokens that logitBias does not ban; leave the answer out', `${token} in answer ${i}`);

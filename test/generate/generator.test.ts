@@ -84,6 +84,20 @@ describe('a sample ends', () => {
     expect(longer.tokens.slice(0, 4)).not.toContain(tokens[0]);
   });
 
+  it('and draws no end-of-text token before minTokens others where it goes on after them, as vLLM', async () => {
+    const [end] = (await continuation(1)) as [number];
+    const request = { ...greedy, eosTokenIds: [end], ignoreEos: true, maxNewTokens: 8 };
+    const free = only(await model.generate([PROMPT], request));
+    expect(free.tokens[0]).toBe(end);
+    const held = only(
+      await model.generate([PROMPT], { ...request, minTokens: 4, logitBias: { [end]: 100 } }),
+    );
+    expect(held.tokens.map((token) => token === end)).toEqual([
+      ...Array(4).fill(false),
+      ...Array(4).fill(true),
+    ]);
+  });
+
   it('at a stop text, which is not in its text', async () => {
     const tokenizer = { tokenBytes: (id: number) => Buffer.from(`${id} `), isSpecial: () => false };
     const tokens = await continuation(8);

@@ -23,6 +23,7 @@ it('by default one sample is drawn from the whole distribution', () => {
     choices: undefined,
     choicesOnly: true,
     stopTokens: new Set([2, 7]),
+    lateTokens: new Set([2, 7]),
     stopStrings: [],
     seed: 0,
     iteration: 0,

@@ -71,13 +71,13 @@ function biasesOf({ settings, drawn, seen }: SampledRow): TokenBiases {
   return seen?.biases(fixed) ?? fixed;
 }
 
-function allBiases({ logitBias, stopTokens }: SamplingSettings) {
+function allBiases({ logitBias, lateTokens }: SamplingSettings) {
   const of = (list: readonly (readonly [number, number])[]) => ({
     tokens: Int32Array.from(list, ([token]) => token),
     values: Float32Array.from(list, ([, bias]) => bias),
   });
-  const given = logitBias.filter(([token]) => !stopTokens.has(token));
-  const ruledOut = Array.from(stopTokens, (token) => [token, Number.NEGATIVE_INFINITY] as const);
+  const given = logitBias.filter(([token]) => !lateTokens.has(token));
+  const ruledOut = Array.from(lateTokens, (token) => [token, Number.NEGATIVE_INFINITY] as const);
   return { early: of([...given, ...ruledOut]), late: of(logitBias) };
 }
 
