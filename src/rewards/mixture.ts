@@ -48,6 +48,8 @@ export interface MixedReward {
    * is none.
    */
   readonly value?: number;
+  /** `value` without the sources that reward length or form, where there are such; then without `steps`. */
+  readonly outcome?: number;
   /** Reward of each step, where `bySteps` is on and a source judges steps. */
   readonly steps?: readonly number[];
   /** The share of `value` of each source that rewards the whole: its number, normalised, times its weight. */
@@ -78,6 +80,7 @@ export async function mixedRewards(
 ): Promise<MixedReward[] | undefined> {
   const mixed = solutions.map(() => ({
     value: undefined as number | undefined,
+    outcome: 0,
     steps: undefined as number[] | undefined,
     parts: [] as RewardPart[],
     terms: {} as Record<string, number>,
@@ -95,6 +98,7 @@ export async function mixedRewards(
       own.terms[reward.name] = (given[i] as SourceReward).value;
       if (!steps) {
         own.value = (own.value ?? 0) + weight * value;
+        if (!reward.isShape) own.outcome += weight * value;
         own.parts.push({ weight, value });
       } else {
         own.steps ??= steps.map(() => 0);
@@ -102,8 +106,10 @@ export async function mixedRewards(
       }
     });
   }
-  return mixed.map(({ value, steps, parts, terms }) => ({
+  const isShaped = sources.some(({ reward }) => reward.isShape);
+  return mixed.map(({ value, outcome, steps, parts, terms }) => ({
     ...{ parts, terms },
+    ...(isShaped && !steps ? { outcome } : {}),
     ...(value === undefined ? {} : { value }),
     ...(steps ? { steps } : {}),
   }));

@@ -30,6 +30,8 @@ export interface SourceReward {
 export interface SolutionReward {
   /** Name in metrics and samples. */
   readonly name: string;
+  /** It says how a solution is written, not whether it is right: its length or form. Default false. */
+  readonly isShape?: boolean;
   /** The rule by which it takes a text into steps. Default: as `RewardedSolution.steps`. */
   readonly segmentation?: Segmentation | undefined;
   /** Finite rewards by solution; undefined if the signal stopped it. */

@@ -31,6 +31,7 @@ export function formatReward(pattern?: string): SolutionReward {
   };
   return {
     name: 'format',
+    isShape: true,
     score: async (solutions) => solutions.map((solution) => ({ value: has(solution) ? 1 : 0 })),
   };
 }
@@ -47,6 +48,7 @@ function compiled(pattern: string): RegExp {
 export function lengthReward({ from, to }: { readonly from: number; readonly to: number }): SolutionReward {
   return {
     name: 'length',
+    isShape: true,
     score: async (solutions) =>
       solutions.map(({ tokens }) => ({
         value: -Math.min(1, Math.max(0, tokens - from) / Math.max(1, to - from)),

@@ -26,7 +26,11 @@ const answer: Answer = { tokens: [1], oldLogprobs: [-1], refLogprobs: [], sample
 async function step(
   share: number,
   more: Partial<PolicyGradients> = {},
-  rolled: { readonly settings?: Partial<PolicySettings>; readonly rewards?: (draw: number) => number[] } = {},
+  rolled: {
+    readonly settings?: Partial<PolicySettings>;
+    readonly rewards?: (draw: number) => number[];
+    readonly outcome?: number;
+  } = {},
 ) {
   const parameters = new TrainableParameters(device, [
     { name: 'weight', shape: [3], init: Float32Array.of(1, 2, 3) },
@@ -40,7 +44,8 @@ async function step(
   const critic = new AdamW(head, OPTIONS);
   let asked = 0;
   const draws: number[] = [];
-  const { rewards: rewardsOf = () => [1] } = rolled;
+  const { rewards: rewardsOf = () => [1], outcome: one } = rolled;
+  const withOutcome = one === undefined ? {} : { outcome: one };
   const training = policyStage<Group>({
     ...{ name: 'ppo', batching: {}, trains: parameters, seed: 1, begin: async () => {} },
     settings: { ...settings, ...rolled.settings },
@@ -56,7 +61,9 @@ async function step(
       },
       rewards: {
         reward: async () => ({
-          byGroup: [rewardsOf(draws.length - 1).map((value) => ({ value, byToken: [value] }))],
+          byGroup: [
+            rewardsOf(draws.length - 1).map((value) => ({ value, byToken: [value], ...withOutcome })),
+          ],
           metrics: {},
         }),
       },
@@ -128,4 +135,6 @@ it('draws a group of equal rewards again, with other numbers, until they differ 
   expect((await step(1, {}, { settings, rewards: () => [1, 1] })).draws).toHaveLength(4);
   expect((await step(1, {}, { settings, rewards: () => [1, 0] })).draws).toHaveLength(1);
   expect((await step(1, {}, { rewards })).draws).toHaveLength(1);
+  // Rewards that differ by length alone.
+  expect((await step(1, {}, { settings, rewards: () => [1, 0], outcome: 0 })).draws).toHaveLength(4);
 });

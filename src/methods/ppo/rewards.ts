@@ -77,11 +77,19 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
         .flat()
         .reduce((least, own) => Math.min(least, comparedWhole(own, settings)), Number.POSITIVE_INFINITY);
       const leastParts = lowestParts(asGiven.flat());
+      const leastOutcome = Math.min(
+        ...asGiven.flat().map(({ outcome = Number.POSITIVE_INFINITY }) => outcome),
+      );
       const byGroup = groups.map(({ answers }, g) =>
         answers.map((answer, a) => {
           const own = (asGiven[g] as AnswerReward[])[a] as AnswerReward;
           if (!answer.truncated) return own;
-          return { ...ofCutOff(own, lowest, settings), parts: cutOffParts(own, leastParts, settings) };
+          const outcome = settings.truncated === 'lowest' ? leastOutcome : own.outcome;
+          return {
+            ...ofCutOff(own, lowest, settings),
+            ...(own.outcome === undefined ? {} : { outcome }),
+            parts: cutOffParts(own, leastParts, settings),
+          };
         }),
       );
       const terms = asGiven.flat().map((own) => own.terms ?? {});
@@ -133,6 +141,7 @@ function placed(
     value: sum(byToken),
     byToken,
     terms: mixed.terms,
+    ...(mixed.outcome === undefined ? {} : { outcome: mixed.outcome }),
     ...(mixed.steps ? { places: [...places].sort((a, b) => a - b) } : { parts: mixed.parts }),
   };
 }
@@ -141,8 +150,9 @@ function placed(
 function withTokens(own: AnswerReward, process: readonly number[] | undefined): AnswerReward {
   if (!process) return own;
   const all = sum(process);
+  const { outcome: _, ...others } = own;
   return {
-    ...own,
+    ...others,
     value: own.value + all,
     byToken: own.byToken.map((reward, t) => reward + (process[t] as number)),
     process,

@@ -108,7 +108,7 @@ export const ppo = section({
   num_train_epochs: positiveNumber(1).describe('Passes over the training problems.'),
   rollout_batch: count(32).describe('Problems per rollout batch.'),
   resample_equal: auto(countOrOff()).describe(
-    'How often a problem whose solutions all have the same reward is sampled again, since such a group teaches nothing; `auto` is 3 for ' +
+    'How often a problem whose solutions all have the same reward, length and form aside, is sampled again, since such a group teaches nothing; `auto` is 3 for ' +
       '`dapo`, else 0.',
   ),
   ...rollouts({ num_ppo_epochs: 1 }),

@@ -38,6 +38,8 @@ export interface Group<A extends Answer = Answer> {
 /** The reward of an answer, in total and per token. */
 export interface AnswerReward {
   readonly value: number;
+  /** `value` without what length and form add, where they add something: groups with one outcome are drawn again. */
+  readonly outcome?: number;
   readonly byToken: readonly number[];
   /** The tokens that carry the rewards of steps, ascending, where there are some. */
   readonly places?: readonly number[];

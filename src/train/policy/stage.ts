@@ -265,7 +265,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
   }
 
   /**
-   * Answers and their rewards. Groups of equal rewards are drawn again (dynamic sampling, arXiv 2503.14476, which takes other questions);
+   * Answers and their rewards. Groups of equal rewards, length and form aside, are drawn again (dynamic sampling, arXiv 2503.14476, which takes other questions);
    * every draw is rewarded with the whole batch, which rewards may be normalised over.
    */
   private async drawn(batch: RolloutBatch) {
@@ -276,7 +276,9 @@ class PolicyStage<G extends Group> implements OpenTraining {
     for (let draw = 1; draw <= (options.settings.resample_equal ?? 0); draw++) {
       if (!rolled || !rewards) break;
       const { byGroup } = rewards;
-      const equal = rolled.filter((_, g) => new Set(byGroup[g]?.map(({ value }) => value)).size === 1);
+      const equal = rolled.filter(
+        (_, g) => new Set(byGroup[g]?.map(({ value, outcome }) => outcome ?? value)).size === 1,
+      );
       if (equal.length === 0) break;
       const items = equal.map(({ item }) => item);
       const iteration = batch.iteration + draw * NEXT_DRAW;

@@ -5,6 +5,7 @@ import { type SolutionRewardOptions, solutionRewards } from '../../../src/method
 import type { SolutionAnswer } from '../../../src/methods/ppo/rollout.js';
 import type { WeightedSource } from '../../../src/rewards/mixture.js';
 import type { RewardedSolution, SourceReward } from '../../../src/rewards/reward.js';
+import { lengthReward } from '../../../src/rewards/rules.js';
 import { stepScoreReward } from '../../../src/rewards/step-scores.js';
 import { scorer } from '../../../src/scoring/scorer.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
@@ -78,6 +79,17 @@ async function rewarded(
 }
 
 const answers = [answer('a\na'), answer('a\nb'), answer('b\na\na\na\na\na', { truncated: true })];
+
+it('wrong solutions of other lengths have one outcome, by which DAPO draws their group again', async () => {
+  const length = { ...source('length', () => ({ value: 0 })), reward: lengthReward({ from: 2, to: 8 }) };
+  const wrong = [answer('b'), answer('bbbb'), answer('bbbbbbbb', { truncated: true })];
+  const own = await rewarded(wrong, [rule, length], { placement: 'last' });
+  expect(own.map(({ value }) => value)).toEqual([0, -0.5, -1]);
+  expect(own.map(({ outcome }) => outcome)).toEqual([0, 0, 0]);
+  const [right] = await rewarded([answer('abbb')], [rule, length], { placement: 'last' });
+  expect(right).toMatchObject({ value: 0.5, outcome: 1 });
+  expect((await rewarded(wrong, [rule], { placement: 'last' }))[0]).not.toHaveProperty('outcome');
+});
 
 describe('a solution that was cut off', () => {
   it.each(['none', 'clip', 'delta'] as const)('has the lowest reward, steps bounded by %s', async (bound) => {
