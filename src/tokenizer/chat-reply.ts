@@ -51,7 +51,8 @@ export interface ChatReply {
 /**
  * The text that a model must write after `prompt` so that the conversation is the template's with the reply in it.
  * Where a template opens the reasoning itself (`<think>`), the reply does not repeat that. Where the template writes
- * replies otherwise than it opens them (some leave out past reasoning), the content follows the opening as it is.
+ * replies otherwise than it opens them (some leave out past reasoning), or leaves out a part of the reply, the content
+ * follows the opening as it is.
  *
  * @throws DataError for reasoning or tool calls that the template does not write
  */
@@ -78,8 +79,36 @@ export function chatReply(
     const end = at + text.trim().length;
     return { opening, head: written.slice(0, at), content: text.trim(), tail: written.slice(end).trimEnd() };
   }
+  const respaced = written === undefined ? undefined : spacedOtherwise(written, [content, given], after);
+  if (respaced) return { opening, ...respaced };
   if (reasoning !== undefined || reply.tool_calls) throw lost(reasoning !== undefined);
   return { opening, head: '', content, tail: '' };
+}
+
+/**
+ * The reply where the template writes it with other white space alone, or with a mark before it: `<think>a</think>b` as
+ * `<think>\na\n</think>\n\nb`.
+ */
+function spacedOtherwise(
+  written: string,
+  texts: readonly string[],
+  after: number,
+): Omit<ChatReply, 'opening'> | undefined {
+  const places = [...written.matchAll(/\S/g)].map(({ index }) => index).filter((at) => at >= after);
+  const letters = places.map((at) => written[at]).join('');
+  for (const text of texts) {
+    const plain = text.replace(/\s/g, '');
+    const first = letters.indexOf(plain);
+    if (plain === '' || first < 0) continue;
+    const end = (places[first + plain.length - 1] as number) + 1;
+    const at = places[first] as number;
+    return {
+      head: written.slice(0, at),
+      content: written.slice(at, end),
+      tail: written.slice(end).trimEnd(),
+    };
+  }
+  return undefined;
 }
 
 function endOf(text: string, part: string): number {

@@ -161,6 +161,7 @@ function withContent(steps: readonly Step[], content: string): readonly Step[] {
   const whole = steps.map(({ text }) => text).join('\n');
   if (content === whole) return steps;
   const at = whole.lastIndexOf(content);
+  if (at < 0) return respaced(steps, content);
   let begin = 0;
   return steps.map((step) => {
     const cut = step.text.slice(
@@ -169,5 +170,23 @@ function withContent(steps: readonly Step[], content: string): readonly Step[] {
     );
     begin += step.text.length + 1;
     return { ...step, text: cut };
+  });
+}
+
+/** The steps in a content that ends as they do, up to its white space. */
+function respaced(steps: readonly Step[], content: string): readonly Step[] {
+  const ends = [...content.matchAll(/\S/g)].map(({ index }) => index + 1);
+  const letters = (text: string) => text.replace(/\s/g, '').length;
+  let missing = steps.reduce((sum, { text }) => sum + letters(text), 0) - ends.length;
+  let [taken, from] = [0, 0];
+  return steps.map((step) => {
+    const own = letters(step.text);
+    const left = Math.min(missing, own);
+    missing -= left;
+    taken += own - left;
+    const to = ends[taken - 1] ?? from;
+    const text = content.slice(from, to).trimStart();
+    from = to;
+    return { ...step, text };
   });
 }

@@ -68,6 +68,19 @@ describe('a template that opens the reasoning', () => {
     expect(answer).toBe(learned);
   });
 
+  it.each(['<think>2 and 2</think>It is 4', '<think>\n\n2 and 2\n</think> It is 4\n'])(
+    'and writes its white space otherwise than %j: the model learns the template’s, as by transformers',
+    async (text) => {
+      expect((await texts(THINKS, { messages: [USER, reply(text)] }))[0]![1]).toBe(learned);
+      // Where the prompt opens nothing, the template writes the opening too.
+      const open = THINKS.replace("assistant\\n<think>\\n' }}{% endif %}", "assistant\\n' }}{% endif %}");
+      expect((await texts(open, { messages: [USER, reply(text)] }))[0]![1]).toBe(`<think>\n${learned}`);
+      // A reply of which the template leaves out a part is learned as it is.
+      const before = `well ${text.trim()}`;
+      expect((await texts(open, { messages: [USER, reply(before)] }))[0]![1]).toBe(`${before}<|end|>`);
+    },
+  );
+
   it('writes reasoning that has a key of its own, and a reply without any', async () => {
     const message = reply('It is 4', { reasoning_content: '2 and 2' });
     expect(await texts(THINKS, { messages: [USER, message] })).toEqual([
