@@ -7,7 +7,7 @@ import { wordProblems } from '#src/data/problems/generate.js';
 import type { EpisodeCase, Group } from './cases.js';
 
 const AGENT = fileURLToPath(new URL('../../../assets/word-problems-turns', import.meta.url));
-const PROBLEMS = 64;
+const PROBLEMS = 128;
 const GENERATIONS = 2;
 const ROWS = 32;
 

@@ -85,8 +85,8 @@ def bench(item, setting, seconds):
         trainer = GRPOTrainer(
             model=model,
             args=GRPOConfig(
-                # A first round warms up, and then two are timed.
-                **common(folder, 3 * rounds),
+                # A first round warms up, and then one is timed.
+                **common(folder, 2 * rounds),
                 per_device_train_batch_size=rows,
                 num_generations=generations,
                 max_completion_length=item["maxLength"],
