@@ -221,6 +221,7 @@ export interface RuntimeCase {
     | 'event loop'
     | 'ragged'
     | 'verdicts'
+    | 'verdicts of 20 steps'
     | 'small model'
     | 'shared attention'
     | 'shared prompt'

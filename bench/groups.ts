@@ -81,6 +81,10 @@ export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
     { ...queue, name: 'the same, STEPTRAIN_STACKS=1', env: { STEPTRAIN_STACKS: '1' } },
     { suite: 'runtime', name: 'event loop while training', measure: 'event loop', count: 5, env: {} },
     { suite: 'runtime', name: 'verdicts of a solution', measure: 'verdicts', count: 3, env: {} },
+    {
+      ...{ suite: 'runtime', name: 'verdicts of 20 steps, Qwen3.5-0.8B', count: 1, env: {} },
+      measure: 'verdicts of 20 steps',
+    },
     { suite: 'runtime', name: '10,000 ragged steps', measure: 'ragged', count: 10_000, env: {} },
   ];
 }

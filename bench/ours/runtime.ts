@@ -3,7 +3,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Device } from '#src/runtime/device.js';
 import { branchedSequence } from '#src/sequences/sequence.js';
 import type { RuntimeCase } from '../cases.js';
-import { QWEN_0_5B } from '../models.js';
+import { QWEN_0_5B, QWEN3_5_0_8B } from '../models.js';
 import { median } from '../statistics.js';
 import { clusterStep } from './cluster.js';
 import { expertsBesideLoop } from './experts.js';
@@ -24,7 +24,9 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
     case 'ragged':
       return raggedMemory(device, item.count);
     case 'verdicts':
-      return verdictBranches(device, item.count);
+      return verdictBranches(device, item.count, QWEN_0_5B, 8);
+    case 'verdicts of 20 steps':
+      return verdictBranches(device, item.count, QWEN3_5_0_8B, 20);
     case 'small model':
       return smallModel(device, item.count);
     case 'shared attention':
@@ -93,15 +95,20 @@ async function eventLoopDelay(device: Device, steps: number): Promise<Metrics> {
   };
 }
 
-/** A problem of 60 tokens, eight steps of 40, and after each step a verdict with two tokens before it. */
-const VERDICTS = { problem: 60, steps: 8, step: 40, tail: 2 };
+/** A problem of 60 tokens, steps of 40, and after each step a verdict with two tokens before it. */
+const VERDICTS = { problem: 60, step: 40, tail: 2 };
 
-/** A training step on all verdicts of a solution: as branches of one sequence, and as a sequence each. */
-async function verdictBranches(device: Device, steps: number): Promise<Metrics> {
-  const trainee = await randomTrainee(device, QWEN_0_5B, 'bf16', 16);
-  const { problem, steps: count, step, tail } = VERDICTS;
-  const trunk = tokenIds(problem + count * step, QWEN_0_5B.vocab_size, 1);
-  const tailIds = tokenIds(tail, QWEN_0_5B.vocab_size, 2);
+/** A training step on all verdicts of a solution of `count` steps: as branches of one sequence, and as a sequence each. */
+async function verdictBranches(
+  device: Device,
+  steps: number,
+  config: typeof QWEN_0_5B | typeof QWEN3_5_0_8B,
+  count: number,
+): Promise<Metrics> {
+  const trainee = await randomTrainee(device, config, 'bf16', 16);
+  const { problem, step, tail } = VERDICTS;
+  const trunk = tokenIds(problem + count * step, config.vocab_size, 1);
+  const tailIds = tokenIds(tail, config.vocab_size, 2);
   const ends = Array.from({ length: count }, (_, j) => problem + (j + 1) * step);
   const places = ends.map((at) => ({ at, answers: [[10], [12]] }));
   const { answers, ...sequence } = branchedSequence(trunk, places, tailIds);
