@@ -268,8 +268,7 @@ export function generateCase(
     rank = 0,
   }: Pick<GenerateCase, 'batch' | 'prompt' | 'newTokens'> & { rank?: number },
 ): GenerateCase {
-  const { hidden_size: hidden, num_hidden_layers: layers } = config;
-  const { layerWeights, headWeights, kv } = weightsOf(config);
+  const { layerWeights, headWeights, kv, attending, values, state } = weightsOf(config);
   // A step's queries see on average the prompt and half of the new tokens.
   const context = prompt + newTokens / 2;
   const tokens = suite === 'decode' ? batch : batch * prompt;
@@ -280,8 +279,10 @@ export function generateCase(
     name: `${batch} × ${prompt} tokens${rank > 0 ? `, adapter r = ${rank}` : ''}`,
     dtype,
     // The head multiplies one row of each sequence. The adapter is not counted: it is what the case asks about.
-    flops: 2 * (layerWeights * tokens + headWeights * batch) + 4 * layers * hidden * pairs,
-    bytes: (layerWeights + headWeights + 2 * layers * kv * read) * SIZE[dtype],
+    flops:
+      2 * (layerWeights * tokens + headWeights * batch) + 4 * attending * values * pairs + 6 * state * tokens,
+    // A state is read and written by each forward, in f32.
+    bytes: (layerWeights + headWeights + 2 * attending * kv * read) * SIZE[dtype] + 8 * state * batch,
     config: { ...config },
     batch,
     prompt,

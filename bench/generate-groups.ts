@@ -1,7 +1,7 @@
-/** The cases of generation: the shape of Qwen2.5-0.5B in bf16, random weights, prompts of 128 tokens. */
+/** The cases of generation: the shapes of Qwen2.5-0.5B and Qwen3.5-0.8B in bf16, random weights, prompts of 128 tokens. */
 import type { GenerateCase, Group, RuntimeCase } from './cases.js';
 import { gemmCase, generateCase, opCase } from './counted-cases.js';
-import { QWEN_0_5B } from './models.js';
+import { QWEN_0_5B, QWEN3_5_0_8B } from './models.js';
 
 const PROMPT = 128;
 const RANK = 16;
@@ -51,6 +51,15 @@ export function generateGroups(suite: GenerateCase['suite']): readonly Group[] {
         [batch, PROMPT, RANK],
       ]),
       settings: [],
+    },
+    {
+      title: `decode of ${batch}, Qwen3.5-0.8B, bf16`,
+      limits: LIMITS,
+      cases: [
+        generateCase(suite, 'bf16', QWEN3_5_0_8B, { batch, prompt: PROMPT, rank: 0, newTokens: NEW_TOKENS }),
+      ],
+      // transformers' own cache for a state is left out: llama.cpp is the faster rival on all shapes.
+      settings: SETTINGS.filter((setting) => setting.includes('llama')),
     },
   ]);
 }

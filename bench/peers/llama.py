@@ -61,29 +61,34 @@ def node_llama(model, item):
 @functools.lru_cache
 def model_file(config, dtype):
     """A file of random weights; kept while the machine runs."""
-    path = os.path.join(tempfile.gettempdir(), f"steptrain-bench-{dtype}.gguf")
+    config = json.loads(config)
+    path = os.path.join(tempfile.gettempdir(), f"steptrain-bench-{config['model_type']}-{dtype}.gguf")
     if not os.path.exists(path):
-        write_model(path + ".part", json.loads(config), dtype)
+        write_model(path + ".part", config, dtype)
         os.rename(path + ".part", path)
     return path
 
 
 def write_model(path, config, dtype):
+    recurrent = config["model_type"] == "qwen3_5_text"
     hidden, mlp, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    kv = kv_heads * hidden // heads
-    writer = gguf.GGUFWriter(path, "qwen2")
+    head_dim = config.get("head_dim", hidden // heads)
+    architecture = "qwen35" if recurrent else "qwen2"
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(hidden)
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_feed_forward_length(mlp)
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
-    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"] if recurrent else config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if recurrent:
+        recurrent_keys(writer, config, head_dim)
     # Words without meaning: the benchmark feeds ids, but loading wants a vocabulary.
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
+    writer.add_tokenizer_pre(architecture)
     writer.add_token_list([f"<{i}>" for i in range(vocabulary)])
     writer.add_token_types([gguf.TokenType.NORMAL] * vocabulary)
     writer.add_token_merges(["< 0"])
@@ -103,20 +108,62 @@ def write_model(path, config, dtype):
     for layer in range(config["num_hidden_layers"]):
         block = f"blk.{layer}."
         vector(block + "attn_norm.weight", hidden, 1)
-        vector(block + "ffn_norm.weight", hidden, 1)
+        vector(block + ("post_attention_norm.weight" if recurrent else "ffn_norm.weight"), hidden, 1)
+        for name, rows, columns in (("ffn_gate", mlp, hidden), ("ffn_up", mlp, hidden), ("ffn_down", hidden, mlp)):
+            matrix(f"{block}{name}.weight", rows, columns)
+        if recurrent and config["layer_types"][layer] == "linear_attention":
+            delta_rule(block, config, matrix, vector, writer, random)
+            continue
+        # Qwen3.5's queries have a gate beside them.
         for name, rows, columns in (
-            ("attn_q", hidden, hidden),
-            ("attn_k", kv, hidden),
-            ("attn_v", kv, hidden),
-            ("attn_output", hidden, hidden),
-            ("ffn_gate", mlp, hidden),
-            ("ffn_up", mlp, hidden),
-            ("ffn_down", hidden, mlp),
+            ("attn_q", (2 if recurrent else 1) * heads * head_dim, hidden),
+            ("attn_k", kv_heads * head_dim, hidden),
+            ("attn_v", kv_heads * head_dim, hidden),
+            ("attn_output", hidden, heads * head_dim),
         ):
             matrix(f"{block}{name}.weight", rows, columns)
-        for name, size in (("attn_q", hidden), ("attn_k", kv), ("attn_v", kv)):
-            vector(f"{block}{name}.bias", size, 0)
+        if recurrent:
+            vector(block + "attn_q_norm.weight", head_dim, 1)
+            vector(block + "attn_k_norm.weight", head_dim, 1)
+        else:
+            for name, size in (("attn_q", hidden), ("attn_k", kv_heads * head_dim), ("attn_v", kv_heads * head_dim)):
+                vector(f"{block}{name}.bias", size, 0)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def recurrent_keys(writer, config, head_dim):
+    rotated = int(head_dim * config["rope_parameters"]["partial_rotary_factor"])
+    pairs = rotated // 2
+    writer.add_array("qwen35.rope.dimension_sections", [-(-pairs // 3), -(-(pairs - 1) // 3), pairs // 3, 0])
+    heads, size = config["linear_num_value_heads"], config["linear_value_head_dim"]
+    for key, value in {
+        "attention.key_length": head_dim,
+        "attention.value_length": head_dim,
+        "rope.dimension_count": rotated,
+        "full_attention_interval": 1 + config["layer_types"].index("full_attention"),
+        "ssm.conv_kernel": config["linear_conv_kernel_dim"],
+        "ssm.state_size": config["linear_key_head_dim"],
+        "ssm.group_count": config["linear_num_key_heads"],
+        "ssm.time_step_rank": heads,
+        "ssm.inner_size": heads * size,
+    }.items():
+        writer.add_uint32(f"qwen35.{key}", value)
+
+
+def delta_rule(block, config, matrix, vector, writer, random):
+    hidden, taps = config["hidden_size"], config["linear_conv_kernel_dim"]
+    heads, size = config["linear_num_value_heads"], config["linear_value_head_dim"]
+    inner = heads * size
+    joint = 2 * config["linear_num_key_heads"] * config["linear_key_head_dim"] + inner
+    matrix(f"{block}attn_qkv.weight", joint, hidden)
+    matrix(f"{block}attn_gate.weight", inner, hidden)
+    matrix(f"{block}ssm_alpha.weight", heads, hidden)
+    matrix(f"{block}ssm_beta.weight", heads, hidden)
+    matrix(f"{block}ssm_out.weight", hidden, inner)
+    writer.add_tensor(f"{block}ssm_conv1d.weight", random.uniform(-0.3, 0.3, (joint, taps)).astype(np.float32))
+    vector(f"{block}ssm_a", heads, -1)
+    vector(f"{block}ssm_dt.bias", heads, 0)
+    vector(f"{block}ssm_norm.weight", size, 1)
