@@ -16,12 +16,14 @@ export const formerNames = (sources) =>
 /** A line for each comment that begins without subject and verb: alone on its line, after code, or in a block. */
 export const vagueComments = (sources) =>
   [...sources].flatMap(([path, file]) =>
-    [...file.text.matchAll(/(?:^|\s)(?:\/\/|\/\*\*(?:\s*\n\s*\*)?) (?:Of|Beside|What|Whose|By)\b/g)].map(
-      ({ index }) => {
-        const line = file.text.slice(0, index + 1).split('\n').length;
-        return `${path}:${line}: begin the comment of a function with a verb or with the noun that it returns`;
-      },
-    ),
+    [
+      ...file.text.matchAll(
+        /(?:^|\s)(?:\/\/|\/\*\*(?:\s*\n\s*\*)?) (?:As|Beside|By|(?:For|In|To|With) which|Most|Of|Such|What|Where|Whose)\b/g,
+      ),
+    ].map(({ index }) => {
+      const line = file.text.slice(0, index + 1).split('\n').length;
+      return `${path}:${line}: begin the comment of a function with a verb or with the noun that it returns`;
+    }),
   );
 
 /** A line for each row of docs/reference/configuration.md that says a key. */

@@ -30,7 +30,7 @@ export type Node =
 export interface NumberNode {
   readonly kind: 'number';
   readonly value: Rational;
-  /** As written, without separators of thousands; empty where it was put together. */
+  /** The number as written, without separators of thousands; empty if it was composed. */
   readonly text: string;
 }
 

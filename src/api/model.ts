@@ -270,7 +270,7 @@ export class Model {
     }
   }
 
-  /** As `generate`, token by token. Leaving the loop ends all samples. */
+  /** Generates like `generate`, token by token. Leaving the loop ends all samples. */
   async *stream(
     prompts: readonly ArrayLike<number>[],
     options: ModelGenerateOptions = {},
@@ -372,7 +372,7 @@ export class Model {
       );
     }
     const { padTokenId, head: own } = decoder.config;
-    // As transformers' classifiers of sequences; published heads have programs of their own.
+    // transformers' sequence classifiers ignore padding; published heads have code of their own.
     const read =
       head.reads === 'last' && publishedHead(own) === undefined
         ? sequences.map((ids) => withoutPadding(ids, padTokenId))

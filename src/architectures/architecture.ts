@@ -17,7 +17,7 @@ import type { ModuleSpec } from '../weights/modules.js';
 import type { ModelConfig } from './config.js';
 
 export interface Architecture<Config extends ModelConfig = ModelConfig> {
-  /** As `model_type` in config.json. */
+  /** Values of `model_type` in config.json. */
   readonly modelTypes: readonly string[];
   /** Keys of a new model in a recipe (`model.base.init`), with the names of config.json. */
   readonly init: NewModelSchema;
@@ -140,7 +140,7 @@ export interface KeyValues {
   /** 0: the layer does not attend. */
   readonly heads: number;
   readonly headDim: number;
-  /** As in `AttendOptions`. */
+  /** See `AttendOptions`. */
   readonly window?: number | undefined;
 }
 

@@ -25,7 +25,7 @@ export interface ExpertsConfig {
   readonly sparse: readonly boolean[];
 }
 
-/** Most experts in all layers, with three modules each. Qwen3-235B has 12,032. */
+/** Max experts in all layers, with three modules each. Qwen3-235B has 12,032. */
 const MAX_OF_MODEL = 2 ** 18;
 
 /** Keys of config.json, with transformers' defaults. */

@@ -40,7 +40,7 @@ export function ggufScaling(
   const key = (name: string) => of.of(`rope.scaling.${name}`);
   const divisors = file.tensors.get('rope_freqs.weight');
   const factor = of.number(key('factor')) ?? of.number(of.of('rope.scale_linear')) ?? 0;
-  // As llama.cpp does with files from before there was a type.
+  // llama.cpp's rule for files from before there was a type.
   const type = of.text(key('type')) ?? 'linear';
   const isNone = type === 'none' || (type === 'linear' && (factor === 0 || factor === 1));
   const original = of.integer(key('original_context_length'));

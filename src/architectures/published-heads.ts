@@ -3,7 +3,7 @@ import type { Fields } from '../weights/fields.js';
 
 /** The modules of such a head. */
 export interface PublishedHead {
-  /** As `architectures` names it. */
+  /** The name in `architectures` of config.json. */
   readonly className: string;
   /** Name of the module that makes the outputs. */
   readonly module: string;

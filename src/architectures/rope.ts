@@ -11,7 +11,7 @@ import type { JsonObject, JsonValue } from '../weights/json.js';
 type RopeScaling =
   | { readonly type: 'default' }
   | { readonly type: 'linear'; readonly factor: number }
-  /** As default up to `maxPositions`; beyond, the frequencies depend on the longest sequence of a batch, which is refused. */
+  /** Equal to `default` up to `maxPositions`. Beyond, frequencies depend on the longest sequence of a batch, which is refused. */
   | { readonly type: 'dynamic'; readonly factor: number; readonly maxPositions: number }
   | {
       readonly type: 'llama3';
@@ -208,7 +208,7 @@ function usable(rope: RopeConfig, where: string): RopeConfig {
 }
 
 /**
- * Most tokens that a model with this scaling reads. Where `max_position_embeddings` is left at the length before
+ * Max tokens that a model with this scaling reads. If `max_position_embeddings` is left at the length before
  * scaling, as Qwen2.5's instructions write it, a length is multiplied by the factor, as in vLLM: the file's for
  * `linear`, the original one for `yarn`. Llama 3's files have the scaled length already, and `dynamic` is refused
  * beyond the file's.

@@ -123,7 +123,7 @@ export class Tape {
     });
   }
 
-  /** As `record`, for an op of several outputs: a gradient is undefined where none came in. */
+  /** Records an op of several outputs: a gradient is undefined if none came in. */
   recordAll<S extends Saved>(
     outputs: readonly Tensor[],
     save: S,

@@ -98,7 +98,7 @@ function withValue(content: Uint8Array, key: string, value: string): Uint8Array 
   return Buffer.from(`${JSON.stringify({ ...json, [key]: value }, null, 2)}\n`);
 }
 
-/** As the base's own page says; undefined where it does not, or cannot be asked. */
+/** The licence on the page of the base; undefined if it names none, or cannot be read. */
 async function licenceOf(base: string, settings: HubSettings): Promise<string | undefined> {
   if (settings.offline) return undefined;
   const id = parseHubId(base) as HubId;

@@ -107,7 +107,7 @@ export async function startRun(args: RunArguments, loadRecipe: () => Promise<Run
     const known = await resolveInputs(config, locate, { weights: false });
     const row = methodOf(known);
     const { base } = config.model;
-    // As comments, so that the output is a valid recipe.
+    // Comments keep the output a valid recipe.
     const print = (lines: readonly string[]) =>
       console.log(lines.map((line) => (args.full ? `# ${line}` : line)).join('\n'));
     const { failure, time } = await describeRun({ ...row, ...(await row.load()) }, known, {

@@ -16,7 +16,7 @@ const HEAD = 9;
 export const MAX_BYTES = 1 << 30;
 /** Size from which a frame gets memory of its own, which is filled as its bytes come and may go to another thread. */
 const OWN_MEMORY = 1 << 16;
-/** Most bytes accepted from a process before it has identified itself. */
+/** Max bytes accepted from a process before it has identified itself. */
 export const MAX_HELLO = 1 << 16;
 
 export function sendFrame(

@@ -77,7 +77,7 @@ function runsOf(shards: number, rank: number, size: number): readonly ShardRun[]
   return joinNeighbours(own, () => 0);
 }
 
-/** Most sums over earlier shards that a process holds together with the gradient of the current shard. */
+/** Max sums over earlier shards that a process holds together with the gradient of the current shard. */
 export function sumsHeld(shards: number, size: number): number {
   let most = 0;
   for (let rank = 0; rank < size; rank++) {

@@ -11,7 +11,7 @@ import { recipeNames, shippedRecipe } from './shipped.js';
 import { parseRecipe, type RecipeSource, readRecipe } from './source.js';
 import { merged, type Section, walk } from './values.js';
 
-/** Most recipes under one. */
+/** Max recipes that one extends, directly or through others. */
 const MAX_DEPTH = 8;
 
 /** The name of a configuration that a program hands over; recipes are named by their file. */

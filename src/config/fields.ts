@@ -1,7 +1,7 @@
 // The types of config values. `expects` in a field's metadata replaces the wording that error messages would otherwise
 // derive from the type.
 import { z } from 'zod';
-import { LARGEST_SERVED_TEMPERATURE, LEAST_TEMPERATURE } from '../generate/options.js';
+import { LARGEST_SERVED_TEMPERATURE, MIN_TEMPERATURE } from '../generate/options.js';
 
 /** A section; if all its keys have defaults, it may be missing or empty. */
 export function section<Shape extends z.ZodRawShape>(shape: Shape) {
@@ -55,7 +55,7 @@ export const countOrUnlimited = () =>
     .meta({ expects: '-1 (no limit) or a whole number of at least 1' });
 
 /** The temperature of drawing, as `generate` takes it; 0 would be the most likely token. */
-export const samplingTemperature = field(() => z.number().min(LEAST_TEMPERATURE).max(1e6));
+export const samplingTemperature = field(() => z.number().min(MIN_TEMPERATURE).max(1e6));
 
 /** The temperature of a model behind OpenAI's API. */
 export const servedTemperature = field(() => z.number().min(0).max(LARGEST_SERVED_TEMPERATURE));

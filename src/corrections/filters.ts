@@ -8,7 +8,7 @@ import { lastNumber, normalisedStep, stepResult } from './solution.js';
 import type { Correction, WrongStep } from './teacher.js';
 
 /** A longer reflection explains more than the step that it is about. */
-const MOST_WORDS = 60;
+const MAX_WORDS = 60;
 
 export type CorrectionFault = 'empty' | 'several_lines' | 'too_long' | 'tells_answer' | 'other_result';
 
@@ -25,7 +25,7 @@ export function correctionFault(
   if (reflection.trim() === '' || improvement.trim() === '') return 'empty';
   if ([reflection, improvement].some((text) => splitOutside(text, separator).length > 1))
     return 'several_lines';
-  if (reflection.trim().split(/\s+/).length > MOST_WORDS) return 'too_long';
+  if (reflection.trim().split(/\s+/).length > MAX_WORDS) return 'too_long';
   if (!isLast && !comesTo(right, answer) && mentions(reflection, answer)) return 'tells_answer';
   if (!sameResult(improvement, right)) return 'other_result';
   return undefined;

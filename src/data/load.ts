@@ -243,7 +243,7 @@ function detected(row: Row, position: FilePosition, withProblems: boolean): Sour
   );
 }
 
-/** Most columns shown in a message. */
+/** Max columns shown in a message. */
 const SHOWN_COLUMNS = 12;
 
 /** Columns that are lists in every layout that has them. */

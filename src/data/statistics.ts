@@ -5,7 +5,7 @@ export interface CountedSolution {
   /** Identifies the problem; see `problemKey`. */
   readonly problem: number;
   readonly labels: readonly StepLabel[];
-  /** As in {@link StepRecord.context_steps}. */
+  /** See {@link StepRecord.context_steps}. */
   readonly context_steps?: number | undefined;
   /** Tokens of the problem and the steps up to the last labelled one; absent if nothing is tokenised. */
   readonly tokens?: number;

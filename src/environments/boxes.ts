@@ -23,7 +23,7 @@ interface World {
 }
 
 /** Turns after which the search is over. */
-const MOST_TURNS = 6;
+const MAX_TURNS = 6;
 
 /**
  * A task is `{ boxes, coin }`: how many boxes there are, and the number of the one with the coin, from 1; or a problem that names the one
@@ -72,7 +72,7 @@ export function boxesEnvironment(): Environment {
           : call.name === 'open_box'
             ? 'expected {"number": a whole number}'
             : `there is no tool ${call.name}; there are read_note and open_box`;
-      const isOver = world.turns >= MOST_TURNS;
+      const isOver = world.turns >= MAX_TURNS;
       return { messages: [result(said)], done: isOver, ...(isOver ? { reward: 0 } : {}) };
     },
     close: (episode) => void worlds.delete(episode),

@@ -36,11 +36,11 @@ export interface EpisodeOptions
   readonly promptIds?: readonly number[];
   /** Episodes that the caller has already: they are left out of the result. */
   readonly skip?: ((task: number, sample: number) => boolean) | undefined;
-  /** Most turns of an episode. Default 8. */
+  /** Max turns of an episode. Default 8. */
   readonly maxTurns?: number;
-  /** Most tokens of a turn. Default 256. */
+  /** Max tokens of a turn. Default 256. */
   readonly maxNewTokens?: number;
-  /** Most tokens of an episode. Default: as many as the model reads. */
+  /** Max tokens of an episode. Default: as many as the model reads. */
   readonly maxLength?: number;
   /** Seconds that an environment may take for an answer. Default 30. */
   readonly timeout?: number;

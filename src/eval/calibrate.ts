@@ -29,7 +29,7 @@ export interface CalibrateOptions extends ResolveOptions {
 }
 
 export interface CalibrateResult extends FittedCalibration {
-  /** Where the card is. */
+  /** The directory of the card. */
   readonly directory: string;
   readonly steps: number;
   /** Labelled steps that have no score. */

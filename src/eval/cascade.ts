@@ -11,7 +11,7 @@ import { percent } from './statistics/percent.js';
 import { firstWrongLabel, firstWrongVerdict, processBenchReport } from './statistics/solutions.js';
 
 export interface CascadeRow {
-  /** From which probability of a verdict the first judge was sure; null of one judge alone. */
+  /** The probability of a verdict from which on the first judge was sure; null for one judge alone. */
   readonly least: number | null;
   /** Share of the solutions that the second judge read. */
   readonly asked: number;

@@ -9,7 +9,7 @@ import type { LikelihoodVerdicts } from './likelihood-weights.js';
 import type { EvalReport, VerdictReport } from './reports/eval-report.js';
 import { failureSigns } from './reports/failure-signs.js';
 import { evidenceOf } from './reports/likelihood-report.js';
-import { FEWEST_PROBLEMS } from './reports/reading.js';
+import { MIN_PROBLEMS } from './reports/reading.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
@@ -207,7 +207,7 @@ function warningsOf(
 
 /** A sentence where all looks well, on so few problems that it says nothing. */
 function fewProblems({ intervals, metrics: { n } }: VerdictReport): string[] {
-  if (intervals === undefined || intervals.problems >= FEWEST_PROBLEMS) return [];
+  if (intervals === undefined || intervals.problems >= MIN_PROBLEMS) return [];
   const { problems } = intervals;
   return [
     `${plural(n, 'step')} of ${plural(problems, 'test problem')} say little of any judge: hold out more`,

@@ -14,7 +14,7 @@ import { BOOTSTRAP, bootstrapIntervals } from './statistics/bootstrap.js';
 import { logisticRegression } from './statistics/logistic.js';
 
 /** Bound on log-odds, beyond which every probability is 0 or 1. */
-const MOST_CONSTANT = 30;
+const MAX_CONSTANT = 30;
 
 /** A step and its label, with the words' probabilities as far as they matter. */
 export type LabelledStep = Pick<
@@ -93,7 +93,7 @@ function uncheckedConstant(
   const right = own.reduce((sum, { label }) => sum + label, all);
   const expected = (constant: number) =>
     [0, ...odds].reduce((sum, each) => sum + probability(constant + each), 0);
-  let [low, high] = [-MOST_CONSTANT, MOST_CONSTANT];
+  let [low, high] = [-MAX_CONSTANT, MAX_CONSTANT];
   while (high - low > 1e-9) {
     const middle = (low + high) / 2;
     if (expected(middle) < right) low = middle;

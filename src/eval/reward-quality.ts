@@ -11,7 +11,7 @@ import { rocAuc } from './statistics/metrics.js';
 import { percent } from './statistics/percent.js';
 
 /** A reward model is refused where its interval within problems does not lie above this AUC. */
-export const LEAST_AUC = 0.55;
+export const MIN_AUC = 0.55;
 
 const interval = z.tuple([z.number(), z.number()]);
 const ranking = z.strictObject({
@@ -347,7 +347,7 @@ export function standingOf({
   within_problem: { interval, auc },
 }: RewardQuality): 'strong' | 'weak' | 'unknown' {
   if (auc === undefined) return 'unknown';
-  return interval !== undefined && interval[0] > LEAST_AUC ? 'strong' : 'weak';
+  return interval !== undefined && interval[0] > MIN_AUC ? 'strong' : 'weak';
 }
 
 /** Within problems, as a sentence says it. */

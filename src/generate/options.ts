@@ -62,17 +62,17 @@ export type SamplingSettings = Readonly<ReturnType<typeof samplingSettings>>;
 const MAX_SAMPLES = 65_536;
 
 /** Below it logits divided by the temperature leave f32 no digits for their log-probabilities. */
-export const LEAST_TEMPERATURE = 0.01;
+export const MIN_TEMPERATURE = 0.01;
 
 /** The largest temperature that OpenAI's API and vLLM take. */
 export const LARGEST_SERVED_TEMPERATURE = 2;
-const MOST_TEMPERATURE = 1e6;
+const MAX_TEMPERATURE = 1e6;
 
 /** Below it, and above its inverse, logits would leave the range in which they are computed. */
-const LEAST_REPETITION = 0.01;
+const MIN_REPETITION = 0.01;
 
 /** The smallest that 32 bits hold with all their digits. */
-const LEAST_TOP_P = 2 ** -126;
+const MIN_TOP_P = 2 ** -126;
 
 interface Limits {
   readonly vocabSize: number;
@@ -118,7 +118,7 @@ export function samplingSettings(
     n: whole('n', options.n ?? 1, 1, MAX_SAMPLES),
     maxNewTokens,
     minTokens: whole('minTokens', options.minTokens ?? 0, 0, maxNewTokens),
-    temperature: within('temperature', options.temperature ?? 1, 0, MOST_TEMPERATURE),
+    temperature: within('temperature', options.temperature ?? 1, 0, MAX_TEMPERATURE),
     topK: whole('topK', options.topK ?? 0, 0),
     topP: topPOf(options.topP ?? 1),
     minP: within('minP', options.minP ?? 0, 0, 1),
@@ -140,10 +140,10 @@ export function samplingSettings(
     ),
     tokenizer,
   };
-  if (settings.temperature > 0 && settings.temperature < LEAST_TEMPERATURE)
+  if (settings.temperature > 0 && settings.temperature < MIN_TEMPERATURE)
     fail(
       'temperature',
-      `0, which takes the most likely token, or at least ${LEAST_TEMPERATURE}`,
+      `0, which takes the most likely token, or at least ${MIN_TEMPERATURE}`,
       `${settings.temperature}`,
     );
   if (choices && settings.choicesOnly) checkChoices(choices, settings);
@@ -196,8 +196,8 @@ function penaltiesOf(options: SamplingOptions): Penalties | undefined {
   const repetition = within(
     'repetitionPenalty',
     options.repetitionPenalty ?? 1,
-    LEAST_REPETITION,
-    1 / LEAST_REPETITION,
+    MIN_REPETITION,
+    1 / MIN_REPETITION,
   );
   return presence === 0 && frequency === 0 && repetition === 1
     ? undefined
@@ -205,7 +205,7 @@ function penaltiesOf(options: SamplingOptions): Penalties | undefined {
 }
 
 function topPOf(value: unknown): number {
-  if (typeof value === 'number' && value >= LEAST_TOP_P && value <= 1) return value;
+  if (typeof value === 'number' && value >= MIN_TOP_P && value <= 1) return value;
   return fail('topP', 'a number above 0, at most 1', shown(value));
 }
 

@@ -44,10 +44,10 @@ export interface Room {
 }
 
 export interface RoomOptions extends SamplingOptions {
-  /** Most rows; default: the fastest number, or as many as there is memory for. */
+  /** Max rows; default: the fastest number, or as many as there is memory for. */
   readonly maxRows?: number | undefined;
   readonly maxTokens?: number | undefined;
-  /** Most bytes. Default: those of the device, half of what it may plan for. */
+  /** Max bytes. Default: those of the device, half of what it may plan for. */
   readonly cacheBytes?: number | undefined;
 }
 

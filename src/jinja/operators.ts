@@ -203,7 +203,7 @@ function floats(operator: string, a: number, b: number): number {
   }
   if (b === 0) throw new JinjaError('division by zero');
   if (operator === '/') return a / b;
-  // As CPython does it: the remainder takes the divisor's sign, and the quotient follows from it.
+  // CPython's rule: the remainder has the divisor's sign, and the quotient follows from it.
   let rest = a % b;
   let quotient = (a - rest) / b;
   if (rest !== 0 && rest < 0 !== b < 0) {

@@ -64,7 +64,7 @@ export async function startTogether(
   return { ...started, home };
 }
 
-/** As the run that rank 0 has just written: the same configuration, and the same data on this machine. */
+/** Opens the run that rank 0 has just written: the same configuration, and the same data on this machine. */
 async function follow(home: string): Promise<StartedRun> {
   const run = await shadowRunDirectory(home);
   try {

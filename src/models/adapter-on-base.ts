@@ -15,7 +15,7 @@ import type { Decoder } from './decoder.js';
 import { readWeight } from './save.js';
 
 /**
- * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
+ * Creates an adapter whose whole weights (`modules_to_save`) begin as those of the base, as in PEFT. `model`: the configuration of the base
  * under another head, see `withHead`; weights that the base does not have in its shape are drawn. `start`: directory of an adapter of the same
  * modules and ranks, whose values it begins with.
  *

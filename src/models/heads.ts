@@ -63,7 +63,7 @@ export function headOutputs(hidden: Tensor, head: LinearHead, rows?: Tensor): Te
   });
 }
 
-/** As `headOutputs` for a head of one output: f32 [R]. */
+/** The outputs of a head of one output: f32 [R]. */
 export function scalarOutputs(hidden: Tensor, head: LinearHead, rows?: Tensor): Tensor {
   const { device } = hidden;
   return device.scope(() => {

@@ -11,7 +11,7 @@ export interface FailedLoad {
 export interface Platform {
   readonly platform: string;
   readonly arch: string;
-  /** As `Node 24.11.0`. */
+  /** Name and version, such as `Node 24.11.0`. */
   readonly runtime: string;
   /** Version of the C library, or `unknown`; undefined where it is not glibc. */
   readonly glibc: string | undefined;

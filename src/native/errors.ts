@@ -68,7 +68,7 @@ export class StepTrainError extends Error {
     this.opNumber = details.opNumber ?? 0;
     this.scope = details.scope ?? '';
     this.location = details.location ?? '';
-    // Where an error is printed whole, it shows no empty fields.
+    // An error that is printed whole shows no empty fields.
     for (const field of ['hint', 'op', 'opNumber', 'scope', 'location'] as const)
       if (!this[field]) Object.defineProperty(this, field, { enumerable: false });
   }

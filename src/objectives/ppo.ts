@@ -45,7 +45,7 @@ export interface PpoOptions {
   readonly entropyCoef?: number;
   /** Weight of the value loss. Default 0.1. */
   readonly valueCoef?: number;
-  /** Most that a value may move from its old one; 0 for no limit. Default 0. */
+  /** Max distance of a value from its old one; 0 for no limit. Default 0. */
   readonly valueClip?: number;
 }
 

@@ -33,7 +33,7 @@ export interface ChatSettings {
 
 export interface ChatReply {
   readonly text: string;
-  /** As the server counts them; 0 where it does not. */
+  /** The server's count; 0 if it gives none. */
   readonly promptTokens: number;
   readonly completionTokens: number;
 }

@@ -99,7 +99,7 @@ export class RemoteServer {
     const isWanted = ({ index, sample, n }: { index: number; sample: number; n: number }) =>
       !skip || Array.from({ length: n }, (_, i) => sample + i).some((i) => !skip(index, i));
     const asked = prompts.flatMap((prompt, index) => {
-      // As in process: a sample ends where the model does.
+      // A sample ends at the model's longest sequence, as in process.
       const room = Math.min(maxNewTokens, Math.max(1, longest - prompt.length));
       const own = { ...options, maxNewTokens: room };
       const each = { model, prompt, index, promptId: promptIds?.[index] ?? index, options: own };

@@ -1,6 +1,6 @@
 /** One page on the quality of a reward model, for people to attach to its weights. */
 import {
-  LEAST_AUC,
+  MIN_AUC,
   qualityRows,
   qualitySentences,
   type RewardQuality,
@@ -15,8 +15,8 @@ export interface CertificateOptions {
 }
 
 const STANDING = {
-  strong: `The interval within problems is above ${percent(LEAST_AUC)} %.`,
-  weak: `The interval within problems is not above ${percent(LEAST_AUC)} %: by this measure it hardly ranks right above wrong.`,
+  strong: `The interval within problems is above ${percent(MIN_AUC)} %.`,
+  weak: `The interval within problems is not above ${percent(MIN_AUC)} %: by this measure it hardly ranks right above wrong.`,
   unknown: 'No problem has both classes, so nothing is known of the ranking within problems.',
 };
 

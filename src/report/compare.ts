@@ -11,7 +11,7 @@ import { comparedConfigurations, comparedResults } from './sections/compared.js'
 import { learning } from './sections/learning.js';
 import { sweepSection } from './sections/sweep.js';
 
-/** Most lines in a plot that can be told apart. */
+/** Max lines in a plot that can be told apart. */
 const MAX_COMPARED = 16;
 
 export interface Compared {

@@ -10,7 +10,7 @@ export interface Points {
   readonly high?: readonly number[];
 }
 
-/** Most points that can be told apart on a screen. */
+/** Max points that can be told apart on a screen. */
 const MAX_POINTS = 1000;
 
 /**

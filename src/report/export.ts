@@ -64,7 +64,7 @@ interface ExportedRow {
   readonly values: Readonly<Record<string, number>>;
 }
 
-/** As report_to.py reads it. */
+/** The content of the file that report_to.py reads. */
 function exported(run: string, project: string) {
   const config = join(run, 'config.yaml');
   const log = join(run, 'metrics.jsonl');

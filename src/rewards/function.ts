@@ -16,7 +16,7 @@ export type RewardFunction = (
 ) => readonly (number | SourceReward)[] | Promise<readonly (number | SourceReward)[]>;
 
 export interface FunctionRewardOptions {
-  /** Most solutions of a call. */
+  /** Max solutions of a call. */
   readonly batch: number;
   /** Seconds that a call may take. */
   readonly timeout: number;

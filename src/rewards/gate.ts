@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {
-  LEAST_AUC,
+  MIN_AUC,
   parseRewardQuality,
   placeSentence,
   type RewardQuality,
@@ -34,7 +34,7 @@ export async function rewardWeights(
 }
 
 /**
- * Refuses a reward model whose AUC within problems is not above {@link LEAST_AUC}, and reports one of unknown quality.
+ * Refuses a reward model whose AUC within problems is not above {@link MIN_AUC}, and reports one of unknown quality.
  *
  * @returns a sentence for the reader, or undefined
  * @throws RunError for a weak model, unless it is accepted
@@ -63,7 +63,7 @@ export async function checkRewardModel(
   }
   if (standing === 'unknown')
     return `${path} has no problem with right and wrong ${quality.unit}, so how ${name} ranks within a problem is not known; ${measure}`;
-  const found = `the reward model ${name} is weak: ${withinProblems(quality)} on ${quality.problems} problems is not above ${percent(LEAST_AUC)}`;
+  const found = `the reward model ${name} is weak: ${withinProblems(quality)} on ${quality.problems} problems is not above ${percent(MIN_AUC)}`;
   if (accept) return `${found}; it is accepted`;
   throw new RunError(
     `${found}, and what learns from it learns noise; train a better one, or take it nevertheless with --accept-weak-reward`,

@@ -135,7 +135,7 @@ function bounded(given: readonly SourceReward[], { scale, clip }: SourceWeight, 
   const bound = (value: number) => (clip > 0 ? Math.max(-clip, Math.min(clip, value)) : value);
   return given.map(({ value, steps }) => ({
     value: bound(scale * value),
-    // Where there is no step, the reward is that of the solution.
+    // A solution without steps has its own reward alone.
     steps: bySteps && steps?.length ? steps.map((step) => bound(scale * step)) : undefined,
   }));
 }

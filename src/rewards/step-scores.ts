@@ -29,7 +29,7 @@ export function stepScoreReward(
     name,
     segmentation,
     async score(given, signal) {
-      // As the model was trained on them, wherever the run itself would cut.
+      // Steps are cut as the model was trained on them, not as the run cuts them.
       const solutions =
         segmentation === undefined
           ? given

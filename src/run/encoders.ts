@@ -29,7 +29,7 @@ export interface EncoderThread {
 const AT_ONCE = 2;
 
 /** More threads would wait for the one that reads and writes, which is a third of the work. */
-const MOST_THREADS = 3;
+const MAX_THREADS = 3;
 
 /** Solutions that are encoded together, and after how many of them other threads help: each loads the tokenizer first. */
 const BATCH = 128;
@@ -125,7 +125,7 @@ export class Encoders {
 /** Threads for the usable cores but one; none where the sources are not compiled, as in tests. */
 export function encoderThreads(job: EncoderJob, cores = availableParallelism()): EncoderThread[] {
   const entry = new URL('./encoder-worker.js', import.meta.url);
-  const count = existsSync(entry) ? Math.min(MOST_THREADS, cores - 1) : 0;
+  const count = existsSync(entry) ? Math.min(MAX_THREADS, cores - 1) : 0;
   return Array.from({ length: count }, () =>
     encoderThread(new Worker(entry, { workerData: job, execArgv: [] })),
   );

@@ -438,7 +438,7 @@ export class Tensor {
     }
   }
 
-  /** As `read`, for f32 and bf16. */
+  /** Reads the values of an f32 or bf16 tensor. */
   async readFloats(): Promise<Float32Array> {
     const values = await this.read();
     if (values instanceof Float32Array) return values;

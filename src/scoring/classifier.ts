@@ -14,7 +14,7 @@ export interface ClassifierScorerOptions {
   readonly template?: string | undefined;
   /** Whether the end-of-text token follows it. Default false. */
   readonly addEosToken?: boolean | undefined;
-  /** Most tokens of a text; a longer one has no score. Default: as many as the model reads. */
+  /** Max tokens of a text; a longer one has no score. Default: as many as the model reads. */
   readonly maxLength?: number | undefined;
 }
 

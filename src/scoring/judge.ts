@@ -78,7 +78,7 @@ export async function judgeSteps(
   return judged as StepJudgement[];
 }
 
-/** As {@link judgeSteps} for many solutions in shared batches; no judgement depends on the others. */
+/** Judges many solutions like {@link judgeSteps}, in shared batches; no judgement depends on the others. */
 export async function judgeSolutions(
   model: Model | Scorer,
   solutions: readonly Solution[],

@@ -55,7 +55,7 @@ export interface ScoringOptions {
   readonly prompt?: VerdictPromptOptions | undefined;
   /** `greedy`: the word that the model would write. A number: the least probability of a right step. */
   readonly threshold?: 'greedy' | number | undefined;
-  /** Most tokens of a sequence; at most as many as the model reads. */
+  /** Max tokens of a sequence; at most as many as the model reads. */
   readonly maxLength?: number | undefined;
   /** A verdict that is less probable than this, from 0.5 to 1, is none: the judge is unsure. */
   readonly unsure?: number | undefined;

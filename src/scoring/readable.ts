@@ -13,7 +13,7 @@ export interface ReadingOptions {
   readonly prompt?: VerdictPromptOptions;
   /** The adapter to score with. Default: none, for a decoder that was trained to score by itself. */
   readonly role?: Pick<Role, 'adapter'>;
-  /** Most tokens of a sequence. Default: as many as the model reads. */
+  /** Max tokens of a sequence. Default: as many as the model reads. */
   readonly maxLength?: number;
   /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. Default false. */
   readonly skipUnreadable?: boolean;

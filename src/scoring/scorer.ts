@@ -16,7 +16,7 @@ export interface Solution {
   readonly steps: readonly string[];
   /** The conversation whose turns of the assistant the steps are; only scorers that `readsTurns` score it. */
   readonly turns?: Turns | undefined;
-  /** As it was written. Default: the steps, each on a line. */
+  /** The solution as written. Default: the steps, each on a line. */
   readonly text?: string | undefined;
   /** Further facts about the problem: its answer, a reference solution, the plan of a generated one. */
   readonly of?: Problem | undefined;

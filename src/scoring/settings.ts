@@ -56,7 +56,7 @@ const sureness = {
 
 const common = {
   prompt,
-  /** Most tokens of a sequence. */
+  /** Max tokens of a sequence. */
   max_length: z.number().int().positive(),
   threshold: z.union([z.literal('greedy'), z.number().min(0).max(1)]),
   ...sureness,

@@ -4,7 +4,7 @@ import type { Scorer, Solution, UnlikeTraining } from './scorer.js';
 import type { JudgeSettings } from './settings.js';
 import { foreignPairs, foreignSteps, foreignWords } from './verdict/step-forms.js';
 
-/** Most unknown words shown. */
+/** Max unknown words shown. */
 const SHOWN_WORDS = 5;
 
 type Text = Pick<Solution, 'problem' | 'steps'>;

@@ -41,7 +41,7 @@ export class PackedSequences {
     return { ids: ids.subarray(begin, begin + length), weights: weights.subarray(begin, begin + length) };
   }
 
-  /** As input of a training loop, made when they are read. `chosen` (default all) may repeat an index; it is its `rowId`. */
+  /** The sequences as input of a training loop, made when they are read. `chosen` (default all) may repeat an index; it is its `rowId`. */
   dataset(
     chosen: readonly number[] = Array.from({ length: this.length }, (_, i) => i),
   ): Dataset<TrainingSequence> {

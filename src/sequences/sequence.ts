@@ -180,7 +180,7 @@ export function verdictSequence(
   const verdicts = solution.verdicts.map(({ step, label, rationale }, i): VerdictRows => {
     const [positive, negative] = answers[i] as [BranchedAnswer, BranchedAnswer];
     const reason = rationale?.length ?? 0;
-    // Where answers have reasons, a verdict without one would teach the model to leave them out.
+    // If answers have reasons, a verdict without one would teach the model to leave them out.
     if (label !== null && (reason > 0 || rationaleTokens === 0)) {
       const [right, other] = label === 1 ? [positive, negative] : [negative, positive];
       const ofWord = Math.max(1, reason / (right.rows.length - reason));

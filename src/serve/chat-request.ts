@@ -23,7 +23,7 @@ export interface ChatRequest extends GenerationRequest {
 
 const MAX_MESSAGES = 4096;
 
-/** As many as OpenAI takes. */
+/** OpenAI's limit. */
 const MAX_TOOLS = 128;
 
 export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits, 'samples'>): ChatRequest {

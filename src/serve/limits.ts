@@ -5,7 +5,7 @@ export interface ServeLimits {
   readonly bodyBytes: number;
   /** Samples of one request, prompts × n. Default 128. */
   readonly samples: number;
-  /** Most waiting samples, in addition to running ones; further requests are answered 429. Default 1024. */
+  /** Max waiting samples, in addition to running ones; further requests are answered 429. Default 1024. */
   readonly queue: number;
   /** New tokens of a sample. Default: the model's max length. */
   readonly newTokens: number;

@@ -8,7 +8,7 @@ import { endWithin } from './event-stream.js';
 import type { RequestFields } from './request-fields.js';
 
 export interface Scored {
-  /** As requests name it. */
+  /** The name in requests. */
   readonly name: string;
   readonly scorer: Scorer;
   readonly scores: readonly SolutionScores[];

@@ -117,7 +117,7 @@ export function createProgress(options: ProgressOptions): Progress {
       const done = report.done - part.done;
       const tokens = (report.tokens ?? 0) - (part.tokens ?? 0);
       const ofPart = done > 0 ? ((report.total - report.done) * seconds) / done : undefined;
-      // Such parts are all that is known of the first cycle.
+      // In the first cycle only such parts are known.
       const later =
         cycle && serves !== undefined && first === undefined ? (total - start) / cycle.units - 1 : 0;
       const ofLater = later * ((time - (cycle?.began ?? time)) / 1000 + (ofPart ?? 0));

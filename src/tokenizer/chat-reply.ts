@@ -50,7 +50,7 @@ export interface ChatReply {
 
 /**
  * The text that a model must write after `prompt` so that the conversation is the template's with the reply in it.
- * Where a template opens the reasoning itself (`<think>`), the reply does not repeat that. Where the template writes
+ * If the template opens the reasoning itself (`<think>`), the reply does not repeat that. If the template writes
  * replies otherwise than it opens them (some leave out past reasoning), or leaves out a part of the reply, the content
  * follows the opening as it is.
  *

@@ -1,4 +1,4 @@
-/** Where the turns of the assistant stand in a conversation that a chat template has rendered. */
+/** Finds the turns of the assistant in a conversation that a chat template has rendered. */
 import { badTemplate } from '../files/data-error.js';
 import { checkRead } from './chat-reply.js';
 import type { ChatMessage, ChatTemplateOptions, Tokenizer } from './tokenizer.js';
@@ -92,7 +92,7 @@ export function afterTurn(
   );
 }
 
-/** Where the reply begins that follows `before`; undefined where that cannot be told. */
+/** The start of the reply that follows `before`; undefined if it cannot be found. */
 function startOf(
   tokenizer: Tokenizer,
   before: readonly ChatMessage[],
@@ -114,7 +114,7 @@ function startOf(
   return alike.length === 0 ? undefined : end + alike.length;
 }
 
-/** Where the reply `message` ends that begins at `start` in `whole`, and with which `written` ends. */
+/** The end of the reply `message`, which begins at `start` in `whole`; `written` ends with that reply. */
 function endOf(whole: string, written: string, start: number, message: ChatMessage): number | undefined {
   if (whole.startsWith(written)) return written.length;
   const rest = whole.slice(start);
@@ -137,7 +137,7 @@ function wholeMarks(text: string, cut?: '<'): string {
 }
 
 /**
- * Where the end of `part` stands in `whole`, not before `from`. Where `whole` does not begin with `part`, its last lines count, as many
+ * The end of `part` in `whole`, not before `from`. If `whole` does not begin with `part`, its last lines count, as many
  * as there are.
  */
 function endIn(whole: string, part: string, from: number): number | undefined {

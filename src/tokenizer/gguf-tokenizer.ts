@@ -142,7 +142,7 @@ function ofUnigrams(of: Metadata, tokens: readonly string[], types: readonly num
   const { marks, decoder } = spacesOf(of);
   const normalizers: JsonObject[] = [
     ...(squeezes ? [{ type: 'Strip', strip_left: true, strip_right: true }] : []),
-    // As everywhere here in place of SentencePiece's own map of characters.
+    // NFKC stands for SentencePiece's own map of characters.
     ...(of.has('tokenizer.ggml.precompiled_charsmap') ? [{ type: 'NFKC' }] : []),
     ...(squeezes ? [{ type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' }] : []),
     ...marks,

@@ -31,7 +31,7 @@ const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
 );
 /** Processor time. */
 const PROBE_MS = 2000;
-/** Most tokens of a character: its bytes, and a normaliser's replacement for it. */
+/** Max tokens of a character: its bytes, and a normaliser's replacement for it. */
 const MAX_GROWTH = 64;
 
 /** A tokenizer described by a tokenizer.json. */

@@ -10,7 +10,7 @@ interface Internals {
 }
 
 /** Words whose tokens are kept, some 30 MB; all are forgotten together. */
-const MOST_WORDS = 200_000;
+const MAX_WORDS = 200_000;
 /** UTF-16 units of a word that is kept: longer ones hardly come again. */
 const LONGEST_WORD = 64;
 
@@ -35,7 +35,7 @@ export function wordEncoder(
     const ids = tokensOf([cutter?.spelled(word) ?? word]).map((token) => tokensOf.tokens_to_ids.get(token));
     if (!ids.every((id) => id !== undefined)) return undefined;
     if (word.length > LONGEST_WORD) return ids;
-    if (known.size >= MOST_WORDS) known.clear();
+    if (known.size >= MAX_WORDS) known.clear();
     known.set(word, ids);
     return ids;
   }

@@ -110,7 +110,7 @@ export class AdamW {
   private async stepOfSlice(learningRate: number, norm: number): Promise<OptimizerStep> {
     const { parameters, slice, options } = this;
     const { begin, end } = slice;
-    // As the op rounds it.
+    // The op rounds the norm so.
     const gradNorm = Math.fround(norm);
     if (!Number.isFinite(norm)) return { gradNorm, nonFinite: true };
     const clip = options.maxGradNorm > 0 ? Math.min(1, options.maxGradNorm / (norm + 1e-6)) : 1;

@@ -196,7 +196,7 @@ class Engine {
     if ('artefact' in stage) this.options.run.artefact(stage.artefact).cutTo(0);
     if ('making' in work) return work.making.begin();
     const { training } = work;
-    // As in transformers' schedules, the first step of a warm-up is at rate 0.
+    // The first step of a warm-up is at rate 0, as in transformers' schedules.
     if (work.stage.steps === 1 && (work.stage.settings.warmup_ratio ?? 0) > 0)
       warn(
         `${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +

@@ -4,7 +4,7 @@ import type { Metrics } from './stage.js';
 export interface StepEvent {
   /** `step`: a step is done. `validation`: the validation part was evaluated after `stageStep` steps. */
   readonly kind: 'step' | 'validation';
-  /** Such as `sft` or `ppo`. */
+  /** Name, such as `sft` or `ppo`. */
   readonly stage: string;
   /** Steps of this stage done so far, counted from 1 (0: the validation before the first), of `stageSteps`. */
   readonly stageStep: number;

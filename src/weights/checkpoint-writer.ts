@@ -11,7 +11,7 @@ import { show, WeightsError } from './error.js';
 import type { JsonObject } from './json.js';
 import { type TensorSource, writeSafetensors } from './safetensors-writer.js';
 
-/** As transformers: large enough that most models are one file. */
+/** transformers' default: most models are one file. */
 const DEFAULT_SHARD_BYTES = 50_000_000_000;
 
 const DTYPE_NAMES: Readonly<Record<FloatDtype, string>> = {

@@ -143,7 +143,7 @@ export function jointForm({
         joint,
         first.alpha * (config.useRslora ? Math.sqrt(growth) : growth),
       );
-      // As PEFT wraps them: the first inside of the second.
+      // PEFT wraps the first inside the second.
       const inner = parameter === 'gate_up_proj' && has('down_proj') ? '.base_layer' : '';
       const name = (side: string) => `${PREFIX}${experts}${inner}.lora_${side}.weight`;
       tensors.push(jointA(name('A'), parts, joint), jointB(name('B'), parts, joint, first.scaling));

@@ -36,7 +36,7 @@ export function parseJson(text: string, where: string): JsonValue {
   return new Parser(text, where).document();
 }
 
-/** As {@link parseJson}, for a file whose top level is an object. At most 32 MB, UTF-8. */
+/** Parses a file, whose top level must be an object, by {@link parseJson}. At most 32 MB, UTF-8. */
 export function readJsonObject(path: string): JsonObject {
   const value = parseJson(decodeUtf8(readSmallFile(path), path), path);
   if (!isJsonObject(value)) throw new WeightsError(`${path}: expected a JSON object at the top level`);

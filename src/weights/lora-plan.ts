@@ -14,7 +14,7 @@ import { byPattern, endsWithAny, matchNames, translatePattern } from './name-pat
 
 /** A pair on one linear module: y += scaling · (dropout(x) Aᵀ) Bᵀ. */
 export interface LoraModule {
-  /** Such as `model.layers.0.self_attn.q_proj` */
+  /** Name, such as `model.layers.0.self_attn.q_proj`. */
   readonly module: string;
   readonly r: number;
   readonly alpha: number;
@@ -81,7 +81,7 @@ export function loraPlan(
     guarded(config.modulesToSave, names, `${where}: modules_to_save`),
   );
   const targeted = findTargets(config, modules, where, strictTargets);
-  // As in PEFT, neither layers_to_transform nor exclude_modules reaches parameters, and patterns see their names.
+  // In PEFT neither layers_to_transform nor exclude_modules reaches parameters, and patterns match their names.
   const asParameter = modules.map(parameterOf).map(endsWithAny(config.targetParameters ?? []));
   const places = modules.flatMap((module, index) =>
     asParameter[index]

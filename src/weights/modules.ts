@@ -30,7 +30,7 @@ export type ModuleKind =
   /** The head of a classification model. */
   | 'score';
 
-/** Most experts of a layer; released models have hundreds. */
+/** Max experts of a layer; released models have hundreds. */
 export const MAX_EXPERTS = 4096;
 
 /** Position of a module among the experts of a layer, which read different rows in one product. */
@@ -44,7 +44,7 @@ export interface ExpertPlace {
 }
 
 export interface WeightSpec {
-  /** Such as `model.layers.0.self_attn.q_proj.weight` */
+  /** Name, such as `model.layers.0.self_attn.q_proj.weight`. */
   readonly name: string;
   /** A linear weight is [out, in], an embedding [rows, width], a bias or the weight of a norm [width]. */
   readonly shape: readonly number[];
@@ -60,7 +60,7 @@ export interface WeightSpec {
 }
 
 export interface ModuleSpec {
-  /** Such as `model.layers.0.self_attn.q_proj` */
+  /** Name, such as `model.layers.0.self_attn.q_proj`. */
   readonly name: string;
   readonly kind: ModuleKind;
   /** Weight and bias; empty for a tied head. */

@@ -108,13 +108,14 @@ it('counts the names of the main entry, not those of the entries that it passes 
 it('finds former names, comments without a verb, and files at the top of src/train', () => {
   const sources = parsed({
     'src/train/a.ts':
-      '// Of a run: its name.\nexport const a = 1; // Of the rest.\n/** Returns what is left. */\n/**\n * What is left.\n */\n',
+      '// Of a run: its name.\nexport const a = 1; // Of the rest.\n/** Returns what is left. */\n/**\n * What is left.\n */\n// As `a`,\n// which is 1.\n',
     'src/train/policy/b.ts': "import './former-names.js';\n",
   });
   expect(places(vagueComments!(sources))).toEqual([
     'src/train/a.ts:1',
     'src/train/a.ts:2',
     'src/train/a.ts:4',
+    'src/train/a.ts:7',
   ]);
   expect(places(formerNames!(sources))).toEqual(['src/train/policy/b.ts:1']);
   expect(topFiles(sources, 'train')).toHaveLength(1);

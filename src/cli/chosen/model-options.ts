@@ -6,7 +6,7 @@ import { DEFAULT_MODEL, namedModel } from '../../models/saved.js';
 import { type ArgumentsOf, number, text } from '../line/command.js';
 import { UsageError } from '../line/error.js';
 
-/** Most rows at a time; without the option `roomToGenerate` chooses. */
+/** Max rows at a time; without the option `roomToGenerate` chooses. */
 export const MAX_ROWS = {
   ...number,
   describe:

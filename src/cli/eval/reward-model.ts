@@ -39,7 +39,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   if (name === undefined) throw new UsageError('name the reward model with --model');
   const { join } = await import('node:path');
   const { loadRecords } = await import('../../data/load.js');
-  const { qualityRows, qualitySentences, rewardQuality, standingOf, LEAST_AUC } = await import(
+  const { qualityRows, qualitySentences, rewardQuality, standingOf, MIN_AUC } = await import(
     '../../eval/reward-quality.js'
   );
   const { percent } = await import('../../eval/statistics/percent.js');
@@ -112,8 +112,8 @@ async function measure(given: RewardModelArguments): Promise<void> {
     console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
     console.log(
       {
-        strong: `the interval within problems is above ${percent(LEAST_AUC)}: runs may learn from it`,
-        weak: `the interval within problems is not above ${percent(LEAST_AUC)}: runs refuse it without --accept-weak-reward`,
+        strong: `the interval within problems is above ${percent(MIN_AUC)}: runs may learn from it`,
+        weak: `the interval within problems is not above ${percent(MIN_AUC)}: runs refuse it without --accept-weak-reward`,
         unknown: 'no problem has both classes, so nothing is known within problems',
       }[standingOf(quality)],
     );

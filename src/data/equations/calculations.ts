@@ -130,7 +130,7 @@ function rewrittenAs({ at, expression, value }: Equation, text: string): Calcula
   }
 }
 
-/** As near as sums are whose numbers were rounded. */
+/** Whether two values differ by no more than sums of rounded numbers do. */
 const isNear = (a: Rational, b: Rational) =>
   Math.abs(toNumber(a) - toNumber(b)) <= 0.01 * Math.abs(toNumber(a));
 

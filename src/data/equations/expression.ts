@@ -70,9 +70,9 @@ export function numbersIn(text: string): NumberPart[] {
   }));
 }
 
-const MOST_CHARACTERS = 24;
+const MAX_CHARACTERS = 24;
 
-const isShort = ([text]: RegExpMatchArray) => text.length <= MOST_CHARACTERS;
+const isShort = ([text]: RegExpMatchArray) => text.length <= MAX_CHARACTERS;
 
 /** The pieces of an expression; words between them are units, and count for nothing. A number has the minus that is its sign. */
 export function partsOf(text: string): Part[] {

@@ -23,7 +23,7 @@ export interface PlantOptions {
 const DOMAIN = 0x706c6e74;
 
 /** Enough for the few places of a solution. */
-const MOST_TRIES = 24;
+const MAX_TRIES = 24;
 
 interface Planted {
   readonly lines: readonly string[];
@@ -126,7 +126,7 @@ function withWrongLine(
             const wrong = found && !isZero(found) ? written(found) : undefined;
             return wrong === undefined ? [] : [{ expression: other, wrong }];
           });
-  for (const { expression: other, wrong } of shuffled(draw, tries).slice(0, MOST_TRIES)) {
+  for (const { expression: other, wrong } of shuffled(draw, tries).slice(0, MAX_TRIES)) {
     if (equals(numberValue(wrong), result.value) || equals(numberValue(wrong), value)) continue;
     const before = around(line.slice(0, at ?? result.at), wrong);
     const behind = around(line.slice(result.end), wrong);

@@ -7,7 +7,7 @@ import { rightSolution } from './solution.js';
 import { NAMES, THINGS } from './words.js';
 
 /** Max lines before a result. */
-const MOST_LINES = 3;
+const MAX_LINES = 3;
 
 /** Share of comparisons that have a result alone on their left. */
 const SHORT = 0.4;
@@ -23,7 +23,7 @@ const ANSWERS = ['yes', 'no', 'odd', 'even', ...NAMES] as const;
  */
 export function comparison(problem: WordProblem, draw: PhiloxStream): StepRecord {
   const solution = rightSolution(problem);
-  const count = 1 + draw.below(Math.min(MOST_LINES, solution.length));
+  const count = 1 + draw.below(Math.min(MAX_LINES, solution.length));
   const first = draw.below(2) === 0 ? 0 : draw.below(solution.length - count + 1);
   const lines = solution.slice(first, first + count);
   const right = resultOf(lines.at(-1) as string);

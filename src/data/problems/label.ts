@@ -4,7 +4,7 @@ import { statesAnswer } from '../label-rules.js';
 import { judgeSolution } from './oracle.js';
 import type { WordProblem } from './problem.js';
 
-/** As `solutionRecord`; a solution that was cut off has no outcome, so that no model learns it as a wrong one. */
+/** The `solutionRecord` of a model's lines. A solution that was cut off has no outcome, so that no model learns it as wrong. */
 export function oracleRecord(
   problem: WordProblem,
   lines: readonly string[],

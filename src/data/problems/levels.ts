@@ -1,14 +1,14 @@
 /** The difficulty of a problem. */
 export interface Level {
-  /** Least and most operations. */
+  /** Min and max number of operations. */
   readonly operations: readonly [number, number];
   /** Range of the numbers that a story begins with, and of those that it adds or takes away. */
   readonly start: readonly [number, number];
   readonly change: readonly [number, number];
-  /** Most that something is multiplied by. */
+  /** Max factor of a multiplication. */
   readonly factor: number;
   readonly maxValue: number;
-  /** Most sentences that have nothing to do with the question. */
+  /** Max sentences that have nothing to do with the question. */
   readonly distractors: number;
   /** Whether sentences whose order is free are shuffled. */
   readonly shuffled: boolean;

@@ -38,7 +38,7 @@ export type Ending =
       readonly names: readonly [string, string];
     };
 
-/** As a row of JSON it is all that the oracle and an evaluation need. */
+/** All that the oracle and an evaluation need; a row of JSON. */
 export interface WordProblem {
   readonly problem: string;
   readonly answer: string;

@@ -47,8 +47,8 @@ const SOLUTION = 0x77736f6c;
 /** Domain for the choice of samples other than a plain story. */
 const KIND = 0x776b696e;
 
-/** Most steps of a plan. */
-const MOST_STEPS = 8;
+/** Max steps of a plan. */
+const MAX_STEPS = 8;
 
 /** Problems with a solution each, and the part that they belong to; the oracle gives the labels. Lazily and in order. */
 export function* wordProblemRecords(
@@ -89,7 +89,7 @@ export function* wordProblemRecords(
         : options.turns
           ? { ...options, mistakes: (options.mistakes ?? USUAL_MISTAKES).filter(isMadeWithCalculator) }
           : options;
-    const manner = drawManner(new PhiloxStream(seed, SOLUTION, i), mistakes, MOST_STEPS);
+    const manner = drawManner(new PhiloxStream(seed, SOLUTION, i), mistakes, MAX_STEPS);
     let lines: string[] | undefined;
     const problem = draft(draw, part, (drafted) => {
       lines = writtenSolution(drafted, manner);

@@ -14,7 +14,7 @@ export interface CompletionOptions extends Omit<SolvingSamplingOptions, 'n'> {
   readonly prompt: SolvingPrompt;
   /** Between steps. Default a line break. */
   readonly separator?: string;
-  /** Most completions at a time. Default 64 on a CPU, 256 on a GPU. */
+  /** Max completions at a time. Default 64 on a CPU, 256 on a GPU. */
   readonly maxRows?: number;
   readonly signal?: AbortSignal;
 }

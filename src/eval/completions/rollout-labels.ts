@@ -26,13 +26,13 @@ export interface RolloutOptions extends CompletionOptions {
 }
 
 /** Steps beyond this many have no label: their number is part of a random key. */
-const MOST_STEPS = 256;
+const MAX_STEPS = 256;
 
 /** The prefixes of a solution that are completed: all but a last step that states the answer, which is graded itself. */
 export function rolloutPrefixes(solution: Pick<RolloutSolution, 'steps' | 'cutOff'>): number[] {
   const { length } = solution.steps;
   const open = isAnswered(solution) ? length - 1 : length;
-  return Array.from({ length: Math.min(open, MOST_STEPS) }, (_, h) => h + 1);
+  return Array.from({ length: Math.min(open, MAX_STEPS) }, (_, h) => h + 1);
 }
 
 function isAnswered({ steps, cutOff = false }: Pick<RolloutSolution, 'steps' | 'cutOff'>): boolean {
@@ -64,7 +64,7 @@ export async function rolloutLabels(
     const prefixes = now.map(({ solution: { problem, steps, index }, h }) => ({
       problem,
       text: steps.slice(0, h).join(separator) + separator,
-      key: index * MOST_STEPS + h,
+      key: index * MAX_STEPS + h,
     }));
     const completions = await prefixCompletions(model, tokenizer, prefixes, options);
     if (!completions) return undefined;

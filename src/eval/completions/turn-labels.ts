@@ -30,7 +30,7 @@ export interface TurnLabelOptions
   extends Pick<SamplingOptions, 'temperature' | 'topP' | 'topK' | 'minP' | 'seed' | 'maxNewTokens'> {
   /** Episodes from each turn on. */
   readonly k: number;
-  /** Most turns of an episode, those that are played again included. Default 8, or as many more than the conversation has. */
+  /** Max turns of an episode, those that are played again included. Default 8, or as many more than the conversation has. */
   readonly maxTurns?: number;
   readonly maxRows?: number | undefined;
   readonly eosTokenIds: readonly number[];
@@ -63,8 +63,8 @@ export function labelledTurns(
   });
 }
 
-/** Most turns of a conversation that are labelled: their number is part of a random key. */
-const MOST_TURNS = 256;
+/** Max turns of a conversation that are labelled: their number is part of a random key. */
+const MAX_TURNS = 256;
 
 /**
  * The conversations with labels and scores by turn, and with the outcome that the environment gives; undefined if the signal stopped it.
@@ -79,7 +79,7 @@ export async function turnRolloutLabels(
   { k, maxTurns = 8, maxRows, signal, ...sampling }: TurnLabelOptions,
 ): Promise<StepRecord[] | undefined> {
   const prefixes = solutions.flatMap((solution, i) =>
-    solution.turns.steps.slice(0, MOST_TURNS).map((_, h) => ({ solution, i, h })),
+    solution.turns.steps.slice(0, MAX_TURNS).map((_, h) => ({ solution, i, h })),
   );
   if (prefixes.length === 0) return [];
   const longest = Math.max(...prefixes.map(({ h }) => h + 1));
@@ -100,7 +100,7 @@ export async function turnRolloutLabels(
       {
         ...options,
         maxTurns: longest + maxTurns,
-        promptIds: prefixes.map(({ solution, h }) => (solution.index * MOST_TURNS + h) % 2 ** 32),
+        promptIds: prefixes.map(({ solution, h }) => (solution.index * MAX_TURNS + h) % 2 ** 32),
         given: (task) => {
           const { solution, h } = prefixes[task] as (typeof prefixes)[number];
           return solution.turns.steps

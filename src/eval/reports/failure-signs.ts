@@ -77,7 +77,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
   return signs;
 }
 
-/** Where the probabilities do not separate the classes, neither a threshold nor a balance mends the verdicts. */
+/** Advice; if the probabilities do not separate the classes, neither a threshold nor a balance helps. */
 function adviceOf({ auc }: Standing, { evidence, pretrained }: FailureEvidence): string {
   switch (auc) {
     case 'above':

@@ -6,7 +6,7 @@ import type { Differences } from '../statistics/paired.js';
 import { formatSigned, percent } from '../statistics/percent.js';
 import type { VerdictReport } from './eval-report.js';
 
-/** As they are called in prose. */
+/** Names in prose. */
 const NAMES: Readonly<Record<string, string>> = {
   base: 'the base',
   sft: 'its warm-up',
@@ -22,7 +22,7 @@ export const BRACKETS =
   'In brackets: the difference and its 95 % interval, paired over problems. One seed says nothing about others.';
 
 /** With fewer problems no test of signs gets below 5 %: all of five on one side are 2 × 2^−5 = 6.25 %. */
-export const FEWEST_PROBLEMS = 6;
+export const MIN_PROBLEMS = 6;
 
 type Read = Pick<
   VerdictReport,
@@ -52,7 +52,7 @@ export function readingOf(judge: string, report: Read): string | undefined {
     return said && `Reading: ${judge} on the ${n} ${isUnseen ? 'unseen ' : ''}${unit}: ${said}.`;
   }
   const rivals = Object.entries(differences.to).filter(([name]) => isAbove || name !== 'random');
-  const problems = (report.intervals_unseen ?? report.intervals)?.problems ?? FEWEST_PROBLEMS;
+  const problems = (report.intervals_unseen ?? report.intervals)?.problems ?? MIN_PROBLEMS;
   const { f1_macro } = report.metrics_unseen ?? report.metrics;
   const others = (differences.steps === 'unseen' ? report.baselines_unseen : undefined) ?? report.baselines;
   const isMute = ({ n, invalid }: { n?: number; invalid?: number } = {}) => n !== undefined && n === invalid;
@@ -73,11 +73,11 @@ function comparisons(
   problems: number,
   mute: readonly string[],
 ): string[] {
-  const areFew = problems < FEWEST_PROBLEMS;
+  const areFew = problems < MIN_PROBLEMS;
   const entries = rivals.map(([name, { difference, interval }]) => {
     const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
     const called = NAMES[name] ?? name;
-    // Where no resample differs, the interval is only as wide as so few problems leave it.
+    // If no resample differs, the interval has only the width of Wilson's interval for so few problems.
     if (difference === 0 && interval[0] === -interval[1]) return { verdict: 'same', text: called };
     const verdict = areFew ? 'apart' : interval[0] > 0 ? 'above' : interval[1] < 0 ? 'below' : 'apart';
     if (mute.includes(name)) return { verdict, text: `${called} (which writes no verdict)` };

@@ -23,7 +23,7 @@ import { ballots, votedRight } from './votes.js';
 export interface SolvingDifference extends Omit<Difference, 'interval'> {
   readonly a: number;
   readonly b: number;
-  /** As of a `Difference`; absent where a metric without bounds differs by the same on every problem. */
+  /** See `Difference`; absent if a metric without bounds differs by the same on every problem. */
   readonly interval?: readonly [number, number];
 }
 

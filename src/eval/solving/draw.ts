@@ -12,7 +12,7 @@ import type { DrawnSample } from './sample.js';
 
 export interface DrawOptions extends Omit<SamplingOptions, 'promptIds' | 'n'> {
   readonly n: number;
-  /** Most samples at a time. */
+  /** Max samples at a time. */
   readonly maxRows?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Whether a sample exists already. */

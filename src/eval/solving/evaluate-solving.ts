@@ -37,7 +37,7 @@ export interface SolvingOptions
     Pick<MetricOptions, 'ks'>,
     JudgingOptions,
     SolvingSamplingOptions {
-  /** Most samples at a time. Default 64 on a CPU, 256 on a GPU. */
+  /** Max samples at a time. Default 64 on a CPU, 256 on a GPU. */
   readonly maxRows?: number | undefined;
   /**
    * A directory that every sample is written into at once; called again with the same settings, it goes on where it was

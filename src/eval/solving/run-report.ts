@@ -46,7 +46,7 @@ export function flatMetrics(groups: SolvedGroups): Record<string, number> {
   );
 }
 
-/** As far as its table needs it. */
+/** Whether the value has the fields that the table reads. */
 function isCorrectionReport(found: unknown): boolean {
   const { greedy, greedy_corrections: own } = (found ?? {}) as Partial<CorrectionReport>;
   return typeof greedy?.metrics === 'object' && typeof own?.errors === 'object';
@@ -77,7 +77,7 @@ export async function readSolvedReport(directory: string): Promise<SolvedReport 
 }
 
 /** Models beyond which only the first and the last have their intervals: a terminal has 80 columns. */
-const MOST_INTERVALS = 3;
+const MAX_INTERVALS = 3;
 
 /** Metrics shown for every model, in the order of the rows. For groups, `pass@1` alone is shown. */
 const SHOWN = ['sampled pass@1', 'maj@', 'right_and_clean', 'step_errors', 'wrong_steps', 'duplicate_steps'];
@@ -91,7 +91,7 @@ const TITLES: Readonly<Record<string, string>> = {
 /** A column for each model: the share of problems solved, for all and by group, and other measures for all. */
 export function formatSolvedReport(report: SolvedReport, { boxed }: { readonly boxed: boolean }): string {
   if (report.corrections) return formatCorrectionReport(report.corrections, { boxed });
-  const rows = solvedRows(report, MOST_INTERVALS);
+  const rows = solvedRows(report, MAX_INTERVALS);
   return boxed ? boxedTable(rows) : plainTable(rows);
 }
 

@@ -18,7 +18,7 @@ export interface SearchSettings {
   readonly beams: number;
   /** Continuations of each by one step. */
   readonly expansions: number;
-  /** Most steps; a solution that has not ended by then is completed without further choice. */
+  /** Max steps; a solution that has not ended by then is completed without further choice. */
   readonly rounds: number;
   /** The text that ends a step. */
   readonly separator: string;
@@ -32,7 +32,7 @@ export interface SearchOptions extends SearchSettings, Sampling {
   readonly untilWrong: boolean;
   /** The model corrects itself: the scorer sees the steps that stand. */
   readonly corrections?: CorrectionReading | undefined;
-  /** Most samples at a time. */
+  /** Max samples at a time. */
   readonly maxRows?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called after each problem. */

@@ -50,7 +50,7 @@ export function promptSettings(
   return { template, chat, system: system ?? null, examples: examples.length };
 }
 
-/** Most tokens that a fingerprint reads. */
+/** Max tokens that a fingerprint reads. */
 const FINGERPRINT_TOKENS = 256;
 
 /**

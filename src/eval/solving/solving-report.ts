@@ -37,7 +37,7 @@ export interface SolvedGroup {
 }
 
 /** Columns of the table by group; solve.json has every metric. */
-const MOST_COLUMNS = 6;
+const MAX_COLUMNS = 6;
 
 /** Titles of the metrics whose own name is not printed; docs/how-to/solve.md lists them. */
 export const METRIC_TITLES: Readonly<Record<string, string>> = {
@@ -98,7 +98,7 @@ export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly 
 function groupRows(groups: NonNullable<SolvingReport['groups']>): string[][] {
   const names = Object.keys(Object.values(groups)[0]?.metrics ?? {})
     .filter((name) => !name.startsWith('tokens'))
-    .slice(0, MOST_COLUMNS);
+    .slice(0, MAX_COLUMNS);
   return [
     ['by group, %', 'problems', ...names.map(metricTitle)],
     ...Object.entries(groups).map(([group, { problems, metrics }]) => [

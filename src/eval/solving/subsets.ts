@@ -2,7 +2,7 @@
 import { PhiloxStream } from '../../random/philox.js';
 
 /** Up to this many subsets all are taken; of more, this many at random. */
-const MOST_SUBSETS = 2000;
+const MAX_SUBSETS = 2000;
 
 const SEED = 42;
 /** Domain of the random stream that draws subsets. */
@@ -15,7 +15,7 @@ const DRAW = 0x73756273;
  * @param problem keys the random numbers
  */
 export function meanOverSubsets(
-  { n, k, problem, most = MOST_SUBSETS }: { n: number; k: number; problem: number; most?: number },
+  { n, k, problem, most = MAX_SUBSETS }: { n: number; k: number; problem: number; most?: number },
   value: (subset: readonly number[]) => number,
 ): number {
   let [sum, count] = [0, 0];

@@ -13,7 +13,7 @@ export function passAtK({ n, c, k }: { readonly n: number; readonly c: number; r
   if (!counts || k < 1 || k > n || c > n) {
     throw new RangeError(`pass@k needs integers with 1 ≤ k ≤ n and 0 ≤ c ≤ n, found n=${n}, c=${c}, k=${k}`);
   }
-  // As a product, since the binomials would overflow; with fewer than k wrong samples one factor is 0.
+  // A product, since the binomials would overflow; with fewer than k wrong samples one factor is 0.
   let allWrong = 1;
   for (let i = n - c + 1; i <= n; i++) allWrong *= 1 - k / i;
   return 1 - allWrong;

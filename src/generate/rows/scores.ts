@@ -30,7 +30,7 @@ export interface QueuedScores<R> {
 }
 
 /** Logits that are read at a time: a prompt's are too many to be held together. */
-const MOST_LOGITS = 2 ** 24;
+const MAX_LOGITS = 2 ** 24;
 
 /** Queues the requested log-probabilities of tokens that follow tokens of the slices. */
 export function queueScores<R extends ScoredRow>(
@@ -93,7 +93,7 @@ async function* logitsOf(
   end: number,
 ): AsyncGenerator<readonly [row: number, logits: Float32Array]> {
   const { vocabSize } = decoder.config;
-  const size = Math.max(1, Math.floor(MOST_LOGITS / vocabSize));
+  const size = Math.max(1, Math.floor(MAX_LOGITS / vocabSize));
   for (let from = begin; from < end; from += size) {
     const to = Math.min(end, from + size);
     const part = hidden.slice(from, to);

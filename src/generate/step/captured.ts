@@ -23,7 +23,7 @@ import { isBiased, type SampledRow } from './sampling-inputs.js';
 /** Shapes that are remembered; those that came longest ago go first. */
 const MOST = 32;
 /** Pages of the smallest table: as many keys as one split of a GPU's attention. */
-const FEWEST_PAGES = 8;
+const MIN_PAGES = 8;
 
 interface Recording {
   readonly inputs: StepBuffers;
@@ -124,7 +124,7 @@ export class CapturedSteps {
     draws: StepDraws,
   ): Recording | undefined {
     const { maxPositions } = this.decoder.config;
-    let pages = FEWEST_PAGES;
+    let pages = MIN_PAGES;
     while (pages < pagesFor(longestOf(slices))) pages *= 2;
     const shape = { rows: this.rounded(slices.length), pages: Math.min(pages, pagesFor(maxPositions)) };
     const body = [...this.draws.keys()].indexOf(model.role.adapter);

@@ -35,7 +35,7 @@ export interface ImplicitRewardOptions {
   readonly promptOf: (item: number) => SolutionPrompt;
   readonly problemOf: (item: number) => RunProblem;
   readonly microBatchTokens: number;
-  /** Most steps in a row that may be skipped for a loss or gradient that is no number. */
+  /** Max steps in a row that may be skipped for a loss or gradient that is no number. */
   readonly maxSkipped: number;
 }
 

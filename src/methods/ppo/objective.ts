@@ -17,7 +17,7 @@ export interface SolutionObjectiveOptions {
   readonly kl: KlControl;
   readonly promptOf: (item: number) => SolutionPrompt;
   readonly temperature: number;
-  /** Most tokens of a solution, the constant that `dr_grpo` divides by. */
+  /** Max tokens of a solution, the constant that `dr_grpo` divides by. */
   readonly longest: number;
   readonly microBatchTokens: number;
   /** Steps of the stage. */

@@ -174,7 +174,7 @@ function otherHead(config: HeadConfig, { kind, numLabels, labels }: BaseHead): s
   return `is a classifier with ${its}, and this run would train a head with ${own} in its place; set ${wanted}, which goes on from the head of the base`;
 }
 
-/** As evaluated: steps of a class of their own count as that class does in the score. */
+/** How neutral steps are evaluated: if they have a class of their own, they count as it does in the score. */
 export function heldOutNeutral(
   { data, reward_model, eval_scores: { neutral } }: RewardRunConfig,
   score: HeldOutNeutral = reward_model.neutral_score,

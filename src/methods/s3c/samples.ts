@@ -96,7 +96,7 @@ export class SampleCollector {
       s3c: { clean_ratio },
       corrections,
     } = this.config;
-    // Where the run makes the samples, `max_samples` limits the solutions instead.
+    // If the run makes the samples, `max_samples` limits the solutions instead.
     const isLimited = max_samples !== 'all' && corrections === 'none';
     const kept = isLimited ? new Set(smallestRanks(this.ranks, max_samples)) : undefined;
     const isKept = (index: number) => kept === undefined || kept.has(index);

@@ -30,7 +30,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
   // Words of one token are drawn in the pass that scores them, without a page.
   sampling({ verdict_ppo: ppo, prompt, data }, tokenizer) {
     const template = verdictTemplate(prompt, tokenizer);
-    // Where answers have reasons, evaluations sample too.
+    // With reasons, evaluations sample too.
     if (template.rationaleTokens === 0 && (ppo.rollout !== 'sample' || hasOneTokenWords(template)))
       return undefined;
     return { longest: data.max_length };

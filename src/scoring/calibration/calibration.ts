@@ -20,18 +20,18 @@ export const calibrationSettings = z.discriminatedUnion('kind', [
 export type Calibration = z.output<typeof calibrationSettings>;
 
 /** Log-odds are cut off here: a probability of 0 or 1 in f32 says no more than this. */
-const MOST_ODDS = 30;
+const MAX_ODDS = 30;
 
 /** The log-odds of a probability. */
 export function logOdds(p: number): number {
-  return Math.max(-MOST_ODDS, Math.min(MOST_ODDS, log(p) - log1p(-p)));
+  return Math.max(-MAX_ODDS, Math.min(MAX_ODDS, log(p) - log1p(-p)));
 }
 
 /** The calibrated probability of a step to which the judge gives `p`. */
 export function calibratedProbability(calibration: Calibration, p: number): number {
   if (calibration.kind === 'temperature') {
     const odds = logOdds(p) / calibration.temperature;
-    return 1 / (1 + exp(-Math.max(-MOST_ODDS, Math.min(MOST_ODDS, odds))));
+    return 1 / (1 + exp(-Math.max(-MAX_ODDS, Math.min(MAX_ODDS, odds))));
   }
   const { from, to } = calibration;
   const above = from.findIndex((x) => x >= p);

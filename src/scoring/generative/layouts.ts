@@ -14,7 +14,7 @@ export interface AskOptions {
   readonly n: number;
   /** Texts that end an answer; an answer that one of them ended has it at its end. */
   readonly stop: readonly string[];
-  /** Most tokens. Default: those of the card. */
+  /** Max tokens. Default: those of the card. */
   readonly most?: number;
 }
 

@@ -18,7 +18,7 @@ export interface GenerativeScorerOptions {
   readonly votes: number;
   readonly temperature: number;
   readonly topP: number;
-  /** Most tokens of an answer. */
+  /** Max tokens of an answer. */
   readonly maxNewTokens: number;
   readonly maxLength: number;
   /** Least share of votes for a right step. */

@@ -18,7 +18,7 @@ import { readSums } from './sums.js';
 import { answerTokenizer } from './tokens.js';
 
 export interface ImplicitScorerOptions extends Pick<ReadingOptions, 'name' | 'tokenizer' | 'skipUnreadable'> {
-  /** As the model was trained with: `question.template` and `implicit_prm.beta` of its run. */
+  /** `question.template` of the run that trained the model; `beta` is its `implicit_prm.beta`. */
   readonly template: string;
   readonly beta: number;
   readonly maxLength: number;

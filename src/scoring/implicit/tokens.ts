@@ -45,7 +45,7 @@ interface AnswerOptions {
 export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerTokenizer {
   const turns = turnTokenizer(tokenizer);
   const question = solvingPrompt(tokenizer, template === 'auto' ? {} : { template, chat: false });
-  // Where the template puts problems on lines of their own, every step, the last one too, ends with a line break.
+  // If the template ends with a line break, every step ends with one, the last one too.
   const isLined = !question.chat && question.template.endsWith('\n');
   const opening = question.chat || /\s$/.test(question.template) ? '' : ' ';
   const encode = (text: string) => tokenizer.encode(text, { continuation: true });

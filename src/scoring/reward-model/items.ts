@@ -16,9 +16,9 @@ export interface ScoredRow {
   /** The output of the head: of the steps or of the outcome. */
   readonly what: 'step' | 'outcome';
   readonly step: number;
-  /** As evaluated. */
+  /** The label in evaluations. */
   readonly label: StepLabel;
-  /** As learned: a probability. Rows without are only scored. */
+  /** The probability that is learned. Rows without one are only scored. */
   readonly target: number | undefined;
   /** Whether the step is neutral; a head with such a class learns that in place of the label. */
   readonly neutral: boolean;

@@ -11,7 +11,7 @@ import { type RewardItem, rewardItem } from './items.js';
 import { rewardNetwork, scoreItems } from './network.js';
 import { type SharedItem, sharedItems } from './shared.js';
 
-/** As in section `reward_model` of the run's configuration. */
+/** Keys of section `reward_model` of the run. */
 export interface RewardModelSettings {
   readonly type: 'prm' | 'orm' | 'joint';
   readonly head: 'scalar' | 'classes' | 'verdict';

@@ -10,7 +10,7 @@ import { openAnswerCache, openSpending } from './kept-answers.js';
 import { judgePrompt, parseLabels } from './prompt.js';
 
 export interface LlmJudgeOptions {
-  /** Such as `http://127.0.0.1:8000/v1`. */
+  /** Address, such as `http://127.0.0.1:8000/v1`. */
   readonly url: string;
   readonly model: string;
   /** Sent as `Authorization: Bearer …`, to this server alone. */
@@ -19,9 +19,9 @@ export interface LlmJudgeOptions {
   readonly rubric?: string | undefined;
   /** Default 0. */
   readonly temperature?: number;
-  /** Most tokens of one answer. Default 1024. */
+  /** Max tokens of one answer. Default 1024. */
   readonly maxTokens?: number;
-  /** Most repeated requests after an answer that is not the expected JSON. Default 2. */
+  /** Max repeated requests after an answer that is not the expected JSON. Default 2. */
   readonly retries?: number;
   /** Requests at once. Default 8. */
   readonly concurrency?: number;

@@ -2,7 +2,7 @@
 import type { Step, StepRecord } from '../../records/record.js';
 
 /** Steps of more forms than this are free text, in which no form is foreign. */
-const MOST_FORMS = 24;
+const MAX_FORMS = 24;
 
 /** `Tom: 12 + 7 = 19` without its words and numbers: `w: # + # = #`. */
 const formOf = (step: string): string =>
@@ -23,13 +23,13 @@ export function formsOf(records: Iterable<StepRecord>): string[] | undefined {
         known.count++;
         if (known.step.label !== 1 && step.label === 1) known.step = step;
       }
-      if (found.size > MOST_FORMS) return undefined;
+      if (found.size > MAX_FORMS) return undefined;
     }
   return [...found.values()].sort((a, b) => b.count - a.count).map(({ step }) => step.text);
 }
 
 /** Steps with more words than this are free text. */
-const MOST_WORDS = 150;
+const MAX_WORDS = 150;
 
 const wordsIn = (step: string): readonly string[] => step.match(/\p{L}+/gu) ?? [];
 
@@ -38,7 +38,7 @@ export function wordsOf(records: Iterable<StepRecord>): string[] | undefined {
   const found = new Set<string>();
   for (const { steps } of records) {
     for (const { text } of steps) for (const word of wordsIn(text)) found.add(word);
-    if (found.size > MOST_WORDS) return undefined;
+    if (found.size > MAX_WORDS) return undefined;
   }
   return [...found].sort();
 }
@@ -49,8 +49,8 @@ export function foreignWords(steps: readonly string[], words: readonly string[])
   return steps.map((step) => [...new Set(wordsIn(step))].filter((word) => !known.has(word)));
 }
 
-/** Most pairs of a card: problems with more are free text. */
-const MOST_PAIRS = 4000;
+/** Max pairs of a card: problems with more are free text. */
+const MAX_PAIRS = 4000;
 
 /** Before the first and after the last word of a problem. */
 const EDGE = '¶';
@@ -78,7 +78,7 @@ export function pairsOf(records: Iterable<Pick<StepRecord, 'problem'>>): string[
       const after = found.get(word) ?? new Set();
       if (after.has(next)) continue;
       found.set(word, after.add(next));
-      if (++count > MOST_PAIRS) return undefined;
+      if (++count > MAX_PAIRS) return undefined;
     }
   }
   return [...found].map(([word, after]) => [word, ...[...after].sort()].join(' ')).sort();

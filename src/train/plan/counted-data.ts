@@ -13,8 +13,8 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, RunData } from '../method.js';
 import type { Prepared } from './prepared.js';
 
-/** Most training solutions that are tokenised to count steps: more take minutes. */
-const MOST_TOKENISED = 100_000;
+/** Max training solutions that are tokenised to count steps: more take minutes. */
+const MAX_TOKENISED = 100_000;
 
 type Counts = Pick<DataStatistics, 'solutions' | 'positive' | 'negative' | 'unlabelled'>;
 
@@ -45,9 +45,9 @@ export async function countData<Config extends FrameConfig>(
   };
   const { source } = config.data;
   const generator = generatorOf(source);
-  const few = generator !== undefined && config.data[generator].samples <= MOST_TOKENISED;
+  const few = generator !== undefined && config.data[generator].samples <= MAX_TOKENISED;
   const read = few ? undefined : await records();
-  if (read && read.counts.train.solutions > MOST_TOKENISED) return read;
+  if (read && read.counts.train.solutions > MAX_TOKENISED) return read;
   try {
     const tokenizer = await readTokenizer();
     toLog('reading and tokenising the data, to count steps');

@@ -41,7 +41,7 @@ import { type PlannedSampling, withRows } from './sampling-plan.js';
 const MEASURED_MS = 1000;
 
 /** Parameters of a base that is loaded to measure time, and operations that one step may take: some seconds on a laptop. */
-const [MOST_PARAMETERS, MOST_OPERATIONS] = [1e9, 5e11];
+const [MAX_PARAMETERS, MAX_OPERATIONS] = [1e9, 5e11];
 
 export interface DryRunOptions {
   /** Check that the base has all its weights; false where they are on the hub, and not downloaded for this. Default: only in a plan for this machine. */
@@ -226,8 +226,8 @@ async function measuredOrLeast<Config extends FrameConfig>(
   const lora = 'lora' in config && config.lora !== 'none';
   const operations = trainingOperations(work, { lora, shape });
   const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
-  const isSmall = operations === undefined || operations < MOST_OPERATIONS * steps;
-  if (measuredMs !== undefined && isSmall && countParameters(shape) <= MOST_PARAMETERS) {
+  const isSmall = operations === undefined || operations < MAX_OPERATIONS * steps;
+  if (measuredMs !== undefined && isSmall && countParameters(shape) <= MAX_PARAMETERS) {
     toLog('taking a few steps, to measure their time');
     const onStage = (name: string) => toLog(`  ${name}`);
     return formatMeasuredTime(await measuredRun(method, planned, { measuredMs, onStage }));

@@ -17,7 +17,7 @@ import { parameterCount } from './parameter-count.js';
 
 export interface FrozenBase {
   readonly bytes: number;
-  /** Such as "6.53B in nf4_double"; empty where none is quantised. */
+  /** Description, such as "6.53B in nf4_double"; empty if nothing is quantised. */
   readonly quantized: string;
   /** Bytes that products take for the dequantised weights of one of them, on a GPU; 0 on the CPU. */
   readonly workspace: number;

@@ -265,7 +265,7 @@ export function availableMemory(plan: MemoryPlan, device: Device, fraction: numb
 }
 
 /**
- * As `settleMicroBatch`, with `available` bytes in total. `longest`: tokens of the longest sequence; `fastest`: from which on a
+ * Settles a micro-batch within `available` bytes. `longest`: tokens of the longest sequence; `fastest`: from which on a
  * micro-batch is no faster.
  */
 export function fitMicroBatch(

@@ -119,7 +119,7 @@ export interface PolicyObjectiveOptions<G extends Group, P extends Piece<G>, Nam
   readonly surrogate?: Surrogate | undefined;
   readonly kl: KlControl;
   readonly pieces: (groups: readonly CreditedGroup<G>[]) => readonly P[];
-  /** Most tokens of an answer, the constant that `dr_grpo` divides by. */
+  /** Max tokens of an answer, the constant that `dr_grpo` divides by. */
   readonly longest: number;
   readonly microBatchTokens: number;
   readonly own?: OwnTerm<G, P, Name, Counts>;

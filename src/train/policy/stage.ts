@@ -42,7 +42,7 @@ export interface PolicySettings
   readonly num_ppo_epochs: number;
   readonly num_mini_batches: number;
   readonly load_best_model_at_end: boolean;
-  /** Most times that a group whose answers all have the same reward is drawn again. Default 0. */
+  /** Max draws of another group if all answers have the same reward. Default 0. */
   readonly resample_equal?: number;
 }
 

@@ -21,7 +21,7 @@ export interface RunEnvironment {
   /** The environment, in the form that `openEnvironment` takes. */
   readonly name: string;
   readonly maxTurns: number;
-  /** Most tokens of an episode, with what comes back. */
+  /** Max tokens of an episode, with what comes back. */
   readonly longest: number;
   /** Seconds that it may take for an answer. */
   readonly timeout: number;

@@ -17,7 +17,7 @@ export interface SolutionPromptOptions {
   readonly tokenizer: Tokenizer;
   /** A text with {problem}, or `auto`: a request in the chat template, else `Question:` and `Answer:`. */
   readonly template: string;
-  /** Most tokens of a prompt with its solution. */
+  /** Max tokens of a prompt with its solution. */
   readonly maxLength: number;
   readonly maxNewTokens: number;
 }

@@ -148,7 +148,7 @@ class HostSum implements GradientSum {
 }
 
 /**
- * Most elements that the processes exchange at a time: a process holds at most twice as many in addition to its
+ * Max elements that the processes exchange at a time: a process holds at most twice as many in addition to its
  * gradients.
  */
 const IN_FLIGHT = 1 << 24;

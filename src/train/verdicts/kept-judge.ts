@@ -115,7 +115,7 @@ export async function keepJudge(
 }
 
 /** Max percentage of validation problems with a pair of words that no training problem has, for the pairs to be kept. */
-const MOST_UNLIKE = 1;
+const MAX_UNLIKE = 1;
 
 /** Forms and words of the steps of training and validation, by which the judge recognises unlike text; none of free text. */
 export function knownText({ train, validation }: KnownRecords) {
@@ -140,7 +140,7 @@ function isWhole(pairs: readonly string[], others: Dataset<StepRecord>): boolean
     const { words, neighbours } = unlike(problem);
     if (words.length + neighbours.length > 0) count++;
   }
-  return others.length > 0 && 100 * count <= MOST_UNLIKE * others.length;
+  return others.length > 0 && 100 * count <= MAX_UNLIKE * others.length;
 }
 
 /** The label of all labelled steps; undefined where there are both, or none. */

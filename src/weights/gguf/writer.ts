@@ -15,7 +15,7 @@ export type Typed =
 
 export interface GgufSource {
   readonly name: string;
-  /** As in {@link blockTypeNames}. */
+  /** One of {@link blockTypeNames}. */
   readonly type: string;
   /** Rows first. */
   readonly shape: readonly number[];

@@ -73,7 +73,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         const own = labels[i] ?? [];
         return { ...candidate, right: candidate.right && !(clean && own.includes(0)), labels: own };
       });
-      // Where the labels of steps decide, a problem's right and wrong candidates are known only now.
+      // If the labels of steps decide, right and wrong candidates of a problem are known only now.
       const chosen = clean
         ? selected.map(({ kept: [first] }) =>
             selectCandidates(
