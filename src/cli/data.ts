@@ -100,7 +100,7 @@ const problemsCommand = command({
   builder: (argv) =>
     argv
       .positional('to', { ...argument, describe: 'New .jsonl file' })
-      .option('level', { ...oneOf([1, 2, 3, 4], 1), describe: 'How hard they are' })
+      .option('level', { ...oneOf([1, 2, 3, 4], 1), describe: 'Level of difficulty' })
       .option('samples', { alias: 'n', ...number, default: 2000, describe: 'Number of problems' })
       .option('part', {
         ...oneOf(['train', 'validation', 'test'], 'test'),
@@ -139,7 +139,7 @@ const plantCommand = command({
         default: 0.6,
         describe: 'Share of the solutions with an error',
       })
-      .option('samples', { alias: 'n', ...number, describe: 'Most solutions [default: all]' })
+      .option('samples', { alias: 'n', ...number, describe: 'Max solutions [default: all]' })
       .option('apart', {
         ...text,
         array: true,
@@ -197,7 +197,7 @@ const rationalesCommand = command({
         ...argument,
         describe: 'Directory for rationales.jsonl; the same command again goes on there',
       })
-      .option('k', { ...number, default: 4, describe: 'Attempts at a step, at most' })
+      .option('k', { ...number, default: 4, describe: 'Max attempts for each step' })
       .option('temperature', { ...number, default: 1, describe: 'Temperature of sampling' })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same reasons' })
       .example(

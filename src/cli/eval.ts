@@ -29,7 +29,7 @@ export const EVAL_COMMANDS = ['show', ...SUBCOMMANDS.map(nameOf)];
 
 const showCommand = command({
   command: ['show [run]', '$0'],
-  describe: 'Show how well a finished run judges held-out steps or solves problems, or what solve found',
+  describe: 'Show the results of a finished run, or of an evaluation',
   builder: (argv) =>
     argv
       .positional('run', {

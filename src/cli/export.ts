@@ -15,7 +15,8 @@ export const exportCommand = command({
       .option('project', { ...text, default: 'steptrain', describe: 'Project, or experiment of MLflow' })
       .option('online', {
         ...flag,
-        describe: 'Send it where the package is set up to, instead of keeping it in the run directory',
+        describe:
+          'Send the log to the server that the package is set up for [default: keep it in the run directory]',
       })
       .option('python', { ...text, default: 'python3', describe: 'A Python that has the package' })
       .example('$0 export runs/mine --to trackio', 'then: trackio show')

@@ -17,7 +17,7 @@ type GenerateArguments = ArgumentsOf<typeof options>;
 
 const options = (argv: Argv) =>
   samplingOptions(modelOptions(argv))
-    .positional('prompts', { type: 'string', array: true, describe: 'Texts to go on from' })
+    .positional('prompts', { type: 'string', array: true, describe: 'Texts to continue' })
     .option('file', {
       ...text,
       describe:

@@ -69,9 +69,9 @@ const options = (argv: Argv) =>
     })
     .option('until-wrong', {
       ...flag,
-      describe: 'Draw nothing after the first step from which no completion is right',
+      describe: 'Stop at the first step from which no completion is right',
     })
-    .option('template', { ...text, describe: 'Text around a problem, with {problem}, or a file of it' })
+    .option('template', { ...text, describe: 'Prompt with {problem}, or a file with such a text' })
     .option('chat', {
       type: 'boolean',
       describe: 'Ask as the user of a chat [default: with a chat template]',

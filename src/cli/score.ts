@@ -22,7 +22,7 @@ const options = (argv: Argv) =>
     .option('aggregate', {
       ...text,
       default: 'min',
-      describe: 'How the scores of steps become one, with commas between several; all for all',
+      describe: 'Aggregation of the step scores; several with commas between, or all',
     })
     .option('neutral-score', {
       ...text,

@@ -26,7 +26,7 @@ const options = (argv: Argv) =>
     .option('judge', {
       ...text,
       describe:
-        'The scorer that answers /score: a run, an adapter, word-problems-judge, or a classification model [default: the model itself, where it scores]',
+        'The scorer for /score: a run, an adapter, word-problems-judge, or a classification model [default: the model itself, where it scores]',
     })
     .option('adapter-root', { ...text, describe: 'Lets requests load adapters from inside this directory' })
     .option('key-env', {
@@ -35,8 +35,8 @@ const options = (argv: Argv) =>
       describe: 'Environment variable with the key that clients must send',
     })
     .option('max-rows', MAX_ROWS)
-    .option('max-queue', { ...number, default: 1024, describe: 'Most samples that wait' })
-    .option('max-new-tokens', { ...number, describe: 'Most tokens that a request may ask for' })
+    .option('max-queue', { ...number, default: 1024, describe: 'Max samples that wait' })
+    .option('max-new-tokens', { ...number, describe: 'Max tokens that a request may ask for' })
     .option('cache-gb', {
       ...number,
       describe: 'Memory for keys and values [default: half of what is free]',

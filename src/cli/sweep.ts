@@ -16,7 +16,10 @@ export const sweepCommand = command({
         describe: 'The directory for the runs, in place of the output_dir of the file',
       })
       .option('jobs', { ...number, default: 1, describe: 'Runs at the same time' })
-      .option('max-minutes', { ...number, describe: 'Stop after so many minutes; the same command goes on' })
+      .option('max-minutes', {
+        ...number,
+        describe: 'Stop after this many minutes; the same command resumes',
+      })
       .option('dry-run', { ...flag, describe: 'Check every run; print what there is to do, then stop' })
       .option('set', {
         ...text,

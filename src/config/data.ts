@@ -36,7 +36,7 @@ const arithmetic = section({
     'Probability that a step has a wrong result: 0.5 gives balanced verdicts, 0 gives solutions to learn.',
   ),
   carried_error: choice('own', 'incorrect').describe(
-    'A step that continues correctly from a wrong value: judged by its own arithmetic (`own`), or incorrect too.',
+    'A step that continues correctly from a wrong value: judged by its own arithmetic (`own`), or wrong too.',
   ),
 }).describe(
   'The built-in generator of step-labelled arithmetic (`source: arithmetic`), deterministic from `data.seed`.',
@@ -99,7 +99,7 @@ const prm800k = section({
     'Also use the completions that were rated but not chosen, each after the steps before it.',
   ),
   human: choice('context', 'positive').describe(
-    'A step that the labeler wrote: context for later steps only, or a correct step to learn.',
+    'A step that the labeler wrote: context for later steps only, or a right step to learn.',
   ),
   null_rating: choice('skip', 'neutral').describe(
     'A completion without a rating: left without a label, or neutral.',
@@ -210,7 +210,7 @@ export const data = section({
     .enum(BALANCES)
     .default('none')
     .describe(
-      'Balances correct and wrong training steps: `downsample` leaves out steps of the more frequent class, `upsample` ' +
+      'Balances right and wrong training steps: `downsample` leaves out steps of the more frequent class, `upsample` ' +
         'repeats the rarer one.',
     ),
   max_steps: countOrAll('all').describe('Max steps of a solution to judge.'),
@@ -236,7 +236,7 @@ export const prompt = section({
       'The rule by which the judge cuts a text into steps where it is given no list of them (`judge`, `score`); that of ' +
         'the training rows, as `data segment` wrote them. Kept in the card. Absent: paragraphs, or lines.',
     ),
-  pos_word: text('+').describe('The verdict word for a correct step.'),
+  pos_word: text('+').describe('The verdict word for a right step.'),
   neg_word: text('-').describe('The verdict word for a wrong step.'),
   response_format: choice('verdict', 'rationale_then_verdict').describe(
     'The verdict word alone, or a line with a reason and then the word. A reason is written by the model, so each ' +

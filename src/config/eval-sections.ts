@@ -31,7 +31,7 @@ export const verdictEvaluation = section({
       '`validation` chooses the threshold on the probability of pos_word at which the validation steps have the highest macro F1, and keeps ' +
         'it with the judge, for `judge`, `serve` and rewards too; `auto` does so where one class is below a quarter of the training ' +
         'steps, and else is `greedy`. With `likelihood` it is always that. `greedy` takes the most likely token of the whole vocabulary as the verdict; with a number the verdict is ' +
-        '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable, unless it ' +
+        '"right" if the probability of pos_word among the two words reaches it, and every verdict is readable, unless it ' +
         'stands after a reason that did not end.',
     ),
   metric_for_best_model: choice('auto', ...SELECTIONS).describe(

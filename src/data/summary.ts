@@ -113,7 +113,7 @@ export function formatTrainingDataSummary({
   ];
   const labels = [
     ['labelled steps', ...columns.map(({ samples }) => String(samples))],
-    ['correct', ...columns.map(({ positive, samples }) => share(positive, samples))],
+    ['right', ...columns.map(({ positive, samples }) => share(positive, samples))],
     ['wrong', ...columns.map(({ negative, samples }) => share(negative, samples))],
     ...(seenSteps
       ? [
@@ -221,7 +221,7 @@ function classWarnings(
   weighed: boolean | undefined,
 ): string[] {
   if (samples === 0) return [];
-  const [name, count] = negative <= positive ? ['wrong', negative] : ['correct', positive];
+  const [name, count] = negative <= positive ? ['wrong', negative] : ['right', positive];
   if (count === 0) return [`no training step is ${name}: a verdict cannot be learned from one class`];
   if (count / samples >= RARE || weighed) return [];
   const advice = weighed === false ? '; class_weight or data.balance weigh them up' : '';
@@ -234,7 +234,7 @@ function oneClassWarning(
 ): string[] {
   if (samples === 0 || Math.min(positive, negative) > 0) return [];
   const [missing, other, metrics] =
-    negative === 0 ? ['wrong', 'correct', 'acc_neg and f1_neg'] : ['correct', 'wrong', 'acc_pos and f1_pos'];
+    negative === 0 ? ['wrong', 'right', 'acc_neg and f1_neg'] : ['right', 'wrong', 'acc_pos and f1_pos'];
   return [
     `no ${part} step is ${missing} (${samples} ${other}): AUC, ${metrics} cannot be told there, and f1_macro is at ` +
       `most 50 %; give more rows, name data.${part}, or give it a larger share in data.split`,

@@ -42,9 +42,7 @@ describe('a list of CSV files with weights, by the command line', () => {
     const counts = async (train: string) => {
       const { code, stdout, stderr } = await stats(train);
       expect(code, stderr).toBe(0);
-      return ['correct', 'wrong'].map((name) =>
-        Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(stdout)?.[1]),
-      );
+      return ['right', 'wrong'].map((name) => Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(stdout)?.[1]));
     };
     expect(await counts(`[${right}, ${wrong}]`)).toEqual([40, 40]);
     expect(await counts(`[{path: ${right}, weight: 3}, ${wrong}]`)).toEqual([120, 40]);
@@ -88,10 +86,10 @@ describe('steptrain data preview', () => {
     );
     expect(code).toBe(0);
     const lines = stdout.split('\n');
-    expect(lines[0]).toMatch(/^train 1: step 1 is (correct|wrong), \d+ tokens, 1 learned$/);
+    expect(lines[0]).toMatch(/^train 1: step 1 is (right|wrong), \d+ tokens, 1 learned$/);
     const verdict = lines.findIndex((line) => line.startsWith('  verdict 1'));
     expect(lines.slice(verdict + 1)).toEqual(
-      lines[0]!.includes('correct')
+      lines[0]!.includes('right')
         ? ['     text 1', '      ids 49', '  learned 1']
         : ['     text 0', '      ids 48', '  learned 1'],
     );

@@ -141,7 +141,7 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     const { lines } = await describeRun(loaded, known, { planFor: 80 * GIB });
     expect(existsSync(data)).toBe(true);
     expect(lines.find((line) => line.includes('train'))).toMatch(
-      /\d+ solutions, \d+ correct and \d+ wrong steps/,
+      /\d+ solutions, \d+ right and \d+ wrong steps/,
     );
     expect(lines.join('\n')).toMatch(/base +[\d.]+ GiB|base +[\d.]+ MiB/);
     // Whether a word has several tokens is the tokenizer's to say.

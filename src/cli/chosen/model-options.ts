@@ -10,7 +10,7 @@ import { UsageError } from '../line/error.js';
 export const MAX_ROWS = {
   ...number,
   describe:
-    'Most samples at a time [default: 64 on a CPU, 256 on a GPU, fewer where memory has no room for them]',
+    'Max samples at a time [default: 64 on a CPU, 256 on a GPU, fewer where memory has no room for them]',
 } as const;
 
 /** `--quantize` of every command that opens a model. */
@@ -22,11 +22,11 @@ export const QUANTIZED = {
 
 /** `--unsure` of every command whose verdicts may be none. */
 export const UNSURE =
-  'Least probability of a verdict, from 0.5 to 1: one that is less probable is none [default: as the card has it]';
+  'Min probability of a verdict, from 0.5 to 1; below it the judge is unsure [default: that of the card]';
 
 /** `--votes` of every command that a generative judge can serve. */
 export const VOTES =
-  'Answers of a judge that reasons, which vote; several are drawn at its temperature, or at 0.7 [default: as the card has it]';
+  'Sampled answers of a judge that reasons, which vote (Maj@k); at its temperature, or 0.7 [default: that of the card]';
 
 /** The value of `--threshold`. @throws UsageError for what is neither a probability nor `greedy` */
 export function chosenThreshold(given: string | undefined): 'greedy' | number | undefined {
@@ -121,7 +121,7 @@ export function samplingOptions<T>(
   const group = 'Sampling:';
   const ofSampling = { ...number, group } as const;
   return argv
-    .option('max-new-tokens', { ...ofSampling, default: maxNewTokens, describe: 'Most tokens of a sample' })
+    .option('max-new-tokens', { ...ofSampling, default: maxNewTokens, describe: 'Max tokens of a sample' })
     .option('temperature', {
       ...ofSampling,
       // A text describes the default of the command.
@@ -133,17 +133,17 @@ export function samplingOptions<T>(
     .option('top-k', {
       ...ofSampling,
       default: 0,
-      describe: 'Only so many of the most likely tokens; 0: all',
+      describe: 'Only this many of the most likely tokens; 0: all',
     })
     .option('top-p', {
       ...ofSampling,
       default: 1,
-      describe: 'Only the most likely tokens of this probability together',
+      describe: 'Only the most likely tokens whose probabilities add up to this',
     })
     .option('min-p', {
       ...ofSampling,
       default: 0,
-      describe: 'Only tokens at least this share as likely as the most likely',
+      describe: 'Only tokens with at least this share of the highest probability',
     })
     .option('stop', {
       ...text,

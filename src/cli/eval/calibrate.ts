@@ -13,7 +13,8 @@ const options = (argv: Argv) =>
     })
     .option('data', {
       ...text,
-      describe: 'Labelled solutions that it has not learned from [default: the validation part of the run]',
+      describe:
+        'Labelled solutions that the judge was not trained on [default: the validation part of the run]',
     })
     .option('unsure', { ...number, describe: UNSURE })
     .option('json', { ...flag, describe: 'Print the fit as JSON' })

@@ -16,9 +16,9 @@ const options = (argv: Argv) =>
     .option('unsure', {
       ...text,
       default: '0.6,0.7,0.8,0.9,0.95',
-      describe: 'Least probabilities of a sure verdict of the first, a row for each',
+      describe: 'Min probabilities of a sure verdict of the first, a row for each',
     })
-    .option('max-samples', { ...number, describe: 'Most solutions, from the first [default: all]' })
+    .option('max-samples', { ...number, describe: 'Max solutions, from the first [default: all]' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })
     .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
     .example(
@@ -28,7 +28,7 @@ const options = (argv: Argv) =>
 
 export const cascadeCommand = command({
   command: 'cascade <first> <second>',
-  describe: 'Measure a fast judge with a second one for what it is unsure of, and the cost',
+  describe: 'Measure a cascade: a fast judge, and a second one for solutions of which the first is unsure',
   builder: options,
   handler: measure,
 });

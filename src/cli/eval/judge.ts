@@ -31,22 +31,22 @@ const options = (argv: Argv) =>
       ...oneOf(['auto', ...SOURCE_NAMES], 'auto'),
       describe: 'Layout of the rows; auto goes by their columns',
     })
-    .option('max-samples', { ...number, alias: 'max-problems', describe: 'Most solutions, from the first' })
+    .option('max-samples', { ...number, alias: 'max-problems', describe: 'Max solutions, from the first' })
     .option('temperature', { ...number, default: 0, describe: 'Temperature of the judge' })
-    .option('max-tokens', { ...number, default: 1024, describe: 'Most tokens of a judgement' })
+    .option('max-tokens', { ...number, default: 1024, describe: 'Max tokens of a judgement' })
     .option('retries', {
       ...number,
       default: 2,
-      describe: 'How often one that cannot be read is asked for again',
+      describe: 'Repeated requests after a judgement that cannot be read',
     })
     .option('concurrency', { ...number, default: 8, describe: 'Requests at once' })
     .option('requests-per-minute', {
       ...number,
       default: 0,
-      describe: 'Most requests in a minute; 0: no limit',
+      describe: 'Max requests in a minute; 0: no limit',
     })
     .option('timeout', { ...number, default: 120, describe: 'Seconds to wait for the server' })
-    .option('token-budget', { ...number, default: 0, describe: 'Stop after so many tokens; 0: no limit' })
+    .option('token-budget', { ...number, default: 0, describe: 'Stop after this many tokens; 0: no limit' })
     .option('cache', { ...text, describe: 'File of judgements: nothing is asked, or paid for, twice' })
     .option('output', { ...text, describe: 'New .json file for the report' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })

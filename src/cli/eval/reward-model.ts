@@ -15,7 +15,7 @@ const options = (argv: Argv) =>
       describe: 'Labelled solutions that the model has not seen, several of a problem where there are',
     })
     .option('scorer', { ...text, describe: 'Which scorer of the run, such as outcome [default: its first]' })
-    .option('max-samples', { ...number, describe: 'Most solutions, from the first [default: all]' })
+    .option('max-samples', { ...number, describe: 'Max solutions, from the first [default: all]' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })
     .example(
       '$0 eval reward-model processbench/gsm8k.json.gz --model runs/prm',

@@ -18,7 +18,7 @@ const options = (argv: Argv) =>
     .option('prefixes', {
       ...text,
       describe:
-        'Held-out samples, whose wrong and right steps it goes on from [default: those that the run made]',
+        'Held-out samples after whose wrong and right steps the model continues [default: those of the run]',
     })
     .option('samples', {
       ...number,
@@ -28,8 +28,8 @@ const options = (argv: Argv) =>
     })
     .option('temperature', { ...number, default: 0.7, describe: 'Temperature of these samples' })
     .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
-    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Most problems, from the first' })
-    .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
+    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Max problems, from the first' })
+    .option('max-new-tokens', { ...number, default: 512, describe: 'Max tokens of a solution' })
     .option('max-rows', MAX_ROWS)
     .option('scope', {
       ...oneOf(['step', 'solution'], 'step'),

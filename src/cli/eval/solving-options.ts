@@ -32,7 +32,7 @@ export function solvingOptions(argv: Argv) {
       describe: 'Column of the problems, for files of your own',
     })
     .option('answer', { ...text, implies: 'problem', describe: 'Column of their answers' })
-    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Most problems, from the first' })
+    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Max problems, from the first' })
     .option('n', { ...number, default: 1, describe: 'Samples of each problem' })
     .option('k', {
       ...text,
@@ -40,8 +40,7 @@ export function solvingOptions(argv: Argv) {
     })
     .option('template', {
       ...prompt,
-      describe:
-        'Text around a problem, with {problem}, or a file of it [default: that of the run, if it has one]',
+      describe: 'Prompt with {problem}, or a file with such a text [default: that of the run, if it has one]',
     })
     .option('chat', {
       group: prompt.group,
@@ -54,7 +53,7 @@ export function solvingOptions(argv: Argv) {
       ...number,
       group: prompt.group,
       default: 4,
-      describe: 'How many of them, from the first',
+      describe: 'Number of examples, from the first',
     })
     .option('max-rows', MAX_ROWS)
     .option('expect', {
@@ -90,7 +89,7 @@ export function solvingOptions(argv: Argv) {
     .option('aggregate', {
       group: rewards.group,
       ...oneOf(AGGREGATIONS, 'min'),
-      describe: 'How the scores of steps become one',
+      describe: 'Aggregation of the step scores',
     })
     .option('until-wrong', {
       group: rewards.group,
@@ -100,16 +99,16 @@ export function solvingOptions(argv: Argv) {
     .option('curves', {
       group: rewards.group,
       ...flag,
-      describe: 'The best of k for every way in which the scores of steps become one',
+      describe: 'Best-of-k curves for every aggregation of the step scores',
     })
     .option('search', {
       group: search.group,
       type: 'boolean',
-      describe: 'Also search step by step with the reward model, beside samples for as many tokens',
+      describe: 'Also search step by step with the reward model, and compare with samples of as many tokens',
     })
-    .option('beams', { ...search, default: 4, describe: 'How many go on after each step' })
-    .option('expansions', { ...search, default: 4, describe: 'Continuations of each by one step' })
-    .option('rounds', { ...search, default: 40, describe: 'Most steps' })
+    .option('beams', { ...search, default: 4, describe: 'Beams that are kept after each step' })
+    .option('expansions', { ...search, default: 4, describe: 'Continuations of each beam by one step' })
+    .option('rounds', { ...search, default: 40, describe: 'Max steps' })
     .option('step-end', {
       ...text,
       group: search.group,

@@ -42,7 +42,7 @@ export function formatEvalDetails(
   if (calibration) {
     tables.push(
       draw([
-        ['P(correct)', 'steps', 'mean', 'correct'],
+        ['P(right)', 'steps', 'mean', 'right'],
         ...calibration.bins.map(({ from, to, n, probability, positive_share }) => [
           `${from.toFixed(1)} to ${to.toFixed(1)}`,
           String(n),

@@ -30,7 +30,7 @@ export interface VerdictRow {
   /** Messages that came back for a turn, a line for each. */
   readonly results?: readonly string[] | undefined;
   readonly label: 0 | 1;
-  /** Probability of "correct" among the two words. */
+  /** Probability of "right" among the two words. */
   readonly probability: number;
   /** null if it could not be read. */
   readonly verdict: 0 | 1 | null;

@@ -52,7 +52,7 @@ export interface VerdictReport {
   readonly outcomes?: OutcomeReport;
   /** Bootstrap intervals of the metrics over problems. */
   readonly intervals?: Intervals;
-  /** Calibration of the probability of "correct"; absent if no step was judged. */
+  /** Calibration of the probability of "right"; absent if no step was judged. */
   readonly calibration?: Calibration;
   /** Metrics at other thresholds on the probability. */
   readonly threshold_sweep?: ThresholdSweep;

@@ -48,7 +48,7 @@ export function failureSigns(evidence: FailureEvidence): string[] {
     signs.push(`${standing.sentence}: ${adviceOf(standing, evidence)}`);
   } else if (metrics.auc !== undefined && Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
     // AUC is absent where only one class was judged; the other class then has no recall.
-    const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
+    const leaning = acc_pos > acc_neg ? 'right' : 'wrong';
     signs.push(
       `Acc_pos ${percent(acc_pos)} and Acc_neg ${percent(acc_neg)} are more than ${percent(CLASS_GAP, 0)} points apart: the ` +
         `verdicts lean to "${leaning}"; ${balancing(leaning, evidence)}`,
@@ -111,15 +111,12 @@ function besides(pretrained: boolean | undefined, how: 'take' | 'tell'): string 
 }
 
 /**
- * The advice against verdicts that lean to one class. No balance or threshold turns a correct calculation into a wrong
+ * The advice against verdicts that lean to one class. No balance or threshold turns a right calculation into a wrong
  * one.
  */
-function balancing(
-  leaning: 'correct' | 'wrong',
-  { evidence, balanced, pretrained }: FailureEvidence,
-): string {
+function balancing(leaning: 'right' | 'wrong', { evidence, balanced, pretrained }: FailureEvidence): string {
   if (evidence === 'calculations')
-    return leaning === 'correct'
+    return leaning === 'right'
       ? `it misses steps whose calculations come out, or that have none; ${besides(pretrained, 'tell')}`
       : 'look in report.html at right steps that it calls wrong: which calculations does it read otherwise than they are meant?';
   if (evidence === 'likelihood') return 'move the threshold (eval_verdicts.threshold)';

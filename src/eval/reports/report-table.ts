@@ -28,7 +28,7 @@ const METRICS = [
 const TITLES: Readonly<Record<keyof Baselines, string>> = {
   random: 'random',
   majority: 'majority',
-  always_positive: 'all correct',
+  always_positive: 'all right',
   always_negative: 'all wrong',
 };
 

@@ -1,4 +1,4 @@
-// Calibration of the probability of "correct": of the steps judged 0.8, four of five should be correct.
+// Calibration of the probability of "right": of the steps judged 0.8, four of five should be right.
 import { square } from '../../native/elementary.js';
 import type { ScoredStep } from './thresholds.js';
 
@@ -18,7 +18,7 @@ export interface ReliabilityBin {
   readonly from: number;
   readonly to: number;
   readonly n: number;
-  /** Mean probability of "correct". */
+  /** Mean probability of "right". */
   readonly probability: number;
   /** Share of steps that are correct. */
   readonly positive_share: number;

@@ -40,7 +40,7 @@ export interface ConfusionMetrics {
 export interface VerdictMetrics extends ConfusionMetrics {
   /** Steps whose verdict could not be read. */
   readonly invalid?: number;
-  /** Area under the ROC curve of the probability of "correct"; absent if only one class was judged. */
+  /** Area under the ROC curve of the probability of "right"; absent if only one class was judged. */
   readonly auc?: number;
 }
 
@@ -95,12 +95,12 @@ export type Baselines = {
   readonly always_negative: ConfusionMetrics;
   /** Always the class that is more frequent in training. */
   readonly majority: ConfusionMetrics;
-  /** Says "correct" at random with the frequency of the training labels; metrics of the expected confusion. */
+  /** Says "right" at random with the frequency of the training labels; metrics of the expected confusion. */
   readonly random: ConfusionMetrics;
 };
 
 /**
- * Metrics of verdicts that ignore the step, on `positives` correct and `negatives` wrong steps.
+ * Metrics of verdicts that ignore the step, on `positives` right and `negatives` wrong steps.
  * `positivePrior` is the share of correct steps in the training data.
  */
 export function baselineMetrics(counts: {

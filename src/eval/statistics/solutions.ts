@@ -122,8 +122,8 @@ export function firstWrongLabel(labels: readonly StepLabel[]): number | undefine
 }
 
 /**
- * The index of the first wrong step by the verdicts: the first step without the verdict "correct"; undefined if that
- * verdict could not be read, or if all are "correct" but some of the `expected` verdicts are missing.
+ * The index of the first wrong step by the verdicts: the first step without the verdict "right"; undefined if that
+ * verdict could not be read, or if all are "right" but some of the `expected` verdicts are missing.
  */
 export function firstWrongVerdict(
   verdicts: readonly { readonly step: number; readonly verdict: 0 | 1 | undefined }[],

@@ -1,4 +1,4 @@
-// Verdicts at other thresholds on the probability of "correct". Thresholds are chosen on validation steps, never on the
+// Verdicts at other thresholds on the probability of "right". Thresholds are chosen on validation steps, never on the
 // steps that the report is about.
 import { type Confusion, type ConfusionMetrics, confusionMetrics } from './metrics.js';
 

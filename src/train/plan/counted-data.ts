@@ -70,7 +70,7 @@ export function formatCounts(counts: CountedData['counts']): readonly string[] {
     const { solutions, positive, negative, unlabelled } = counts[part];
     const texts = [
       plural(solutions, what),
-      ...(labelled ? [`${positive} correct and ${negative} wrong steps`] : []),
+      ...(labelled ? [`${positive} right and ${negative} wrong steps`] : []),
       ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label`] : []),
     ];
     return `  ${part.padEnd(12)}${texts.join(', ')}`;

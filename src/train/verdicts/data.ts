@@ -129,7 +129,7 @@ export function verdictPreview(
   const verdicts = verdictTokenizer(prompt, tokenizer);
   return function* (record) {
     for (const sample of verdictSamples(record)) {
-      const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'correct' : 'wrong'}`;
+      const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'right' : 'wrong'}`;
       yield { title, sequence: verdicts.sample(sample) };
     }
   };
@@ -233,7 +233,7 @@ export function learnedVerdicts(
 function rareClassNotes({ sft, eval_verdicts: of }: RareClassSettings, labels: LabelCounts): string[] {
   if (!hasRareClass(labels)) return [];
   const { n, positive, negative } = labels;
-  const [name, count] = negative < positive ? ['wrong', negative] : ['correct', positive];
+  const [name, count] = negative < positive ? ['wrong', negative] : ['right', positive];
   const settled = [
     ...(sft.class_weight === 'auto' ? ['both classes weigh the same (class_weight)'] : []),
     ...(of.metric_for_best_model === 'auto' ? ['AUC selects (eval_verdicts.metric_for_best_model)'] : []),

@@ -18,7 +18,7 @@ describe('signs of failure', () => {
         'strengthen the constraint or move the threshold',
     ]);
     expect(failureSigns({ metrics: { ...fine, acc_pos: 0.9, acc_neg: 0.7 } })[0]).toContain(
-      'lean to "correct"',
+      'lean to "right"',
     );
     expect(failureSigns({ metrics: { ...fine, acc_pos: 0.9, acc_neg: 0.76 } })).toEqual([]);
     // Of one class alone the other recall is no number.
@@ -29,7 +29,7 @@ describe('signs of failure', () => {
     const metrics = { ...fine, acc_pos: 0.9, acc_neg: 0.7, auc: 0.85 };
     expect(failureSigns({ metrics, balanced: true })).toEqual([
       'Acc_pos 90.0 and Acc_neg 70.0 are more than 15 points apart' +
-        ': the verdicts lean to "correct"; strengthen the constraint or move the threshold',
+        ': the verdicts lean to "right"; strengthen the constraint or move the threshold',
     ]);
   });
 
@@ -64,7 +64,7 @@ describe('signs of failure', () => {
     expect(of(0.3, [0.2, 0.4])).toContain(
       'is below chance: are the verdict words or the labels swapped, or did it learn for too few steps?',
     );
-    expect(of(0.62, [0.55, 0.7])).toContain('lean to "correct"; balance the classes');
+    expect(of(0.62, [0.55, 0.7])).toContain('lean to "right"; balance the classes');
   });
 
   it('do not ask for swapped words on a handful of steps', () => {
@@ -111,7 +111,7 @@ describe('signs of failure', () => {
       expect(signs).not.toMatch(/constraint|balance|longer training|verdict words/);
     }
     expect(of('calculations', { auc: 0.9, acc_neg: 0.7 })).toContain(
-      'lean to "correct"; it misses steps whose calculations come out, or that have none; a pretrained base (model.base)',
+      'lean to "right"; it misses steps whose calculations come out, or that have none; a pretrained base (model.base)',
     );
     expect(of('calculations', { auc: 0.5, acc_neg: 0 })).toContain(
       'few steps write out a calculation that does not come out',

@@ -17,7 +17,7 @@ describe('evaluation table', () => {
       'sft',
       'random',
       'majority',
-      'all correct',
+      'all right',
       'all wrong',
     ]);
     const row = (title: string) =>

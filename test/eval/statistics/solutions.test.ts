@@ -14,7 +14,7 @@ describe('the first wrong step', () => {
     expect(firstWrongLabel([1, null])).toBeUndefined();
   });
 
-  it('is predicted as the first step without the verdict "correct"', () => {
+  it('is predicted as the first step without the verdict "right"', () => {
     const judge = (verdicts: readonly (0 | 1 | undefined)[], expected = verdicts.length) =>
       firstWrongVerdict(
         verdicts.map((verdict, step) => ({ step, verdict })),

@@ -15,9 +15,9 @@ const part = (solutions: number, [positive, negative, unlabelled] = [0, 0, 0]) =
 it('counts labels of steps where there are some', () => {
   const counts = { train: part(3, [4, 2, 1]), validation: part(1, [0, 0, 2]), test: part(0) };
   expect(formatCounts(counts)).toEqual([
-    '  train       3 solutions, 4 correct and 2 wrong steps, 1 without a label',
-    '  validation  1 solution, 0 correct and 0 wrong steps, 2 without a label',
-    '  test        0 solutions, 0 correct and 0 wrong steps',
+    '  train       3 solutions, 4 right and 2 wrong steps, 1 without a label',
+    '  validation  1 solution, 0 right and 0 wrong steps, 2 without a label',
+    '  test        0 solutions, 0 right and 0 wrong steps',
   ]);
 });
 
