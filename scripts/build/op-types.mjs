@@ -12,7 +12,7 @@ import type { DType } from './dtype.js';
 /** In the place of an optional output: a tensor to write into, or whether to make one. */
 export type Wanted<Tensor> = Tensor | boolean | undefined;
 
-/** What comes back for it. */
+/** The tensor that comes back for it. */
 export type Made<Tensor, W extends Wanted<Tensor>> = W extends Tensor | true ? Tensor : undefined;
 
 /** Every op by its name: inputs, scalars and outputs to write into go in by name, outputs come back by name. */

@@ -161,7 +161,7 @@ class Reader {
   }
 }
 
-/** Where mathematics may begin: not inside a word. */
+/** The places where mathematics may begin: not inside a word. */
 const BEGIN =
   /(?<![\w.\\^_{])[\d.+−±∓-]|[([√∛π∞¼-¾⅐-⅞]|\\[a-zA-Z{$]|[$€£](?=\s?\d)|(?<![\p{L}\p{M}\d'’])(?:\p{L}(?![\p{L}\p{M}'’])|(?:sqrt|cbrt|sin|cos|tan|log|ln|exp)\(|pi(?!\p{L}))/gu;
 const HAS_VALUE = /[\d¼-¾⅐-⅞π∞√]|\\(?:pi|infty|frac|sqrt)(?![a-z])/;

@@ -18,6 +18,6 @@ export function orNearFile(path: string, cwd = '.'): string {
   }
   const near = names.includes(name) ? undefined : nearestName(name, names);
   if (near === undefined) return '';
-  // As it was typed, up to the name.
+  // The path as typed, up to the name.
   return `; did you mean ${path.slice(0, path.length - name.length)}${near}?`;
 }
