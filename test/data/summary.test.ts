@@ -126,7 +126,7 @@ describe('the summary of the data', () => {
       test: [solution('S', [0])],
     });
     expect(summary.warnings).toEqual([
-      'no validation step is wrong (2 correct): AUC, acc_neg and f1_neg cannot be told there, and f1_macro is at most 50 %; ' +
+      'no validation step is wrong (2 right): AUC, acc_neg and f1_neg cannot be told there, and f1_macro is at most 50 %; ' +
         'give more rows, name data.validation, or give it a larger share in data.split',
       'no test step is right (1 wrong): AUC, acc_pos and f1_pos cannot be told there, and f1_macro is at most 50 %; ' +
         'give more rows, name data.test, or give it a larger share in data.split',
