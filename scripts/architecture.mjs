@@ -17,7 +17,7 @@ const LIMITS = {
   branches: 1,
   names: 60,
   former: 0,
-  vague: 0,
+  vague: 4,
   train: 17,
   cli: 30,
   eval: 20,

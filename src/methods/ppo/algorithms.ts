@@ -38,7 +38,7 @@ export interface OnlineAlgorithm {
 export const algorithms = {
   /** arXiv 1707.06347 */
   ppo: { ratio: 'token', advantage: 'critic', klIn: 'reward', whitens: true },
-  /** As `ppo`, with turns as the actions: all tokens of a turn have its advantage. */
+  /** `ppo` with turns as the actions: all tokens of a turn have its advantage. */
   turn_ppo: { ratio: 'token', advantage: 'critic', byTurn: true, klIn: 'reward', whitens: true },
   /** arXiv 2402.03300 */
   grpo: { ratio: 'token', advantage: 'group', klIn: 'loss' },
