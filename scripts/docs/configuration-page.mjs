@@ -20,7 +20,7 @@ another model; one line says which. Recipes that extend it, and \`--set\`, stand
 \`optimizer:\` has what all training stages share, such as \`optimizer: {learning_rate: 3.0e-5}\`; a stage's section may have any key of
 it, and names what is its own: \`sft: {learning_rate: 1.0e-3}\`. What stands in the recipe counts before defaults, and what a stage names
 before what \`optimizer\` has. \`--set optimizer.save_steps=50\` sets it for every stage, whatever the recipe says. \`config.yaml\` of a run
-and \`recipes cat RECIPE --full\` have the value of every stage in its own section.
+and \`config show\` have the value of every stage in its own section.
 
 Relative paths start at the directory in which the command runs.
 

@@ -4,6 +4,7 @@ import { typedCommand } from '../native/typed-command.js';
 import { packageVersion } from '../native/version.js';
 import { buildCommand } from './build.js';
 import { chatCommand } from './chat.js';
+import { configCommand } from './config.js';
 import { dataCommand } from './data.js';
 import { doctorCommand } from './doctor.js';
 import { EVAL_COMMANDS, evalCommand } from './eval.js';
@@ -68,6 +69,7 @@ export function commandLine(
     .command(inspectCommand)
     .command(hubCommand)
     .command(recipesCommand)
+    .command(configCommand)
     .command(doctorCommand)
     .command(buildCommand)
     .completion('completion', 'Print a script that lets the shell complete commands and options')

@@ -94,6 +94,18 @@ export async function findCheckpoint(root: string): Promise<FoundCheckpoint | un
   );
 }
 
+/** The content of the marker of the checkpoint in `path`, and the first file that does not match it. */
+export async function checkedCheckpoint(path: string): Promise<{
+  readonly step: number | undefined;
+  readonly bytes: number;
+  readonly damage: string | undefined;
+}> {
+  const marker = await readMarker(path);
+  if (!marker) return { step: undefined, bytes: 0, damage: `${MARKER} is missing or cut short` };
+  const bytes = Object.values(marker.files).reduce((sum, file) => sum + file.bytes, 0);
+  return { step: marker.step, bytes, damage: await damage(path, marker) };
+}
+
 /**
  * Removes checkpoints older than the `limit` newest complete ones, everything newer than `written`, and partial ones
  * left by a crash. `written` has just been verified and stays, so the only good checkpoint is never deleted.

@@ -104,7 +104,7 @@ describe.skipIf(!compiled || !canMount)('a run (needs dist/: npm run build)', ()
        steptrain ${RUN.join(' ')} --output "$D/new" "$@" 2>&1 && exit 9 || echo "ended $?"
        steptrain run --resume "$D/old" 2>&1 && exit 9 || echo "ended $?"
        steptrain report "$D/old" 2>&1 && exit 9 || echo "ended $?"
-       steptrain eval show "$D/old" > /dev/null`,
+       steptrain inspect run "$D/old" > /dev/null`,
     );
     expect(status).toBe(0);
     expect(stdout.trim().split('\n')).toEqual([

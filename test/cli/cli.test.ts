@@ -83,16 +83,24 @@ describe('the command line', () => {
       ['train', 'nope'],
       'there is no recipe nope; name a YAML file, or one of those that npx steptrain recipes ls lists',
     ],
-    [['recipes', 'lss'], 'recipes has no command lss; did you mean ls? Known are ls, cat and cp'],
+    [
+      ['inspect', 'runs'],
+      'inspect has no command runs; did you mean run? Known are model, adapter, checkpoint, run and data',
+    ],
+    [
+      ['inspect', 'base.Q4_0.gguf'],
+      'inspect needs to know what a file is; did you mean npx steptrain inspect model base.Q4_0.gguf?',
+    ],
+    [
+      ['inspect', 'foo', 'x'],
+      'inspect has no command foo; known are model, adapter, checkpoint, run and data',
+    ],
     [
       ['data', 'foo'],
       'data has no command foo; known are stats, preview, convert, segment, problems, plant, s3c and rationales',
     ],
     [['recipes', 'foo'], 'recipes has no command foo; known are ls, cat and cp'],
-    [
-      ['config', 'foo'],
-      'there is no command config; did you mean recipes cat --full? npx steptrain --help lists them',
-    ],
+    [['config', 'foo'], 'config has no command foo; known are show, diff and schema'],
     [['hub', 'foo'], 'hub has no command foo; known is push'],
     [
       ['eval', 'slove'],
@@ -102,7 +110,7 @@ describe('the command line', () => {
       ['eval', 'show', 'gone'],
       'there is no gone; name the directory of a finished run, or an --output of eval correction or solve',
     ],
-    [['inspect', 'x', '--bogus'], 'there is no option --bogus'],
+    [['inspect', 'run', 'x', '--bogus'], 'there is no option --bogus'],
     [
       ['run', '--bogus'],
       'there is no option --bogus; keys of the recipe are given by --set, as in --set data.train=FILE',
@@ -222,7 +230,7 @@ describe('steptrain run --dry-run', () => {
     });
     expect(completeRunConfig(config)).toEqual(config);
     // Above it, as comments: the counts of the data and the memory plan by role.
-    expect(stdout).toMatch(/^# {3}train +\d+ solutions, \d+ right and \d+ wrong steps$/m);
+    expect(stdout).toMatch(/^# {3}train +\d+ solutions, \d+ correct and \d+ wrong steps$/m);
     for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'peak'])
       expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });

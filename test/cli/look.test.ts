@@ -1,5 +1,5 @@
-// The commands that tell: recipes, inspect.
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+// The commands that tell: recipes, config, inspect.
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -98,9 +98,28 @@ describe('recipes', () => {
   });
 });
 
-test('the schema in the package is that of the code', () => {
-  const stored = JSON.parse(readFileSync('recipes/recipe.schema.json', 'utf8'));
-  expect(stored, 'run: npm run build').toEqual(recipeSchema());
+describe('config', () => {
+  test('the schema in the package is that of the code', () => {
+    const stored = JSON.parse(readFileSync('recipes/recipe.schema.json', 'utf8'));
+    expect(stored, 'run: npm run build').toEqual(recipeSchema());
+  });
+
+  test('show prints a recipe that reads back as the same', async () => {
+    const { stdout } = await cli('config', 'show', 'quickstart', '--set', 'lora.r=3');
+    expect(parseRunConfig(stdout, { name: 'shown' }).config).toMatchObject({
+      method: 'stepamc',
+      lora: { r: 3 },
+    });
+  });
+
+  test('diff lists what differs, defaults included', async () => {
+    await cli('recipes', 'cp', 'quickstart_sft', at('other.yaml'));
+    const text = readFileSync(at('other.yaml'), 'utf8');
+    writeFileSync(at('other.yaml'), `${text}\n`.replace(/^ +r: \d+/m, '  r: 77'));
+    const { stdout } = await cli('config', 'diff', 'quickstart_sft', at('other.yaml'));
+    expect(stdout).toMatch(/^lora\.r: \d+ → 77$/);
+    expect((await cli('config', 'diff', at('run'), at('run'))).stdout).toBe('no difference');
+  });
 });
 
 test('judge says what – stands for, where it prints one', async () => {
@@ -116,7 +135,7 @@ describe('inspect', () => {
     const path = at('misfit/config.json');
     const config = JSON.parse(readFileSync(path, 'utf8'));
     writeFileSync(path, JSON.stringify({ ...config, vocab_size: config.vocab_size + 1 }));
-    expect(await cli('inspect', at('misfit'))).toMatchObject({
+    expect(await cli('inspect', 'model', at('misfit'))).toMatchObject({
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
@@ -125,7 +144,7 @@ describe('inspect', () => {
     });
     const { layer_types: _, ...other } = config;
     writeFileSync(path, JSON.stringify({ ...other, num_hidden_layers: config.num_hidden_layers + 1 }));
-    expect(await cli('inspect', at('misfit'))).toMatchObject({
+    expect(await cli('inspect', 'model', at('misfit'))).toMatchObject({
       code: 1,
       stderr: expect.stringContaining(
         "the weights do not fit the model's configuration; missing: 'model.layers.2.",
@@ -134,31 +153,34 @@ describe('inspect', () => {
   });
 
   test('model', async () => {
-    const found = rows((await cli('inspect', 'word-problems')).stdout);
+    const found = rows((await cli('inspect', 'model', 'word-problems')).stdout);
     expect(found.get('type')).toContain('language model');
     expect(found.get('tokenizer')).toContain('with a chat template');
     expect(Number(found.get('parameters')?.replaceAll(',', ''))).toBeGreaterThan(1e5);
     // The model of every command where none is named, and named by an option.
     for (const named of [[], ['--model', 'word-problems']])
-      expect(rows((await cli('inspect', ...named)).stdout)).toEqual(found);
+      expect(rows((await cli('inspect', 'model', ...named)).stdout)).toEqual(found);
   });
 
   test('a model with quantised weights', async () => {
-    const found = rows((await cli('inspect', goldenDirectory('quantized/bitsandbytes'))).stdout);
+    const found = rows((await cli('inspect', 'model', goldenDirectory('quantized/bitsandbytes'))).stdout);
     // 164 kB of embedding and head, half a byte for each of 73,728 linear weights, 1 KiB of levels for each of 14.
     expect(found.get('stored')).toBe('218 kB in 21 tensors of F32, nf4_double');
     expect(found.get('parameters')).toBe('115,008');
   });
 
   test('adapter', async () => {
-    const found = rows((await cli('inspect', at('run/adapter'))).stdout);
+    const found = rows((await cli('inspect', 'adapter', at('run/adapter'))).stdout);
     expect(found.get('base')).toBe('embedded');
     expect(found.get('rank')).toMatch(/^2, scaled by 16/);
     expect(found.get('judges')).toBe('steps, by the words + and -');
-    // A run stands for its adapter.
-    expect(rows((await cli('inspect', at('run'))).stdout)).toEqual(found);
-    expect(rows((await cli('inspect', '--model', at('run'))).stdout)).toEqual(found);
-    const judge = rows((await cli('inspect', 'word-problems-judge')).stdout);
+    // A run stands for its adapter, and both for their base.
+    expect(rows((await cli('inspect', 'adapter', at('run'))).stdout)).toEqual(found);
+    expect(rows((await cli('inspect', 'adapter', '--model', at('run'))).stdout)).toEqual(found);
+    const base = (await cli('inspect', 'model', 'embedded')).stdout;
+    for (const name of ['run', 'run/adapter'])
+      expect((await cli('inspect', 'model', at(name))).stdout).toBe(base);
+    const judge = rows((await cli('inspect', 'adapter', 'word-problems-judge')).stdout);
     expect(judge.get('base')).toBe('word-problems-attempts');
     expect(judge.get('judges')).toBe("steps, by the words 1 and 0 and the base's likelihood");
     cpSync(at('run/adapter'), at('counting'), { recursive: true });
@@ -170,12 +192,76 @@ describe('inspect', () => {
         at('counting/steptrain.json'),
         JSON.stringify({ ...card, dtype: 'bf16', quantize: 'nf4', judge: own }),
       );
-      return rows((await cli('inspect', at('counting'))).stdout);
+      return rows((await cli('inspect', 'adapter', at('counting'))).stdout);
     };
     const counting = await said({ verdict: 0 });
     expect(counting.get('judges')).toBe('steps, by calculations alone');
     expect(counting.get('trained by')).toBe('method sft, in bf16, on a base in nf4');
     expect([counting.get('threshold'), counting.get('warning')]).toEqual(['0.250', 'hardly above chance']);
     expect((await said({ verdict: 1 })).get('judges')).toBe('steps, by the words + and - and calculations');
+    expect(await cli('inspect', 'adapter', at('run/checkpoints'))).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('is no adapter'),
+    });
+  });
+
+  test('checkpoint, whole and damaged', async () => {
+    const found = rows((await cli('inspect', 'checkpoint', at('run/checkpoints/step-2'))).stdout);
+    expect(found.get('step')).toBe('2 of all stages');
+    expect(found.get('files')).toMatch(/^whole, /);
+    truncateSync(at('run/checkpoints/step-2/state.json'), 5);
+    const damaged = await cli('inspect', 'checkpoint', at('run/checkpoints/step-2'));
+    expect(rows(damaged.stdout).get('files')).toMatch(/^damaged: state\.json has 5 bytes/);
+    expect([damaged.code, damaged.stderr]).toEqual([
+      1,
+      `${at('run/checkpoints/step-2')} is damaged; another checkpoint of the run may be whole`,
+    ]);
+  });
+
+  test('run', async () => {
+    const found = rows((await cli('inspect', 'run', at('run'))).stdout);
+    expect(found.get('method')).toBe('sft, LoRA of rank 2 of embedded');
+    expect(found.get('progress')).toBe('finished after step 2');
+    expect(found.get('results')).toContain('adapter');
+  });
+
+  test('run that was stopped, by its checkpoint: the log has only some of the steps', async () => {
+    const stopped = at('stopped');
+    cpSync(at('run'), stopped, { recursive: true });
+    rmSync(join(stopped, 'checkpoints/step-2'), { recursive: true });
+    writeFileSync(join(stopped, 'metrics.jsonl'), '{"step":0,"phase":"sft"}\n');
+    const found = rows((await cli('inspect', 'run', stopped)).stdout);
+    expect(found.get('progress')).toBe('step 1 in sft');
+    writeFileSync(join(stopped, 'metrics.jsonl'), '{"step":2,"phase":"sft"}\n');
+    expect(rows((await cli('inspect', 'run', stopped)).stdout).get('progress')).toBe('step 2, in sft');
+  });
+
+  test('data, with the first bad row', async () => {
+    const row = {
+      problem: '1+1',
+      steps: [
+        { text: '2', label: 1 },
+        { text: '3', label: 0 },
+      ],
+    };
+    writeFileSync(at('data.jsonl'), `${JSON.stringify(row)}\n{"problem": 3, "steps": []}\n`);
+    const { stdout } = await cli('inspect', 'data', at('data.jsonl'));
+    expect(rows(stdout).get('solutions')).toBe('1 of 1 problems, from 2 rows');
+    expect(rows(stdout).get('steps')).toBe('2: 1 right, 1 wrong, 0 without a label');
+    expect(stdout).toContain('data.jsonl');
+  });
+
+  test('data with problems and answers, and of no layout at all', async () => {
+    writeFileSync(
+      at('problems.jsonl'),
+      '{"question":"1+1?","answer":"#### 2"}\n{"question":"1+1?","answer":"#### 2"}\n',
+    );
+    const { stdout } = await cli('inspect', 'data', at('problems.jsonl'));
+    expect(rows(stdout).get('problems')).toBe('2, 1 different, each with its answer');
+    expect(rows(stdout).get('reading')).toBe('the layout is gsm8k');
+    writeFileSync(at('none.jsonl'), '{"a":1}\n');
+    const { code, stderr } = await cli('inspect', 'data', at('none.jsonl'));
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/none\.jsonl, line 1: the columns a are of no known layout; expected \{/);
   });
 });

@@ -38,6 +38,10 @@ describe('a mistake', () => {
       'run quickstart_sft --dry-run --set model.base=HERE/file',
       /^--set model.base=HERE\/file: HERE\/file is a file; name the directory of a model, or a \.gguf file$/,
     ],
+    [
+      'inspect checkpoint HERE/empty',
+      'HERE/empty is no checkpoint: it has no readable checkpoint.json; expected a checkpoints/step-N of a run',
+    ],
     ['merge HERE/gone HERE/empty HERE/merged', /^base: there is no HERE\/gone/],
     [
       'label HERE/rows.jsonl --output HERE/run',

@@ -17,6 +17,7 @@ import { readWeight } from '../../src/models/save.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { checkAdapter } from '../../src/train/plan/adapter-start.js';
 import { describeRun } from '../../src/train/plan/dry-run.js';
+import { cli } from '../cli/run-cli.js';
 import { metrics, tensors } from '../e2e/program.js';
 import { tensorsIn } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
@@ -136,6 +137,7 @@ describe('model.adapter_mode stack', () => {
     expect([rank('self_attn.q_proj'), rank('self_attn.v_proj')]).toEqual([5, 3]);
     const learnt = one.get(`${layer}.self_attn.v_proj.lora_B.weight`) as Float32Array;
     expect(learnt.some((value) => value !== 0)).toBe(true);
+    expect((await cli('inspect', 'run', whole.directory)).stdout).toMatch(/stacked on.*first\/adapter/);
   });
 
   it('saves what needs the first no longer, and can be gone on from', async () => {

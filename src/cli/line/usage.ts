@@ -30,7 +30,6 @@ const MEANT: Readonly<Record<string, string>> = {
   reward: 'score',
   annotate: 'label',
   dashboard: 'ui',
-  config: 'recipes cat --full',
   info: 'doctor',
   env: 'doctor',
   push: 'hub push',
@@ -45,6 +44,9 @@ export function usageSentence(message: string, args: readonly string[], known: K
   const text = message.replaceAll(/\s+/g, ' ').trim();
   if (known.words.length > 0 && known.commands.length > 0 && text.startsWith('Unknown argument')) {
     const word = wordAfter(known.words, args);
+    const kind = word === undefined || known.words[0] !== 'inspect' ? undefined : kindOfFile(word);
+    if (kind)
+      return `inspect needs to know what a file is; did you mean ${typedCommand(`inspect ${kind} ${word}`)}?`;
     if (word !== undefined && !known.commands.includes(word)) return noSuchCommand(word, known);
   }
   const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];
@@ -79,6 +81,12 @@ export function usageSentence(message: string, args: readonly string[], known: K
   const implied = /^(?:Missing dependent arguments|Implications failed): (\S+) -> (\S+)$/.exec(text);
   if (implied) return `--${implied[1]} needs --${implied[2]}`;
   return text;
+}
+
+/** The kind of a file, by its name. */
+function kindOfFile(path: string): 'model' | 'data' | undefined {
+  if (/\.gguf$/i.test(path)) return 'model';
+  return /\.(jsonl|ndjson|csv|parquet|gz)$/i.test(path) ? 'data' : undefined;
 }
 
 /** The first word after those of a command. */
