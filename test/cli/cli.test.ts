@@ -230,7 +230,7 @@ describe('steptrain run --dry-run', () => {
     });
     expect(completeRunConfig(config)).toEqual(config);
     // Above it, as comments: the counts of the data and the memory plan by role.
-    expect(stdout).toMatch(/^# {3}train +\d+ solutions, \d+ correct and \d+ wrong steps$/m);
+    expect(stdout).toMatch(/^# {3}train +\d+ solutions, \d+ right and \d+ wrong steps$/m);
     for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'peak'])
       expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });
