@@ -52,7 +52,7 @@ describe('steptrain eval correction with a model', () => {
     expect(JSON.parse((await cli('eval', 'show', output, '--json')).stdout)).toEqual(report);
     const { stdout: details } = await cli('eval', 'show', output, '--details');
     expect(details).toMatch(/^threshold +Acc_pos.*\n0\.050 /m);
-    expect(details).toMatch(/^P\(correct\) +steps +mean +correct\n0\.\d to /m);
+    expect(details).toMatch(/^P\(right\) +steps +mean +right\n0\.\d to /m);
   });
 
   it('takes the verdict from the probability with a threshold', async () => {
