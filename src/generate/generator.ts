@@ -15,7 +15,7 @@ import { type Generation, RunningGeneration } from './generation.js';
 import { type SamplingOptions, samplingSettings } from './options.js';
 import { cacheBudget, checkWhole, DEFAULT_TOKENS, fastestRows } from './room.js';
 import { type Sample, SampledPrompt, SampleRow } from './rows/sample-row.js';
-import { pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
+import { keptStatesFor, pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
 import {
   checkSnapshot,
   type GenerationSnapshot,
@@ -98,10 +98,12 @@ export class Generator {
     { cacheBytes, maxRows = fastestRows(decoder.device), maxTokens = DEFAULT_TOKENS }: GeneratorOptions = {},
   ) {
     const { pageBytes, rowBytes, window } = cacheShape(decoder);
-    const bytes = cacheBytes ?? Math.max(0, cacheBudget(decoder.device) - maxRows * rowBytes);
+    const states = (maxRows + keptStatesFor(maxRows)) * rowBytes;
+    const bytes = cacheBytes ?? Math.max(0, cacheBudget(decoder.device) - states);
     this.isCpu = decoder.device.info().name === 'cpu';
     checkWhole({ maxRows, maxTokens, cacheBytes: bytes });
-    this.limits = { maxRows, maxTokens, window, stateful: rowBytes > 0 };
+    const keptStates = rowBytes > 0 ? keptStatesFor(maxRows) : undefined;
+    this.limits = { maxRows, maxTokens, window, keptStates };
     const maxPages = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
     this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), maxPages));
     this.scheduler = new Scheduler(this.pool, this.limits);
@@ -327,16 +329,18 @@ export class Generator {
     before: readonly QueuedStep<SampleRow>[] = [],
   ): readonly QueuedStep<SampleRow>[] {
     const { decoder, scheduler } = this;
-    this.cache ??= new KeyValueCache(decoder, this.pool.size, this.limits.maxRows);
+    const { maxRows, keptStates = 0 } = this.limits;
+    this.cache ??= new KeyValueCache(decoder, this.pool.size, maxRows + keptStates);
     const cache = this.cache;
     cache.copy(step.copies);
+    cache.copyStates(step.stateCopies);
     const queued = this.bodies.of(step.slices, this.owners.keys()).map(({ slices, role, stack }) => {
       const [first] = slices;
       const drawing = before.find(({ rows }) => first && rows.includes(first.row))?.drawing;
       const model = { decoder, cache, role, stack };
       return this.captured.decode(model, slices, drawing) ?? decode(model, slices, drawing);
     });
-    scheduler.done(step);
+    cache.copyStates(scheduler.done(step));
     // The result of a step without readers may fail with the one before it.
     for (const { result } of queued) result.catch(() => {});
     return queued;

@@ -8,7 +8,7 @@ import { PAGE_TOKENS } from '../ops/cache.js';
 import { spareMemory } from '../runtime/memory.js';
 import { cacheShape } from './cache/keys-values.js';
 import { type SamplingOptions, samplingSettings } from './options.js';
-import { pagesOfRow } from './scheduler.js';
+import { keptStatesFor, pagesOfRow } from './scheduler.js';
 
 /**
  * Samples that ran together fastest where that was measured; a step reads the weights once for all of them. On a CPU more
@@ -77,14 +77,15 @@ export function roomToGenerate(
     .map(({ length }) => {
       const longest = Math.min(length + maxNewTokens, config.maxPositions);
       const pages = pagesOfRow(longest, { maxRows: most, maxTokens, window });
-      return { pages, shared: rowBytes > 0 ? 0 : Math.min(pages - 1, Math.floor(length / PAGE_TOKENS)) };
+      return { pages, shared: Math.min(pages - 1, Math.floor(length / PAGE_TOKENS)) };
     })
     .sort((a, b) => b.pages - a.pages);
   let [rows, alone, together] = [0, 0, 0];
   for (const { pages, shared } of needs)
     for (let sample = 0; sample < n && rows < most; sample++) {
       const own = sample === 0 ? pages : pages - shared;
-      if (maxRows === undefined && rows > 0 && (together + own) * pageBytes + (rows + 1) * rowBytes > bytes)
+      const states = (rows + 1 + keptStatesFor(rows + 1)) * rowBytes;
+      if (maxRows === undefined && rows > 0 && (together + own) * pageBytes + states > bytes)
         return { maxRows: rows, cacheBytes: Math.min(alone * pageBytes, bytes) };
       rows++;
       together += own;

@@ -2,11 +2,12 @@
  * Selects the tokens of the next forward, by order of arrival: running rows get their next token, the rest of the token
  * budget goes to chunks of prompts, and a waiting row is admitted when its pages are free. When pages run out, the youngest
  * row gives its pages back and computes them again later. The oldest row keeps its pages, and a row that would not fit
- * alone is refused, so every row ends.
+ * alone is refused, so every row ends. Where layers keep states, the tree of prefixes has copies of some, at ends of pages:
+ * at the last one of a prompt, and where prompts part. A row begins at the last such place, and a chunk ends at the next.
  */
 import { StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
-import { type PagePool, pagesFor } from './cache/pages.js';
+import { type Copy, type PagePool, pagesFor } from './cache/pages.js';
 import { type CachedPrefix, PrefixTree, type RoleKey } from './cache/prefixes.js';
 
 /** A sequence that grows. */
@@ -18,6 +19,8 @@ export interface Row {
   readonly tokens: readonly number[];
   /** Tokens with which it ends at the latest. */
   readonly longest: number;
+  /** Tokens of its prompt, which other rows may begin with. Default: all. */
+  readonly promptTokens?: number;
   /** Compute every token, without a cached prefix. */
   readonly fromStart?: boolean;
   /** Whether its next step depends on its last token, which must then be known before a step is queued. */
@@ -40,7 +43,9 @@ export interface Slice<R extends Row> {
 export interface Step<R extends Row> {
   readonly slices: readonly Slice<R>[];
   /** Pages to copy before anything is written: [from, to]. */
-  readonly copies: readonly (readonly [number, number])[];
+  readonly copies: readonly Copy[];
+  /** States to copy before anything is written. */
+  readonly stateCopies: readonly Copy[];
 }
 
 export interface SchedulerOptions {
@@ -52,9 +57,14 @@ export interface SchedulerOptions {
   readonly window?: number | undefined;
   /**
    * Layers keep states, which hold what a row has read and no shorter beginning of it: each row has one place of `maxRows`, and
-   * computes its prompt itself.
+   * so many places after those are for prompts that begin alike. Undefined: no layer does.
    */
-  readonly stateful?: boolean | undefined;
+  readonly keptStates?: number | undefined;
+}
+
+/** States that are kept for prompts, in addition to those of `rows` rows: one for each group of so many samples. */
+export function keptStatesFor(rows: number): number {
+  return Math.ceil(rows / 4);
 }
 
 /** Max pages that a row of `tokens` tokens holds at a time. */
@@ -73,6 +83,8 @@ interface Placed<R extends Row> {
   readonly cached: number;
   readonly pages: number[];
   readonly state: number | undefined;
+  /** Tokens after which its state is to be kept. */
+  readonly bounds: Set<number>;
 }
 
 const NOTHING: CachedPrefix = { pages: [], tokens: 0 };
@@ -95,12 +107,17 @@ export class Scheduler<R extends Row> {
     private readonly pool: PagePool,
     private readonly options: SchedulerOptions,
   ) {
-    this.prefixes = new PrefixTree(pool);
-    this.maxTokens = Math.max(options.maxTokens, options.maxRows);
-    this.states = Array.from(
-      { length: options.stateful ? options.maxRows : 0 },
-      (_, i) => options.maxRows - 1 - i,
+    const { maxTokens, maxRows, keptStates } = options;
+    this.prefixes = new PrefixTree(
+      pool,
+      Array.from({ length: keptStates ?? 0 }, (_, i) => maxRows + i),
     );
+    this.maxTokens = Math.max(maxTokens, maxRows);
+    this.states = Array.from({ length: this.stateful ? maxRows : 0 }, (_, i) => maxRows - 1 - i);
+  }
+
+  private get stateful(): boolean {
+    return this.options.keptStates !== undefined;
   }
 
   /** Rows that have not been removed. */
@@ -136,10 +153,11 @@ export class Scheduler<R extends Row> {
    */
   next(): Step<R> {
     const taken = new Map<Placed<R>, number>();
-    const copies: [number, number][] = [];
+    const copies: Copy[] = [];
+    const stateCopies: Copy[] = [];
     let budget = this.maxTokens;
     const plan = (placed: Placed<R>) => {
-      const tokens = Math.min(missing(placed), budget);
+      const tokens = Math.min(missing(placed), budget, toBound(placed));
       if (tokens === 0) return;
       for (const victim of this.extend(placed, placed.computed + tokens)) {
         budget += taken.get(victim) ?? 0;
@@ -156,10 +174,18 @@ export class Scheduler<R extends Row> {
     }
     for (const row of this.waiting.slice(0, this.options.maxRows)) {
       if (budget === 0 || this.running.length >= this.options.maxRows) break;
-      const fromStart = row.fromStart || this.options.stateful;
-      const prefix = fromStart ? NOTHING : this.cachedPrefix(row);
-      if (!fromStart && this.isBeingComputed(row, prefix)) continue;
-      const placed = this.admit(row, prefix, copies);
+      const prefix = row.fromStart ? NOTHING : this.cachedPrefix(row);
+      const computing = row.fromStart ? undefined : this.isBeingComputed(row, prefix);
+      if (computing) {
+        // What is planned beyond the end of the page where the two part comes later.
+        const beyond = (taken.get(computing) ?? 0) - toBound(computing);
+        if (beyond > 0) {
+          taken.set(computing, toBound(computing));
+          budget += beyond;
+        }
+        continue;
+      }
+      const placed = this.admit(row, prefix, copies, stateCopies);
       if (!placed) break;
       plan(placed);
     }
@@ -178,7 +204,7 @@ export class Scheduler<R extends Row> {
       pages,
       state,
     }));
-    return { slices, copies };
+    return { slices, copies, stateCopies };
   }
 
   /**
@@ -206,19 +232,27 @@ export class Scheduler<R extends Row> {
       pages,
       state,
     }));
-    return { slices, copies: [] };
+    return { slices, copies: [], stateCopies: [] };
   }
 
-  /** The keys and values of a step are written, or will be before anything that is queued later. */
-  done({ slices }: Step<R>): void {
+  /**
+   * The keys and values of a step are written, or will be before anything that is queued later. Returns states of its rows to
+   * copy before anything else is queued.
+   */
+  done({ slices }: Step<R>): readonly Copy[] {
     for (const page of this.sources.splice(0)) this.pool.release(page);
+    const kept: Copy[] = [];
     for (const { row, from, to } of slices) {
       const placed = this.placed.get(row);
       if (!placed) continue;
       placed.computed = to;
-      if (to - from > 1) this.remember(placed);
+      const bound = placed.bounds.delete(to);
+      if (to - from > 1 || bound) this.remember(placed);
+      const place = bound ? this.prefixes.keepState(row.role, row.tokens.slice(0, to)) : undefined;
+      if (place !== undefined) kept.push([placed.state as number, place]);
       this.leaveWindow(placed);
     }
+    return kept;
   }
 
   /** Ends rows: a request may have tens of thousands that wait. Their prefixes stay cached until their pages are needed. */
@@ -265,10 +299,10 @@ export class Scheduler<R extends Row> {
 
   /**
    * The longest cached prefix, without the last token, which is computed for its logits. A row that ends with a full
-   * page shares that page all the same, since nothing more is written to it.
+   * page shares that page all the same, since nothing more is written to it. A state is never one after the last token.
    */
   private cachedPrefix({ role, tokens }: R): CachedPrefix {
-    if (tokens.length % PAGE_TOKENS === 0) {
+    if (tokens.length % PAGE_TOKENS === 0 && !this.stateful) {
       const whole = this.prefixes.find(role, tokens);
       if (whole.tokens === tokens.length) return whole;
     }
@@ -276,7 +310,7 @@ export class Scheduler<R extends Row> {
   }
 
   /** Starts a row with the pages of its cached prefix, if there are pages for the rest. */
-  private admit(row: R, prefix: CachedPrefix, copies: [number, number][]): Placed<R> | undefined {
+  private admit(row: R, prefix: CachedPrefix, copies: Copy[], stateCopies: Copy[]): Placed<R> | undefined {
     const full = Math.floor(prefix.tokens / PAGE_TOKENS);
     const whole = { pages: prefix.pages.slice(0, full), tokens: full * PAGE_TOKENS };
     const { window } = this.options;
@@ -286,14 +320,16 @@ export class Scheduler<R extends Row> {
       return sum + Math.max(0, pagesOfRow(row.tokens.length + 1, this.options) - held);
     }, 0);
     // A partial page is copied or, if there is no page for the copy, computed again.
-    for (const { tokens, pages } of pagesFor(prefix.tokens) > full ? [prefix, whole] : [whole]) {
-      const computed = Math.min(tokens, row.tokens.length - 1);
+    const { stateful } = this;
+    for (const { tokens, pages } of pagesFor(prefix.tokens) > full && !stateful ? [prefix, whole] : [whole]) {
+      const computed = stateful ? (prefix.state?.tokens ?? 0) : Math.min(tokens, row.tokens.length - 1);
       const placed: Placed<R> = {
         row,
         computed,
         cached: tokens,
         pages: [...pages],
         state: this.states.pop(),
+        bounds: new Set(stateful ? boundsOf(row, prefix, computed) : []),
       };
       for (const page of pages) this.pool.retain(page);
       this.leaveWindow(placed);
@@ -310,6 +346,7 @@ export class Scheduler<R extends Row> {
         this.sources.push(source);
         placed.pages[full] = copy;
       }
+      if (prefix.state) stateCopies.push([prefix.state.place, placed.state as number]);
       this.leaveQueue(row);
       this.placed.set(row, placed);
       this.running.push(placed);
@@ -319,14 +356,18 @@ export class Scheduler<R extends Row> {
     return undefined;
   }
 
-  /** Whether a running row is about to compute at least half of the tokens that this one needs. */
-  private isBeingComputed({ role, tokens }: R, cached: CachedPrefix): boolean {
-    return this.running.some((placed) => {
-      const { row, computed } = placed;
-      if (row.role !== role || missing(placed) <= 1) return false;
+  /** The running row that is about to compute at least half of the tokens that this one needs, and to keep its state there. */
+  private isBeingComputed({ role, tokens }: R, cached: CachedPrefix): Placed<R> | undefined {
+    const { stateful } = this;
+    const ready = stateful ? (cached.state?.tokens ?? 0) : cached.tokens;
+    return this.running.find(({ row, computed, bounds }) => {
+      if (row.role !== role || row.tokens.length - computed <= 1) return false;
       let common = 0;
       while (common < tokens.length - 1 && tokens[common] === row.tokens[common]) common++;
-      return common > computed && 2 * (common - cached.tokens) >= tokens.length - cached.tokens;
+      if (stateful) common -= common % PAGE_TOKENS;
+      if (common <= computed || 2 * (common - ready) < tokens.length - ready) return false;
+      if (stateful) bounds.add(common);
+      return true;
     });
   }
 
@@ -349,8 +390,9 @@ export class Scheduler<R extends Row> {
   }
 
   private remember({ row, computed, pages }: Placed<R>): void {
-    if (this.options.stateful) return;
-    this.prefixes.insert(row.role, row.tokens.slice(0, computed), pages);
+    // No row begins within a page without its state.
+    const tokens = this.stateful ? computed - (computed % PAGE_TOKENS) : computed;
+    this.prefixes.insert(row.role, row.tokens.slice(0, tokens), pages);
   }
 
   /** Frees the pages that are masked for all later tokens of the row. */
@@ -372,4 +414,18 @@ export class Scheduler<R extends Row> {
 /** Known tokens whose keys and values are not in the cache; below 0 while a step that runs ahead is queued. */
 function missing<R extends Row>({ row, computed }: Placed<R>): number {
   return row.tokens.length - computed;
+}
+
+/** Tokens up to the next place where the row's state is to be kept. */
+function toBound<R extends Row>({ bounds, computed }: Placed<R>): number {
+  return Math.min(...Array.from(bounds, (bound) => bound - computed).filter((tokens) => tokens > 0));
+}
+
+/** Ends of pages at which others may begin: the last one of the prompt, and the one where it parts from what is cached. */
+function boundsOf(row: Row, prefix: CachedPrefix, computed: number): number[] {
+  const { tokens, promptTokens = tokens.length } = row;
+  const whole = (count: number) => count - (count % PAGE_TOKENS);
+  const bounds = [whole(Math.min(promptTokens, tokens.length) - 1)];
+  if (prefix.forks) bounds.push(whole(prefix.tokens));
+  return bounds.filter((bound) => bound > computed);
 }

@@ -44,6 +44,8 @@ class Simulation {
   readonly pool: PagePool;
   readonly scheduler: Scheduler<TestRow>;
   readonly cache = new Map<number, number>();
+  /** What each place of states has read. */
+  readonly states = new Map<number, number>();
   computed = 0;
 
   constructor(
@@ -70,6 +72,14 @@ class Simulation {
       ]),
     );
     for (const [slot, value] of copied) cache.set(slot as number, value as number);
+    this.copyStates(step.stateCopies);
+    const stateful = options.keptStates !== undefined;
+    for (const { row, from, to, state = -1 } of stateful ? step.slices : []) {
+      if (state < 0 || state >= options.maxRows) throw new Error(`row ${row.name} has its state at ${state}`);
+      if (from > 0 && this.states.get(state) !== written(row, from - 1))
+        throw new Error(`the state of row ${row.name} is not what ${from} tokens leave`);
+      this.states.set(state, written(row, to - 1));
+    }
     const slots = new Set<number>();
     for (const { row, from, to, cached, pages } of step.slices) {
       expect(to).toBeGreaterThan(from);
@@ -89,8 +99,16 @@ class Simulation {
       }
     }
     this.computed += tokens;
-    scheduler.done(step);
+    this.copyStates(scheduler.done(step));
     return step;
+  }
+
+  private copyStates(copies: Step<TestRow>['stateCopies']): void {
+    const { maxRows, keptStates = 0 } = this.options;
+    for (const [from, to] of copies) {
+      expect(Math.max(from, to)).toBeLessThan(maxRows + keptStates);
+      this.states.set(to, this.states.get(from) as number);
+    }
   }
 
   /** Samples a token for each row of a step that has reached its end. */
@@ -131,13 +149,14 @@ const workload = fc.record({
   maxTokens: fc.integer({ min: 1, max: 100 }),
   maxRows: fc.integer({ min: 1, max: 5 }),
   window: fc.option(fc.integer({ min: 1, max: 150 }), { nil: undefined }),
+  keptStates: fc.constantFrom(undefined, 0, 1, 3),
   runsAhead: fc.boolean(),
 });
 
 describe('Scheduler', () => {
   it('finishes every row within budget and pages, and never reads wrong keys or values', () => {
     fc.assert(
-      fc.property(workload, ({ rows: given, spare, maxTokens, maxRows, window, runsAhead }) => {
+      fc.property(workload, ({ rows: given, spare, maxTokens, maxRows, runsAhead, ...layers }) => {
         const rows = given
           .toSorted((a, b) => a.arrives - b.arrives)
           .map(
@@ -150,9 +169,9 @@ describe('Scheduler', () => {
               arrives,
             }),
           );
-        const limits = { maxTokens, maxRows, window };
+        const limits = { maxTokens, maxRows, ...layers };
         const pages = spare + Math.max(...rows.map(({ longest }) => pagesOfRow(longest, limits)));
-        const simulation = new Simulation(pages, { maxTokens, maxRows, window });
+        const simulation = new Simulation(pages, limits);
         const { scheduler, pool } = simulation;
         const waiting = [...rows];
         let ahead: Step<TestRow> | undefined;
@@ -209,6 +228,89 @@ describe('Scheduler', () => {
     expect(simulation.computed).toBe(1000 + 63 + 2 * 64);
     const copied = simulation.scheduler.prefixes.find('a', prompt);
     expect(copied.tokens).toBe(1000);
+  });
+
+  describe('of a model whose layers keep states', () => {
+    const tokens = (length: number, seed = 0) => Array.from({ length }, (_, i) => seed * 10_000 + i);
+    const limits = { maxTokens: 512, maxRows: 64, keptStates: 16 };
+
+    it('computes the prompt of many samples once, up to its last full page', () => {
+      const simulation = new Simulation(400, limits);
+      run(simulation, rowsOf(64, tokens(1000), 1003));
+      const rest = 1000 - 15 * PAGE_TOKENS;
+      expect(simulation.computed).toBe(1000 + 63 * rest + 2 * 64);
+      expect(simulation.scheduler.prefixes.find('a', tokens(1000)).state).toMatchObject({ tokens: 960 });
+    });
+
+    it('begins a prompt after the last state that is kept, and shares the pages behind it too', () => {
+      const simulation = new Simulation(400, limits);
+      const start = (prompt: readonly number[]) => {
+        const [row] = rowsOf(1, prompt, prompt.length + 1) as [TestRow];
+        simulation.scheduler.add(row, row.longest);
+        const chunks: number[][] = [];
+        while (simulation.scheduler.size > 0) {
+          const step = simulation.step();
+          for (const { from, to, cached } of step.slices) chunks.push([from, to, cached]);
+          simulation.sample(step);
+        }
+        return chunks;
+      };
+      const system = tokens(300);
+      expect(start([...system, ...tokens(100, 1)])).toEqual([
+        [0, 384, 0],
+        [384, 400, 384],
+      ]);
+      // The first state was kept behind what the second prompt shares; where they part, its own is.
+      expect(start([...system, ...tokens(100, 2)])).toEqual([
+        [0, 256, 256],
+        [256, 384, 256],
+        [384, 400, 384],
+      ]);
+      expect(start([...system, ...tokens(100, 3)])).toEqual([
+        [256, 384, 256],
+        [384, 400, 384],
+      ]);
+      expect(start([...system, ...tokens(100, 1)])).toEqual([[384, 400, 384]]);
+      // Where a full page ends the prompt, its last token is computed for its logits: the state before that page counts.
+      expect(start([...system, ...tokens(84, 1)])).toEqual([
+        [256, 320, 320],
+        [320, 384, 320],
+      ]);
+    });
+
+    it('makes prompts that arrive together wait for the one that computes what they share', () => {
+      const simulation = new Simulation(400, limits);
+      const rows = [1, 2, 3].map(
+        (seed): TestRow => ({
+          name: seed,
+          role: 'a',
+          tokens: [...tokens(300), ...tokens(20, seed)],
+          longest: 321,
+          arrives: 0,
+        }),
+      );
+      const steps = run(simulation, rows);
+      expect(steps[0]?.slices.map(({ row, to }) => [row.name, to])).toEqual([[1, 256]]);
+      expect(simulation.computed).toBe(320 + 2 * 64);
+    });
+
+    it('keeps no more states than it has places for, and the last ones', () => {
+      const simulation = new Simulation(400, { ...limits, keptStates: 2 });
+      for (const seed of [1, 2, 1, 3]) run(simulation, rowsOf(1, tokens(100, seed), 101));
+      const kept = [1, 2, 3].map((seed) => simulation.scheduler.prefixes.find('a', tokens(100, seed)).state);
+      expect(kept.map((state) => state?.tokens)).toEqual([64, undefined, 64]);
+      expect(new Set(kept.flatMap((state) => state?.place ?? []))).toEqual(new Set([64, 65]));
+      simulation.scheduler.prefixes.clear();
+      run(simulation, rowsOf(1, tokens(100, 4), 101));
+      expect(simulation.scheduler.prefixes.find('a', tokens(100, 4)).state?.tokens).toBe(64);
+    });
+
+    it('keeps none within what a row that starts again has drawn', () => {
+      const simulation = new Simulation(400, limits);
+      const [row] = rowsOf(1, tokens(300), 301) as [TestRow];
+      run(simulation, [{ ...row, promptTokens: 100 }]);
+      expect(simulation.scheduler.prefixes.find('a', tokens(300)).state?.tokens).toBe(64);
+    });
   });
 
   it('computes one token of a prompt that is cached whole, in a copy of the page that is not full', () => {

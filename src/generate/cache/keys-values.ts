@@ -14,6 +14,7 @@ import { rmsNorm } from '../../ops/norm.js';
 import type { RecurrentSequences } from '../../ops/recurrence.js';
 import { isPartial, rope } from '../../ops/rope.js';
 import type { Tensor } from '../../runtime/tensor.js';
+import type { Copy } from './pages.js';
 
 /** The places of the tokens of one forward in the cache, and their visible keys. R rows, T tokens, N pages of the longest row. */
 export interface CachePlaces {
@@ -72,11 +73,11 @@ export class KeyValueCache {
   private readonly layers: readonly (Tensor | undefined)[];
   private readonly states: readonly (KeptTensors | undefined)[];
 
-  /** Holds `pages` pages, and states of `rows` rows, until `dispose`. */
+  /** Holds `pages` pages, and `places` for the states of a row, until `dispose`. */
   constructor(
     private readonly decoder: Decoder,
     pages: number,
-    rows: number,
+    places: number,
   ) {
     const { device, dtype } = decoder;
     const made: Tensor[] = [];
@@ -93,8 +94,8 @@ export class KeyValueCache {
       this.states = shape.states.map(
         (own) =>
           own && {
-            convolution: keep([rows, ...own.convolution], dtype),
-            delta: keep([rows, ...own.delta], 'f32'),
+            convolution: keep([places, ...own.convolution], dtype),
+            delta: keep([places, ...own.delta], 'f32'),
           },
       );
     } catch (error) {
@@ -104,13 +105,29 @@ export class KeyValueCache {
   }
 
   /** Copies whole pages, from[c] to to[c], in every layer. */
-  copy(copies: readonly (readonly [from: number, to: number])[]): void {
+  copy(copies: readonly Copy[]): void {
+    this.copyAll(copies, this.layers);
+  }
+
+  /** The same of the states of rows. */
+  copyStates(copies: readonly Copy[]): void {
+    this.copyAll(
+      copies,
+      this.states.flatMap((own) => (own ? [own.convolution, own.delta] : [])),
+    );
+  }
+
+  private copyAll(copies: readonly Copy[], tensors: readonly (Tensor | undefined)[]): void {
     if (copies.length === 0) return;
     const { device } = this.decoder;
     device.scope(() => {
-      const from = device.tensor(Int32Array.from(copies, ([page]) => page));
-      const to = device.tensor(Int32Array.from(copies, ([, page]) => page));
-      for (const layer of this.layers) if (layer) cacheCopy(layer, from, to);
+      const from = device.tensor(Int32Array.from(copies, ([place]) => place));
+      const to = device.tensor(Int32Array.from(copies, ([, place]) => place));
+      for (const tensor of tensors) {
+        if (!tensor) continue;
+        const places = tensor.shape[0] as number;
+        cacheCopy(tensor.reshape([places, tensor.size / places]), from, to);
+      }
     });
   }
 

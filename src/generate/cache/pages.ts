@@ -2,6 +2,9 @@
 import { StepTrainError } from '../../native/errors.js';
 import { PAGE_TOKENS } from '../../ops/cache.js';
 
+/** Numbers of two pages, or of two places of states: what the first one holds is copied to the second. */
+export type Copy = readonly [from: number, to: number];
+
 /**
  * Page numbers 0 … size − 1 and their owners. The caller decides what a page holds; every layer's cache uses the same
  * numbers.

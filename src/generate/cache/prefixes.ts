@@ -2,7 +2,8 @@
  * Token sequences whose keys and values are in the cache, so that a prompt reuses its longest cached prefix.
  * A radix tree whose edges are pages: a node is one page with the tokens that it holds, and only full pages have
  * children. Nodes that differ in one token have pages of their own. Each role has a tree of its own: keys and values
- * under another adapter, or from before an optimizer step, are another role's.
+ * under another adapter, or from before an optimizer step, are another role's. In a model whose layers keep states, some
+ * nodes have a copy of the state after their page: a row can begin after those alone.
  */
 import { PAGE_TOKENS } from '../../ops/cache.js';
 import type { PagePool } from './pages.js';
@@ -14,6 +15,10 @@ export interface CachedPrefix {
   /** The last one holds less than a page's tokens of the prefix unless `tokens` is a multiple of a page. */
   readonly pages: readonly number[];
   readonly tokens: number;
+  /** The last full page of them after which a state is kept: its tokens from the beginning, and the place of the state. */
+  readonly state?: { readonly tokens: number; readonly place: number } | undefined;
+  /** Whether other sequences go on from the last full page. */
+  readonly forks?: boolean;
 }
 
 interface Node {
@@ -28,9 +33,21 @@ export class PrefixTree {
   private readonly roots = new Map<RoleKey, Node>();
   /** Least recently used first, a node before its parent. */
   private readonly recent = new Set<Node>();
+  /** The places of states, least recently used first. */
+  private readonly states = new Map<Node, number>();
+  private readonly freeStates: number[];
 
-  /** The tree is one owner of every page in it. */
-  constructor(private readonly pool: PagePool) {}
+  /**
+   * The tree is one owner of every page in it.
+   *
+   * @param statePlaces where states may be kept, which are the tree's alone
+   */
+  constructor(
+    private readonly pool: PagePool,
+    statePlaces: readonly number[] = [],
+  ) {
+    this.freeStates = statePlaces.toReversed();
+  }
 
   /** Pages in the tree. */
   get size(): number {
@@ -49,7 +66,31 @@ export class PrefixTree {
       node = common === PAGE_TOKENS ? child : undefined;
     }
     this.touch(path);
-    return { pages: path.map(({ page }) => page), tokens: found };
+    const full = path.slice(0, Math.floor(found / PAGE_TOKENS));
+    return {
+      pages: path.map(({ page }) => page),
+      tokens: found,
+      state: this.lastState(full),
+      forks: (full.at(-1)?.children.length ?? 0) > 0,
+    };
+  }
+
+  /**
+   * A place for the state after `tokens`, full pages in the tree; undefined where one is kept already, or none can be. It
+   * was that of the state that was unused for longest.
+   */
+  keepState(role: RoleKey, tokens: readonly number[]): number | undefined {
+    let node = this.roots.get(role);
+    for (let begin = 0; begin < tokens.length && node; begin += PAGE_TOKENS) {
+      const { child, common } = closest(node, tokens, begin);
+      node = common === PAGE_TOKENS ? child : undefined;
+    }
+    if (!node?.parent || this.states.has(node)) return undefined;
+    const [oldest] = this.states.keys();
+    if (this.freeStates.length === 0 && oldest) this.forgetState(oldest);
+    const place = this.freeStates.pop();
+    if (place !== undefined) this.states.set(node, place);
+    return place;
   }
 
   /**
@@ -125,6 +166,24 @@ export class PrefixTree {
     return made;
   }
 
+  /** The state after the last of these nodes that has one, as just used. */
+  private lastState(path: readonly Node[]): CachedPrefix['state'] {
+    const last = path.findLastIndex((node) => this.states.has(node));
+    if (last < 0) return undefined;
+    const node = path[last] as Node;
+    const place = this.states.get(node) as number;
+    this.states.delete(node);
+    this.states.set(node, place);
+    return { tokens: (last + 1) * PAGE_TOKENS, place };
+  }
+
+  private forgetState(node: Node): void {
+    const place = this.states.get(node);
+    if (place === undefined) return;
+    this.states.delete(node);
+    this.freeStates.push(place);
+  }
+
   /** Marks a path from the root as just used. */
   private touch(path: readonly Node[]): void {
     for (const node of path.toReversed()) {
@@ -141,6 +200,7 @@ export class PrefixTree {
     for (const each of dropped) {
       dropped.push(...each.children);
       this.recent.delete(each);
+      this.forgetState(each);
       this.pool.release(each.page);
     }
   }

@@ -162,6 +162,10 @@ export class SampleRow implements DecodedRow {
     this.prompt.known = first - 1 + logprobs.length;
   }
 
+  get promptTokens(): number {
+    return this.prompt.ids.length;
+  }
+
   get promptIndex(): number {
     return this.prompt.index;
   }

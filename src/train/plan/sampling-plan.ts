@@ -3,7 +3,7 @@ import type { ModelConfig } from '../../architectures/config.js';
 import { architectureOf } from '../../architectures/table.js';
 import { cacheShape } from '../../generate/cache/keys-values.js';
 import { DEFAULT_TOKENS, fastestRows } from '../../generate/room.js';
-import { pagesOfRow } from '../../generate/scheduler.js';
+import { keptStatesFor, pagesOfRow } from '../../generate/scheduler.js';
 import { stackBytes } from '../../models/adapter-stack.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { Device } from '../../runtime/device.js';
@@ -72,7 +72,8 @@ export function samplingPlan(
     most: rows * pages * pageBytes,
     forward:
       Math.max(rows, DEFAULT_TOKENS) * (2 * stream + saved) +
-      rows * (4 * decoder.vocabSize + rowBytes) +
+      rows * 4 * decoder.vocabSize +
+      (rows + keptStatesFor(rows)) * rowBytes +
       stackBytes(pairs, dtype),
   };
 }
