@@ -60,7 +60,7 @@ export const run = section({
     ),
   shard_base: flag(false).describe(
     'With LoRA, for the processes of a job on one machine that shm, MPI or NCCL connects: each holds its share of the base’s layers alone, and ' +
-      'a layer is gathered when it runs. Needs `run.gradient_checkpointing`, and a method that does not sample. The bits are the same.',
+      'a layer is gathered when it runs. Recomputes each block in the backward pass, and needs a method that does not sample. The bits are the same.',
   ),
   max_skipped_steps: count(5).describe(
     'A step whose loss or gradient is NaN or infinite is skipped; this many in a row stop the run.',
@@ -84,9 +84,14 @@ export const run = section({
   logging_steps: count(10).describe(
     'Max steps between lines of metrics.jsonl; a stage of fewer than ten times as many writes about ten lines.',
   ),
-  gradient_checkpointing: flag(false).describe(
-    'Recompute each block in the backward pass: far less memory, about a third more time, same result.',
-  ),
+  gradient_checkpointing: z
+    .union([z.literal('auto'), z.boolean()])
+    .default('auto')
+    .meta({ expects: 'auto, true or false' })
+    .describe(
+      'Whether each block is computed again in the backward pass: far less memory, about a third more time, the same bits. `auto` does so ' +
+        'where the longest sequence would not fit otherwise, and with `run.shard_base`.',
+    ),
   report_to: z
     .array(z.enum(['tensorboard', ...TRACKERS]))
     .default([])

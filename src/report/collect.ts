@@ -55,6 +55,7 @@ export interface RunMemory {
   readonly device?: string;
   readonly planned_bytes: Readonly<Record<string, number>>;
   readonly planned_peak_bytes?: number;
+  readonly gradient_checkpointing: boolean;
   readonly held_bytes: Readonly<Record<string, number>>;
 }
 
@@ -155,6 +156,7 @@ function asMemory(value: unknown): RunMemory | undefined {
     ...(typeof value.device === 'string' ? { device: value.device } : {}),
     planned_bytes: numbersIn(value.planned_bytes),
     held_bytes: numbersIn(value.held_bytes),
+    gradient_checkpointing: value.gradient_checkpointing === true,
     ...numbersIn({ planned_peak_bytes: value.planned_peak_bytes }),
   };
 }

@@ -18,8 +18,10 @@ import { toLog } from '../terminal/log.js';
 import { type RunState, readRunState } from './checkpoint.js';
 import { runStages } from './engine.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
+import { settleCheckpointing } from './plan/checkpointing.js';
 import {
   availableMemory,
+  type MemoryPlan,
   memoryPlan,
   microBatchKey,
   settleCache,
@@ -109,8 +111,17 @@ async function runOn<Config extends FrameConfig>(
   const { signal } = agreement;
   const begun = resume ? await continuation(run) : undefined;
   const batching = begun?.batching ?? {};
-  const { config } = prepared;
   const tokenizer = await prepared.tokenizer();
+  const sections = method.sections(prepared.config);
+  const many = sharers(device, cluster);
+  const planOf = (config: Config, shape = prepared.shape) =>
+    memoryPlan(device, config, method.memory(config, device), shape, {
+      sampled: withRows(method.sampling?.(config, tokenizer), device),
+      processes: cluster?.size,
+    });
+  const availableTo = (plan: MemoryPlan) =>
+    availableMemory(plan, device, prepared.config.run.memory_fraction, many);
+  const config = settleCheckpointing(prepared.config, cluster?.size ?? 1, { sections, planOf, availableTo });
   let data: RunData | undefined;
   let roles: RunRoles | undefined;
   try {
@@ -131,12 +142,7 @@ async function runOn<Config extends FrameConfig>(
     refuseWhole(holders, decoder);
     const { formats } = decoder.options;
     if (formats) toLog(quantizedSummary(formats));
-    const plan = memoryPlan(device, config, method.memory(config, device), decoder.config, {
-      sampled: withRows(method.sampling?.(config, tokenizer), device),
-      processes: cluster?.size,
-    });
-    const sections = method.sections(config);
-    const many = sharers(device, cluster);
+    const plan = planOf(config, decoder.config);
     // Micro-batches are settled before the first step: the free memory changes during the run, but they must not.
     const microBatches = Object.entries(sections).map(([name, section]) => {
       const own = { device, config, saved: batching, sharers: many };
@@ -144,7 +150,7 @@ async function runOn<Config extends FrameConfig>(
       return [microBatchKey(name), tokens] as const;
     });
     const settled = await leastOfAll(cluster, Object.fromEntries(microBatches));
-    const available = { bytes: availableMemory(plan, device, config.run.memory_fraction, many) };
+    const available = { bytes: availableTo(plan) };
     const { bytes: usable } = await leastOfAll(cluster, available);
     const cacheBytes = besideOthers(device, config.run.memory_fraction, () =>
       settleCache(plan, usable as number),

@@ -168,7 +168,7 @@ test('policy, value and reward heads read the projected hidden states', async ()
     lora: { r: 2, lora_alpha: 4 },
     data: { source: 'arithmetic' },
   }) as StepAmcRunConfig;
-  const { gradient_checkpointing: gradientCheckpointing } = run;
+  const gradientCheckpointing = run.gradient_checkpointing === true;
   const roles = await createStepAmcRoles(device, {
     model,
     lora: lora as LoraConfig,

@@ -234,7 +234,7 @@ describe('a value that does not fit', () => {
     ],
     [
       'run: {gradient_checkpointing: yes}',
-      'r.yaml:4:31: run.gradient_checkpointing expects true or false, found the text "yes"',
+      'r.yaml:4:31: run.gradient_checkpointing expects auto, true or false, found the text "yes"',
     ],
     ['prompt: {pos_word: 1}', 'r.yaml:4:20: prompt.pos_word expects text, found the number 1'],
     [

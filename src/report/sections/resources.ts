@@ -1,6 +1,6 @@
 /** Shows the use of time and memory. */
 import { plural } from '../../native/shown.js';
-import { type CollectedRun, configValue } from '../collect.js';
+import { type CollectedRun } from '../collect.js';
 import { bytes, duration, number } from '../format.js';
 import { html } from '../html.js';
 import { nameOf } from '../names.js';
@@ -72,7 +72,7 @@ export function memory(run: CollectedRun): Section {
     title: 'Memory against plan',
     body:
       rows.length > 0
-        ? html`${bars(rows, { name: 'What', value: 'measured', outline: 'planned' })}<p class="hint">The plan is made before the first step, for the largest micro-batch; the outline is what it allows. Roles are measured when they are created, before optimizer moments and activations${configValue(run, 'run.gradient_checkpointing') === true && '; gradient checkpointing is on'}.</p>`
+        ? html`${bars(rows, { name: 'What', value: 'measured', outline: 'planned' })}<p class="hint">The plan is made before the first step, for the largest micro-batch; the outline is what it allows. Roles are measured when they are created, before optimizer moments and activations${memory?.gradient_checkpointing && '; gradient checkpointing is on'}.</p>`
         : undefined,
     absent: 'memory.json is written before the first step.',
   };

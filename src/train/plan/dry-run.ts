@@ -13,6 +13,7 @@ import { toLog } from '../../terminal/log.js';
 import type { Method } from '../method.js';
 import { refuseSampling, refuseTrained } from '../processes/shared-base.js';
 import { checkAdapter } from './adapter-start.js';
+import { settleCheckpointing } from './checkpointing.js';
 import { type CountedData, countData, formatCounts } from './counted-data.js';
 import { busyMachine, formatMeasuredTime, measuredRun } from './measured-time.js';
 import {
@@ -20,6 +21,7 @@ import {
   fastestMicroBatch,
   fitMicroBatch,
   formatMemoryPlan,
+  type MemoryPlan,
   memoryPlan,
   settleCache,
 } from './memory-plan.js';
@@ -84,11 +86,11 @@ export async function describeRun<Config extends FrameConfig>(
   await refuseUnusable(given, weights);
   const prepared = await prepare(given, method);
   await refuseWords(method, prepared);
-  const { config, shape } = prepared;
-  const { threads, device: wanted } = config.run;
+  const { shape } = prepared;
+  const { threads, device: wanted } = prepared.config.run;
   const own = planFor === undefined && threads > 0 ? { threads } : {};
-  const memoryFraction = config.run.memory_fraction;
-  const device = openDevice(chosenDevice(wanted), { ...own, memoryFraction });
+  const { memory_fraction: fraction } = prepared.config.run;
+  const device = openDevice(chosenDevice(wanted), { ...own, memoryFraction: fraction });
   let counted: CountedData | undefined;
   try {
     counted = await countData(method, prepared);
@@ -102,15 +104,19 @@ export async function describeRun<Config extends FrameConfig>(
     const sampled = await plannedSampling(method, prepared);
     const samples = sampled.plan !== undefined || sampled.unknown !== undefined;
     refuseSampling(divides, samples);
-    const plan = memoryPlan(device, config, method.memory(config, device), shape, {
-      sampled: withRows(sampled.plan, device),
-      processes,
-    });
-    const fraction = config.run.memory_fraction;
-    const available =
+    const planOf = (config: Config) =>
+      memoryPlan(device, config, method.memory(config, device), shape, {
+        sampled: withRows(sampled.plan, device),
+        processes,
+      });
+    const availableTo = (plan: MemoryPlan) =>
       planFor === undefined
         ? availableMemory(plan, device, fraction)
         : usableMemory({ total: planFor, free: planFor }, fraction);
+    const sections = method.sections(prepared.config);
+    const config = settleCheckpointing(prepared.config, processes, { sections, planOf, availableTo });
+    const plan = planOf(config);
+    const available = availableTo(plan);
     const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
     const most = `at most ${gib(available)} are planned, run.memory_fraction ${fraction}`;
     lines.push(
@@ -133,7 +139,7 @@ export async function describeRun<Config extends FrameConfig>(
       planFor === undefined ? besideOthers(device, fraction, settle) : settle();
     const { max_length: longest } = config.data;
     const fastest = planFor === undefined ? fastestMicroBatch(device, plan.width) : undefined;
-    const sizes = Object.entries(method.sections(config)).map(([section, settings]) => {
+    const sizes = Object.entries(sections).map(([section, settings]) => {
       const tokens = orRefused(() => fits(() => fitMicroBatch(plan, available, longest, settings, fastest)));
       return [section, tokens ?? longest] as const;
     });

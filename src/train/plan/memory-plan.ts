@@ -36,6 +36,8 @@ export interface MemoryPlan {
   readonly width: number;
   /** Bytes of forward and backward for each token of a micro-batch. */
   readonly bytesPerToken: number;
+  /** Whether blocks are computed again in the backward pass. */
+  readonly checkpointing: boolean;
   /** Plan of the samples, for a method that samples. */
   readonly sampling?: SamplingPlan;
 }
@@ -56,6 +58,11 @@ export interface PlanOptions {
   readonly processes?: number | undefined;
 }
 
+/**
+ * The memory plan of a run.
+ *
+ * @param config `run.gradient_checkpointing` as `settleCheckpointing` gives it; `auto` counts as `false`
+ */
 export function memoryPlan(
   device: Pick<Device, 'info'>,
   { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
@@ -64,9 +71,10 @@ export function memoryPlan(
   { sampled, processes = 1 }: PlanOptions = {},
 ): MemoryPlan {
   let workspace = 0;
+  const checkpointing = run.gradient_checkpointing === true;
   const frozen = () => {
     const base = frozenBase(model, decoder, device, run.shard_base ? processes : 1, run.overlap ? 2 : 1);
-    if (base.holders > 1) refuseUndivided(run.gradient_checkpointing, base.quantized !== '');
+    if (base.holders > 1) refuseUndivided(checkpointing, base.quantized !== '');
     workspace = base.workspace;
     return base;
   };
@@ -124,17 +132,18 @@ export function memoryPlan(
     items.push({
       role: 'activations',
       what: 'relative positions, saved by each layer',
-      bytes: fixed * (run.gradient_checkpointing ? 1 : decoder.numLayers),
+      bytes: fixed * (checkpointing ? 1 : decoder.numLayers),
     });
   }
   return {
     items,
     fixedBytes: items.reduce((sum, item) => sum + item.bytes, 0),
     width: decoder.hiddenSize,
+    checkpointing,
     bytesPerToken: activationBytes(decoder, {
       bytes,
       rank: lora?.r ?? 0,
-      checkpointing: run.gradient_checkpointing,
+      checkpointing,
     }),
     ...(sampled
       ? {
@@ -280,12 +289,17 @@ export function fitMicroBatch(
   const min = requested === 'auto' ? longest : requested;
   if (fitting < min) {
     const missing = plan.fixedBytes + min * plan.bytesPerToken - available;
+    const remedies = [
+      ...(requested === 'auto' ? [] : ['set micro_batch_tokens: auto']),
+      ...(plan.checkpointing ? [] : ['set run.gradient_checkpointing: true']),
+      'set model.dtype: bf16',
+      'shorten data.max_length',
+    ];
     throw new StepTrainError(
       'E_MEMORY',
       `the run needs ${gibibytes(plan.fixedBytes + min * plan.bytesPerToken)} (${gibibytes(plan.fixedBytes)} for the ` +
         `roles, ${gibibytes(min * plan.bytesPerToken)} for ${min} tokens at once) and ${gibibytes(available)} can be ` +
-        `used: ${gibibytes(missing)} are missing; set micro_batch_tokens: auto, run.gradient_checkpointing: true, ` +
-        'model.dtype: bf16, or shorten data.max_length',
+        `used: ${gibibytes(missing)} are missing; ${remedies.slice(0, -1).join(', ')} or ${remedies.at(-1)}`,
     );
   }
   return requested === 'auto' ? Math.max(longest, Math.min(fitting, max, fastest)) : requested;
@@ -325,13 +339,13 @@ export function plannedPeak(plan: MemoryPlan, microBatchTokens: number, cacheByt
 
 /** The plan as lines for a person. */
 export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number, cacheBytes?: number): string[] {
-  const { items, bytesPerToken, sampling } = plan;
+  const { items, bytesPerToken, checkpointing, sampling } = plan;
   const rows: (readonly [string, number, string])[] = items.map(({ role, what, bytes }) => [
     role,
     bytes,
     what,
   ]);
-  const activations = `at most, for ${microBatchTokens} tokens at once (${kibibytes(bytesPerToken)} each)`;
+  const activations = `at most, for ${microBatchTokens} tokens at once (${kibibytes(bytesPerToken)} each${checkpointing ? ', with gradient checkpointing' : ''})`;
   rows.push(['activations', microBatchTokens * bytesPerToken, activations]);
   if (sampling) {
     const { pageBytes, least, rows: samples, forward } = sampling;

@@ -23,7 +23,7 @@ export function planLine(
   const parts = [
     `memory: ${gibibytes(plannedPeak(plan, most, cacheBytes))} planned of ${gibibytes(usable)} on ${name} ` +
       `(${gibibytes(memoryTotal)}, run.memory_fraction ${device.memoryFraction})`,
-    `micro-batches: ${sizes.join(', ')}`,
+    `micro-batches: ${sizes.join(', ')}${plan.checkpointing ? ', with gradient checkpointing' : ''}`,
   ];
   if (plan.sampling && cacheBytes !== undefined)
     parts.push(`samples: up to ${plan.sampling.rows} together, ${gibibytes(cacheBytes)} of keys and values`);

@@ -39,6 +39,7 @@ export async function writeHeldMemory(
     device: device.info().name,
     planned_bytes: Object.fromEntries(plan.items.map(({ role, bytes }) => [role, bytes])),
     planned_bytes_per_token: plan.bytesPerToken,
+    gradient_checkpointing: plan.checkpointing,
     ...(cacheBytes === undefined ? {} : { planned_cache_bytes: cacheBytes }),
     planned_peak_bytes: plannedPeak(plan, microBatchTokens, cacheBytes),
     held_bytes: held,

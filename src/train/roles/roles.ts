@@ -50,7 +50,7 @@ export const rolesOptions = ({
   model,
   lora,
   seed: run.seed,
-  gradientCheckpointing: run.gradient_checkpointing,
+  gradientCheckpointing: run.gradient_checkpointing === true,
 });
 
 export type TrainedRole = PlacedRole & { readonly parameters: TrainableParameters };

@@ -86,7 +86,7 @@ describe.each([
       lora: settings.lora,
       tokenizer: byteTokenizer(),
       seed: 1,
-      gradientCheckpointing: settings.run.gradient_checkpointing,
+      gradientCheckpointing: settings.run.gradient_checkpointing === true,
     });
     const plan = memoryPlan(device, settings, sft.memory(settings, device), trainee.decoder.config);
     const length = Math.min(256, trainee.decoder.config.maxPositions);
@@ -121,7 +121,7 @@ describe.each([
 });
 
 describe('a micro-batch', () => {
-  const plan = { items: [], width: 64, fixedBytes: 1000, bytesPerToken: 10 };
+  const plan = { items: [], width: 64, checkpointing: false, fixedBytes: 1000, bytesPerToken: 10 };
   test('is the largest that fits, at most an optimizer step and at least a sequence', () => {
     const section = { micro_batch_tokens: 'auto', tokens_per_step: 500 } as const;
     expect(fitMicroBatch(plan, 3000, 50, section)).toBe(200);
@@ -165,7 +165,7 @@ describe('a micro-batch', () => {
     // By default the first takes nearly all: the second is refused, unless it is small.
     const [, second = 0] = beside(0.9);
     expect(second / total).toBeCloseTo(0.09);
-    const model = { items: [], width: 64, fixedBytes: 15e9, bytesPerToken: 1e6 };
+    const model = { items: [], width: 64, checkpointing: false, fixedBytes: 15e9, bytesPerToken: 1e6 };
     const section = { micro_batch_tokens: 'auto', tokens_per_step: 8192 } as const;
     expect(fitMicroBatch(model, 36e9, 1024, section)).toBe(8192);
     expect(() => fitMicroBatch(model, second, 1024, section)).toThrow(/GiB are missing/);
@@ -200,9 +200,13 @@ describe('a micro-batch', () => {
   });
   test('is refused if it does not fit, with the missing bytes', () => {
     const mib = 1 << 20;
-    const large = { items: [], width: 64, fixedBytes: 100 * mib, bytesPerToken: mib };
+    const large = { items: [], width: 64, checkpointing: false, fixedBytes: 100 * mib, bytesPerToken: mib };
     expect(() => fitMicroBatch(large, 128 * mib, 64, { micro_batch_tokens: 'auto' })).toThrow(
-      /needs 164\.0 MiB \(100\.0 MiB for the roles, 64\.0 MiB for 64 tokens at once\) and 128\.0 MiB can be used: 36\.0 MiB are missing/,
+      /needs 164\.0 MiB \(100\.0 MiB for the roles, 64\.0 MiB for 64 tokens at once\) and 128\.0 MiB can be used: 36\.0 MiB are missing; set run\.gradient_checkpointing: true, set model\.dtype: bf16 or shorten data\.max_length$/,
+    );
+    const recomputed = { ...large, checkpointing: true };
+    expect(() => fitMicroBatch(recomputed, 128 * mib, 64, { micro_batch_tokens: 64 })).toThrow(
+      /are missing; set micro_batch_tokens: auto, set model\.dtype: bf16 or shorten data\.max_length$/,
     );
     expect(() => fitMicroBatch(large, 128 * mib, 8, { micro_batch_tokens: 29 })).toThrow(
       /1\.0 MiB are missing/,
@@ -219,7 +223,7 @@ describe('a second run on a GPU', () => {
       info: () => ({ name: 'cuda:0', memoryTotal: 80 * GIB, memoryFree: (79 - others) * GIB }),
       stats: () => ({ liveBytes: GIB, reservedBytes: GIB }),
     }) as Device;
-  const plan = { items: [], width: 896, fixedBytes: GIB, bytesPerToken: GIB / 1024 };
+  const plan = { items: [], width: 896, checkpointing: false, fixedBytes: GIB, bytesPerToken: GIB / 1024 };
   const settings = config({
     sft: { micro_batch_tokens: 'auto' },
     data: { source: 'arithmetic', max_length: 1024 },

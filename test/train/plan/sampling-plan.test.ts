@@ -87,7 +87,14 @@ describe('a cache', () => {
   });
 
   test('is in the plan beside the roles; at its peak a run has either it or activations', () => {
-    const whole = { items: [], width: 64, fixedBytes: 10 * mib, bytesPerToken: mib, sampling: plan };
+    const whole = {
+      items: [],
+      width: 64,
+      checkpointing: false,
+      fixedBytes: 10 * mib,
+      bytesPerToken: mib,
+      sampling: plan,
+    };
     expect(plannedPeak(whole, 4, 8 * mib)).toBe(21 * mib);
     expect(plannedPeak(whole, 40, 8 * mib)).toBe(50 * mib);
     const lines = formatMemoryPlan(whole, 4, 8 * mib);
