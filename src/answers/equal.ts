@@ -3,7 +3,7 @@ import { checkText } from '../native/errors.js';
 import { Algebra } from './algebra.js';
 import { BudgetExceeded, DEFAULT_STEPS, StepBudget } from './budget.js';
 import { sameChoice } from './choice.js';
-import { same } from './compare.js';
+import { type CompareOptions, same } from './compare.js';
 import { Unreadable } from './cursor.js';
 import { normalise, plainForm } from './normalise.js';
 import { parseAnswer } from './parse.js';
@@ -109,17 +109,20 @@ function compared(a: string, b: string, { digits, units, isReply, budget }: Sett
     const asLists = one.kind === 'list' && two.kind === 'list' ? same(one, two, options) : undefined;
     if (asLists !== undefined) return { equal: true, method: asLists };
   }
-  if (units === 'optional') {
-    const [bareLeft, bareRight] = [withoutUnits(left), withoutUnits(right)];
-    const bare = bareLeft ?? bareRight;
-    const isOneSided = (bareLeft === undefined) !== (bareRight === undefined);
-    if (isOneSided && bare !== undefined && (!bare.percent || isAboveOne(algebra, bare.node))) {
-      const found = same(bareLeft?.node ?? left, bareRight?.node ?? right, options);
-      if (found !== undefined) return { equal: true, method: 'unit' };
-    }
-  }
+  if (units === 'optional' && sameWithoutUnit(left, right, options)) return { equal: true, method: 'unit' };
   if (algebra.opaque) return { equal: false, method: 'text' };
   return { equal: false, method: algebra.sampled ? 'numeric' : 'exact' };
+}
+
+/** Whether they are the same where one of them leaves its unit out, which may be any that the other names. */
+function sameWithoutUnit(left: Node, right: Node, options: CompareOptions): boolean {
+  for (let larger = 0; ; larger++) {
+    const [bareLeft, bareRight] = [withoutUnits(left, larger), withoutUnits(right, larger)];
+    const bare = bareLeft ?? bareRight;
+    if (bare === undefined || (bareLeft !== undefined && bareRight !== undefined)) return false;
+    const mayBe = !bare.percent || isAboveOne(options.algebra, bare.node);
+    if (mayBe && same(bareLeft?.node ?? left, bareRight?.node ?? right, options) !== undefined) return true;
+  }
 }
 
 /** Whether a number may mean percent: 50 may be 50 %, but 0.5 is not 0.5 %. */

@@ -3,7 +3,7 @@ import type { StepBudget } from './budget.js';
 import { Unreadable } from './cursor.js';
 import { NumberReader } from './literals.js';
 import { BIG_OPERATORS, FUNCTIONS, RELATIONS, SYMBOL_COMMANDS } from './notation.js';
-import { parseDecimal } from './rational.js';
+import { multiply, parseDecimal } from './rational.js';
 import { finiteSeries } from './series.js';
 import { type GroupNode, type MatrixNode, type Node, quotient } from './syntax.js';
 import { type TokenOptions, tokenise } from './tokens.js';
@@ -124,7 +124,8 @@ class Parser extends NumberReader {
       { kind: 'product', factors: [...one!, times] },
       { kind: 'product', factors: two! },
     ];
-    return { kind: 'product', factors: [{ kind: 'sum', terms }, part!] };
+    const wholes = [parts, ...(whole!.wholes ?? []).map((more) => multiply(more, parts, this.budget))];
+    return { kind: 'product', factors: [{ kind: 'sum', terms }, { ...part!, wholes }] };
   }
 
   /** A product with its signs. */

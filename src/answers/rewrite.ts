@@ -35,8 +35,11 @@ export interface Stripped {
 /**
  * The tree without its units, or undefined where it has none: `5\text{ cm}` is 5. A dozen or two thirds are no unit,
  * and arguments of functions keep theirs: sin 30° is not sin 30.
+ *
+ * @param larger in which unit a quantity of several is counted: the last for 0, the one before it for 1, and so on, so that
+ * `2 dollars 50 cents` is 250 and 2.5; undefined where no quantity has so many
  */
-export function withoutUnits(node: Node): Stripped | undefined {
+export function withoutUnits(node: Node, larger = 0): Stripped | undefined {
   let found = false;
   let percent = false;
   const strip = (part: Node): Node => {
@@ -44,9 +47,11 @@ export function withoutUnits(node: Node): Stripped | undefined {
     if (part.kind !== 'unit') return mapped(part, strip);
     const { value, alone } = numberWords(part.words);
     if (alone || changesNumber(part.words)) return part;
-    found = true;
+    const whole = part.wholes?.[larger - 1];
+    found ||= larger === 0 || whole !== undefined;
     percent ||= isPercent(part.words);
-    return { kind: 'number', value: { over: BigInt(value), under: 1n }, text: '' };
+    const counted = whole && { over: whole.under, under: whole.over };
+    return { kind: 'number', value: counted ?? { over: BigInt(value), under: 1n }, text: '' };
   };
   const stripped = strip(node);
   return found ? { node: stripped, percent } : undefined;

@@ -14,7 +14,8 @@ export type Node =
   | { readonly kind: 'call'; readonly name: string; readonly args: readonly Node[] }
   /** `\pm`, or with `flipped` `\mp`. */
   | { readonly kind: 'plusminus'; readonly of: Node; readonly flipped: boolean }
-  | { readonly kind: 'unit'; readonly words: string }
+  /** `wholes`: how many of it the larger units of the same quantity hold, 12 for the inches of `5 feet 3 inches`. */
+  | { readonly kind: 'unit'; readonly words: string; readonly wholes?: readonly Rational[] }
   /** Digits in another base than ten, `52_8`. */
   | { readonly kind: 'based'; readonly digits: string; readonly base: string }
   | GroupNode
