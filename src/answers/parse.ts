@@ -125,7 +125,13 @@ class Parser extends NumberReader {
       { kind: 'product', factors: two! },
     ];
     const wholes = [parts, ...(whole!.wholes ?? []).map((more) => multiply(more, parts, this.budget))];
-    return { kind: 'product', factors: [{ kind: 'sum', terms }, { ...part!, wholes }] };
+    return {
+      kind: 'product',
+      factors: [
+        { kind: 'sum', terms },
+        { ...part!, wholes },
+      ],
+    };
   }
 
   /** A product with its signs. */

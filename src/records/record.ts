@@ -49,7 +49,9 @@ export const MESSAGE_EXTRAS = [
   'tool_calls',
   'tool_call_id',
   'name',
+  'parts',
 ] as const;
+/** `parts` are the texts of a content that has several; `content` has them in lines of their own. */
 export type MessageExtras = { readonly [Key in (typeof MESSAGE_EXTRAS)[number]]?: unknown };
 
 /** One turn of a conversation. */

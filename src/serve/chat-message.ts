@@ -3,6 +3,7 @@
 import { parseExact } from '../files/exact-json.js';
 import { defined } from '../native/defined.js';
 import { nearestName } from '../native/nearest.js';
+import { contentOf } from '../tokenizer/content-parts.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { RequestFields } from './request-fields.js';
 
@@ -19,7 +20,7 @@ export function chatMessage(fields: RequestFields): ChatMessage {
   const message = defined<ChatMessage>({
     role,
     // A reply that calls functions, or that was cut off while it reasoned, has no content.
-    content: role === 'assistant' && !fields.has('content') ? '' : messageText(fields),
+    ...contentOf(role === 'assistant' && !fields.has('content') ? [] : messageTexts(fields)),
     name: fields.text('name'),
     reasoning_content: reasoning,
     tool_calls: calls.length === 0 ? undefined : calls.map((call, i) => toolCall(fields, call, i)),
@@ -66,20 +67,18 @@ function roleOf(fields: RequestFields): string {
   );
 }
 
-/** Texts, whole or in parts. */
-function messageText(fields: RequestFields): string {
+/** The text, or those of its parts. */
+function messageTexts(fields: RequestFields): string[] {
   const value = fields.value('content');
-  if (typeof value === 'string') return value;
+  if (typeof value === 'string') return [value];
   const parts = Array.isArray(value)
     ? value
     : fields.fail('content', 'a text, or a list of parts of type text');
-  return parts
-    .map((part, i) => {
-      const inner = new RequestFields(part, `content[${i}].`);
-      if (inner.requiredText('type') !== 'text') inner.fail('type', '"text", as the model reads text alone');
-      const text = inner.requiredText('text');
-      inner.end();
-      return text;
-    })
-    .join('');
+  return parts.map((part, i) => {
+    const inner = new RequestFields(part, `content[${i}].`);
+    if (inner.requiredText('type') !== 'text') inner.fail('type', '"text", as the model reads text alone');
+    const text = inner.requiredText('text');
+    inner.end();
+    return text;
+  });
 }

@@ -1,6 +1,7 @@
 import { badTemplate, badTokenizer, DataError, reasonOf } from '../files/data-error.js';
 import { TemplateNames } from '../jinja/names.js';
 import { Template } from '../jinja/template.js';
+import { contentOf, contentReader, numbered, textsOf } from './content-parts.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
 /** Steps that a template may take: an ordinary one takes some hundreds for each message. */
@@ -59,7 +60,7 @@ export class ChatRenderer {
     const own = OWN.find((key) => Object.hasOwn(options.variables ?? {}, key));
     if (own !== undefined) throw badTemplate(`${own} comes from the conversation and is no further variable`);
     const steps = STEPS + STEPS_PER_MESSAGE * messages.length;
-    const written = (conversation: readonly ChatMessage[]) =>
+    const asGiven = (conversation: readonly ChatMessage[]) =>
       template.render(
         {
           documents: null,
@@ -71,6 +72,8 @@ export class ChatRenderer {
         },
         { steps },
       );
+    const readable = contentReader(known, asGiven);
+    const written = (conversation: readonly ChatMessage[]) => asGiven(conversation.map(readable));
     let rendered: string;
     try {
       rendered = written(messages);
@@ -157,9 +160,6 @@ function withReasoning(message: ChatMessage): ChatMessage {
     : { thinking: reasoning, ...message, reasoning_content: reasoning };
 }
 
-/** A content that nothing else has, and that no template rewrites. */
-const numbered = (at: number) => `90417${at}60293`;
-
 /** Contents up to this length may stand in a text by chance. */
 const SHORT = 16;
 
@@ -181,7 +181,9 @@ function leftOut(
   let shown: string;
   try {
     shown = written(
-      messages.map((message, i) => (unsure[i] ? { ...message, content: numbered(i) } : message)),
+      messages.map((message, i) =>
+        unsure[i] ? { ...message, ...contentOf(textsOf(message).map(() => numbered(i))) } : message,
+      ),
     );
   } catch {
     return -1;
@@ -226,7 +228,8 @@ function openEnded(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const last = messages.at(-1);
   if (typeof last?.content !== 'string')
     throw badTemplate('only a last message with a text can be continued');
-  return [...messages.slice(0, -1), { ...last, content: last.content + MARK }];
+  const texts = textsOf(last);
+  return [...messages.slice(0, -1), { ...last, ...contentOf(texts.with(-1, `${texts.at(-1)}${MARK}`)) }];
 }
 
 /** The text before the mark, trimmed as the template would have, as in transformers. */
@@ -237,8 +240,7 @@ function beforeMark(text: string): string | undefined {
 }
 
 function holds(text: string, message: ChatMessage | undefined): boolean {
-  const content = message?.content;
-  return typeof content !== 'string' || text.includes(content.trim());
+  return message === undefined || textsOf(message).every((part) => text.includes(part.trim()));
 }
 
 /**

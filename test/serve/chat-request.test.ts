@@ -55,6 +55,17 @@ describe('messages', () => {
     expect(messagesOf({ ...reply, annotations: [links] })).toEqual([{ role: 'assistant', content: 'So.' }]);
   });
 
+  it('are lists of parts to a template that reads them, and one text to others', async () => {
+    const content = ['Look', 'here'].map((text) => ({ type: 'text', text }));
+    const messages = [{ role: 'user', content }];
+    expect(messagesOf(...messages)).toEqual([
+      { role: 'user', content: 'Look\nhere', parts: ['Look', 'here'] },
+    ]);
+    expect(await promptOf({ messages })).toBe('<|turn|>user\nLook\nhere<|end|>\n<|turn|>assistant\n');
+    const reads = TEMPLATE.replace('message.content', "(message.content | map(attribute='text') | join)");
+    expect(await promptOf({ messages }, reads)).toBe('<|turn|>user\nLookhere<|end|>\n<|turn|>assistant\n');
+  });
+
   it('keep what was thought and called, as templates read it', () => {
     const call = { id: 'c1', type: 'function', function: { name: 'add', arguments: '{"a": 1}' } };
     expect(

@@ -8,6 +8,7 @@ import {
   type StepRecord,
   type TemplateInputs,
 } from '../../records/record.js';
+import { areParts, contentOf } from '../../tokenizer/content-parts.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, isRow, labelValue, misfit, type Row } from '../columns.js';
 import type { ConversionLog, ReadingOptions } from './source.js';
@@ -45,8 +46,9 @@ export function messageOf(turn: unknown, where: string, mayBeEmpty = false): Mes
   const mayBeSilent =
     extras.tool_calls !== undefined || speaker === 'tool' || (mayBeEmpty && speaker === 'assistant');
   const isSilent = (given === undefined || given === null || given === '') && mayBeSilent;
-  const content = isSilent ? '' : checkedText(joinedParts(given, where), `the content of ${where}`);
-  return { role: speaker, content, ...extras };
+  const texts = isSilent ? [] : textsIn(given, where);
+  if (!isSilent) checkedText(texts.join(''), `the content of ${where}`);
+  return { role: speaker, ...contentOf(texts), ...extras };
 }
 
 /** A call or a list of calls in JSON, `{"name": …, "arguments": {…}}`, as the `tool_calls` that templates read. */
@@ -69,15 +71,14 @@ function callsOf(value: unknown, where: string): readonly unknown[] {
 export function extrasOf(turn: Row): MessageExtras {
   const isThere = (value: unknown) =>
     value !== undefined && value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
-  return Object.fromEntries(
-    MESSAGE_EXTRAS.filter((key) => isThere(turn[key])).map((key) => [key, turn[key]]),
-  );
+  const isExtra = (key: string) => (key === 'parts' ? areParts(turn[key]) : isThere(turn[key]));
+  return Object.fromEntries(MESSAGE_EXTRAS.filter(isExtra).map((key) => [key, turn[key]]));
 }
 
-/** OpenAI's parts of a content as one text. */
-function joinedParts(content: unknown, where: string): unknown {
-  if (!Array.isArray(content)) return content;
-  const parts = content.map((part: unknown, i) => {
+/** The text of a content, or the texts of its parts in OpenAI's form. */
+function textsIn(content: unknown, where: string): string[] {
+  if (!Array.isArray(content)) return [checkedText(content, `the content of ${where}`)];
+  return content.map((part: unknown, i) => {
     if (isRow(part) && part.type === 'text' && typeof part.text === 'string') return part.text;
     const found =
       isRow(part) && 'type' in part ? `of type ${JSON.stringify(part.type)}` : describeValue(part);
@@ -86,7 +87,6 @@ function joinedParts(content: unknown, where: string): unknown {
       `part ${i + 1} of the content of ${where} is ${found}; expected {"type": "text", "text": …}, as models read text alone`,
     );
   });
-  return parts.join('');
 }
 
 /** The prompt, and the reply that must end the conversation. */

@@ -291,13 +291,24 @@ describe('what a template reads', () => {
     ).toEqual([`${ASKED}<|turn|>assistant\n`, '4<|end|>']);
   });
 
-  it('is the text of parts', async () => {
-    const parts = [
-      { type: 'text', text: 'What is ' },
-      { type: 'text', text: '2+2?' },
-    ];
+  it('is the text of parts, each in lines of its own', async () => {
+    const parts = ['What is', '2+2?'].map((text) => ({ type: 'text', text }));
     const row = { messages: [{ role: 'user', content: parts }, reply('4')] };
-    expect(await texts(TEMPLATE, row)).toEqual([[`${ASKED}<|turn|>assistant\n`, '4<|end|>']]);
+    const asked = '<|turn|>user\nWhat is\n2+2?<|end|>\n<|turn|>assistant\n';
+    expect(await texts(TEMPLATE, row)).toEqual([[asked, '4<|end|>']]);
+    // What is learned is what the template writes of a reply in parts.
+    const answer = { role: 'assistant', content: ['4', 'indeed'].map((text) => ({ type: 'text', text })) };
+    expect(await texts(TEMPLATE, { messages: [USER, answer] })).toEqual([
+      [`${ASKED}<|turn|>assistant\n`, '4\nindeed<|end|>'],
+    ]);
+    const reads = TEMPLATE.replace(
+      'message.content',
+      "(message.content if message.content is string else message.content | map(attribute='text') | join)",
+    );
+    expect(reads).not.toBe(TEMPLATE);
+    expect(await texts(reads, { messages: [{ role: 'user', content: parts }, answer] })).toEqual([
+      ['<|turn|>user\nWhat is2+2?<|end|>\n<|turn|>assistant\n', '4indeed<|end|>'],
+    ]);
     const image = { messages: [{ role: 'user', content: [{ type: 'image_url' }] }, reply('4')] };
     await expect(texts(TEMPLATE, image)).rejects.toThrow(
       /part 1 of the content of message 1 .* is of type "image_url"/,
