@@ -3,7 +3,7 @@ import { answersEqual } from './equal.js';
 
 /** Words after which no answer is given any more, though other numbers may be. */
 const AFTER =
-  /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning|respectively|of (?:which|whom|them|these))\b(?!\s+well)|,\s*(?:in (?:all|total|the end)|al(?:together|l together)|overall|exactly|precisely|to be (?:exact|precise))\b(?!.*\d)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
+  /\s*(?:(?:,\s*|\s)(?:(?:and|but)\s)?(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning|respectively|of (?:which|whom|them|these))\b(?!\s+well)|,\s*(?:in (?:all|total|the end)|al(?:together|l together)|overall|exactly|precisely|to be (?:exact|precise))\b(?!.*\d)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
 /** Words after a mark, which are a remark where no number follows: `72; done`, `72, I think`. */
 const REMARK =
   /\s*[,;:]\s+(?=(?:\p{L}['’\p{L}]+|I\s\p{L}{2,})(?:[\s,;.!?]|$))(?!(?:and|or|nor|plus|minus|times|but|if|unless|mod|base|in|per|pi|infinity|inf|none|no|not|nope|never|wait|wrong|incorrect|sorry|oops|actually|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundreds?|thousands?|millions?|billions?|trillions?|dozens?)\b)[^\d$\\=<>≤≥+*/^]*$/iu;
@@ -34,8 +34,10 @@ export function withoutDerivation(said: string): string {
   return /[-+*/^×·÷\\]/.test(worked) && answersEqual(worked, value, { steps: STEPS }).equal ? value : head;
 }
 
-/** A number or formula, and words only after it. */
+/** Numbers or formulas, and words only after them. */
 function isValue(text: string): boolean {
-  const plain = text.replace(/\$[^$]*\$|\\\([\s\S]*?\\\)/g, ' 0 ').replace(/\\[a-zA-Z]+/g, ' ');
+  const plain = text
+    .replace(/\$[^$]*\$|\\\([\s\S]*?\\\)/g, ' 0 ')
+    .replace(/\\[a-zA-Z]+|(?<=\d\W*)\b(?:and|or)\b(?=\W*\d)/g, ' ');
   return /\d/.test(plain) && !/\p{L}{2,}[^\p{L}]*\d/u.test(plain.replace(/^\s*\p{L}+\s*=/u, ''));
 }
