@@ -28,7 +28,8 @@ Relative paths start at the directory in which the command runs.
 
 \`steptrain run --resume DIR\` continues with the configuration, data, tokenizer and base that the run began with, and refuses what has changed (files may be
 moved: \`--set data.train=NEW\`). \`--resume DIR --set key=value\` may change ${changeable.map((key) => `\`${key}\``).join(', ')}; more epochs or steps
-only extend a stage that has not ended, and change its learning rates from there on. A key that came with a later version has its
+only extend a stage that has not ended, and change its learning rates from there on; a run that has finished refuses them and says how to
+train on in a new one. A key that came with a later version has its
 default in a run that began before it, which one line says. A key that this version does not have is refused
 by name, with what to do.
 `;

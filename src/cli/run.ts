@@ -257,13 +257,12 @@ async function train(
 
 /** Says what there is of a run that was resumed and has nothing left to do, and how to train on from it. */
 async function finishedLine(shown: string, run: RunDirectory, { step }: RunResult): Promise<string> {
-  const { REPORT } = await import('../report/write.js');
+  const [{ REPORT }, { trainedBy }] = await Promise.all([
+    import('../report/write.js'),
+    import('../methods/finished-run.js'),
+  ]);
   const has = (name: string) => existsSync(run.file(name));
-  const from = has('adapter')
-    ? `model.adapter=${shown}`
-    : has('model')
-      ? `model.base=${shown}/model`
-      : undefined;
+  const from = trainedBy(shown, run);
   return [
     `${shown} has finished, after ${plural(step, 'step')}; nothing was computed`,
     ...(has('eval.json') ? [`its results: ${typedCommand(`eval show ${shown}`)}`] : []),

@@ -18,7 +18,7 @@ import { runMethod } from '../train/recipe.js';
 import type { EndedRun } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, configOfRun, formatRunConfig, hasKey, parseRunConfig } from './config.js';
-import { finishedRun } from './finished-run.js';
+import { finishedRun, refuseLonger } from './finished-run.js';
 import { givenRows } from './given-rows.js';
 import { joinJob, type StartedRun, startTogether, together } from './job.js';
 import { completeSaved } from './saved-models.js';
@@ -221,6 +221,7 @@ export async function openRun(directory: string, settings: readonly string[] = [
     const isKey = (key: string) => hasKey(config, key);
     const accepted = before && acceptedChanges(directory, before, now, { defaults, isKey });
     const { changed = [], added = [], gone = [] } = accepted ?? {};
+    await refuseLonger(directory, run, changed);
     if (!before)
       toLog(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`, 'warning');
     if (before?.runtime !== undefined && before.runtime !== now.runtime)

@@ -134,11 +134,31 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect((await steptrain(['run', '--resume', finished, '--set', 'run.max_minutes=0'])).code).toBe(0);
   });
 
-  test('refuses to extend a stage that has ended', async () => {
-    const { code, err } = await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=9']);
-    expect(err).toMatch(/stage pretrain ended after step 4, and the configuration now gives it 9/);
-    expect(code).toBe(1);
-    expect((await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=4'])).code).toBe(0);
+  test('that has finished refuses more steps, says how to train on, and stays as it is', async () => {
+    const files = ['config.yaml', 'inputs.json'].map((name) => join(finished, name));
+    const before = await Promise.all(files.map((file) => readFile(file, 'utf8')));
+    const refusal =
+      /finished has finished, after 4 steps, and trains no further, though pretrain\.max_steps is 9 and was 4; restore it, or train on in a new run: .* --set model\.base=\S*finished\/model\n/;
+    for (const again of [1, 2]) {
+      const { code, err } = await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=9']);
+      expect([again, err]).toEqual([again, expect.stringMatching(refusal)]);
+      expect(code).toBe(1);
+    }
+    expect(await Promise.all(files.map((file) => readFile(file, 'utf8')))).toEqual(before);
+    // A file that was edited says the same.
+    const edit = () =>
+      writeFile(
+        config(),
+        (before[0] as string).replace(/(pretrain:\n(?: .*\n)*? *)max_steps: 4/, '$1max_steps: 9'),
+      );
+    await restoring(config(), edit, async () => {
+      for (const again of [1, 2]) {
+        const { code, err } = await steptrain(['run', '--resume', finished]);
+        expect([again, err]).toEqual([again, expect.stringMatching(refusal)]);
+        expect(code).toBe(1);
+      }
+    });
+    expect((await steptrain(['run', '--resume', finished])).code).toBe(0);
   });
 
   test('names a damaged checkpoint, and refuses if all are damaged', async () => {

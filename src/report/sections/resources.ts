@@ -1,6 +1,6 @@
 /** Shows the use of time and memory. */
 import { plural } from '../../native/shown.js';
-import { type CollectedRun } from '../collect.js';
+import type { CollectedRun } from '../collect.js';
 import { bytes, duration, number } from '../format.js';
 import { html } from '../html.js';
 import { nameOf } from '../names.js';
