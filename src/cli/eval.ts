@@ -5,7 +5,6 @@ import { calibrateCommand } from './eval/calibrate.js';
 import { cascadeCommand } from './eval/cascade.js';
 import { compareCommand } from './eval/compare.js';
 import { correctionCommand } from './eval/correction.js';
-import { judgeEvaluationCommand } from './eval/judge.js';
 import { printEvaluation, printReport } from './eval/output.js';
 import { rewardModelCommand } from './eval/reward-model.js';
 import { s3cEvaluationCommand } from './eval/s3c.js';
@@ -18,7 +17,6 @@ const SUBCOMMANDS = [
   correctionCommand,
   solveCommand,
   s3cEvaluationCommand,
-  judgeEvaluationCommand,
   rewardModelCommand,
   calibrateCommand,
   cascadeCommand,

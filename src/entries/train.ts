@@ -66,13 +66,6 @@ export {
   runEpisodes,
 } from '../environments/episodes.js';
 export { openEnvironment } from '../environments/open.js';
-export {
-  type AgreementMetric,
-  type AgreementOptions,
-  formatAgreement,
-  type JudgeAgreement,
-  judgeAgreement,
-} from '../eval/agreement.js';
 export { type ComparedMetric, type Comparison, compareVerdicts } from '../eval/comparison.js';
 export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from '../eval/evaluate-verdicts.js';
 export type { GroupMetrics, GroupsMetrics } from '../eval/groups.js';

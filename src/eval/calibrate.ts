@@ -11,7 +11,7 @@ import { judgeIn } from '../scoring/judge.js';
 import { modelScorers, settingsOf } from '../scoring/kinds.js';
 import { probabilityOf, type Scorer } from '../scoring/scorer.js';
 import type { JudgeSettings } from '../scoring/settings.js';
-import { recordSolution } from './agreement.js';
+import { recordSolution } from './record-solution.js';
 import { plainTable } from './reports/table.js';
 import {
   type CalibrationKind,

@@ -3,8 +3,8 @@
 import type { StepRecord } from '../records/record.js';
 import { joined, unsureSteps } from '../scoring/cascade.js';
 import { type Scorer, type SolutionScores, verdictsIn } from '../scoring/scorer.js';
-import { recordSolution } from './agreement.js';
 import { subsetOf } from './evaluate-verdicts.js';
+import { recordSolution } from './record-solution.js';
 import { plainTable } from './reports/table.js';
 import { confusionMetrics, countConfusion } from './statistics/metrics.js';
 import { percent } from './statistics/percent.js';

@@ -43,9 +43,9 @@ import { tokensAtOnce } from '../sequences/batching.js';
 import { verdictSequence } from '../sequences/sequence.js';
 import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { recordSolution } from './agreement.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate-verdicts.js';
 import { keptVerdicts, likelihoodVerdicts } from './likelihood-weights.js';
+import { recordSolution } from './record-solution.js';
 import { VERDICT_DUMP, writeVerdictDump } from './reports/dump.js';
 import type { EvalReport } from './reports/eval-report.js';
 import type { VerdictMetrics } from './statistics/metrics.js';
@@ -148,10 +148,11 @@ async function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress):
     task,
     progress,
   );
-  const unparsed = unparsedSentence(scorer);
-  if (unparsed === undefined) return result;
   const { report } = result;
-  return { ...result, report: { ...report, warnings: [...(report.warnings ?? []), unparsed] } };
+  const [cost, unparsed] = [scorer.report?.(), unparsedSentence(scorer)];
+  const data = cost === undefined ? report.data : { ...report.data, cost };
+  const warnings = unparsed === undefined ? {} : { warnings: [...(report.warnings ?? []), unparsed] };
+  return { ...result, report: { ...report, data, ...warnings } };
 }
 
 async function evaluateBy(

@@ -46,7 +46,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const { boxedTable, plainTable } = await import('../../eval/reports/table.js');
   const { writeJson } = await import('../../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
-  const { recordSolution } = await import('../../eval/agreement.js');
+  const { recordSolution } = await import('../../eval/record-solution.js');
   const { probabilityOf, verdictsIn } = await import('../../scoring/scorer.js');
   const { certificate } = await import('../../report/certificate.js');
   const { writeFileAtomically } = await import('../../files/atomic-file.js');

@@ -5,9 +5,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { formatAgreement, judgeAgreement } from '../../../src/eval/agreement.js';
 import { labelFile } from '../../../src/scoring/files.js';
-import { scorer, verdictsOf } from '../../../src/scoring/scorer.js';
+import { verdictsOf } from '../../../src/scoring/scorer.js';
 import { llmJudge } from '../../../src/scoring/server/llm.js';
 import { judgePrompt, parseLabels } from '../../../src/scoring/server/prompt.js';
 import { cli } from '../../cli/run-cli.js';
@@ -212,49 +211,21 @@ const ROWS = [
   { id: 'c', problem: 'r', steps: ['3+3=6'], label: -1 },
 ];
 
-it('says how far its labels agree with known ones, what it left out, and what that cost', async () => {
+it('is measured by eval correction, which says what it left out and what that cost', async () => {
   const file = await fileWith('bench.jsonl', ROWS.map((row) => JSON.stringify(row)).join('\n'));
-  says = ['{"1": "correct", "2": "incorrect"}', '{"1": "incorrect"}', 'no'];
-  const at = ['--url', url, '--model', 'critic', '--concurrency', '1', '--retries', '0'];
-  const cache = ['--cache', join(folder, 'judged.jsonl')];
-  const { code, stdout } = await cli('eval', 'judge', file, ...at, ...cache, '--json');
+  // Two labels are no answer about a solution of one step.
+  says = ['{"1": "correct", "2": "incorrect"}'];
+  const { code, stdout } = await cli('eval', 'correction', `${url}#critic`, '--data', file, '--json');
   expect(code).toBe(0);
-  const report = JSON.parse(stdout);
-  expect(report).toMatchObject({
-    judge: expect.stringContaining('critic at 127.0.0.1'),
-    solutions: 3,
-    steps: 4,
-    unlabelled: { value: 1 / 4, interval: [expect.any(Number), expect.any(Number)] },
-    metrics: { accuracy: { value: 2 / 3 }, acc_pos: { value: 1 / 2 }, acc_neg: { value: 1 } },
-    processbench: { n: 3, err_acc: 1, cor_acc: 0, f1: 0 },
-    cost: { requests: 3, unlabelled: 1, inputTokens: 300 },
+  expect(JSON.parse(stdout)).toMatchObject({
+    metrics: { n: 2, accuracy: 1 },
+    processbench: { subsets: { bench: { n: 3 } } },
+    data: { cost: { requests: 7, unlabelled: 2, inputTokens: 700 } },
+    warnings: expect.arrayContaining([
+      expect.stringContaining('2 labelled steps have no score and were not judged'),
+    ]),
   });
-  expect(formatAgreement(report)).toMatch(
-    /3 solutions, 4 labelled steps +% +95 % CI\nagrees with the label +66\.7/,
-  );
   // Nothing is shown as a reference where none is known.
-  expect(asked[0]!.messages.at(-1)!.content).toBe('Problem:\np\n\nSteps to judge:\n1. 1+1=2\n2. 2+1=4');
-  // Asked again, it has all from the cache.
-  const again = await cli('eval', 'judge', file, ...at, ...cache, '--max-samples', '2');
-  expect(again.stdout).toMatch(/requests 0, cached 2/);
-  expect(asked).toHaveLength(3);
-});
-
-it('agreement refuses an address that is none, and data without labels', async () => {
-  const { code, stderr } = await cli('eval', 'judge', 'x.jsonl', '--url', 'here');
-  expect([code, stderr]).toEqual([1, expect.stringContaining('--url expects the address of a server')]);
-  const bare = await fileWith('bare.jsonl', '{"problem": "p", "steps": [{"text": "a", "label": null}]}');
-  const none = await cli('eval', 'judge', bare, '--url', url);
-  expect(none.stderr).toContain('has no labelled steps');
-});
-
-it('agreement without a report of cost, over a single problem', async () => {
-  const judge = scorer({
-    name: 'all right',
-    score: async (all) => all.map(({ steps }) => ({ scores: steps.map(() => 1) })),
-  });
-  const step = (label: 0 | 1) => ({ text: 'a', label, kind: 'normal' }) as const;
-  const found = await judgeAgreement(judge, [{ problem: 'p', steps: [step(1), step(1), step(0)] }]);
-  expect(found.metrics.balanced_accuracy).toEqual({ value: 0.5 });
-  expect(found).not.toHaveProperty('cost');
+  const texts = asked.map(({ messages }) => messages.at(-1)!.content);
+  expect(texts).toContain('Problem:\np\n\nSteps to judge:\n1. 1+1=2\n2. 2+1=4');
 });
