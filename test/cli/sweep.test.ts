@@ -8,7 +8,7 @@ import { cli } from './run-cli.js';
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-sweep-cli-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('sweep --dry-run checks every run, says of their data everything once, and writes nothing', async () => {
+it('sweep --dry-run checks every run, and writes nothing', async () => {
   const file = join(folder, 'sweep.yaml');
   writeFileSync(
     file,
@@ -35,10 +35,7 @@ report: { score: test.score }
     ],
   ]);
   expect(stdout).toMatch(/\n6 runs in .*: 2 select, 4 are reported .* 0 finished, 0 to go on with, 6 new\n/);
-  expect(stdout).toMatch(/\ntrained tokens a run, about: tuned \d+, plain \d+\ntime: not known before/);
-  // Both arms train on the same data, of which the same is to be said.
-  const said = stderr.split('\n').filter((line) => line !== '');
-  expect(said).toEqual([...new Set(said)]);
+  expect([stdout, stderr]).toEqual([expect.stringContaining('\ntime: not known before'), '']);
   expect(existsSync(join(folder, 'runs'))).toBe(false);
   // What a run would refuse, the sweep refuses before the first.
   const refused = await ask('--set', 'sft.learning_rat=1');
