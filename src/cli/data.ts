@@ -31,14 +31,14 @@ const previewCommand = command({
   builder: (argv) =>
     badRowOption(recipeOptions(argv))
       .option('part', { ...oneOf(['train', 'validation', 'test'], 'train'), describe: 'Part to show' })
-      .option('samples', { alias: 'n', ...number, default: 2, describe: 'Samples to show' })
-      .example('$0 data preview my.yaml -n 5', 'the first five samples'),
+      .option('count', { ...number, default: 2, describe: 'Samples to show' })
+      .example('$0 data preview my.yaml --count 5', 'the first five samples'),
   handler: async (args) => {
-    checkWhole(args, { samples: 1 });
+    checkWhole(args, { count: 1 });
     const { dataPreview } = await import('./data/preview.js');
     const config = await readConfig(args);
     const width = Math.max(40, process.stdout.columns || 100) - 2;
-    console.log(await dataPreview(config, { part: args.part, samples: args.samples, width }));
+    console.log(await dataPreview(config, { part: args.part, samples: args.count, width }));
   },
 });
 
@@ -101,7 +101,7 @@ const problemsCommand = command({
     argv
       .positional('to', { ...argument, describe: 'New .jsonl file' })
       .option('level', { ...oneOf([1, 2, 3, 4], 1), describe: 'Level of difficulty' })
-      .option('samples', { alias: 'n', ...number, default: 2000, describe: 'Number of problems' })
+      .option('count', { ...number, default: 2000, describe: 'Number of problems' })
       .option('part', {
         ...oneOf(['train', 'validation', 'test'], 'test'),
         describe: 'Part of the split whose computations the problems have',
@@ -112,12 +112,12 @@ const problemsCommand = command({
       })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same problems' })
       .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …'),
-  handler: async ({ to, level, samples, part, templates, seed }) => {
-    checkWhole({ samples, seed }, { samples: 0, seed: 0 });
+  handler: async ({ to, level, count, part, templates, seed }) => {
+    checkWhole({ count, seed }, { count: 0, seed: 0 });
     const { writeProblems } = await import('./data/problems.js');
     const levels = Array.from({ length: level }, (_, i) => (i === level - 1 ? 1 : 0));
-    await writeProblems(to, { seed, samples, levels, part, templates });
-    console.log(`${samples} problems are in ${to}`);
+    await writeProblems(to, { seed, samples: count, levels, part, templates });
+    console.log(`${count} problems are in ${to}`);
   },
 });
 
@@ -139,7 +139,7 @@ const plantCommand = command({
         default: 0.6,
         describe: 'Share of the solutions with an error',
       })
-      .option('samples', { alias: 'n', ...number, describe: 'Max solutions [default: all]' })
+      .option('max-samples', { ...number, describe: 'Max solutions [default: all]' })
       .option('apart', {
         ...text,
         array: true,
@@ -153,7 +153,7 @@ const plantCommand = command({
       .example('$0 run base/judge --set data.train=planted.jsonl', 'the judge')
       .example('$0 eval correction runs/judge --data planted-test.jsonl', 'has a table by kind'),
   handler: async (args) => {
-    checkWhole(args, { samples: 1, seed: 0 });
+    checkWhole(args, { 'max-samples': 1, seed: 0 });
     const { plantErrors } = await import('./data/plant.js');
     for (const line of await plantErrors(args)) console.log(line);
   },

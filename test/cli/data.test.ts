@@ -79,7 +79,7 @@ describe('steptrain data preview', () => {
       'data',
       'preview',
       'stepamc_arithmetic',
-      '-n',
+      '--count',
       '1',
       '--set',
       'data.arithmetic.samples=50',
@@ -98,7 +98,7 @@ describe('steptrain data preview', () => {
 
   it('shows the labels of a reward model where they are read, and no words', async () => {
     const settings = ['--set', 'data.word_problems.samples=50'];
-    const { stdout } = await cli('data', 'preview', 'quickstart_prm', '-n', '1', ...settings);
+    const { stdout } = await cli('data', 'preview', 'quickstart_prm', '--count', '1', ...settings);
     const [note, , head, ...lines] = stdout.split('\n');
     expect(note).toMatch(/^The tokenizer stores the last digit/);
     expect(head).toMatch(/^train 1: solution of [23] steps, \d+ tokens, [23] with a label$/);
@@ -117,7 +117,7 @@ describe('steptrain data preview', () => {
       'data',
       'preview',
       'pretrain_arithmetic',
-      '-n',
+      '--count',
       '1',
       '--set',
       'data.arithmetic.samples=50',

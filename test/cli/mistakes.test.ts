@@ -60,7 +60,7 @@ describe('a mistake', () => {
       'the folder of --output expects a directory that exists, found HERE/gone',
     ],
     ['grade HERE/empty', 'HERE/empty: is a directory; name a file in it'],
-    ['data preview -n 0', '--samples expects a whole number of at least 1, found 0'],
+    ['data preview --count 0', '--count expects a whole number of at least 1, found 0'],
     ['data rationales quickstart HERE/out -k 0', '-k expects a whole number of at least 1, found 0'],
     ['data convert HERE/gone.jsonl HERE/out.jsonl', /^data convert: there is no HERE\/gone\.jsonl/],
     ['data convert HERE/none.jsonl HERE/out.jsonl', 'HERE/none.jsonl gives no solution; nothing was written'],

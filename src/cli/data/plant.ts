@@ -20,7 +20,7 @@ export interface PlantArguments {
   readonly to: string;
   readonly kinds: string | undefined;
   readonly wrong: number;
-  readonly samples: number | undefined;
+  readonly 'max-samples': number | undefined;
   readonly apart: readonly string[] | undefined;
   readonly seed: number;
 }
@@ -35,7 +35,7 @@ const ORDER = 0x706c6f72;
  * @throws UsageError for options and an existing file; DataError for files that cannot be read
  */
 export async function plantErrors(args: PlantArguments): Promise<string[]> {
-  const { to, wrong, seed, samples } = args;
+  const { to, wrong, seed, 'max-samples': limit } = args;
   checkNewFile(to, '.jsonl');
   if (!(wrong >= 0 && wrong <= 1))
     throw new UsageError(`--wrong expects a share from 0 to 1, found ${wrong}`);
@@ -47,7 +47,7 @@ export async function plantErrors(args: PlantArguments): Promise<string[]> {
   const records: StepRecord[] = [];
   let unfit = 0;
   for (const index of order) {
-    if (records.length === samples) break;
+    if (records.length === limit) break;
     const record = plantedRecord(own[index] as Problem, index, { seed, wrong, kinds });
     if (record) records.push(record);
     else unfit++;

@@ -20,12 +20,7 @@ const options = (argv: Argv) =>
       describe:
         'Held-out samples after whose wrong and right steps the model continues [default: those of the run]',
     })
-    .option('samples', {
-      ...number,
-      alias: 'n',
-      default: 32,
-      describe: 'Samples of each problem for votes; 0: none',
-    })
+    .option('n', { ...number, default: 32, describe: 'Samples of each problem for votes; 0: none' })
     .option('temperature', { ...number, default: 0.7, describe: 'Temperature of these samples' })
     .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
     .option('max-problems', { ...number, alias: 'max-samples', describe: 'Max problems, from the first' })
@@ -41,7 +36,7 @@ const options = (argv: Argv) =>
     .option('output', { ...text, describe: 'New .json file for the report' })
     .option('json', { ...flag, describe: 'Print the report as JSON' })
     .example(
-      '$0 data problems test.jsonl --level 2 -n 500',
+      '$0 data problems test.jsonl --level 2 --count 500',
       'generated problems, whose oracle judges every step',
     )
     .example(
@@ -60,9 +55,8 @@ export const s3cEvaluationCommand = command({
   handler: evaluate,
 });
 
-async function evaluate(args: S3cArguments & { readonly samples?: number }): Promise<void> {
-  const { samples: n = 32 } = args;
-  checkWhole(args, { samples: 0, 'max-new-tokens': 1, 'max-rows': 1, 'max-problems': 1 });
+async function evaluate(args: S3cArguments): Promise<void> {
+  checkWhole(args, { n: 0, 'max-new-tokens': 1, 'max-rows': 1, 'max-problems': 1 });
   if (!(args.temperature > 0))
     throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
   checkNewFile(args.output, '.json', '--output');
@@ -96,7 +90,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
       {
         format: { ...format, chat: prompt.chat },
         prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
-        n,
+        n: args.n,
         temperature: args.temperature,
         maxNewTokens: args['max-new-tokens'],
         ...(args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] }),

@@ -55,7 +55,7 @@ it.each([
   [['--kinds', 'slipp'], 'there is no kind slipp; expected some of slip, operand'],
   [['--kinds', 'slip=0'], 'the share of slip is 0; expected a number above 0'],
   [['--wrong', '2'], '--wrong expects a share from 0 to 1, found 2'],
-  [['-n', '0'], '--samples expects a whole number of at least 1, found 0'],
+  [['--max-samples', '0'], '--max-samples expects a whole number of at least 1, found 0'],
 ])('refuses %j', async (options, sentence) => {
   const folder = temporaryDirectory();
   write(join(folder, 'gsm8k.jsonl'), rows);

@@ -10,7 +10,17 @@ import { cli } from '../run-cli.js';
 
 it('writes rows that the oracle can judge by', async () => {
   const path = join(temporaryDirectory(), 'level2.jsonl');
-  const { code, stdout } = await cli('data', 'problems', path, '--level', '2', '-n', '20', '--seed', '3');
+  const { code, stdout } = await cli(
+    'data',
+    'problems',
+    path,
+    '--level',
+    '2',
+    '--count',
+    '20',
+    '--seed',
+    '3',
+  );
   expect([code, stdout.trim()]).toEqual([0, `20 problems are in ${path}`]);
   const rows = readFileSync(path, 'utf8')
     .trim()
