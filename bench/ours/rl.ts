@@ -11,7 +11,7 @@ import type { Device } from '#src/runtime/device.js';
 import { AdamW, adamSettings } from '#src/train/adamw.js';
 import { KlControl } from '#src/train/policy/kl.js';
 import type { SolutionPrompt } from '#src/train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '#src/train/solutions/solution-sampler.js';
+import type { SampledSolution, SolutionSource } from '#src/train/solutions/solution-source.js';
 import { applyGradients } from '#src/train/update.js';
 import type { RlCase } from '../cases.js';
 import { newAdapter, randomDecoder } from './decoder.js';
@@ -70,13 +70,13 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
   const common = { roles, settings, promptOf, temperature: 1, microBatchTokens: 4096 };
   // Where sampling is not what is timed, it is done once.
   const kept = part === 'all' ? undefined : await sample(items.map(promptOf), 0);
-  const sampler: SolutionSampler = {
+  const source: SolutionSource = {
     sample: async (prompts, { iteration }) => kept ?? sample(prompts, iteration),
   };
   const rollouts = solutionRollouts({
     ...common,
     n: generations,
-    sampler,
+    source,
     scoredLater: scoresInUpdate(settings),
   });
   const advantage = solutionAdvantage(device, settings);

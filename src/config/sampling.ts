@@ -23,7 +23,7 @@ export const rowsOf = (rows: number | 'auto') => (rows === 'auto' ? undefined : 
 
 export const concurrencyOf = (rows: number | 'auto') => (rows === 'auto' ? 64 : rows);
 
-/** Settings of sampled solutions; see `localSampler`. */
+/** Settings of sampled solutions; see `localSolutions`. */
 export function sampling({ num_generations, temperature = 1, top_p = 1 }: SamplingDefaults) {
   return {
     num_generations: count(num_generations).describe('Solutions sampled of each problem.'),

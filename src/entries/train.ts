@@ -227,6 +227,7 @@ export {
 export type { EndedRun, RunResult } from '../train/result.js';
 export { learningRateAt, type ScheduleOptions } from '../train/schedule.js';
 export type { RunEnvironment } from '../train/solutions/episodes.js';
+export { type LocalSolutionsOptions, localSolutions } from '../train/solutions/local-solutions.js';
 export { type MixOptions, mixedBatches } from '../train/solutions/mix.js';
 export { type ConfiguredProblems, configuredProblems, type RunProblem } from '../train/solutions/problems.js';
 export {
@@ -235,13 +236,12 @@ export {
   type SolutionPrompts,
   solutionPrompts,
 } from '../train/solutions/prompts.js';
-export { type LocalSamplerOptions, localSampler } from '../train/solutions/sampler.js';
 export type {
   SampledSolution,
   SamplingRound,
-  SolutionSampler,
+  SolutionSource,
   SolutionTurns,
-} from '../train/solutions/solution-sampler.js';
+} from '../train/solutions/solution-source.js';
 export type {
   Metrics,
   OpenTraining,

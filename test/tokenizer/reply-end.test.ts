@@ -13,7 +13,7 @@ import { answerTokenizer } from '../../src/scoring/implicit/tokens.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { endTokens, replyEnd, replyEndWarning } from '../../src/tokenizer/reply-end.js';
 import { saveModel } from '../../src/train/roles/save-model.js';
-import { localSampler } from '../../src/train/solutions/sampler.js';
+import { localSolutions } from '../../src/train/solutions/local-solutions.js';
 import { chatModel, END_OF_TURN, TEMPLATE } from '../generate/chat-model.js';
 import { writeTokenizer } from '../models/gguf-tokenizer.js';
 import { goldenDirectory } from '../models/golden.js';
@@ -167,7 +167,7 @@ describe('sampling', () => {
       top_k: 0,
       min_p: 0,
     };
-    const sampler = localSampler({
+    const sampler = localSolutions({
       decoder,
       role: {},
       tokenizer: await loadTokenizer(directory),

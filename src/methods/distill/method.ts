@@ -13,7 +13,7 @@ import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { BASE, type BaseSolutions, baseSolutions, baseStage } from '../ppo/base.js';
 import { type SolutionGroup, solutionRollouts } from '../ppo/rollout.js';
 import { solutionMetrics, solutionSamples } from '../ppo/samples.js';
-import { rolloutSampler, samplingOf, solve, solvedBeforeAndAfter } from '../ppo/solving.js';
+import { rolloutSolutions, samplingOf, solve, solvedBeforeAndAfter } from '../ppo/solving.js';
 import type { DistillConfig } from './config.js';
 import { readsBranches } from './local-teacher.js';
 import { distillObjective } from './objective.js';
@@ -96,7 +96,7 @@ function studentStage(open: DistillRun, validate: NonNullable<OpenTraining['vali
           ...common,
           roles: { ...roles, reference: undefined, critic: undefined },
           settings: { branches: readsBranches(roles.decoder.config) },
-          sampler: rolloutSampler(open, samplingOf(open)),
+          source: rolloutSolutions(open, samplingOf(open)),
           n: rollout.num_generations,
           // A server's samples are checked against the student's own log-probs.
           scoredLater: rollout.server === undefined,

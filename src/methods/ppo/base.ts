@@ -9,9 +9,9 @@ import { rewardMoments, type WeightedSource } from '../../rewards/mixture.js';
 import type { RewardedSolution } from '../../rewards/reward.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { solveHeldOut } from '../../train/solutions/held-out.js';
+import type { LocalSolutionsOptions } from '../../train/solutions/local-solutions.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
-import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
 import { rewardedSolution } from './rewards.js';
@@ -53,7 +53,7 @@ export interface BaseStageOptions {
 
 export function baseStage(
   { config, data }: SolvingRun,
-  sampling: LocalSamplerOptions,
+  sampling: LocalSolutionsOptions,
   { settings, rewarded }: BaseStageOptions,
 ): MakingStage {
   const chunks = [

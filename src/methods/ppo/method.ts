@@ -12,7 +12,7 @@ import { plannedRewardModels } from './reward-memory.js';
 import { rewardSources } from './reward-sources.js';
 import { createPpoRoles, ppoRoles } from './roles.js';
 import type { RewardedRoles } from './run.js';
-import { rolloutSampler, samplingOf, solve, solvedBeforeAndAfter } from './solving.js';
+import { rolloutSolutions, samplingOf, solve, solvedBeforeAndAfter } from './solving.js';
 import { solutionStage } from './stage.js';
 
 export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
@@ -54,7 +54,7 @@ export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
     return [
       baseStage(open, sampling, { settings: open.config.ppo, rewarded: rewardedProblems(open) }),
       solutionStage(open, {
-        sampler: rolloutSampler(open, sampling),
+        source: rolloutSolutions(open, sampling),
         base,
         validate: async (signal, step) => {
           const solved = step === 0 ? (await base()).validation : await solve(open, 'validation', signal);

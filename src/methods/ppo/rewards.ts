@@ -15,7 +15,7 @@ import type { RewardedSolution } from '../../rewards/reward.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
 import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
-import { isSolved, type SolutionTurns } from '../../train/solutions/solution-sampler.js';
+import { isSolved, type SolutionTurns } from '../../train/solutions/solution-source.js';
 import type { Metrics } from '../../train/stage.js';
 import { algorithms } from './algorithms.js';
 import type { RewardSection } from './config.js';

@@ -14,9 +14,9 @@ import type {
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type {
   SampledSolution,
-  SolutionSampler,
+  SolutionSource,
   SolutionTurns,
-} from '../../train/solutions/solution-sampler.js';
+} from '../../train/solutions/solution-source.js';
 import type { PpoRoles } from './roles.js';
 import { type AnsweredPrompt, answeredPrompts } from './sequences.js';
 import type { PpoSettings } from './settings.js';
@@ -38,7 +38,7 @@ export type CreditedSolutions = CreditedGroup<SolutionGroup>;
 
 export interface SolutionRolloutOptions {
   readonly roles: Pick<PpoRoles, 'decoder' | 'policy' | 'reference' | 'critic'>;
-  readonly sampler: SolutionSampler;
+  readonly source: SolutionSource;
   /** Solutions that it gives of each problem. */
   readonly n: number;
   /** Prompt of a problem. */
@@ -56,7 +56,7 @@ export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource
       const prompts = items.map(options.promptOf);
       const total = options.n * prompts.length;
       let [done, tokens] = [0, 0];
-      const samples = await options.sampler.sample(prompts, {
+      const samples = await options.source.sample(prompts, {
         iteration,
         signal,
         ...(ahead
@@ -78,7 +78,7 @@ export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource
       // A group that failures have left with one episode has nothing to compare.
       return groups?.filter(({ answers }) => answers.length >= Math.min(2, options.n));
     },
-    dispose: () => options.sampler.dispose?.(),
+    dispose: () => options.source.dispose?.(),
   };
 }
 

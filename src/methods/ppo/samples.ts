@@ -3,7 +3,7 @@ import { stepsOf } from '../../records/steps.js';
 import { readableResults, readableStep } from '../../records/turns.js';
 import type { Credit } from '../../train/policy/records.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
-import type { SolutionTurns } from '../../train/solutions/solution-sampler.js';
+import type { SolutionTurns } from '../../train/solutions/solution-source.js';
 import type { Metrics } from '../../train/stage.js';
 import type { CreditedSolutions } from './rollout.js';
 

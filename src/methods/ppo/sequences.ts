@@ -1,7 +1,7 @@
 /** A prompt and its solutions as sequences: the prompt is a trunk, and each solution branches off it. */
 
 import { type BranchedAnswer, type BranchedSequence, branchedSequence } from '../../sequences/sequence.js';
-import type { SolutionTurns } from '../../train/solutions/solution-sampler.js';
+import type { SolutionTurns } from '../../train/solutions/solution-source.js';
 
 export interface AnsweredPrompt extends BranchedSequence {
   readonly rowId: number;

@@ -9,9 +9,9 @@ import { processesOf } from '../../runtime/processes.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Evaluation } from '../../train/method.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/held-out.js';
-import { remoteSampler } from '../../train/solutions/remote-sampler.js';
-import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
-import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
+import { type LocalSolutionsOptions, localSolutions } from '../../train/solutions/local-solutions.js';
+import { remoteSolutions } from '../../train/solutions/remote-solutions.js';
+import type { SolutionSource } from '../../train/solutions/solution-source.js';
 import type { BaseSolutions } from './base.js';
 import type { SolvingRun } from './run.js';
 
@@ -48,7 +48,13 @@ export async function solvedBeforeAndAfter(
   };
 }
 
-export function samplingOf({ config, data, roles, tokenizer, cacheBytes }: SolvingRun): LocalSamplerOptions {
+export function samplingOf({
+  config,
+  data,
+  roles,
+  tokenizer,
+  cacheBytes,
+}: SolvingRun): LocalSolutionsOptions {
   const { rollout, run } = config;
   return {
     decoder: roles.decoder,
@@ -69,14 +75,14 @@ export function samplingOf({ config, data, roles, tokenizer, cacheBytes }: Solvi
   };
 }
 
-/** The sampler of rollouts: this process, or the configured server. */
-export function rolloutSampler(
+/** The source of rollouts: this process, or the configured server. */
+export function rolloutSolutions(
   { config: { rollout }, roles, run }: SolvingRun,
-  sampling: LocalSamplerOptions,
-): SolutionSampler {
+  sampling: LocalSolutionsOptions,
+): SolutionSource {
   const { server } = rollout;
   const { adapter } = roles.policy;
-  if (!server) return localSampler(sampling);
+  if (!server) return localSolutions(sampling);
   const { url, kind, model, adapters, weights, key_env: keyEnv, attempts, timeout } = server;
   const seenAs = server.adapters_seen_as;
   const source = remoteSource({
@@ -90,7 +96,7 @@ export function rolloutSampler(
     ...(adapters && { adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) } }),
     ...(weights && { weights: { directory: weights, ...(seenAs ? { seenAs } : {}) } }),
   });
-  return remoteSampler({
+  return remoteSolutions({
     ...sampling,
     source: askedOnce(source, processesOf(roles.decoder.device)?.cluster),
     adapter,

@@ -7,7 +7,7 @@ import { corrected, importanceMetrics } from '../../train/policy/importance.js';
 import { policyStage } from '../../train/policy/stage.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
-import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
+import type { SolutionSource } from '../../train/solutions/solution-source.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
 import { algorithmOf, hasCritic } from './algorithms.js';
@@ -22,16 +22,13 @@ import { solutionMetrics, solutionSamples } from './samples.js';
 import { scoresInUpdate, settingWarnings, settled } from './settings.js';
 
 export interface SolutionStageOptions {
-  readonly sampler: SolutionSampler;
+  readonly source: SolutionSource;
   /** The solutions that the stage before made. */
   readonly base: () => Promise<BaseSolutions>;
   readonly validate: OpenTraining['validate'];
 }
 
-export function solutionStage(
-  open: PpoRun,
-  { sampler, base, validate }: SolutionStageOptions,
-): TrainingStage {
+export function solutionStage(open: PpoRun, { source, base, validate }: SolutionStageOptions): TrainingStage {
   const { config, data, roles, tokenizer } = open;
   const { rollout, reward, run } = config;
   const settings = settled(config);
@@ -53,7 +50,7 @@ export function solutionStage(
     optimizer: () => new AdamW(roles.policyTrained, adamSettings(settings)),
     parts: (steps, kl) => ({
       rollouts: solutionRollouts({
-        ...{ ...common, sampler, n: rollout.num_generations },
+        ...{ ...common, source, n: rollout.num_generations },
         scoredLater: scoresInUpdate(settings),
       }),
       rewards: solutionRewards({

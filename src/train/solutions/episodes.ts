@@ -14,7 +14,7 @@ import { warn } from '../../terminal/log.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { SolutionPrompt } from './prompts.js';
-import { requestOf, type SampledSolution, type SamplingRound } from './solution-sampler.js';
+import { requestOf, type SampledSolution, type SamplingRound } from './solution-source.js';
 
 /** The environment of a run. */
 export interface RunEnvironment {
@@ -27,7 +27,7 @@ export interface RunEnvironment {
   readonly timeout: number;
 }
 
-/** The model that is sampled, and how; as of `localSampler`. */
+/** The model that is sampled, and how; as of `localSolutions`. */
 interface SampledModel {
   readonly decoder: Decoder;
   readonly role: Pick<Role, 'adapter'>;

@@ -9,11 +9,11 @@ import { readableStep } from '../../records/turns.js';
 import { oracleScorer } from '../../scoring/oracle.js';
 import { type Solution, sampled, verdictsOf } from '../../scoring/scorer.js';
 import type { AskedPart } from './asked.js';
+import { type LocalSolutionsOptions, localSolutions } from './local-solutions.js';
 import { gradeSolution, type RunProblem } from './problems.js';
-import { type LocalSamplerOptions, localSampler } from './sampler.js';
-import { isSolved, type SampledSolution } from './solution-sampler.js';
+import { isSolved, type SampledSolution } from './solution-source.js';
 
-export interface SolveOptions extends LocalSamplerOptions {
+export interface SolveOptions extends LocalSolutionsOptions {
   /** Solutions of each problem: one is greedy, several are sampled. */
   readonly n: number;
   /** Default: 0 for one solution, 1 for several. */
@@ -38,7 +38,10 @@ export async function solveHeldOut(
     min_p: 0,
   };
   const asked = prompts.flatMap((prompt) => (prompt ? [prompt] : []));
-  const drawn = await localSampler({ ...options, sampling }).sample(asked, { iteration: EVALUATION, signal });
+  const drawn = await localSolutions({ ...options, sampling }).sample(asked, {
+    iteration: EVALUATION,
+    signal,
+  });
   if (!drawn) return undefined;
   let next = 0;
   return problems.map((problem, i) => {

@@ -12,7 +12,7 @@ import { loadDecoder } from '../../../src/models/load.js';
 import { hiddenStates } from '../../../src/sequences/forward.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { KlControl } from '../../../src/train/policy/kl.js';
-import { localSampler } from '../../../src/train/solutions/sampler.js';
+import { localSolutions } from '../../../src/train/solutions/local-solutions.js';
 import type { StepPart } from '../../../src/train/stage.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { f32Bound, openTest } from '../../ops/devices.js';
@@ -47,7 +47,7 @@ async function setUp(ppo: object, lora: unknown = { r: 4, lora_alpha: 8, lora_dr
   roles.policyParameters.write(values.map((value, i) => value + 0.05 * Math.sin(i)));
   const settings = settled(config);
   const common = { roles, settings, promptOf, temperature: 0.9, microBatchTokens: 64 };
-  const sampler = localSampler({
+  const source = localSolutions({
     decoder: roles.decoder,
     role: roles.policy,
     tokenizer,
@@ -57,7 +57,7 @@ async function setUp(ppo: object, lora: unknown = { r: 4, lora_alpha: 8, lora_dr
   const parts: StepPart[] = [];
   const report = (part: StepPart) => parts.push(part);
   const batch = { items: [0, 1], iteration: 2, signal: new AbortController().signal, report };
-  const sampled = { ...common, sampler, n: config.rollout.num_generations };
+  const sampled = { ...common, source, n: config.rollout.num_generations };
   const creditOf = (groups: readonly SolutionGroup[]) =>
     solutionAdvantage(device, settings).credit(
       groups,

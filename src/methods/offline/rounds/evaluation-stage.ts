@@ -13,7 +13,7 @@ import { sampled, verdictsOf } from '../../../scoring/scorer.js';
 import type { AskedPart } from '../../../train/solutions/asked.js';
 import { gradedSample } from '../../../train/solutions/held-out.js';
 import type { RunProblem } from '../../../train/solutions/problems.js';
-import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
+import type { SolutionSource } from '../../../train/solutions/solution-source.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { isRight } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
@@ -24,8 +24,8 @@ export type EvaluatedRow = Omit<GradedSample, 'prompt' | 'score'>;
 
 export interface EvaluateStageOptions extends AskedPart {
   readonly name: string;
-  readonly greedy: SolutionSampler;
-  readonly sampler: SolutionSampler;
+  readonly greedy: SolutionSource;
+  readonly source: SolutionSource;
   /** Samples in addition to the greedy one. */
   readonly samples: number;
   readonly judge: RoundJudge | undefined;
@@ -33,7 +33,7 @@ export interface EvaluateStageOptions extends AskedPart {
 }
 
 export function evaluateStage(options: EvaluateStageOptions): MakingStage {
-  const { name, problems, prompts, greedy, sampler, samples, judge, settings } = options;
+  const { name, problems, prompts, greedy, source, samples, judge, settings } = options;
   const judged = judge && verdictsOf(judge);
   return chunkedStage({
     name,
@@ -43,7 +43,7 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
       const asked = chunk.flatMap(({ prompt }) => prompt ?? []);
       // All models are asked with the same random numbers.
       const first = await greedy.sample(asked, { iteration: 0, n: 1, signal });
-      const others = samples > 0 ? await sampler.sample(asked, { iteration: 0, n: samples, signal }) : [];
+      const others = samples > 0 ? await source.sample(asked, { iteration: 0, n: samples, signal }) : [];
       if (!first || !others) return undefined;
       let next = 0;
       const drawn = chunk.flatMap(({ problem, id, prompt }) => {

@@ -3,7 +3,7 @@ import { PhiloxStream } from '../../../random/philox.js';
 import { type Draws, drawKey } from '../../../run/draws.js';
 import { epochOrder } from '../../../sequences/batching.js';
 import type { SolutionPrompts } from '../../../train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '../../../train/solutions/solution-sampler.js';
+import type { SampledSolution, SolutionSource } from '../../../train/solutions/solution-source.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import type { CandidateRow } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
@@ -11,7 +11,7 @@ import { chunkedStage } from './chunked-stage.js';
 export interface SampleStageOptions {
   readonly name: string;
   readonly iteration: number;
-  readonly sampler: SolutionSampler;
+  readonly source: SolutionSource;
   readonly prompts: SolutionPrompts['prompts'];
   /** Indices of the problems of this round. */
   readonly problems: readonly number[];
@@ -23,7 +23,7 @@ export interface SampleStageOptions {
 }
 
 export function sampleStage(options: SampleStageOptions): MakingStage {
-  const { name, iteration, sampler, prompts, problems, settings, n, draws } = options;
+  const { name, iteration, source, prompts, problems, settings, n, draws } = options;
   return chunkedStage({
     name,
     settings,
@@ -53,7 +53,7 @@ export function sampleStage(options: SampleStageOptions): MakingStage {
       const isKept = (prompt: number, sample: number) => rows[prompt]?.[sample] !== undefined;
       let done = rows.flat().filter((row) => row !== undefined).length;
       let drawn = 0;
-      const samples = await sampler.sample(chunk, {
+      const samples = await source.sample(chunk, {
         iteration,
         n,
         signal,

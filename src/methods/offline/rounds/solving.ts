@@ -2,8 +2,8 @@
 import type { Part } from '../../../data/split.js';
 import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report.js';
 import type { Evaluation } from '../../../train/method.js';
-import { localSampler } from '../../../train/solutions/sampler.js';
-import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
+import { localSolutions } from '../../../train/solutions/local-solutions.js';
+import type { SolutionSource } from '../../../train/solutions/solution-source.js';
 import type { MakingStage, SaveSettings, StageEntry } from '../../../train/stage.js';
 import { artefactRows } from './candidates.js';
 import {
@@ -15,14 +15,14 @@ import {
 import { evaluationJudge } from './judges.js';
 import type { AskingRun } from './run.js';
 
-export function samplerOf(
+export function solutionsOf(
   { config, data, roles, tokenizer, cacheBytes }: AskingRun,
   how: 'greedy' | 'sampled' = 'sampled',
-): SolutionSampler {
+): SolutionSource {
   const { sampling } = config;
   const stop = [...sampling.stop, ...data.asked.prompt.stop];
   const greedy = { temperature: 0, top_p: 1, top_k: 0, min_p: 0 };
-  return localSampler({
+  return localSolutions({
     decoder: roles.decoder,
     role: roles.role,
     tokenizer,
@@ -57,8 +57,8 @@ function solved(
     ...how
   }: Pick<EvaluateStageOptions, 'name' | 'settings' | 'samples' | 'judge'> & { readonly part: Part },
 ): MakingStage {
-  const samplers = { greedy: samplerOf(open, 'greedy'), sampler: samplerOf(open) };
-  return evaluateStage({ ...open.data.asked.parts[part], ...samplers, ...how });
+  const sources = { greedy: solutionsOf(open, 'greedy'), source: solutionsOf(open) };
+  return evaluateStage({ ...open.data.asked.parts[part], ...sources, ...how });
 }
 
 /** Share of validation problems whose greedy solution is right: chooses among the parameters of a round. */

@@ -22,7 +22,7 @@ import { labelJudge } from './judges.js';
 import { labelStage } from './label.js';
 import type { AskingRun, OfflineLearning } from './run.js';
 import { roundProblems, sampleStage } from './sample.js';
-import { evaluation, passAt1, samplerOf, validation } from './solving.js';
+import { evaluation, passAt1, solutionsOf, validation } from './solving.js';
 
 /** M0 that is more than the base without its adapter is a second copy, loaded while a round asks it. */
 export function loadsReference(
@@ -134,7 +134,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
     sampleStage({
       name: names.samples,
       iteration: i,
-      sampler: samplerOf(open),
+      source: solutionsOf(open),
       prompts: data.asked.parts.train.prompts,
       problems: roundProblems(data.asked.parts.train.problems.length, {
         iteration: i,

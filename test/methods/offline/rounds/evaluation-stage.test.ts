@@ -4,7 +4,7 @@ import {
   evaluateStage,
   evaluationMetrics,
 } from '../../../../src/methods/offline/rounds/evaluation-stage.js';
-import type { SolutionSampler } from '../../../../src/train/solutions/solution-sampler.js';
+import type { SolutionSource } from '../../../../src/train/solutions/solution-source.js';
 
 const row = (problem: number, right: boolean, steps: readonly (0 | 1 | null)[]): EvaluatedRow => ({
   problem,
@@ -31,7 +31,7 @@ it('what the judge did not judge is not clean, and its share is reported', () =>
 });
 
 it('a problem that leaves no room for a solution counts as wrong', async () => {
-  const sampler: SolutionSampler = {
+  const source: SolutionSource = {
     sample: async (prompts, { n = 1 }) =>
       prompts.map(() =>
         Array.from({ length: n }, () => ({
@@ -44,7 +44,7 @@ it('a problem that leaves no room for a solution counts as wrong', async () => {
   };
   const problems = ['p', 'q', 'r'].map((problem) => ({ problem, answer: '7' }));
   const stage = evaluateStage({
-    ...{ name: 'eval-0', problems, greedy: sampler, sampler, samples: 2, judge: undefined },
+    ...{ name: 'eval-0', problems, greedy: source, source, samples: 2, judge: undefined },
     prompts: [{ id: 0, ids: [1] }, undefined, { id: 2, ids: [1] }],
     settings: { save_steps: 0, save_total_limit: 1 } as never,
   });

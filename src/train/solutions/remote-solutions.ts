@@ -8,9 +8,9 @@ import { StepTrainError } from '../../native/errors.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { SolutionPrompt } from './prompts.js';
-import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
+import { requestOf, type SampledSolution, type SolutionSource } from './solution-source.js';
 
-export interface RemoteSamplerOptions {
+export interface RemoteSolutionsOptions {
   readonly source: SampleSource;
   /** The trained adapter, or undefined for the decoder's own weights. */
   readonly adapter: Adapter | undefined;
@@ -25,12 +25,12 @@ export interface RemoteSamplerOptions {
 }
 
 /**
- * The server's samples as a source of rollouts. From `steptrain serve` they are those of `localSampler`, bit for bit on the
+ * The server's samples as a source of rollouts. From `steptrain serve` they are those of `localSolutions`, bit for bit on the
  * CPU; from others they differ by their kernels' rounding, and the update takes log-probs of its own and corrects for the difference.
  *
  * @throws RemoteError from `sample`, in one sentence, where the server does not answer after all tries
  */
-export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
+export function remoteSolutions(options: RemoteSolutionsOptions): SolutionSource {
   const { source, adapter, decoder, sampling, eosTokenIds, goOn } = options;
   /** The round in which drawing ahead began, by the round that is drawn ahead. */
   const begun = new Map<number, number>();
@@ -72,7 +72,7 @@ const idsOf = (prompts: readonly SolutionPrompt[]) => prompts.map(({ ids }) => i
 
 function solutionOf(
   { tokens, logprobs, finishReason, server }: SourceSample,
-  { tokenizer, sampling }: RemoteSamplerOptions,
+  { tokenizer, sampling }: RemoteSolutionsOptions,
 ): SampledSolution {
   if (finishReason !== 'stop' && finishReason !== 'length')
     throw new StepTrainError(

@@ -14,9 +14,9 @@ import { StepTrainError } from '../../native/errors.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type RunEnvironment, sampleEpisodes } from './episodes.js';
-import { requestOf, type SampledSolution, type SolutionSampler } from './solution-sampler.js';
+import { requestOf, type SampledSolution, type SolutionSource } from './solution-source.js';
 
-export interface LocalSamplerOptions {
+export interface LocalSolutionsOptions {
   readonly decoder: Decoder;
   /** Role whose weights are sampled, as they are when `sample` is called. */
   readonly role: Pick<Role, 'adapter'>;
@@ -37,7 +37,7 @@ export interface LocalSamplerOptions {
  * @throws StepTrainError from `sample`: where a prompt leaves no room for a token, or the model gives something that is
  *   not a number
  */
-export function localSampler(options: LocalSamplerOptions): SolutionSampler {
+export function localSolutions(options: LocalSolutionsOptions): SolutionSource {
   const { decoder, role, tokenizer, sampling, cacheBytes } = options;
   return {
     async sample(prompts, round) {

@@ -82,8 +82,8 @@ export function requestOf<Ended>(
   };
 }
 
-/** A source of solutions; such as `localSampler`. */
-export interface SolutionSampler {
+/** Where solutions come from: a model in this process, or a server. */
+export interface SolutionSource {
   /** Samples by prompt; undefined if the signal stopped it. */
   sample(
     prompts: readonly SolutionPrompt[],

@@ -7,7 +7,7 @@ import type { Adapter } from '../../../src/models/adapter.js';
 import { createAdapterOn } from '../../../src/models/adapter-on-base.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { loraConfig } from '../../../src/train/roles/lora-config.js';
-import { localSampler } from '../../../src/train/solutions/sampler.js';
+import { localSolutions } from '../../../src/train/solutions/local-solutions.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
 
@@ -41,7 +41,7 @@ const SAMPLING = {
 const PROMPTS = [65, 90, 120].map((byte, id) => ({ id, ids: [byte, byte + 1, byte + 2] }));
 
 const sampler = (settings: object = {}) =>
-  localSampler({
+  localSolutions({
     decoder: model.decoder,
     role: { adapter },
     tokenizer,
