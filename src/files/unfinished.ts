@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 
 const paths = new Set<string>();
 
-/** Says that `path` is not whole yet; the returned function that it is, or that it is gone. */
+/** Marks `path` as unfinished until the returned function is called, when it is whole or gone. */
 export function unfinished(path: string): () => void {
   if (paths.size === 0) process.on('exit', remove);
   paths.add(path);

@@ -129,7 +129,7 @@ export async function ggufKeys(directory: string) {
 
 type Written = LlamaConfig | GemmaConfig | Qwen35Config;
 
-/** Each so many layers of Qwen3.5 attends, as llama.cpp takes for granted. */
+/** Interval between the layers of Qwen3.5 that attend; llama.cpp assumes it. */
 const intervalOf = ({ layers }: Qwen35Config) => layers.indexOf('full') + 1;
 
 /** @throws StepTrainError for what llama.cpp has no key for */

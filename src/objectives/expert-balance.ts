@@ -4,7 +4,7 @@
  *
  *     loss = E · Σ_e f_e · P_e      f_e: choices of expert e, P_e: sum of its probabilities, both over the number of rows
  *
- * with a row for each token and layer. It is 1·k where k choices of each token are spread evenly. Choices have no gradient.
+ * with a row for each token and layer. It is k where the k choices of each token are spread evenly. Choices have no gradient.
  */
 import type { Disposable, Tape } from '../autograd/tape.js';
 import type { Routing } from '../ops/experts.js';

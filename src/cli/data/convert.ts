@@ -70,7 +70,7 @@ async function* lines(records: AsyncIterable<StepRecord>, from: string): AsyncGe
 /** Starts when it is read: nobody would catch an earlier error. */
 async function* zipped(text: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
   const gzip = createGzip();
-  // Whoever reads the archive hears of the error.
+  // The reader of the archive gets the error.
   pipeline(text, gzip).catch(() => {});
   yield* gzip;
 }

@@ -206,7 +206,7 @@ function apartAdvantages(rewards: Rewards): number[] {
   return standard(sums);
 }
 
-/** Less their mean, by their deviation, of n − 1. */
+/** The values minus their mean, divided by their standard deviation (of n − 1). */
 function standard(values: readonly number[]): number[] {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + square(value - mean), 0);
@@ -243,8 +243,9 @@ function stepAdvantages(rewards: Rewards, meanOnly: boolean): number[] {
 }
 
 /**
- * Returns from each turn on, γ for each turn between, less their mean over the solutions of the group that have a turn of that number, by
- * their deviation, of n − 1. All tokens of a turn have its advantage; a turn that no other solution has teaches nothing.
+ * The return from each turn on, discounted by γ a turn, minus the mean and divided by the standard deviation (of n − 1)
+ * of the same turn in the group's solutions. All tokens of a turn have its advantage; a turn that no other solution has
+ * teaches nothing.
  */
 function turnAdvantages(group: readonly AnswerReward[], gamma: number, meanOnly: boolean): number[] {
   const turns = group.map(({ byToken, places = [byToken.length - 1] }) => ({
@@ -280,8 +281,8 @@ function withoutProcess({ process, ...reward }: AnswerReward): AnswerReward {
 }
 
 /**
- * PRIME (arXiv 2502.01456, as in our source): each token's reward less the mean over the other solutions of their mean
- * reward of a token. An advantage is the sum from its token on.
+ * PRIME (arXiv 2502.01456, as in our source): each token's reward minus the mean reward per token of the other
+ * solutions. The advantage of a token is the sum of these from it on.
  */
 function processAdvantages(group: readonly AnswerReward[], gamma: number): number[][] {
   const means = group.map(

@@ -1,4 +1,4 @@
-/** All plots of a page: those in view are drawn first, the others when the page rests or is printed; smoothed and coloured together. */
+/** All plots of a page: those in view are drawn first, the others when the page is idle or printed. All share one smoothing and one colouring. */
 import type { PlotData } from './data.js';
 import { Plot } from './plot.js';
 
@@ -70,7 +70,7 @@ export class Plots {
     for (const plot of data) this.data.set(plot.id, plot);
   }
 
-  /** Draws those out of view too, one whenever the page rests: a picture of the whole page has them. */
+  /** Draws plots out of view too, one at each idle moment, so that a picture of the whole page has them. */
   private drawLater([place, ...others]: readonly HTMLElement[]): void {
     if (!place) return;
     if (place.isConnected) this.draw(place);

@@ -25,7 +25,7 @@ export interface SpanOf {
   readonly step?: number;
 }
 
-/** A micro-batch: token log-probs of the policy, f32 [T], and whose they are. */
+/** A micro-batch: token log-probs of the policy, f32 [T], and the answers that they belong to. */
 export interface ScoredBatch {
   readonly logprobs: Tensor;
   readonly answers: readonly ScoredAnswer[];

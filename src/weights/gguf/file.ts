@@ -36,7 +36,7 @@ const MAGIC = 0x46554747;
 /** Bytes read at a time while the header is parsed. */
 const CHUNK = 4 << 20;
 const MAX_EXTENTS = 4;
-/** Lists in lists: no writer nests them, and each level is a call. */
+/** Max depth of lists in lists. No writer nests them, and each level is a recursive call. */
 const MAX_NESTING = 4;
 /** Values of a list; the largest vocabularies have 300,000. */
 const MAX_LIST = 1 << 24;
