@@ -8,7 +8,7 @@ import {
   readModelConfig,
 } from '../../src/architectures/table.js';
 import { matchWeights, openCheckpoint } from '../../src/weights/checkpoint.js';
-import { DECODERS } from '../models/golden.js';
+import { MODELS } from '../models/golden.js';
 import { goldenPath } from '../weights/golden.js';
 
 const SIZES = {
@@ -25,17 +25,7 @@ const shapes = (json: Record<string, string | number | boolean | string[]>) =>
   );
 
 describe('modelWeights', () => {
-  it.each([
-    ...DECODERS,
-    'stories260k',
-    'deberta-token',
-    'deberta-sequence',
-    'variants/opt-norm-last',
-    'variants/opt-plain',
-    'qwen3_5-a',
-    'qwen3_5-b',
-    'variants/qwen3_5-groups',
-  ])('lists what the checkpoint of %s holds', (model) => {
+  it.each(MODELS)('lists what the checkpoint of %s holds', (model) => {
     const config = readModelConfig(goldenPath(model));
     const checkpoint = openCheckpoint(goldenPath(model));
     const weights = modelWeights(config);

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { readStoredF32 } from '../../src/weights/checkpoint.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
@@ -18,6 +18,25 @@ export interface Expected {
 
 /** The folders of decoders in test/golden, with values of transformers, PEFT and torch: the tests of models iterate over them. */
 export const DECODERS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
+
+const foldersIn = (directory: string) =>
+  readdirSync(goldenDirectory(directory)).filter((name) =>
+    existsSync(goldenDirectory(`${directory}/${name}/config.json`)),
+  );
+
+/** The folders of test/golden/variants: settings that the decoders leave out, each with logits and gradients of transformers. */
+export const VARIANTS = foldersIn('variants');
+
+/** Every golden model by its folder. A new architecture is tested by a folder here: the lists of tests are made of these. */
+export const MODELS = [...foldersIn('.'), ...VARIANTS.map((name) => `variants/${name}`)];
+
+/** The first golden model of each `model_type`. */
+export const BY_TYPE: ReadonlyMap<string, string> = new Map(
+  MODELS.toReversed().map((name) => [
+    JSON.parse(readFileSync(goldenDirectory(`${name}/config.json`), 'utf8')).model_type as string,
+    name,
+  ]),
+);
 
 export function goldenDirectory(name: string): string {
   return fileURLToPath(new URL(`../golden/${name}`, import.meta.url));

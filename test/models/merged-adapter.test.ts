@@ -14,13 +14,12 @@ import { openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
 import { goldenPath } from '../weights/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { goldenDirectory, tensorsIn } from './golden.js';
+import { DECODERS, goldenDirectory, tensorsIn } from './golden.js';
 
 const device = openTest();
 afterAll(() => device.dispose());
 
 /** Adapters of PEFT with a B that is not zero, of rank 4 and α 16. */
-const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
 const sequences = [{ ids: [5, 17, 99, 3, 250, 7] }, { ids: [4, 8, 15] }];
 
 const lora = (config: Partial<LoraConfig>): LoraConfig => ({
@@ -81,7 +80,7 @@ async function reloaded(base: string, directory: string, dtype: 'f32' | 'bf16' =
   return hidden;
 }
 
-describe.each(MODELS)('%s', (name) => {
+describe.each(DECODERS)('%s', (name) => {
   const base = goldenDirectory(name);
   const first = join(base, 'adapter');
 

@@ -12,25 +12,7 @@ import { openSafetensors } from '../../src/weights/safetensors.js';
 import { isas, openTest } from '../ops/devices.js';
 import { maxDifference } from '../ops/numbers.js';
 import { goldenPath } from '../weights/golden.js';
-
-const VARIANTS = [
-  'qwen2-windowed-layer',
-  'qwen3-wide-heads',
-  'llama-biases',
-  'llama-yarn',
-  'mistral-no-window',
-  'opt-norm-last',
-  'opt-plain',
-  'opt-untied',
-  'gemma3-windows',
-  'gemma3-untied',
-  'smollm3-no-rope',
-  'smollm3-windows',
-  'qwen3-moe',
-  'qwen3-moe-dense-layers',
-  'qwen3_5-groups',
-  'qwen3_5-wide-heads',
-];
+import { VARIANTS } from './golden.js';
 
 describe.each(isas)('%s', (isa) => {
   const device = openTest(isa);

@@ -26,8 +26,8 @@ const OF_VERDICTS = [
 ];
 const OF_PROBLEMS = ['method', 'unit', 'metrics', 'models'];
 
-/** Characters of an entry that are shown: eval.json of any size may lie in a run directory. */
-const MAX_TEXT = 20_000;
+/** Characters of an entry that are shown, and up to which it is indented: eval.json of any size and depth may lie in a run directory. */
+const [MAX_TEXT, MAX_INDENTED] = [20_000, 8_000];
 
 export function further({ report, solved, evaluation }: CollectedRun): Section {
   const shown = new Set(report ? OF_VERDICTS : solved ? OF_PROBLEMS : []);
@@ -45,7 +45,8 @@ export function further({ report, solved, evaluation }: CollectedRun): Section {
 
 function asJson(value: unknown): string {
   try {
-    const text = JSON.stringify(value, null, 2);
+    const compact = JSON.stringify(value);
+    const text = compact.length > MAX_INDENTED ? compact : JSON.stringify(value, null, 2);
     return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}\n… more in eval.json` : text;
   } catch {
     return 'nested too deep to be shown';
