@@ -222,6 +222,7 @@ export interface RuntimeCase {
     | 'ragged'
     | 'verdicts'
     | 'verdicts of 20 steps'
+    | 'long sequences'
     | 'small model'
     | 'shared attention'
     | 'shared prompt'

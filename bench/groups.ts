@@ -85,6 +85,7 @@ export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
       ...{ suite: 'runtime', name: 'verdicts of 20 steps, Qwen3.5-0.8B', count: 1, env: {} },
       measure: 'verdicts of 20 steps',
     },
+    { suite: 'runtime', name: 'long sequences', measure: 'long sequences', count: 1, env: {} },
     { suite: 'runtime', name: '10,000 ragged steps', measure: 'ragged', count: 10_000, env: {} },
   ];
 }

@@ -8,6 +8,7 @@ import { median } from '../statistics.js';
 import { clusterStep } from './cluster.js';
 import { expertsBesideLoop } from './experts.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
+import { longSequences } from './long.js';
 import { quantizedBases, quantizedFile } from './quantized.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
@@ -27,6 +28,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return verdictBranches(device, item.count, QWEN_0_5B, 8);
     case 'verdicts of 20 steps':
       return verdictBranches(device, item.count, QWEN3_5_0_8B, 20);
+    case 'long sequences':
+      return longSequences(device, item.count);
     case 'small model':
       return smallModel(device, item.count);
     case 'shared attention':
