@@ -79,7 +79,7 @@ const adapter = z.strictObject({
     'The adapters are scaled by lora_alpha / r (by lora_alpha / √r with use_rslora).',
   ),
   lora_dropout: fraction(0.05).describe(
-    'Dropout on the input of the adapters; helps with little data, 0 is faster.',
+    'Dropout on the input of the adapters, but where log-probs are compared, as in TRL; 0 is faster.',
   ),
   target_modules: z
     .union([z.literal('all-linear'), z.array(text()).min(1).meta({ expects: 'a list of module names' })])

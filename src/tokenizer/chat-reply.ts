@@ -77,6 +77,7 @@ export function chatReply(
     const at = written?.indexOf(text.trim(), after) ?? -1;
     if (written === undefined || at < 0) continue;
     const end = at + text.trim().length;
+    if (reasoning === undefined) checkClosed(opening + written.slice(0, at), text);
     return { opening, head: written.slice(0, at), content: text.trim(), tail: written.slice(end).trimEnd() };
   }
   const respaced = written === undefined ? undefined : spacedOtherwise(written, [content, given], after);
@@ -141,6 +142,9 @@ export function openedReasoning(prompt: string): OpenedReasoning | undefined {
 const CLOSED_AT_END = /<(think|thinking|thought|reasoning)>\s*<\/\1>\s*$/;
 const CLOSED_AT_START = /^\s*<(think|thinking|thought|reasoning)>\s*<\/\1>\s*/;
 
+/** The same, where another one is opened after it. */
+const CLOSED_BEFORE = /<(think|thinking|thought|reasoning)>\s*<\/\1>\s*(?:<\1>\s*)?$/;
+
 /**
  * Refuses a reply that reasons where the opening of its turn has closed the reasoning already, as templates do whose thinking is off:
  * it would be learned as a second one.
@@ -148,12 +152,12 @@ const CLOSED_AT_START = /^\s*<(think|thinking|thought|reasoning)>\s*<\/\1>\s*/;
  * @throws DataError that names the mark
  */
 export function checkClosed(opening: string, reply: string): void {
-  const [, name] = CLOSED_AT_END.exec(opening) ?? [];
+  const [, name] = CLOSED_BEFORE.exec(opening) ?? [];
   if (name === undefined || !reply.includes(`</${name}>`)) return;
   throw badTemplate(
     `the chat template has closed the reasoning before the reply (<${name}></${name}>), and the reply ends one of its own, which would be ` +
-      'learned as a second; let the template think (a column chat_template_kwargs, such as {"enable_thinking": true}), or leave the ' +
-      'reasoning out of the reply',
+      'learned as a second; give it as reasoning_content, let the template think (a column chat_template_kwargs, such as ' +
+      '{"enable_thinking": true}), or leave it out of the reply',
   );
 }
 

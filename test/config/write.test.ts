@@ -53,7 +53,7 @@ describe('the written configuration', () => {
     expect(lines).toContain('  target_modules: [q_proj, v_proj]');
     const at = lines.findIndex((line) => line.startsWith('  lora_dropout:'));
     expect(lines[at - 1]).toBe(
-      '  # Dropout on the input of the adapters; helps with little data, 0 is faster.',
+      '  # Dropout on the input of the adapters, but where log-probs are compared, as in TRL; 0 is faster.',
     );
   });
 });

@@ -10,6 +10,7 @@ export function likelihood(): OfflineObjective {
   return {
     needsReference: false,
     needsMismatched: false,
+    dropout: true,
     begin(batch, _, means) {
       const tokens = batch
         .flatMap(({ answers }) => answers)

@@ -76,7 +76,7 @@ export async function runBatch(
     (group, { terms }) => {
       const sequences = group.map((i) => offlineSequence(plan.items.get(i), i));
       const known = objective.needsReference ? group.flatMap((i) => references[i] ?? []) : undefined;
-      const used = training ? { ...role, dropout: training.dropout } : role;
+      const used = training && objective.dropout ? { ...role, dropout: training.dropout } : role;
       return terms(scoreBatch(decoder, used, sequences, known));
     },
   );

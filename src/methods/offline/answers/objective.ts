@@ -27,6 +27,8 @@ interface BatchObjective {
 export interface OfflineObjective {
   /** Reads `ScoredAnswer.reference`. */
   readonly needsReference: boolean;
+  /** Learns under the dropout of the adapter: where log-probs are compared, with a reference's or with each other, it would be noise. */
+  readonly dropout?: true;
   /** Needs the sums of mismatched pairs, and so problems that differ within each batch. */
   readonly needsMismatched: boolean;
   begin(batch: readonly OfflineItem[], mismatched: MismatchedSums | undefined, means: Means): BatchObjective;

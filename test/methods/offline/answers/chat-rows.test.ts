@@ -191,6 +191,21 @@ describe('a template that closes the reasoning before the reply', () => {
   );
 });
 
+it('a reply is refused whose reasoning a template would write as a second, after an empty one of its own', async () => {
+  // As Qwen3.8's, which reads reasoning_content alone, and whose prompt opens the reasoning.
+  const own =
+    "{% for m in messages %}{{ '<|turn|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}" +
+    "{{ '<think>\\n' + (m.reasoning_content or '') + '\\n</think>\\n\\n' }}{% endif %}{{ m.content + '<|end|>\\n' }}{% endfor %}" +
+    "{% if add_generation_prompt %}{{ '<|turn|>assistant\\n<think>\\n' }}{% endif %}";
+  await expect(texts(own, { messages: [USER, reply('<think>2 and 2</think>4')] })).rejects.toThrow(
+    /closed the reasoning before the reply .* give it as reasoning_content/,
+  );
+  const row = { messages: [USER, reply('4', { reasoning_content: '2 and 2' })] };
+  expect(await texts(own, row)).toEqual([
+    [`${ASKED}<|turn|>assistant\n<think>\n`, '2 and 2\n</think>\n\n4<|end|>'],
+  ]);
+});
+
 describe('what a template does not read', () => {
   it.each([
     [
