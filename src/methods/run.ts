@@ -268,18 +268,24 @@ export async function runRecipe(
   signal: AbortSignal,
   options: RecipeOptions & { readonly resume: boolean },
 ): Promise<EndedRun> {
-  const row = methodOf(config);
-  const loaded = await row.load();
-  const method: Method<RunConfig> & Pick<typeof row, 'sections'> = {
-    ...loaded,
-    sections: row.sections,
-    async save(open, stages) {
-      await loaded.save(open, stages);
-      await completeSaved(run.path, config, open.tokenizer);
-    },
-  };
+  const { load, sections } = methodOf(config);
+  const method = { ...(await load()), sections };
   const prepared = options.prepared ?? (await prepare(config));
-  return runMethod({ ...options, method, prepared, run, signal });
+  return runMethod({
+    ...options,
+    method: { ...method, save: savedWhole(method, config) },
+    prepared,
+    run,
+    signal,
+  });
+}
+
+/** Saves what a method trained, each adapter and model with its tokenizer and card. */
+function savedWhole(method: Pick<Method<RunConfig>, 'save'>, config: RunConfig): Method<RunConfig>['save'] {
+  return async (open, stages) => {
+    await method.save(open, stages);
+    await completeSaved(open.run.path, config, open.tokenizer);
+  };
 }
 
 /** Closes the run directory after `work` and writes its report; one in which nothing has been logged yet is removed when `work` fails. */
