@@ -138,7 +138,7 @@ function shown(answer: string): string {
 }
 
 async function gradeTable({ rows, correct, unanswered, found }: GradeSummary): Promise<string> {
-  const { boxedTable, plainTable } = await import('../eval/reports/table.js');
+  const { formatTable } = await import('../terminal/table.js');
   const { percent } = await import('../eval/statistics/percent.js');
   const share = (part: number, of: number) => (of === 0 ? '-' : percent(part / of));
   const lines = [
@@ -152,7 +152,7 @@ async function gradeTable({ rows, correct, unanswered, found }: GradeSummary): P
     ...(unanswered > 0 ? [['none', String(unanswered), '0', share(0, unanswered)]] : []),
     ['all', String(rows), String(correct), share(correct, rows)],
   ];
-  const table = process.stdout.isTTY === true ? boxedTable(lines) : plainTable(lines);
+  const table = formatTable(lines, { boxed: process.stdout.isTTY === true });
   const places = Object.keys(found).map((place) => `${place}: ${PLACES[place as ExtractionMethod]}`);
   return places.length === 0 ? table : `${table}\nanswers were found ${places.join('; ')}`;
 }

@@ -47,8 +47,8 @@ const commandOf = (kind: Kind) => {
       const path = given ?? model ?? DEFAULT_MODEL;
       const describe = await import('./inspect-parts.js');
       const rows: (readonly [string, string])[] = await describe[kind](path);
-      const width = Math.max(...rows.map(([name]) => name.length)) + 2;
-      for (const [name, value] of rows) console.log(`${name.padEnd(width)}${value}`);
+      const { formatTable } = await import('../terminal/table.js');
+      console.log(formatTable(rows, { isLeft: () => true }));
       // Damage is printed like everything else; scripts read the exit code.
       if (kind === 'checkpoint' && rows.some(([, value]) => value.startsWith(describe.DAMAGED)))
         throw new UsageError(`${path} is damaged; another checkpoint of the run may be whole`);

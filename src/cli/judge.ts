@@ -60,7 +60,7 @@ async function judge(args: JudgeArguments): Promise<void> {
   const { calculationsIn } = await import('../data/equations/calculations.js');
   const { unparsedSentence } = await import('../scoring/generative/unparsed.js');
   const { unlikeSentence } = await import('../scoring/unlike-training.js');
-  const { plainTable } = await import('../eval/reports/table.js');
+  const { formatTable } = await import('../terminal/table.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
   const threshold = chosenThreshold(args.threshold);
   const [name, file] = namesOf(args);
@@ -125,7 +125,7 @@ async function judge(args: JudgeArguments): Promise<void> {
               null,
               2,
             )
-          : table(judged, plainTable, alone ? 'not checked' : '–', results),
+          : table(judged, formatTable, alone ? 'not checked' : '–', results),
       );
     },
   );
@@ -234,7 +234,7 @@ const inOneLine = (of: string) => of.replaceAll(/\s*\n\s*/g, ' ⏎ ');
 /** @param results what came back after each turn of a conversation */
 function table(
   judged: readonly StepJudgement[],
-  plainTable: typeof import('../eval/reports/table.js').plainTable,
+  formatTable: typeof import('../terminal/table.js').formatTable,
   none: string,
   results: readonly (readonly string[])[] = [],
 ): string {
@@ -250,7 +250,9 @@ function table(
     inOneLine(own.step),
   ]);
   const heads = ['step', 'p(right)', ...(isReward ? ['reward'] : []), 'verdict', 'text'];
-  const [head = '', ...lines] = plainTable([heads, ...rows], (i) => i >= heads.length - 2).split('\n');
+  const [head = '', ...lines] = formatTable([heads, ...rows], { isLeft: (i) => i >= heads.length - 2 }).split(
+    '\n',
+  );
   const indent = ' '.repeat(head.lastIndexOf('text'));
   const reasonLines = (own: StepJudgement | undefined) =>
     own?.reason === undefined || isUnlike(own) ? [] : [`${indent}reason: ${inOneLine(own.reason)}`];

@@ -1,8 +1,10 @@
 // `steptrain recipes ls`: the recipes of the package in groups.
+
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { recipeNames, shippedFolder } from '../config/shipped.js';
 import { typedCommand } from '../native/typed-command.js';
+import { formatTable } from '../terminal/table.js';
 import { UsageError } from './line/error.js';
 
 /** Groups in the order in which they are listed, with the line above each. */
@@ -65,17 +67,17 @@ export function listing(recipes: readonly ListedRecipe[], words: readonly string
     throw new UsageError(
       `no recipe has ${words.join(' and ')} in it; ${typedCommand('recipes ls')} lists all ${recipes.length}`,
     );
-  const width = Math.max(...found.map(({ name }) => name.length));
   const blocks = Object.entries(GROUPS).flatMap(([group, title]) => {
     // The quick ones come first.
     const rows = found
       .filter((recipe) => recipe.group === group)
       .sort((a, b) => Number(isQuick(b)) - Number(isQuick(a)));
     if (rows.length === 0) return [];
-    const lines = rows.map(
-      ({ name, says, neverTrained }) => `  ${name.padEnd(width)}  ${says}${neverTrained ? ` (${MARK})` : ''}`,
-    );
-    return [[title, ...lines].join('\n')];
+    const cells = rows.map(({ name, says, neverTrained }) => [
+      name,
+      `${says}${neverTrained ? ` (${MARK})` : ''}`,
+    ]);
+    return [`${title}\n${formatTable(cells, { isLeft: () => true, indent: 2 })}`];
   });
   return blocks.join('\n\n');
 }

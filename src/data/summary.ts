@@ -1,6 +1,8 @@
 // Statistics of the training and evaluation data, shown before training.
+
 import { basename } from 'node:path';
 import { plural } from '../native/shown.js';
+import { formatTable } from '../terminal/table.js';
 import { unaskedWarning } from './benchmarks/unasked.js';
 import type { LoadReport, TrainingPart } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
@@ -143,12 +145,8 @@ export function formatTrainingDataSummary({
     row('tokens per solution', ({ median, p95, max }) => `${median}, ${p95}, ${max}`);
     row('steps beyond max_length', ({ stepsCut }) => stepsCut);
   }
-  const titles = Math.max(...rows.map(([title]) => title?.length ?? 0));
-  const cells = Math.max(...rows.flatMap(([, ...texts]) => texts.map((text) => text.length)));
   return [
-    ...rows.map(([title = '', ...texts]) =>
-      [title.padEnd(titles), ...texts.map((text) => text.padStart(cells + 2))].join(''),
-    ),
+    ...formatTable(rows).split('\n'),
     ...(columns.some(({ lengths }) => lengths)
       ? ['(tokens per solution: median, 95th percentile, longest)']
       : []),

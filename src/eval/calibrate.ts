@@ -11,8 +11,8 @@ import { judgeIn } from '../scoring/judge.js';
 import { modelScorers, settingsOf } from '../scoring/kinds.js';
 import { probabilityOf, type Scorer } from '../scoring/scorer.js';
 import type { JudgeSettings } from '../scoring/settings.js';
+import { formatTable } from '../terminal/table.js';
 import { recordSolution } from './record-solution.js';
-import { plainTable } from './reports/table.js';
 import {
   type CalibrationKind,
   type CalibrationStep,
@@ -172,7 +172,7 @@ export function formatCalibrate({
         ? `temperature ${calibration.temperature.toFixed(3)}`
         : 'isotonic';
   return [
-    plainTable([[`${steps} steps`, 'NLL', 'ECE %', 'Brier'], ...rows]),
+    formatTable([[`${steps} steps`, 'NLL', 'ECE %', 'Brier'], ...rows]),
     `each step by a fit to other problems (5 folds)${unscored > 0 ? `; ${unscored} labelled steps have no score` : ''}`,
     `chosen by NLL: ${what}; written to steptrain.json in ${directory}`,
   ].join('\n');

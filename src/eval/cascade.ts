@@ -3,9 +3,9 @@
 import type { StepRecord } from '../records/record.js';
 import { joined, unsureSteps } from '../scoring/cascade.js';
 import { type Scorer, type SolutionScores, verdictsIn } from '../scoring/scorer.js';
+import { formatTable } from '../terminal/table.js';
 import { subsetOf } from './evaluate-verdicts.js';
 import { recordSolution } from './record-solution.js';
-import { plainTable } from './reports/table.js';
 import { confusionMetrics, countConfusion } from './statistics/metrics.js';
 import { percent } from './statistics/percent.js';
 import { firstWrongLabel, firstWrongVerdict, processBenchReport } from './statistics/solutions.js';
@@ -158,7 +158,7 @@ export function formatCascade({ first, second, solutions, steps, unjudged, rows 
   const title = ({ least, asked }: CascadeRow) =>
     least === null ? `${asked === 0 ? 'first' : 'second'} alone` : `unsure below ${percent(least)} %`;
   return [
-    plainTable([
+    formatTable([
       [`${solutions} solutions, ${steps} steps`, 'asked %', 'F1 macro', 'ProcessBench', 'tokens', 'seconds'],
       ...rows.map((row) => [
         title(row),

@@ -1,8 +1,8 @@
 // Compares two judges on the same steps: the differences and their confidence intervals over problems.
 import { RunError } from '../run/error.js';
+import { formatTable, wrapped } from '../terminal/table.js';
 import { verdictMetrics } from './evaluate-verdicts.js';
 import { problemSteps, type VerdictRow } from './reports/dump.js';
-import { boxedTable, plainTable, wrapped } from './reports/table.js';
 import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from './statistics/bootstrap.js';
 import { type McNemar, mcnemar } from './statistics/mcnemar.js';
 import type { VerdictMetrics } from './statistics/metrics.js';
@@ -104,7 +104,7 @@ export function formatComparison(comparison: Comparison, { boxed }: { readonly b
   ];
   const { only_a, only_b, exact_p, mid_p } = comparison.mcnemar;
   return [
-    boxed ? boxedTable(rows) : plainTable(rows),
+    formatTable(rows, { boxed }),
     wrapped(
       `intervals and p: ${bootstrap.resamples} paired bootstrap samples of ${problems} problems (seed ${bootstrap.seed})`,
     ),

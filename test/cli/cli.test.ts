@@ -104,7 +104,7 @@ describe('the command line', () => {
     [['hub', 'foo'], 'hub has no command foo; known is push'],
     [
       ['eval', 'slove'],
-      'there is no directory slove, and eval has no command slove; did you mean solve? Known are show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
+      'there is no directory slove, and eval has no command slove; did you mean solve? Known are show, correction, solve, s3c, reward-model, calibrate, cascade and compare',
     ],
     [
       ['eval', 'show', 'gone'],
@@ -123,25 +123,28 @@ describe('the command line', () => {
     ],
     [
       ['eval', 'corection', 'runs/x'],
-      'eval has no command corection; did you mean correction? Known are show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
+      'eval has no command corection; did you mean correction? Known are show, correction, solve, s3c, reward-model, calibrate, cascade and compare',
     ],
     [['run', '--set'], '--set needs a value'],
     [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
     [['data'], 'name stats, preview, convert, segment, problems, plant, s3c or rationales'],
     [
       ['eval'],
-      'name a run directory, or one of show, correction, solve, s3c, judge, reward-model, calibrate, cascade and compare',
+      'name a run directory, or one of show, correction, solve, s3c, reward-model, calibrate, cascade and compare',
     ],
     [['data', 'preview', '--part', 'tset'], '--part expects train, validation or test, found tset'],
     [['data', 'problems', 'x.jsonl', '--level', '9'], '--level expects 1, 2, 3 or 4, found 9'],
-    [['data', 'problems', 'x.jsonl', '-n', '-5'], '--samples expects a whole number of at least 0, found -5'],
+    [
+      ['data', 'problems', 'x.jsonl', '--count', '-5'],
+      '--count expects a whole number of at least 0, found -5',
+    ],
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
     [
       ['score', 'x.jsonl', '--model', 'embedded', '--device', 'cpu'],
       'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: npx steptrain run my_steps --set model.base=MODEL',
     ],
-    [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1, found 0'],
-    [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
+    [['data', 'preview', '--count', '0'], '--count expects a whole number of at least 1, found 0'],
+    [['data', 'preview', '--count', 'x'], '--count expects a number, found x'],
     [
       ['run', 'quikstart'],
       'there is no recipe quikstart; did you mean quickstart? Name a YAML file, or one of those that npx steptrain recipes ls lists',

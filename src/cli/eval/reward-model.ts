@@ -43,7 +43,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
     '../../eval/reward-quality.js'
   );
   const { percent } = await import('../../eval/statistics/percent.js');
-  const { boxedTable, plainTable } = await import('../../eval/reports/table.js');
+  const { formatTable } = await import('../../terminal/table.js');
   const { writeJson } = await import('../../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
   const { recordSolution } = await import('../../eval/record-solution.js');
@@ -108,8 +108,8 @@ async function measure(given: RewardModelArguments): Promise<void> {
     for (const [end, page] of Object.entries(pages))
       await writeFileAtomically(join(directory, `reward-quality.${end}`), [Buffer.from(page)]);
     if (args.json) return console.log(JSON.stringify(quality, null, 2));
-    const draw = process.stdout.isTTY === true ? boxedTable : plainTable;
-    console.log([draw(qualityRows(quality)), ...qualitySentences(quality)].join('\n'));
+    const boxed = process.stdout.isTTY === true;
+    console.log([formatTable(qualityRows(quality), { boxed }), ...qualitySentences(quality)].join('\n'));
     console.log(
       {
         strong: `the interval within problems is above ${percent(MIN_AUC)}: runs may learn from it`,

@@ -1,8 +1,8 @@
 // The long tables of an evaluation: thresholds and reliability.
 
+import { formatTable } from '../../terminal/table.js';
 import { percent } from '../statistics/percent.js';
 import type { EvalReport } from './eval-report.js';
-import { boxedTable, plainTable } from './table.js';
 
 /** Metrics at each threshold, the bins behind the calibration, and how kinds of errors rank below right steps, in percent. */
 export function formatEvalDetails(
@@ -13,7 +13,7 @@ export function formatEvalDetails(
   }: Pick<EvalReport, 'threshold_sweep' | 'calibration' | 'errors'>,
   { boxed }: { readonly boxed: boolean },
 ): string {
-  const draw = boxed ? boxedTable : plainTable;
+  const draw = (rows: readonly string[][]) => formatTable(rows, { boxed });
   const tables: string[] = [];
   if (threshold_sweep) {
     const { table, chosen } = threshold_sweep;

@@ -1,5 +1,6 @@
 // The table and the sentences of an evaluation, printed at the end of a run and shown on its page.
 import { plural } from '../../native/shown.js';
+import { formatTable, wrapped } from '../../terminal/table.js';
 import { groupRows } from '../groups.js';
 import { prmScoreLine } from '../prmbench.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from '../statistics/metrics.js';
@@ -10,7 +11,6 @@ import type { SureReport } from '../sure.js';
 import type { EvalReport, VerdictReport } from './eval-report.js';
 import { judgeInProse, judgeName, likelihoodNote } from './likelihood-report.js';
 import { BRACKETS, readingOf } from './reading.js';
-import { boxedTable, plainTable, wrapped } from './table.js';
 
 const METRICS = [
   ['acc_pos', 'Acc_pos'],
@@ -60,16 +60,13 @@ export function formatEvalTable(
 ): string {
   if (report.metrics.n === 0) return [NOT_JUDGED, ...notes(report)].map(wrapped).join('\n');
   const { own, trivial } = tableColumns(report);
-  const draw = (columns: readonly Column[]) => {
-    const rows = tableRows(report, columns);
-    return boxed ? boxedTable(rows) : plainTable(rows);
-  };
+  const framed = (rows: readonly string[][]) => formatTable(rows, { boxed });
+  const draw = (columns: readonly Column[]) => framed(tableRows(report, columns));
   const fits = (columns: readonly Column[]) =>
     draw(columns)
       .split('\n')
       .every((line) => line.length <= WIDTH);
   const kept = trivial.findLastIndex((_, i) => fits([...own, ...trivial.slice(0, i + 1)]));
-  const framed = (rows: readonly string[][]) => (boxed ? boxedTable(rows) : plainTable(rows));
   return [
     ...readings(report).map(wrapped),
     draw([...own, ...trivial.slice(0, kept + 1)]),
@@ -90,7 +87,7 @@ export function formatTrainedTable(
   const { metrics, words } = report;
   const said = resultNotes(report);
   if (metrics.n === 0) return [NOT_JUDGED, ...said].map(wrapped).join('\n');
-  const framed = (rows: readonly string[][]) => (boxed ? boxedTable(rows) : plainTable(rows));
+  const framed = (rows: readonly string[][]) => formatTable(rows, { boxed });
   return [
     ...readings(report).map(wrapped),
     framed(wordsRows(words ?? report)),

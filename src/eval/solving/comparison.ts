@@ -1,8 +1,8 @@
 // Two evaluations of the same problems: the differences of their metrics, and the problems that only one solved.
 import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
+import { formatTable, wrapped } from '../../terminal/table.js';
 import { formatProbability } from '../comparison.js';
-import { boxedTable, plainTable, wrapped } from '../reports/table.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
@@ -143,7 +143,7 @@ export function formatSolvingComparison(
     ]),
   ];
   return [
-    boxed ? boxedTable(rows) : plainTable(rows),
+    formatTable(rows, { boxed }),
     wrapped(
       `intervals and p: ${bootstrap.resamples} paired bootstrap samples of ${problems} problems (seed ${bootstrap.seed}); ` +
         `samples of each problem: ${n.a} in A, ${n.b} in B`,

@@ -1,6 +1,6 @@
 /** The report of an evaluation of corrections: its figures by name, and its table. */
 import { plural } from '../../native/shown.js';
-import { boxedTable, plainTable } from '../reports/table.js';
+import { formatTable } from '../../terminal/table.js';
 import { percent } from '../statistics/percent.js';
 import type { MetricValue } from './metrics.js';
 import type { SolvingReport } from './solving-report.js';
@@ -126,7 +126,7 @@ function withInterval(metric: MetricValue | undefined): string {
 
 /** The tables of a report, framed where they are `boxed`. */
 export function formatCorrectionReport(report: CorrectionReport, { boxed = false } = {}): string {
-  const tables = correctionTables(report).map((rows) => (boxed ? boxedTable(rows) : plainTable(rows)));
+  const tables = correctionTables(report).map((rows) => formatTable(rows, { boxed }));
   return [...tables, ...correctionNotes(report)].join('\n');
 }
 

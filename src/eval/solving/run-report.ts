@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../../files/json-file.js';
 import { plural } from '../../native/shown.js';
+import { formatTable } from '../../terminal/table.js';
 import { readAs } from '../read-as.js';
-import { boxedTable, plainTable } from '../reports/table.js';
 import { percent } from '../statistics/percent.js';
 import { type CorrectionReport, formatCorrectionReport } from './corrections.js';
 import type { MetricValue } from './metrics.js';
@@ -92,7 +92,7 @@ const TITLES: Readonly<Record<string, string>> = {
 export function formatSolvedReport(report: SolvedReport, { boxed }: { readonly boxed: boolean }): string {
   if (report.corrections) return formatCorrectionReport(report.corrections, { boxed });
   const rows = solvedRows(report, MAX_INTERVALS);
-  return boxed ? boxedTable(rows) : plainTable(rows);
+  return formatTable(rows, { boxed });
 }
 
 /** Cells of the table. With more models than `mostIntervals`, only the first and the last have their intervals. */

@@ -1,7 +1,7 @@
 // The result of an evaluation of solving, and its table.
 import { plural } from '../../native/shown.js';
+import { formatTable, wrapped } from '../../terminal/table.js';
 import type { JsonObject } from '../../weights/json.js';
-import { boxedTable, plainTable, wrapped } from '../reports/table.js';
 import { CONFIDENCE } from '../statistics/bootstrap.js';
 import { percent } from '../statistics/percent.js';
 import type { Aggregation } from './aggregation.js';
@@ -89,7 +89,7 @@ export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly 
     ...answeredBy(about),
     ...(report.warnings ?? []).map((warning) => `warning: ${warning}`),
   ];
-  const draw = boxed ? boxedTable : plainTable;
+  const draw = (table: readonly string[][]) => formatTable(table, { boxed });
   return [draw(rows), ...(report.groups ? [draw(groupRows(report.groups))] : []), ...lines.map(wrapped)].join(
     '\n',
   );

@@ -1,4 +1,5 @@
 /** The data of a run that is only planned: their amount and, unless a file is too large, their tokens. */
+
 import type { FrameConfig } from '../../config/schema.js';
 import { generatorOf } from '../../data/generated.js';
 import type { LoadReport } from '../../data/load.js';
@@ -9,6 +10,7 @@ import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { configuredRecords } from '../../run/parts.js';
 import { toLog } from '../../terminal/log.js';
+import { formatTable } from '../../terminal/table.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, RunData } from '../method.js';
 import type { Prepared } from './prepared.js';
@@ -66,15 +68,16 @@ export function formatCounts(counts: CountedData['counts']): readonly string[] {
   const all = PARTS.map((part) => counts[part]);
   const labelled = all.some(({ positive, negative }) => positive + negative > 0);
   const what = labelled || all.some(({ unlabelled }) => unlabelled > 0) ? 'solution' : 'problem';
-  return PARTS.map((part) => {
+  const rows = PARTS.map((part) => {
     const { solutions, positive, negative, unlabelled } = counts[part];
     const texts = [
       plural(solutions, what),
       ...(labelled ? [`${positive} right and ${negative} wrong steps`] : []),
       ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label`] : []),
     ];
-    return `  ${part.padEnd(12)}${texts.join(', ')}`;
+    return [part, texts.join(', ')];
   });
+  return formatTable(rows, { isLeft: () => true, indent: 2 }).split('\n');
 }
 
 function countSteps(records: readonly StepRecord[]): Counts {

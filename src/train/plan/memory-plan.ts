@@ -11,6 +11,7 @@ import { StepTrainError } from '../../native/errors.js';
 import { plural } from '../../native/shown.js';
 import type { Device } from '../../runtime/device.js';
 import { usableMemory } from '../../runtime/memory.js';
+import { formatTable } from '../../terminal/table.js';
 import { loraPlan } from '../../weights/lora-plan.js';
 import { loraConfig } from '../roles/lora-config.js';
 import type { RoleSpec } from '../roles/spec.js';
@@ -354,9 +355,8 @@ export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number, cac
     rows.push(['pages', bytes, `${what}; ${gibibytes(forward)} for a step; not beside activations`]);
   }
   rows.push(['peak', plannedPeak(plan, microBatchTokens, cacheBytes), '']);
-  return rows.map(([role, bytes, what]) =>
-    `  ${role.padEnd(12)}${gibibytes(bytes).padStart(10)}  ${what}`.trimEnd(),
-  );
+  const cells = rows.map(([role, bytes, what]) => [role, gibibytes(bytes), what]);
+  return formatTable(cells, { isLeft: (column) => column !== 1, indent: 2 }).split('\n');
 }
 
 function product(shape: readonly number[]): number {

@@ -2,6 +2,7 @@
  * The work of a run, computed from its data before a weight is loaded: optimizer steps by stage, tokens, and the least
  * time.
  */
+
 import type { ModelConfig } from '../../architectures/config.js';
 import { modelModules } from '../../architectures/table.js';
 import type { FrameConfig } from '../../config/schema.js';
@@ -9,6 +10,7 @@ import { packWeight } from '../../ops/gemm.js';
 import type { RunDirectory } from '../../run/directory.js';
 import type { Device } from '../../runtime/device.js';
 import { formatDuration, formatMetric } from '../../terminal/progress.js';
+import { formatTable } from '../../terminal/table.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData, RunRoles } from '../method.js';
 import type { StageEntry } from '../stage.js';
@@ -81,14 +83,12 @@ function standIn(known: object): object {
 
 /** Lines for the dry run. */
 export function formatPlannedWork({ stages, fewSteps: few, ...work }: PlannedWork): string[] {
-  const width = Math.max(12, ...stages.map(({ name }) => name.length + 2));
-  const lines = stages.map(
-    ({ name, steps }) => `  ${name.padEnd(width)}${steps ?? 'known once the stages before it have ended'}`,
-  );
-  lines.unshift('steps:');
-  lines.push(...few);
-  lines.push(`trained tokens: ${formatTokens(work)}`);
-  return lines;
+  const rows = stages.map(({ name, steps }) => [
+    name,
+    String(steps ?? 'known once the stages before it have ended'),
+  ]);
+  const table = formatTable(rows, { isLeft: () => true, indent: 2 });
+  return ['steps:', ...table.split('\n'), ...few, `trained tokens: ${formatTokens(work)}`];
 }
 
 /** The trained tokens, as the end of a sentence. */
