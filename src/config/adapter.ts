@@ -47,51 +47,32 @@ export function adapterDirectory(path: string, place: string, cwd = process.cwd(
 /**
  * The section `lora` of an adapter. Modules that it has no names for, such as those of some layers alone, are listed in full.
  *
- * @throws WeightsError for a damaged adapter
+ * @throws WeightsError for a damaged adapter, and for one on `target_parameters`
  */
 export function adapterSection(directory: string): LoraConfig {
   const config = readAdapterConfig(directory);
+  if (config.targetParameters)
+    throw new WeightsError(
+      `${directory}: target_parameters: expected target_modules, since pairs of whole parameters can be read and not continued; set model.adapter_mode to stack, or train a new adapter`,
+    );
   return {
     r: config.r,
     lora_alpha: config.loraAlpha,
     lora_dropout: config.loraDropout,
     target_modules: targetsOf(config, directory),
     use_rslora: config.useRslora,
-    rank_pattern: ofModules(config, config.rankPattern),
-    alpha_pattern: ofModules(config, config.alphaPattern),
+    rank_pattern: { ...config.rankPattern },
+    alpha_pattern: { ...config.alphaPattern },
     modules_to_save: config.modulesToSave.filter((name) => !isEnding(name)),
   };
 }
 
 type PeftConfig = ReturnType<typeof readAdapterConfig>;
 
-/** Patterns over the names of parameters as those over the names of their modules. */
-function ofModules({ targetParameters }: PeftConfig, patterns: Readonly<Record<string, number>>) {
-  if (!targetParameters) return { ...patterns };
-  const own = (pattern: string, module: string) =>
-    pattern.replace(/(gate_up|down)_proj$/, `(\\d+\\.)?${module}`).replace(/\\?\.weight$/, '');
-  return Object.fromEntries(
-    Object.entries(patterns).flatMap(([pattern, value]) =>
-      (pattern.endsWith('gate_up_proj') ? ['gate_proj', 'up_proj'] : ['down_proj']).map(
-        (module): [string, number] => [own(pattern, module), value],
-      ),
-    ),
-  );
-}
-
 function targetsOf(
-  { targetModules, excludeModules, layersToTransform, targetParameters }: PeftConfig,
+  { targetModules, excludeModules, layersToTransform }: PeftConfig,
   directory: string,
 ): LoraConfig['target_modules'] {
-  if (targetParameters) {
-    const modules = adaptedModules(directory);
-    if (targetModules.kind !== 'names' || targetParameters.some((name) => name.includes('layers.')))
-      return modules;
-    // Names of modules of experts alone: other layers have modules with the same last names.
-    const own = modules.flatMap((name) => /experts\.\d+\.\w+$/.exec(name)?.[0] ?? []);
-    const others = targetParameters.map((name) => name.replace(/\.weight$/, ''));
-    return usedNames([...new Set([...targetModules.names, ...others, ...own])], modules);
-  }
   if (excludeModules === undefined && layersToTransform === undefined) {
     if (targetModules.kind === 'allLinear') return 'all-linear';
     if (targetModules.kind === 'names') return usedNames(targetModules.names, adaptedModules(directory));

@@ -109,17 +109,13 @@ export class Adapter {
     return [a, b];
   }
 
-  /**
-   * Writes a directory that PEFT loads.
-   *
-   * @param apart with a pair for each expert always, see `writeAdapter`
-   */
-  async save(directory: string, { apart = false }: { readonly apart?: boolean } = {}): Promise<void> {
+  /** Writes a directory that PEFT loads. Throws WeightsError for pairs of experts that it would misread. */
+  async save(directory: string): Promise<void> {
     const own = async (name: string) =>
       (await (this.parameters.get(name) as Parameter).value.readFloats()) as Float32Array<ArrayBuffer>;
     const { form } = this;
     const data = async (name: string) => fromF32(await (form ? form.values(name, own) : own(name)), 'F32');
-    await writeAdapter(directory, form ?? this, data, { apart });
+    await writeAdapter(directory, form ?? this, data);
   }
 
   /** Frees the adapter and the buffer of its parameters. */

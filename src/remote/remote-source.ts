@@ -167,7 +167,7 @@ class RemoteSource implements SampleSource {
     const name = times > 0 ? `${own}.${times}` : own;
     const directory = resolve(adapters.directory, name);
     this.folders.add(directory);
-    await adapter.save(directory, { apart: true });
+    await adapter.save(directory);
     return {
       name,
       directory,

@@ -10,9 +10,8 @@ import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
 import { WeightsError } from './error.js';
 import { withExpertNames } from './joint-experts.js';
-import { apartForm, jointForm, jointSource, needsJointForm, ownDropout, ownForm } from './joint-form.js';
 import { readJsonObject } from './json.js';
-import { type LoraModule, type LoraPlan, loraPlan } from './lora-plan.js';
+import { isOfMixture, type LoraModule, type LoraPlan, loraPlan, refuseMisread } from './lora-plan.js';
 import { type Initializer, type ModuleSpec, ofExperts } from './modules.js';
 import { byPattern, endsWithAny } from './name-pattern.js';
 import { openSafetensors } from './safetensors.js';
@@ -56,7 +55,7 @@ export function adapterWeights(directory: string): string {
 export function openAdapterWeights(directory: string): WeightsFile {
   const path = adapterWeights(directory);
   const file = path.endsWith('.bin') ? openTorch(path) : openSafetensors(path);
-  const config = isAdapter(directory) ? storedConfig(directory) : undefined;
+  const config = isAdapter(directory) ? readAdapterConfig(directory) : undefined;
   if (!config?.targetParameters) return file;
   const { r, rankPattern, targetParameters } = config;
   const isTarget = endsWithAny(targetParameters);
@@ -65,7 +64,7 @@ export function openAdapterWeights(directory: string): WeightsFile {
       isTarget(parameter)
         ? byPattern(rankPattern, [parameter], r, `${directory}: rank_pattern`)[0]
         : undefined;
-    return withExpertNames(file, ownOf(directory, ownForm)?.layout ?? { rank });
+    return withExpertNames(file, rank);
   } catch (error) {
     file.close();
     throw error;
@@ -77,34 +76,12 @@ export function isAdapter(directory: string): boolean {
   return existsSync(join(directory, CONFIG_FILE));
 }
 
-/** Reads an adapter's own form from the metadata of its file; undefined without safetensors. */
-function ownOf<T>(directory: string, read: (metadata: ReadonlyMap<string, string>, where: string) => T) {
-  const path = adapterWeights(directory);
-  if (!path.endsWith('.safetensors') || !existsSync(path)) return undefined;
-  const file = openSafetensors(path);
-  file.close();
-  return read(file.metadata, path);
-}
-
 /**
- * Reads an adapter's configuration. An adapter that was written here in PEFT's form of experts gets back the
- * configuration that it had before.
+ * Reads an adapter's configuration.
  *
  * @throws WeightsError where the directory holds no adapter, or a damaged one
  */
 export function readAdapterConfig(directory: string): LoraConfig {
-  const stored = storedConfig(directory);
-  if (!stored.targetParameters) {
-    const dropout = stored.loraDropout === 0 ? ownOf(directory, ownDropout) : undefined;
-    return dropout === undefined ? stored : { ...stored, loraDropout: dropout };
-  }
-  const own = ownOf(directory, ownForm)?.config;
-  if (!own) return stored;
-  const { baseModel, taskType, modulesToSave, initLoraWeights } = stored;
-  return { ...own, baseModel, taskType, modulesToSave, initLoraWeights };
-}
-
-function storedConfig(directory: string): LoraConfig {
   const path = join(directory, CONFIG_FILE);
   if (!isAdapter(directory)) throw new WeightsError(noAdapter(directory));
   return parseAdapterConfig(readJsonObject(path), path);
@@ -136,30 +113,12 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   const file = openAdapterWeights(directory);
   try {
     refuseOtherModel(directory, config, file, modules);
-    refuseChanged(directory, config, plan);
     matchWeights({ directory, tensors: file.tensors, read: file.read }, adapterTensors(plan));
   } catch (error) {
     file.close();
     throw error;
   }
   return { directory, config, plan, file };
-}
-
-/**
- * Refuses an adapter in PEFT's form of experts whose adapter_config.json was changed since: its own configuration
- * counts.
- */
-function refuseChanged(directory: string, config: LoraConfig, plan: LoraPlan): void {
-  const stored = storedConfig(directory);
-  if (!stored.targetParameters || !ownOf(directory, ownForm)) return;
-  const path = join(directory, CONFIG_FILE);
-  const written = parseAdapterConfig(jointForm({ config, plan }).config, path);
-  const keys = ['r', 'loraAlpha', 'useRslora', 'rankPattern', 'alphaPattern', 'targetParameters'] as const;
-  const changed = keys.find((key) => JSON.stringify(written[key]) !== JSON.stringify(stored[key]));
-  if (changed)
-    throw new WeightsError(
-      `${path}: ${changed} was changed after it was written beside joint pairs of experts; write the adapter again instead`,
-    );
 }
 
 const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
@@ -266,39 +225,27 @@ export function adapterTensors(plan: LoraPlan): readonly AdapterTensor[] {
 
 /**
  * Writes an adapter that PEFT loads, each file atomically, the configuration last. An adapter that is already there is replaced.
+ * PEFT refuses dropout on experts, so that the file says 0 there.
  *
  * @param data the bytes of a tensor by its name in the file, in f32; asked for one at a time
- * @param apart write a pair for each expert even where PEFT would misread it: servers such as vLLM know no joint ones
- * @throws WeightsError where there can be none, since the adapter has `target_parameters`
+ * @throws WeightsError for pairs of experts that PEFT would misread, see {@link refuseMisread}
  */
 export async function writeAdapter(
   directory: string,
   { config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan },
   data: (name: string) => TensorData,
-  { apart = false }: { readonly apart?: boolean } = {},
 ): Promise<void> {
-  const needsJoint = needsJointForm({ config, plan });
-  if (apart && needsJoint && config.targetParameters)
-    throw new WeightsError(
-      `${directory}: an adapter with target_parameters has joint pairs of experts, which servers may pass over; train it with target_modules instead`,
-    );
-  const joint = needsJoint && !apart ? jointForm({ config, plan }) : undefined;
+  refuseMisread(config, plan, directory);
   try {
     await makeDirectories(directory);
   } catch (error) {
     throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });
   }
-  const own = apartForm({ config, plan });
-  const others = joint ? { modules: plan.modules.filter(({ expert }) => !expert), saved: plan.saved } : plan;
-  const sources = adapterTensors(others).map(
+  const sources = adapterTensors(plan).map(
     ({ name, shape }): TensorSource => ({ name, shape, dtype: 'F32', data: () => data(name) }),
   );
-  sources.push(...(joint?.tensors.map((tensor) => jointSource(tensor, data)) ?? []));
-  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, {
-    format: 'pt',
-    ...(joint ?? own).metadata,
-  });
+  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt' });
   const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();
-  const written = joint?.config ?? adapterConfigJson(own.config, targets);
-  await writeJson(join(directory, CONFIG_FILE), written);
+  const dropout = plan.mixture && plan.modules.some(isOfMixture) ? { loraDropout: 0 } : {};
+  await writeJson(join(directory, CONFIG_FILE), adapterConfigJson({ ...config, ...dropout }, targets));
 }

@@ -25,37 +25,14 @@ export function parameterOf({ name, expert }: Pick<ModuleSpec, 'name' | 'expert'
   return `${experts}.${module === 'down_proj' ? 'down_proj' : 'gate_up_proj'}`;
 }
 
-/**
- * The rank of each projection that has pairs, by the name of a layer's experts, such as `model.layers.3.mlp.experts`.
- */
-export type ExpertRanks = Readonly<Record<string, Readonly<Record<string, number>>>>;
-
-/** The layout of the joint tensors of a file. */
-export interface JointLayout {
-  /** Rank of a parameter such as `model.layers.3.mlp.experts.down_proj`; undefined: it has no pair. */
-  rank(parameter: string): number | undefined;
-  /**
-   * Ranks of projections that lie one after the other in their parameter's; without it each projection uses all of
-   * them.
-   */
-  readonly apart?: ExpertRanks | undefined;
-  /**
-   * Factor that B of a projection such as `model.layers.3.mlp.experts.up_proj` was multiplied by, where that is not 1.
-   */
-  readonly factors?: Readonly<Record<string, number>> | undefined;
-}
-
-/** Low ranks [from, from + rank) of a joint pair with `joint` of them. */
+/** The part of a joint pair that is one expert's. */
 interface Slice {
   readonly source: string;
   readonly side: 'A' | 'B';
   readonly expert: number;
   readonly experts: number;
-  readonly joint: number;
-  readonly from: number;
   /** First row in B. */
   readonly first: number;
-  readonly factor: number;
   readonly shape: readonly [number, number];
 }
 
@@ -65,10 +42,14 @@ const JOINT = /^base_model\.model\.(.+\.experts)(\.base_layer)?\.lora_([AB])\.we
 const isNumberOfExperts = (count: number, values: number) =>
   Number.isInteger(count) && count <= MAX_EXPERTS && values > 0;
 
-/** The file with the tensors of each expert in place of the joint ones. */
+/**
+ * The file with the tensors of each expert in place of the joint ones.
+ *
+ * @param rankOf the rank of a parameter such as `model.layers.3.mlp.experts.down_proj`; undefined: it has no pair
+ */
 export function withExpertNames(
   file: WeightsFile,
-  { rank: rankOf, apart, factors }: JointLayout,
+  rankOf: (parameter: string) => number | undefined,
 ): WeightsFile {
   const slices = new Map<string, Slice>();
   const tensors = new Map<string, TensorEntry>();
@@ -89,23 +70,15 @@ export function withExpertNames(
         `${file.path}: tensor '${name}': expected a matrix of ${joint ?? 'no'} ranks for each of at most ${MAX_EXPERTS} experts, found [${entry.shape.join(', ')}]`,
       );
     const modules = PARAMETERS[parameter];
-    let from = 0;
     for (const [i, module] of modules.entries()) {
-      const rank = apart ? (apart[experts]?.[module] ?? 0) : joint;
-      if (rank === 0) continue;
-      const shape = side === 'A' ? ([rank, columns] as const) : ([rows / modules.length, rank] as const);
+      const shape = side === 'A' ? ([joint, columns] as const) : ([rows / modules.length, joint] as const);
       const end = shape[0] * shape[1] * bytesPerElement(entry.dtype);
-      const factor = factors?.[`${experts}.${module}`] ?? 1;
-      const slice = {
-        ...{ source: name, side: side as 'A' | 'B', experts: count },
-        ...{ joint, from, first: i * shape[0], factor, shape },
-      };
+      const slice = { source: name, side: side as 'A' | 'B', experts: count, first: i * shape[0], shape };
       for (let expert = 0; expert < count; expert++) {
         const own = `${PREFIX}${experts}.${expert}.${module}.lora_${side}.weight`;
         slices.set(own, { ...slice, expert });
         tensors.set(own, { dtype: entry.dtype, shape, begin: 0, end });
       }
-      if (apart) from += rank;
     }
   }
   if (slices.size === 0) return file;
@@ -130,27 +103,19 @@ export function withExpertNames(
 }
 
 /** Reads a part of A, [E·r, in], with one expert after another. */
-function partOfA(bytes: Uint8Array<ArrayBuffer>, { expert, joint, from, shape }: Slice, size: number) {
-  const [rank, columns] = shape;
-  const begin = (expert * joint + from) * columns * size;
-  return bytes.slice(begin, begin + rank * columns * size);
+function partOfA(bytes: Uint8Array<ArrayBuffer>, { expert, shape }: Slice, size: number) {
+  const length = shape[0] * shape[1] * size;
+  return bytes.slice(expert * length, (expert + 1) * length);
 }
 
 /** Reads a part of B, [out, r·E], with one rank after another. */
-function partOfB(
-  bytes: Uint8Array<ArrayBuffer>,
-  { expert, experts, joint, from, first, factor, shape }: Slice,
-  size: number,
-) {
+function partOfB(bytes: Uint8Array<ArrayBuffer>, { expert, experts, first, shape }: Slice, size: number) {
   const [rows, rank] = shape;
   const out = new Uint8Array(rows * rank * size);
   for (let row = 0; row < rows; row++)
     for (let r = 0; r < rank; r++) {
-      const at = (((first + row) * joint + from + r) * experts + expert) * size;
+      const at = (((first + row) * rank + r) * experts + expert) * size;
       out.set(bytes.subarray(at, at + size), (row * rank + r) * size);
     }
-  // Written here, in f32.
-  if (factor !== 1 && size === 4)
-    new Float32Array(out.buffer).set(new Float32Array(out.buffer).map((x) => x / factor));
   return out;
 }

@@ -108,7 +108,7 @@ export function loraPlan(
   const alphas = byPattern(config.alphaPattern, chosenNames, config.loraAlpha, `${where}: alpha_pattern`);
   const planned = chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!));
   refuseUnequalExperts(planned, where);
-  return {
+  const plan: LoraPlan = {
     modules: planned,
     mixture: modules.some(({ expert }) => expert),
     saved: savedModules.flatMap(({ name: module, kind, weights }) =>
@@ -117,6 +117,46 @@ export function loraPlan(
       }),
     ),
   };
+  if (strictTargets) refuseMisread(config, plan, where);
+  return plan;
+}
+
+/** Whether PEFT takes a module for one of experts, by its name alone. */
+export const isOfMixture = ({ module }: LoraModule) => /\.(gate|gate_proj|up_proj|down_proj)$/.test(module);
+
+/**
+ * Refuses an adapter that PEFT 0.21 would read as another one, or not at all. It takes a pair for each expert for those of a model as
+ * of transformers 4, and of these it reads only pairs of one rank and α, scaled by α/r, on `gate_proj`, `up_proj` and
+ * `down_proj` of all layers, or on none of them.
+ *
+ * @throws WeightsError naming the key that it would misread
+ */
+export function refuseMisread(config: LoraConfig, { modules, mixture }: LoraPlan, where: string): void {
+  const own = modules.filter(isOfMixture);
+  if (!mixture || own.length === 0) return;
+  const { targetModules, excludeModules, layersToTransform, targetParameters, useRslora } = config;
+  const projections = new Set(own.flatMap(({ module, expert }) => (expert ? module.split('.').at(-1) : [])));
+  const isPlain =
+    targetModules.kind !== 'pattern' &&
+    !(targetModules.kind === 'names' && targetModules.names.some((name) => name.includes('.')));
+  const isWhole = projections.size === 3 || projections.size === 0;
+  const isOnExperts = own.every(({ module, expert }) => expert || module.endsWith('.gate'));
+  const misread: Readonly<Record<string, boolean>> = {
+    target_parameters: targetParameters !== undefined,
+    use_rslora: useRslora,
+    exclude_modules: excludeModules !== undefined,
+    layers_to_transform: layersToTransform !== undefined,
+    'rank_pattern and alpha_pattern': own.some(
+      ({ r, alpha }) => r !== config.r || alpha !== config.loraAlpha,
+    ),
+    target_modules: !isPlain || !isWhole || !isOnExperts,
+  };
+  const key = Object.keys(misread).find((name) => misread[name]);
+  if (key !== undefined)
+    throw new WeightsError(
+      `${where}: ${key}: PEFT would misread the pairs of experts: expected in target_modules the names gate_proj, up_proj and down_proj, or none of ` +
+        'these, in a model whose layers all have experts, with one rank and alpha and without use_rslora',
+    );
 }
 
 /** The pairs of experts are multiplied in one product. */

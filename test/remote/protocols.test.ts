@@ -285,9 +285,8 @@ describe('adapters on experts', () => {
       const { url, asked } = await standIn(() => []);
       const named = { url, server, model: server === 'sglang' ? '' : 'qwen', attempts: 1 };
       const source = remoteSource({ ...named, adapters: { directory } });
-      // PEFT reads pairs that are scaled by the root as joint ones alone.
       const targetModules = { kind: 'allLinear' } as const;
-      const config = { ...PEFT_DEFAULTS, targetModules, useRslora: true, loraDropout: 0.05 };
+      const config = { ...PEFT_DEFAULTS, targetModules, loraDropout: 0.05 };
       const adapter = createAdapter(device, model, config, { seed: 1 });
       await source.publish(adapter, 1);
       const [name] = readdirSync(directory) as [string];
@@ -299,12 +298,11 @@ describe('adapters on experts', () => {
         modules.flatMap((each) => [each.aName, each.bName]).sort(),
       );
       const again = loadAdapter(device, model, join(directory, name));
-      expect(again.config.useRslora).toBe(true);
       expect(again.plan.modules).toEqual(modules);
 
       const joint = loadAdapter(device, model, join(path, 'adapter-joint'));
       await expect(source.publish(joint, 2)).rejects.toThrow(
-        /: an adapter with target_parameters has joint pairs of experts, which servers may pass over; train it with/,
+        /: target_parameters: PEFT would misread the pairs of experts/,
       );
       for (const owned of [adapter, again, joint]) owned.dispose();
       await source.close();
