@@ -39,7 +39,7 @@ function pageBody({ title, above, head, sections, what = 'this run' }: PageOptio
   const present = sections.filter(({ body }) => body !== undefined);
   const absent = sections.filter(({ body }) => body === undefined);
   return html`<a class="skip" href="#main">To the content</a>
-<header class="top"><div class="row"><span class="brand">steptrain</span>${above}<button type="button" id="theme" aria-label="Colours: as the system">◐ <span id="theme-name">auto</span></button></div></header>
+<header class="top"><div class="row"><span class="brand">steptrain</span>${above}</div></header>
 <div class="layout"><nav aria-label="Sections"><ul>${present.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
 <main id="main"><h1>${title}</h1><div id="head">${head}</div>
 ${present.map(({ id, title, body }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2><div data-section="${id}">${body}</div></section>`)}

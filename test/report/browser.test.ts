@@ -167,14 +167,6 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     const { page } = await open('one', WIDTHS.desk, 'light');
     await page.keyboard.press('Tab');
     expect(await page.evaluate('document.activeElement.textContent')).toBe('To the content');
-    await page.locator('#theme').focus();
-    const paper = () => page.evaluate('getComputedStyle(document.body).backgroundColor');
-    const before = await paper();
-    await page.keyboard.press('Enter'); // light
-    expect(await paper()).toBe(before);
-    await page.keyboard.press('Enter'); // dark
-    expect(await paper()).not.toBe(before);
-    expect(await page.locator('#theme').getAttribute('aria-label')).toBe('Colours: dark');
     const line = page.locator('[data-legend="ppo/kl"] button').first();
     await page.locator('[data-plot="ppo/kl"]').scrollIntoViewIfNeeded();
     await line.focus();

@@ -3,16 +3,13 @@ import { connectActions } from './actions.js';
 import { connectList } from './list.js';
 import { follow } from './live.js';
 import { Plots } from './plots.js';
-import { connectTheme } from './theme.js';
-import { markReading } from './toc.js';
 
 const data = JSON.parse(document.getElementById('page-data')?.textContent || '{}');
 const plots = new Plots(data.plots ?? []);
-connectTheme(() => plots.recolour());
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => plots.recolour());
 plots.mount(document);
 plots.connectSmoothing();
 plots.connectPrint();
-markReading();
 if (typeof data.live === 'string') {
   connectActions();
   connectList();
