@@ -1,7 +1,6 @@
-/** Names the other holders of memory where a plan does not fit. */
+/** Says how much memory other programs hold where a plan does not fit. */
 import { StepTrainError } from '../../native/errors.js';
 import type { Device } from '../../runtime/device.js';
-import { type GpuHolder, gpuHolders } from '../../runtime/gpu-holders.js';
 import { gibibytes } from './bytes.js';
 
 type Measured = Pick<Device, 'info' | 'stats'>;
@@ -10,7 +9,7 @@ type Measured = Pick<Device, 'info' | 'stats'>;
 const NOTHING = { share: 0.05, bytes: 2 ** 30 };
 
 /**
- * The result of `settle`. An error for want of memory names the other holders, or says that the run has only a share.
+ * The result of `settle`. An error for want of memory says what others hold, or that the run has only a share.
  */
 export function besideOthers<T>(device: Measured, fraction: number, settle: () => T): T {
   try {
@@ -20,7 +19,7 @@ export function besideOthers<T>(device: Measured, fraction: number, settle: () =
   }
 }
 
-/** An error for want of memory with the other holders named; any other error unchanged. */
+/** An error for want of memory that says what others hold; any other error unchanged. */
 export function withOthers(error: unknown, device: Measured, fraction: number): unknown {
   if (!(error instanceof StepTrainError && error.code === 'E_MEMORY')) return error;
   const beside = memoryBeside(device, fraction);
@@ -30,21 +29,16 @@ export function withOthers(error: unknown, device: Measured, fraction: number): 
 }
 
 /** A half sentence, or nothing where the device is this program's alone and all of it is planned for. */
-export function memoryBeside(device: Measured, fraction: number, holders = gpuHolders): string {
+function memoryBeside(device: Measured, fraction: number): string {
   const { name, memoryTotal, memoryFree } = device.info();
   const others = memoryTotal - memoryFree - device.stats().reservedBytes;
   if (name !== 'cpu' && others > Math.max(NOTHING.bytes, NOTHING.share * memoryTotal)) {
-    const named = holders().map(namedHolder).join(', ');
     return (
-      `. Other programs hold ${gibibytes(others)} of the ${gibibytes(memoryTotal)} of ${name}${named ? ` (${named})` : ''}: ` +
+      `. Other programs hold ${gibibytes(others)} of the ${gibibytes(memoryTotal)} of ${name}: ` +
       'wait until they end, or begin each with a share of its own, such as --set run.memory_fraction=0.45 for two'
     );
   }
   return fraction < 0.9
     ? `; run.memory_fraction ${fraction} leaves the rest to others: raise it if there are none`
     : '';
-}
-
-function namedHolder({ pid, name, bytes }: GpuHolder): string {
-  return `${name}, process ${pid}: ${gibibytes(bytes)}`;
 }
