@@ -10,7 +10,7 @@ import type { Device } from '../runtime/device.js';
 import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
-import { fromF32 } from '../weights/convert.js';
+import { finiteFromF32 } from '../weights/convert.js';
 import { type FloatDtype, type FloatName, floatDtype } from '../weights/dtype.js';
 import type { LoraModule } from '../weights/lora-plan.js';
 import { loadAdapter, withHead } from './adapter.js';
@@ -72,7 +72,7 @@ const TOKENIZER_FILES = [
  * @param model the base: a directory, or a model of the package
  * @param run the adapter: its directory, or a run that has one
  * @param output must not hold weights yet
- * @throws WeightsError for an adapter that does not fit, or an output that cannot be written
+ * @throws WeightsError for an adapter that does not fit, an output that cannot be written, or a weight that is no finite number in `dtype`
  */
 export async function mergeAdapter(
   device: Device,
@@ -108,10 +108,10 @@ export async function mergeAdapter(
         data: async () => {
           signal?.throwIfAborted();
           const whole = saved.get(name);
-          if (whole) return fromF32(readStoredF32(reader.file, whole), dtype);
-          const stored = readStoredF32(weights, name);
-          const pair = pairs.get(name);
-          return fromF32(pair ? await merged(device, stored, pair, reader) : stored, dtype);
+          const stored = whole ? readStoredF32(reader.file, whole) : readStoredF32(weights, name);
+          const pair = whole ? undefined : pairs.get(name);
+          const values = pair ? await merged(device, stored, pair, reader) : stored;
+          return finiteFromF32(values, dtype, { name, width: shape.at(-1) ?? 1 });
         },
       }));
       await wholeOrNone(output, async () => {

@@ -12,7 +12,7 @@ import { loadTokenizer } from '../tokenizer/load.js';
 import { replyEnd } from '../tokenizer/reply-end.js';
 import { readTokenizerFiles } from '../tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
-import { fromF32, toF32 } from '../weights/convert.js';
+import { finiteFromF32, fromF32, toF32 } from '../weights/convert.js';
 import { type FloatDtype, isFloatDtype } from '../weights/dtype.js';
 import { reordered, storedForm } from '../weights/gguf/form.js';
 import { ggufName } from '../weights/gguf/names.js';
@@ -40,7 +40,8 @@ const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2
 /**
  * Writes the weights as `type`, norms and biases in f32, and in Q4_0 the embedding as Q8_0, with the tokenizer and its chat template.
  *
- * @throws StepTrainError for an architecture, head or tokenizer that GGUF files do not have; FileError for a failed write
+ * @throws StepTrainError for an architecture, head or tokenizer that GGUF files do not have, and for weights that are no finite
+ *   numbers; FileError for a failed write
  */
 export async function saveGguf(directory: string, path: string, type: GgufType): Promise<void> {
   const { config, architecture, shape: shapeKeys, divisors, tokens } = await ggufKeys(directory);
@@ -63,7 +64,11 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
             ? read
             : read.map((value) => value + offset);
         const placed = order ? toF32(reordered(fromF32(values, 'F32'), shape, order, 'file'), 'F32') : values;
-        return isFloatDtype(kept) ? fromF32(placed, kept) : quantize(placed, kept);
+        const bytes = finiteFromF32(placed, isFloatDtype(kept) ? kept : 'F32', {
+          name: weight,
+          width: shape.at(-1) ?? 1,
+        });
+        return isFloatDtype(kept) ? bytes : quantize(placed, kept);
       };
       const names = expert ? experts.get(expert.of)?.map((each) => each.name) : undefined;
       return {

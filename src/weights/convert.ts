@@ -1,5 +1,7 @@
 /** Conversions between the floating-point types of weight files, on bit patterns. Values are rounded to nearest, ties to even. */
+
 import { bytesPerElement, type FloatDtype } from './dtype.js';
+import { WeightsError } from './error.js';
 
 const float = new Float32Array(1);
 const word = new Uint32Array(float.buffer);
@@ -78,6 +80,29 @@ export function toF32(bytes: Uint8Array<ArrayBuffer>, dtype: FloatDtype): Float3
 export function fromF32(values: Float32Array<ArrayBuffer>, dtype: FloatDtype): Uint8Array<ArrayBuffer> {
   const stored = dtype === 'F32' ? values : dtype === 'F16' ? f32ToF16(values) : f32ToBf16(values);
   return new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength);
+}
+
+/**
+ * As {@link fromF32}, of the values of a weight.
+ *
+ * @param weight its name, and the values of a row, for the message
+ * @throws WeightsError where a value is no finite number, or too large for `dtype`
+ */
+export function finiteFromF32(
+  values: Float32Array<ArrayBuffer>,
+  dtype: FloatDtype,
+  weight: { readonly name: string; readonly width: number },
+): Uint8Array<ArrayBuffer> {
+  const { name, width } = weight;
+  const stored = fromF32(values, dtype);
+  const at = nonFiniteIndex(stored, dtype);
+  if (at < 0) return stored;
+  const place = `weight '${name}' would be ${values[at]} at [${Math.floor(at / width)},${at % width}]`;
+  throw new WeightsError(
+    Number.isFinite(values[at])
+      ? `${place}, which ${dtype.toLowerCase()} cannot hold; write another dtype, such as bf16`
+      : `${place}: model or adapter are damaged, or their training diverged; take an earlier checkpoint`,
+  );
 }
 
 /** Number of values that change when `values` are stored as `dtype`. A NaN does not count. */

@@ -168,6 +168,34 @@ describe('refuses', () => {
     expect(existsSync(output)).toBe(false);
   });
 
+  test.each([
+    [
+      Number.NaN,
+      undefined,
+      /^weight 'model\.layers\.0\S+' would be NaN at \[\d+,\d+\]: .* take an earlier checkpoint$/,
+    ],
+    [Number.POSITIVE_INFINITY, undefined, /would be (?:-?Infinity|NaN) at/],
+    [1e7, 'f16', /would be -?[\d.]+ at \[\d+,\d+\], which f16 cannot hold; write another dtype/],
+  ] as const)('a weight that is no finite number: %s in %s', async (value, dtype, message) => {
+    const adapter = join(temporaryDirectory(), 'adapter');
+    cpSync(adapterOf('llama3'), adapter, { recursive: true });
+    const path = join(adapter, 'adapter_model.safetensors');
+    const bytes = readFileSync(path);
+    const start = 8 + Number(bytes.readBigUInt64LE());
+    const header = Object.entries<{ dtype: string; data_offsets: [number, number] }>(
+      JSON.parse(bytes.toString('utf8', 8, start)),
+    );
+    const [, pair] = header.find(([name]) => /layers\.0\..*lora_B/.test(name)) ?? expect.fail('no pair');
+    expect(pair.dtype).toBe('F32');
+    for (let i = 0; i < 4; i++) bytes.writeFloatLE(value, start + pair.data_offsets[0] + 4 * i);
+    writeFileSync(path, bytes);
+    const output = join(temporaryDirectory(), 'merged');
+    await expect(
+      mergeAdapter(device, goldenDirectory('llama3'), adapter, output, dtype ? { dtype } : {}),
+    ).rejects.toThrow(message);
+    expect(existsSync(output)).toBe(false);
+  });
+
   test('an output that contains a model', async () => {
     const output = await changedModel('llama3');
     await expect(
