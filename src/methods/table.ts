@@ -13,7 +13,6 @@ import { orpo } from './offline/orpo.js';
 import { rft } from './offline/rft.js';
 import { simpo } from './offline/simpo.js';
 import { solutionSft } from './offline/solution-sft.js';
-import { stepApo } from './offline/step-apo.js';
 import { stepDpo } from './offline/step-dpo.js';
 import { stepKto } from './offline/step-kto.js';
 import type { Algorithm } from './ppo/algorithms.js';
@@ -41,7 +40,6 @@ export const methods = {
   kto,
   dpo,
   step_dpo: stepDpo,
-  step_apo: stepApo,
   full_step_dpo: fullStepDpo,
   simpo,
   orpo,

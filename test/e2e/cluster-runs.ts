@@ -70,7 +70,6 @@ const RUNS: Readonly<Record<string, Recipe>> = {
   prime: changed(small.prime as Recipe, { ppo: { max_iterations: 2 } }),
   dpo: offline('dpo', 'pairs.jsonl'),
   step_dpo: offline('step_dpo', 'solutions.jsonl'),
-  step_apo: offline('step_apo', 'solutions.jsonl'),
   full_step_dpo: offline('full_step_dpo', 'solutions.jsonl'),
   simpo: offline('simpo', 'pairs.jsonl'),
   orpo: offline('orpo', 'pairs.jsonl'),

@@ -161,7 +161,6 @@ describe('every method that learns from answers takes turns', () => {
     ['kto', {}],
     ['step_kto', { step_kto: { iterations: 0 } }],
     ['step_dpo', {}],
-    ['step_apo', {}],
     ['full_step_dpo', {}],
     ['simpo', {}],
     ['orpo', {}],
