@@ -11,7 +11,7 @@ merged configuration with every key, which is a recipe again.
 
 \`extends: base.yaml\` puts a recipe on top of another one: a file beside it, or a recipe of the package by its name, such as
 \`extends: quickstart\`. Sections are merged key by key; any other value, lists too, takes the place of the one below. \`method\` may
-differ: sections that only the method below reads are left out. \`steptrain recipes cat NAME --full\` prints the merged whole, and
+differ: sections that only the method below reads are left out. \`steptrain config show NAME\` prints the merged whole, and
 \`config.yaml\` of a run is merged.
 
 A section \`pretrained:\` of a recipe for a small model of the package has what takes the place of its values where \`model.base\` is

@@ -1,15 +1,11 @@
 import type { Argv } from 'yargs';
 import { typedCommand } from '../native/typed-command.js';
 import { recipeFile } from './chosen/recipe-file.js';
-import { type ArgumentsOf, argument, command, commandGroup, flag } from './line/command.js';
+import { type ArgumentsOf, argument, command, commandGroup } from './line/command.js';
 import { UsageError } from './line/error.js';
 
-/** The arguments that name a recipe and say how it is written. */
 const recipeArguments = (argv: Argv) =>
-  argv.positional('recipe', { ...argument, describe: 'The name of a recipe of the package' }).option('full', {
-    ...flag,
-    describe: 'Merged with the recipes that it extends, with every key and what it means',
-  });
+  argv.positional('recipe', { ...argument, describe: 'The name of a recipe of the package' });
 
 type RecipeArguments = ArgumentsOf<typeof recipeArguments>;
 
@@ -39,7 +35,7 @@ const catCommand = command({
   builder: (argv) =>
     recipeArguments(argv)
       .example('$0 recipes cat quickstart', 'what steptrain run does')
-      .example('$0 recipes cat quickstart --full', 'every key, explained'),
+      .example('$0 config show quickstart', 'every key, explained'),
   handler: async (args) => console.log((await textOf(args)).trimEnd()),
 });
 
@@ -78,21 +74,8 @@ async function textOf(args: RecipeArguments, to?: string): Promise<string> {
   const isInside = to !== undefined && [to, absolute].every((path) => !relative('.', path).startsWith('..'));
   const near = isInside ? relative(dirname(to), absolute) : absolute;
   const schema = `$schema=${isInside && !near.startsWith('.') ? `./${near}` : near}`;
-  if (args.full) return `# yaml-language-server: ${schema}\n${await whole(args)}`;
   const { readFile } = await import('node:fs/promises');
   return (await readFile(recipeFile(args), 'utf8')).replace(/\$schema=\S+/, schema);
-}
-
-/** The recipe with every key. Where it leaves the rows to the user, data.train names the user's file. */
-async function whole(args: RecipeArguments): Promise<string> {
-  const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
-  const file = recipeFile(args);
-  const head = `The complete configuration of ${args.recipe}`;
-  const withRows = async () => {
-    const { config } = await loadRunConfig(file, ['data.train=YOUR_ROWS.jsonl']);
-    return formatRunConfig(config, { head: `${head}; name your rows in data.train` });
-  };
-  return loadRunConfig(file).then(({ config }) => formatRunConfig(config, { head }), withRows);
 }
 
 export const recipesCommand = commandGroup(
