@@ -240,7 +240,7 @@ describe('label', () => {
   });
 
   test('the oracle needs no model, and a plan of every problem', async () => {
-    expect((await cli(['data', 'problems', at('problems.jsonl'), '-n', '3'])).code).toBe(0);
+    expect((await cli(['data', 'problems', at('problems.jsonl'), '--count', '3'])).code).toBe(0);
     const solved = lines(at('problems.jsonl')).map(({ problem, answer }) => ({
       problem,
       samples: [

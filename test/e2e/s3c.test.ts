@@ -110,7 +110,7 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
     expect(shown.out).toMatch(/after \d+ held-out steps, % +wrong +right/);
     // The same problems by eval solve, which reads the run's words of corrections.
     const problems = join(folder, 'problems.jsonl');
-    await steptrain(['data', 'problems', problems, '--level', '1', '-n', '4']);
+    await steptrain(['data', 'problems', problems, '--level', '1', '--count', '4']);
     const solved = join(folder, 'solved');
     const short = ['--max-new-tokens', '60', '--judge', 'oracle', '--output', solved];
     const solve = await steptrain(['eval', 'solve', problems, '--model', whole, ...short]);

@@ -30,7 +30,7 @@ describe.skipIf(!existsSync(MAIN))('an interrupted command (needs dist/: npm run
     ['SIGINT', `Stopped; ${SENTENCE}`],
     ['SIGTERM', `Stopped by SIGTERM; ${SENTENCE}`],
   ] as const)('that writes a file removes what there is of it (%s)', async (signal, err) => {
-    const { child, ended } = start('data', 'problems', join(folder, 'out.jsonl'), '-n', '100000000');
+    const { child, ended } = start('data', 'problems', join(folder, 'out.jsonl'), '--count', '100000000');
     while (readdirSync(folder).length === 0 && child.exitCode === null) await setTimeout(5);
     expect(readdirSync(folder)).toEqual([expect.stringMatching(/^out\.jsonl\.tmp-/)]);
     child.kill(signal);
