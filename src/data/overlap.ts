@@ -1,6 +1,5 @@
 // Finds test problems and steps that are also in the training data: their scores say little.
-import { createHash } from 'node:crypto';
-import { textHash } from '../random/text-hash.js';
+import { hash48, wordsHash } from '../random/text-hash.js';
 import { normalizeProblem } from '../records/record.js';
 
 /** Fingerprint of a problem. */
@@ -45,7 +44,7 @@ export function problemKey(problem: string): ProblemKey {
   if (words.filter((word) => /\p{L}/u.test(word)).length < MIN_WORDS)
     return { hash, sketch: new Uint32Array() };
   for (let i = 0; i + SHINGLE_WORDS <= words.length; i++)
-    shingles.add(textHash(words.slice(i, i + SHINGLE_WORDS).join(' ')));
+    shingles.add(wordsHash(words, i, i + SHINGLE_WORDS));
   return { hash, sketch: Uint32Array.from(shingles).sort().slice(0, SKETCH_SIZE) };
 }
 
@@ -121,8 +120,4 @@ function resemblance(a: Uint32Array, b: Uint32Array): number {
     taken++;
   }
   return taken === 0 ? 0 : both / taken;
-}
-
-function hash48(text: string): number {
-  return createHash('sha256').update(text).digest().readUIntBE(0, 6);
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { badOption } from '../files/data-error.js';
+import { hash48 } from '../random/text-hash.js';
 import { normalizeProblem, type VerdictSample } from '../records/record.js';
 
 /** Options of the split. Keys are those of a run's `data` section. */
@@ -70,7 +71,5 @@ export function smallestRanks(ranks: readonly number[], count: number): number[]
 
 /** A hash of texts as a number in [0, 1) with 48 bits. */
 function fraction(seed: number, texts: readonly string[]): number {
-  const hash = createHash('sha256').update(String(seed));
-  for (const text of texts) hash.update('\0').update(text);
-  return hash.digest().readUIntBE(0, 6) / 2 ** 48;
+  return hash48([String(seed), ...texts].join('\0')) / 2 ** 48;
 }

@@ -69,12 +69,10 @@ export class TokenStoreWriter {
     this.recordBytes += line.length;
     await files['tokens.bin'].append(bytesOf(ids));
     await files['records.jsonl'].append(line);
-    const steps = record.steps.flatMap((step, i) => [
-      stepEnds[i] ?? -1,
-      step.label ?? -1,
-      solution.stepKeys[i] as number,
-    ]);
-    await files['steps.bin'].append(bytesOf(Float64Array.from(steps)));
+    const steps = new Float64Array(record.steps.length * STEP.length);
+    for (const [i, step] of record.steps.entries())
+      steps.set([stepEnds[i] ?? -1, step.label ?? -1, solution.stepKeys[i] as number], i * STEP.length);
+    await files['steps.bin'].append(bytesOf(steps));
     const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {
       idsEnd: this.ids,
       stepsEnd: this.steps,
@@ -230,7 +228,8 @@ export class TokenStore {
 /** An append-only file with a buffer and a checksum. */
 class AppendedFile {
   private readonly hash = createHash('sha256');
-  private pending: Uint8Array[] = [];
+  private readonly buffer = Buffer.allocUnsafe(BUFFER_BYTES);
+  /** Bytes in the buffer. */
   private size = 0;
 
   private constructor(
@@ -242,10 +241,18 @@ class AppendedFile {
     return new AppendedFile(path, await open(path, 'wx'));
   }
 
-  async append(bytes: Uint8Array): Promise<void> {
-    this.pending.push(bytes);
+  /** Undefined where the buffer takes them, so that most calls have nothing to wait for. */
+  append(bytes: Uint8Array): Promise<void> | undefined {
+    if (this.size + bytes.length > BUFFER_BYTES) return this.appendFlushed(bytes);
+    this.buffer.set(bytes, this.size);
     this.size += bytes.length;
-    if (this.size >= BUFFER_BYTES) await this.flush();
+    return undefined;
+  }
+
+  private async appendFlushed(bytes: Uint8Array): Promise<void> {
+    await this.flush();
+    if (bytes.length > BUFFER_BYTES) await this.write(bytes);
+    else void this.append(bytes);
   }
 
   async close(): Promise<string> {
@@ -259,9 +266,12 @@ class AppendedFile {
   }
 
   private async flush(): Promise<void> {
-    const bytes = Buffer.concat(this.pending);
-    this.pending = [];
+    const bytes = this.buffer.subarray(0, this.size);
     this.size = 0;
+    await this.write(bytes);
+  }
+
+  private async write(bytes: Uint8Array): Promise<void> {
     this.hash.update(bytes);
     try {
       for (let at = 0; at < bytes.length; ) at += (await this.file.write(bytes, at)).bytesWritten;

@@ -10,6 +10,8 @@ interface Container {
   [WRITTEN]?: Record<string, string>;
 }
 
+const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/g;
+
 /** Whether a text may hold a number that JavaScript would write otherwise. */
 const MAY_DIFFER = /\d{16}|\d\.\d*0(?!\d)|\d\.\d{15}|\d[eE][-+\d]|-0/;
 
@@ -21,7 +23,9 @@ const MAY_DIFFER = /\d{16}|\d\.\d*0(?!\d)|\d\.\d{15}|\d[eE][-+\d]|-0/;
  */
 export function parseExact(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  return MAY_DIFFER.test(text) ? new Reader(text).value().value : value;
+  return MAY_DIFFER.test(text) && MAY_DIFFER.test(text.replace(STRING, '""'))
+    ? new Reader(text).value().value
+    : value;
 }
 
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]]|[^\s,:{}[\]"]+/g;

@@ -118,7 +118,12 @@ export interface VerdictSample {
  * space as one space.
  */
 export function normalizeProblem(problem: string): string {
-  return problem.normalize('NFKC').toLowerCase().replace(/\s+/gu, ' ').trim();
+  // A space that stands alone is not replaced by itself.
+  return problem
+    .normalize('NFKC')
+    .toLowerCase()
+    .replace(/\s{2,}|[^\S ]/gu, ' ')
+    .trim();
 }
 
 /**

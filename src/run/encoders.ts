@@ -44,16 +44,18 @@ export interface RecordToEncode {
 /**
  * Gives records with what is encoded of them, in their order.
  *
- * @param openThreads is called once there are many
+ * @param threads helpers from the beginning, which it closes
+ * @param openThreads is called once there are many, where there are none
  * @throws the error of the first record that cannot be encoded, also if a later one could not be read
  */
 export async function* encodedInOrder<T extends RecordToEncode>(
   records: AsyncIterable<T>,
   encodeHere: (record: StepRecord) => EncodedRecord,
   openThreads: () => readonly EncoderThread[],
+  threads: readonly EncoderThread[] = [],
 ): AsyncGenerator<T & EncodedRecord> {
   const waiting: { readonly batch: readonly T[]; readonly encoded: Promise<readonly EncodedRecord[]> }[] = [];
-  let encoders = new Encoders([], encodeHere);
+  let encoders = new Encoders(threads, encodeHere);
   let batch: T[] = [];
   let begun = 0;
   const send = () => {

@@ -1,10 +1,11 @@
 // Tokenises the data of a run into a store, in a worker thread so that the program stays responsive.
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
 import { type LabelRules, type LeftOut, relabelled } from '../data/label-rules.js';
 import type { LoadReport } from '../data/load.js';
 import { TokenStoreWriter } from '../data/token-store.js';
+import { trainingFiles } from '../data/training-files.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { exactText } from '../files/exact-json.js';
 import type { StepRecord } from '../records/record.js';
@@ -32,6 +33,9 @@ export type TokenizeMessage =
   | { readonly failure: SentDataError };
 
 const TELL_EVERY = 1000;
+
+/** Files from which on other threads help from the beginning: some 5,000 solutions. */
+const LARGE_BYTES = 4 << 20;
 
 /** Print a line if it takes longer than this. */
 const NOTE_MS = 5000;
@@ -80,8 +84,17 @@ export async function tokenizeData(
   onProgress: (solutions: number) => void,
   threads: (job: EncoderJob) => readonly EncoderThread[] = encoderThreads,
 ): Promise<void> {
-  const verdicts = verdictTokenizer(prompt, await configuredTokenizer(model));
   const whole = labels !== undefined;
+  const openThreads = () => threads({ model, prompt, whole });
+  // Other threads load their tokenizer while this one does, where the files are large.
+  const helpers = bytesToRead(data) < LARGE_BYTES ? [] : openThreads();
+  const verdicts = verdictTokenizer(
+    prompt,
+    await configuredTokenizer(model).catch(async (error: unknown) => {
+      await Promise.all(helpers.map((helper) => helper.close()));
+      throw error;
+    }),
+  );
   const encodeHere = (record: StepRecord) => encodeRecord(verdicts, record, { whole });
   const store = await TokenStoreWriter.create(directory);
   const reports: LoadReport[] = [];
@@ -95,8 +108,7 @@ export async function tokenizeData(
   }
   let written = 0;
   try {
-    const openThreads = () => threads({ model, prompt, whole });
-    for await (const solution of encodedInOrder(read(), encodeHere, openThreads)) {
+    for await (const solution of encodedInOrder(read(), encodeHere, openThreads, helpers)) {
       await store.add(solution);
       if (++written % TELL_EVERY === 0) onProgress(written);
     }
@@ -105,6 +117,15 @@ export async function tokenizeData(
     throw error;
   }
   await store.finish({ reports: reports.map(writtenReport), leftOut: [...leftOut] });
+}
+
+/** Bytes of the files of the data that are here. */
+function bytesToRead({ train, validation, test }: DataConfig): number {
+  const paths = [...trainingFiles(train).map(({ path }) => path), validation, test];
+  return paths.reduce(
+    (sum, path) => sum + (path === undefined ? 0 : (statSync(path, { throwIfNoEntry: false })?.size ?? 0)),
+    0,
+  );
 }
 
 /** A report as JSON. */

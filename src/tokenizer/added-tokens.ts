@@ -44,11 +44,11 @@ interface Internals {
 /**
  * Makes the library cut texts as the Rust library does, and gives the cuts.
  *
- * @param vocab of the model, without added tokens
+ * @param hasPiece whether a token is in the model's vocabulary, without added tokens
  */
 export function respectAddedTokens(
   library: LibraryTokenizer,
-  vocab: ReadonlySet<string> | undefined,
+  hasPiece: ((token: string) => boolean) | undefined,
 ): AddedTokens {
   const internals = library as unknown as Internals;
   const { added_tokens: given, added_tokens_map: byContent, normalizer, pre_tokenizer, model } = internals;
@@ -65,7 +65,7 @@ export function respectAddedTokens(
   for (const token of given) {
     byContent.set(token.content, token);
     // The library adds the token to the model's vocabulary, which then spells other texts with it.
-    if (vocab && !vocab.has(token.content)) ids.delete(token.content);
+    if (hasPiece && !hasPiece(token.content)) ids.delete(token.content);
   }
   internals.token_to_id = (text) => byContent.get(text)?.id ?? ids.get(text);
   internals.encode_text = (whole) =>

@@ -90,8 +90,8 @@ function checkPieces(pieces: readonly unknown[], refuse: Refuse): void {
 function checkIds(vocab: unknown, refuse: Refuse): void {
   if (typeof vocab !== 'object' || vocab === null)
     refuse(`'model.vocab': expected tokens with their ids, found ${shown(vocab)}`);
-  for (const [token, id] of Object.entries(vocab))
-    if (!isId(id)) refuse(badId(`'model.vocab': ${shown(token)}`, id));
+  const ids = vocab as Readonly<Record<string, unknown>>;
+  for (const token in ids) if (!isId(ids[token])) refuse(badId(`'model.vocab': ${shown(token)}`, ids[token]));
 }
 
 /** A merge of tokens that the vocabulary lacks would let text disappear. */
@@ -101,7 +101,9 @@ function checkMerges(merges: unknown, vocab: Readonly<Record<string, number>>, r
     const pair: unknown = typeof merge === 'string' ? merge.split(' ') : merge;
     if (!Array.isArray(pair) || pair.length !== 2 || pair.some((each) => typeof each !== 'string'))
       refuse(`'model.merges': expected two tokens at place ${i}, found ${shown(merge)}`);
-    const absent = [...(pair as string[]), pair.join('')].find((token) => !Object.hasOwn(vocab, token));
+    const [left, right] = pair as [string, string];
+    const has = (token: string) => Object.hasOwn(vocab, token);
+    const absent = !has(left) ? left : !has(right) ? right : !has(left + right) ? left + right : undefined;
     if (absent !== undefined)
       refuse(`'model.merges': place ${i} needs the token ${shown(absent)}, which the vocabulary lacks`);
   }

@@ -56,9 +56,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
     this.json = files.tokenizer;
     this.built = buildLibrary(this.json, files.config, this.file);
     this.checkProbes();
-    let largest = -1;
-    for (const id of this.library.get_vocab().values()) largest = Math.max(largest, id);
-    this.vocabSize = largest + 1;
+    // A place for each id, added tokens included.
+    this.vocabSize = (this.library as unknown as Internals).model.vocab.length;
     this.bosId = this.specialId('bos_token');
     this.eosId = this.specialId('eos_token');
     this.padId = this.specialId('pad_token', false);
@@ -217,6 +216,11 @@ function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[]
   return ids.every((id) => Number.isInteger(id));
 }
 
+/** The library's own state; its types call it private. */
+interface Internals {
+  readonly model: { readonly vocab: readonly string[] };
+}
+
 interface Built {
   readonly library: LibraryTokenizer;
   readonly words: ReturnType<typeof wordEncoder>;
@@ -243,7 +247,7 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
     });
     return {
       library,
-      words: wordEncoder(library, json, respectAddedTokens(library, wordsOf(json.model.vocab))),
+      words: wordEncoder(library, json, respectAddedTokens(library, hasPiece(json.model.vocab))),
     };
   } catch (error) {
     throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {
@@ -253,10 +257,13 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   }
 }
 
-/** The tokens of the model's own vocabulary, a table of ids or a list of pieces. */
-function wordsOf(vocab: unknown): ReadonlySet<string> | undefined {
-  if (Array.isArray(vocab)) return new Set(vocab.map(([piece]) => piece as string));
-  return typeof vocab === 'object' && vocab !== null ? new Set(Object.keys(vocab)) : undefined;
+/** Whether a token is in the model's own vocabulary, a table of ids or a list of pieces. */
+function hasPiece(vocab: unknown): ((token: string) => boolean) | undefined {
+  if (Array.isArray(vocab)) {
+    const pieces = new Set(vocab.map(([piece]) => piece as string));
+    return (token) => pieces.has(token);
+  }
+  return typeof vocab === 'object' && vocab !== null ? (token) => Object.hasOwn(vocab, token) : undefined;
 }
 
 /** The same description with every prefix space switched off; the same object if there is none. */

@@ -72,6 +72,22 @@ describe('tokenising with other threads', () => {
     expect(closed).toBe(3);
   });
 
+  it('has threads from the beginning for large files, and closes them where it cannot begin', async () => {
+    const remarks = Array.from({ length: 50 }, (_, i) => row(i).replace('end', 'e'.repeat(100_000)));
+    writeFileSync(train, remarks.join(''));
+    const alone = await store('alone', threads(0));
+    expect(await store('two', threads(2))).toEqual(alone);
+    expect([batches, closed]).toEqual([1, 2]);
+    const { data, prompt } = completeRunConfig({ method: 'sft', data: { train } }) as never as Parameters<
+      typeof tokenizeData
+    >[0];
+    const model = { base: 'x', tokenizer: join(folder, 'none') } as never;
+    await expect(
+      tokenizeData({ data, model, prompt, directory: folder }, () => {}, threads(2)),
+    ).rejects.toThrow(/no tokenizer\.json|no such directory/);
+    expect(closed).toBe(4);
+  });
+
   it('meets a row that a thread cannot encode before a later one that cannot be read', async () => {
     writeFileSync(train, '{"prompt": "P"}\n', { flag: 'a' });
     await expect(store('unread', threads(2))).rejects.toThrow(`line ${ROWS + 1}`);
