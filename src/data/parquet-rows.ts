@@ -13,6 +13,7 @@ import { noteFloat, noteText } from '../files/exact-json.js';
 import type { RawRow } from './json-rows.js';
 import { contraryClasses } from './parquet-classes.js';
 import { decimalText, takeDecimals } from './parquet-decimals.js';
+import { shortest } from './parquet-floats.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
 const ROWS_PER_READ = 1024;
@@ -25,7 +26,7 @@ const compressors: Compressors = {
   LZ4_RAW: decompressLz4Raw,
 };
 
-/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, whole numbers of float columns floats, and decimals have their digits. */
+/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, whole numbers of float columns floats, decimals have their digits, and single floats are not widened. */
 export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const { buffer, metadata } = await open(file);
   const total = Number(metadata.num_rows);
@@ -76,7 +77,7 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
 function exact(given: unknown, column: SchemaTree | undefined): unknown {
   const decimal = decimalText(given, column?.element);
   if (decimal?.includes('.')) return Number(decimal);
-  const value = decimal === undefined ? given : BigInt(decimal);
+  const value = decimal === undefined ? shortest(given, column?.element) : BigInt(decimal);
   if (typeof value === 'bigint') {
     const number = Number(value);
     return Number.isSafeInteger(number) ? number : value;

@@ -33,6 +33,17 @@ describe('numbers of rows', () => {
     },
   );
 
+  it('of singles and halves in Parquet are as NumPy prints them', async () => {
+    const printed = JSON.parse(readFileSync(golden('floats.json'), 'utf8')) as Record<string, string>[];
+    const rows = printed.map(({ single, half, double }) => ({
+      single: Number(single),
+      half: Number(half),
+      double: Number(double),
+      list: [Number(single), null],
+    }));
+    expect((await written(golden('floats.parquet'))).map((row) => JSON.parse(row))).toEqual(rows);
+  });
+
   it('of JSON lines, a list and values one after another are as they stand there', async () => {
     const [first, second] = ['{"a":12345678901234567890,"b":[2.0,1e5]}', '{"a":-0.0,"b":{"c":0.10}}'];
     expect(await written(fileWith('a.jsonl', `${first}\n${second}\n`))).toEqual([first, second]);

@@ -1,13 +1,15 @@
 """Writes parquet-numbers/numbers.parquet and its rows in JSON with digits and kinds, by pyarrow and Python's json, and
-decimals.parquet with decimals in bytes and in whole numbers, and the text of each.
+decimals.parquet with decimals in bytes and in whole numbers, and the text of each; floats.parquet with singles and
+halves, and each as NumPy prints it.
 
-    python make_parquet_numbers.py        # pyarrow 26
+    python make_parquet_numbers.py        # pyarrow 26, numpy 2
 """
 
 import json
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -51,3 +53,19 @@ for name, integers in (("bytes", False), ("integers", True)):
     pq.write_table(pa.table(columns), OUT / f"decimals-{name}.parquet", compression="none", store_decimal_as_integer=integers)
 number = lambda value: None if value is None else [number(each) for each in value] if isinstance(value, list) else str(value)
 (OUT / "decimals.json").write_text(json.dumps([{name: number(value) for name, value in row.items()} for row in rows]) + "\n")
+
+random = np.random.default_rng(0)
+with np.errstate(over="ignore"):
+    SINGLES = [0.1, -0.3, 2.5, 3.14159, 1 / 3, 16777216.0, 16777217.0, 1e22, 1e-7, 1e-45, 3.4028235e38, 0.000123457, 2.0, 0.0]
+    singles = np.float32([*SINGLES, *random.standard_normal(40), *10 ** random.uniform(-30, 30, 40)])
+    halves = np.float16([*SINGLES[:5], 2049.0, 60000.0, 0.001, 6e-8, 0.9995, 2.0, *random.standard_normal(83)])
+pq.write_table(
+    pa.table({
+        "single": pa.array(singles), "half": pa.array(halves), "double": pa.array(singles.astype(np.float64)),
+        "list": pa.array([[value, None] for value in singles], pa.list_(pa.float32())),
+    }),
+    OUT / "floats.parquet",
+    compression="none",
+)
+printed = [{"single": str(a), "half": str(b), "double": repr(float(a))} for a, b in zip(singles, halves, strict=True)]
+(OUT / "floats.json").write_text(json.dumps(printed) + "\n")
