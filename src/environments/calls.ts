@@ -1,4 +1,5 @@
 /** Calls of tools in what a model writes, in the forms of the chat templates that are about. */
+import { parseExact } from '../files/exact-json.js';
 import type { ToolCall } from '../records/turns.js';
 import type { AgentTurn } from './environment.js';
 
@@ -7,7 +8,9 @@ export interface ReadTurn extends AgentTurn {
   readonly unread: readonly string[];
 }
 
-const TAGGED = /<tool_call>([\s\S]*?)(?:<\/tool_call>|$)/g;
+/** First JSON whose texts may hold the mark of the end, then anything up to that mark. */
+const TAGGED =
+  /<tool_call>(\s*\{(?:[^"<]|<(?!\/tool_call>)|"(?:[^"\\]|\\[\s\S])*")*?\}\s*(?=<\/tool_call>|$)|[\s\S]*?)(?:<\/tool_call>|$)/g;
 const FUNCTION = /^\s*<function=([^>\s]+)>([\s\S]*?)(?:<\/function>\s*)?$/;
 const PARAMETER = /<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g;
 
@@ -20,12 +23,14 @@ export function readTurn(text: string): ReadTurn {
     const found = [...text.matchAll(TAGGED)].map(([, inner = '']) => tagged(inner));
     return joined(text.replaceAll(TAGGED, ''), found);
   }
-  const [before, mistral] = text.split('[TOOL_CALLS]');
-  if (mistral !== undefined) return joined(before ?? '', listed(mistral));
+  const mistral = text.indexOf(LIST);
+  if (mistral >= 0) return joined(text.slice(0, mistral), listed(text.slice(mistral + LIST.length)));
   const own = text.trim().replace(/^<\|python_tag\|>/, '');
   const alone = own.startsWith('{') && own.endsWith('}') ? callOf(parsed(own)) : undefined;
   return alone ? { text: '', calls: [alone], unread: [] } : { text, calls: [], unread: [] };
 }
+
+const LIST = '[TOOL_CALLS]';
 
 type Found = ToolCall | string;
 
@@ -71,7 +76,7 @@ function callOf(value: unknown): ToolCall | undefined {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch {
     return undefined;
   }

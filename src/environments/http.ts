@@ -1,4 +1,5 @@
 /** An environment behind HTTP: requests are those of a process, one a POST. */
+import { exactText } from '../files/exact-json.js';
 import { type Environment, failure, type Opening, type TurnReply } from './environment.js';
 
 /** @throws StepTrainError where nothing answers at the address, or it gives no tools */
@@ -7,7 +8,7 @@ export async function httpEnvironment(url: string): Promise<Environment> {
     const response = await fetch(url, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(request),
+      body: exactText(request),
     }).catch((error: unknown) => {
       const { cause } = error as { cause?: { message?: string } };
       throw failure(

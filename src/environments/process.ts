@@ -1,6 +1,7 @@
 /** An environment in a process of its own, which reads requests and writes answers as lines of JSON. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { exactText } from '../files/exact-json.js';
 import {
   type AgentTurn,
   type Environment,
@@ -92,7 +93,7 @@ class EnvironmentProcess {
   }
 
   tell(request: Request): void {
-    this.child.stdin.write(`${JSON.stringify({ id: this.next++, ...request })}\n`);
+    this.child.stdin.write(`${exactText({ id: this.next++, ...request })}\n`);
   }
 
   end(): void {

@@ -7,6 +7,7 @@ import { describe, expect, inject, it, onTestFinished } from 'vitest';
 import { computed } from '../../src/data/equations/calculator.js';
 import { readTurn } from '../../src/environments/calls.js';
 import { openEnvironment } from '../../src/environments/open.js';
+import { exactText } from '../../src/files/exact-json.js';
 
 describe('the calculator', () => {
   it.each([
@@ -36,6 +37,24 @@ describe('calls in what a model writes', () => {
     ['Mistral', '[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', ''],
     ['one that is cut off after its JSON', '<tool_call>{"name": "f", "arguments": {"a": 1}}', ''],
   ])('%s', (_, text, said) => expect(readTurn(text)).toEqual({ text: said, calls, unread: [] }));
+
+  it('reads texts with the marks of calls in them, and numbers with their digits', () => {
+    const given = '{"t":"</tool_call> [TOOL_CALLS] \\"}","n":12345678901234567891,"x":2.0}';
+    for (const text of [
+      `<tool_call>{"name":"f","arguments":${given}}</tool_call>`,
+      `[TOOL_CALLS][{"name":"f","arguments":${given}}]`.replace('</tool_call>', ''),
+    ]) {
+      const { text: said, calls, unread } = readTurn(text);
+      expect([said, calls.length, unread]).toEqual(['', 1, []]);
+      expect(text).toContain(exactText(calls[0]?.arguments));
+    }
+  });
+
+  it('reads a call after one that is no JSON', () => {
+    const text =
+      '<tool_call>{"name":"f"} x</tool_call> and <tool_call>{"name":"f","arguments":{"a":1}}</tool_call>';
+    expect(readTurn(text)).toMatchObject({ text: 'and', calls, unread: [expect.stringContaining('is no')] });
+  });
 
   it('leaves other texts, also JSON that is no call, as they are', () => {
     for (const text of ['It is {5}.', '{"answer": 5}', ''])
