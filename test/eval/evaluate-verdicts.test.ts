@@ -194,10 +194,10 @@ describe('the evaluation of judged verdicts', () => {
     const [head] = formatEvalTable(beside, { boxed: false }).split('\n');
     expect(head!.split(/ {2,}/)).toEqual([
       '10 steps, %',
+      'before',
+      'warm-up',
       'stepamc',
       '95 % CI',
-      'before',
-      'sft',
       'random',
       'majority',
     ]);

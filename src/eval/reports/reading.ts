@@ -57,10 +57,11 @@ export function readingOf(judge: string, report: Read): string | undefined {
   const others = (differences.steps === 'unseen' ? report.baselines_unseen : undefined) ?? report.baselines;
   const isMute = ({ n, invalid }: { n?: number; invalid?: number } = {}) => n !== undefined && n === invalid;
   const mute = rivals.map(([name]) => name).filter((name) => isMute(others[name]));
+  const heard = rivals.filter(([name]) => !mute.includes(name) && name !== 'random');
   const place = `on the ${differences.n} ${differences.steps === 'unseen' ? 'unseen ' : ''}${unit}`;
   return (
     `Reading: ${place} ${judge} has F1 macro ${percent(f1_macro)}: ` +
-    `${[...comparisons(rivals, problems, mute), ...standing].join('; ')}.`
+    `${[...comparisons(heard.length > 0 ? rivals.filter(([name]) => !mute.includes(name)) : rivals, problems, mute), ...standing].join('; ')}.`
   );
 }
 

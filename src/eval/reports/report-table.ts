@@ -33,7 +33,14 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 };
 
 /** Shorter titles for a table. */
-const NAMES: Readonly<Record<string, string>> = { words: 'verdicts alone', reward_network: 'network' };
+const NAMES: Readonly<Record<string, string>> = {
+  sft: 'warm-up',
+  words: 'verdicts alone',
+  reward_network: 'network',
+};
+
+/** Models that training began with, whose columns come before that of the trained one. */
+const BEFORE: readonly string[] = ['before', 'sft'];
 
 /** Metrics shown for the rows to read, on the unseen steps where there are some. */
 const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
@@ -91,7 +98,7 @@ export function formatTrainedTable(
   return [
     ...readings(report).map(wrapped),
     framed(wordsRows(words ?? report)),
-    ...(words ? [wrapped(keptLine(report)), framed(wordsRows(report))] : []),
+    ...(words ? [wrapped(keptLine(report)), framed(f1Rows(wordsRows(report)))] : []),
     ...(breakdownRows(report).length > 0 ? [wrapped(BREAKDOWNS)] : []),
     ...said.map(wrapped),
   ].join('\n');
@@ -104,7 +111,7 @@ const NOT_JUDGED =
   'No test step was judged, so there is no table: the test part is empty, or none of its steps has a label.';
 
 /** The line above the table of the judge that is kept. */
-function keptLine({ likelihood }: Pick<EvalReport, 'likelihood'>): string {
+export function keptLine({ likelihood }: Pick<EvalReport, 'likelihood'>): string {
   const isComputed = likelihood?.weights.of === 'calculations';
   if (likelihood?.weights.verdict === 0)
     return `The judge that is kept goes by ${isComputed ? 'calculations' : 'how likely the base finds a line'} alone:`;
@@ -113,6 +120,12 @@ function keptLine({ likelihood }: Pick<EvalReport, 'likelihood'>): string {
 
 /** Above the table of the verdicts alone. */
 const VERDICTS_ALONE = 'The verdicts alone, beside other models that write them:';
+
+/** The titles and the rows of F1 macro. */
+const f1Rows = ([titles = [], ...rows]: string[][]) => [
+  titles,
+  ...rows.filter(([name]) => name?.startsWith('F1 macro')),
+];
 
 /** The rows to read, without baselines that never read a step. */
 const wordsRows = (words: VerdictReport) => mainRows(words, tableColumns(words).own);
@@ -152,7 +165,11 @@ function mainRows(
 ): string[][] {
   const titles = columns.map(({ title }) => title);
   return metrics_unseen
-    ? [[`${metrics_unseen.n} unseen ${unit}, %`, ...titles], ...readRows(metrics_unseen, columns, 'unseen')]
+    ? [
+        [`${metrics_unseen.n} unseen ${unit}, %`, ...titles],
+        ...readRows(metrics_unseen, columns, 'unseen'),
+        [`F1 macro, all ${metrics.n}`, ...columns.map(({ cell }) => cell('f1_macro', 'all'))],
+      ]
     : [[`${metrics.n} ${unit}, %`, ...titles], ...readRows(metrics, columns, 'all')];
 }
 
@@ -216,8 +233,12 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
   });
   const trivial = (names: readonly (keyof Baselines)[]) =>
     names.map((name) => column(TITLES[name], baselines[name], baselines_unseen?.[name], 0.5));
-  const trained = Object.entries(baselines).filter(([name]) => !(name in TITLES));
-  const own = [column(judgeName(report), metrics, metrics_unseen)];
+  const trained = trainedBaselines(baselines);
+  const others = (isBefore: boolean) =>
+    trained
+      .filter(([name]) => BEFORE.includes(name) === isBefore)
+      .map(([name, of]) => column(NAMES[name] ?? name, of, baselines_unseen?.[name]));
+  const own = [...others(true), column(judgeName(report), metrics, metrics_unseen)];
   if (intervals) {
     own.push({
       title: `${percent(intervals.confidence, 0)} % CI`,
@@ -228,7 +249,7 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
       },
     });
   }
-  own.push(...trained.map(([name, of]) => column(NAMES[name] ?? name, of, baselines_unseen?.[name])));
+  own.push(...others(false));
   return {
     own,
     trivial:
@@ -236,6 +257,13 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
         ? trivial(['random', 'majority'])
         : trivial(['random', 'majority', 'always_positive', 'always_negative']),
   };
+}
+
+/** The models beside the trained one, without those that wrote no verdict that can be read, unless there is no other. */
+function trainedBaselines(baselines: VerdictReport['baselines']) {
+  const all = Object.entries(baselines).filter(([name]) => !(name in TITLES));
+  const readable = all.filter(([, of]) => of.n === 0 || !('invalid' in of) || of.n !== of.invalid);
+  return readable.length > 0 ? readable : all;
 }
 
 const aucOf = ({ auc }: VerdictMetrics) => (auc === undefined ? '' : `, AUC ${percent(auc)}`);

@@ -1,6 +1,6 @@
 /** The tables of the final evaluation. */
 
-import { breakdownRows, type EvalTable, evalTable } from '../../eval/reports/report-table.js';
+import { breakdownRows, evalTable, keptLine } from '../../eval/reports/report-table.js';
 import { correctionNotes, correctionTables } from '../../eval/solving/corrections.js';
 import { solvedRows } from '../../eval/solving/run-report.js';
 import type { CollectedRun } from '../collect.js';
@@ -22,15 +22,13 @@ export function results(run: CollectedRun): Section {
 
 function verdictTable(report: NonNullable<CollectedRun['report']>): Html {
   const { main, all, notes, words } = evalTable(report);
-  // The cards above have the same rows; all others are for a second look.
-  return html`${main.length > 0 && table(...headed(main))}${breakdownRows(report).map((rows) => table(...headed(rows)))}
-${words && words.main.length > 0 && html`<details><summary>The verdicts alone, beside other models that write them</summary>${wordsAlone(words)}</details>`}
+  // Training changes the verdicts alone, so their table comes first; all metrics are for a second look.
+  return html`${words && words.main.length > 0 && html`${table(...headed(words.main))}${notesOf([keptLine(report)])}`}
+${main.length > 0 && table(...headed(main))}${breakdownRows(report).map((rows) => table(...headed(rows)))}
+${words && words.all.length > 0 && html`<details><summary>Every metric of the verdicts alone</summary>${table(...headed(words.all))}</details>`}
 ${all.length > 0 && html`<details><summary>Every metric, of all ${report.metrics.n.toLocaleString('en-US')} ${report.unit ?? 'steps'}</summary>${table(...headed(all))}</details>`}
 ${notesOf(notes.filter((line) => !line.startsWith('Warning: ')))}`;
 }
-
-const wordsAlone = ({ readings, main, all }: Omit<EvalTable, 'notes'>): Html =>
-  html`${notesOf(readings)}${table(...headed(main))}${table(...headed(all))}`;
 
 function solvedTables(solved: NonNullable<CollectedRun['solved']>): Html[] {
   const { corrections } = solved;

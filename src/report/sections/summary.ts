@@ -1,4 +1,5 @@
 /** The head of a page: the run, its state, and its results in a few numbers. */
+import type { EvalReport, VerdictReport } from '../../eval/reports/eval-report.js';
 import { judgeName } from '../../eval/reports/likelihood-report.js';
 import { evalTable } from '../../eval/reports/report-table.js';
 import { type CollectedRun, configValue } from '../collect.js';
@@ -59,14 +60,26 @@ interface Tile {
 }
 
 function tiles(run: CollectedRun): Html[] {
-  const found = run.report && run.report.metrics.n > 0 ? verdictTiles(run.report) : testTiles(run);
+  const { report } = run;
+  const found =
+    report && report.metrics.n > 0
+      ? [...verdictTiles(report.words ?? report), ...(report.words ? keptTile(report) : [])]
+      : testTiles(run);
   return found.map(
     ({ name, value, unit, note }) =>
       html`<div class="tile"><div class="name">${name}</div><div class="value">${value}${unit !== undefined && html`<span class="unit">${unit}</span>`}</div>${note !== undefined && html`<div class="note">${note}</div>`}</div>`,
   );
 }
 
-function verdictTiles(report: NonNullable<CollectedRun['report']>): Tile[] {
+/** F1 macro of the judge that is kept, where it goes by more than verdicts. */
+function keptTile(report: EvalReport): Tile[] {
+  const { f1_macro } = report.metrics_unseen ?? report.metrics;
+  const note = 'the judge that is kept';
+  return [{ name: `F1 macro by ${judgeName(report)}`, value: percent(f1_macro), unit: '%', note }];
+}
+
+/** The metrics of the verdicts that training changed. */
+function verdictTiles(report: VerdictReport): Tile[] {
   const unseen = report.metrics_unseen !== undefined && report.metrics_unseen.n > 0;
   const of = unseen ? (report.metrics_unseen as typeof report.metrics) : report.metrics;
   const intervals = unseen ? report.intervals_unseen : report.intervals;
@@ -86,6 +99,7 @@ function verdictTiles(report: NonNullable<CollectedRun['report']>): Tile[] {
   // The model that training began with, or its rival; "base" often writes no verdict at all.
   const to = ['words', 'sft', 'before', ...Object.keys(others)].find((name) => Object.hasOwn(others, name));
   const difference = to === undefined ? undefined : others[to];
+  const before = to === undefined ? undefined : (unseen ? report.baselines_unseen : report.baselines)?.[to];
   const than: Tile[] =
     difference && to !== undefined
       ? [
@@ -93,12 +107,12 @@ function verdictTiles(report: NonNullable<CollectedRun['report']>): Tile[] {
             name: `F1 macro against ${nameOf(to)}`,
             value: points(difference.difference),
             unit: 'points',
-            note: `${points(difference.interval[0])} to ${points(difference.interval[1])}`,
+            note: `${points(difference.interval[0])} to ${points(difference.interval[1])}${before ? `; ${nameOf(to)} has ${percent(before.f1_macro)} %` : ''}`,
           },
         ]
       : [];
   const [main, ...rest] = [...tile('f1_macro'), ...tile('auc'), ...tile('acc_pos'), ...tile('acc_neg')];
-  return main ? [{ ...main, note: [main.note, what].filter(Boolean).join('; ') }, ...rest, ...than] : [];
+  return main ? [{ ...main, note: [main.note, what].filter(Boolean).join('; ') }, ...than, ...rest] : [];
 }
 
 /** Numbers that the test line of the log has. */

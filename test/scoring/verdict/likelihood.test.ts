@@ -424,7 +424,7 @@ describe('weighed with the words', () => {
       '95 % CI',
       'verdicts alone',
     ]);
-    expect(rows('35 unseen steps, %')[0]?.slice(1)).toEqual(['stepamc', '95 % CI', 'sft']);
+    expect(rows('35 unseen steps, %')[0]?.slice(1)).toEqual(['warm-up', 'stepamc', '95 % CI']);
     expect(rows('recall by kind of error')[0]?.slice(1)).toEqual([
       ...['steps', 'judge', 'verdicts', 'unseen', 'judge', 'verdicts'],
     ]);
