@@ -27,6 +27,14 @@ export function choiceOf(plainForm: string): Choice | undefined {
   return named === null ? undefined : { letter: named[1]!, rest: named[2]!.trim(), marked: false };
 }
 
+/** The letter that a text names where a letter is expected: also small ones, and one before the words of its choice. */
+export function letterOf(text: string): string | undefined {
+  const bare = text
+    .replace(/\\(?:text|textbf|mathrm|mathbf|boldsymbol)\{([^{}]*)\}/g, '$1')
+    .replace(/[*_`$]/g, '');
+  return /^\s*\(?([A-J])\)?(?:\s*[.:]?\s*$|[).:]\s+(?!(?:and|or)\b|[&/,;(]))/i.exec(bare)?.[1]?.toUpperCase();
+}
+
 /** Whether both are the same choice; undefined if the letters do not decide. */
 export function sameChoice(a: string, b: string): boolean | undefined {
   const [left, right] = [choiceOf(a), choiceOf(b)];

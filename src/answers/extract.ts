@@ -1,7 +1,7 @@
 // The final answer of a worked solution.
 import { checkText } from '../native/errors.js';
 import { type Found, lastBoxed } from './boxed.js';
-import { choiceOf } from './choice.js';
+import { choiceOf, letterOf } from './choice.js';
 import { withoutDerivation } from './derivation.js';
 import { formulas } from './formulas.js';
 import { withoutMarkdown } from './markdown.js';
@@ -26,7 +26,7 @@ export interface ExtractedAnswer {
 }
 
 export interface ExtractionOptions {
-  /** The preferred kind of answer if the text marks none: `choice` prefers a letter to a number. Default `any`. */
+  /** The preferred kind of answer if the text marks none: `choice` prefers a letter to a number, and one announced later to a box without. Default `any`. */
   readonly expect?: 'any' | 'choice' | undefined;
   /** The prompt opened reasoning (`<think>`), and the text goes on in it: one that never ends it gives no answer. Default false. */
   readonly inReasoning?: boolean | undefined;
@@ -46,8 +46,14 @@ export function extractAnswer(
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
   const phrase = lastPhrase(spoken);
-  // A final answer that is announced after a box takes precedence over it.
-  if (boxed !== undefined && !(phrase?.isFinal && phrase.at > boxed.at)) return found(boxed.text, 'boxed');
+  // A final answer that is announced after a box takes precedence over it, and a choice over a box with none.
+  const isLater = boxed !== undefined && phrase !== undefined && phrase.at > boxed.at;
+  const chooses =
+    isLater &&
+    expect === 'choice' &&
+    letterOf(boxed.text) === undefined &&
+    letterOf(answerIn(phrase.text, expect)?.answer ?? '') !== undefined;
+  if (boxed !== undefined && !(isLater && (phrase.isFinal || chooses))) return found(boxed.text, 'boxed');
   const marker = spoken.lastIndexOf('####');
   if (marker >= 0)
     return found(withoutDerivation(sentence(spoken.slice(marker).replace(/^#+/, ''))), 'marker');

@@ -1,6 +1,7 @@
 // Predictions graded against expected answers, one by one and counted.
 import { checkText } from '../native/errors.js';
-import { answers, type EqualityMethod, type EqualityOptions } from './equal.js';
+import { letterOf } from './choice.js';
+import { answers, type Equality, type EqualityMethod, type EqualityOptions } from './equal.js';
 import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './extract.js';
 
 export interface GradeOptions extends EqualityOptions, ExtractionOptions {
@@ -28,7 +29,11 @@ export function grade(prediction: string, reference: string, options: GradeOptio
   const expected = isMarked ? marked.answer : reference.trim();
   const answer = options.ended === false ? undefined : extractAnswer(prediction, options);
   if (answer === undefined) return { correct: false, got: null, expected, found: null, method: null };
-  const { equal, method } = answers(answer.answer, expected, options);
+  const letter = options.expect === 'choice' ? letterOf(expected) : undefined;
+  const { equal, method }: Equality =
+    letter !== undefined && letterOf(answer.answer) === letter
+      ? { equal: true, method: 'choice' }
+      : answers(answer.answer, expected, options);
   return { correct: equal, got: answer.answer, expected, found: answer.method, method };
 }
 

@@ -230,6 +230,23 @@ describe('extractAnswer', () => {
     expect(grade('The answer is A, and B is wrong.', 'A', { expect: 'choice' }).correct).toBe(true);
   });
 
+  it.each([
+    ['H is **D**. So \\boxed{\\Delta E}.\n\n**Answer: D**', 'D'],
+    ['\\boxed{E: A polygenic score}', 'E'],
+    ['\\boxed{\\text{E}}', 'E'],
+    ['The correct answer is d.', 'D'],
+    ['b. 4', 'B'],
+    ['d', 'D'],
+    ['The answer is D.', 'd'],
+  ])('reads the letter of %j where a choice is expected', (text, letter) => {
+    for (const each of 'ABCDE')
+      expect([each, grade(text, each, { expect: 'choice' }).correct]).toEqual([
+        each,
+        each === letter.toUpperCase(),
+      ]);
+    expect(grade(text, letter, { expect: 'choice' }).correct).toBe(true);
+  });
+
   it('prefers a letter if a choice is expected', () => {
     const text = 'It must be B, since 3 is more than 2.';
     expect(extractAnswer(text)?.answer).toBe('2');
