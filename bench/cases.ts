@@ -226,6 +226,7 @@ export interface RuntimeCase {
     | 'small model'
     | 'shared attention'
     | 'shared prompt'
+    | 'shared prompt with states'
     | 'ragged requests'
     | 'quantized'
     | 'quantized file'

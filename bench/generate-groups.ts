@@ -78,6 +78,13 @@ export function generationCases(): readonly RuntimeCase[] {
       env,
     },
     { suite, name: '64 samples of a prompt of 1,024 tokens', measure: 'shared prompt', count: 16, env },
+    {
+      suite,
+      name: '16 samples of a prompt of 1,024 tokens, Qwen3.5-0.8B',
+      measure: 'shared prompt with states',
+      count: 16,
+      env,
+    },
     { suite, name: '2,000 ragged requests', measure: 'ragged requests', count: 2000, env },
   ];
 }

@@ -69,19 +69,24 @@ export async function sharedAttention(device: Device, calls: number): Promise<Me
 }
 
 /** 64 samples of one prompt beside one sample of it: the prompt is computed once, and its keys are read once a step. */
-export async function sharedPrompt(device: Device, newTokens: number): Promise<Metrics> {
-  const decoder = await randomDecoder(device, QWEN_0_5B, 'bf16');
-  const generator = new Generator(decoder, { maxRows: ROWS, cacheBytes: 2 ** 30 });
+export async function sharedPrompt(
+  device: Device,
+  newTokens: number,
+  model: Readonly<Record<string, unknown>> = QWEN_0_5B,
+  rows = ROWS,
+): Promise<Metrics> {
+  const decoder = await randomDecoder(device, model, 'bf16');
+  const generator = new Generator(decoder, { maxRows: rows, cacheBytes: 2 ** 30 });
   await timeGeneration(generator, newPrompts(decoder, 1, 16), { newTokens: 2 });
   const one = await timeGeneration(generator, newPrompts(decoder, 1, PROMPT), { newTokens });
   const all = await timeGeneration(generator, newPrompts(decoder, 1, PROMPT), {
     newTokens,
-    n: ROWS,
+    n: rows,
     temperature: 1,
   });
   const short = await timeGeneration(generator, newPrompts(decoder, 1, 16), {
     newTokens,
-    n: ROWS,
+    n: rows,
     temperature: 1,
   });
   generator.dispose();
@@ -89,10 +94,10 @@ export async function sharedPrompt(device: Device, newTokens: number): Promise<M
   const step = ({ rest }: typeof one) => (1000 * rest) / (newTokens - 1);
   return {
     's to the first token, 1 sample': one.first,
-    's to the first token, 64 samples': all.first,
+    [`s to the first token, ${rows} samples`]: all.first,
     'ms per step, 1 sample': step(one),
-    'ms per step, 64 samples': step(all),
-    'ms per step, 64 samples of a prompt of 16 tokens': step(short),
+    [`ms per step, ${rows} samples`]: step(all),
+    [`ms per step, ${rows} samples of a prompt of 16 tokens`]: step(short),
   };
 }
 

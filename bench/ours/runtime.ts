@@ -36,6 +36,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return sharedAttention(device, item.count);
     case 'shared prompt':
       return sharedPrompt(device, item.count);
+    case 'shared prompt with states':
+      return sharedPrompt(device, item.count, QWEN3_5_0_8B, 16);
     case 'ragged requests':
       return raggedRequests(device, item.count);
     case 'quantized':

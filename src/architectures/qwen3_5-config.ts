@@ -1,14 +1,16 @@
-/** `config.json` of Qwen3.5: the text model alone, or with a part for images, which is not read. */
+/** `config.json` of Qwen3.5, dense or with experts: the text model alone, or with a part for images, which is not read. */
 
 import type { DeltaHeads } from '../ops/recurrence.js';
 import { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
 import { commonJson, type ModelConfig, parseCommon, parseHeads } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
+import { type ExpertsConfig, parseSharedExperts, sharedExpertsJson } from './experts.js';
 import { parseRopeSettings, type RopeConfig, ropeJson } from './rope.js';
 
 export interface Qwen35Config extends ModelConfig {
-  readonly modelType: 'qwen3_5_text';
+  readonly modelType: Qwen35Type;
+  /** Width inside the MLPs; of a model with experts, inside one of them. */
   readonly intermediateSize: number;
   readonly numHeads: number;
   readonly numKeyValueHeads: number;
@@ -20,7 +22,11 @@ export interface Qwen35Config extends ModelConfig {
   readonly bias: boolean;
   readonly layers: readonly ('linear' | 'full')[];
   readonly delta: DeltaHeads & { readonly heads: number; readonly taps: number };
+  /** Experts in place of the MLP of each layer; undefined: there are none. */
+  readonly experts: ExpertsConfig | undefined;
 }
+
+type Qwen35Type = 'qwen3_5_text' | 'qwen3_5_moe_text';
 
 const THETA = 10_000;
 const PARTIAL = 0.25;
@@ -29,7 +35,14 @@ const INTERVAL = 4;
 const MAX_TAPS = 8;
 const CLASSES: Readonly<Record<string, string>> = {
   Qwen3_5ForConditionalGeneration: 'Qwen3_5ForCausalLM',
+  Qwen3_5MoeForConditionalGeneration: 'Qwen3_5MoeForCausalLM',
   Qwen3_5TextForSequenceClassification: 'Qwen3_5ForSequenceClassification',
+};
+
+/** The text model of a model that sees, by `model_type`. */
+const SEEING: Readonly<Record<string, Qwen35Type>> = {
+  qwen3_5: 'qwen3_5_text',
+  qwen3_5_moe: 'qwen3_5_moe_text',
 };
 
 const FIXED: FixedKeys = {
@@ -48,9 +61,14 @@ const MTP = ['mtp_num_hidden_layers', 'mtp_use_dedicated_embeddings'];
 
 export function parseQwen35(file: Fields): Qwen35Config {
   const fields = textFields(file);
+  const modelType = fields.object.model_type as Qwen35Type;
   const common = parseCommon(
     fields,
-    { modelType: 'qwen3_5_text', classPrefix: 'Qwen3_5', heads: ['causal', 'sequence', 'token'] },
+    {
+      modelType,
+      classPrefix: modelType === 'qwen3_5_moe_text' ? 'Qwen3_5Moe' : 'Qwen3_5',
+      heads: ['causal', 'sequence', 'token'],
+    },
     {
       maxPositions: 32_768,
       tieWordEmbeddings: false,
@@ -67,10 +85,12 @@ export function parseQwen35(file: Fields): Qwen35Config {
   if (fields.boolean('attn_output_gate') === false)
     fields.fail('attn_output_gate', 'true (attention without its gate is not supported)');
   for (const key of MTP) fields.value(key);
+  const experts = modelType === 'qwen3_5_moe_text' ? parseSharedExperts(fields, common.numLayers) : undefined;
   const config: Qwen35Config = {
     ...common,
-    modelType: 'qwen3_5_text',
-    intermediateSize: fields.requiredInteger('intermediate_size'),
+    modelType,
+    intermediateSize: experts?.intermediateSize ?? fields.requiredInteger('intermediate_size'),
+    experts,
     numHeads,
     numKeyValueHeads,
     headDim,
@@ -92,7 +112,8 @@ function textFields(file: Fields): Fields {
       Array.isArray(architectures) && architectures.map((name) => CLASSES[String(name)] ?? name);
     return renamed ? { ...object, architectures: renamed } : object;
   };
-  if (file.object.model_type !== 'qwen3_5') return new Fields(flat(file.object), file.where);
+  const modelType = SEEING[file.object.model_type as string];
+  if (modelType === undefined) return new Fields(flat(file.object), file.where);
   const text = file.nested('text_config');
   if (!text) return file.fail('text_config', 'an object with the keys of the text model');
   const tied = file.boolean('tie_word_embeddings');
@@ -102,7 +123,7 @@ function textFields(file: Fields): Fields {
   for (const key of ['model_type', 'text_config', ...UNREAD]) file.value(key);
   const { model_type: _, text_config: _text, ...outer } = file.object;
   const shared = Object.fromEntries(Object.entries(outer).filter(([key]) => !UNREAD.includes(key)));
-  return new Fields(flat({ ...shared, ...text.object, model_type: 'qwen3_5_text' }), text.where);
+  return new Fields(flat({ ...shared, ...text.object, model_type: modelType }), text.where);
 }
 
 /** The sections by which images turn are all the same for text. */
@@ -148,10 +169,10 @@ function parseDelta(fields: Fields): Qwen35Config['delta'] {
 
 export function qwen35Json(config: Qwen35Config): JsonObject {
   const { rope_theta, partial_rotary_factor, full_attention_interval, ...common } = commonJson(config);
-  const { delta, rope, headDim } = config;
+  const { delta, rope, headDim, experts } = config;
   return {
     ...common,
-    intermediate_size: config.intermediateSize,
+    ...(experts ? sharedExpertsJson(experts) : { intermediate_size: config.intermediateSize }),
     num_attention_heads: config.numHeads,
     num_key_value_heads: config.numKeyValueHeads,
     head_dim: headDim,

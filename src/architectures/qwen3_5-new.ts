@@ -21,9 +21,24 @@ export const qwen35Init = z.strictObject({
     .describe('Standard deviation of the random weights; small models learn faster with 0.05.'),
 });
 
+const { intermediate_size: _, ...shared } = qwen35Init.shape;
+
+export const qwen35MoeInit = z.strictObject({
+  ...shared,
+  model_type: z.enum(['qwen3_5_moe_text']).describe('Architecture, as config.json names it.'),
+  num_experts: z.int().min(1).describe('Experts of each layer.'),
+  num_experts_per_tok: z.int().min(1).describe('Experts that read a token, beside one that reads all.'),
+  moe_intermediate_size: z.int().min(1).describe('Width inside an expert.'),
+});
+
 type Init = z.output<typeof qwen35Init>;
 
 export const qwen35Defaults = (_: NewModel): JsonObject => ({ hidden_act: 'silu' });
+
+export function qwen35MoeDefaults(init: NewModel): JsonObject {
+  const { moe_intermediate_size } = init as z.output<typeof qwen35MoeInit>;
+  return { ...qwen35Defaults(init), shared_expert_intermediate_size: moe_intermediate_size };
+}
 
 export function qwen35Conflicts(init: NewModel): readonly InitConflict[] {
   const { num_attention_heads, num_key_value_heads, linear_num_key_heads, linear_num_value_heads, head_dim } =

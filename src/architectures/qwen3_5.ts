@@ -4,7 +4,7 @@
  *
  *     a = RMSNorm(x);  linear:  x += out(RMSNorm(delta(conv(qkv(a)), a(a), b(a))) · silu(z(a)))
  *                      full:    x += o(attend(rope(norm(q)), rope(norm(k(a))), v(a)) · σ(g)),  [q, g] = q_proj(a) by heads
- *     m = RMSNorm(x);  x += down(silu(gate(m)) · up(m))
+ *     m = RMSNorm(x);  x += down(silu(gate(m)) · up(m)), or the mixture of experts of m (`experts.ts`)
  */
 import { embedding } from '../ops/embedding.js';
 import { linear, linearSwiglu } from '../ops/gemm.js';
@@ -15,10 +15,17 @@ import { causalConv1d, gatedDeltaRule } from '../ops/recurrence.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { type ModuleSpec, moduleSpec, type WeightSpec } from '../weights/modules.js';
 import type { Architecture, Forward, LayerMemory, Stream } from './architecture.js';
+import { expertModules, expertsMemory, mixture, SPREAD, spreadConstant } from './experts.js';
 import { embeddingModule, headModules } from './head-modules.js';
 import { entering, finish, gatedMemory } from './llama.js';
 import { parseQwen35, type Qwen35Config, qwen35Json } from './qwen3_5-config.js';
-import { qwen35Conflicts, qwen35Defaults, qwen35Init } from './qwen3_5-new.js';
+import {
+  qwen35Conflicts,
+  qwen35Defaults,
+  qwen35Init,
+  qwen35MoeDefaults,
+  qwen35MoeInit,
+} from './qwen3_5-new.js';
 import { ropeTable } from './rope.js';
 
 const EMBEDDING = 'model.embed_tokens';
@@ -50,15 +57,24 @@ export const qwen35: Architecture<Qwen35Config> = {
       };
     }),
 
-  constants({ rope: settings }, positions) {
+  constants({ rope: settings, experts, hiddenSize }, positions) {
     const { cos, sin } = ropeTable(settings, positions);
     const shape = [positions, settings.headDim / 2];
-    return { cos: { values: cos, shape }, sin: { values: sin, shape } };
+    const rotation = { cos: { values: cos, shape }, sin: { values: sin, shape } };
+    return experts ? { ...rotation, [SPREAD]: spreadConstant(hiddenSize) } : rotation;
   },
 
   embed: ({ ids, dtype, weight }) => [embedding(ids, weight(`${EMBEDDING}.weight`), dtype)],
   layer,
   finish,
+};
+
+/** The same with experts in place of the MLPs. */
+export const qwen35Moe: Architecture<Qwen35Config> = {
+  ...qwen35,
+  modelTypes: ['qwen3_5_moe_text', 'qwen3_5_moe'],
+  init: qwen35MoeInit,
+  initDefaults: qwen35MoeDefaults,
 };
 
 function layer(forward: Forward, config: Qwen35Config, index: number, stream: Stream): Stream {
@@ -79,6 +95,10 @@ function layer(forward: Forward, config: Qwen35Config, index: number, stream: St
     weight: norm('post_attention_layernorm'),
     eps,
   });
+  if (config.experts) {
+    const m = after.norm ? rmsNorm(after.x, after.norm.weight, eps) : after.x;
+    return [mixture(forward, config.experts, name('mlp'), m), after.sum];
+  }
   const [gate, up] = [projection(name('mlp.gate_proj')), projection(name('mlp.up_proj'))];
   return projectOnto(after.sum, linearSwiglu(after.x, gate, up, after.norm), name('mlp.down_proj'));
 }
@@ -124,10 +144,12 @@ function recur(forward: Forward, config: Qwen35Config, layer: number, name: stri
 
 /** Bytes of the larger kind of layer. */
 function memory(config: Qwen35Config, at: Parameters<Architecture['memory']>[1]): LayerMemory {
-  const { hiddenSize: h, intermediateSize: i, numHeads, numKeyValueHeads, headDim, delta } = config;
+  const { hiddenSize: h, numHeads, numKeyValueHeads, headDim, delta, experts } = config;
   const { bytes, rank } = at;
   const { keyHeads, keySize, heads, valueSize } = delta;
-  const full = gatedMemory({ ...config, slidingWindow: [] }, at, { norms: 3, gates: 3 });
+  const i = experts ? 0 : config.intermediateSize;
+  const inside = experts ? expertsMemory(experts, h, at, 3) : { saved: 0, backward: 0 };
+  const full = gatedMemory({ ...config, slidingWindow: [] }, at, { norms: 3, gates: experts ? 0 : 3 });
   const [q, kv] = [numHeads * headDim, numKeyValueHeads * headDim];
   const values = heads * valueSize;
   const width = 2 * keyHeads * keySize + values;
@@ -135,20 +157,20 @@ function memory(config: Qwen35Config, at: Parameters<Architecture['memory']>[1])
   const linearSaved =
     (5 * h + 2 * width + 4 * values + 2 * heads + 3 * i) * bytes + 4 * (8 * rank + heads + 2);
   // The backward of the MLP comes first, and frees its saved tensors before that of the rest.
-  const mlp = (3 * h + 3 * i) * bytes;
+  const mlp = (3 * h + 3 * i) * bytes + inside.backward;
   const linearRest =
     (3 * h + 3 * width + 3 * values + 2 * heads) * bytes + 4 * (2 * heads + width + 2 * heads * keySize);
   const fullRest = (3 * h + 6 * q + 2 * kv) * bytes;
   return {
     stream: full.stream,
     // The gate of the heads, and the gated heads.
-    saved: Math.max(full.saved + 2 * q * bytes, linearSaved),
-    backward: Math.max(mlp, Math.max(linearRest, fullRest) - 3 * i * bytes),
+    saved: Math.max(full.saved + 2 * q * bytes, linearSaved) + inside.saved,
+    backward: Math.max(mlp, Math.max(linearRest, fullRest) - 3 * i * bytes - inside.saved),
   };
 }
 
 function modules(config: Qwen35Config): readonly ModuleSpec[] {
-  const { hiddenSize, intermediateSize, headDim, bias, delta } = config;
+  const { hiddenSize, intermediateSize, headDim, bias, delta, experts } = config;
   const queries = config.numHeads * headDim;
   const keys = config.numKeyValueHeads * headDim;
   const { keyHeads, keySize, heads, valueSize, taps } = delta;
@@ -196,9 +218,13 @@ function modules(config: Qwen35Config): readonly ModuleSpec[] {
             linearModule(`${linearAttention}.in_proj_a`, [heads, hiddenSize]),
           ]),
       norm(`${prefix}.post_attention_layernorm`, hiddenSize),
-      linearModule(`${prefix}.mlp.gate_proj`, [intermediateSize, hiddenSize]),
-      linearModule(`${prefix}.mlp.up_proj`, [intermediateSize, hiddenSize]),
-      linearModule(`${prefix}.mlp.down_proj`, [hiddenSize, intermediateSize]),
+      ...(experts
+        ? expertModules(`${prefix}.mlp`, hiddenSize, experts, drawn)
+        : [
+            linearModule(`${prefix}.mlp.gate_proj`, [intermediateSize, hiddenSize]),
+            linearModule(`${prefix}.mlp.up_proj`, [intermediateSize, hiddenSize]),
+            linearModule(`${prefix}.mlp.down_proj`, [hiddenSize, intermediateSize]),
+          ]),
     ];
   });
   return [

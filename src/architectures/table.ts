@@ -15,9 +15,16 @@ import { gemma } from './gemma.js';
 import { publishedHead } from './heads.js';
 import { llama } from './llama.js';
 import { opt } from './opt.js';
-import { qwen35 } from './qwen3_5.js';
+import { qwen35, qwen35Moe } from './qwen3_5.js';
 
-export const ARCHITECTURES = [llama, gemma, qwen35, opt, debertaV2] satisfies readonly Architecture[];
+export const ARCHITECTURES = [
+  llama,
+  gemma,
+  qwen35,
+  qwen35Moe,
+  opt,
+  debertaV2,
+] satisfies readonly Architecture[];
 
 const rows: ReadonlyMap<string, Architecture> = new Map(
   ARCHITECTURES.flatMap((row) => row.modelTypes.map((modelType) => [modelType, row])),
@@ -34,9 +41,8 @@ const ABSENT: Readonly<Record<string, string>> = {
     'Gemma 4 gives each layer an embedding of its own and shares keys among layers, which no layer here does; take a Gemma 3',
   gpt_oss:
     'gpt-oss has sinks in its attention, clamped experts with biases and weights in MXFP4, which are not implemented; take a Qwen3',
-  qwen3_5_moe:
-    'the experts of Qwen3.5 have one that reads every token, which is not implemented; take a dense Qwen3.5',
-  qwen3_next: 'its experts have one that reads every token, which is not implemented; take a dense Qwen3.5',
+  qwen3_next:
+    'Qwen3-Next joins what goes into its delta rule in two modules, which is not implemented; take a Qwen3.5',
 };
 
 /** The row of a model that was read. */

@@ -12,6 +12,7 @@ import { type CheckpointReader, matchWeights, openCheckpoint, readStoredF32 } fr
 import { countInexact, nonFiniteIndex, toF32 } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { WeightsError } from '../weights/error.js';
+import { withFusedExperts } from '../weights/fused-experts.js';
 import { type ExpertPlace, ofExperts, type WeightSpec } from '../weights/modules.js';
 import { type QuantizedWeight, quantizedBytes } from '../weights/quantized/format.js';
 import { withTrunkNames } from '../weights/trunk.js';
@@ -44,10 +45,11 @@ export function openDecoderWeights(directory: string, config: ModelConfig): Chec
   const stored = openCheckpoint(directory);
   try {
     const expected = modelWeights(config);
-    const reader = withTrunkNames(
+    const named = withTrunkNames(
       stored,
       expected.map(({ name }) => name),
     );
+    const reader = withFusedExperts(named, expected);
     matchWeights(reader, expected, matchOptions(config));
     return reader;
   } catch (error) {

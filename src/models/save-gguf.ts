@@ -110,7 +110,7 @@ export async function ggufKeys(directory: string) {
       `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
     );
   if (config.modelType === 'qwen3_5_text') refuseDelta(directory, config);
-  const windows = config.modelType === 'qwen3_5_text' ? [] : config.slidingWindow;
+  const windows = 'delta' in config ? [] : config.slidingWindow;
   const windowed = windows.map((window) => window !== undefined);
   if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
     throw unsupported(

@@ -30,6 +30,8 @@ export interface LoraModule {
   readonly aInit: Initializer;
   readonly bInit: Initializer;
   readonly expert?: ExpertPlace;
+  /** See `ModuleSpec`. */
+  readonly isParameter?: boolean;
 }
 
 /** A weight of `modules_to_save`, which replaces that of the base. */
@@ -46,7 +48,7 @@ export interface SavedWeight extends Pick<WeightSpec, 'kind' | 'shape' | 'expert
 export interface LoraPlan {
   readonly modules: readonly LoraModule[];
   readonly saved: readonly SavedWeight[];
-  /** Whether the model has experts, also if they are not among `modules`. */
+  /** Whether the model has experts that PEFT takes for modules, also if they are not among `modules`. */
   readonly mixture?: boolean;
 }
 
@@ -110,7 +112,7 @@ export function loraPlan(
   refuseUnequalExperts(planned, where);
   const plan: LoraPlan = {
     modules: planned,
-    mixture: modules.some(({ expert }) => expert),
+    mixture: modules.some(({ expert, isParameter }) => expert && !isParameter),
     saved: savedModules.flatMap(({ name: module, kind, weights }) =>
       weights.map(({ name: weight, shape, init }) => {
         return { module, kind, weight, name: `${PREFIX}${weight}`, shape, init };
@@ -132,6 +134,10 @@ export const isOfMixture = ({ module }: LoraModule) => /\.(gate|gate_proj|up_pro
  * @throws WeightsError naming the key that it would misread
  */
 export function refuseMisread(config: LoraConfig, { modules, mixture }: LoraPlan, where: string): void {
+  if (modules.some(({ isParameter }) => isParameter))
+    throw new WeightsError(
+      `${where}: target_parameters: expected target_modules alone: pairs on experts and routers of this model can be read and merged, and not written`,
+    );
   const own = modules.filter(isOfMixture);
   if (!mixture || own.length === 0) return;
   const { targetModules, excludeModules, layersToTransform, targetParameters, useRslora } = config;
@@ -176,7 +182,7 @@ function refuseUnequalExperts(modules: readonly LoraModule[], where: string): vo
 
 function loraModule(
   config: LoraConfig,
-  { name, shape, expert }: ModuleSpec,
+  { name, shape, expert, isParameter }: ModuleSpec,
   r: number,
   alpha: number,
 ): LoraModule {
@@ -196,6 +202,7 @@ function loraModule(
     aInit: initLoraWeights === 'gaussian' ? { kind: 'normal', deviation: 1 / r } : uniform(input),
     bInit: initLoraWeights === false ? uniform(r) : { kind: 'zero' },
     ...(expert ? { expert } : {}),
+    ...(isParameter ? { isParameter } : {}),
   };
 }
 
@@ -209,17 +216,21 @@ function findTargets(
   const { targetModules, layersToTransform } = config;
   if (targetModules.kind === 'allLinear') {
     // PEFT leaves out the output embedding and the head of sequence classification. Here no head gets a pair.
-    return modules.map(({ kind }) => ADAPTED.has(kind));
+    return modules.map(({ kind, isParameter }) => ADAPTED.has(kind) && !isParameter);
   }
   if (targetModules.kind === 'names' && strict) {
-    const unmatched = targetModules.names.filter((target) => !names.some(endsWithAny([target])));
+    const unmatched = targetModules.names.filter(
+      (target) => !modules.some(({ name, isParameter }) => !isParameter && endsWithAny([target])(name)),
+    );
     if (unmatched.length > 0) {
       throw new WeightsError(
         `${where}: target_modules: no module of the model is called ${showNames(unmatched)}`,
       );
     }
   }
-  const fitting = fits(targetModules, names, `${where}: target_modules`);
+  const fitting = fits(targetModules, names, `${where}: target_modules`).map(
+    (does, index) => does && !modules[index]?.isParameter,
+  );
   if (targetModules.kind === 'pattern' || layersToTransform === undefined) return fitting;
   const layers = layerNumbers(config, names, where);
   return names.map((name, index) => {

@@ -41,6 +41,11 @@ export interface ExpertPlace {
   readonly count: number;
   /** Number of experts that each token is routed to. */
   readonly perToken: number;
+  /**
+   * The tensor [count, parts·out, in] in which a checkpoint may hold the weights of all experts, and which of the `parts` of its
+   * rows this is. Undefined: each weight always has a tensor of its own.
+   */
+  readonly stored?: { readonly name: string; readonly part: number; readonly parts: number };
 }
 
 export interface WeightSpec {
@@ -68,6 +73,8 @@ export interface ModuleSpec {
   /** Shape of the weight, also where it is tied: [out, in] for a linear module. */
   readonly shape: readonly number[];
   readonly expert?: ExpertPlace;
+  /** PEFT knows it as a parameter alone: what targets all linear modules, or their last names, leaves it out. */
+  readonly isParameter?: boolean;
 }
 
 /** A module with a weight called `weight` that starts from `init`, and where asked a `bias` of zeros, one for each row. */
@@ -76,11 +83,23 @@ export function moduleSpec(
   name: string,
   shape: readonly number[],
   init: Initializer,
-  { bias = false, ...own }: { readonly bias?: boolean } & Pick<WeightSpec, 'offset' | 'expert'> = {},
+  {
+    bias = false,
+    isParameter,
+    ...own
+  }: { readonly bias?: boolean } & Pick<ModuleSpec, 'isParameter'> &
+    Pick<WeightSpec, 'offset' | 'expert'> = {},
 ): ModuleSpec {
   const weights: WeightSpec[] = [{ name: `${name}.weight`, shape, kind, init, ...own }];
   if (bias) weights.push({ name: `${name}.bias`, shape: shape.slice(0, 1), kind, init: { kind: 'zero' } });
-  return { name, kind, weights, shape, ...(own.expert ? { expert: own.expert } : {}) };
+  return {
+    name,
+    kind,
+    weights,
+    shape,
+    ...(own.expert ? { expert: own.expert } : {}),
+    ...(isParameter ? { isParameter } : {}),
+  };
 }
 
 /** Name of the language-model head's weight: its own, or the embedding's; undefined without such a head. */

@@ -242,13 +242,19 @@ describe('parseModelConfig', () => {
     [
       'an unsupported model',
       { model_type: 'gpt2' },
-      'model_type: expected one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, qwen3_5_text, qwen3_5, opt, deberta-v2, found "gpt2"',
+      'model_type: expected one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, qwen3_5_text, qwen3_5, qwen3_5_moe_text, qwen3_5_moe, opt, deberta-v2, found "gpt2"',
     ],
     ['Gemma 2', { model_type: 'gemma2' }, /found "gemma2"; Gemma 2 caps the scores .* take a Gemma 3$/],
+    ['Qwen3-Next', { model_type: 'qwen3_next' }, /found "qwen3_next"; Qwen3-Next joins .* take a Qwen3\.5$/],
     [
-      'experts of Qwen3.5',
+      'more experts for a token than there are',
+      { model_type: 'qwen3_5_moe_text', num_experts: 4, num_experts_per_tok: 5 },
+      'num_experts_per_tok: expected at most num_experts (4)',
+    ],
+    [
+      'a Qwen3.5 that sees without its text model',
       { model_type: 'qwen3_5_moe' },
-      /found "qwen3_5_moe"; .* one that reads every token, which is not implemented; take a dense Qwen3\.5$/,
+      'text_config: expected an object with the keys of the text model, found nothing',
     ],
     [
       'Gemma 4',

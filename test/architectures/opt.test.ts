@@ -242,7 +242,7 @@ describe('a new model', () => {
     );
     expect(() => create({ model_type: 'qwen3' })).toThrow(/init\.ffn_dim is for model_type "opt"/);
     expect(() => create({ model_type: 'gpt2' })).toThrow(
-      'model.base.init.model_type expects one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, qwen3_5_text, opt or deberta-v2, found the text "gpt2"',
+      'model.base.init.model_type expects one of qwen2, qwen3, qwen3_moe, llama, mistral, smollm3, gemma3_text, qwen3_5_text, qwen3_5_moe_text, opt or deberta-v2, found the text "gpt2"',
     );
   });
 });

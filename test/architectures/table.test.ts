@@ -10,7 +10,10 @@ import {
 import { BY_TYPE, goldenDirectory, MODELS } from '../models/golden.js';
 
 /** Read as text models, whose golden values hold for them. */
-const SAME_AS: Readonly<Record<string, string>> = { qwen3_5: 'qwen3_5_text' };
+const SAME_AS: Readonly<Record<string, string>> = {
+  qwen3_5: 'qwen3_5_text',
+  qwen3_5_moe: 'qwen3_5_moe_text',
+};
 
 describe('the table of architectures', () => {
   it.each(ARCHITECTURES.flatMap(({ modelTypes }) => modelTypes))('has a golden model of %s', (type) => {

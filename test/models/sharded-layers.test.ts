@@ -86,6 +86,7 @@ describe.skipIf(!hasCompiler)('layers that several processes hold together (need
     ['opt', 'bf16', 2, true],
     ['variants/qwen3-moe', 'f32', 2, false],
     ['variants/qwen3-moe', 'bf16', 3, true],
+    ['variants/qwen3_5-moe', 'f32', 2, false],
   ] as const)(
     '%s in %s over %i give the bits of a whole base, forward and backward; gathered ahead: %s',
     async (model, dtype, size, ahead) => {

@@ -42,6 +42,19 @@ const fresh = (keys: object) => {
   return { tokenizer: 'bytes', base: { init: { model_type: 'opt', ...shape, ...keys } } };
 };
 
+const newQwen35Moe = {
+  tokenizer: 'bytes',
+  base: {
+    init: {
+      model_type: 'qwen3_5_moe_text',
+      ...{ hidden_size: 128, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2 },
+      ...{ head_dim: 32, num_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 96 },
+      ...{ linear_num_key_heads: 4, linear_num_value_heads: 4 },
+      ...{ linear_key_head_dim: 32, linear_value_head_dim: 32 },
+    },
+  },
+};
+
 const newQwen35 = {
   tokenizer: 'bytes',
   base: {
@@ -68,6 +81,7 @@ describe.each([
     'a new qwen3_5 with recomputation',
     { model: newQwen35, lora: 'none', run: { gradient_checkpointing: true } },
   ],
+  ['a new qwen3_5_moe', { model: newQwen35Moe, lora: 'none' }],
   ['a new opt with norms last', { model: fresh({ do_layer_norm_before: false }), lora: 'none' }],
   [
     'a new opt with norms last and recomputation',
