@@ -54,6 +54,20 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect((await metrics(run)).length).toBeGreaterThan(0);
   });
 
+  test('a small Qwen3.5 learns from random weights to judge, and judges', async () => {
+    const run = join(folder, 'qwen3.5');
+    const { code, err } = await steptrain(['run', 'quickstart_qwen3.5', '--output', run, ...FEW]);
+    expect(err).toMatch(/Done after \d+ steps/);
+    expect(code).toBe(0);
+    const config = JSON.parse(await readFile(join(run, 'model', 'config.json'), 'utf8'));
+    expect(config).toMatchObject({ model_type: 'qwen3_5_text', architectures: ['Qwen3_5ForCausalLM'] });
+    const problem = join(folder, 'problem.txt');
+    await writeFile(problem, '12; -6; +7\n\n12-6=6\n6+7=12\n');
+    const judged = await steptrain(['judge', problem, '--model', run]);
+    expect(judged.code, judged.err).toBe(0);
+    expect(judged.out).toMatch(/1 +\S+ +\S+ +12-6=6\n +2 +\S+ +\S+ +6\+7=12/);
+  });
+
   test('a run that is interrupted, killed and resumed ends with the same bits', async () => {
     const settings = [...FEW, '--set', 'sft.save_steps=2', '--set', 'run.logging_steps=1'];
     const whole = join(folder, 'whole');
