@@ -177,7 +177,7 @@ export class Scheduler<R extends Row> {
       const prefix = row.fromStart ? NOTHING : this.cachedPrefix(row);
       const computing = row.fromStart ? undefined : this.isBeingComputed(row, prefix);
       if (computing) {
-        // What is planned beyond the end of the page where the two part comes later.
+        // The running row stops at the end of the page where the two part, and plans the rest later.
         const beyond = (taken.get(computing) ?? 0) - toBound(computing);
         if (beyond > 0) {
           taken.set(computing, toBound(computing));

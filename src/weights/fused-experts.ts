@@ -24,7 +24,7 @@ function storedShape({ shape, expert }: FusedWeight): readonly number[] {
   return [expert.count, expert.stored.parts * rows, ...columns];
 }
 
-/** Where the weight begins in its tensor, in weights of its size. */
+/** The place of the weight in its tensor, in weights of its size. */
 const placeOf = ({ expert: { index, stored } }: FusedWeight) => index * stored.parts + stored.part;
 
 /**
