@@ -12,7 +12,7 @@ const NO_VERDICT = {
   words:
     '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone',
   calculations:
-    'not checked: the step writes out no calculation that can be read; its probability comes from the calculations before it and the share of right ones among such steps in training',
+    'not checked: the step writes out no calculation that can be read, so it has neither probability nor verdict',
 };
 
 type JudgeArguments = ArgumentsOf<typeof options>;

@@ -39,14 +39,15 @@ function together(
     const likelihood = { least: found ?? 0, before, ...(found === null ? {} : { checked: true as const }) };
     before = Math.min(before, likelihood.least);
     if (own === null && found === null) return { score: null, verdict: null };
+    // Steps without a calculation would share one probability, which says nothing of a single step.
+    if (isAlone && found === null) return { score: null, verdict: null };
     // After a reason that did not end there is no word, and nothing to weigh.
     if (own !== null && reasons?.[step] === null) return { score: null, verdict: null };
     if (own !== null && found === null && weights.of === undefined)
       return { score: probability(own), verdict: verdicts?.[step] ?? null };
     const all = logOdds({ logPositive: own ?? 0, logNegative: 0 }, likelihood, weights);
     const by = verdictOfOdds(all, threshold);
-    // Steps without a calculation share one probability, which says nothing of a single step.
-    return { score: by.probability, verdict: isAlone && found === null ? null : by.verdict };
+    return { score: by.probability, verdict: by.verdict };
   });
   const said = evidence.reasons?.map((reason, step) => {
     const computed = reason && (odds[step] === null ? `${reason} (the model did not read the step)` : reason);
