@@ -27,6 +27,8 @@ import type {
 } from './records.js';
 
 /** The parts of the loop that a method provides. */
+const ROUNDING = 1e-12;
+
 export interface PolicyParts<G extends Group> {
   readonly rollouts: RolloutSource<G>;
   readonly rewards: RewardSource<G>;
@@ -191,7 +193,14 @@ class PolicyStage<G extends Group> implements OpenTraining {
       : await applyGradients(this.optimizers[name] as AdamW, learningRate, gradients.terms);
     const { loss } = gradients;
     const tokens = gradients.tokens + beside;
-    const shown = { loss, reward: metrics.reward_mean ?? 0, ...gradients.shown };
+    const { reward_mean: reward = 0, right } = metrics;
+    const shown = {
+      loss,
+      // Whitened rewards have a mean of 0 but for rounding.
+      reward: Math.abs(reward) < ROUNDING ? 0 : reward,
+      ...(right === undefined ? {} : { right }),
+      ...gradients.shown,
+    };
     if (update.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: update.nonFinite };
     const own = await this.updateBeside(index, gradients.terms);
     if (own.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: own.nonFinite };
