@@ -13,7 +13,7 @@ const NAMES: Readonly<Record<string, string>> = {
   reward_network: 'the reward network',
   random: 'chance',
   words: 'the verdicts alone',
-  likelihood: 'the likelihood alone, which no training made',
+  likelihood: 'the likelihood alone, which this run did not train',
   calculations: 'the calculations alone, which no training made',
 };
 

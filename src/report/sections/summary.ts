@@ -88,7 +88,7 @@ function verdictTiles(report: VerdictReport): Tile[] {
     return ends ? `95 % interval ${percent(ends[0])}–${percent(ends[1])}` : undefined;
   };
   const unit = report.unit ?? 'steps';
-  const what = `${of.n.toLocaleString('en-US')} ${unseen ? `${unit} that training never saw` : unit}`;
+  const what = `${of.n.toLocaleString('en-US')} ${unseen ? `${unit} whose text training never had` : unit}`;
   const tile = (key: 'f1_macro' | 'auc' | 'acc_pos' | 'acc_neg'): Tile[] => {
     const value = of[key];
     return value === undefined
