@@ -9,7 +9,7 @@ export function dataGroups(): readonly Group[] {
   return [
     {
       title: 'rows read, tokenised and stored',
-      cases: [10_000, 30_000].map((rows) => dataCase(file, tokenizer, rows)),
+      cases: [10_000, 30_000, 100_000].map((rows) => dataCase(file, tokenizer, rows)),
       settings: ['a process for each core', 'threads of tokenizers'],
     },
   ];
