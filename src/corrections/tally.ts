@@ -1,5 +1,6 @@
 /** Counts of solutions, steps and samples at each stage, and of different wrong steps. All of it is JSON. */
-import { createHash } from 'node:crypto';
+
+import { hash48 } from '../random/text-hash.js';
 
 /** Named counts, in the order in which the names came. */
 export type Counts = Readonly<Record<string, number>>;
@@ -81,7 +82,7 @@ class DistinctSketch {
 
   add(text: string): void {
     this.seen++;
-    const hash = createHash('sha256').update(text).digest().readUIntBE(0, 6) / 2 ** 48;
+    const hash = hash48(text) / 2 ** 48;
     if (this.known.has(hash)) return;
     const largest = this.smallest.at(-1);
     if (this.smallest.length === SKETCH && hash > (largest as number)) return;

@@ -9,7 +9,7 @@ export function shortest(value: unknown, element: SchemaElement | undefined): un
   if (!half && element?.type !== 'FLOAT') return value;
   if (Number.isInteger(value) && Math.abs(value) < 2 ** (half ? 11 : 24)) return value;
   const stored = half ? nearestHalf : Math.fround;
-  // Of a normal number that many digits always come back, so that fewer need no trial; no value needs more than the last.
+  // Decimals of 3 (6) digits survive being stored as a normal number, so trials begin there; 5 (9) digits always do.
   const normal = Math.abs(value) >= 2 ** (half ? -14 : -126);
   for (let digits = !normal ? 1 : half ? 3 : 6; digits < (half ? 5 : 9); digits++) {
     const short = Number(value.toPrecision(digits));

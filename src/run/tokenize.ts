@@ -88,15 +88,15 @@ export async function tokenizeData(
   const openThreads = () => threads({ model, prompt, whole });
   // Other threads load their tokenizer while this one does, where the files are large.
   const helpers = bytesToRead(data) < LARGE_BYTES ? [] : openThreads();
-  const verdicts = verdictTokenizer(
-    prompt,
-    await configuredTokenizer(model).catch(async (error: unknown) => {
-      await Promise.all(helpers.map((helper) => helper.close()));
-      throw error;
-    }),
-  );
+  const open = async () => ({
+    verdicts: verdictTokenizer(prompt, await configuredTokenizer(model)),
+    store: await TokenStoreWriter.create(directory),
+  });
+  const { verdicts, store } = await open().catch(async (error: unknown) => {
+    await Promise.all(helpers.map((helper) => helper.close()));
+    throw error;
+  });
   const encodeHere = (record: StepRecord) => encodeRecord(verdicts, record, { whole });
-  const store = await TokenStoreWriter.create(directory);
   const reports: LoadReport[] = [];
   const leftOut = new Map<LeftOut, number>();
   async function* read() {

@@ -86,6 +86,12 @@ describe('tokenising with other threads', () => {
       tokenizeData({ data, model, prompt, directory: folder }, () => {}, threads(2)),
     ).rejects.toThrow(/no tokenizer\.json|no such directory/);
     expect(closed).toBe(4);
+    const bytes = { base: 'x', tokenizer: 'bytes' } as never;
+    const gone = join(folder, 'no', 'such');
+    await expect(
+      tokenizeData({ data, model: bytes, prompt, directory: gone }, () => {}, threads(2)),
+    ).rejects.toThrow('ENOENT');
+    expect(closed).toBe(6);
   });
 
   it('meets a row that a thread cannot encode before a later one that cannot be read', async () => {

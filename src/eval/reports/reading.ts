@@ -24,6 +24,10 @@ export const BRACKETS =
 /** With fewer problems no test of signs gets below 5 %: all of five on one side are 2 × 2^−5 = 6.25 %. */
 export const MIN_PROBLEMS = 6;
 
+/** Whether steps were judged and none of the verdicts can be read. */
+export const isMute = ({ n, invalid }: { readonly n?: number; readonly invalid?: number } = {}): boolean =>
+  n !== undefined && n > 0 && n === invalid;
+
 type Read = Pick<
   VerdictReport,
   | 'unit'
@@ -55,13 +59,13 @@ export function readingOf(judge: string, report: Read): string | undefined {
   const problems = (report.intervals_unseen ?? report.intervals)?.problems ?? MIN_PROBLEMS;
   const { f1_macro } = report.metrics_unseen ?? report.metrics;
   const others = (differences.steps === 'unseen' ? report.baselines_unseen : undefined) ?? report.baselines;
-  const isMute = ({ n, invalid }: { n?: number; invalid?: number } = {}) => n !== undefined && n === invalid;
   const mute = rivals.map(([name]) => name).filter((name) => isMute(others[name]));
-  const heard = rivals.filter(([name]) => !mute.includes(name) && name !== 'random');
+  const heard = rivals.filter(([name]) => !mute.includes(name));
+  const compared = heard.some(([name]) => name !== 'random') ? heard : rivals;
   const place = `on the ${differences.n} ${differences.steps === 'unseen' ? 'unseen ' : ''}${unit}`;
   return (
     `Reading: ${place} ${judge} has F1 macro ${percent(f1_macro)}: ` +
-    `${[...comparisons(heard.length > 0 ? rivals.filter(([name]) => !mute.includes(name)) : rivals, problems, mute), ...standing].join('; ')}.`
+    `${[...comparisons(compared, problems, mute), ...standing].join('; ')}.`
   );
 }
 

@@ -10,7 +10,7 @@ import { errorRows } from '../step-errors.js';
 import type { SureReport } from '../sure.js';
 import type { EvalReport, VerdictReport } from './eval-report.js';
 import { judgeInProse, judgeName, likelihoodNote } from './likelihood-report.js';
-import { BRACKETS, readingOf } from './reading.js';
+import { BRACKETS, isMute, readingOf } from './reading.js';
 
 const METRICS = [
   ['acc_pos', 'Acc_pos'],
@@ -262,7 +262,7 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
 /** The models beside the trained one, without those that wrote no verdict that can be read, unless there is no other. */
 function trainedBaselines(baselines: VerdictReport['baselines']) {
   const all = Object.entries(baselines).filter(([name]) => !(name in TITLES));
-  const readable = all.filter(([, of]) => of.n === 0 || !('invalid' in of) || of.n !== of.invalid);
+  const readable = all.filter(([, metrics]) => !isMute(metrics));
   return readable.length > 0 ? readable : all;
 }
 

@@ -27,13 +27,15 @@ export interface RunEnvironment {
   readonly timeout: number;
 }
 
-/** The model that is sampled, and how; as of `localSolutions`. */
-interface SampledModel {
+/** The model that is sampled, and how. */
+export interface SampledModel {
   readonly decoder: Decoder;
+  /** Role whose weights are sampled, as they are at the time of sampling. */
   readonly role: Pick<Role, 'adapter'>;
   readonly tokenizer: Tokenizer;
   readonly sampling: SamplingKeys;
   readonly seed: number;
+  /** Bytes for keys and values, from the memory plan. Default: all that fits. */
   readonly cacheBytes?: number | undefined;
 }
 

@@ -3,30 +3,19 @@
  * Policy optimisation rolls out with it, and an iteration of an offline method makes its candidates with it.
  */
 
-import type { SamplingKeys } from '../../config/sampling.js';
 import { rowsOf } from '../../config/sampling.js';
 import { Generator } from '../../generate/generator.js';
 import { roomToGenerate } from '../../generate/room.js';
 import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
-import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { type RunEnvironment, sampleEpisodes } from './episodes.js';
+import { type RunEnvironment, type SampledModel, sampleEpisodes } from './episodes.js';
 import { requestOf, type SampledSolution, type SolutionSource } from './solution-source.js';
 
-export interface LocalSolutionsOptions {
-  readonly decoder: Decoder;
-  /** Role whose weights are sampled, as they are when `sample` is called. */
-  readonly role: Pick<Role, 'adapter'>;
-  readonly tokenizer: Tokenizer;
-  readonly sampling: SamplingKeys;
-  readonly seed: number;
+export interface LocalSolutionsOptions extends SampledModel {
   /** Solutions are episodes in it. Default: each is one text. */
   readonly environment?: RunEnvironment | undefined;
-  /** Bytes for keys and values, from the memory plan. Default: all that fits. */
-  readonly cacheBytes?: number | undefined;
 }
 
 /**
