@@ -262,12 +262,8 @@ export class Model {
     prompts: readonly ArrayLike<number>[],
     options: ModelGenerateOptions = {},
   ): Promise<Sample[][]> {
-    const generator = this.generatorFor(prompts, options);
-    try {
-      return await generator.generate(prompts, await this.completed(options)).samples;
-    } finally {
-      generator.dispose();
-    }
+    using generator = this.generatorFor(prompts, options);
+    return await generator.generate(prompts, await this.completed(options)).samples;
   }
 
   /** Generates like `generate`, token by token. Leaving the loop ends all samples. */
@@ -275,12 +271,8 @@ export class Model {
     prompts: readonly ArrayLike<number>[],
     options: ModelGenerateOptions = {},
   ): AsyncGenerator<GeneratedToken> {
-    const generator = this.generatorFor(prompts, options);
-    try {
-      yield* generator.generate(prompts, await this.completed(options));
-    } finally {
-      generator.dispose();
-    }
+    using generator = this.generatorFor(prompts, options);
+    yield* generator.generate(prompts, await this.completed(options));
   }
 
   /**
@@ -422,6 +414,10 @@ export class Model {
     this.disposed = true;
     this.adapter?.dispose();
     this.decoder.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
   }
 }
 

@@ -21,7 +21,7 @@ export const chatCommand = command({
     const { createInterface } = await import('node:readline');
     const { openChosenModel } = await import('./chosen/chosen-model.js');
     const { chat } = await import('./chat-loop.js');
-    const chosen = await openChosenModel(args);
+    using chosen = await openChosenModel(args);
     const interactive = process.stdin.isTTY === true && process.stdout.isTTY === true;
     const input = createInterface({
       input: process.stdin,
@@ -41,8 +41,6 @@ export const chatCommand = command({
       });
     } finally {
       input.close();
-      chosen.model.dispose();
-      chosen.device.dispose();
     }
   },
 });

@@ -68,71 +68,63 @@ async function generate(args: GenerateArguments): Promise<void> {
   const { roomToGenerate } = await import('../generate/room.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { untilInterrupted } = await import('./line/interrupt.js');
-  const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
-  try {
-    const prompts = await tokensOf(given, args, tokenizer);
-    const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
-    const room = roomToGenerate(model.decoder, prompts, { ...options, maxRows: args['max-rows'] });
-    const output =
-      args.output === undefined
-        ? undefined
-        : openOutput(args.output, await settingsOf(args, options, prompts));
-    const generator = new Generator(model.decoder, room);
-    const interruption = untilInterrupted();
-    const generation = generator.generate(prompts, {
-      ...options,
-      role: { adapter: model.adapter },
-      signal: interruption.signal,
-      ...(output
-        ? {
-            skip: output.has,
-            onSample: (prompt: number, sample: number, ended: Sample) =>
-              output.keep(prompt, sample, { ...given[prompt]?.row, ...sampleColumns(sample, ended) }),
-          }
-        : {}),
-    });
-    const total = prompts.length * args.n;
-    const kept = output?.size ?? 0;
-    if (kept > 0) console.error(`${kept} of ${total} samples are there already`);
-    const streams = total === 1 && !args.json && !output && process.stdout.isTTY === true;
-    const progress = streams ? undefined : createProgress({ total, start: kept, unit: 'sample' });
-    const began = performance.now();
-    let tokens = 0;
-    let ended = kept;
-    for await (const { token, text, finishReason } of generation) {
-      if (token !== undefined) tokens++;
-      if (finishReason && finishReason !== 'abort') ended++;
-      if (streams) process.stdout.write(text ?? '');
-      const seconds = (performance.now() - began) / 1000;
-      progress?.update(ended, { 'tokens/s': seconds > 0 ? tokens / seconds : 0 });
-    }
-    progress?.finish();
-    interruption.dispose();
-    const samples = await generation.samples;
-    generator.dispose();
-    const stopped = interruption.signal.aborted
-      ? `Stopped when ${ended} of ${total} samples were finished; `
-      : undefined;
-    if (output) {
-      if (stopped === undefined) await output.finish(prompts.length, args.n);
-      output.close();
-      if (stopped !== undefined)
-        throw new Interrupted(
-          `${stopped}they are in ${args.output}.part, and the same command again goes on.`,
-        );
-      console.error(`${total} samples are in ${args.output}`);
-      return;
-    }
-    if (streams) process.stdout.write('\n');
-    else await print(args, given, samples);
-    if (stopped !== undefined)
-      throw new Interrupted(
-        `${stopped}those under way have the finish_reason abort, those not begun are left out; with --output FILE the same command again goes on.`,
-      );
-  } finally {
-    model.dispose();
-    device.dispose();
+  using chosen = await openChosenModel(args);
+  const { model, tokenizer, eosTokenIds } = chosen;
+  const prompts = await tokensOf(given, args, tokenizer);
+  const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
+  const room = roomToGenerate(model.decoder, prompts, { ...options, maxRows: args['max-rows'] });
+  const output =
+    args.output === undefined ? undefined : openOutput(args.output, await settingsOf(args, options, prompts));
+  const generator = new Generator(model.decoder, room);
+  const interruption = untilInterrupted();
+  const generation = generator.generate(prompts, {
+    ...options,
+    role: { adapter: model.adapter },
+    signal: interruption.signal,
+    ...(output
+      ? {
+          skip: output.has,
+          onSample: (prompt: number, sample: number, ended: Sample) =>
+            output.keep(prompt, sample, { ...given[prompt]?.row, ...sampleColumns(sample, ended) }),
+        }
+      : {}),
+  });
+  const total = prompts.length * args.n;
+  const kept = output?.size ?? 0;
+  if (kept > 0) console.error(`${kept} of ${total} samples are there already`);
+  const streams = total === 1 && !args.json && !output && process.stdout.isTTY === true;
+  const progress = streams ? undefined : createProgress({ total, start: kept, unit: 'sample' });
+  const began = performance.now();
+  let tokens = 0;
+  let ended = kept;
+  for await (const { token, text, finishReason } of generation) {
+    if (token !== undefined) tokens++;
+    if (finishReason && finishReason !== 'abort') ended++;
+    if (streams) process.stdout.write(text ?? '');
+    const seconds = (performance.now() - began) / 1000;
+    progress?.update(ended, { 'tokens/s': seconds > 0 ? tokens / seconds : 0 });
   }
+  progress?.finish();
+  interruption.dispose();
+  const samples = await generation.samples;
+  generator.dispose();
+  const stopped = interruption.signal.aborted
+    ? `Stopped when ${ended} of ${total} samples were finished; `
+    : undefined;
+  if (output) {
+    if (stopped === undefined) await output.finish(prompts.length, args.n);
+    output.close();
+    if (stopped !== undefined)
+      throw new Interrupted(`${stopped}they are in ${args.output}.part, and the same command again goes on.`);
+    console.error(`${total} samples are in ${args.output}`);
+    return;
+  }
+  if (streams) process.stdout.write('\n');
+  else await print(args, given, samples);
+  if (stopped !== undefined)
+    throw new Interrupted(
+      `${stopped}those under way have the finish_reason abort, those not begun are left out; with --output FILE the same command again goes on.`,
+    );
 }
 
 /** Everything that the samples depend on. */

@@ -1,4 +1,5 @@
 import type { Argv } from 'yargs';
+import { ending } from '../native/ending.js';
 import { typedCommand } from '../native/typed-command.js';
 import { type ArgumentsOf, argument, command, commandGroup, flag, text } from './line/command.js';
 import { UsageError } from './line/error.js';
@@ -72,7 +73,7 @@ async function push(args: PushArguments): Promise<void> {
   const { pushFiles } = await import('../hub/push.js');
   const { untilInterrupted } = await import('./line/interrupt.js');
   const { Interrupted } = await import('./line/error.js');
-  const interruption = untilInterrupted();
+  using interruption = ending(untilInterrupted());
   try {
     const page = await pushFiles(files, {
       settings,
@@ -87,8 +88,6 @@ async function push(args: PushArguments): Promise<void> {
   } catch (error) {
     if (!interruption.signal.aborted) throw error;
     throw new Interrupted('Stopped; nothing was committed, and the same command sends what is missing.');
-  } finally {
-    interruption.dispose();
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import type { PlacedSolution } from '../eval/solution-stream.js';
+import { ending } from '../native/ending.js';
 import { plural } from '../native/shown.js';
 import { typedCommand } from '../native/typed-command.js';
 import type { StepRecord } from '../records/record.js';
@@ -138,47 +139,37 @@ async function label(args: LabelArguments): Promise<void> {
   const { dataFiles } = await import('../data/files.js');
   const { contentHash } = await import('../files/content-hash.js');
   const columns = { problem: args.problem, solution: args.solution, answer: args.answer };
-  const interruption = untilInterrupted();
+  using interruption = ending(untilInterrupted());
   const { signal } = interruption;
   const cost = await costOf(solutionStream(args.file, { columns }), args);
   if (cost.solutions === 0)
     throw new UsageError(`${args.file} holds no solutions: there is nothing to label`);
-  const labeller = await openLabeller(args, signal);
-  try {
-    const data = await Promise.all((await dataFiles(args.file)).map(contentHash));
-    const settings = JSON.parse(JSON.stringify({ ...labeller.settings, ...columns, data }));
-    const journal = await openJournal(args.output, 'labels.jsonl', settings);
-    const progress = createProgress({ total: cost.solutions, unit: 'solution' });
-    try {
-      let done = journal.rows;
-      console.error(cost.sentence + (done > 0 ? `; already labelled: ${plural(done, 'solution')}` : ''));
-      for await (const batch of inBatches(solutionStream(args.file, { columns, skip: done }), BATCH)) {
-        for (const { solution, where } of batch)
-          if (solution?.turns && !readsTurns(args))
-            throw new UsageError(
-              `${where}: this row is a conversation with tools, whose turns are labelled by --results, --judge or --environment`,
-            );
-        const found = signal.aborted ? undefined : await labeller.label(batch);
-        if (!found) break;
-        for (const record of found) journal.append({ ...record });
-        done += found.length;
-        progress.update(done);
-      }
-      progress.finish();
-      if (signal.aborted)
-        throw new Interrupted(
-          `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${args.output}.`,
+  using labeller = ending(await openLabeller(args, signal));
+  const data = await Promise.all((await dataFiles(args.file)).map(contentHash));
+  const settings = JSON.parse(JSON.stringify({ ...labeller.settings, ...columns, data }));
+  await using journal = ending(await openJournal(args.output, 'labels.jsonl', settings));
+  using progress = ending(createProgress({ total: cost.solutions, unit: 'solution' }));
+  let done = journal.rows;
+  console.error(cost.sentence + (done > 0 ? `; already labelled: ${plural(done, 'solution')}` : ''));
+  for await (const batch of inBatches(solutionStream(args.file, { columns, skip: done }), BATCH)) {
+    for (const { solution, where } of batch)
+      if (solution?.turns && !readsTurns(args))
+        throw new UsageError(
+          `${where}: this row is a conversation with tools, whose turns are labelled by --results, --judge or --environment`,
         );
-      console.error(`${done} ${args.complete ? '' : 'labelled '}solutions are in ${journal.path}`);
-      if (args.complete) await sayUnfinished(journal.path);
-    } finally {
-      progress.finish();
-      await journal.close();
-    }
-  } finally {
-    interruption.dispose();
-    labeller.dispose();
+    const found = signal.aborted ? undefined : await labeller.label(batch);
+    if (!found) break;
+    for (const record of found) journal.append({ ...record });
+    done += found.length;
+    progress.update(done);
   }
+  progress.finish();
+  if (signal.aborted)
+    throw new Interrupted(
+      `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${args.output}.`,
+    );
+  console.error(`${done} ${args.complete ? '' : 'labelled '}solutions are in ${journal.path}`);
+  if (args.complete) await sayUnfinished(journal.path);
 }
 
 /** Whether the labels are for turns of conversations too. */
@@ -254,7 +245,8 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
   const { completedSolutions } = await import('../eval/completions/completed-solutions.js');
   const { runWords } = await import('./eval/run-words.js');
   const { template, chat } = await runWords({ ...args, template: await templateFrom(args.template) });
-  const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
+  const chosen = await openChosenModel(args);
+  const { model, tokenizer, eosTokenIds } = chosen;
   const prompt = solvingPrompt(tokenizer, { template, chat, system: args.system });
   const separator = args.separator.replaceAll('\\n', '\n');
   const options = {
@@ -286,10 +278,7 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
         ),
         drawn,
       ),
-    dispose() {
-      model.dispose();
-      device.dispose();
-    },
+    dispose: () => chosen[Symbol.dispose](),
   };
 }
 

@@ -132,33 +132,29 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     const { changesNothing } = await import('../weights/no-change.js');
     const unchanged = changesNothing(adapter);
     if (unchanged !== undefined) console.error(`warning: ${unchanged}`);
-    const device = openDevice('cpu');
-    try {
-      const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
-      const report = await mergeAdapter(device, directory, adapter, to, {
-        ...(dtype ? { dtype } : {}),
-        ...(tokens ? { check: [tokens] } : {}),
-      });
-      const { merged, replaced, largestDifference, largestLogit } = report;
-      const whole = replaced > 0 ? ` and ${replaced} whole weights` : '';
+    using device = openDevice('cpu');
+    const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
+    const report = await mergeAdapter(device, directory, adapter, to, {
+      ...(dtype ? { dtype } : {}),
+      ...(tokens ? { check: [tokens] } : {}),
+    });
+    const { merged, replaced, largestDifference, largestLogit } = report;
+    const whole = replaced > 0 ? ` and ${replaced} whole weights` : '';
+    console.log(
+      `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype.toUpperCase()}`}`,
+    );
+    const judge = readCard(adapter)?.judge;
+    if (judge && asGguf)
+      console.log(`a .gguf file says nothing of judging, so steptrain judge takes ${given} as before`);
+    else if (isJsonObject(judge?.likelihood))
+      console.log(`it judges steps by its verdict words alone: ${notMerged(judge.likelihood, given)}`);
+    if (largestDifference !== undefined && largestLogit !== undefined) {
       console.log(
-        `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype.toUpperCase()}`}`,
+        `largest logit difference to the adapter on ${tokens?.length} random tokens: ` +
+          `${largestDifference.toPrecision(3)}, of logits up to ${largestLogit.toPrecision(3)}`,
       );
-      const judge = readCard(adapter)?.judge;
-      if (judge && asGguf)
-        console.log(`a .gguf file says nothing of judging, so steptrain judge takes ${given} as before`);
-      else if (isJsonObject(judge?.likelihood))
-        console.log(`it judges steps by its verdict words alone: ${notMerged(judge.likelihood, given)}`);
-      if (largestDifference !== undefined && largestLogit !== undefined) {
-        console.log(
-          `largest logit difference to the adapter on ${tokens?.length} random tokens: ` +
-            `${largestDifference.toPrecision(3)}, of logits up to ${largestLogit.toPrecision(3)}`,
-        );
-      }
-      return adapter;
-    } finally {
-      device.dispose();
     }
+    return adapter;
   }
 }
 
@@ -177,24 +173,20 @@ async function checkWritten(
   const { logitDifference } = await import('../models/merge.js');
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
-  const device = openDevice('cpu');
-  try {
-    const tokens = await checkedTokens(readModelConfig(models.base));
-    const { largestDifference, largestLogit } = await logitDifference(device, models, [tokens]);
-    const other = models.adapter === undefined ? 'the model' : 'the adapter';
-    console.log(
-      `as written in ${type}, read back: ${largestDifference.toPrecision(3)} to ${other}, ` +
-        `of logits up to ${largestLogit.toPrecision(3)}`,
-    );
-    if (type !== 'F32' || largestDifference <= F32_DIFFERENCE * largestLogit) return;
-    await rm(file, { force: true });
-    const { FileError } = await import('../files/error.js');
-    throw new FileError(
-      `${file} was another model than the one that was written, and is removed; please report this model's config.json, and write a directory instead`,
-    );
-  } finally {
-    device.dispose();
-  }
+  using device = openDevice('cpu');
+  const tokens = await checkedTokens(readModelConfig(models.base));
+  const { largestDifference, largestLogit } = await logitDifference(device, models, [tokens]);
+  const other = models.adapter === undefined ? 'the model' : 'the adapter';
+  console.log(
+    `as written in ${type}, read back: ${largestDifference.toPrecision(3)} to ${other}, ` +
+      `of logits up to ${largestLogit.toPrecision(3)}`,
+  );
+  if (type !== 'F32' || largestDifference <= F32_DIFFERENCE * largestLogit) return;
+  await rm(file, { force: true });
+  const { FileError } = await import('../files/error.js');
+  throw new FileError(
+    `${file} was another model than the one that was written, and is removed; please report this model's config.json, and write a directory instead`,
+  );
 }
 
 /** The other evidence that judged, and why the merged model goes without it. */

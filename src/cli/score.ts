@@ -1,6 +1,7 @@
 import type { Argv } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { DEFAULT_JUDGE } from '../models/saved.js';
+import { ending } from '../native/ending.js';
 import { plural } from '../native/shown.js';
 import {
   columnOptions,
@@ -89,56 +90,50 @@ async function score(given: ScoreArguments): Promise<void> {
   };
   await withScorer(name, options, async (scorer, signal) => {
     if (!all) for (const how of aggregations) refuseProduct(scorer, how, '--aggregate');
-    const journal =
+    await using journal =
       args.output === undefined
         ? undefined
-        : await openJournal(args.output, 'scores.jsonl', await settingsOf(args, aggregations));
-    try {
-      const rows = scoredRows(
-        solutionStream(args.file, {
-          columns: {
-            problem: args.problem,
-            solution: args.solution,
-            segmentation: scorer.segmentation,
-          },
-          onBadRow: args['on-bad-row'],
-          skip: journal?.rows ?? 0,
-        }),
-        scorer,
-        {
-          aggregations: aggregations.filter(
-            (how) => scorer.scale === 'probability' || !isOfProbabilities(how),
-          ),
-          untilWrong: args['until-wrong'],
-          signal,
-          onUnlike: () => unlike++,
+        : ending(await openJournal(args.output, 'scores.jsonl', await settingsOf(args, aggregations)));
+    const rows = scoredRows(
+      solutionStream(args.file, {
+        columns: {
+          problem: args.problem,
+          solution: args.solution,
+          segmentation: scorer.segmentation,
         },
-      );
-      let done = journal?.rows ?? 0;
-      let bad = 0;
-      let unlike = 0;
-      for await (const row of rows) {
-        done++;
-        if (row.scores === null) bad++;
-        if (journal) journal.append(row);
-        else console.log(exactText(row));
-      }
-      if (signal.aborted)
-        throw new Interrupted(
-          journal
-            ? `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${args.output}.`
-            : 'Stopped; with --output DIR the next time can go on.',
-        );
-      if (done === 0) throw new UsageError(`${args.file} holds no rows: there is nothing to score`);
-      if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
-      if (unlike > 0)
-        console.error(
-          `${plural(unlike, 'solution')} unlike all that this judge learned from: their rows say so in warnings, and their scores say little`,
-        );
-      if (journal) console.error(`wrote ${plural(done, 'solution')} to ${journal.path}`);
-    } finally {
-      await journal?.close();
+        onBadRow: args['on-bad-row'],
+        skip: journal?.rows ?? 0,
+      }),
+      scorer,
+      {
+        aggregations: aggregations.filter((how) => scorer.scale === 'probability' || !isOfProbabilities(how)),
+        untilWrong: args['until-wrong'],
+        signal,
+        onUnlike: () => unlike++,
+      },
+    );
+    let done = journal?.rows ?? 0;
+    let bad = 0;
+    let unlike = 0;
+    for await (const row of rows) {
+      done++;
+      if (row.scores === null) bad++;
+      if (journal) journal.append(row);
+      else console.log(exactText(row));
     }
+    if (signal.aborted)
+      throw new Interrupted(
+        journal
+          ? `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${args.output}.`
+          : 'Stopped; with --output DIR the next time can go on.',
+      );
+    if (done === 0) throw new UsageError(`${args.file} holds no rows: there is nothing to score`);
+    if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
+    if (unlike > 0)
+      console.error(
+        `${plural(unlike, 'solution')} unlike all that this judge learned from: their rows say so in warnings, and their scores say little`,
+      );
+    if (journal) console.error(`wrote ${plural(done, 'solution')} to ${journal.path}`);
   });
 }
 

@@ -80,7 +80,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
     throw new UsageError(
       `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
     );
-  const chosen = await openChosenModel(args);
+  using chosen = await openChosenModel(args);
   const warn = (warning: string) => console.error(`warning: ${warning}`);
   const own = chosen.model.files?.adapter;
   const unchanged = own === undefined ? undefined : changesNothing(own);
@@ -135,8 +135,6 @@ async function serveModel(given: ServeArguments): Promise<void> {
     if (failure !== undefined) throw failure;
   } finally {
     scoring?.dispose();
-    chosen.model.dispose();
-    chosen.device.dispose();
   }
 }
 

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { ending } from '../native/ending.js';
 import { typedCommand } from '../native/typed-command.js';
 import { argument, command, flag, number, text } from './line/command.js';
 import { Interrupted, UsageError } from './line/error.js';
@@ -57,54 +58,47 @@ export const sweepCommand = command({
       ...(args.output === undefined ? [] : [`--output ${args.output}`]),
     ].join(' ');
     let kill = () => {};
-    const interruption = listenForInterrupt({
-      print: (line) => console.error(`\n${line}`),
-      hint: `To go on: ${again}`,
-      source: {
-        on: (name, listener) => process.on(name, listener),
-        off: (name, listener) => process.off(name, listener),
-        exit(code) {
-          kill();
-          process.exit(code);
+    using interruption = ending(
+      listenForInterrupt({
+        print: (line) => console.error(`\n${line}`),
+        hint: `To go on: ${again}`,
+        source: {
+          on: (name, listener) => process.on(name, listener),
+          off: (name, listener) => process.off(name, listener),
+          exit(code) {
+            kill();
+            process.exit(code);
+          },
         },
+      }),
+    );
+    using time = ending(limitTime(interruption.signal, minutes ?? 0));
+    const summary = await runSweep(sweep, {
+      findRecipe,
+      jobs: args.jobs,
+      signal: time.signal,
+      note: (line) => console.error(line),
+      starter(folder) {
+        const children = childRuns(folder, { program: [PROGRAM], jobs: args.jobs });
+        kill = children.kill;
+        return children.start;
       },
+      onStart: ({ id }, { resume }) => console.error(`${id}: ${resume ? 'resumed' : 'started'}`),
+      onEnd: ({ id }, { status, reason, seconds, left }) =>
+        console.error(
+          `${id}: ${status === 'failed' ? `failed: ${reason}` : status} after ${formatDuration(seconds)}; ${left} left`,
+        ),
     });
-    const time = limitTime(interruption.signal, minutes ?? 0);
-    try {
-      const summary = await runSweep(sweep, {
-        findRecipe,
-        jobs: args.jobs,
-        signal: time.signal,
-        note: (line) => console.error(line),
-        starter(folder) {
-          const children = childRuns(folder, { program: [PROGRAM], jobs: args.jobs });
-          kill = children.kill;
-          return children.start;
-        },
-        onStart: ({ id }, { resume }) => console.error(`${id}: ${resume ? 'resumed' : 'started'}`),
-        onEnd: ({ id }, { status, reason, seconds, left }) =>
-          console.error(
-            `${id}: ${status === 'failed' ? `failed: ${reason}` : status} after ${formatDuration(seconds)}; ${left} left`,
-          ),
-      });
-      console.log(formatSweep(summary));
-      console.error(
-        `Everything is in ${sweep.outputDir}: sweep.md, sweep.json, and a directory for each run`,
-      );
-      const { REPORT } = await import('../report/write.js');
-      const report = join(sweep.outputDir, REPORT);
-      if (interruption.signal.aborted) throw new Interrupted(`Stopped. To go on: ${again}`);
-      if (time.expired)
-        console.error(`Stopped after ${minutes} minutes, as --max-minutes says. To go on: ${again}`);
-      const failed = summary.unfinished.filter(({ failed }) => failed !== undefined);
-      if (failed.length > 0)
-        throw new UsageError(
-          `${failed.length} runs failed, as noted above; the same command tries them again`,
-        );
-      if (existsSync(report)) console.error(report);
-    } finally {
-      time.dispose();
-      interruption.dispose();
-    }
+    console.log(formatSweep(summary));
+    console.error(`Everything is in ${sweep.outputDir}: sweep.md, sweep.json, and a directory for each run`);
+    const { REPORT } = await import('../report/write.js');
+    const report = join(sweep.outputDir, REPORT);
+    if (interruption.signal.aborted) throw new Interrupted(`Stopped. To go on: ${again}`);
+    if (time.expired)
+      console.error(`Stopped after ${minutes} minutes, as --max-minutes says. To go on: ${again}`);
+    const failed = summary.unfinished.filter(({ failed }) => failed !== undefined);
+    if (failed.length > 0)
+      throw new UsageError(`${failed.length} runs failed, as noted above; the same command tries them again`);
+    if (existsSync(report)) console.error(report);
   },
 });

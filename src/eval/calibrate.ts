@@ -49,35 +49,31 @@ export async function calibrate(
   { unsure, signal, onProgress, ...options }: CalibrateOptions = {},
 ): Promise<CalibrateResult> {
   const saved = await resolveSaved(name, options);
-  const model = await openSaved(device, saved, {});
-  try {
-    const settings = settingsOf(model, { unsure }, name);
-    if ('likelihood' in settings && settings.likelihood)
-      throw new RunError(
-        `${name} weighs its words with a likelihood, whose weights are fitted to validation steps already; there is nothing to calibrate`,
-      );
-    const tokenizer = await namedTokenizer(saved.tokenizer);
-    const { calibration: _, ...raw } = settings;
-    const opened = await modelScorers(model, {
-      name,
-      tokenizer,
-      settings: { ...raw, threshold: 'greedy' } as JudgeSettings,
-      skipUnreadable: true,
-    });
-    const found = await scoredSteps(judgeIn(opened), records, { signal, onProgress }).finally(() =>
-      opened.dispose(),
+  using model = await openSaved(device, saved, {});
+  const settings = settingsOf(model, { unsure }, name);
+  if ('likelihood' in settings && settings.likelihood)
+    throw new RunError(
+      `${name} weighs its words with a likelihood, whose weights are fitted to validation steps already; there is nothing to calibrate`,
     );
-    if (new Set(found.steps.map(({ label }) => label)).size < 2)
-      throw new RunError(
-        `calibration needs right and wrong steps; of ${found.steps.length} judged steps all have one label, and ${found.unscored} have no score`,
-      );
-    const fitted = fitCalibration(found.steps);
-    const directory = saved.adapter ?? saved.directory;
-    await keep(directory, model, settings, fitted);
-    return { ...fitted, directory, steps: found.steps.length, unscored: found.unscored };
-  } finally {
-    model.dispose();
-  }
+  const tokenizer = await namedTokenizer(saved.tokenizer);
+  const { calibration: _, ...raw } = settings;
+  const opened = await modelScorers(model, {
+    name,
+    tokenizer,
+    settings: { ...raw, threshold: 'greedy' } as JudgeSettings,
+    skipUnreadable: true,
+  });
+  const found = await scoredSteps(judgeIn(opened), records, { signal, onProgress }).finally(() =>
+    opened.dispose(),
+  );
+  if (new Set(found.steps.map(({ label }) => label)).size < 2)
+    throw new RunError(
+      `calibration needs right and wrong steps; of ${found.steps.length} judged steps all have one label, and ${found.unscored} have no score`,
+    );
+  const fitted = fitCalibration(found.steps);
+  const directory = saved.adapter ?? saved.directory;
+  await keep(directory, model, settings, fitted);
+  return { ...fitted, directory, steps: found.steps.length, unscored: found.unscored };
 }
 
 const BATCH = 64;

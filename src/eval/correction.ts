@@ -11,6 +11,7 @@ import { badOption } from '../files/data-error.js';
 import { writeJson } from '../files/json-file.js';
 import { readCard } from '../models/card.js';
 import { log, log1p } from '../native/elementary.js';
+import { ending } from '../native/ending.js';
 import { checkOptions, DisposedError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { makeResultsDirectory } from '../run/directory.js';
@@ -83,21 +84,13 @@ export async function evaluateCorrection(
   onProgress: (done: number, total: number) => void = () => {},
 ): Promise<CorrectionResult> {
   if (isNoModel(source)) {
-    const scorer = await openScorer(device, source, { ...options, unit: 'step', strict: true });
-    try {
-      return await evaluateScorer(scorer, task, { onProgress });
-    } finally {
-      scorer.dispose();
-    }
+    using scorer = ending(await openScorer(device, source, { ...options, unit: 'step', strict: true }));
+    return await evaluateScorer(scorer, task, { onProgress });
   }
   const saved = await resolveSaved(source, options);
-  const model = await openSaved(device, saved, { dtype: options.dtype, quantize: options.quantize });
-  try {
-    const tokenizer = await namedTokenizer(saved.tokenizer);
-    return await evaluateModel(model, { ...options, name: source, tokenizer }, task, { onProgress });
-  } finally {
-    model.dispose();
-  }
+  using model = await openSaved(device, saved, { dtype: options.dtype, quantize: options.quantize });
+  const tokenizer = await namedTokenizer(saved.tokenizer);
+  return await evaluateModel(model, { ...options, name: source, tokenizer }, task, { onProgress });
 }
 
 type Judged = Omit<CorrectionTask, 'judge'>;
@@ -127,13 +120,9 @@ async function evaluateModel(
       progress,
     );
   }
-  const opened = await modelScorers(model, { ...options, tokenizer, settings });
-  try {
-    const [scorer] = Object.values(opened.scorers) as [Scorer];
-    return await evaluateScorer(scorer, task, progress);
-  } finally {
-    opened.dispose();
-  }
+  using opened = ending(await modelScorers(model, { ...options, tokenizer, settings }));
+  const [scorer] = Object.values(opened.scorers) as [Scorer];
+  return await evaluateScorer(scorer, task, progress);
 }
 
 async function evaluateScorer(scorer: Scorer, task: Judged, progress: Progress): Promise<CorrectionResult> {

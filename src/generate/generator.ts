@@ -183,6 +183,10 @@ export class Generator {
     if (!this.loop) this.freeMemory();
   }
 
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
   private freeMemory(): void {
     this.captured.release();
     this.cache?.dispose();

@@ -57,13 +57,10 @@ interface StoredTensor {
 
 /** All tensors of an adapter by name. */
 function storedValues(model: ModelConfig, directory: string): Map<string, StoredTensor> {
-  const { plan, file } = openAdapterOf(model, directory);
-  try {
-    const tensors = adapterTensors(plan);
-    return new Map(tensors.map(({ name, shape }) => [name, { shape, values: readStoredF32(file, name) }]));
-  } finally {
-    file.close();
-  }
+  using reader = openAdapterOf(model, directory);
+  const { plan, file } = reader;
+  const tensors = adapterTensors(plan);
+  return new Map(tensors.map(({ name, shape }) => [name, { shape, values: readStoredF32(file, name) }]));
 }
 
 /** Refuses stored tensors that the new adapter has no use for, so that none is lost silently. */

@@ -181,7 +181,7 @@ export async function frozenTwin({ config, plan, trainable, head, form }: Adapte
   return { adapter: new Adapter(config, plan, byName, undefined, head, form), parameters };
 }
 
-/** Opens an adapter of `model`, under the head that the adapter brings along. `file` is closed by the caller. */
+/** Opens an adapter of `model`, under the head that the adapter brings along. */
 export function openAdapterOf(
   model: ModelConfig,
   directory: string,
@@ -198,18 +198,15 @@ export function loadAdapter(
   directory: string,
   { trainable = false }: { readonly trainable?: boolean } = {},
 ): Adapter {
-  const { config, plan, file, target } = openAdapterOf(model, directory);
-  try {
-    const specs = adapterTensors(plan).map(
-      ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),
-    );
-    const score = scoreHead(plan, target);
-    if (trainable) return trainableAdapter(device, config, plan, specs, { head: score });
-    const { list } = new ParameterBuffer(device, specs);
-    return new Adapter(config, plan, new Map(list.map((each) => [each.name, each])), undefined, score);
-  } finally {
-    file.close();
-  }
+  using reader = openAdapterOf(model, directory);
+  const { config, plan, file, target } = reader;
+  const specs = adapterTensors(plan).map(
+    ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),
+  );
+  const score = scoreHead(plan, target);
+  if (trainable) return trainableAdapter(device, config, plan, specs, { head: score });
+  const { list } = new ParameterBuffer(device, specs);
+  return new Adapter(config, plan, new Map(list.map((each) => [each.name, each])), undefined, score);
 }
 
 function trainableAdapter(

@@ -308,6 +308,10 @@ export class Decoder {
     this.options.layers?.dispose();
     this.disposeConstants();
   }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
 }
 
 /** The keys of dropout masks for rows in the order of experts; undefined where nothing is dropped. */

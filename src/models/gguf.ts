@@ -15,6 +15,7 @@ import { basename, join, resolve } from 'node:path';
 import { ggufConfig } from '../architectures/gguf-config.js';
 import { cacheDirectory } from '../files/cache.js';
 import { fileKind } from '../files/kind.js';
+import { ending } from '../native/ending.js';
 import { ggufTokenizer } from '../tokenizer/gguf-tokenizer.js';
 import { UNREAD_TOKENIZER } from '../tokenizer/tokenizer-files.js';
 import { WeightsError } from '../weights/error.js';
@@ -56,13 +57,9 @@ export function ggufDirectory(path: string): string {
 }
 
 function filesOf(path: string): ReadonlyMap<string, object> {
-  const file = openGguf(path);
-  try {
-    const config = ['config.json', ggufConfig(file)] as const;
-    return new Map<string, object>([...tokenizerFiles(metadataOf(file)), config]);
-  } finally {
-    file.close();
-  }
+  using file = ending(openGguf(path));
+  const config = ['config.json', ggufConfig(file)] as const;
+  return new Map<string, object>([...tokenizerFiles(metadataOf(file)), config]);
 }
 
 /** The model can be used with another tokenizer where its own is not read. */

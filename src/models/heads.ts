@@ -5,6 +5,7 @@
 import { publishedHead } from '../architectures/heads.js';
 import { classifierOf } from '../architectures/table.js';
 import { type Parameter, type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { ending } from '../native/ending.js';
 import { linear } from '../ops/gemm.js';
 import { cast, gatherRows, reshape } from '../ops/memory.js';
 import type { Device } from '../runtime/device.js';
@@ -138,23 +139,19 @@ export function createHead(
 /** A head from the file that `TrainableHead.save` wrote. */
 export function loadHead(device: Device, path: string, options: HeadOptions): TrainableHead {
   const { hiddenSize, numLabels = 1, reads = 'every' } = options;
-  const file = openSafetensors(path);
-  try {
-    const specs = [
-      { name: 'score.weight', shape: [numLabels, hiddenSize] },
-      { name: 'score.bias', shape: [numLabels] },
-    ].map(({ name, shape }): ParameterSpec => {
-      const found = file.tensors.get(name);
-      if (found?.dtype !== 'F32' || found.shape.join() !== shape.join()) {
-        const actual = found ? `${found.dtype} [${found.shape.join(', ')}]` : 'none';
-        throw new WeightsError(
-          `${path}: tensor '${name}': expected F32 [${shape.join(', ')}], found ${actual}; it belongs to another model`,
-        );
-      }
-      return { name, shape, init: readStoredF32(file, name) };
-    });
-    return new TrainableHead(new TrainableParameters(device, specs), reads);
-  } finally {
-    file.close();
-  }
+  using file = ending(openSafetensors(path));
+  const specs = [
+    { name: 'score.weight', shape: [numLabels, hiddenSize] },
+    { name: 'score.bias', shape: [numLabels] },
+  ].map(({ name, shape }): ParameterSpec => {
+    const found = file.tensors.get(name);
+    if (found?.dtype !== 'F32' || found.shape.join() !== shape.join()) {
+      const actual = found ? `${found.dtype} [${found.shape.join(', ')}]` : 'none';
+      throw new WeightsError(
+        `${path}: tensor '${name}': expected F32 [${shape.join(', ')}], found ${actual}; it belongs to another model`,
+      );
+    }
+    return { name, shape, init: readStoredF32(file, name) };
+  });
+  return new TrainableHead(new TrainableParameters(device, specs), reads);
 }

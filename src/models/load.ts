@@ -3,6 +3,7 @@ import type { ModelConfig } from '../architectures/config.js';
 import { matchOptions, modelWeights, readModelConfig } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { ending } from '../native/ending.js';
 import { StepTrainError } from '../native/errors.js';
 import { expertWeight, stackWeight } from '../ops/experts.js';
 import { packQuantized, packWeight, quantizeWeight } from '../ops/gemm.js';
@@ -172,28 +173,25 @@ export function loadTrainableDecoder(
 ): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
   const stored = readModelConfig(directory);
   const merged = under === undefined ? undefined : readMergedAdapter(stored, under);
-  const reader = openDecoderWeights(directory, stored);
+  using reader = ending(openDecoderWeights(directory, stored));
   const isStored = ({ name, shape }: WeightSpec) => reader.tensors.get(name)?.shape.join() === shape.join();
-  try {
-    const config = head?.of(stored) ?? stored;
-    const specs = modelWeights(config).map((spec, i): ParameterSpec => {
-      const made = head && !isStored(spec) ? head.make(spec, i) : undefined;
-      return {
-        name: spec.name,
-        shape: spec.shape,
-        init: made ?? withOffset(readStoredF32(reader, spec.name), spec),
-      };
-    });
-    const made = trainableDecoder(device, config, [...specs, ...(heads?.(config) ?? [])], options);
-    if (merged) {
-      for (const name of merged.pairs.keys())
-        addMerged((made.decoder.weights.get(name) as Parameter).value, name, merged);
-      made.parameters.changed();
-    }
-    return made;
-  } finally {
-    reader.close();
+
+  const config = head?.of(stored) ?? stored;
+  const specs = modelWeights(config).map((spec, i): ParameterSpec => {
+    const made = head && !isStored(spec) ? head.make(spec, i) : undefined;
+    return {
+      name: spec.name,
+      shape: spec.shape,
+      init: made ?? withOffset(readStoredF32(reader, spec.name), spec),
+    };
+  });
+  const made = trainableDecoder(device, config, [...specs, ...(heads?.(config) ?? [])], options);
+  if (merged) {
+    for (const name of merged.pairs.keys())
+      addMerged((made.decoder.weights.get(name) as Parameter).value, name, merged);
+    made.parameters.changed();
   }
+  return made;
 }
 
 /** A decoder whose weights are the given ones, all trainable. */

@@ -4,6 +4,7 @@ import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { modelConfigJson, modelModules, modelWeights, readModelConfig } from '../architectures/table.js';
 import { unfinished } from '../files/unfinished.js';
+import { ending } from '../native/ending.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { headLogits } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
@@ -93,52 +94,44 @@ export async function mergeAdapter(
   if (check) checkSequences('merge', check, config);
   const head = readAdapterHead(adapter);
   const target = head ? withHead(config, head) : config;
-  const weights = openDecoderWeights(base, config);
-  try {
-    const reader = openAdapter(adapter, modelModules(target));
-    try {
-      const [first] = modelWeights(config);
-      const dtype = given ?? (weights.tensors.get(first?.name as string)?.dtype as FloatDtype);
-      const pairs = new Map(reader.plan.modules.map((pair) => [`${pair.module}.weight`, pair]));
-      const saved = new Map(reader.plan.saved.map(({ weight, name }) => [weight, name]));
-      const sources = modelWeights(target).map(({ name, shape }) => ({
-        name,
-        shape,
-        dtype,
-        data: async () => {
-          signal?.throwIfAborted();
-          const whole = saved.get(name);
-          const stored = whole ? readStoredF32(reader.file, whole) : readStoredF32(weights, name);
-          const pair = whole ? undefined : pairs.get(name);
-          const values = pair ? await merged(device, stored, pair, reader) : stored;
-          return finiteFromF32(values, dtype, { name, width: shape.at(-1) ?? 1 });
-        },
-      }));
-      await wholeOrNone(output, async () => {
-        await writeCheckpoint(output, sources, {
-          config: modelConfigJson(target),
-          ...(maxShardBytes === undefined ? {} : { maxShardBytes }),
-        });
-        const carries = existsSync(join(adapter, 'tokenizer.json'));
-        await copyFiles(TOKENIZER_FILES, carries ? adapter : base, output);
-        await copyFiles(['generation_config.json'], base, output);
-        await saveReplyEnd(output);
-        await copyFiles([CARD], adapter, output);
-      });
-      const difference = check && (await logitDifference(device, { base, adapter, output }, check, signal));
-      return {
-        dtype: dtype.toLowerCase() as FloatName,
-        merged: pairs.size,
-        replaced: saved.size,
-        largestDifference: difference?.largestDifference,
-        largestLogit: difference?.largestLogit,
-      };
-    } finally {
-      reader.file.close();
-    }
-  } finally {
-    weights.close();
-  }
+  using weights = ending(openDecoderWeights(base, config));
+  using reader = openAdapter(adapter, modelModules(target));
+  const [first] = modelWeights(config);
+  const dtype = given ?? (weights.tensors.get(first?.name as string)?.dtype as FloatDtype);
+  const pairs = new Map(reader.plan.modules.map((pair) => [`${pair.module}.weight`, pair]));
+  const saved = new Map(reader.plan.saved.map(({ weight, name }) => [weight, name]));
+  const sources = modelWeights(target).map(({ name, shape }) => ({
+    name,
+    shape,
+    dtype,
+    data: async () => {
+      signal?.throwIfAborted();
+      const whole = saved.get(name);
+      const stored = whole ? readStoredF32(reader.file, whole) : readStoredF32(weights, name);
+      const pair = whole ? undefined : pairs.get(name);
+      const values = pair ? await merged(device, stored, pair, reader) : stored;
+      return finiteFromF32(values, dtype, { name, width: shape.at(-1) ?? 1 });
+    },
+  }));
+  await wholeOrNone(output, async () => {
+    await writeCheckpoint(output, sources, {
+      config: modelConfigJson(target),
+      ...(maxShardBytes === undefined ? {} : { maxShardBytes }),
+    });
+    const carries = existsSync(join(adapter, 'tokenizer.json'));
+    await copyFiles(TOKENIZER_FILES, carries ? adapter : base, output);
+    await copyFiles(['generation_config.json'], base, output);
+    await saveReplyEnd(output);
+    await copyFiles([CARD], adapter, output);
+  });
+  const difference = check && (await logitDifference(device, { base, adapter, output }, check, signal));
+  return {
+    dtype: dtype.toLowerCase() as FloatName,
+    merged: pairs.size,
+    replaced: saved.size,
+    largestDifference: difference?.largestDifference,
+    largestLogit: difference?.largestLogit,
+  };
 }
 
 /** A directory that was not there before goes again if `write` fails, or if the process ends meanwhile. */
@@ -163,13 +156,9 @@ async function merged(
   { file }: AdapterReader,
 ): Promise<Float32Array<ArrayBuffer>> {
   const { aShape, bShape } = pair;
-  const total = device.tensor(weight, [bShape[0], aShape[1]]);
-  try {
-    addPair(total, pair, (name) => readStoredF32(file, name));
-    return (await total.readFloats()) as Float32Array<ArrayBuffer>;
-  } finally {
-    total.dispose();
-  }
+  using total = device.tensor(weight, [bShape[0], aShape[1]]);
+  addPair(total, pair, (name) => readStoredF32(file, name));
+  return (await total.readFloats()) as Float32Array<ArrayBuffer>;
 }
 
 async function copyFiles(names: readonly string[], from: string, to: string): Promise<void> {
@@ -224,12 +213,8 @@ async function withDecoder<T>(
   signal: AbortSignal | undefined,
   use: (decoder: Decoder) => Promise<T>,
 ): Promise<T> {
-  const decoder = await loadDecoder(device, directory, { dtype: 'f32', signal });
-  try {
-    return await use(decoder);
-  } finally {
-    decoder.dispose();
-  }
+  using decoder = await loadDecoder(device, directory, { dtype: 'f32', signal });
+  return await use(decoder);
 }
 
 /** Logits of the vocabulary, or outputs of the `score` head, for every token of each sequence. */

@@ -28,19 +28,16 @@ export interface MergedAdapter {
 export function readMergedAdapter(model: ModelConfig, directory: string): MergedAdapter {
   if (readAdapterHead(directory, classifierOf({ modelType: model.modelType }).module))
     refuseWhole(directory, ['a head']);
-  const { plan, file } = openAdapter(directory, modelModules(model));
-  try {
-    refuseWhole(
-      directory,
-      plan.saved.map(({ weight }) => weight),
-    );
-    return {
-      pairs: new Map(plan.modules.map((pair) => [`${pair.module}.weight`, pair])),
-      values: new Map(adapterTensors(plan).map(({ name }) => [name, readStoredF32(file, name)])),
-    };
-  } finally {
-    file.close();
-  }
+  using reader = openAdapter(directory, modelModules(model));
+  const { plan, file } = reader;
+  refuseWhole(
+    directory,
+    plan.saved.map(({ weight }) => weight),
+  );
+  return {
+    pairs: new Map(plan.modules.map((pair) => [`${pair.module}.weight`, pair])),
+    values: new Map(adapterTensors(plan).map(({ name }) => [name, readStoredF32(file, name)])),
+  };
 }
 
 /** Refuses weights kept whole: they are no product that could be added, nor can two adapters be joined with them. */

@@ -6,6 +6,7 @@ import type { LlamaConfig } from '../architectures/llama-config.js';
 import type { Qwen35Config } from '../architectures/qwen3_5-config.js';
 import { modelConfigJson, modelWeights, readModelConfig } from '../architectures/table.js';
 import { exp } from '../native/elementary.js';
+import { ending } from '../native/ending.js';
 import { StepTrainError } from '../native/errors.js';
 import { ggufTokens } from '../tokenizer/gguf-tokens.js';
 import { loadTokenizer } from '../tokenizer/load.js';
@@ -45,55 +46,51 @@ const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2
  */
 export async function saveGguf(directory: string, path: string, type: GgufType): Promise<void> {
   const { config, architecture, shape: shapeKeys, divisors, tokens } = await ggufKeys(directory);
-  const weights = openDecoderWeights(directory, config);
-  try {
-    const specs = modelWeights(config);
-    const experts = ofExperts(specs);
-    const tensors = specs.flatMap(({ name, shape, kind, expert }) => {
-      if (expert && expert.index > 0) return [];
-      const stored = ggufName(architecture, expert ? `${expert.of}.weight` : name) as string;
-      const form = storedForm(architecture, stored, config);
-      const inFull = shape.length === 1 || kind === 'router' || kind === 'convolution';
-      const kept = inFull ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
-      const bytesOf = (weight: string) => {
-        const { offset, isDecay, order } = form;
-        const read = readStoredF32(weights, weight);
-        const values = isDecay
-          ? read.map((value) => -exp(value))
-          : offset === 0
-            ? read
-            : read.map((value) => value + offset);
-        const placed = order ? toF32(reordered(fromF32(values, 'F32'), shape, order, 'file'), 'F32') : values;
-        const bytes = finiteFromF32(placed, isFloatDtype(kept) ? kept : 'F32', {
-          name: weight,
-          width: shape.at(-1) ?? 1,
-        });
-        return isFloatDtype(kept) ? bytes : quantize(placed, kept);
-      };
-      const names = expert ? experts.get(expert.of)?.map((each) => each.name) : undefined;
-      return {
-        name: stored,
-        type: kept,
-        shape: names ? [names.length, ...shape] : form.isSqueezed ? [shape[0]!, shape[2]!] : shape,
-        data: () => (names ? Buffer.concat(names.map(bytesOf)) : bytesOf(name)),
-      };
-    });
-    if (divisors) {
-      const data = () => fromF32(Float32Array.from(divisors), 'F32');
-      tensors.push({ name: 'rope_freqs.weight', type: 'F32', shape: [divisors.length], data });
-    }
-    const metadata = new Map<string, Typed>([
-      ['general.architecture', { text: architecture }],
-      ['general.type', { text: 'model' }],
-      ['general.file_type', { u32: FILE_TYPES[type] }],
-      ['general.quantization_version', { u32: 2 }],
-      ...shapeKeys,
-      ...tokens,
-    ]);
-    await writeGguf(path, metadata, tensors);
-  } finally {
-    weights.close();
+  using weights = ending(openDecoderWeights(directory, config));
+  const specs = modelWeights(config);
+  const experts = ofExperts(specs);
+  const tensors = specs.flatMap(({ name, shape, kind, expert }) => {
+    if (expert && expert.index > 0) return [];
+    const stored = ggufName(architecture, expert ? `${expert.of}.weight` : name) as string;
+    const form = storedForm(architecture, stored, config);
+    const inFull = shape.length === 1 || kind === 'router' || kind === 'convolution';
+    const kept = inFull ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
+    const bytesOf = (weight: string) => {
+      const { offset, isDecay, order } = form;
+      const read = readStoredF32(weights, weight);
+      const values = isDecay
+        ? read.map((value) => -exp(value))
+        : offset === 0
+          ? read
+          : read.map((value) => value + offset);
+      const placed = order ? toF32(reordered(fromF32(values, 'F32'), shape, order, 'file'), 'F32') : values;
+      const bytes = finiteFromF32(placed, isFloatDtype(kept) ? kept : 'F32', {
+        name: weight,
+        width: shape.at(-1) ?? 1,
+      });
+      return isFloatDtype(kept) ? bytes : quantize(placed, kept);
+    };
+    const names = expert ? experts.get(expert.of)?.map((each) => each.name) : undefined;
+    return {
+      name: stored,
+      type: kept,
+      shape: names ? [names.length, ...shape] : form.isSqueezed ? [shape[0]!, shape[2]!] : shape,
+      data: () => (names ? Buffer.concat(names.map(bytesOf)) : bytesOf(name)),
+    };
+  });
+  if (divisors) {
+    const data = () => fromF32(Float32Array.from(divisors), 'F32');
+    tensors.push({ name: 'rope_freqs.weight', type: 'F32', shape: [divisors.length], data });
   }
+  const metadata = new Map<string, Typed>([
+    ['general.architecture', { text: architecture }],
+    ['general.type', { text: 'model' }],
+    ['general.file_type', { u32: FILE_TYPES[type] }],
+    ['general.quantization_version', { u32: 2 }],
+    ...shapeKeys,
+    ...tokens,
+  ]);
+  await writeGguf(path, metadata, tensors);
 }
 
 /**

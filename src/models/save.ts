@@ -65,10 +65,6 @@ export async function readWeight(
 ): Promise<Float32Array<ArrayBuffer>> {
   const { value } = decoder.weight(name, role);
   // A packed weight has a layout of the device's own; unpacking any other matrix is at most a copy.
-  const plain: Tensor = value.shape.length === 2 ? unpackWeight(value, 'f32') : value.alias();
-  try {
-    return (await plain.readFloats()) as Float32Array<ArrayBuffer>;
-  } finally {
-    plain.dispose();
-  }
+  using plain: Tensor = value.shape.length === 2 ? unpackWeight(value, 'f32') : value.alias();
+  return (await plain.readFloats()) as Float32Array<ArrayBuffer>;
 }

@@ -463,6 +463,10 @@ export class Tensor {
     this.storage.release();
   }
 
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
   /** @internal Called when it outlives every scope. */
   leave(scope: string): void {
     if (this.watched || this.disposed) return;

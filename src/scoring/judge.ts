@@ -1,5 +1,6 @@
 /** Judging the steps of a solution, with a model that learned to or with any scorer. */
 import type { Model } from '../api/model.js';
+import { ending } from '../native/ending.js';
 import { checkOptions, DisposedError, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -101,12 +102,8 @@ async function judgedSolutions(
   const settings = settingsOf(model, options);
   const tokenizer = options.tokenizer ?? (await model.tokenizer());
   signal?.throwIfAborted();
-  const opened = await modelScorers(model, { ...options, settings, tokenizer });
-  try {
-    return await judgements(judgeIn(opened), solutions, signal);
-  } finally {
-    opened.dispose();
-  }
+  using opened = ending(await modelScorers(model, { ...options, settings, tokenizer }));
+  return await judgements(judgeIn(opened), solutions, signal);
 }
 
 /** @throws StepTrainError for a value that is neither a model nor a scorer, such as a name */

@@ -2,6 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ParameterBuffer } from '../autograd/parameters.js';
+import { ending } from '../native/ending.js';
 import { StepTrainError } from '../native/errors.js';
 import { type SealedArtefact, sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
@@ -216,12 +217,8 @@ const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array) =>
   new Uint8Array(buffer, byteOffset, byteLength);
 
 function reading<T>(path: string, read: (file: SafetensorsFile, path: string) => T): T {
-  const file = openSafetensors(path);
-  try {
-    return read(file, path);
-  } finally {
-    file.close();
-  }
+  using file = ending(openSafetensors(path));
+  return read(file, path);
 }
 
 function stored(

@@ -2,6 +2,7 @@
  * Takes a run through its stages: logging, evaluation, best parameters, checkpoints,
  * non-finite steps, and a stop that loses nothing.
  */
+import { ending } from '../native/ending.js';
 import { invalid, StepTrainError } from '../native/errors.js';
 import { sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
@@ -249,24 +250,23 @@ class Engine {
   /** False where the signal stopped it. */
   private async runStage(work: Work): Promise<boolean> {
     const { name, steps, settings } = work.stage;
-    const progress = createProgress({ total: steps, start: this.state.stage_step, unit: `${name} step` });
+    using progress = ending(
+      createProgress({ total: steps, start: this.state.stage_step, unit: `${name} step` }),
+    );
     this.rate = new TokenRate();
-    try {
-      for (;;) {
-        if (this.state.validation_due && 'training' in work) {
-          if (!(await this.validate(work.stage, work.training, progress))) return false;
-        }
-        if (this.state.stage_step >= steps || this.isExhausted(work, progress)) return true;
-        const { step, stage_step } = this.state;
-        if (settings.save_steps > 0 && stage_step > 0 && step % settings.save_steps === 0) {
-          await this.save(work, settings.save_total_limit);
-          // The checkpoint contains the draws of the steps before it.
-          this.options.run.draws.clear();
-        }
-        if ((await this.stops()) || !(await this.step(work, progress))) return false;
+
+    for (;;) {
+      if (this.state.validation_due && 'training' in work) {
+        if (!(await this.validate(work.stage, work.training, progress))) return false;
       }
-    } finally {
-      progress.finish();
+      if (this.state.stage_step >= steps || this.isExhausted(work, progress)) return true;
+      const { step, stage_step } = this.state;
+      if (settings.save_steps > 0 && stage_step > 0 && step % settings.save_steps === 0) {
+        await this.save(work, settings.save_total_limit);
+        // The checkpoint contains the draws of the steps before it.
+        this.options.run.draws.clear();
+      }
+      if ((await this.stops()) || !(await this.step(work, progress))) return false;
     }
   }
 

@@ -3,6 +3,7 @@
  * readable.
  */
 import { existsSync } from 'node:fs';
+import { ending } from '../native/ending.js';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { type TensorSource, writeSafetensors } from '../weights/safetensors-writer.js';
 
@@ -34,12 +35,8 @@ function withoutArrays(value: unknown, name: string, found: TensorSource[]): unk
 /** The state with its arrays back in place. */
 export function readStateArrays(path: string, state: unknown): unknown {
   if (!existsSync(path)) return state;
-  const file = openSafetensors(path);
-  try {
-    return withArrays(state, file);
-  } finally {
-    file.close();
-  }
+  using file = ending(openSafetensors(path));
+  return withArrays(state, file);
 }
 
 function withArrays(value: unknown, file: SafetensorsFile): unknown {

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
+import { ending } from '../native/ending.js';
 import { typedCommand } from '../native/typed-command.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
@@ -23,11 +24,11 @@ const CONFIG_FILE = 'adapter_config.json';
 const WEIGHTS_FILE = 'adapter_model.safetensors';
 
 /** An adapter that fits a model: every planned tensor is in `file` with its shape, and nothing else is. */
-export interface AdapterReader {
+export interface AdapterReader extends Disposable {
   readonly directory: string;
   readonly config: LoraConfig;
   readonly plan: LoraPlan;
-  /** Closed by the caller. */
+  /** Closed as the reader is disposed. */
   readonly file: WeightsFile;
 }
 
@@ -118,7 +119,7 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
     file.close();
     throw error;
   }
-  return { directory, config, plan, file };
+  return { directory, config, plan, file, [Symbol.dispose]: () => file.close() };
 }
 
 const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
@@ -170,32 +171,24 @@ export function readAdapterHead(directory: string, module = 'score'): AdapterHea
   const { taskType, modulesToSave } = readAdapterConfig(directory);
   if ((taskType !== 'SEQ_CLS' && taskType !== 'TOKEN_CLS') || !modulesToSave.includes(module))
     return undefined;
-  const file = openAdapterWeights(directory);
-  try {
-    const score = file.tensors.get(`base_model.model.${module}.weight`);
-    if (score === undefined || score.shape.length !== 2) {
-      throw new WeightsError(
-        `${directory}: expected a matrix 'base_model.model.${module}.weight' for task_type ${taskType}, found none`,
-      );
-    }
-    const bias = file.tensors.has(`base_model.model.${module}.bias`);
-    return { kind: taskType === 'SEQ_CLS' ? 'sequence' : 'token', numLabels: score.shape[0]!, bias };
-  } finally {
-    file.close();
+  using file = ending(openAdapterWeights(directory));
+  const score = file.tensors.get(`base_model.model.${module}.weight`);
+  if (score === undefined || score.shape.length !== 2) {
+    throw new WeightsError(
+      `${directory}: expected a matrix 'base_model.model.${module}.weight' for task_type ${taskType}, found none`,
+    );
   }
+  const bias = file.tensors.has(`base_model.model.${module}.bias`);
+  return { kind: taskType === 'SEQ_CLS' ? 'sequence' : 'token', numLabels: score.shape[0]!, bias };
 }
 
 /** The modules that have a pair in the file of an adapter, whatever its configuration says. */
 export function adaptedModules(directory: string): string[] {
-  const file = openAdapterWeights(directory);
-  try {
-    return [...file.tensors.keys()].flatMap((name) => {
-      const [, module = '', side] = PAIR.exec(name) ?? [];
-      return side === 'A' ? [module] : [];
-    });
-  } finally {
-    file.close();
-  }
+  using file = ending(openAdapterWeights(directory));
+  return [...file.tensors.keys()].flatMap((name) => {
+    const [, module = '', side] = PAIR.exec(name) ?? [];
+    return side === 'A' ? [module] : [];
+  });
 }
 
 /** A tensor of `adapter_model.safetensors`. */

@@ -8,7 +8,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { chosenDevice } from './device.js';
 import type { ModelArguments, NamedRun } from './model-options.js';
 
-export interface ChosenModel {
+export interface ChosenModel extends Disposable {
   readonly device: Device;
   readonly model: Model;
   readonly tokenizer: Tokenizer;
@@ -19,7 +19,7 @@ export interface ChosenModel {
   readonly eosTokenIds: readonly number[];
 }
 
-/** Loads it. The caller disposes model and device. */
+/** Loads it. It is disposed with its device. */
 export async function openChosenModel(args: ModelArguments & NamedRun): Promise<ChosenModel> {
   const { 'run-or-model': first, run = first, model: name = run, adapter } = args;
   const deviceName = await chosenDevice(args.device);
@@ -42,7 +42,11 @@ export async function openChosenModel(args: ModelArguments & NamedRun): Promise<
       console.error(
         'no token ends a text of this model (config.json, generation_config.json and tokenizer_config.json name none, nor does a chat template): samples go on up to --max-new-tokens',
       );
-    return { device, model, tokenizer, eosTokenIds };
+    const dispose = () => {
+      model.dispose();
+      device.dispose();
+    };
+    return { device, model, tokenizer, eosTokenIds, [Symbol.dispose]: dispose };
   } catch (error) {
     device.dispose();
     throw error;

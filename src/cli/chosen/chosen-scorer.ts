@@ -1,4 +1,5 @@
 // The scorer of a command, by its name.
+import { ending } from '../../native/ending.js';
 import { openDevice } from '../../runtime/device.js';
 import { type OpenScorerOptions, openScorer } from '../../scoring/open.js';
 import type { Scorer } from '../../scoring/scorer.js';
@@ -11,19 +12,10 @@ export async function withScorer<T>(
   { device: deviceName, ...options }: OpenScorerOptions & { readonly device: string },
   work: (scorer: Scorer, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const device = openDevice(await chosenDevice(deviceName));
-  const interruption = untilInterrupted();
-  try {
-    const scorer = await openScorer(device, name, options);
-    try {
-      // Warnings on a judge come before its numbers.
-      for (const warning of scorer.warnings ?? []) console.error(`Warning: of this judge, ${warning}`);
-      return await work(scorer, interruption.signal);
-    } finally {
-      scorer.dispose();
-    }
-  } finally {
-    interruption.dispose();
-    device.dispose();
-  }
+  using device = openDevice(await chosenDevice(deviceName));
+  using interruption = ending(untilInterrupted());
+  using scorer = ending(await openScorer(device, name, options));
+  // Warnings on a judge come before its numbers.
+  for (const warning of scorer.warnings ?? []) console.error(`Warning: of this judge, ${warning}`);
+  return await work(scorer, interruption.signal);
 }

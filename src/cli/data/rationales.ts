@@ -9,6 +9,7 @@ import { writeFileAtomically } from '../../files/atomic-file.js';
 import { emptyTally, type ReasonTally, withSampledReasons } from '../../methods/stepamc/rationales.js';
 import type { RunConfig } from '../../methods/table.js';
 import { DEFAULT_MODEL } from '../../models/saved.js';
+import { ending } from '../../native/ending.js';
 import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { openJournal } from '../../run/journal.js';
@@ -42,68 +43,63 @@ export async function makeRationales(
   const { data, prompt } = verdictSections(config);
   const { train: all, ...heldOut } = (await configuredRecords(data)).parts;
   const train = withheldRecords(all, data);
-  const { device, model, tokenizer } = await openChosenModel(args);
-  const interruption = untilInterrupted();
+  using chosen = await openChosenModel(args);
+  const { model, tokenizer } = chosen;
+  using interruption = ending(untilInterrupted());
+  const { k: attempts, temperature, seed } = args;
+  const named = { model: args.run ?? args.model ?? DEFAULT_MODEL, adapter: args.adapter };
+  const settings = { data, prompt, attempts, temperature, seed, ...named };
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  const journal = await openJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
+  const tally = emptyTally();
+  const start = journal.rows;
+  let done = start;
+  const progress = createProgress({ total: train.length, start: done, unit: 'solution' });
   try {
-    const { k: attempts, temperature, seed } = args;
-    const named = { model: args.run ?? args.model ?? DEFAULT_MODEL, adapter: args.adapter };
-    const settings = { data, prompt, attempts, temperature, seed, ...named };
-    const verdicts = verdictTokenizer(prompt, tokenizer);
-    const journal = await openJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
-    const tally = emptyTally();
-    const start = journal.rows;
-    let done = start;
-    const progress = createProgress({ total: train.length, start: done, unit: 'solution' });
-    try {
-      while (done < train.length) {
-        const found = await withSampledReasons(
-          model.decoder,
-          train.slice(done, done + BATCH),
-          {
-            ...{ tokenizer: verdicts, role: model.role, attempts, temperature, seed },
-            ...{ maxLength: data.max_length, signal: interruption.signal },
-          },
-          { first: done, tally },
-        );
-        if (!found)
-          throw new Interrupted(
-            `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${directory}.`,
-          );
-        for (const record of found) journal.append({ ...record });
-        done += found.length;
-        progress.update(done, { kept: tally.kept[1] + tally.kept[0] });
-      }
-    } finally {
-      progress.finish();
-      await journal.close();
-    }
-    const written = (['validation', 'test'] as const).filter(
-      (part) => data[part] === undefined && heldOut[part].length > 0,
-    );
-    // The first of generated problems are judged, and of a file's a draw: it would be another one.
-    const judged = (records: readonly StepRecord[]) =>
-      isGenerated(data.source) ? limited(records, config.eval.max_samples, data, solutionRank) : records;
-    const fileOf = (part: string) => join(directory, `${part}.jsonl`);
-    for (const part of written)
-      await writeFileAtomically(
-        fileOf(part),
-        judged(heldOut[part]).map((record) => Buffer.from(`${JSON.stringify(record)}\n`)),
+    while (done < train.length) {
+      const found = await withSampledReasons(
+        model.decoder,
+        train.slice(done, done + BATCH),
+        {
+          ...{ tokenizer: verdicts, role: model.role, attempts, temperature, seed },
+          ...{ maxLength: data.max_length, signal: interruption.signal },
+        },
+        { first: done, tally },
       );
-    const paths = [['train', journal.path], ...written.map((part) => [part, fileOf(part)])];
-    // The file no longer holds what was withheld.
-    const whole = { source: 'record', rationales: 'all', labelled: 'all', label_noise: 0 };
-    const reading = [...Object.entries(whole), ...paths].map(([key, value]) => `--set data.${key}=${value}`);
-    return [
-      ...(start > 0 ? [`${start} solutions were done before; of the other ${done - start}:`] : []),
-      ...tallyLines(tally),
-      `wrote ${paths.map(([, path]) => path).join(', ')}`,
-      `a run learns from all of these reasons with ${reading.join(' ')}`,
-    ];
+      if (!found)
+        throw new Interrupted(
+          `Stopped after ${plural(done, 'solution')}; the same command again goes on in ${directory}.`,
+        );
+      for (const record of found) journal.append({ ...record });
+      done += found.length;
+      progress.update(done, { kept: tally.kept[1] + tally.kept[0] });
+    }
   } finally {
-    interruption.dispose();
-    model.dispose();
-    device.dispose();
+    progress.finish();
+    await journal.close();
   }
+  const written = (['validation', 'test'] as const).filter(
+    (part) => data[part] === undefined && heldOut[part].length > 0,
+  );
+  // The first of generated problems are judged, and of a file's a draw: it would be another one.
+  const judged = (records: readonly StepRecord[]) =>
+    isGenerated(data.source) ? limited(records, config.eval.max_samples, data, solutionRank) : records;
+  const fileOf = (part: string) => join(directory, `${part}.jsonl`);
+  for (const part of written)
+    await writeFileAtomically(
+      fileOf(part),
+      judged(heldOut[part]).map((record) => Buffer.from(`${JSON.stringify(record)}\n`)),
+    );
+  const paths = [['train', journal.path], ...written.map((part) => [part, fileOf(part)])];
+  // The file no longer holds what was withheld.
+  const whole = { source: 'record', rationales: 'all', labelled: 'all', label_noise: 0 };
+  const reading = [...Object.entries(whole), ...paths].map(([key, value]) => `--set data.${key}=${value}`);
+  return [
+    ...(start > 0 ? [`${start} solutions were done before; of the other ${done - start}:`] : []),
+    ...tallyLines(tally),
+    `wrote ${paths.map(([, path]) => path).join(', ')}`,
+    `a run learns from all of these reasons with ${reading.join(' ')}`,
+  ];
 }
 
 function verdictSections(config: RunConfig): { readonly data: DataConfig; readonly prompt: PromptConfig } {

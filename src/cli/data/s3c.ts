@@ -1,6 +1,6 @@
 // `steptrain data s3c`: samples with self-corrections from right solutions and the model whose errors they correct.
 import { join } from 'node:path';
-import { loadModel, type Model } from '../../api/model.js';
+import { loadModel } from '../../api/model.js';
 import type { CorrectionsConfig } from '../../config/corrections.js';
 import { reportLines } from '../../corrections/count-lines.js';
 import { openSampleFile, SAMPLES, type SampleFile } from '../../corrections/file.js';
@@ -12,9 +12,10 @@ import type { Part } from '../../data/split.js';
 import type { S3cRunConfig } from '../../methods/s3c/config.js';
 import { configuredTools } from '../../methods/s3c/making.js';
 import { baseDirectory } from '../../models/base.js';
+import { ending } from '../../native/ending.js';
 import { openDraws } from '../../run/draws.js';
 import { configuredTokenizer } from '../../run/tokenizer.js';
-import { type Device, openDevice } from '../../runtime/device.js';
+import { openDevice } from '../../runtime/device.js';
 import { createProgress } from '../../terminal/progress.js';
 import type { JsonObject } from '../../weights/json.js';
 import { chosenDevice } from '../chosen/device.js';
@@ -39,57 +40,42 @@ export async function makeCorrections(
       `model.adapter is ${named.adapter}, and steps are sampled from a base alone; merge it with steptrain merge and name the result as model.base`,
     );
   const tokenizer = await configuredTokenizer(named);
-  const interruption = untilInterrupted();
-  const file = await openSampleFile(directory, settingsOf(config, part));
-  const draws = openDraws(join(directory, 'draws.jsonl'));
-  const opened: { device?: Device; model?: Model } = {};
+  using interruption = ending(untilInterrupted());
+  await using file = ending(await openSampleFile(directory, settingsOf(config, part)));
+  using draws = ending(openDraws(join(directory, 'draws.jsonl')));
+  const threads = run.threads > 0 ? { threads: run.threads } : {};
+  using device = settings.server ? undefined : openDevice(await chosenDevice(run.device), threads);
+  const { dtype, quantize } = named;
+  using model = device && (await loadModel(device, baseDirectory(named.base as string), { dtype, quantize }));
+  const decoder = model?.decoder;
+  const tools = configuredTools(config, tokenizer, { draws, ...(decoder ? { decoder } : {}) });
+  const solutions = chosenSolutions(config, part);
+  const progress = createProgress({
+    total: await counted(solutions()),
+    start: file.solutions,
+    unit: 'solution',
+  });
+  tools.sampler.report = (part) => progress.part(part);
   try {
-    if (!settings.server) {
-      opened.device = openDevice(
-        await chosenDevice(run.device),
-        run.threads > 0 ? { threads: run.threads } : {},
-      );
-      opened.model = await loadModel(opened.device, baseDirectory(named.base as string), {
-        dtype: named.dtype,
-        quantize: named.quantize,
-      });
-    }
-    const decoder = opened.model?.decoder;
-    const tools = configuredTools(config, tokenizer, { draws, ...(decoder ? { decoder } : {}) });
-    const solutions = chosenSolutions(config, part);
-    const progress = createProgress({
-      total: await counted(solutions()),
-      start: file.solutions,
-      unit: 'solution',
+    const whole = await makeIntoFile(solutions(file), file, tools, {
+      signal: interruption.signal,
+      onProgress(done) {
+        draws.clear();
+        progress.update(done, { samples: file.tally.get('samples') });
+      },
     });
-    tools.sampler.report = (part) => progress.part(part);
-    try {
-      const whole = await makeIntoFile(solutions(file), file, tools, {
-        signal: interruption.signal,
-        onProgress(done) {
-          draws.clear();
-          progress.update(done, { samples: file.tally.get('samples') });
-        },
-      });
-      progress.finish();
-      if (!whole)
-        throw new Interrupted(
-          `Stopped after ${file.solutions} solutions; their samples are in ${directory}, and the same command again goes on there, with the ${draws.size} samples of the chunk under way.`,
-        );
-    } finally {
-      progress.finish();
-      await tools.close();
-    }
-    const warning = likelihoodWarning(file.tally);
-    if (warning) console.error(`Warning: ${warning}`);
-    return [...reportLines(file), `wrote ${directory}/${SAMPLES}`];
+    progress.finish();
+    if (!whole)
+      throw new Interrupted(
+        `Stopped after ${file.solutions} solutions; their samples are in ${directory}, and the same command again goes on there, with the ${draws.size} samples of the chunk under way.`,
+      );
   } finally {
-    interruption.dispose();
-    draws.close();
-    await file.close();
-    opened.model?.dispose();
-    opened.device?.dispose();
+    progress.finish();
+    await tools.close();
   }
+  const warning = likelihoodWarning(file.tally);
+  if (warning) console.error(`Warning: ${warning}`);
+  return [...reportLines(file), `wrote ${directory}/${SAMPLES}`];
 }
 
 /**

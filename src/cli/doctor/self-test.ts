@@ -39,35 +39,27 @@ export async function selfTest(
   stored: Stored = STORED,
 ): Promise<SelfTest> {
   const began = performance.now();
-  const device = openDevice(name, options);
-  try {
-    const wrong = [...(await inference(device, stored)), ...(await training(device, stored))];
-    return { seconds: (performance.now() - began) / 1000, wrong, doubt: unverified(device.info()) };
-  } finally {
-    device.dispose();
-  }
+  using device = openDevice(name, options);
+  const wrong = [...(await inference(device, stored)), ...(await training(device, stored))];
+  return { seconds: (performance.now() - began) / 1000, wrong, doubt: unverified(device.info()) };
 }
 
 async function inference(device: Device, stored: Stored): Promise<string[]> {
   const ids = [...Buffer.from(TEXT)];
-  const model = await loadModel(device, 'embedded', { dtype: 'f32' });
-  try {
-    const [score] = await model.score([ids]);
-    const logprob = score!.logprobs.reduce((sum, value) => sum + value, 0);
-    const [answers] = await model.generate([ids], {
-      temperature: 0,
-      maxNewTokens: stored.continuation.length,
-    });
-    const text = Buffer.from(answers![0]!.tokens).toString();
-    return [
-      ...compare('log-probability', logprob, stored.logprob),
-      ...(text === stored.continuation
-        ? []
-        : [`generated ${JSON.stringify(text)}, stored ${stored.continuation}`]),
-    ];
-  } finally {
-    model.dispose();
-  }
+  using model = await loadModel(device, 'embedded', { dtype: 'f32' });
+  const [score] = await model.score([ids]);
+  const logprob = score!.logprobs.reduce((sum, value) => sum + value, 0);
+  const [answers] = await model.generate([ids], {
+    temperature: 0,
+    maxNewTokens: stored.continuation.length,
+  });
+  const text = Buffer.from(answers![0]!.tokens).toString();
+  return [
+    ...compare('log-probability', logprob, stored.logprob),
+    ...(text === stored.continuation
+      ? []
+      : [`generated ${JSON.stringify(text)}, stored ${stored.continuation}`]),
+  ];
 }
 
 async function training(device: Device, stored: Stored): Promise<string[]> {

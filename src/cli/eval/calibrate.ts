@@ -1,4 +1,5 @@
 import type { Argv } from 'yargs';
+import { ending } from '../../native/ending.js';
 import { UNSURE } from '../chosen/model-options.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from '../line/command.js';
 import { Interrupted, UsageError } from '../line/error.js';
@@ -52,9 +53,9 @@ async function run(args: CalibrateArguments): Promise<void> {
       : (await taskOfModel({ model: name }, { data: args.data })).test;
   if (records.length === 0)
     throw new UsageError(`${name} has no validation steps; name labelled steps with --data FILE`);
-  const interruption = untilInterrupted();
-  const device = openDevice(await chosenDevice(args.device));
-  const progress = createProgress({ total: records.length, unit: 'solution' });
+  using interruption = ending(untilInterrupted());
+  using device = openDevice(await chosenDevice(args.device));
+  using progress = ending(createProgress({ total: records.length, unit: 'solution' }));
   try {
     const { signal } = interruption;
     const result = await calibrate(device, name, records, {
@@ -65,9 +66,5 @@ async function run(args: CalibrateArguments): Promise<void> {
     printReport(result, args.json, formatCalibrate);
   } catch (error) {
     throw interruption.signal.aborted ? new Interrupted('Stopped; nothing was written.') : error;
-  } finally {
-    progress.finish();
-    interruption.dispose();
-    device.dispose();
   }
 }

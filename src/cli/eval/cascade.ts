@@ -1,4 +1,5 @@
 import type { Argv } from 'yargs';
+import { ending } from '../../native/ending.js';
 import { type ArgumentsOf, argument, command, flag, number, text } from '../line/command.js';
 import { Interrupted, UsageError } from '../line/error.js';
 import { checkWhole } from '../line/usage.js';
@@ -50,7 +51,7 @@ async function measure(args: CascadeArguments): Promise<void> {
   const options = { device: args.device, part: 'judge' };
   await withScorer(args.first, options, (first) =>
     withScorer(args.second, options, async (second, signal) => {
-      const progress = createProgress({ total: 2 * records.length, unit: 'solution' });
+      using progress = ending(createProgress({ total: 2 * records.length, unit: 'solution' }));
       try {
         const report = await evaluateCascade(first, second, records, {
           ...{ levels, signal },
@@ -60,8 +61,6 @@ async function measure(args: CascadeArguments): Promise<void> {
         printReport(report, args.json, formatCascade);
       } catch (error) {
         throw signal.aborted ? new Interrupted('Stopped.') : error;
-      } finally {
-        progress.finish();
       }
     }),
   );

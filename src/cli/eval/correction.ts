@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import type { Argv } from 'yargs';
 import { SOURCE_NAMES } from '../../data/sources/source.js';
+import { ending } from '../../native/ending.js';
 import { plural } from '../../native/shown.js';
 import { chosenDevice } from '../chosen/device.js';
 import {
@@ -125,25 +126,22 @@ async function judge(given: CorrectionArguments): Promise<void> {
       ? await taskOfModel(modelOf(args), { ...options, data: dataOf(args) })
       : await taskOfRun(run, options);
   if (args.output !== undefined) await makeOutputDirectory(args.output);
-  const device = openDevice(deviceName);
+  using device = openDevice(deviceName);
   if (task.validation.length > 0)
     console.error(
       `judging ${plural(task.test.length, 'solution')}, and ${task.validation.length} of validation, which choose thresholds`,
     );
-  const progress = createProgress({ total: task.test.length + task.validation.length, unit: 'solution' });
-  try {
-    const result = await evaluateCorrection(
-      device,
-      { ...task, judge: { ...task.judge, quantize: args.quantize } },
-      (done) => progress.update(done),
-    );
-    progress.finish();
-    if (args.output !== undefined) await writeCorrection(args.output, result, task.test, task.seen);
-    await printEvaluation(result.report, args);
-  } finally {
-    progress.finish();
-    device.dispose();
-  }
+  using progress = ending(
+    createProgress({ total: task.test.length + task.validation.length, unit: 'solution' }),
+  );
+  const result = await evaluateCorrection(
+    device,
+    { ...task, judge: { ...task.judge, quantize: args.quantize } },
+    (done) => progress.update(done),
+  );
+  progress.finish();
+  if (args.output !== undefined) await writeCorrection(args.output, result, task.test, task.seen);
+  await printEvaluation(result.report, args);
 }
 
 function checkedOptions(args: CorrectionArguments): CorrectionOptions {

@@ -1,4 +1,5 @@
 import type { Argv } from 'yargs';
+import { ending } from '../../native/ending.js';
 import { MAX_ROWS, QUANTIZED } from '../chosen/model-options.js';
 import { chosenProblems } from '../chosen/problems.js';
 import { type ArgumentsOf, argument, command, flag, number, oneOf, text } from '../line/command.js';
@@ -73,44 +74,38 @@ async function evaluate(args: S3cArguments): Promise<void> {
   const { untilInterrupted } = await import('../line/interrupt.js');
   const { solvingProgress } = await import('./solving-progress.js');
   const steps = await heldOutSteps(args.model, args.prefixes);
-  const { device, model, tokenizer, eosTokenIds } = await openChosenModel({
+  using chosen = await openChosenModel({
     run: args.model,
     quantize: args.quantize,
     device: args.device,
   });
-  const interruption = untilInterrupted();
-  const progress = await solvingProgress();
-  try {
-    const { format } = config;
-    const prompt = correctionPrompt(tokenizer, format);
-    const report = await evaluateCorrections(
-      model,
-      tokenizer,
-      { problems: problems.slice(0, args['max-problems']), steps: steps.slice(0, args['max-problems']) },
-      {
-        format: { ...format, chat: prompt.chat },
-        prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
-        n: args.n,
-        temperature: args.temperature,
-        maxNewTokens: args['max-new-tokens'],
-        ...(args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] }),
-        seed: args.seed,
-        eosTokenIds,
-        scope: args.scope,
-        signal: interruption.signal,
-        onProgress: progress.update,
-      },
-    );
-    progress.finish();
-    if (args.output !== undefined) {
-      const { writeJson } = await import('../../files/json-file.js');
-      await writeJson(args.output, report);
-    }
-    printReport(report, args.json, formatCorrectionReport);
-  } finally {
-    progress.finish();
-    interruption.dispose();
-    model.dispose();
-    device.dispose();
+  const { model, tokenizer, eosTokenIds } = chosen;
+  using interruption = ending(untilInterrupted());
+  using progress = ending(await solvingProgress());
+  const { format } = config;
+  const prompt = correctionPrompt(tokenizer, format);
+  const report = await evaluateCorrections(
+    model,
+    tokenizer,
+    { problems: problems.slice(0, args['max-problems']), steps: steps.slice(0, args['max-problems']) },
+    {
+      format: { ...format, chat: prompt.chat },
+      prompt: { tokens: prompt.tokens, lead: promptLead(prompt) },
+      n: args.n,
+      temperature: args.temperature,
+      maxNewTokens: args['max-new-tokens'],
+      ...(args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] }),
+      seed: args.seed,
+      eosTokenIds,
+      scope: args.scope,
+      signal: interruption.signal,
+      onProgress: progress.update,
+    },
+  );
+  progress.finish();
+  if (args.output !== undefined) {
+    const { writeJson } = await import('../../files/json-file.js');
+    await writeJson(args.output, report);
   }
+  printReport(report, args.json, formatCorrectionReport);
 }

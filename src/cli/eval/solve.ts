@@ -1,5 +1,6 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_MODEL } from '../../models/saved.js';
+import { ending } from '../../native/ending.js';
 import { plural } from '../../native/shown.js';
 import type { OpenScorerOptions } from '../../scoring/open.js';
 import { chosenSampling, withModel } from '../chosen/model-options.js';
@@ -78,8 +79,9 @@ async function solve(given: SolveArguments): Promise<void> {
   const { untilInterrupted } = await import('../line/interrupt.js');
   if ([given.model, given.adapter].every((name) => name === undefined))
     console.error(`no model is named: ${args.model} of the package answers; --model names another`);
-  const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
-  const interruption = untilInterrupted();
+  using chosen = await openChosenModel(args);
+  const { device, model, tokenizer, eosTokenIds } = chosen;
+  using interruption = ending(untilInterrupted());
   const progress = await solvingProgress();
   // A model that scores and judges is loaded once.
   const shared: NonNullable<OpenScorerOptions['shared']> = new Map();
@@ -133,10 +135,7 @@ async function solve(given: SolveArguments): Promise<void> {
         : `${done}; all of them are in ${args.output}, and the same command again goes on there.`,
     );
   } finally {
-    interruption.dispose();
     for (const each of shared.values()) each.dispose();
-    model.dispose();
-    device.dispose();
   }
 }
 

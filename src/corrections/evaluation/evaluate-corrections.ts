@@ -114,18 +114,14 @@ async function continuedSteps(
 ): Promise<PrefixMetrics | undefined> {
   const { decoder, adapter } = model;
   const writer = correctionWriter(format);
-  const generator = new Generator(decoder, maxRows === undefined ? {} : { maxRows });
-  try {
-    const source = generatorSource(generator, {
-      tokenizer,
-      eosTokenIds,
-      ...(adapter ? { adapter } : {}),
-    });
-    const { separator } = writer;
-    const maxLength = decoder.config.maxPositions;
-    const sampler = new StepSampler({ source, tokenizer, prompt, separator, seed, maxLength });
-    return await prefixMetrics(steps, sampler, writer, { max_new_tokens: maxNewTokens }, signal);
-  } finally {
-    generator.dispose();
-  }
+  using generator = new Generator(decoder, maxRows === undefined ? {} : { maxRows });
+  const source = generatorSource(generator, {
+    tokenizer,
+    eosTokenIds,
+    ...(adapter ? { adapter } : {}),
+  });
+  const { separator } = writer;
+  const maxLength = decoder.config.maxPositions;
+  const sampler = new StepSampler({ source, tokenizer, prompt, separator, seed, maxLength });
+  return await prefixMetrics(steps, sampler, writer, { max_new_tokens: maxNewTokens }, signal);
 }

@@ -50,23 +50,19 @@ export async function prefixCompletions(
   const fits = ids.map(({ length }) => length < decoder.config.maxPositions);
   const fed = ids.filter((_, i) => fits[i]);
   if (fed.length === 0) return prefixes.map(() => []);
-  const generator = new Generator(decoder, roomToGenerate(decoder, fed, { ...options, maxRows }));
-  try {
-    const samples = await generateTogether(generator, fed, {
-      ...options,
-      promptIds: prefixes.flatMap(({ key }, i) => (fits[i] ? [key % 2 ** 32] : [])),
-      role: adapter ? { adapter } : {},
-      ...(signal ? { signal } : {}),
-    });
-    if (signal?.aborted) return undefined;
-    let next = 0;
-    return fits.map((fit) =>
-      (fit ? (samples[next++] ?? []) : []).map(({ text = '', finishReason }) => ({
-        text,
-        ended: finishReason === 'stop',
-      })),
-    );
-  } finally {
-    generator.dispose();
-  }
+  using generator = new Generator(decoder, roomToGenerate(decoder, fed, { ...options, maxRows }));
+  const samples = await generateTogether(generator, fed, {
+    ...options,
+    promptIds: prefixes.flatMap(({ key }, i) => (fits[i] ? [key % 2 ** 32] : [])),
+    role: adapter ? { adapter } : {},
+    ...(signal ? { signal } : {}),
+  });
+  if (signal?.aborted) return undefined;
+  let next = 0;
+  return fits.map((fit) =>
+    (fit ? (samples[next++] ?? []) : []).map(({ text = '', finishReason }) => ({
+      text,
+      ended: finishReason === 'stop',
+    })),
+  );
 }

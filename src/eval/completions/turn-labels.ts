@@ -87,57 +87,49 @@ export async function turnRolloutLabels(
   const ids = texts.map((messages) => tokenizer.encode(messages.map(({ content }) => content).join('\n')));
   const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
   const options = { ...(given as Parameters<typeof runEpisodes>[4]), n: k };
-  const generator = new Generator(
+  using generator = new Generator(
     decoder,
     roomToGenerate(decoder, ids, { ...options, ...defined({ maxRows }) }),
   );
-  try {
-    const episodes = await runEpisodes(
-      generator,
-      tokenizer,
-      environment,
-      prefixes.map(({ solution: { problem, answer } }) => defined({ problem, answer })),
-      {
-        ...options,
-        maxTurns: longest + maxTurns,
-        promptIds: prefixes.map(({ solution, h }) => (solution.index * MAX_TURNS + h) % 2 ** 32),
-        given: (task) => {
-          const { solution, h } = prefixes[task] as (typeof prefixes)[number];
-          return solution.turns.steps
-            .slice(0, h + 1)
-            .map((step) => ({ message: turnMessage(step), results: step.results ?? [] }));
-        },
-        role: adapter ? { adapter } : {},
-        ...(signal ? { signal } : {}),
+  const episodes = await runEpisodes(
+    generator,
+    tokenizer,
+    environment,
+    prefixes.map(({ solution: { problem, answer } }) => defined({ problem, answer })),
+    {
+      ...options,
+      maxTurns: longest + maxTurns,
+      promptIds: prefixes.map(({ solution, h }) => (solution.index * MAX_TURNS + h) % 2 ** 32),
+      given: (task) => {
+        const { solution, h } = prefixes[task] as (typeof prefixes)[number];
+        return solution.turns.steps
+          .slice(0, h + 1)
+          .map((step) => ({ message: turnMessage(step), results: step.results ?? [] }));
       },
-    );
-    if (!episodes) return undefined;
-    const solved: number[] = prefixes.map(() => 0);
-    const ends = new Map<number, 0 | 1>();
-    for (const episode of episodes) {
-      const { solution, i, h } = prefixes[episode.task] as (typeof prefixes)[number];
-      refuseFailed(episode, solution);
-      const isSolved = rewardOf(episode) >= 0.5;
-      if (isSolved) solved[episode.task] = (solved[episode.task] as number) + 1;
-      if (
-        episode.finish === 'done' &&
-        episode.turns.length === h + 1 &&
-        h + 1 === solution.turns.steps.length
-      )
-        ends.set(i, isSolved ? 1 : 0);
-    }
-    return solutions.map((solution, i) => {
-      const own = prefixes.flatMap((prefix, p) => (prefix.i === i ? [solved[p] as number] : []));
-      const scores = own.map((count) => count / k);
-      return labelledTurns(
-        solution,
-        own.map((count) => (count > 0 ? 1 : 0)),
-        { scores, outcome: ends.get(i) },
-      );
-    });
-  } finally {
-    generator.dispose();
+      role: adapter ? { adapter } : {},
+      ...(signal ? { signal } : {}),
+    },
+  );
+  if (!episodes) return undefined;
+  const solved: number[] = prefixes.map(() => 0);
+  const ends = new Map<number, 0 | 1>();
+  for (const episode of episodes) {
+    const { solution, i, h } = prefixes[episode.task] as (typeof prefixes)[number];
+    refuseFailed(episode, solution);
+    const isSolved = rewardOf(episode) >= 0.5;
+    if (isSolved) solved[episode.task] = (solved[episode.task] as number) + 1;
+    if (episode.finish === 'done' && episode.turns.length === h + 1 && h + 1 === solution.turns.steps.length)
+      ends.set(i, isSolved ? 1 : 0);
   }
+  return solutions.map((solution, i) => {
+    const own = prefixes.flatMap((prefix, p) => (prefix.i === i ? [solved[p] as number] : []));
+    const scores = own.map((count) => count / k);
+    return labelledTurns(
+      solution,
+      own.map((count) => (count > 0 ? 1 : 0)),
+      { scores, outcome: ends.get(i) },
+    );
+  });
 }
 
 const rewardOf = ({ turns }: Episode) => turns.reduce((sum, { reward = 0 }) => sum + reward, 0);

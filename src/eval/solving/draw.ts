@@ -48,7 +48,7 @@ export async function drawSamples(
   const all = fitting.map(({ ids }) => ids);
   const options = { ...sampling, n, ...(tokenizer ? { tokenizer } : {}) };
   const room = roomToGenerate(decoder, all, { ...options, maxRows });
-  const generator = new Generator(decoder, room);
+  using generator = new Generator(decoder, room);
   const processes = processesOf(decoder.device);
   const { rank, size } = processes?.cluster ?? { rank: 0, size: 1 };
   const own: DrawnSample[] = [];
@@ -79,17 +79,14 @@ export async function drawSamples(
       onSample(sampled);
     }
   };
-  try {
-    const turns = fitting.filter((_, i) => i % size === rank);
-    await inTurn(turns, solve, { weight: ({ left }) => left.length, most: 2 * room.maxRows, signal });
-    if (!processes) return;
-    processes.add(own.reduce((sum, { tokens }) => sum + tokens, 0));
-    const all = await exchange(processes.cluster, own);
-    for (const sampled of all.filter((_, other) => other !== rank).flat()) onSample(sampled);
-    await processes.settle();
-  } finally {
-    generator.dispose();
-  }
+
+  const turns = fitting.filter((_, i) => i % size === rank);
+  await inTurn(turns, solve, { weight: ({ left }) => left.length, most: 2 * room.maxRows, signal });
+  if (!processes) return;
+  processes.add(own.reduce((sum, { tokens }) => sum + tokens, 0));
+  const found = await exchange(processes.cluster, own);
+  for (const sampled of found.filter((_, other) => other !== rank).flat()) onSample(sampled);
+  await processes.settle();
 }
 
 const EMPTY: SavedSample = { tokens: [], logprobs: [], temperedLogprobs: [], samplingLogprobs: [] };

@@ -10,6 +10,7 @@ import { badOption } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { type SolvingPromptOptions, solvingPrompt } from '../../generate/solving-prompt.js';
 import { defined, type OptionsOf } from '../../native/defined.js';
+import { ending } from '../../native/ending.js';
 import { checkOptions } from '../../native/errors.js';
 import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
@@ -142,65 +143,62 @@ export async function evaluateSolving(
     ...sampling,
     model: await fingerprint(model, prompts[0] as readonly number[]),
   };
-  const journal = output === undefined ? undefined : await openJournal(output, SAMPLES, settings);
-  try {
-    const reading = { ...options, inReasoning: options.inReasoning ?? prompt.inReasoning };
-    const found = new Found(problems, n, reading);
-    for (const sample of journal ? await readSamples(journal.path) : []) {
-      refuseOtherPrompt(sample, hashes, output as string);
-      found.add(sample);
-    }
-    const kept = found.done;
-    let tokens = 0;
-    const all = problems.length * n;
-    const progress = (done: number, phase: SolvingProgress['phase'], total = all) =>
-      onProgress?.({ phase, done, total, kept, right: found.right, tokens });
-    const report = () => progress(found.done, 'samples');
-    report();
-    await drawSamples(model, prompts, {
-      ...sampling,
-      n,
-      maxRows,
-      signal,
-      tokenizer,
-      has: (problem, sample) => found.samples[problem]?.[sample] !== undefined,
-      onSample(drawn) {
-        const sample = { ...drawn, prompt: hashes[drawn.problem] as string };
-        journal?.append({ ...sample });
-        found.add(sample);
-        report();
-      },
-      onToken() {
-        tokens++;
-        report();
-      },
-    });
-    signal?.throwIfAborted();
-    const samples = await judgedSamples(problems, found.samples.flat() as GradedSample[], {
-      ...options,
-      onProgress: progress,
-    });
-    const solved = problems.map((problem, i) => ({ ...problem, samples: samples.slice(i * n, (i + 1) * n) }));
-    const searched =
-      search &&
-      (await searchedProblems(model, problems, prompts, {
-        ...reading,
-        ...sampling,
-        ...search,
-        maxRows,
-        tokenizer,
-        onSearched: (done) => progress(done, 'search', problems.length),
-      }));
-    const result = { report: reportOf(solved, { n, settings, options, search, searched }), problems: solved };
-    if (output !== undefined) {
-      await writeSolvedProblems(output, solved);
-      if (searched) await writeFileAtomically(join(output, SEARCH), jsonLines(searched));
-      await writeJson(join(output, REPORT), result.report);
-    }
-    return result;
-  } finally {
-    await journal?.close();
+  await using journal =
+    output === undefined ? undefined : ending(await openJournal(output, SAMPLES, settings));
+  const reading = { ...options, inReasoning: options.inReasoning ?? prompt.inReasoning };
+  const found = new Found(problems, n, reading);
+  for (const sample of journal ? await readSamples(journal.path) : []) {
+    refuseOtherPrompt(sample, hashes, output as string);
+    found.add(sample);
   }
+  const kept = found.done;
+  let tokens = 0;
+  const all = problems.length * n;
+  const progress = (done: number, phase: SolvingProgress['phase'], total = all) =>
+    onProgress?.({ phase, done, total, kept, right: found.right, tokens });
+  const report = () => progress(found.done, 'samples');
+  report();
+  await drawSamples(model, prompts, {
+    ...sampling,
+    n,
+    maxRows,
+    signal,
+    tokenizer,
+    has: (problem, sample) => found.samples[problem]?.[sample] !== undefined,
+    onSample(drawn) {
+      const sample = { ...drawn, prompt: hashes[drawn.problem] as string };
+      journal?.append({ ...sample });
+      found.add(sample);
+      report();
+    },
+    onToken() {
+      tokens++;
+      report();
+    },
+  });
+  signal?.throwIfAborted();
+  const samples = await judgedSamples(problems, found.samples.flat() as GradedSample[], {
+    ...options,
+    onProgress: progress,
+  });
+  const solved = problems.map((problem, i) => ({ ...problem, samples: samples.slice(i * n, (i + 1) * n) }));
+  const searched =
+    search &&
+    (await searchedProblems(model, problems, prompts, {
+      ...reading,
+      ...sampling,
+      ...search,
+      maxRows,
+      tokenizer,
+      onSearched: (done) => progress(done, 'search', problems.length),
+    }));
+  const result = { report: reportOf(solved, { n, settings, options, search, searched }), problems: solved };
+  if (output !== undefined) {
+    await writeSolvedProblems(output, solved);
+    if (searched) await writeFileAtomically(join(output, SEARCH), jsonLines(searched));
+    await writeJson(join(output, REPORT), result.report);
+  }
+  return result;
 }
 
 /** File in `output` with the results of the search. */

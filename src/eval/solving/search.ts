@@ -83,26 +83,22 @@ export async function searchSolutions(
   const fed = prompts.filter(fits).map((ids) => [...ids]);
   const cache = { n: beams * expansions, maxNewTokens, maxRows, tokenizer };
   const room = roomToGenerate(decoder, fed, cache);
-  const generator = new Generator(decoder, room);
-  try {
-    const found: Searched[] = [];
-    const together = Math.max(1, Math.floor(room.maxRows / (beams * expansions)));
-    for (let at = 0; at < problems.length; at += together) {
-      const chunk = problems.slice(at, at + together).map(async (problem, i) => {
-        const prompt = prompts[at + i] as readonly number[];
-        const nothing = { text: '', score: null, finished: false, tokens: 0, rounds: 0 };
-        const own = fits(prompt)
-          ? await new Search(generator, model, problem, at + i, prompt, options).run()
-          : nothing;
-        onProblem?.();
-        return own;
-      });
-      found.push(...(await Promise.all(chunk)));
-    }
-    return found;
-  } finally {
-    generator.dispose();
+  using generator = new Generator(decoder, room);
+  const found: Searched[] = [];
+  const together = Math.max(1, Math.floor(room.maxRows / (beams * expansions)));
+  for (let at = 0; at < problems.length; at += together) {
+    const chunk = problems.slice(at, at + together).map(async (problem, i) => {
+      const prompt = prompts[at + i] as readonly number[];
+      const nothing = { text: '', score: null, finished: false, tokens: 0, rounds: 0 };
+      const own = fits(prompt)
+        ? await new Search(generator, model, problem, at + i, prompt, options).run()
+        : nothing;
+      onProblem?.();
+      return own;
+    });
+    found.push(...(await Promise.all(chunk)));
   }
+  return found;
 }
 
 /** The search of one problem. */

@@ -157,23 +157,19 @@ export async function writeAnswers(
     signal,
     onSample,
   };
-  const generator = new Generator(decoder, roomToGenerate(decoder, prompts, { ...options, cacheBytes }));
-  try {
-    const samples = await generateTogether(generator, prompts, options);
-    if (signal.aborted) return false;
-    samples.forEach(([sample], i) => {
-      if (!sample || sample.finishReason === 'error') throw noToken();
-      const { tokens, temperedLogprobs } = sample;
-      (questions[i] as (typeof questions)[number]).draft.answers[0] = {
-        tokens,
-        sampler: [...temperedLogprobs],
-        reason: 0,
-      };
-    });
-    return true;
-  } finally {
-    generator.dispose();
-  }
+  using generator = new Generator(decoder, roomToGenerate(decoder, prompts, { ...options, cacheBytes }));
+  const samples = await generateTogether(generator, prompts, options);
+  if (signal.aborted) return false;
+  samples.forEach(([sample], i) => {
+    if (!sample || sample.finishReason === 'error') throw noToken();
+    const { tokens, temperedLogprobs } = sample;
+    (questions[i] as (typeof questions)[number]).draft.answers[0] = {
+      tokens,
+      sampler: [...temperedLogprobs],
+      reason: 0,
+    };
+  });
+  return true;
 }
 
 function drawn({ seed }: Pick<AnswerSampling, 'seed'>, counter: Counter): readonly [number, number] {

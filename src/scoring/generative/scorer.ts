@@ -54,28 +54,24 @@ export function generativeScorer(decoder: Decoder, options: GenerativeScorerOpti
         n: votes * Math.max(1, solutions.length),
         maxNewTokens: 1,
       });
-      const generator = new Generator(decoder, room);
-      try {
-        const found = await Promise.all(
-          solutions.map(async (solution) => {
-            const tokens = { read: 0 };
-            const asked = asker(generator, options, { count, tokens, signal });
-            const own =
-              solution.steps.length === 0
-                ? []
-                : await askVotes(solution, asked, votes).catch((error: unknown): readonly Vote[] => {
-                    if (skipUnreadable && isUnreadable(error)) return [];
-                    throw error;
-                  });
-            for (const vote of own) tally(vote, count);
-            const scores = solution.steps.map((_, step) => shareOf(own, step));
-            return { scores, tokens: tokens.read };
-          }),
-        );
-        return signal?.aborted ? undefined : found;
-      } finally {
-        generator.dispose();
-      }
+      using generator = new Generator(decoder, room);
+      const found = await Promise.all(
+        solutions.map(async (solution) => {
+          const tokens = { read: 0 };
+          const asked = asker(generator, options, { count, tokens, signal });
+          const own =
+            solution.steps.length === 0
+              ? []
+              : await askVotes(solution, asked, votes).catch((error: unknown): readonly Vote[] => {
+                  if (skipUnreadable && isUnreadable(error)) return [];
+                  throw error;
+                });
+          for (const vote of own) tally(vote, count);
+          const scores = solution.steps.map((_, step) => shareOf(own, step));
+          return { scores, tokens: tokens.read };
+        }),
+      );
+      return signal?.aborted ? undefined : found;
     },
   });
 }

@@ -8,6 +8,7 @@ import type { Sample } from '../../generate/rows/sample-row.js';
 import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { exp, log } from '../../native/elementary.js';
+import { ending } from '../../native/ending.js';
 import { invalid } from '../../native/errors.js';
 import { textHash } from '../../random/text-hash.js';
 import { groupBySize } from '../../sequences/batching.js';
@@ -48,31 +49,27 @@ export async function writeVerdicts(
   const { positiveIds, negativeIds } = options.tokenizer.template;
   const choices = [positiveIds, negativeIds];
   const longestWord = Math.max(...choices.map(({ length }) => length));
-  const writer = reasonWriter(decoder, prompts, options, longestWord);
-  try {
-    const reasons = await writer.reasons();
-    if (options.signal?.aborted) return undefined;
-    const ended = reasons.flatMap(({ finishReason }, i) => (finishReason === 'stop' ? [i] : []));
-    const words =
-      ended.length === 0
-        ? []
-        : await writer.write(
-            ended.map((i) => [...(prompts[i] as number[]), ...(reasons[i] as Sample).tokens]),
-            { ...writer.numbered(ended), maxNewTokens: longestWord, choices, choicesOnly: false },
-          );
-    if (options.signal?.aborted) return undefined;
-    const wordsByPrompt = new Map(ended.map((i, k) => [i, words[k] as Sample]));
-    return reasons.map((reason, i) => {
-      const word = wordsByPrompt.get(i);
-      return {
-        tokens: [...reason.tokens, ...(word?.tokens ?? [])],
-        logprobs: [...reason.temperedLogprobs, ...(word?.temperedLogprobs ?? [])],
-        reason: word ? reason.tokens.length : undefined,
-      };
-    });
-  } finally {
-    writer.dispose();
-  }
+  using writer = ending(reasonWriter(decoder, prompts, options, longestWord));
+  const reasons = await writer.reasons();
+  if (options.signal?.aborted) return undefined;
+  const ended = reasons.flatMap(({ finishReason }, i) => (finishReason === 'stop' ? [i] : []));
+  const words =
+    ended.length === 0
+      ? []
+      : await writer.write(
+          ended.map((i) => [...(prompts[i] as number[]), ...(reasons[i] as Sample).tokens]),
+          { ...writer.numbered(ended), maxNewTokens: longestWord, choices, choicesOnly: false },
+        );
+  if (options.signal?.aborted) return undefined;
+  const wordsByPrompt = new Map(ended.map((i, k) => [i, words[k] as Sample]));
+  return reasons.map((reason, i) => {
+    const word = wordsByPrompt.get(i);
+    return {
+      tokens: [...reason.tokens, ...(word?.tokens ?? [])],
+      logprobs: [...reason.temperedLogprobs, ...(word?.temperedLogprobs ?? [])],
+      reason: word ? reason.tokens.length : undefined,
+    };
+  });
 }
 
 /** Writes the reasons alone, each with its line break; undefined for one that did not end, and for all if the signal stopped it. */
@@ -82,14 +79,10 @@ export async function writeReasons(
   options: WritingOptions,
 ): Promise<(readonly number[] | undefined)[] | undefined> {
   if (prompts.length === 0) return [];
-  const writer = reasonWriter(decoder, prompts, options, 0);
-  try {
-    const reasons = await writer.reasons();
-    if (options.signal?.aborted) return undefined;
-    return reasons.map(({ tokens, finishReason }) => (finishReason === 'stop' ? tokens : undefined));
-  } finally {
-    writer.dispose();
-  }
+  using writer = ending(reasonWriter(decoder, prompts, options, 0));
+  const reasons = await writer.reasons();
+  if (options.signal?.aborted) return undefined;
+  return reasons.map(({ tokens, finishReason }) => (finishReason === 'stop' ? tokens : undefined));
 }
 
 /** @param after tokens that are written after a reason */

@@ -5,6 +5,7 @@ import { mixtureLines } from '../../data/summary.js';
 import { DataError } from '../../files/data-error.js';
 import { baseDirectory } from '../../models/base.js';
 import { openDecoderWeights } from '../../models/load.js';
+import { ending } from '../../native/ending.js';
 import { StepTrainError } from '../../native/errors.js';
 import { chosenDevice } from '../../runtime/chosen-device.js';
 import { openDevice } from '../../runtime/device.js';
@@ -14,7 +15,7 @@ import type { Method } from '../method.js';
 import { refuseSampling, refuseTrained } from '../processes/shared-base.js';
 import { checkAdapter } from './adapter-start.js';
 import { settleCheckpointing } from './checkpointing.js';
-import { type CountedData, countData, formatCounts } from './counted-data.js';
+import { countData, formatCounts } from './counted-data.js';
 import { busyMachine, formatMeasuredTime, measuredRun } from './measured-time.js';
 import {
   availableMemory,
@@ -90,98 +91,92 @@ export async function describeRun<Config extends FrameConfig>(
   const { threads, device: wanted } = prepared.config.run;
   const own = planFor === undefined && threads > 0 ? { threads } : {};
   const { memory_fraction: fraction } = prepared.config.run;
-  const device = openDevice(chosenDevice(wanted), { ...own, memoryFraction: fraction });
-  let counted: CountedData | undefined;
-  try {
-    counted = await countData(method, prepared);
-    const { counts, reports, warnings, tokenised, failure: uncounted } = counted;
-    const { train, validation, test } = counts;
-    const lines = ['data:', ...formatCounts(counts), ...mixtureLines(reports)];
-    lines.push(...warnings.map((warning) => `Warning: ${warning}`));
-    if (train.solutions > 0)
-      lines.push(...emptyParts({ validation: validation.solutions, test: test.solutions }));
-    const { name, memoryFree, memoryTotal } = device.info();
-    const sampled = await plannedSampling(method, prepared);
-    const samples = sampled.plan !== undefined || sampled.unknown !== undefined;
-    refuseSampling(divides, samples);
-    const planOf = (config: Config) =>
-      memoryPlan(device, config, method.memory(config, device), shape, {
-        sampled: withRows(sampled.plan, device),
-        processes,
-      });
-    const availableTo = (plan: MemoryPlan) =>
-      planFor === undefined
-        ? availableMemory(plan, device, fraction)
-        : usableMemory({ total: planFor, free: planFor }, fraction);
-    const sections = method.sections(prepared.config);
-    const config = settleCheckpointing(prepared.config, processes, { sections, planOf, availableTo });
-    const plan = planOf(config);
-    const available = availableTo(plan);
-    const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
-    const most = `at most ${gib(available)} are planned, run.memory_fraction ${fraction}`;
-    lines.push(
-      planFor === undefined
-        ? `memory on ${name} (${gib(memoryFree)} of ${gib(memoryTotal)} GiB free; ${most}):`
-        : `memory, planned for ${processes > 1 ? `each of ${processes} processes with ` : ''}${gib(planFor)} GiB (${most}):`,
-    );
-    const refusals: string[] = [];
-    // Reported, not thrown: the plan for a server is often printed on another machine.
-    const orRefused = <T>(settle: () => T): T | undefined => {
-      try {
-        return settle();
-      } catch (error) {
-        if (!(error instanceof StepTrainError)) throw error;
-        refusals.push(error.message);
-        return undefined;
-      }
-    };
-    const fits = <T>(settle: () => T): T =>
-      planFor === undefined ? besideOthers(device, fraction, settle) : settle();
-    const { max_length: longest } = config.data;
-    const fastest = planFor === undefined ? fastestMicroBatch(device, plan.width) : undefined;
-    const sizes = Object.entries(sections).map(([section, settings]) => {
-      const tokens = orRefused(() => fits(() => fitMicroBatch(plan, available, longest, settings, fastest)));
-      return [section, tokens ?? longest] as const;
+  using device = openDevice(chosenDevice(wanted), { ...own, memoryFraction: fraction });
+  const { counts, reports, warnings, tokenised, failure: uncounted } = await countData(method, prepared);
+  using _data = tokenised && ending(tokenised.data);
+  const { train, validation, test } = counts;
+  const lines = ['data:', ...formatCounts(counts), ...mixtureLines(reports)];
+  lines.push(...warnings.map((warning) => `Warning: ${warning}`));
+  if (train.solutions > 0)
+    lines.push(...emptyParts({ validation: validation.solutions, test: test.solutions }));
+  const { name, memoryFree, memoryTotal } = device.info();
+  const sampled = await plannedSampling(method, prepared);
+  const samples = sampled.plan !== undefined || sampled.unknown !== undefined;
+  refuseSampling(divides, samples);
+  const planOf = (config: Config) =>
+    memoryPlan(device, config, method.memory(config, device), shape, {
+      sampled: withRows(sampled.plan, device),
+      processes,
     });
-    const cacheBytes = orRefused(() => fits(() => settleCache(plan, available)));
-    lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens)), cacheBytes));
-    if (sampled.unknown) lines.push(`  pages of sampled answers are not in it: ${sampled.unknown}`);
-    const refusal = refusals.at(-1);
-    if (processes > 1 && config.run.zero === 0 && plan.items.some(({ what }) => what.includes('AdamW')))
-      lines.push(`  run.zero: 1 would divide the AdamW moments by ${processes}`);
-    const divisible = !samples && !config.run.shard_base && 'lora' in config && config.lora !== 'none';
-    if (processes > 1 && refusal && divisible)
-      lines.push(`  run.shard_base: true would divide the layers of the base by ${processes}`);
-    if (refusal) lines.push(`it does not fit${planFor === undefined ? ' here' : ''}: ${refusal}`);
-    else
-      lines.push(
-        `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
-      );
-    const failing = refusal === undefined ? {} : { failure: refusal };
-    let time: () => Promise<readonly string[]> = async () => [];
-    if (tokenised) {
-      const microBatchTokens = (section: string) => Object.fromEntries(sizes)[section] ?? longest;
-      const planned = { method, config, shape, device, cacheBytes, ...tokenised, microBatchTokens };
-      const work = plannedWork(planned);
-      lines.push(...(tokenised.data.summary.notes ?? []), ...formatPlannedWork(work));
-      // A new model has no weights to look for.
-      const measured = measure && (weights || typeof config.model.base !== 'string');
-      if (planFor === undefined && refusal === undefined)
-        time = () => timeOf(planned, work, measured ? measuredMs : undefined);
-    } else
-      lines.push(
-        uncounted ??
-          `steps: not counted of ${train.solutions} solutions; the run tells them once it has tokenised them`,
-      );
-    // A plan for another machine is printed also where the tokenizer is not.
-    const lacking = planFor === undefined && uncounted !== undefined ? { failure: uncounted } : {};
-    const description = { lines, ...lacking, ...failing };
-    onPlan?.(description);
-    return { ...description, time: await time() };
-  } finally {
-    counted?.tokenised?.data.close();
-    device.dispose();
-  }
+  const availableTo = (plan: MemoryPlan) =>
+    planFor === undefined
+      ? availableMemory(plan, device, fraction)
+      : usableMemory({ total: planFor, free: planFor }, fraction);
+  const sections = method.sections(prepared.config);
+  const config = settleCheckpointing(prepared.config, processes, { sections, planOf, availableTo });
+  const plan = planOf(config);
+  const available = availableTo(plan);
+  const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
+  const most = `at most ${gib(available)} are planned, run.memory_fraction ${fraction}`;
+  lines.push(
+    planFor === undefined
+      ? `memory on ${name} (${gib(memoryFree)} of ${gib(memoryTotal)} GiB free; ${most}):`
+      : `memory, planned for ${processes > 1 ? `each of ${processes} processes with ` : ''}${gib(planFor)} GiB (${most}):`,
+  );
+  const refusals: string[] = [];
+  // Reported, not thrown: the plan for a server is often printed on another machine.
+  const orRefused = <T>(settle: () => T): T | undefined => {
+    try {
+      return settle();
+    } catch (error) {
+      if (!(error instanceof StepTrainError)) throw error;
+      refusals.push(error.message);
+      return undefined;
+    }
+  };
+  const fits = <T>(settle: () => T): T =>
+    planFor === undefined ? besideOthers(device, fraction, settle) : settle();
+  const { max_length: longest } = config.data;
+  const fastest = planFor === undefined ? fastestMicroBatch(device, plan.width) : undefined;
+  const sizes = Object.entries(sections).map(([section, settings]) => {
+    const tokens = orRefused(() => fits(() => fitMicroBatch(plan, available, longest, settings, fastest)));
+    return [section, tokens ?? longest] as const;
+  });
+  const cacheBytes = orRefused(() => fits(() => settleCache(plan, available)));
+  lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens)), cacheBytes));
+  if (sampled.unknown) lines.push(`  pages of sampled answers are not in it: ${sampled.unknown}`);
+  const refusal = refusals.at(-1);
+  if (processes > 1 && config.run.zero === 0 && plan.items.some(({ what }) => what.includes('AdamW')))
+    lines.push(`  run.zero: 1 would divide the AdamW moments by ${processes}`);
+  const divisible = !samples && !config.run.shard_base && 'lora' in config && config.lora !== 'none';
+  if (processes > 1 && refusal && divisible)
+    lines.push(`  run.shard_base: true would divide the layers of the base by ${processes}`);
+  if (refusal) lines.push(`it does not fit${planFor === undefined ? ' here' : ''}: ${refusal}`);
+  else
+    lines.push(
+      `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
+    );
+  const failing = refusal === undefined ? {} : { failure: refusal };
+  let time: () => Promise<readonly string[]> = async () => [];
+  if (tokenised) {
+    const microBatchTokens = (section: string) => Object.fromEntries(sizes)[section] ?? longest;
+    const planned = { method, config, shape, device, cacheBytes, ...tokenised, microBatchTokens };
+    const work = plannedWork(planned);
+    lines.push(...(tokenised.data.summary.notes ?? []), ...formatPlannedWork(work));
+    // A new model has no weights to look for.
+    const measured = measure && (weights || typeof config.model.base !== 'string');
+    if (planFor === undefined && refusal === undefined)
+      time = () => timeOf(planned, work, measured ? measuredMs : undefined);
+  } else
+    lines.push(
+      uncounted ??
+        `steps: not counted of ${train.solutions} solutions; the run tells them once it has tokenised them`,
+    );
+  // A plan for another machine is printed also where the tokenizer is not.
+  const lacking = planFor === undefined && uncounted !== undefined ? { failure: uncounted } : {};
+  const description = { lines, ...lacking, ...failing };
+  onPlan?.(description);
+  return { ...description, time: await time() };
 }
 
 /** Throws errors that the run would throw later, on its adapter and on weights of the base. */

@@ -8,8 +8,8 @@ import type { FrameConfig } from '../../config/schema.js';
 import { baseDirectory } from '../../models/base.js';
 import { chosenFormats } from '../../models/quantize.js';
 import { layerPlaces, partOf } from '../../models/sharded-layers.js';
+import { ending } from '../../native/ending.js';
 import type { Device } from '../../runtime/device.js';
-import type { CheckpointReader } from '../../weights/checkpoint.js';
 import { openCheckpoint } from '../../weights/checkpoint.js';
 import type { ModuleKind } from '../../weights/modules.js';
 import { quantizedBytes } from '../../weights/quantized/format.js';
@@ -48,52 +48,48 @@ export function frozenBase(
   slots = 1,
 ): FrozenBase {
   const specs = modelWeights(decoder);
-  const reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
-  try {
-    const formats = chosenFormats(specs, reader ?? {}, quantize);
-    const counts = new Map<string, number>();
-    const products = new Map<string, number>();
-    const perValue = dtype === 'bf16' ? 2 : 4;
-    const { name: on, isa } = device.info();
-    const onCpu = on === 'cpu';
-    const panel = panelRows(isa);
-    let bytes = 0;
-    for (const { name, shape, kind } of specs) {
-      const values = shape.reduce((product, extent) => product * extent, 1);
-      const [rows = 0, features] = shape;
-      // Norms and biases are in f32.
-      if (features === undefined) {
-        bytes += rows * 4;
-        continue;
-      }
-      const chosen = formats.get(name);
-      const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
-      const packed = onCpu && holders === 1 && (format || kind !== 'embedding');
-      const held = packed ? Math.ceil(rows / panel) * panel : rows;
-      if (format === 'q6_k' && onCpu) bytes += held * features * Q6_K_ON_CPU;
-      else bytes += format ? quantizedBytes(format, [held, features]) : held * features * perValue;
-      if (!format) continue;
-      counts.set(format, (counts.get(format) ?? 0) + values);
-      const product = productOf(name);
-      const workspace = productValues(kind, shape, dtype) * perValue;
-      products.set(product, (products.get(product) ?? 0) + workspace);
+  using reader = quantize === 'keep' && typeof base === 'string' ? stored(base) : undefined;
+  const formats = chosenFormats(specs, reader ?? {}, quantize);
+  const counts = new Map<string, number>();
+  const products = new Map<string, number>();
+  const perValue = dtype === 'bf16' ? 2 : 4;
+  const { name: on, isa } = device.info();
+  const onCpu = on === 'cpu';
+  const panel = panelRows(isa);
+  let bytes = 0;
+  for (const { name, shape, kind } of specs) {
+    const values = shape.reduce((product, extent) => product * extent, 1);
+    const [rows = 0, features] = shape;
+    // Norms and biases are in f32.
+    if (features === undefined) {
+      bytes += rows * 4;
+      continue;
     }
-    const { sizes } = layerPlaces(specs);
-    const whole = Math.min(slots, sizes.length);
-    if (holders > 1 && counts.size === 0) {
-      for (const elements of sizes) bytes -= perValue * (elements - partOf(elements, holders));
-      bytes += whole * perValue * holders * partOf(Math.max(...sizes), holders);
-    }
-    return {
-      holders,
-      whole,
-      bytes,
-      quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
-      workspace: onCpu ? 0 : Math.max(0, ...products.values()),
-    };
-  } finally {
-    reader?.close();
+    const chosen = formats.get(name);
+    const format = chosen && ('stored' in chosen ? chosen.stored : chosen.made);
+    const packed = onCpu && holders === 1 && (format || kind !== 'embedding');
+    const held = packed ? Math.ceil(rows / panel) * panel : rows;
+    if (format === 'q6_k' && onCpu) bytes += held * features * Q6_K_ON_CPU;
+    else bytes += format ? quantizedBytes(format, [held, features]) : held * features * perValue;
+    if (!format) continue;
+    counts.set(format, (counts.get(format) ?? 0) + values);
+    const product = productOf(name);
+    const workspace = productValues(kind, shape, dtype) * perValue;
+    products.set(product, (products.get(product) ?? 0) + workspace);
   }
+  const { sizes } = layerPlaces(specs);
+  const whole = Math.min(slots, sizes.length);
+  if (holders > 1 && counts.size === 0) {
+    for (const elements of sizes) bytes -= perValue * (elements - partOf(elements, holders));
+    bytes += whole * perValue * holders * partOf(Math.max(...sizes), holders);
+  }
+  return {
+    holders,
+    whole,
+    bytes,
+    quantized: [...counts].map(([format, values]) => `${parameterCount(values)} in ${format}`).join(', '),
+    workspace: onCpu ? 0 : Math.max(0, ...products.values()),
+  };
 }
 
 /** Values that a product holds in workspace at a time; an embedding has none, as only its rows are read. */
@@ -113,9 +109,9 @@ const productOf = (name: string) =>
     : name.replace(/\.[qkv]_proj\./, '.qkv_proj.').replace(/\.(gate|up)_proj\./, '.gate_up_proj.');
 
 /** The weights, where they are here; a plan needs no more than config.json. */
-function stored(base: string): CheckpointReader | undefined {
+function stored(base: string) {
   try {
-    return openCheckpoint(baseDirectory(base));
+    return ending(openCheckpoint(baseDirectory(base)));
   } catch {
     return undefined;
   }

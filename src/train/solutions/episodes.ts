@@ -60,7 +60,7 @@ export async function sampleEpisodes(
   const ids = prompts.map((prompt) => prompt.ids);
   const newTokens = Math.max(1, longest - Math.max(...ids.map(({ length }) => length)));
   const limits = { maxRows: rowsOf(sampling.max_rows), cacheBytes };
-  const generator = new Generator(
+  using generator = new Generator(
     decoder,
     roomToGenerate(decoder, ids, { ...request, n, maxNewTokens: newTokens, ...limits }),
   );
@@ -90,7 +90,6 @@ export async function sampleEpisodes(
     return found;
   } finally {
     await environment?.dispose?.();
-    generator.dispose();
   }
 }
 

@@ -42,16 +42,12 @@ export function localSolutions(options: LocalSolutionsOptions): SolutionSource {
         tokenizer,
       };
       const limits = { maxRows: rowsOf(sampling.max_rows), cacheBytes };
-      const generator = new Generator(decoder, roomToGenerate(decoder, ids, { ...request, ...limits }));
-      try {
-        const samples = await generateTogether(generator, ids, { ...request, role });
-        if (signal?.aborted) return undefined;
-        return samples.map((list, prompt) =>
-          list.map((sample, i) => (skip?.(prompt, i) ? SKIPPED : solutionOf(sample))),
-        );
-      } finally {
-        generator.dispose();
-      }
+      using generator = new Generator(decoder, roomToGenerate(decoder, ids, { ...request, ...limits }));
+      const samples = await generateTogether(generator, ids, { ...request, role });
+      if (signal?.aborted) return undefined;
+      return samples.map((list, prompt) =>
+        list.map((sample, i) => (skip?.(prompt, i) ? SKIPPED : solutionOf(sample))),
+      );
     },
   };
 }
