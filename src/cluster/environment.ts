@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { attempt } from '../native/attempt.js';
 import { invalid } from '../native/errors.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -213,11 +214,10 @@ function statOf(pid: number): string {
 }
 
 function isRank(pid: number): boolean {
-  try {
-    return /(^|\0)(PMI_RANK|OMPI_COMM_WORLD_RANK)=/.test(readFileSync(`/proc/${pid}/environ`, 'latin1'));
-  } catch {
-    return false;
-  }
+  return attempt(
+    () => /(^|\0)(PMI_RANK|OMPI_COMM_WORLD_RANK)=/.test(readFileSync(`/proc/${pid}/environ`, 'latin1')),
+    false,
+  );
 }
 
 /** A script of sbatch has SLURM_NTASKS and SLURM_PROCID too, but is no step: only `srun` starts several. */

@@ -4,6 +4,7 @@
  */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { hostname } from 'node:os';
+import { attempt } from '../native/attempt.js';
 import type { Place } from './environment.js';
 import { type Frame, FrameReader, MAX_BYTES, MAX_HELLO, sendFrame } from './frames.js';
 
@@ -382,15 +383,13 @@ function owned(bytes: Buffer): Uint8Array {
 }
 
 function readHello(bytes: Buffer): Hello | undefined {
-  try {
+  return attempt(() => {
     const hello = JSON.parse(bytes.toString()) as Partial<Hello> | null;
     const { rank, size, job, host, pid, greeting } = hello ?? {};
     if (typeof rank !== 'number' || typeof size !== 'number' || typeof job !== 'string') return undefined;
     if (typeof host !== 'string' || typeof pid !== 'number' || typeof greeting !== 'object') return undefined;
     return { rank, size, job, host, pid, greeting: greeting ?? {} };
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 function difference(

@@ -1,4 +1,5 @@
 /** A model behind an OpenAI-compatible endpoint as teacher. */
+import { attempt } from '../native/attempt.js';
 import { ChatClient, type ChatClientOptions, type ChatSettings } from '../remote/chat.js';
 import type { Correction, Teacher, TeacherFailure, WrongStep } from './teacher.js';
 
@@ -57,12 +58,10 @@ export function readCorrection(text: string): Correction | undefined {
     .trim()
     .replace(/^```(?:json)?\s*/, '')
     .replace(/\s*```$/, '');
-  try {
+  return attempt(() => {
     const { reflection, improvement, ...rest } = JSON.parse(bare) as Record<string, unknown>;
     if (typeof reflection !== 'string' || typeof improvement !== 'string' || Object.keys(rest).length > 0)
       return undefined;
     return { reflection: reflection.trim(), improvement: improvement.trim() };
-  } catch {
-    return undefined;
-  }
+  });
 }

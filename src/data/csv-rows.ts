@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { badFile, type DataError } from '../files/data-error.js';
 import { parseExact } from '../files/exact-json.js';
+import { attempt } from '../native/attempt.js';
 import { BadRow } from './bad-row.js';
 import type { Row } from './columns.js';
 import type { RawRow } from './json-rows.js';
@@ -165,9 +166,5 @@ function rowOf(names: readonly string[], cells: readonly string[]): Row | BadRow
 function cellValue(cell: string): unknown {
   if (cell === '') return null;
   if (!/^\s*[[{]/.test(cell)) return cell;
-  try {
-    return parseExact(cell);
-  } catch {
-    return pythonValue(cell) ?? cell;
-  }
+  return attempt(() => parseExact(cell)) ?? pythonValue(cell) ?? cell;
 }

@@ -1,5 +1,6 @@
 /** Classes that `datasets` names in a Parquet file (`ClassLabel`). */
 import type { FileMetaData } from 'hyparquet';
+import { attempt } from '../native/attempt.js';
 import { isRow } from './columns.js';
 
 const RIGHT = /^(?:right|correct|true|yes|good|positive|pos|valid|desirable|\+)$/i;
@@ -20,12 +21,10 @@ export function contraryClasses(metadata: FileMetaData): ((row: unknown) => void
 function featuresOf({ key_value_metadata: pairs = [] }: FileMetaData): Feature | undefined {
   const text = pairs.find(({ key }) => key === 'huggingface')?.value;
   if (text === undefined) return undefined;
-  try {
+  return attempt(() => {
     const { info } = JSON.parse(text) as { readonly info?: { readonly features?: unknown } };
     return isRow(info?.features) ? info.features : undefined;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 const namesOf = ({ _type: type, names }: Feature): readonly unknown[] | undefined =>

@@ -1,5 +1,6 @@
 /** Labels of turns by rules over what came back for them: exit codes, tests and errors, and the answer of the last turn. */
 import { grade } from '../answers/grade.js';
+import { attempt } from '../native/attempt.js';
 import type { Step, StepLabel } from '../records/record.js';
 import { callsOf } from '../records/turns.js';
 import { isRow } from './columns.js';
@@ -19,7 +20,7 @@ const ERROR =
  * result that has none of them has come back, and is a success.
  */
 export function resultSays(content: string): 0 | 1 {
-  const value = json(content);
+  const value: unknown = attempt(() => JSON.parse(content));
   if (isRow(value)) {
     const code = CODES.map((key) => value[key]).find((one) => typeof one === 'number');
     if (code !== undefined) return code === 0 ? 1 : 0;
@@ -50,12 +51,4 @@ export function labelsByResults(
     if (told.length === 0) return null;
     return told.every(({ content }) => resultSays(content) === 1) ? 1 : 0;
   });
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,5 +1,6 @@
 /** Calls of tools in what a model writes, in the forms of the chat templates that are about. */
 import { parseExact } from '../files/exact-json.js';
+import { attempt } from '../native/attempt.js';
 import type { ToolCall } from '../records/turns.js';
 import type { AgentTurn } from './environment.js';
 
@@ -75,9 +76,5 @@ function callOf(value: unknown): ToolCall | undefined {
 }
 
 function parsed(text: string): unknown {
-  try {
-    return parseExact(text);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => parseExact(text));
 }

@@ -5,6 +5,7 @@ import { link, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { attempt } from '../native/attempt.js';
 import { FileError, systemReason } from './error.js';
 
 export const LOCK = '.lock';
@@ -146,21 +147,15 @@ interface Owner {
 
 /** The system's id of the thread that runs this; that of a process is its main thread's. */
 function thisThread(): number {
-  try {
-    return Number(readlinkSync('/proc/thread-self').split('/').at(-1));
-  } catch {
-    return process.pid;
-  }
+  return attempt(() => Number(readlinkSync('/proc/thread-self').split('/').at(-1)), process.pid);
 }
 
 /** When a thread of this machine began, in ticks since the machine did: with it an id is never another thread's. */
 function startOf(pid: number, thread: number): string | undefined {
-  try {
-    // The name of the program, in brackets, may hold anything.
-    return readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[19];
-  } catch {
-    return undefined;
-  }
+  // The name of the program, in brackets, may hold anything.
+  return attempt(
+    () => readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[19],
+  );
 }
 
 async function ownerOf(lock: string): Promise<Owner> {

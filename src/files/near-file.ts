@@ -1,6 +1,7 @@
 /** Proposes the file that somebody may have meant by a path that leads nowhere. */
 import { readdirSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
+import { attempt } from '../native/attempt.js';
 import { nearestName } from '../native/nearest.js';
 
 /**
@@ -10,12 +11,8 @@ import { nearestName } from '../native/nearest.js';
  */
 export function orNearFile(path: string, cwd = '.'): string {
   const name = basename(path);
-  let names: string[];
-  try {
-    names = readdirSync(resolve(cwd, dirname(path)));
-  } catch {
-    return '';
-  }
+  const names = attempt(() => readdirSync(resolve(cwd, dirname(path))));
+  if (names === undefined) return '';
   const near = names.includes(name) ? undefined : nearestName(name, names);
   if (near === undefined) return '';
   // The path as typed, up to the name.

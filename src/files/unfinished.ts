@@ -1,5 +1,6 @@
 /** Files and directories that are being written: where the process ends before they are whole, they go with it. */
 import { rmSync } from 'node:fs';
+import { attempt } from '../native/attempt.js';
 
 const paths = new Set<string>();
 
@@ -19,11 +20,6 @@ export function isWriting(): boolean {
 }
 
 function remove(): void {
-  for (const path of paths) {
-    try {
-      rmSync(path, { recursive: true, force: true });
-    } catch {
-      // The process ends either way, and the name says that the file was never finished.
-    }
-  }
+  // The process ends either way, and the name of what stays says that the file was never finished.
+  for (const path of paths) attempt(() => rmSync(path, { recursive: true, force: true }));
 }

@@ -1,6 +1,7 @@
 // Uploading files to a repository of the hub as one commit: create, ask how each file goes, store the large ones, commit.
 import { createHash } from 'node:crypto';
 import { isRow } from '../data/columns.js';
+import { attempt } from '../native/attempt.js';
 import { HubError, hubFailed, refusedByHub } from './error.js';
 import { unreachable } from './request.js';
 import type { HubSettings } from './settings.js';
@@ -215,13 +216,9 @@ async function send(
 
 /** The hub's reason for a refusal, as one line. */
 function reasonIn(answer: string): string {
-  try {
-    const { error } = JSON.parse(answer) as { error?: unknown };
-    if (typeof error === 'string') return `(${error.split('\n', 1)[0]?.slice(0, 200)})`;
-  } catch {
-    // A page for people.
-  }
-  return '';
+  // It may be a page for people.
+  const error = attempt(() => (JSON.parse(answer) as { error?: unknown }).error);
+  return typeof error === 'string' ? `(${error.split('\n', 1)[0]?.slice(0, 200)})` : '';
 }
 
 function nonsense({ settings, repo }: PushOptions, finding: string, cause?: unknown): HubError {

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { attempt } from '../native/attempt.js';
 
 export interface HubSettings {
   /** `HF_ENDPOINT`, without a slash at its end. Default https://huggingface.co */
@@ -21,18 +22,11 @@ export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
     endpoint: (env.HF_ENDPOINT || 'https://huggingface.co').replace(/\/+$/, ''),
     cache: expanded(env.HF_HUB_CACHE || join(home, 'hub')),
     offline: /^(1|true|yes|on)$/i.test(env.HF_HUB_OFFLINE ?? ''),
-    token: env.HF_TOKEN?.trim() || savedToken(join(home, 'token')),
+    token:
+      env.HF_TOKEN?.trim() || attempt(() => readFileSync(join(home, 'token'), 'utf8').trim()) || undefined,
   };
 }
 
 function expanded(path: string): string {
   return resolve(path.replace(/^~(?=$|\/)/, homedir()));
-}
-
-function savedToken(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8').trim() || undefined;
-  } catch {
-    return undefined;
-  }
 }

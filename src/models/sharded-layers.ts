@@ -5,6 +5,7 @@
  */
 import type { Parameter } from '../autograd/parameters.js';
 import { openTape } from '../autograd/tape.js';
+import { attempt } from '../native/attempt.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { WeightSpec } from '../weights/modules.js';
@@ -138,11 +139,8 @@ export class ShardedLayers {
   }
 
   dispose(): void {
-    try {
-      this.gathered(undefined);
-    } catch {
-      // The device has failed: those who wait for it hear of that.
-    }
+    // Those who wait for a device that has failed hear of that.
+    attempt(() => this.gathered(undefined));
     for (const part of this.parts) part.dispose();
   }
 

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { attempt } from './attempt.js';
 import { diagnosis, type FailedLoad, type Platform } from './diagnosis.js';
 import { StepTrainError } from './errors.js';
 import { packageVersion, runtimeVersion } from './version.js';
@@ -42,11 +43,10 @@ export function addonPaths(root: string, { platform, arch }: Pick<Platform, 'pla
 
 /** The path at which npm installs that package, whether or not it did. */
 function platformAddon(root: string, name: string): string {
-  try {
-    return createRequire(join(root, 'package.json')).resolve(`${name}/steptrain.node`);
-  } catch {
-    return join(root, 'node_modules', name, 'steptrain.node');
-  }
+  return attempt(
+    () => createRequire(join(root, 'package.json')).resolve(`${name}/steptrain.node`),
+    join(root, 'node_modules', name, 'steptrain.node'),
+  );
 }
 
 /** Refuses a package of another version, which npm takes where it is named and the right one was not found. */

@@ -1,7 +1,8 @@
 /** Questions to a chat model behind an OpenAI-compatible endpoint, each answered with one text. */
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { atOnce } from './at-once.js';
-import { PassingFailure, RemoteError } from './errors.js';
+import { RemoteError } from './errors.js';
+import { parsedAnswer } from './events.js';
 import { type Endpoint, endpointOf, received } from './http-request.js';
 import { isObject } from './protocol.js';
 import { type RetryOptions, retrying } from './retry.js';
@@ -104,12 +105,7 @@ export class ChatClient {
  * @throws PassingFailure for invalid JSON, RemoteError for JSON that is no chat completion
  */
 export function replyOf(text: string): ChatReply {
-  let answer: unknown;
-  try {
-    answer = JSON.parse(text);
-  } catch {
-    throw new PassingFailure(`the server wrote what is no JSON: ${text.slice(0, 60)}`);
-  }
+  const answer = parsedAnswer(text);
   const choices = isObject(answer) ? answer.choices : undefined;
   const message = Array.isArray(choices) && isObject(choices[0]) ? choices[0].message : undefined;
   // A refusal, or a reply that was cut off while it reasoned, has no content: it is an empty reply.

@@ -1,4 +1,5 @@
 /** Server-sent events, as JSON, up to their end. */
+import { attempt } from '../native/attempt.js';
 import { PassingFailure } from './errors.js';
 
 /** No event of a server that works is longer. */
@@ -14,17 +15,16 @@ export async function* jsonEvents(chunks: AsyncIterable<Buffer>): AsyncGenerator
   for await (const data of events(chunks)) {
     if (done) throw new PassingFailure('the stream went on after its end');
     done = data === '[DONE]';
-    if (!done) yield parsed(data);
+    if (!done) yield parsedAnswer(data);
   }
   if (!done) throw new PassingFailure('the stream ended before its end');
 }
 
-function parsed(data: string): unknown {
-  try {
-    return JSON.parse(data);
-  } catch {
-    throw new PassingFailure(`the server wrote what is no JSON: ${data.slice(0, 60)}`);
-  }
+/** @throws PassingFailure for what is no JSON */
+export function parsedAnswer(text: string): unknown {
+  const answer: unknown = attempt(() => JSON.parse(text));
+  if (answer !== undefined) return answer;
+  throw new PassingFailure(`the server wrote what is no JSON: ${text.slice(0, 60)}`);
 }
 
 async function* events(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {

@@ -3,6 +3,7 @@
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as SecureAgent } from 'node:https';
 import { exactText } from '../files/exact-json.js';
+import { attempt } from '../native/attempt.js';
 import { invalid } from '../native/errors.js';
 import { PassingFailure, RemoteError } from './errors.js';
 
@@ -175,12 +176,8 @@ async function errorMessage(chunks: AsyncIterable<Buffer>): Promise<string> {
     // The status says enough.
   }
   const text = Buffer.concat(parts).toString();
-  try {
-    const { error, message, detail } = JSON.parse(text) as Record<string, unknown>;
-    const inner = (error as { message?: unknown } | undefined)?.message ?? error ?? message ?? detail;
-    if (typeof inner === 'string') return inner;
-  } catch {
-    // No JSON.
-  }
+  const { error, message, detail }: Record<string, unknown> = attempt(() => JSON.parse(text)) ?? {};
+  const inner = (error as { message?: unknown } | undefined)?.message ?? error ?? message ?? detail;
+  if (typeof inner === 'string') return inner;
   return text.slice(0, 200).replaceAll(/\s+/g, ' ') || 'nothing';
 }

@@ -7,6 +7,7 @@ import type { EvalReport } from '../eval/reports/eval-report.js';
 import { readEvalReport } from '../eval/reports/report-file.js';
 import { readSolvedReport, type SolvedReport } from '../eval/solving/run-report.js';
 import { isLocked } from '../files/lock.js';
+import { attempt } from '../native/attempt.js';
 import { RunError } from '../run/error.js';
 import { MetricLog } from './metric-log.js';
 import { type Rollout, readRollouts } from './rollouts.js';
@@ -124,11 +125,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
 
 /** Reads JSON of any content; undefined for a damaged file, which was reported already. */
 export function readLoosely(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8'));
-  } catch {
-    return undefined;
-  }
+  return attempt(() => JSON.parse(readFileSync(path, 'utf8')));
 }
 
 /** A value of the configuration by its dotted key. */
@@ -165,13 +162,9 @@ function asMemory(value: unknown): RunMemory | undefined {
 export function runsBelow(path: string, depth = 3): string[] {
   if (isRun(path)) return [path];
   if (depth === 0) return [];
-  let names: string[];
-  try {
-    names = readdirSync(path, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.') && entry.name !== 'node_modules')
-      .map(({ name }) => name);
-  } catch {
-    return [];
-  }
-  return names.sort().flatMap((name) => runsBelow(join(path, name), depth - 1));
+  return attempt(() => readdirSync(path, { withFileTypes: true }), [])
+    .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.') && entry.name !== 'node_modules')
+    .map(({ name }) => name)
+    .sort()
+    .flatMap((name) => runsBelow(join(path, name), depth - 1));
 }

@@ -1,5 +1,6 @@
 /** Text with TeX in it: the parts between dollar signs, \(…\) and \[…\] become MathML, all else is escaped. */
 import temml from 'temml';
+import { attempt } from '../native/attempt.js';
 import { escapeHtml, Html } from './html.js';
 
 /** `$$…$$`, `\[…\]`, `\(…\)`, `$…$`. A dollar before a digit and after a space, as in "$5 and $6", is money. */
@@ -26,16 +27,14 @@ export function typeset(text: string): Html {
 
 /** Undefined where it is no TeX: it stays as it was written. */
 function formula(tex: string, displayMode: boolean): string | undefined {
-  try {
-    return temml.renderToString(tex, {
+  return attempt(() =>
+    temml.renderToString(tex, {
       displayMode,
       throwOnError: true,
       trust: false,
       strict: false,
       maxExpand: 200,
       maxSize: [20, 20],
-    });
-  } catch {
-    return undefined;
-  }
+    }),
+  );
 }

@@ -1,5 +1,6 @@
 /** metrics.jsonl as columns: steps and values by phase and key. Only appended lines are read again. */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { attempt } from '../native/attempt.js';
 
 /** The values of one key in one phase, in the order of the log. */
 export interface Column {
@@ -56,12 +57,8 @@ export class MetricLog {
    * Reads appended lines; everything again where the file was cut, as a resumed run does. Returns whether it changed.
    */
   read(): boolean {
-    let file: number;
-    try {
-      file = openSync(this.path, 'r');
-    } catch {
-      return false;
-    }
+    const file = attempt(() => openSync(this.path, 'r'));
+    if (file === undefined) return false;
     try {
       const { size } = fstatSync(file);
       if (size === this.offset) return false;
@@ -133,14 +130,12 @@ export class MetricLog {
 }
 
 function objectOf(line: string): Readonly<Record<string, unknown>> | undefined {
-  try {
+  return attempt(() => {
     const value: unknown = JSON.parse(line);
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)
       : undefined;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 const numberOr = (value: unknown, other: number) =>

@@ -1,5 +1,6 @@
 /** samples.jsonl: the answers of a policy and their rewards. */
 import { readFileSync } from 'node:fs';
+import { attempt } from '../native/attempt.js';
 import { isObject, numbersIn } from './values.js';
 
 /** The answers to one question. */
@@ -49,13 +50,9 @@ const MAX_BYTES = 16 << 20;
 export function readRollouts(path: string): Rollout[] {
   const bytes = readFileSync(path);
   const text = bytes.subarray(Math.max(0, bytes.length - MAX_BYTES)).toString('utf8');
-  return text.split('\n').flatMap((line) => {
-    try {
-      return line === '' ? [] : rollout(JSON.parse(line));
-    } catch {
-      return [];
-    }
-  });
+  return text
+    .split('\n')
+    .flatMap((line) => attempt(() => (line === '' ? [] : rollout(JSON.parse(line))), []));
 }
 
 function rollout(row: unknown): Rollout[] {

@@ -6,6 +6,7 @@ import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isLocked, LOCK } from '../files/lock.js';
+import { attempt } from '../native/attempt.js';
 import { findCheckpoint } from './checkpoint.js';
 import { GOES_ON_FROM, openRunDirectory, type RunDirectory, readRunConfig } from './directory.js';
 import { RunError } from './error.js';
@@ -49,22 +50,11 @@ export async function shadowRunDirectory(path: string): Promise<RunDirectory> {
 
 /** Removes the directories of processes that were killed. */
 async function removeLeft(): Promise<void> {
-  for (const name of namesIn(tmpdir())) {
+  // Some systems have a folder that may be written to but not listed.
+  for (const name of attempt(() => readdirSync(tmpdir()), [])) {
     const left = join(tmpdir(), name);
     if (!name.startsWith(PREFIX) || !existsSync(join(left, LOCK)) || (await isLocked(left))) continue;
-    try {
-      rmSync(left, { recursive: true, force: true });
-    } catch {
-      // Another user's.
-    }
-  }
-}
-
-/** Names in a folder; none in one that may be written to but not listed, as some systems have it. */
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
+    // It fails on another user's.
+    attempt(() => rmSync(left, { recursive: true, force: true }));
   }
 }

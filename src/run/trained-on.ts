@@ -8,6 +8,7 @@ import { parseHubId } from '../hub/hub-id.js';
 import { baseDirectory, shippedDirectory } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
 import { savedBase } from '../models/saved.js';
+import { attempt } from '../native/attempt.js';
 import { warn } from '../terminal/log.js';
 import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { RunError } from './error.js';
@@ -83,13 +84,11 @@ async function compare(named: string, base: string, directory: string): Promise<
 
 /** The GGUF file that a directory in the cache was made from, which may be gone; any other path unchanged. */
 function ggufOf(path: string): string {
-  try {
+  return attempt(() => {
     const file = readlinkSync(join(path, GGUF_FILE));
     // Links in the hub's cache are relative, to files without a name.
     return isAbsolute(file) ? file : path;
-  } catch {
-    return path;
-  }
+  }, path);
 }
 
 const lastName = (path: string) => basename(path.replace(/@[^/]*$/, ''));

@@ -3,6 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { reasonOf } from '../files/data-error.js';
 import { parseExact } from '../files/exact-json.js';
+import { attempt } from '../native/attempt.js';
 import { clipped } from '../native/shown.js';
 import { RequestError } from './errors.js';
 
@@ -57,12 +58,8 @@ async function readBytes(request: IncomingMessage, maxBytes: number): Promise<Bu
 
 function parseJson(bytes: Buffer): unknown {
   if (bytes.length === 0) throw new RequestError(400, 'the body is empty; expected an object in JSON');
-  let text: string;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    throw new RequestError(400, 'the body is not UTF-8');
-  }
+  const text = attempt(() => new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  if (text === undefined) throw new RequestError(400, 'the body is not UTF-8');
   if (depthOf(text) > MAX_DEPTH)
     throw new RequestError(400, `the body is nested more than ${MAX_DEPTH} levels deep`);
   try {

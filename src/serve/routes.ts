@@ -1,5 +1,6 @@
 /** The routes of the server. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { attempt } from '../native/attempt.js';
 import { answer, type Exchange } from './answer.js';
 import { readJson } from './body.js';
 import { chatJob } from './chat-completions.js';
@@ -59,11 +60,7 @@ export function routeOf(path: string): {
 
 /** Clients escape the slashes of names, or do not. */
 function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  return attempt(() => decodeURIComponent(text), text);
 }
 
 export function sendJson(response: ServerResponse, body: object, status = 200): void {

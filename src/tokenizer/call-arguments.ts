@@ -3,6 +3,7 @@ import { DataError } from '../files/data-error.js';
 import { parseExact } from '../files/exact-json.js';
 import { fromPlain } from '../jinja/from-plain.js';
 import { json } from '../jinja/json.js';
+import { attempt } from '../native/attempt.js';
 import { MessageLeftOut } from './chat-template.js';
 import type { ChatMessage } from './tokenizer.js';
 
@@ -29,7 +30,7 @@ export function renderedWithCalls(messages: Messages, render: (messages: Message
   const asObjects = withArguments(messages, (given) => {
     if (typeof given !== 'string' || !given.trimStart().startsWith('{')) return given;
     texts.push(given);
-    return parsed(given);
+    return attempt(() => parseExact(given), given);
   });
   const other = asObjects === messages ? withArguments(messages, asText) : asObjects;
   if (other === messages) return render(messages);
@@ -54,14 +55,6 @@ function attempted(work: () => string): string | DataError {
 }
 
 const asText = (given: unknown) => (typeof given === 'object' && given !== null ? written(given) : given);
-
-function parsed(text: string): unknown {
-  try {
-    return parseExact(text);
-  } catch {
-    return text;
-  }
-}
 
 /** The same list where nothing changes. */
 function withArguments(messages: Messages, change: (given: unknown) => unknown): Messages {

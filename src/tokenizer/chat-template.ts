@@ -1,6 +1,7 @@
 import { badTemplate, badTokenizer, DataError, reasonOf } from '../files/data-error.js';
 import { TemplateNames } from '../jinja/names.js';
 import { Template } from '../jinja/template.js';
+import { attempt } from '../native/attempt.js';
 import { contentOf, contentReader, numbered, textsOf } from './content-parts.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
@@ -178,16 +179,14 @@ function leftOut(
     return !holds(text, message) || (messages.length > 1 && content.trim().length <= SHORT);
   });
   if (!unsure.includes(true)) return -1;
-  let shown: string;
-  try {
-    shown = written(
+  const shown = attempt(() =>
+    written(
       messages.map((message, i) =>
         unsure[i] ? { ...message, ...contentOf(textsOf(message).map(() => numbered(i))) } : message,
       ),
-    );
-  } catch {
-    return -1;
-  }
+    ),
+  );
+  if (shown === undefined) return -1;
   return unsure.findIndex((isUnsure, i) => isUnsure && !shown.includes(numbered(i)));
 }
 
@@ -205,16 +204,14 @@ function withoutCalls(
       ? { ...rest, name: numbered(at) }
       : { ...rest, function: { ...called, name: numbered(at) } };
   };
-  let shown: string;
-  try {
-    shown = written(
+  const shown = attempt(() =>
+    written(
       messages.map((message, i) =>
         hasSeveral[i] ? { ...message, tool_calls: callsOf(message).map(renamed) } : message,
       ),
-    );
-  } catch {
-    return -1;
-  }
+    ),
+  );
+  if (shown === undefined) return -1;
   return messages.findIndex(
     (message, i) => hasSeveral[i] && callsOf(message).some((_, at) => !shown.includes(numbered(at))),
   );

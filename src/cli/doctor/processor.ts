@@ -2,6 +2,7 @@
 // Register).
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
+import { attempt } from '../../native/attempt.js';
 
 /** Parts of implementer 0x41, ARM itself; other makers are shown by number. */
 const PARTS: Readonly<Record<string, string>> = {
@@ -20,7 +21,7 @@ const PARTS: Readonly<Record<string, string>> = {
 /** Names of the different kinds of cores, of which a machine may have two. */
 export function processorName(
   arch: string = process.arch,
-  cpuinfo = readCpuinfo(),
+  cpuinfo = attempt(() => readFileSync('/proc/cpuinfo', 'utf8'), ''),
   model = cpus()[0]?.model.trim(),
 ): string {
   if (arch !== 'arm64') return model || 'unknown';
@@ -38,11 +39,3 @@ export function processorName(
 /** Values of a key in /proc/cpuinfo, core by core. */
 const values = (cpuinfo: string, key: string): string[] =>
   [...cpuinfo.matchAll(new RegExp(`^${key}\\s*: *(\\S+)`, 'gm'))].map(([, value]) => value as string);
-
-function readCpuinfo(): string {
-  try {
-    return readFileSync('/proc/cpuinfo', 'utf8');
-  } catch {
-    return '';
-  }
-}

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { attempt } from '../../native/attempt.js';
 import { typedCommand } from '../../native/typed-command.js';
 import { argument, command, flag } from '../line/command.js';
 import { UsageError } from '../line/error.js';
@@ -46,11 +47,9 @@ export const compareCommand = command({
 /** Whether a run says in its eval.json that it was measured by problems, not by judged steps. */
 function hasSolved(path: string): boolean {
   const file = join(path, 'eval.json');
-  try {
-    return (
-      (JSON.parse(readFileSync(file, 'utf8')) as { readonly unit?: unknown } | null)?.unit === 'problems'
-    );
-  } catch {
-    return false; // absent or damaged: the next reader reports it
-  }
+  // One that is absent or damaged is reported by its next reader.
+  return attempt(
+    () => (JSON.parse(readFileSync(file, 'utf8')) as { readonly unit?: unknown } | null)?.unit === 'problems',
+    false,
+  );
 }

@@ -1,5 +1,6 @@
 // Conversations in rows: lists of turns, with the words that each tool has for the speakers.
 import { parseExact } from '../../files/exact-json.js';
+import { attempt } from '../../native/attempt.js';
 import {
   MESSAGE_EXTRAS,
   type Message,
@@ -53,7 +54,7 @@ export function messageOf(turn: unknown, where: string, mayBeEmpty = false): Mes
 
 /** A call or a list of calls in JSON, `{"name": …, "arguments": {…}}`, as the `tool_calls` that templates read. */
 function callsOf(value: unknown, where: string): readonly unknown[] {
-  const found = parsed(value);
+  const found = typeof value === 'string' ? attempt(() => parseExact(value), value) : value;
   const calls = Array.isArray(found) ? found : [found];
   return calls.map((call: unknown) => {
     if (!isRow(call) || typeof call.name !== 'string')
@@ -189,15 +190,6 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
 }
 
 /** The value of a JSON text; other text unchanged. */
-function parsed(value: unknown): unknown {
-  if (typeof value !== 'string') return value;
-  try {
-    return parseExact(value);
-  } catch {
-    return value;
-  }
-}
-
 /** Undefined where nothing is in it. */
 function jsonOf(value: unknown, column: string): unknown {
   let found = value;

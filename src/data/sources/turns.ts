@@ -1,4 +1,5 @@
 import { parseExact } from '../../files/exact-json.js';
+import { attempt } from '../../native/attempt.js';
 import { defined } from '../../native/defined.js';
 import type { Message, Step, StepLabel, StepRecord } from '../../records/record.js';
 import { callsOf, dividedTurns, stepOfTurn } from '../../records/turns.js';
@@ -159,11 +160,7 @@ function withObjects(message: Message, where: string): Message {
 }
 
 function json(text: string): unknown {
-  try {
-    return parseExact(text);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => parseExact(text));
 }
 
 /** The tools of a row, in whichever column its program puts them. */

@@ -1,6 +1,7 @@
 /** A teacher behind a server: the log-prob of each token of a text, by `prompt_logprobs` of vLLM and steptrain serve. */
 import { atOnce } from '../../remote/at-once.js';
-import { PassingFailure, RemoteError } from '../../remote/errors.js';
+import { RemoteError } from '../../remote/errors.js';
+import { parsedAnswer } from '../../remote/events.js';
 import { endpointOf, received } from '../../remote/http-request.js';
 import { isObject } from '../../remote/protocol.js';
 import { retrying } from '../../remote/retry.js';
@@ -65,12 +66,7 @@ function logprobsIn(text: string, ids: readonly number[]): number[] {
 }
 
 function promptLogprobs(text: string): unknown {
-  let answer: unknown;
-  try {
-    answer = JSON.parse(text);
-  } catch {
-    throw new PassingFailure('the server wrote something else than JSON');
-  }
+  const answer = parsedAnswer(text);
   const choice = isObject(answer) && Array.isArray(answer.choices) ? answer.choices[0] : undefined;
   return isObject(choice) ? choice.prompt_logprobs : undefined;
 }

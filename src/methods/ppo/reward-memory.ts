@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
 import type { ModelCard } from '../../models/card.js';
 import { type SavedModel, savedModel } from '../../models/saved.js';
+import { attempt } from '../../native/attempt.js';
 import type { Device } from '../../runtime/device.js';
 import { settingsOfFiles } from '../../scoring/settings.js';
 import { frozenBase } from '../../train/plan/frozen-base.js';
@@ -43,13 +44,11 @@ function sizeOf(name: string, device: Pick<Device, 'info'>): Omit<MemoryItem, 'r
 }
 
 function readable(name: string): SavedModel | undefined {
-  try {
+  return attempt(() => {
     const saved = savedModel(name);
     readModelConfig(saved.directory);
     return saved;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 /** Weights of the model as they are opened, and those of the adapter in f32 as they are stored. */

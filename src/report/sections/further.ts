@@ -1,4 +1,5 @@
 /** Shows entries of eval.json that no other section shows, as JSON. */
+import { attempt } from '../../native/attempt.js';
 import type { CollectedRun } from '../collect.js';
 import { html } from '../html.js';
 import { nameOf } from '../names.js';
@@ -44,11 +45,9 @@ export function further({ report, solved, evaluation }: CollectedRun): Section {
 }
 
 function asJson(value: unknown): string {
-  try {
+  return attempt(() => {
     const compact = JSON.stringify(value);
     const text = compact.length > MAX_INDENTED ? compact : JSON.stringify(value, null, 2);
     return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}\n… more in eval.json` : text;
-  } catch {
-    return 'nested too deep to be shown';
-  }
+  }, 'nested too deep to be shown');
 }

@@ -2,18 +2,15 @@
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writing } from '../../files/error.js';
+import { attempt } from '../../native/attempt.js';
 
 /** The objects of a file, and what adds one. A line that a crash has cut short is passed over. */
 function openLines<Row extends object>(path: string) {
   writing(path, () => mkdirSync(dirname(path), { recursive: true }));
   const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
-  const rows = text.split('\n').flatMap((line): Row[] => {
-    try {
-      return [Object(JSON.parse(line)) as Row];
-    } catch {
-      return [];
-    }
-  });
+  const rows = text
+    .split('\n')
+    .flatMap((line): Row[] => attempt(() => [Object(JSON.parse(line)) as Row], []));
   const write = (line: string) => writing(path, () => appendFileSync(path, line));
   if (text !== '' && !text.endsWith('\n')) write('\n');
   return { rows, append: (row: Row) => write(`${JSON.stringify(row)}\n`) };

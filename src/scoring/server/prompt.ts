@@ -1,4 +1,5 @@
 // The request for a language model that judges the steps of a solution, and the schema of its answer.
+import { attempt } from '../../native/attempt.js';
 import { readableResults, readableStep } from '../../records/turns.js';
 import type { ChatMessage } from '../../tokenizer/tokenizer.js';
 import type { Solution } from '../scorer.js';
@@ -54,12 +55,7 @@ const LABELS: ReadonlyMap<unknown, 0 | 1> = new Map([
 /** The labels of an answer: strictly one JSON object with a label for every step and nothing else; undefined for any other text. */
 export function parseLabels(text: string, steps: number): (0 | 1)[] | undefined {
   const fenced = /^\s*```(?:json)?\s*([\s\S]*?)```\s*$/.exec(text);
-  let value: unknown;
-  try {
-    value = JSON.parse(fenced?.[1] ?? text);
-  } catch {
-    return undefined;
-  }
+  const value: unknown = attempt(() => JSON.parse(fenced?.[1] ?? text));
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
   const entries = Object.entries(value);
   if (entries.length !== steps) return undefined;

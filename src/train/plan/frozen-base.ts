@@ -8,6 +8,7 @@ import type { FrameConfig } from '../../config/schema.js';
 import { baseDirectory } from '../../models/base.js';
 import { chosenFormats } from '../../models/quantize.js';
 import { layerPlaces, partOf } from '../../models/sharded-layers.js';
+import { attempt } from '../../native/attempt.js';
 import { ending } from '../../native/ending.js';
 import type { Device } from '../../runtime/device.js';
 import { openCheckpoint } from '../../weights/checkpoint.js';
@@ -110,9 +111,5 @@ const productOf = (name: string) =>
 
 /** The weights, where they are here; a plan needs no more than config.json. */
 function stored(base: string) {
-  try {
-    return ending(openCheckpoint(baseDirectory(base)));
-  } catch {
-    return undefined;
-  }
+  return attempt(() => ending(openCheckpoint(baseDirectory(base))));
 }

@@ -1,6 +1,7 @@
 /** The weights of a GGUF file as a checkpoint: names, shapes and order of rows of transformers; quantised ones in f32. */
 import { readlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { attempt } from '../../native/attempt.js';
 import { log } from '../../native/elementary.js';
 import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
@@ -23,11 +24,7 @@ export const GGUF_FILE = 'model.gguf';
  * path.
  */
 export function calledAs(directory: string): string {
-  try {
-    return readlinkSync(join(directory, GGUF_FILE));
-  } catch {
-    return directory;
-  }
+  return attempt(() => readlinkSync(join(directory, GGUF_FILE)), directory);
 }
 
 /** Tensors that follow from metadata or other tensors; a checkpoint does not store them. */
