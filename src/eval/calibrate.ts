@@ -12,7 +12,7 @@ import { modelScorers, settingsOf } from '../scoring/kinds.js';
 import { probabilityOf, type Scorer } from '../scoring/scorer.js';
 import type { JudgeSettings } from '../scoring/settings.js';
 import { formatTable } from '../terminal/table.js';
-import { recordSolution } from './record-solution.js';
+import { recordScores } from './record-solution.js';
 import {
   type CalibrationKind,
   type CalibrationStep,
@@ -76,8 +76,6 @@ export async function calibrate(
   return { ...fitted, directory, steps: found.steps.length, unscored: found.unscored };
 }
 
-const BATCH = 64;
-
 async function scoredSteps(
   scorer: Scorer,
   records: readonly StepRecord[],
@@ -88,29 +86,18 @@ async function scoredSteps(
   const numbers = new Map<string, number>();
   const steps: CalibrationStep[] = [];
   let unscored = 0;
-  for (let at = 0; at < records.length; at += BATCH) {
-    const part = records.slice(at, at + BATCH);
-    const found = await scorer.score(
-      part.map((record, i) => recordSolution(record, at + i)),
-      { signal },
-    );
-    signal?.throwIfAborted();
-    part.forEach(({ problem, steps: own }, i) => {
-      if (!numbers.has(problem)) numbers.set(problem, numbers.size);
-      own.forEach(({ label }, step) => {
-        if (label === null) return;
-        const score = found?.[i]?.scores[step] ?? null;
-        if (score === null) unscored++;
-        else
-          steps.push({
-            problem: numbers.get(problem) as number,
-            label,
-            probability: probabilityOf(scorer, score) as number,
-          });
-      });
+  for await (const { record, own } of recordScores(scorer, records, signal, onProgress)) {
+    const { problem } = record;
+    if (!numbers.has(problem)) numbers.set(problem, numbers.size);
+    const number = numbers.get(problem) as number;
+    record.steps.forEach(({ label }, step) => {
+      if (label === null) return;
+      const score = own.scores[step] ?? null;
+      if (score === null) unscored++;
+      else steps.push({ problem: number, label, probability: probabilityOf(scorer, score) as number });
     });
-    onProgress?.(Math.min(records.length, at + BATCH), records.length);
   }
+  signal?.throwIfAborted();
   return { steps, unscored };
 }
 

@@ -4,11 +4,11 @@ import type { StepRecord } from '../records/record.js';
 import { joined, unsureSteps } from '../scoring/cascade.js';
 import { type Scorer, type SolutionScores, verdictsIn } from '../scoring/scorer.js';
 import { formatTable } from '../terminal/table.js';
-import { subsetOf } from './evaluate-verdicts.js';
-import { recordSolution } from './record-solution.js';
+import { firstErrorCases } from './evaluate-verdicts.js';
+import { recordScores } from './record-solution.js';
 import { confusionMetrics, countConfusion } from './statistics/metrics.js';
 import { percent } from './statistics/percent.js';
-import { firstWrongLabel, firstWrongVerdict, processBenchReport } from './statistics/solutions.js';
+import { processBenchReport } from './statistics/solutions.js';
 
 export interface CascadeRow {
   /** The probability of a verdict from which on the first judge was sure; null for one judge alone. */
@@ -43,7 +43,6 @@ export interface CascadeOptions {
 }
 
 const LEVELS = [0.6, 0.7, 0.8, 0.9, 0.95];
-const BATCH = 64;
 
 /** Both judges read all solutions, so that each level of the cascade is exact in its verdicts and tokens. */
 export async function evaluateCascade(
@@ -109,13 +108,8 @@ async function timed(
 ): Promise<Timed> {
   const scores: SolutionScores[] = [];
   const start = performance.now();
-  for (let at = 0; at < records.length; at += BATCH) {
-    const part = records.slice(at, at + BATCH).map((record, i) => recordSolution(record, at + i));
-    const found = await judge.score(part, { signal });
-    signal?.throwIfAborted();
-    scores.push(...(found ?? []));
-    told(scores.length);
-  }
+  for await (const { own } of recordScores(judge, records, signal, told)) scores.push(own);
+  signal?.throwIfAborted();
   return { scores, seconds: (performance.now() - start) / 1000 };
 }
 
@@ -133,21 +127,13 @@ const tokensIn = (scores: readonly SolutionScores[]) =>
   scores.reduce((sum, { tokens = 0 }) => sum + tokens, 0);
 
 function worth(records: readonly StepRecord[], verdicts: readonly (readonly (1 | 0 | null)[])[]) {
-  const steps = records.map(({ steps: own }, i) =>
-    own.flatMap(({ label }, step) =>
-      label === null ? [] : [{ step, label, verdict: verdicts[i]?.[step] ?? undefined }],
+  const judged = records.flatMap(({ steps }, solution) =>
+    steps.flatMap(({ label }, step) =>
+      label === null ? [] : [{ solution, step, label, verdict: verdicts[solution]?.[step] ?? undefined }],
     ),
   );
-  const cases = records.flatMap(({ steps: own, group, provenance }, i) => {
-    const label = firstWrongLabel(own.map((step) => step.label));
-    const judged = steps[i] ?? [];
-    const subset = group ?? subsetOf(provenance?.file);
-    return label === undefined
-      ? []
-      : [{ subset, label, prediction: firstWrongVerdict(judged, judged.length) }];
-  });
-  const mean = processBenchReport(cases)?.average_f1;
-  const { confusion } = countConfusion(steps.flat(), { invalidAsWrong: true });
+  const mean = processBenchReport(firstErrorCases(judged, records))?.average_f1;
+  const { confusion } = countConfusion(judged, { invalidAsWrong: true });
   return {
     f1_macro: confusionMetrics(confusion).f1_macro,
     ...(mean === undefined ? {} : { processbench: mean }),

@@ -23,13 +23,7 @@ import { unparsedSentence } from '../scoring/generative/unparsed.js';
 import { isModel, JUDGE_OPTIONS, type JudgeStepsOptions } from '../scoring/judge.js';
 import { type ModelScorersOptions, modelScorers, settingsOf } from '../scoring/kinds.js';
 import { isNoModel, type OpenScorerOptions, openScorer } from '../scoring/open.js';
-import {
-  ofOutcomes,
-  probabilityOf,
-  type Scorer,
-  type SolutionScores,
-  verdictsIn,
-} from '../scoring/scorer.js';
+import { ofOutcomes, probabilityOf, type Scorer, verdictsIn } from '../scoring/scorer.js';
 import type { JudgeSettings, LikelihoodWeights, SettingsOf } from '../scoring/settings.js';
 import { unlikeBy } from '../scoring/unlike-training.js';
 import type { JudgedVerdict } from '../scoring/verdict/judged.js';
@@ -46,7 +40,7 @@ import { readingUpTo } from '../tokenizer/reading-up-to.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate-verdicts.js';
 import { keptVerdicts, likelihoodVerdicts } from './likelihood-weights.js';
-import { recordSolution } from './record-solution.js';
+import { recordScores } from './record-solution.js';
 import { VERDICT_DUMP, writeVerdictDump } from './reports/dump.js';
 import type { EvalReport } from './reports/eval-report.js';
 import type { VerdictMetrics } from './statistics/metrics.js';
@@ -267,9 +261,6 @@ async function byWords(
   return { judged, tooLong, likelihoods: await stepLikelihoods(decoder, inMemory(sequences), options) };
 }
 
-/** Solutions scored at a time, for the progress. */
-const SCORED_AT_ONCE = 64;
-
 async function byScores(
   scorer: Scorer,
   records: readonly StepRecord[],
@@ -278,35 +269,21 @@ async function byScores(
 ): Promise<JudgedRecords> {
   const judged: JudgedVerdict[] = [];
   const tooLong: number[] = [];
-  for (let at = 0; at < records.length; at += SCORED_AT_ONCE) {
-    const part = records.slice(at, at + SCORED_AT_ONCE);
-    const asked = part.map((record, i) => recordSolution(record, at + i));
-    const found = await scorer.score(asked, { signal });
-    if (!found) break;
-    part.forEach(({ steps }, i) => {
-      const own = found[i] as SolutionScores;
-      const verdicts = verdictsIn(scorer, own);
-      let unscored = 0;
-      steps.forEach(({ label }, step) => {
-        const score = own.scores[step] ?? null;
-        if (label === null) return;
-        if (score === null) unscored++;
-        else {
-          const probability = probabilityOf(scorer, score) as number;
-          const logs = { logPositive: logOf(probability), logNegative: logOf(1 - probability, -probability) };
-          judged.push({
-            solution: at + i,
-            step,
-            label,
-            verdict: verdicts[step] ?? undefined,
-            probability,
-            ...logs,
-          });
-        }
-      });
-      tooLong.push(unscored);
+  for await (const { record, index, own } of recordScores(scorer, records, signal, onProgress)) {
+    const verdicts = verdictsIn(scorer, own);
+    let unscored = 0;
+    record.steps.forEach(({ label }, step) => {
+      const score = own.scores[step] ?? null;
+      if (label === null) return;
+      if (score === null) unscored++;
+      else {
+        const probability = probabilityOf(scorer, score) as number;
+        const logs = { logPositive: logOf(probability), logNegative: logOf(1 - probability, -probability) };
+        const verdict = verdicts[step] ?? undefined;
+        judged.push({ solution: index, step, label, verdict, probability, ...logs });
+      }
     });
-    onProgress(Math.min(records.length, at + part.length));
+    tooLong.push(unscored);
   }
   return { judged, tooLong };
 }

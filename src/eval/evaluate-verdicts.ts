@@ -1,6 +1,7 @@
 // Computes a report from verdicts: pure functions, independent of the judge.
 import { basename } from 'node:path';
 import type { SeenSteps } from '../data/overlap.js';
+import { defined } from '../native/defined.js';
 import { plural } from '../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import type { JudgedStep, JudgedVerdict } from '../scoring/verdict/judged.js';
@@ -333,8 +334,11 @@ export function verdictMetrics(
 }
 
 /** Every solution whose labels determine its first wrong step. */
-function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly StepRecord[]): FirstErrorCase[] {
-  const verdicts = records.map((): JudgedVerdict[] => []);
+export function firstErrorCases(
+  judged: readonly Pick<JudgedVerdict, 'solution' | 'step' | 'label' | 'verdict'>[],
+  records: readonly StepRecord[],
+): FirstErrorCase[] {
+  const verdicts = records.map((): (typeof judged)[number][] => []);
   for (const verdict of judged) verdicts[verdict.solution]!.push(verdict);
   return records.flatMap(({ steps, provenance, group }, i): FirstErrorCase[] => {
     const labels = steps.map((step) => step.label);
@@ -355,8 +359,4 @@ function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly Ste
 export function subsetOf(file: string | undefined): string {
   if (!file) return 'all';
   return basename(file).replace(/(-\d+-of-\d+)?\.(jsonl?|ndjson|csv|parquet)(\.gz)?$/, '');
-}
-
-function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 }

@@ -262,10 +262,7 @@ export function settingsOf(
     throw invalid(`votes: expected a whole number from 1 to 1024, found ${shown(votes)}`);
   const settings = {
     ...base,
-    ...(threshold === undefined ? {} : { threshold }),
-    ...(unsure === undefined ? {} : { unsure }),
-    ...(votes === undefined ? {} : { votes }),
-    ...(neutralScore === undefined ? {} : { neutral_score: neutralScore }),
+    ...defined({ threshold, unsure, votes, neutral_score: neutralScore }),
   } as JudgeSettings;
   if (Object.keys(asked).length === 0) return settings;
   if (!('prompt' in settings))

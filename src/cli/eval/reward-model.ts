@@ -29,9 +29,6 @@ export const rewardModelCommand = command({
   handler: measure,
 });
 
-/** Solutions scored at a time, between reports of progress. */
-const BATCH = 32;
-
 async function measure(given: RewardModelArguments): Promise<void> {
   const args = withModel(given);
   checkWhole(args, { 'max-samples': 1 });
@@ -46,7 +43,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   const { formatTable } = await import('../../terminal/table.js');
   const { writeJson } = await import('../../files/json-file.js');
   const { REWARD_QUALITY, rewardWeights } = await import('../../rewards/gate.js');
-  const { recordSolution } = await import('../../eval/record-solution.js');
+  const { recordScores } = await import('../../eval/record-solution.js');
   const { probabilityOf, verdictsIn } = await import('../../scoring/scorer.js');
   const { certificate } = await import('../../report/certificate.js');
   const { writeFileAtomically } = await import('../../files/atomic-file.js');
@@ -69,30 +66,21 @@ async function measure(given: RewardModelArguments): Promise<void> {
     const scored: ScoredSolution[] = [];
     let tokens = 0;
     const start = performance.now();
-    for (let at = 0; at < all.length; at += BATCH) {
-      const batch = all.slice(at, at + BATCH);
-      const found = await scorer.score(
-        batch.map((record, i) => recordSolution(record, at + i)),
-        { signal },
-      );
-      if (!found) throw new Interrupted('Stopped; nothing was written.');
-      batch.forEach((record, i) => {
-        const own = found[i] ?? { scores: [] };
-        const { scores, outcome } = own;
-        scored.push({
-          record,
-          scores: outcome === undefined ? scores : record.steps.map(() => outcome),
-          verdicts: verdictsIn(scorer, own),
-          ...(scorer.scale === 'reward'
-            ? {}
-            : {
-                probabilities: scores.map((score) => (score === null ? null : probabilityOf(scorer, score))),
-              }),
-        });
-        tokens += found[i]?.tokens ?? 0;
+    for await (const { record, own } of recordScores(scorer, all, signal, (done) => progress.update(done))) {
+      const { scores, outcome } = own;
+      scored.push({
+        record,
+        scores: outcome === undefined ? scores : record.steps.map(() => outcome),
+        verdicts: verdictsIn(scorer, own),
+        ...(scorer.scale === 'reward'
+          ? {}
+          : {
+              probabilities: scores.map((score) => (score === null ? null : probabilityOf(scorer, score))),
+            }),
       });
-      progress.update(scored.length);
+      tokens += own.tokens ?? 0;
     }
+    if (signal.aborted) throw new Interrupted('Stopped; nothing was written.');
     progress.finish();
     const quality = rewardQuality(scored, {
       scorer: args.scorer ?? scorer.unit,
