@@ -327,7 +327,7 @@ function stepGroup(
   who: keyof typeof STEP_CONFIGS = 'Qwen2.5-0.5B',
 ): Group {
   return {
-    title: `LoRA training step, ${dtype}${who === 'Qwen3.5-0.8B' ? `, ${who}` : ''}`,
+    title: `LoRA training step, ${dtype}, ${who}`,
     cases: [stepCase(dtype, who, STEP_CONFIGS[who], lengths, RANK)],
     settings,
   };

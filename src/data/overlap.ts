@@ -31,9 +31,6 @@ export const SKETCH_SIZE = 16;
 /** Two problems are near from this share of common shingles. */
 const NEAR = 0.5;
 
-/** Candidates that are compared in full, those with the most common hashes first. */
-const COMPARED = 5;
-
 const EXAMPLES = 3;
 
 export function problemKey(problem: string): ProblemKey {
@@ -59,53 +56,89 @@ export function stepKey(text: string): number {
 /** Does this step of a held-out solution stand word for word in the training part? Both indices from 0. */
 export type SeenSteps = (place: { readonly solution: number; readonly step: number }) => boolean;
 
-/** Compares two lists of problems, each of which may repeat a problem. */
+/** Compares two lists of problems, each of which may repeat a problem. Only the second stays in memory. */
 export function problemOverlap(train: Iterable<ProblemKey>, test: Iterable<ProblemKey>): Overlap {
-  const likeness = likenessTo(train);
-  const seen = new Set<number>();
-  const same: number[] = [];
-  const near: number[] = [];
-  let index = 0;
-  for (const key of test) {
-    if (!seen.has(key.hash)) {
-      const found = likeness(key);
-      if (found === 'same') same.push(index);
-      else if (found === 'near') near.push(index);
+  return problemOverlaps(train, { test }).test;
+}
+
+/** The same for several lists beside one, which is read once. */
+export function problemOverlaps<Name extends string>(
+  train: Iterable<ProblemKey>,
+  tests: Readonly<Record<Name, Iterable<ProblemKey>>>,
+): Record<Name, Overlap> {
+  const names = Object.keys(tests) as Name[];
+  const lists = names.map((name) => new ComparedProblems(tests[name]));
+  for (const key of train) for (const list of lists) list.compare(key);
+  return Object.fromEntries(names.map((name, i) => [name, lists[i]?.overlap()])) as Record<Name, Overlap>;
+}
+
+/** Problems that others are compared with, one after the other. */
+class ComparedProblems {
+  /** The first index of each distinct problem, by its hash. */
+  private readonly places = new Map<number, number>();
+  private readonly nearTo: (key: ProblemKey) => readonly ProblemKey[];
+  private readonly same = new Set<number>();
+  private readonly near = new Set<number>();
+
+  constructor(problems: Iterable<ProblemKey>) {
+    const distinct: ProblemKey[] = [];
+    let index = 0;
+    for (const key of problems) {
+      if (!this.places.has(key.hash)) {
+        this.places.set(key.hash, index);
+        distinct.push(key);
+      }
+      index++;
     }
-    seen.add(key.hash);
-    index++;
+    this.nearTo = nearAmong(distinct);
   }
-  return {
-    same: same.length,
-    near: near.length,
-    examples: [...same.slice(0, EXAMPLES), ...near.slice(0, EXAMPLES)],
-  };
+
+  compare(key: ProblemKey): void {
+    if (this.places.has(key.hash)) this.same.add(key.hash);
+    for (const { hash } of this.nearTo(key)) this.near.add(hash);
+  }
+
+  overlap(): Overlap {
+    const { same } = this;
+    const near = new Set([...this.near].filter((hash) => !same.has(hash)));
+    const examples = (hashes: ReadonlySet<number>) =>
+      Array.from(hashes, (hash) => this.places.get(hash) as number)
+        .sort((a, b) => a - b)
+        .slice(0, EXAMPLES);
+    return { same: same.size, near: near.size, examples: [...examples(same), ...examples(near)] };
+  }
 }
 
 /** Whether a problem is one of `problems`, word for word (letter case and white space apart) or nearly; undefined: neither. */
 export function likenessTo(problems: Iterable<ProblemKey>): (key: ProblemKey) => 'same' | 'near' | undefined {
   const known = new Map<number, ProblemKey>();
   for (const key of problems) known.set(key.hash, key);
-  const withRun = new Map<number, ProblemKey[]>();
-  for (const key of known.values()) {
-    for (const run of key.sketch) {
-      const keys = withRun.get(run);
-      if (keys === undefined) withRun.set(run, [key]);
-      else keys.push(key);
-    }
-  }
-  return (key) => (known.has(key.hash) ? 'same' : isNearAny(key, withRun) ? 'near' : undefined);
+  const nearTo = nearAmong(known.values());
+  return (key) => (known.has(key.hash) ? 'same' : nearTo(key).length > 0 ? 'near' : undefined);
 }
 
-function isNearAny({ sketch }: ProblemKey, withRun: ReadonlyMap<number, readonly ProblemKey[]>): boolean {
-  const common = new Map<ProblemKey, number>();
-  for (const run of sketch) {
-    for (const key of withRun.get(run) ?? []) common.set(key, (common.get(key) ?? 0) + 1);
+/** The problems among `keys` that are near a problem. */
+function nearAmong(keys: Iterable<ProblemKey>): (key: ProblemKey) => ProblemKey[] {
+  const withRun = new Map<number, ProblemKey[]>();
+  for (const key of keys) {
+    for (const run of key.sketch) {
+      const known = withRun.get(run);
+      if (known === undefined) withRun.set(run, [key]);
+      else known.push(key);
+    }
   }
-  return [...common]
-    .sort((a, b) => b[1] - a[1])
-    .slice(0, COMPARED)
-    .some(([key]) => resemblance(sketch, key.sketch) >= NEAR);
+  return ({ sketch }) => {
+    const common = new Map<ProblemKey, number>();
+    for (const run of sketch) {
+      for (const key of withRun.get(run) ?? []) common.set(key, (common.get(key) ?? 0) + 1);
+    }
+    // A share is at most that of the common hashes in the longer sketch.
+    return [...common].flatMap(([key, count]) =>
+      count >= NEAR * Math.max(sketch.length, key.sketch.length) && resemblance(sketch, key.sketch) >= NEAR
+        ? [key]
+        : [],
+    );
+  };
 }
 
 /** Estimates |a ∩ b| / |a ∪ b| of the sets behind two sketches: the share of the union's smallest hashes in both. */

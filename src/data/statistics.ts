@@ -1,4 +1,5 @@
 import type { StepLabel } from '../records/record.js';
+import { DistinctNumbers } from './distinct.js';
 
 /** A solution as input of the statistics. */
 export interface CountedSolution {
@@ -43,7 +44,7 @@ export interface LengthStatistics {
 
 /** Computes {@link DataStatistics} from a stream; memory grows with the distinct problems and lengths. */
 export class StatisticsCounter {
-  private readonly problems = new Set<number>();
+  private readonly problems = new DistinctNumbers();
   private readonly lengths = new Map<number, number>();
   private readonly counts = { solutions: 0, positive: 0, negative: 0, unlabelled: 0 };
   private readonly cut = { stepsCut: 0, solutionsCut: 0 };
@@ -71,7 +72,7 @@ export class StatisticsCounter {
     const whole = this.wholeSolutions;
     return {
       ...this.counts,
-      problems: this.problems.size,
+      problems: this.problems.count(),
       samples: this.counts.positive + this.counts.negative,
       stepsPerSolution: {
         min: whole === 0 ? 0 : this.min,

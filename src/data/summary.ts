@@ -4,8 +4,9 @@ import { basename } from 'node:path';
 import { plural } from '../native/shown.js';
 import { formatTable } from '../terminal/table.js';
 import { unaskedWarning } from './benchmarks/unasked.js';
+import { DistinctNumbers } from './distinct.js';
 import type { LoadReport, TrainingPart } from './load.js';
-import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
+import { type Overlap, type ProblemKey, problemOverlap, problemOverlaps } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 import { type CountedSolution, type DataStatistics, StatisticsCounter } from './statistics.js';
 
@@ -53,51 +54,57 @@ export function summarizeTrainingData(
   parts: Readonly<Record<Part, Iterable<SummarizedSolution>>>,
   { weighed }: { readonly weighed?: boolean | undefined } = {},
 ): TrainingDataSummary {
-  const statistics = {} as Record<Part, DataStatistics>;
-  const keys = {} as Record<Part, ProblemKey[]>;
-  const examples = {} as Record<Part, (index: number) => string>;
-  const seenSteps = { validation: 0, test: 0 };
-  const trained = new Set<number>();
-  let repeated = 0;
-  let compared = false;
-  for (const part of PARTS) {
-    const counter = new StatisticsCounter();
-    const texts: (() => string)[] = [];
-    keys[part] = [];
-    for (const solution of parts[part]) {
-      counter.add({ ...solution, problem: solution.key.hash });
-      keys[part].push(solution.key);
-      if (part === 'train') {
-        const { key, stepKeys, context_steps: context = 0 } = solution;
-        if (stepKeys === undefined || context > 0) continue;
-        const fingerprint = fold([key.hash, ...stepKeys]);
-        if (trained.has(fingerprint)) repeated++;
-        trained.add(fingerprint);
-        continue;
+  const heldOut = { validation: Array.from(parts.validation), test: Array.from(parts.test) };
+  const keysOf = (part: HeldOut) => heldOut[part].map(({ key }) => key);
+  const counter = new StatisticsCounter();
+  const fingerprints = new DistinctNumbers();
+  let compared = 0;
+  function* trained() {
+    for (const { key, stepKeys, ...solution } of parts.train) {
+      counter.add({ ...solution, problem: key.hash });
+      if (stepKeys !== undefined && !solution.context_steps) {
+        fingerprints.add(fold([key.hash, ...stepKeys]));
+        compared++;
       }
-      texts.push(solution.text);
-      const { labels, seen } = solution;
-      compared ||= seen !== undefined;
-      seenSteps[part] += labels.filter((label, step) => label !== null && seen?.[step]).length;
+      yield key;
     }
-    statistics[part] = counter.result();
-    examples[part] = (index) => texts[index]?.() ?? '';
   }
-  const overlap = {
-    validation: problemOverlap(keys.train, keys.validation),
-    test: problemOverlap(keys.train, keys.test),
+  // Training solutions may be many: they are read once.
+  const overlap = problemOverlaps(trained(), { validation: keysOf('validation'), test: keysOf('test') });
+  const statistics = {
+    train: counter.result(),
+    validation: statisticsOf(heldOut.validation),
+    test: statisticsOf(heldOut.test),
   };
-  const both = problemOverlap(keys.validation, keys.test);
+  const repeated = compared - fingerprints.count();
+  const both = problemOverlap(keysOf('validation'), keysOf('test'));
+  const seenSteps = { validation: seenOf(heldOut.validation), test: seenOf(heldOut.test) };
+  const isCompared = HELD_OUT.some((part) => heldOut[part].some(({ seen }) => seen !== undefined));
+  const textOf = (part: HeldOut) => (index: number) => heldOut[part][index]?.text() ?? '';
   const warnings = [
     ...classWarnings(statistics.train, weighed),
     ...HELD_OUT.flatMap((part) => oneClassWarning(part, statistics[part])),
     ...repeatedWarning(repeated, statistics.train),
     ...cutWarnings(statistics),
-    ...HELD_OUT.flatMap((part) => trainedWarning(part, overlap[part], examples[part])),
-    ...bothWarning(both, examples.test),
+    ...HELD_OUT.flatMap((part) => trainedWarning(part, overlap[part], textOf(part))),
+    ...bothWarning(both, textOf('test')),
     ...likeTrainingWarning(overlap, seenSteps, statistics),
   ];
-  return { parts: statistics, overlap, ...(compared ? { seenSteps } : {}), warnings };
+  return { parts: statistics, overlap, ...(isCompared ? { seenSteps } : {}), warnings };
+}
+
+function statisticsOf(solutions: readonly SummarizedSolution[]): DataStatistics {
+  const counter = new StatisticsCounter();
+  for (const solution of solutions) counter.add({ ...solution, problem: solution.key.hash });
+  return counter.result();
+}
+
+/** Labelled steps that occur word for word in the training part. */
+function seenOf(solutions: readonly SummarizedSolution[]): number {
+  return solutions.reduce(
+    (sum, { labels, seen }) => sum + labels.filter((label, step) => label !== null && seen?.[step]).length,
+    0,
+  );
 }
 
 /** A table of the parts, then the warnings, one per line. */

@@ -1,8 +1,8 @@
-// Tokenised solutions on disk: texts and tokens are read on demand, and only an index stays in memory (56 bytes per
-// solution and 24 bytes per step), so that the memory of a run hardly depends on the number of rows.
+// Tokenised solutions on disk: texts, tokens and tables are read on demand, so that the memory of a store does not depend on
+// the number of rows.
 
 import { createHash } from 'node:crypto';
-import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, createReadStream, openSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { badFile } from '../files/data-error.js';
@@ -11,6 +11,7 @@ import { parseExact } from '../files/exact-json.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
 import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
 import { PARTS, type Part } from './split.js';
+import { readFully, TableFile } from './table-file.js';
 
 /** A solution to write. */
 export interface StoredSolution {
@@ -32,9 +33,10 @@ export interface StoredSolution {
 /** Columns of the tables, all f64. */
 const SOLUTION = ['idsEnd', 'stepsEnd', 'recordEnd', 'problem', 'part', 'context', 'promptEnd'] as const;
 const STEP = ['end', 'label', 'key'] as const;
-const PROBLEM = 2 + SKETCH_SIZE;
+/** Its length, then its hashes. */
+const SKETCH = 1 + SKETCH_SIZE;
 
-const FILES = ['tokens.bin', 'solutions.bin', 'steps.bin', 'problems.bin', 'records.jsonl'] as const;
+const FILES = ['tokens.bin', 'solutions.bin', 'steps.bin', 'sketches.bin', 'records.jsonl'] as const;
 type File = (typeof FILES)[number];
 
 /** Written last; lists the other files with their checksums. */
@@ -44,7 +46,6 @@ const BUFFER_BYTES = 1 << 20;
 
 /** Writes a store into an empty directory. */
 export class TokenStoreWriter {
-  private readonly problems = new Map<number, number>();
   private ids = 0;
   private steps = 0;
   private recordBytes = 0;
@@ -77,12 +78,16 @@ export class TokenStoreWriter {
       idsEnd: this.ids,
       stepsEnd: this.steps,
       recordEnd: this.recordBytes,
-      problem: await this.problemIndex(solution.key),
+      problem: solution.key.hash,
       part: PARTS.indexOf(solution.part),
       context: record.context_steps ?? 0,
       promptEnd: solution.promptEnd,
     };
     await files['solutions.bin'].append(bytesOf(Float64Array.from(SOLUTION, (column) => row[column])));
+    const sketch = new Float64Array(SKETCH);
+    sketch[0] = solution.key.sketch.length;
+    sketch.set(solution.key.sketch, 1);
+    await files['sketches.bin'].append(bytesOf(sketch));
   }
 
   /** Completes the store. `notes` is any JSON value to be read back with it. */
@@ -98,40 +103,23 @@ export class TokenStoreWriter {
   async abandon(): Promise<void> {
     for (const name of FILES) await this.files[name].abandon();
   }
-
-  private async problemIndex({ hash, sketch }: ProblemKey): Promise<number> {
-    const known = this.problems.get(hash);
-    if (known !== undefined) return known;
-    const row = new Float64Array(PROBLEM);
-    row[0] = hash;
-    row[1] = sketch.length;
-    row.set(sketch, 2);
-    await this.files['problems.bin'].append(bytesOf(row));
-    this.problems.set(hash, this.problems.size);
-    return this.problems.size - 1;
-  }
 }
 
 /** An open store. Solutions are counted from 0 over all parts, in the order of the data. */
 export class TokenStore {
   /** Number of solutions. */
   readonly length: number;
-  private readonly keys: readonly ProblemKey[];
 
   private constructor(
     /** The notes passed to `finish`. */
     readonly notes: unknown,
-    private readonly solutions: Float64Array,
-    private readonly steps: Float64Array,
-    problems: Float64Array,
+    private readonly solutions: TableFile,
+    private readonly steps: TableFile,
+    private readonly sketches: TableFile,
     private readonly tokens: number,
     private readonly records: number,
   ) {
-    this.length = solutions.length / SOLUTION.length;
-    this.keys = Array.from({ length: problems.length / PROBLEM }, (_, i) => {
-      const row = problems.subarray(i * PROBLEM, (i + 1) * PROBLEM);
-      return { hash: row[0] as number, sketch: Uint32Array.from(row.subarray(2, 2 + (row[1] as number))) };
-    });
+    this.length = solutions.length;
   }
 
   /** Opens a directory; undefined if it holds no store or an incomplete one. */
@@ -141,20 +129,19 @@ export class TokenStore {
     for (const name of FILES) {
       if ((await checksum(join(directory, name))) !== contents.sums[name]) return undefined;
     }
-    const table = (name: File) => floatsOf(readFileSync(join(directory, name)));
-    const tokens = openSync(join(directory, 'tokens.bin'), 'r');
-    const records = openSync(join(directory, 'records.jsonl'), 'r');
+    const path = (name: File) => join(directory, name);
     return new TokenStore(
       contents.notes,
-      table('solutions.bin'),
-      table('steps.bin'),
-      table('problems.bin'),
-      tokens,
-      records,
+      TableFile.open(path('solutions.bin'), SOLUTION.length),
+      TableFile.open(path('steps.bin'), STEP.length),
+      TableFile.open(path('sketches.bin'), SKETCH),
+      openSync(path('tokens.bin'), 'r'),
+      openSync(path('records.jsonl'), 'r'),
     );
   }
 
   close(): void {
+    for (const table of [this.solutions, this.steps, this.sketches]) table.close();
     closeSync(this.tokens);
     closeSync(this.records);
   }
@@ -164,7 +151,9 @@ export class TokenStore {
   }
 
   key(index: number): ProblemKey {
-    return this.keys[this.column(index, 'problem')] as ProblemKey;
+    const sketch = new Uint32Array(this.sketches.at(index, 0));
+    for (let i = 0; i < sketch.length; i++) sketch[i] = this.sketches.at(index, 1 + i);
+    return { hash: this.column(index, 'problem'), sketch };
   }
 
   contextSteps(index: number): number {
@@ -210,7 +199,7 @@ export class TokenStore {
   }
 
   private column(index: number, name: (typeof SOLUTION)[number]): number {
-    return this.solutions[index * SOLUTION.length + SOLUTION.indexOf(name)] as number;
+    return this.solutions.at(index, SOLUTION.indexOf(name));
   }
 
   private before(index: number, name: 'idsEnd' | 'stepsEnd' | 'recordEnd'): number {
@@ -221,7 +210,9 @@ export class TokenStore {
     const start = this.before(index, 'stepsEnd');
     const count = this.column(index, 'stepsEnd') - start;
     const at = STEP.indexOf(name);
-    return Array.from({ length: count }, (_, i) => this.steps[(start + i) * STEP.length + at] as number);
+    const values = new Array<number>(count);
+    for (let i = 0; i < count; i++) values[i] = this.steps.at(start + i, at);
+    return values;
   }
 }
 
@@ -305,18 +296,6 @@ async function checksum(path: string): Promise<string | undefined> {
   return hash.digest('hex');
 }
 
-function readFully(file: number, bytes: Uint8Array, position: number): void {
-  for (let at = 0; at < bytes.length; ) {
-    const read = readSync(file, bytes, at, bytes.length - at, position + at);
-    if (read === 0) throw badFile('the store of tokenised solutions was cut short while it was read');
-    at += read;
-  }
-}
-
 function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Float64Array): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
-}
-
-function floatsOf({ buffer, byteOffset, byteLength }: Buffer): Float64Array {
-  return new Float64Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }

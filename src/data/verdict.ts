@@ -5,6 +5,7 @@ import type { Turns } from '../records/turns.js';
 import {
   type Segment,
   type SequenceOptions,
+  type StepSpan,
   segmentTokenizer,
   type TokenizedSequence,
 } from '../tokenizer/segments.js';
@@ -268,20 +269,27 @@ export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Token
 export function placeVerdicts(
   whole: TokenizedSequence,
   labels: readonly StepLabel[],
+  tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
+  options: PlaceOptions = {},
+): SolutionVerdicts {
+  const placed = verdictPlaces(whole.steps, labels, tokenizer, options);
+  return { trunk: upTo(whole, placed.verdicts.at(-1)?.at ?? 0), ...placed };
+}
+
+/** The same without tokens. */
+export function verdictPlaces(
+  spans: readonly Pick<StepSpan, 'step' | 'end'>[],
+  labels: readonly StepLabel[],
   { template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
   { steps = 'labelled', from = 0, maxLength = Number.POSITIVE_INFINITY }: PlaceOptions = {},
-): SolutionVerdicts {
+): Pick<SolutionVerdicts, 'verdicts' | 'tooLong'> {
   const { positiveIds, negativeIds, rationaleTokens } = template;
   const verdictLength = tailIds.length + rationaleTokens + Math.max(positiveIds.length, negativeIds.length);
-  const wanted = whole.steps
+  const wanted = spans
     .map(({ step, end }): VerdictPlace => ({ step, at: end, label: labels[step] ?? null }))
     .filter(({ step, label }) => label !== null || (steps === 'all' && step >= from));
   const verdicts = wanted.filter(({ at }) => at + verdictLength <= maxLength);
-  return {
-    trunk: upTo(whole, verdicts.at(-1)?.at ?? 0),
-    verdicts,
-    tooLong: wanted.length - verdicts.length,
-  };
+  return { verdicts, tooLong: wanted.length - verdicts.length };
 }
 
 function trunkSegments(problem: string, steps: readonly string[], template: VerdictTemplate): Segment[] {

@@ -5,9 +5,14 @@ import type { Device } from '../runtime/device.js';
 /** Domain of the random stream that orders the data. */
 const ORDER = 0x6f726472;
 
+/** 0 … n − 1. */
+function indicesTo(n: number): Int32Array {
+  return new Int32Array(n).map((_, i) => i);
+}
+
 /** A random permutation of 0 … n − 1 (Fisher–Yates). */
 export function epochOrder(n: number, seed: number, epoch: number): Int32Array {
-  const order = Int32Array.from({ length: n }, (_, i) => i);
+  const order = indicesTo(n);
   const stream = new PhiloxStream(seed, ORDER, epoch);
   for (let i = n - 1; i > 0; i--) {
     const j = stream.below(i + 1);
@@ -80,7 +85,7 @@ export interface BatchSchedule {
 }
 
 /** The items of each batch. Epoch e is the same for every run with this seed, whatever came before. */
-export function scheduleBatches(items: readonly number[], settings: BatchSettings): BatchSchedule {
+export function scheduleBatches(items: ArrayLike<number>, settings: BatchSettings): BatchSchedule {
   const { seed, shuffle = true, sizeOf, batchSize, tokensOf } = settings;
   const maxBatches = settings.maxBatches ?? Number.POSITIVE_INFINITY;
   const maxTokens = settings.tokens ?? Number.POSITIVE_INFINITY;
@@ -93,9 +98,8 @@ export function scheduleBatches(items: readonly number[], settings: BatchSetting
     epoch < epochs && batches.length < maxBatches && tokens < maxTokens && items.length > 0;
     epoch++
   ) {
-    const order = shuffle
-      ? Array.from(epochOrder(items.length, seed, epoch), (i) => items[i] as number)
-      : items;
+    const order = shuffle ? epochOrder(items.length, seed, epoch) : indicesTo(items.length);
+    for (const [i, at] of order.entries()) order[i] = items[at] as number;
     const groups = groupBySize(order, sizeOf, batchSize);
     const share = Math.min(1, epochs - epoch);
     for (const group of groups.slice(0, Math.max(1, Math.round(share * groups.length)))) {

@@ -1,6 +1,7 @@
 /** Input of a training loop: token sequences, and the rows at which a token is learned. */
 
-import type { SolutionVerdicts, VerdictTokenizer } from '../data/verdict.js';
+import type { Dataset } from '../data/dataset.js';
+import type { SolutionVerdicts, VerdictPlace, VerdictTokenizer } from '../data/verdict.js';
 import type { StepLabel } from '../records/record.js';
 import type { TokenizedSequence } from '../tokenizer/segments.js';
 
@@ -22,11 +23,17 @@ export interface TrainingSequence {
   readonly rowId: number;
 }
 
-/** Indices of the sequences that have a token to learn. */
-export function learnedSequences(sequences: Iterable<TrainingSequence>): number[] {
-  return Array.from(sequences, ({ targets }) => targets.length > 0).flatMap((learned, i) =>
-    learned ? [i] : [],
-  );
+/** Tokens of each sequence, 0 where it has no token to learn. */
+export function learnedSizes(sequences: Dataset<Pick<TrainingSequence, 'ids' | 'targets'>>): Int32Array {
+  return sizesOf(sequences, ({ ids, targets }) => (targets.length > 0 ? ids.length : 0));
+}
+
+/** A size of each item, 4 bytes each. */
+export function sizesOf<T>(items: Dataset<T>, sizeOf: (item: T) => number): Int32Array {
+  const sizes = new Int32Array(items.length);
+  let i = 0;
+  for (const item of items) sizes[i++] = sizeOf(item);
+  return sizes;
 }
 
 /** One verdict of a sequence: for each word, the rows that predict its tokens; after the reason, where there is one to learn. */
@@ -194,4 +201,23 @@ export function verdictSequence(
     return { step, label, positive: positive.rows.slice(reason), negative: negative.rows.slice(reason) };
   });
   return { ...sequence, targets, rowId, verdicts, solution };
+}
+
+/**
+ * The `learnedSizes` of the sequences of verdicts without reasons, from their places.
+ *
+ * @returns tokens of a sequence; 0 where no verdict has a label
+ */
+export function verdictSizes({
+  template: { positiveIds, negativeIds },
+  tailIds,
+}: Pick<VerdictTokenizer, 'template' | 'tailIds'>): (
+  verdicts: readonly Pick<VerdictPlace, 'at' | 'label'>[],
+) => number {
+  const ofVerdict = branchedSequence([], [{ at: 0, answers: [positiveIds, negativeIds] }], tailIds).ids
+    .length;
+  return (verdicts) =>
+    verdicts.some(({ label }) => label !== null)
+      ? (verdicts.at(-1)?.at ?? 0) + verdicts.length * ofVerdict
+      : 0;
 }

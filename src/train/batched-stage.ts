@@ -22,9 +22,14 @@ type BatchKeys = { readonly num_train_epochs: number; readonly max_steps: number
 
 export type StageItems = Pick<BatchSettings, 'seed' | 'tokensOf' | 'tokens' | 'shuffle'>;
 
+/** Indices of the items whose size is not 0. */
+export function withSize(sizes: Int32Array): Int32Array {
+  return sizes.map((_, i) => i).filter((i) => sizes[i] !== 0);
+}
+
 /** The batches of a stage, of a number of tokens or of items: until they have `tokens` in all, or as long as the epochs say. */
 export function stageBatches(
-  items: readonly number[],
+  items: ArrayLike<number>,
   settings: BatchKeys,
   options: StageItems,
 ): BatchSchedule {

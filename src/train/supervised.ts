@@ -6,7 +6,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
 import { scoreRows } from '../sequences/forward.js';
-import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
+import { learnedSizes, type TrainingSequence } from '../sequences/sequence.js';
 import { accumulate, balanceOf, totalLoss } from './accumulate.js';
 import {
   type BatchedStageOptions,
@@ -14,6 +14,7 @@ import {
   batchedStage,
   type StageItems,
   stageBatches,
+  withSize,
 } from './batched-stage.js';
 import type { StepPart, TrainingStage } from './stage.js';
 
@@ -24,6 +25,8 @@ export interface SupervisedOptions
   /** Role without dropout; the stage adds it. */
   readonly role: Role;
   readonly sequences: Dataset<TrainingSequence>;
+  /** Their {@link learnedSizes}, where they are known without making the sequences. */
+  readonly sizes?: Int32Array | undefined;
   readonly optimization: OptimizationConfig;
   /** Tokens in memory at once. */
   readonly microBatchTokens: number;
@@ -31,16 +34,17 @@ export interface SupervisedOptions
 
 export function supervisedStage(options: SupervisedOptions): TrainingStage {
   const { sequences, optimization: settings, seed } = options;
-  const usable = learnedSequences(sequences);
+  const sizes = options.sizes ?? learnedSizes(sequences);
+  const usable = withSize(sizes);
   if (usable.length === 0) {
     throw new StepTrainError(
       'E_DATA',
       'no training sequence has a token to learn; check the labels, data.max_length and the prompt',
     );
   }
-  const length = (i: number) => sequences.get(i).ids.length;
   const { tokens, shuffle } = options;
-  const batches = stageBatches(usable, settings, { seed, tokensOf: length, tokens, shuffle });
+  const tokensOf = (i: number) => sizes[i] as number;
+  const batches = stageBatches(usable, settings, { seed, tokensOf, tokens, shuffle });
   return batchedStage({
     ...options,
     batches,

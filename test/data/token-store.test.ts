@@ -92,7 +92,7 @@ describe('a token store', () => {
       'tokens.bin',
       'solutions.bin',
       'steps.bin',
-      'problems.bin',
+      'sketches.bin',
       'records.jsonl',
       'contents.json',
     ];

@@ -23,6 +23,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
         role,
         parameters: trained,
         sequences: data.sequences.train,
+        sizes: data.learnedSizes(),
         optimization: config.sft,
         microBatchTokens: open.microBatchTokens('sft'),
         best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),

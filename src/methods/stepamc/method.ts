@@ -103,6 +103,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
       role: policy,
       parameters: policyParameters,
       sequences: data.sequences.train,
+      sizes: data.learnedSizes(),
       optimization: config.sft,
       microBatchTokens: open.microBatchTokens('sft'),
       best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),

@@ -4,9 +4,9 @@ import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
-import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
+import type { AnswerRow, VerdictSequence } from '../../sequences/sequence.js';
 import { accumulate, balanceOf, totalLoss } from '../../train/accumulate.js';
-import { type BatchedStageOptions, batchedStage, stageBatches } from '../../train/batched-stage.js';
+import { type BatchedStageOptions, batchedStage, stageBatches, withSize } from '../../train/batched-stage.js';
 import type { OpenRun } from '../../train/method.js';
 import type { StepPart, TrainingStage } from '../../train/stage.js';
 import type { VerdictData } from '../../train/verdicts/data.js';
@@ -20,12 +20,13 @@ export function dpoStage(
   const { config, data, roles } = open;
   const settings = config.verdict_dpo;
   const sequences = data.sequences.train;
-  const tokensOf = (i: number) => sequences.get(i).ids.length;
+  const sizes = data.learnedSizes();
+  const tokensOf = (i: number) => sizes[i] as number;
   const microBatchTokens = open.microBatchTokens('verdict_dpo');
   const { seed, max_tokens } = config.run;
   return batchedStage({
     name: 'verdict_dpo',
-    batches: stageBatches(learnedSequences(sequences), settings, { seed, tokensOf, tokens: max_tokens }),
+    batches: stageBatches(withSize(sizes), settings, { seed, tokensOf, tokens: max_tokens }),
     settings,
     parameters: roles.trained,
     best: selectionOf(config.eval_verdicts.metric_for_best_model, data.labels),

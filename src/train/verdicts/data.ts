@@ -1,13 +1,13 @@
 /** The data of verdict training: the solutions of each part as token sequences, and statistics about them. */
 import type { FrameConfig, PromptConfig, VerdictEvaluationConfig } from '../../config/schema.js';
 import { chooseToTrain } from '../../data/balance.js';
-import { type Dataset, dataset } from '../../data/dataset.js';
+import { type Dataset, dataset, inMemory } from '../../data/dataset.js';
 import type { LabelRules, LeftOut } from '../../data/label-rules.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import { heldOutSolutions } from '../../data/neutral.js';
 import type { SeenSteps } from '../../data/overlap.js';
 import { type ClassWeight, hasRareClass, type Selection, weighsClasses } from '../../data/rare-class.js';
-import type { Part } from '../../data/split.js';
+import { PARTS, type Part } from '../../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
 import type { TokenStore } from '../../data/token-store.js';
 import { trainingFiles } from '../../data/training-files.js';
@@ -15,6 +15,7 @@ import {
   placeVerdicts,
   type SolutionVerdicts,
   type VerdictTokenizer,
+  verdictPlaces,
   verdictTokenizer,
 } from '../../data/verdict.js';
 import { solutionsWithReasons, withholdLabels } from '../../data/withheld.js';
@@ -23,7 +24,13 @@ import { type StepLabel, type StepRecord, verdictSamples } from '../../records/r
 import { nothingToTrainOn, recordRanks } from '../../run/parts.js';
 import { cachedTokenStore } from '../../run/token-cache.js';
 import { readNotes, tokenizeInWorker } from '../../run/tokenize.js';
-import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.js';
+import {
+  learnedSizes,
+  sizesOf,
+  type VerdictSequence,
+  verdictSequence,
+  verdictSizes,
+} from '../../sequences/sequence.js';
 import { toLog } from '../../terminal/log.js';
 import { reasoningWarning } from '../../tokenizer/chat-reply.js';
 import type { TokenizedSequence } from '../../tokenizer/segments.js';
@@ -51,6 +58,8 @@ export interface VerdictData extends RunData {
   readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
   /** The same solutions with all the tokens that were stored. Read from disk on each access. */
   readonly solutions: Readonly<Record<Part, Dataset<WholeSolution>>>;
+  /** The `learnedSizes` of the training sequences, made once and without reading their tokens. */
+  learnedSizes(): Int32Array;
   /** Whether this step of a held-out solution occurs word for word in the training part. */
   readonly seen: Readonly<Record<'validation' | 'test', SeenSteps>>;
   readonly tokenizer: VerdictTokenizer;
@@ -146,59 +155,77 @@ function fromStore(
   const labels = countLabels(chosen.train);
   const learned = learnedVerdicts(config.sft, labels);
   const maxLength = config.data.max_length;
-  const training = new Set(chosen.train);
-  const solutionOf = (solution: ChosenSolution) => {
-    const { index, labels } = solution;
-    const steps = unlabelled && training.has(solution) ? 'all' : 'labelled';
-    const from = store.contextSteps(index);
-    const placed = placeVerdicts(wholeSolution(store, index), labels, tokenizer, { maxLength, steps, from });
-    const learnsReasons = tokenizer.template.rationaleTokens > 0 && solution.keepsReasons === true;
-    return learnsReasons ? withReasons(placed, store.record(index), tokenizer) : placed;
+  const placing = ({ index, part }: ChosenSolution) => ({
+    maxLength,
+    steps: unlabelled && part === 'train' ? ('all' as const) : ('labelled' as const),
+    from: store.contextSteps(index),
+  });
+  const placesOf = (solution: ChosenSolution) => {
+    const spans = store.stepEnds(solution.index).map((end, step) => ({ step, end }));
+    return verdictPlaces(spans, solution.labels, tokenizer, placing(solution));
   };
-  const ofEachPart = <T>(make: (solutions: readonly ChosenSolution[]) => T): Record<Part, T> => ({
-    train: make(chosen.train),
-    validation: make(chosen.validation),
-    test: make(chosen.test),
+  const hasReasons = tokenizer.template.rationaleTokens > 0;
+  const sequenceOf = (solution: ChosenSolution, i: number) => {
+    const { index, labels } = solution;
+    const placed = placeVerdicts(wholeSolution(store, index), labels, tokenizer, placing(solution));
+    const whole =
+      hasReasons && solution.keepsReasons === true
+        ? withReasons(placed, store.record(index), tokenizer)
+        : placed;
+    return verdictSequence(whole, tokenizer, i, learned);
+  };
+  const recent = new RecentSequences(RECENT_TOKENS);
+  const ofEachPart = <T>(make: (solutions: Dataset<ChosenSolution>, part: Part) => T): Record<Part, T> => ({
+    train: make(chosen.train, 'train'),
+    validation: make(chosen.validation, 'validation'),
+    test: make(chosen.test, 'test'),
   });
   const datasets = <T>(read: (solution: ChosenSolution, i: number) => T) =>
-    ofEachPart((solutions) => dataset(solutions.length, (i) => read(solutions[i] as ChosenSolution, i)));
-  const trained = new Set(chosen.train.flatMap(({ index }) => store.stepKeys(index)));
-  const seenOf = ({ index }: ChosenSolution) => store.stepKeys(index).map((key) => trained.has(key));
-  const seenIn = (solutions: readonly ChosenSolution[]): SeenSteps => {
-    const seen = solutions.map(seenOf);
+    ofEachPart((solutions) => dataset(solutions.length, (i) => read(solutions.get(i), i)));
+  const sequences = ofEachPart((solutions, part) =>
+    dataset(solutions.length, (i) => recent.get(part, i, () => sequenceOf(solutions.get(i), i))),
+  );
+  const makeSizes = () => {
+    // The reasons have to be read.
+    if (hasReasons) return learnedSizes(sequences.train);
+    const sizeOf = verdictSizes(tokenizer);
+    return sizesOf(chosen.train, (solution) => sizeOf(placesOf(solution).verdicts));
+  };
+  let sizes: Int32Array | undefined;
+  const isSeen = stepsSeen(store, chosen);
+  const seenIn = (solutions: Dataset<ChosenSolution>): SeenSteps => {
+    const seen = Array.from(solutions, isSeen);
     return ({ solution, step }) => seen[solution]?.[step] === true;
   };
   const warnings = [
     ...reasoningWarning(tokenizer.template.tail, 'set prompt.template to a text that opens none'),
-    ...(tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store, config.data) : []),
+    ...(hasReasons ? reasonWarnings(chosen.train, store, config.data) : []),
   ];
   // Copies that a weight asks for are no mistake in the data.
   const repeated = trainingFiles(config.data.train).some(({ weight = 1 }) => weight > 1);
-  const recent = new RecentSequences(RECENT_TOKENS);
   const notes = readNotes(store.notes);
   const summary = summarizeTrainingData(
-    ofEachPart((solutions) =>
-      solutions.map((solution) => ({
-        ...summarizedSolution(store, solution, tokenizer, maxLength),
-        ...(solutions === chosen.train
-          ? repeated
-            ? {}
-            : { stepKeys: store.stepKeys(solution.index) }
-          : { seen: seenOf(solution) }),
-      })),
-    ),
+    datasets((solution) => ({
+      ...summarizedSolution(store, solution, tokenizer, maxLength),
+      ...(solution.part === 'train'
+        ? repeated
+          ? {}
+          : { stepKeys: store.stepKeys(solution.index) }
+        : { seen: isSeen(solution) }),
+    })),
     { weighed: config.data.balance !== 'none' || weighsClasses(config.sft.class_weight, labels) },
   );
   return {
-    sequences: datasets((solution, i) =>
-      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, learned)),
-    ),
+    sequences,
+    learnedSizes: () => (sizes ??= makeSizes()),
     records: datasets((solution) => {
       const { problem, steps, outcome, group } = store.record(solution.index);
-      const isTrained = training.has(solution);
       return {
         problem,
-        steps: isTrained ? steps : steps.map((step, i) => ({ ...step, label: solution.labels[i] ?? null })),
+        steps:
+          solution.part === 'train'
+            ? steps
+            : steps.map((step, i) => ({ ...step, label: solution.labels[i] ?? null })),
         ...(outcome === undefined ? {} : { outcome }),
         ...(group === undefined ? {} : { group }),
       };
@@ -260,6 +287,7 @@ function partSizes(store: TokenStore): Record<Part, number> {
 
 /** An index into the store, and the labels to use. */
 interface ChosenSolution {
+  readonly part: Part;
   readonly index: number;
   readonly labels: readonly StepLabel[];
   /** The warm-up learns the reasons of this training solution. */
@@ -273,37 +301,94 @@ function chooseSolutions(
     eval_verdicts: { neutral },
   }: Pick<VerdictDataConfig, 'data' | 'eval' | 'eval_verdicts'>,
   store: TokenStore,
-): Record<Part, readonly ChosenSolution[]> {
-  const parts: Record<Part, number[]> = { train: [], validation: [], test: [] };
-  for (let index = 0; index < store.length; index++) parts[store.part(index)].push(index);
+): Record<Part, Dataset<ChosenSolution>> {
+  const parts = indicesByPart(store);
   const heldOut = (part: 'validation' | 'test') => {
-    const asTrained = parts[part].map((index) => ({ index, labels: store.labels(index) }));
+    const asTrained = Array.from(parts[part], (index) => ({ part, index, labels: store.labels(index) }));
     const counted = heldOutSolutions(asTrained, neutral, ({ index }) => store.record(index));
     const kept = limited(counted, max_samples, data, ({ index }, seed) =>
       solutionRank(store.record(index), seed),
     );
     if (kept.length < counted.length)
       toLog(`${part}: ${kept.length} of ${counted.length} solutions are judged (eval.max_samples)`);
-    return kept;
+    return inMemory(kept);
   };
-  const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(parts.train[i] as number), seed);
+  return {
+    train: trainingSolutions(data, store, parts.train),
+    validation: heldOut('validation'),
+    test: heldOut('test'),
+  };
+}
+
+/** The training solutions that `data` selects, with the labels and reasons that it leaves them. */
+function trainingSolutions(
+  data: VerdictDataConfig['data'],
+  store: TokenStore,
+  indices: Uint32Array,
+): Dataset<ChosenSolution> {
+  const { max_samples, balance, labelled, label_noise, rationales } = data;
+  const part = 'train';
+  const isWhole =
+    max_samples === 'all' &&
+    balance === 'none' &&
+    labelled === 'all' &&
+    label_noise === 0 &&
+    rationales === 'all';
+  if (isWhole) {
+    return dataset(indices.length, (i) => {
+      const index = indices[i] as number;
+      return { part, index, labels: store.labels(index), keepsReasons: true };
+    });
+  }
+  const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(indices[i] as number), seed);
   const balanced = chooseToTrain(
-    parts.train.map((index) => store.labels(index)),
+    Array.from(indices, (index) => store.labels(index)),
     ranksOf,
     data,
   );
   const withReasons = solutionsWithReasons(balanced, ranksOf, data);
-  const train = withholdLabels(balanced, ranksOf, data).map(({ index, labels }) => ({
-    index: parts.train[index] as number,
-    labels,
-    keepsReasons: withReasons?.has(index) ?? true,
-  }));
-  return { train, validation: heldOut('validation'), test: heldOut('test') };
+  return inMemory(
+    withholdLabels(balanced, ranksOf, data).map(({ index, labels }) => ({
+      part,
+      index: indices[index] as number,
+      labels,
+      keepsReasons: withReasons?.has(index) ?? true,
+    })),
+  );
+}
+
+/** Indices into the store, 4 bytes each. */
+function indicesByPart(store: TokenStore): Record<Part, Uint32Array> {
+  const sizes = partSizes(store);
+  const indices = {
+    train: new Uint32Array(sizes.train),
+    validation: new Uint32Array(sizes.validation),
+    test: new Uint32Array(sizes.test),
+  };
+  const filled = { train: 0, validation: 0, test: 0 };
+  for (let index = 0; index < store.length; index++) {
+    const part = store.part(index);
+    indices[part][filled[part]++] = index;
+  }
+  return indices;
+}
+
+/** Whether each step of a held-out solution occurs word for word in the training part, whose steps are read once. */
+function stepsSeen(
+  store: TokenStore,
+  { train, validation, test }: Record<Part, Dataset<ChosenSolution>>,
+): (solution: ChosenSolution) => boolean[] {
+  const asked = new Set([...validation, ...test].flatMap(({ index }) => store.stepKeys(index)));
+  const trained = new Set<number>();
+  for (const { index } of train) {
+    for (const key of store.stepKeys(index)) if (asked.has(key)) trained.add(key);
+  }
+  return ({ index }) => store.stepKeys(index).map((key) => trained.has(key));
 }
 
 /** @throws DataError where no labelled step has a reason to learn */
 function reasonWarnings(
-  train: readonly ChosenSolution[],
+  train: Dataset<ChosenSolution>,
   store: TokenStore,
   { rationales }: Pick<VerdictDataConfig['data'], 'rationales'>,
 ): string[] {
@@ -379,7 +464,7 @@ function summarizedSolution(
   };
 }
 
-function countLabels(solutions: readonly ChosenSolution[]): LabelCounts {
+function countLabels(solutions: Dataset<ChosenSolution>): LabelCounts {
   let positive = 0;
   let negative = 0;
   for (const { labels } of solutions) {
@@ -393,12 +478,13 @@ function countLabels(solutions: readonly ChosenSolution[]): LabelCounts {
 
 /** The most recently created sequences, up to `limit` tokens. */
 class RecentSequences {
-  private readonly made = new Map<ChosenSolution, VerdictSequence>();
+  private readonly made = new Map<number, VerdictSequence>();
   private tokens = 0;
 
   constructor(private readonly limit: number) {}
 
-  get(key: ChosenSolution, make: () => VerdictSequence): VerdictSequence {
+  get(part: Part, i: number, make: () => VerdictSequence): VerdictSequence {
+    const key = PARTS.length * i + PARTS.indexOf(part);
     const known = this.made.get(key);
     if (known !== undefined) return known;
     const sequence = make();

@@ -11,7 +11,7 @@ import { completeRunConfig } from '../../../src/methods/config.js';
 import type { SftRunConfig } from '../../../src/methods/sft/config.js';
 import { configuredRecords, withheldRecords } from '../../../src/run/parts.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
-import { verdictSequence } from '../../../src/sequences/sequence.js';
+import { learnedSizes, verdictSequence } from '../../../src/sequences/sequence.js';
 import { type VerdictData, verdictData } from '../../../src/train/verdicts/data.js';
 import { chatModel, TEMPLATE } from '../../generate/chat-model.js';
 import { sharedPath } from '../../shared.js';
@@ -122,6 +122,20 @@ describe('the data of verdict training', () => {
       }
       data.close();
     }
+  });
+
+  it.each<readonly [string, object]>([
+    ...cases,
+    [
+      'with words of several tokens',
+      { data: arithmetic, prompt: { pos_word: 'right', neg_word: 'so wrong' } },
+    ],
+    ['with labels left to few', { data: { ...arithmetic, labelled: 40 } }],
+  ])('%s has sizes, from tables alone, that are those of its sequences', async (_, sections) => {
+    const data = await dataOf(sections);
+    expect(data.learnedSizes()).toEqual(learnedSizes(data.sequences.train));
+    expect(data.learnedSizes()).toHaveLength(data.sequences.train.length);
+    data.close();
   });
 
   it('counts the steps that do not fit because of the reason before the word', async () => {
