@@ -216,17 +216,21 @@ async function fromJson(content: string, name: string) {
 
 /** The turns of a conversation; undefined for a row of another kind. */
 async function conversationIn(row: Readonly<Record<string, unknown>>, name: string) {
-  const { isConversation } = await import('../data/sources/turns.js');
-  const { turnSolutions } = await import('../data/solution-rows.js');
+  const { readsAsTurns, turnSolutions } = await import('../data/solution-rows.js');
   const { BadRow } = await import('../data/bad-row.js');
-  if (!isConversation(row)) return undefined;
+  if (!readsAsTurns(row)) return undefined;
+  let found: ReturnType<typeof turnSolutions>;
   try {
-    const [solution] = turnSolutions(row);
-    return solution;
+    found = turnSolutions(row);
   } catch (error) {
     if (!(error instanceof BadRow)) throw error;
     throw new UsageError(`${name}: ${error.message}`);
   }
+  if (found.length !== 1)
+    throw new UsageError(
+      `${name} holds ${found.length} conversations, and judge takes one; for all of them: ${typedCommand(`score ${name} --model …`)}`,
+    );
+  return found[0];
 }
 
 const inOneLine = (of: string) => of.replaceAll(/\s*\n\s*/g, ' ⏎ ');

@@ -7,8 +7,9 @@ import { BadRow } from './bad-row.js';
 import { checkedText, describeValue, isRow, optionalText, type Row } from './columns.js';
 import { detectSource } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
+import { record } from './sources/record.js';
 import { READING_DEFAULTS } from './sources/source.js';
-import { hasTools, turns } from './sources/turns.js';
+import { hasTools, isConversation, turns } from './sources/turns.js';
 
 /** Columns by name; absent: the first of the usual names that the row has. */
 export interface SolutionColumns {
@@ -75,7 +76,7 @@ function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined
   const isUsual = (usual: readonly string[]) =>
     usual.some((name) => row[name] !== undefined && row[name] !== null);
   if (columns.problem !== undefined || columns.solution !== undefined) return undefined;
-  if (hasTools(row) || turns.matches(row)) return turnSolutions(row);
+  if (hasTurns(row)) return turnSolutions(row);
   if (isUsual(PROBLEMS) && isUsual(SOLUTIONS)) return undefined;
   const records = detectSource(row)?.convert(row, READING, SILENT);
   const whole = records?.filter(({ steps }) => steps.length > 0) ?? [];
@@ -90,12 +91,21 @@ function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined
   }));
 }
 
+/** Whether the steps of a row are turns: a record of them, a conversation with tools or labels, or an export of one. */
+const hasTurns = (row: Row): boolean => isRecordOfTurns(row) || hasTools(row) || turns.matches(row);
+
+/** Whether a row is a record whose steps are turns, as `steptrain label` writes it. */
+const isRecordOfTurns = (row: Row): boolean => row.turns === true && record.matches(row);
+
+/** Whether {@link turnSolutions} reads the row: what {@link solutionsOf} takes for turns, and every other conversation. */
+export const readsAsTurns = (row: Row): boolean => hasTurns(row) || isConversation(row);
+
 /** The turns of conversations as the steps of solutions. @throws BadRow for a row that is no conversation of the assistant */
 export const turnSolutions = (row: Row): RowSolution[] =>
-  turns.convert(row, READING, SILENT).map(turnSolution);
+  (isRecordOfTurns(row) ? record : turns).convert(row, READING, SILENT).map(turnSolution);
 
-function turnSolution(record: StepRecord): RowSolution {
-  const { problem, prompt, tools, chat_template_kwargs, steps, gold_answer: answer, outcome } = record;
+function turnSolution(read: StepRecord): RowSolution {
+  const { problem, prompt, tools, chat_template_kwargs, steps, gold_answer: answer, outcome } = read;
   return {
     problem,
     steps: steps.map(readableStep),

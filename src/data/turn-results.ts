@@ -1,7 +1,7 @@
 /** Labels of turns by rules over what came back for them: exit codes, tests and errors, and the answer of the last turn. */
 import { grade } from '../answers/grade.js';
 import { attempt } from '../native/attempt.js';
-import type { Step, StepLabel } from '../records/record.js';
+import type { Message, Step, StepLabel } from '../records/record.js';
 import { callsOf } from '../records/turns.js';
 import { isRow } from './columns.js';
 
@@ -21,6 +21,8 @@ const ERROR =
  */
 export function resultSays(content: string): 0 | 1 {
   const value: unknown = attempt(() => JSON.parse(content));
+  // Llama 3.1 writes every result as JSON, words too.
+  if (typeof value === 'string') return resultSays(value);
   if (isRow(value)) {
     const code = CODES.map((key) => value[key]).find((one) => typeof one === 'number');
     if (code !== undefined) return code === 0 ? 1 : 0;
@@ -36,19 +38,31 @@ export function resultSays(content: string): 0 | 1 {
   return ERROR.test(content) ? 0 : 1;
 }
 
+/** Results of tools in a message of the user, as the templates of Hermes and Qwen write them; dumps of rollouts keep them so. */
+const WRITTEN_RESULT = /<tool_response>\s*([\s\S]*?)\s*<\/tool_response>/g;
+
+/** Beginning of a call in a turn's text, where it was not read apart: Hermes and Qwen, Mistral, Llama 3. */
+const WRITTEN_CALL = /<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|^\s*\{\s*"name"\s*:/;
+
+function resultsIn({ role, content }: Message): string[] {
+  const written = [...content.matchAll(WRITTEN_RESULT)].map(([, inner = '']) => inner);
+  return written.length === 0 && role === 'tool' ? [content] : written;
+}
+
 /**
- * Labels by turn: a turn with calls is right if all results succeeded; the last turn, if it calls nothing, is right if it says `answer`.
- * A turn without calls, a call without a result, and a last turn without an answer to compare with have no label.
+ * Labels by turn: a turn is right if all results of tools that came back for it are successes; the last turn, if it calls nothing, is
+ * right if it says `answer`. Other turns without a result, and a last turn without an answer to compare with, have no label.
  */
 export function labelsByResults(
   steps: readonly Pick<Step, 'text' | 'message' | 'results'>[],
   answer: string | undefined,
 ): StepLabel[] {
   return steps.map(({ text, message, results = [] }, i) => {
-    if (callsOf(message).length === 0)
-      return answer === undefined || i < steps.length - 1 ? null : grade(text, answer).correct ? 1 : 0;
-    const told = results.filter(({ role }) => role === 'tool');
-    if (told.length === 0) return null;
-    return told.every(({ content }) => resultSays(content) === 1) ? 1 : 0;
+    const told = results.flatMap(resultsIn);
+    if (told.length > 0) return told.every((content) => resultSays(content) === 1) ? 1 : 0;
+    const isLast = i === steps.length - 1;
+    if (!isLast || answer === undefined || callsOf(message).length > 0 || WRITTEN_CALL.test(text))
+      return null;
+    return grade(text, answer).correct ? 1 : 0;
   });
 }

@@ -17,6 +17,8 @@ it.each([
   ['ValueError: no number', 0],
   ['fatal: not a git repository', 0],
   ['The error: it is in line 3.', 1],
+  ['"ValueError: no number"', 0],
+  ['"19"', 1],
   ['19', 1],
   ['', 1],
 ] as const)('%j is %d', (content, says) => expect(resultSays(content)).toBe(says));
@@ -34,4 +36,24 @@ it('a turn is right if all its results are, and the last one by the answer; othe
   expect(labelsByResults(turns, '19')).toEqual([null, 0, 1, null, 1]);
   expect(labelsByResults(turns, '20')).toEqual([null, 0, 1, null, 0]);
   expect(labelsByResults(turns, undefined)).toEqual([null, 0, 1, null, null]);
+});
+
+it('calls and results that stand in the text, as dumps of rollouts keep them, count alike', () => {
+  const call = '<tool_call>\n{"name": "f", "arguments": {"n": 19}}\n</tool_call>';
+  const result = (...contents: string[]) => ({
+    role: 'user',
+    content: contents.map((content) => `<tool_response>\n${content}\n</tool_response>`).join('\n'),
+  });
+  const turns = [
+    { text: call, results: [result('{"exit_code": 0}')] },
+    { text: call, results: [result('12', 'Error: no such file')] },
+    // GLM has the same marks in a message of its own.
+    { text: call, results: [{ ...result('{"error": "none such"}'), role: 'tool' }] },
+    { text: call, results: [{ role: 'user', content: 'Error: mine' }] },
+    { text: 'It is 19.' },
+  ];
+  expect(labelsByResults(turns, '19')).toEqual([1, 0, 0, null, 1]);
+  // A call at the end, whose result the dump does not have, is no answer.
+  for (const text of [call, '[TOOL_CALLS][{"name": "f"}] 19', '{"name": "f", "parameters": {"n": 19}}'])
+    expect(labelsByResults([{ text }], '19')).toEqual([null]);
 });

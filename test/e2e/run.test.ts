@@ -88,6 +88,39 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect(trained(broken)).toEqual(trained(whole));
   });
 
+  test('a run of episodes that is interrupted, killed and resumed ends with the same bits and samples', async () => {
+    const settings = Object.entries({
+      'data.word_problems.samples': 60,
+      'ppo.max_iterations': 6,
+      'ppo.eval_steps': 3,
+      'ppo.save_steps': 2,
+      'run.logging_steps': 1,
+      'run.threads': 1,
+    }).flatMap(([key, value]) => ['--set', `${key}=${value}`]);
+    const start = (output: string) => ['run', 'quickstart_turns', '--output', output, ...settings];
+    const whole = join(folder, 'whole-turns');
+    expect((await steptrain(start(whole))).code).toBe(0);
+
+    const broken = join(folder, 'broken-turns');
+    const first = await steptrain(start(broken), (err) =>
+      /ppo step [1-9]/.test(err) ? 'SIGINT' : undefined,
+    );
+    expect(first.code).toBe(130);
+    // The second time without a word, in the middle of episodes.
+    const killed = await steptrain(['run', '--resume', broken], (err) =>
+      /ppo step [3-9]/.test(err) ? 'SIGKILL' : undefined,
+    );
+    expect(killed.code).toBe(null);
+    const last = await steptrain(['run', '--resume', broken]);
+    expect(last.err).toMatch(/Done after/);
+    expect(await metrics(broken)).toEqual(await metrics(whole));
+    const [weights, samples] = ['model/model.safetensors', 'samples.jsonl'];
+    expect(tensors(join(broken, weights))).toEqual(tensors(join(whole, weights)));
+    const episodes = await readFile(join(whole, samples), 'utf8');
+    expect(episodes).toContain('"turn_rewards":[');
+    expect(await readFile(join(broken, samples), 'utf8')).toBe(episodes);
+  });
+
   test('a run whose time is up saves a checkpoint, and ends with the same bits after a resume', async () => {
     const settings = [...FEW, '--set', 'data.arithmetic.samples=2000'];
     const whole = join(folder, 'in-time');

@@ -215,23 +215,40 @@ function dumpedTexts({
   return prompt !== undefined || step === undefined ? [prompt, output] : [input, response];
 }
 
-const CHATML = /<\|im_start\|>(\w+)\n([\s\S]*?)(?:<\|im_end\|>|$)/g;
+/** Marks of chat templates: what opens a message, with its role, and what ends it. */
+const MARKS: readonly { readonly opens: RegExp; readonly ends: RegExp }[] = [
+  // ChatML: Qwen, SmolLM, Hermes, LFM2, Nemotron 3.
+  { opens: /<\|im_start\|>(\w+)\n/g, ends: /<\|im_end\|>/ },
+  // Llama 3.
+  { opens: /<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n/g, ends: /<\|eo[tm]_id\|>/ },
+  // Gemma.
+  { opens: /<start_of_turn>(\w+)\n/g, ends: /<end_of_turn>/ },
+  // Phi 3, and GLM, which ends no message.
+  { opens: /<\|(system|user|assistant|observation)\|>\n?/g, ends: /<\|end\|>|<\|endoftext\|>/ },
+];
 
-/** Beginning of a message in ChatML whose special tokens were not decoded: its role, alone on a line. */
-const ROLE_LINE = /(?<=^|\n)(system|user|assistant)\n/g;
+/**
+ * Beginnings of messages whose special tokens were not decoded: in ChatML and Gemma a role alone on a line, in Llama 3 a role at the end
+ * of the message before, and an empty line.
+ */
+const UNMARKED: readonly RegExp[] = [
+  /(?<=^|\n)(system|user|assistant|model|tool)\n/g,
+  /(?<!\s)(system|user|assistant|ipython|tool)\n\n/g,
+];
+
+/** Roles as templates write them, where they differ from OpenAI's. */
+const ROLES: Readonly<Record<string, string>> = { model: 'assistant', ipython: 'tool', observation: 'tool' };
 
 function conversationOfDump(row: Row): Row {
   const [prompt, output] = dumpedTexts(row) as readonly [string, string];
-  const marked = [...`${prompt}${output}`.matchAll(CHATML)].map(([, role, content = '']) => ({
-    role,
-    content,
-  }));
-  const messages = marked.length > 0 ? marked : unmarkedMessages(prompt, output);
+  const text = prompt + output;
+  const messages = markedMessages(text) ?? unmarkedMessages(text, prompt.length);
   if (messages === undefined)
     throw new BadRow(
       'no_marks',
-      'the turns of the rollout cannot be told: its text has no marks of messages (<|im_start|>), nor lines that are a role alone, ' +
-        'with those of the assistant and the user in turn; expected a dump of a model whose template is ChatML, or messages',
+      'the turns of the rollout cannot be told: its text has no marks of messages (such as <|im_start|>), nor lines that are a role ' +
+        'alone, with those of the user and the assistant in turn and a turn at the end; expected a dump of a model with the template of ChatML, Llama 3, ' +
+        'Gemma, Phi 3 or GLM, or messages',
     );
   const { score, gts } = row;
   const reward = Array.isArray(score)
@@ -240,19 +257,54 @@ function conversationOfDump(row: Row): Row {
   return { messages, reward, ...(typeof gts === 'string' ? { answer: gts } : {}) };
 }
 
-/** Messages at the lines of their roles; undefined where the prompt does not ask for a turn, or roles do not alternate. */
-function unmarkedMessages(prompt: string, output: string): Row[] | undefined {
-  const text = prompt + output;
-  const found = [...text.matchAll(ROLE_LINE)].map(({ 0: line, 1: role, index }) => ({ role, line, index }));
-  const first = found[0]?.role === 'system' ? 1 : 0;
-  const asked = found.findLast(({ index }) => index < prompt.length);
-  const alternate = found.slice(first).every(({ role }, i) => role === (i % 2 === 0 ? 'user' : 'assistant'));
-  if (found[0]?.index !== 0 || asked?.role !== 'assistant' || !alternate) return undefined;
-  return found.map(({ role, line, index }, i) => ({
-    role,
-    // The line break is the template's, after the mark that ends a message.
-    content: text.slice(index + line.length, found[i + 1]?.index).replace(/\n$/, ''),
+interface Opening {
+  readonly role: string;
+  readonly begin: number;
+  /** Start of the content. */
+  readonly end: number;
+}
+
+const openings = (text: string, opens: RegExp): Opening[] =>
+  [...text.matchAll(opens)].map(({ 0: mark, 1: role = '', index }) => ({
+    role: ROLES[role] ?? role,
+    begin: index,
+    end: index + mark.length,
   }));
+
+/** The messages of a text whose marks are those of one template; undefined where there are none. */
+function markedMessages(text: string): Row[] | undefined {
+  for (const { opens, ends } of MARKS) {
+    const found = openings(text, opens);
+    if (found.length > 0)
+      return found.map(({ role, end }, i) => ({
+        role,
+        content: text.slice(end, found[i + 1]?.begin).split(ends, 1)[0],
+      }));
+  }
+  return undefined;
+}
+
+/**
+ * Messages at their roles; undefined where the prompt, of `asking` characters, does not ask for a turn, or roles do not alternate up to a
+ * turn at the end. So such a word in what somebody writes is found out, unless that has the word for a turn after it too.
+ */
+function unmarkedMessages(text: string, asking: number): Row[] | undefined {
+  for (const opens of UNMARKED) {
+    const found = openings(text, opens);
+    const first = found[0]?.role === 'system' ? 1 : 0;
+    const asked = found.findLast(({ begin }) => begin < asking);
+    const alternate = found
+      .slice(first)
+      .every(({ role }, i) => (i % 2 === 0 ? ['user', 'tool'].includes(role) : role === 'assistant'));
+    const isEnded = found.at(-1)?.role === 'assistant';
+    if (found[0]?.begin !== 0 || asked?.role !== 'assistant' || !alternate || !isEnded) continue;
+    return found.map(({ role, end }, i) => ({
+      role,
+      // The line break is the template's, after the mark that ends a message.
+      content: text.slice(end, found[i + 1]?.begin).replace(/\n$/, ''),
+    }));
+  }
+  return undefined;
 }
 
 function readJson(value: unknown, where: string): unknown {

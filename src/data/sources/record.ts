@@ -55,6 +55,11 @@ export const record: Source<Pick<Prm800kOptions, 'neutral'>> = {
       if (i >= contextSteps && label === null)
         log.unlabelled(stored[i]?.label === null ? 'null_label' : 'neutral');
     const { prompt } = row;
+    if (row.turns === true && prompt === undefined)
+      throw new BadRow(
+        'no_prompt',
+        "the steps are turns of a conversation ('turns'), which has no beginning; expected column 'prompt' with the messages before the first turn",
+      );
     return [
       defined<StepRecord>({
         problem: textColumn(row, row.problem === undefined ? 'question' : 'problem'),

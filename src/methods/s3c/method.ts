@@ -18,15 +18,20 @@ import { evaluateRun } from './evaluate-run.js';
 import { MAKING, madeSamples, makingStage, type S3cRun } from './making.js';
 import type { CorrectionSamples } from './samples.js';
 import { asTokenized, correctionTokenizer } from './sequences.js';
+import { checkTurnSettings, correctedTurns, endsRight } from './turns.js';
 
 export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
   data: s3cData,
   preview(config, tokenizer) {
     const tokenize = correctionTokenizer(tokenizer, { format: config.format, mask: config.s3c });
     const varied = correctionVariant(config.s3c.variant);
-    return (record) => {
-      const title = hasCorrection(record) ? 'a solution with a correction' : 'a clean solution';
-      return [{ title, sequence: asTokenized(tokenize(varied(record))) }];
+    return (given) => {
+      if (given.turns) checkTurnSettings(config.s3c);
+      const record = correctedTurns(given);
+      const what = given.turns ? 'conversation' : 'solution';
+      const title = hasCorrection(record) ? `a ${what} with a correction` : `a clean ${what}`;
+      const left = endsRight(record) ? '' : ', which is left out: its outcome or its last turn is wrong';
+      return [{ title: `${title}${left}`, sequence: asTokenized(tokenize(varied(record))) }];
     };
   },
   memory: (config) => [traineeRole(config)],

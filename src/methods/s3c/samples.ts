@@ -3,8 +3,8 @@ import { correctionVariant, hasCorrection, isTrained } from '../../data/correcti
 import { type Dataset, indices } from '../../data/dataset.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import { type Part, smallestRanks } from '../../data/split.js';
+import { plural } from '../../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
-import { refuseTurns } from '../../records/turns.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
@@ -12,6 +12,7 @@ import { toLog } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { S3cRunConfig } from './config.js';
 import { correctionTokenizer } from './sequences.js';
+import { checkTurnSettings, correctedTurns, endsRight } from './turns.js';
 
 export interface CorrectionSamples {
   readonly train: Dataset<TrainingSequence>;
@@ -35,6 +36,7 @@ export class SampleCollector {
   private readonly tokenize: ReturnType<typeof correctionTokenizer>;
   private readonly varied: ReturnType<typeof correctionVariant>;
   private tooLong = 0;
+  private endWrong = 0;
 
   /** @throws DataError for a format or mask that cannot be used */
   constructor(
@@ -45,10 +47,19 @@ export class SampleCollector {
     this.varied = correctionVariant(config.s3c.variant);
   }
 
-  /** The number of its tokens, or undefined where it is too long and left out. */
-  add(part: Part, record: StepRecord): number | undefined {
-    const { data } = this.config;
-    refuseTurns(record, 'S3c learns corrections of solutions');
+  /**
+   * The number of its tokens, or undefined where it is left out: too long, or a conversation that ends wrong.
+   *
+   * @throws DataError for settings that have no meaning for turns, and a conversation that the chat template does not read
+   */
+  add(part: Part, given: StepRecord): number | undefined {
+    const { data, s3c } = this.config;
+    if (given.turns) checkTurnSettings(s3c);
+    const record = correctedTurns(given);
+    if (!endsRight(record)) {
+      this.endWrong++;
+      return undefined;
+    }
     const changed = part === 'train' ? this.varied(record) : record;
     const sequence = this.tokenize(changed);
     if (sequence.ids.length > data.max_length) {
@@ -63,7 +74,8 @@ export class SampleCollector {
     } else if (part === 'validation') {
       this.validationRanks.push(solutionRank(record, data.seed));
       this.validation.add(sequence);
-    } else {
+    } else if (!record.turns) {
+      // Held-out problems are solved without tools.
       const key = normalizeProblem(record.problem);
       if (record.gold_answer !== undefined && !this.problems.has(key)) this.problems.set(key, record);
       if (hasCorrection(record)) this.test.push(record);
@@ -72,7 +84,9 @@ export class SampleCollector {
   }
 
   finish(): CorrectionSamples {
-    const { tooLong } = this;
+    const { tooLong, endWrong } = this;
+    if (endWrong > 0)
+      toLog(`${plural(endWrong, 'conversation')} with a wrong outcome or a wrong last turn: left out`);
     if (tooLong > 0)
       toLog(
         `${tooLong} solutions are longer than data.max_length ${this.config.data.max_length} and are left out`,

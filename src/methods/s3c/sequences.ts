@@ -12,6 +12,7 @@ import type { WeighedSequence } from '../../sequences/packed.js';
 import { replyEnd } from '../../tokenizer/reply-end.js';
 import type { SegmentSpan, TokenizedSequence } from '../../tokenizer/segments.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { turnSequences } from './turns.js';
 
 export interface CorrectionSequenceOptions {
   /** The text of problems and steps, as section `format` of the configuration says. */
@@ -44,13 +45,32 @@ export function promptLead({ chat, template }: SolvingPrompt): string {
 
 /**
  * A function from a record to its tokens: prompt, steps, end of the reply, with the weight of each as a target. Every piece of
- * `correctionTexts` is tokenised on its own.
+ * `correctionTexts` is tokenised on its own. Of a conversation the turns are the steps, and its own messages the prompt.
  *
- * @throws DataError for a format or mask that cannot be used
+ * @throws DataError for a format or mask that cannot be used, and a conversation that the chat template does not read
  */
 export function correctionTokenizer(
   tokenizer: Tokenizer,
   { format, mask = {} }: CorrectionSequenceOptions,
+): (record: StepRecord) => CorrectionSequence {
+  const ofTurns = turnSequences(tokenizer, mask);
+  const ofLines = lineSequences(tokenizer, format, mask);
+  return (record) => {
+    const sequence = record.turns ? ofTurns(record) : ofLines(record);
+    return mask.normalise === 'example' ? { ...sequence, weights: ofSum1(sequence.weights) } : sequence;
+  };
+}
+
+/** The weights divided by their sum; none where all are 0. */
+function ofSum1(weights: Float32Array): Float32Array {
+  const sum = weights.reduce((total, weight) => total + weight, 0);
+  return sum > 0 ? weights.map((weight) => weight / sum) : weights;
+}
+
+function lineSequences(
+  tokenizer: Tokenizer,
+  format: CorrectionSequenceOptions['format'],
+  mask: LossMask,
 ): (record: Pick<StepRecord, 'problem' | 'steps'>) => CorrectionSequence {
   const prompt = correctionPrompt(tokenizer, format);
   const lead = promptLead(prompt);
@@ -80,10 +100,6 @@ export function correctionTokenizer(
       ids[start] = endId;
       weights[start] = 1;
       spans.push({ role: 'end', start, end: start + 1 });
-    }
-    if (mask.normalise === 'example') {
-      const sum = weights.reduce((total, weight) => total + weight, 0);
-      if (sum > 0) for (let t = 0; t < length; t++) weights[t] = (weights[t] as number) / sum;
     }
     return { ids, weights, spans };
   };

@@ -234,10 +234,58 @@ describe('dumps of rollouts', () => {
     for (const bad of [
       // A turn that holds such a line itself.
       { ...row, output: 'I am\nuser\nand\nuser\nagain.' },
+      { ...row, output: 'I am\nuser\nagain.' },
       { ...row, input: 'Two and three?' },
-      // Llama 3 has no line break before a role.
-      { ...row, input: 'system\n\nCompute.user\n\nTwo?assistant\n\n', output: '2' },
+      // Phi 3 has no words for its roles.
+      { ...row, input: 'Compute.\nTwo and three?\n', output: '5' },
+      // A turn of Llama 3 that ends with such a word.
+      { ...row, input: 'system\n\nCompute.user\n\nTwo?assistant\n\n', output: 'It is superuser\n\nTwo.' },
     ])
       await expect(read(bad)).rejects.toThrow(sentence);
   });
+
+  // As the templates of TRL 1.16 write them, rendered by transformers 5.24; `<|` and `|>` around what its tokenizers skip.
+  const told = { role: 'tool', content: '5' };
+  it.each([
+    [
+      'Llama 3',
+      '<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCompute.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nTwo and three?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n',
+      '{"name": "calc", "parameters": {"e": "2+3"}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n5<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nFive.<|eot_id|>',
+      /<\|begin_of_text\|>|<\|(start|end)_header_id\|>|<\|eot_id\|>/g,
+      whole.prompt,
+      [{ text: '{"name": "calc", "parameters": {"e": "2+3"}}', results: [told] }, { text: 'Five.' }],
+    ],
+    [
+      'Gemma',
+      '<bos><start_of_turn>user\nTwo and three?<end_of_turn>\n<start_of_turn>model\n',
+      'Four.<end_of_turn>\n<start_of_turn>user\nSure?<end_of_turn>\n<start_of_turn>model\nFive.<end_of_turn>\n',
+      /<bos>|<(start|end)_of_turn>/g,
+      whole.prompt.slice(1),
+      [{ text: 'Four.', results: [{ role: 'user', content: 'Sure?' }] }, { text: 'Five.' }],
+    ],
+    [
+      'GLM',
+      '[gMASK]<sop><|system|>\nCompute.<|user|>\nTwo and three?<|assistant|>\n',
+      '<tool_call>calc\n</tool_call><|observation|>\n<tool_response>\n5\n</tool_response><|assistant|>\nFive.',
+      undefined,
+      whole.prompt,
+      [
+        {
+          text: '<tool_call>calc\n</tool_call>',
+          results: [{ role: 'tool', content: '<tool_response>\n5\n</tool_response>' }],
+        },
+        { text: 'Five.' },
+      ],
+    ],
+  ])(
+    'of %s: with its marks, and without where roles are words',
+    async (_, input, output, skipped, prompt, steps) => {
+      const row = { input, output, gts: '5', score: 1, step: 3 };
+      const wanted = { prompt, steps, outcome: 1, gold_answer: '5' };
+      expect(await read(row)).toMatchObject([wanted]);
+      if (!skipped) return;
+      const bare = (text: string) => text.replaceAll(skipped, '');
+      expect(await read({ ...row, input: bare(input), output: bare(output) })).toMatchObject([wanted]);
+    },
+  );
 });

@@ -211,6 +211,15 @@ describe('turns as solutions to score', () => {
     });
   });
 
+  it('of records, with their calls and results', async () => {
+    const record = await read({ messages, tools, turn_rewards: [1, 0], reward: 1 });
+    const [solution] = solutionsOf({ messages, tools, turn_rewards: [1, 0], reward: 1 });
+    expect(solutionsOf({ ...record })).toEqual([{ ...solution, turns: { ...solution?.turns } }]);
+    await expect(read({ problem: 'p', steps: record?.steps, turns: true })).rejects.toThrow(
+      /line 1: the steps are turns of a conversation .* expected column 'prompt'/,
+    );
+  });
+
   it('are shown with their calls, and results in one line', () => {
     const long = {
       text: 'Look.',

@@ -114,6 +114,32 @@ describe('a judge of turns', () => {
     scorer.dispose();
   });
 
+  test.each([
+    ['sft', { sft: { learning_rate: 1e-2, num_train_epochs: 12, tokens_per_step: 384 } }],
+    ['verdict_dpo', { verdict_dpo: { num_train_epochs: 1, tokens_per_step: 384 } }],
+    ['stepamc', { sft: { num_train_epochs: 1, tokens_per_step: 384 }, verdict_ppo: { max_iterations: 2 } }],
+  ])('of the method %s learns from turns', async (method, sections) => {
+    const {
+      model: initial,
+      data,
+      run,
+    } = recipe('verdict', 1, {}) as Record<'model' | 'data' | 'run', object>;
+    // The others go on from the model of the first.
+    const model = method === 'sft' ? initial : { base: join(folder, 'sft', 'model') };
+    const { directory } = await train(
+      { method, model, lora: 'none', data, prompt: { template: 'turns' }, run, ...sections } as never,
+      { output: join(folder, method) },
+    );
+    const lines = readFileSync(join(directory, 'metrics.jsonl'), 'utf8').trim().split('\n');
+    const losses = lines.flatMap((line) => JSON.parse(line).loss ?? []);
+    expect(losses.length).toBeGreaterThan(2);
+    for (const loss of losses) expect(Number.isFinite(loss)).toBe(true);
+    const { metrics } = JSON.parse(readFileSync(join(directory, 'eval.json'), 'utf8'));
+    // Turns of 15 conversations, without those after a wrong one.
+    expect(metrics.n).toBe(24);
+    expect(metrics.f1_macro).toBe(1);
+  });
+
   test('reads a turn up to its end, and nothing that came back for it', async () => {
     const own = await loadTokenizer(tokenizer);
     const { records } = await load(join(folder, 'rows.jsonl'));
@@ -175,6 +201,19 @@ describe('a judge of turns', () => {
     expect(scored.code).toBe(0);
     const [first] = readFileSync(join(folder, 'scored', 'scores.jsonl'), 'utf8').split('\n');
     expect(JSON.parse(first ?? '').scores.map(Math.round)).toEqual(row(103).turn_rewards);
+    // A record of turns, as `label` writes it, is scored as its conversation, and judged.
+    const { records } = await load(rows);
+    const written = join(folder, 'records.jsonl');
+    writeFileSync(written, records.map((record) => JSON.stringify(record)).join('\n'));
+    expect((await cli('score', written, '--model', run, '--output', join(folder, 'again'))).code).toBe(0);
+    const scoresIn = (directory: string) =>
+      readFileSync(join(folder, directory, 'scores.jsonl'), 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line).scores);
+    expect(scoresIn('again')).toEqual(scoresIn('scored'));
+    writeFileSync(one, JSON.stringify(records[0]));
+    expect((await cli('judge', run, one)).stdout).toBe(judged.stdout);
     const corrected = join(folder, 'corrected');
     const found = await cli(
       'eval',
@@ -195,6 +234,28 @@ describe('a judge of turns', () => {
     });
     expect(readFileSync(join(folder, 'verdict', 'report.html'), 'utf8')).toMatch(
       /<span class="text">→ f\(\{&quot;x&quot;:&quot;[yn]&quot;\}\)<\/span><br><span class="hint">← tool: [yn]<\/span>/,
+    );
+  });
+
+  test('judges a trace of verifiers, and one of its branches at a time', async () => {
+    const { messages } = row(103);
+    const nodes = messages.map((message, i) => ({
+      parent: i === 0 ? null : i - 1,
+      message,
+      sampled: message.role === 'assistant',
+    }));
+    const trace = { task: {}, nodes, tools };
+    const file = join(folder, 'trace.json');
+    const judge = (what: object) => {
+      writeFileSync(file, JSON.stringify(what));
+      return cli('judge', join(folder, 'scalar'), file);
+    };
+    expect((await judge(trace)).stdout).toMatch(/right +→ f\(\{"x":"y"\}\)\n +← tool: n\n +2 .* wrong +n/);
+    const branch = { ...nodes[3], message: { role: 'assistant', content: 'other' }, parent: 2 };
+    const two = await judge({ ...trace, nodes: [...nodes, branch] });
+    expect(two.code).not.toBe(0);
+    expect(two.stderr).toMatch(
+      /trace.json holds 2 conversations, and judge takes one; for all of them: .*score/,
     );
   });
 
