@@ -316,7 +316,7 @@ function messageOf(opened: string, text: string, turn: number, tools: readonly u
       .filter(({ name }) => !known.includes(name))
       .map(({ id, name }) => ({
         role: 'tool',
-        content: `there is no tool ${name}; there are ${known.join(', ')}`,
+        content: `there is no tool ${name}; there ${known.length === 0 ? 'is none' : `are ${known.join(', ')}`}`,
         tool_call_id: id,
         name,
       })),

@@ -19,7 +19,7 @@ export interface PlacedSolution {
 
 export interface SolutionStreamOptions {
   readonly columns?: SolutionColumns;
-  /** Treatment of a row without a solution: an error, or counted and passed on as bad. Default `error`. */
+  /** Treatment of a row without a solution: an error, or counted and passed on as bad. Absent: an error, for a command without the choice. */
   readonly onBadRow?: 'error' | 'skip';
   /** Pass over so many solutions: they are done. */
   readonly skip?: number;
@@ -28,7 +28,7 @@ export interface SolutionStreamOptions {
 /** @throws DataError for a file that cannot be read; with file and line, for a row without a solution */
 export async function* solutionStream(
   path: string,
-  { columns = {}, onBadRow = 'error', skip = 0 }: SolutionStreamOptions = {},
+  { columns = {}, onBadRow, skip = 0 }: SolutionStreamOptions = {},
 ): AsyncGenerator<PlacedSolution> {
   let index = 0;
   for (const file of await dataFiles(path))
@@ -38,12 +38,10 @@ export async function* solutionStream(
         found = solutionsOf(row, columns).map((solution) => ({ solution }));
       } catch (error) {
         if (!(error instanceof BadRow)) throw error;
-        if (onBadRow === 'error')
-          throw new DataError(
-            'row',
-            `${error.message}; correct the row, or pass it over with --on-bad-row skip`,
-            position,
-          );
+        if (onBadRow !== 'skip') {
+          const choice = onBadRow === undefined ? 'remove it' : 'pass it over with --on-bad-row skip';
+          throw new DataError('row', `${error.message}; correct the row, or ${choice}`, position);
+        }
         found = [{ bad: error.message }];
       }
       for (const each of found) {

@@ -6,6 +6,8 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { objectRows } from '../../data/rows.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { typedCommand } from '../../native/typed-command.js';
+import type { Step } from '../../records/record.js';
+import { readableResults, readableStep } from '../../records/turns.js';
 import { RunError } from '../../run/error.js';
 import { readAs } from '../read-as.js';
 import type { GradedSample } from './sample.js';
@@ -25,12 +27,20 @@ export async function writeSolvedProblems(
 ): Promise<void> {
   const lines = function* () {
     for (const { samples, solution: _, generated: _plan, ...problem } of problems) {
-      const own = samples.map(({ problem: _, sample: _number, episode: _turns, ...sample }) => sample);
+      const own = samples.map(({ problem: _, sample: _number, episode, ...sample }) => ({
+        ...sample,
+        ...(episode
+          ? { turn_rewards: episode.rewards, turns: episode.conversation.steps.map(shownTurn) }
+          : {}),
+      }));
       yield Buffer.from(`${JSON.stringify({ ...problem, samples: own })}\n`);
     }
   };
   await writeFileAtomically(join(directory, PROBLEMS), lines());
 }
+
+/** A turn of an episode to read, with what came back for it. */
+const shownTurn = (step: Step) => ({ text: readableStep(step), results: readableResults(step) });
 
 const problemSchema = z.strictObject({
   problem: z.string(),
@@ -46,6 +56,8 @@ const problemSchema = z.strictObject({
         score: z.number().nullable().exactOptional(),
         scores: z.record(z.string(), z.number().nullable()).exactOptional(),
         steps: z.array(z.literal([0, 1, null])).exactOptional(),
+        turn_rewards: z.array(z.number().nullable()).exactOptional(),
+        turns: z.array(z.strictObject({ text: z.string(), results: z.array(z.string()) })).exactOptional(),
       }),
     )
     .min(1),

@@ -31,7 +31,7 @@ export interface GradedSample extends SolvingSample {
   readonly score?: number | null;
   /** The scores by aggregation of step scores, if all aggregations were asked for. */
   readonly scores?: Readonly<Record<string, number | null>>;
-  /** The conversation of an episode, whose turns are the steps, and what its environment paid for each; not in problems.jsonl. */
+  /** The conversation of an episode, whose turns are the steps, and what its environment paid for each; problems.jsonl has them to read. */
   readonly episode?: { readonly conversation: Turns; readonly rewards: readonly (number | null)[] };
   /** Verdicts by step: 1 right, 0 wrong, null where the judge gives none. */
   readonly steps?: readonly (0 | 1 | null)[];

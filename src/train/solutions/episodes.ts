@@ -39,14 +39,18 @@ export interface SampledModel {
   readonly cacheBytes?: number | undefined;
 }
 
-/** Episodes by prompt and number; undefined if the signal stopped it. */
+/**
+ * Episodes by prompt and number; undefined if the signal stopped it.
+ *
+ * @throws RunError where the environment failed in all of them
+ */
 export async function sampleEpisodes(
   { decoder, role, tokenizer, sampling, seed, cacheBytes }: SampledModel,
   { name, maxTurns, longest, timeout }: RunEnvironment,
   prompts: readonly SolutionPrompt[],
   round: SamplingRound,
 ): Promise<readonly (readonly SampledSolution[])[] | undefined> {
-  const { skip, onSample } = round;
+  const { skip, onSample, counts = false } = round;
   if (processesOf(decoder.device))
     throw new RunError(
       'rollout.environment runs in one process, and this job has several; start the run alone',
@@ -77,10 +81,7 @@ export async function sampleEpisodes(
     });
     if (!episodes) return undefined;
     const failed = episodes.filter(({ finish }) => finish === 'failed');
-    if (failed.length > 0)
-      warn(
-        `${failed.length} of ${episodes.length} episodes are left out, as the environment failed, the first with: ${failed[0]?.failure}`,
-      );
+    if (failed.length > 0) sayFailed(failed, episodes.length, counts);
     const found = prompts.map((): SampledSolution[] => Array.from({ length: n }, () => SKIPPED));
     for (const episode of episodes)
       (found[episode.task] as SampledSolution[])[episode.sample] = solutionOfEpisode(
@@ -91,6 +92,17 @@ export async function sampleEpisodes(
   } finally {
     await environment?.dispose?.();
   }
+}
+
+/** Episodes of a batch from which on it is not by chance that the environment fails in each. */
+const MANY = 4;
+
+/** @throws RunError where it failed in all of many episodes, from which nothing would be learned or known */
+function sayFailed(failed: readonly Episode[], of: number, counts: boolean): void {
+  const reason = `the environment failed, the first with: ${failed[0]?.failure}`;
+  if (failed.length === of && of >= MANY)
+    throw new RunError(`in all ${of} episodes ${reason}; mend it, and go on with --resume`);
+  warn(`${failed.length} of ${of} episodes ${counts ? 'count as unsolved' : 'are left out'}, as ${reason}`);
 }
 
 /** Placeholder of a sample that was not asked for. */

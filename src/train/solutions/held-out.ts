@@ -40,6 +40,7 @@ export async function solveHeldOut(
   const asked = prompts.flatMap((prompt) => (prompt ? [prompt] : []));
   const drawn = await localSolutions({ ...options, sampling }).sample(asked, {
     iteration: EVALUATION,
+    counts: true,
     signal,
   });
   if (!drawn) return undefined;

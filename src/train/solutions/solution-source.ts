@@ -47,6 +47,8 @@ export interface SamplingRound {
   readonly iteration: number;
   /** Samples of each prompt. Default: `num_generations`. */
   readonly n?: number;
+  /** Whether every sample counts, as in an evaluation, also one whose environment failed. Default false. */
+  readonly counts?: boolean;
   /** Ends the round after the token that is being computed. */
   readonly signal?: AbortSignal | undefined;
   /** The next rounds, of `n` samples each: a server draws them meanwhile, from the policy as it is now. */

@@ -303,7 +303,57 @@ describe('a policy in a world with a hidden state', () => {
         },
       ],
     });
+    // Held-out episodes are kept too.
+    const [solved] = readFileSync(join(directory, 'problems.jsonl'), 'utf8').split('\n');
+    expect(JSON.parse(solved ?? '').samples[0]).toMatchObject({
+      turn_rewards: expect.arrayContaining([expect.any(Number)]),
+      turns: expect.arrayContaining([
+        { text: '→ read_note({})', results: [expect.stringMatching(/^← tool: The coin is in box \d\.$/)] },
+      ]),
+    });
     const { models } = JSON.parse(readFileSync(join(directory, 'eval.json'), 'utf8'));
     expect(models.after.all['pass@1'].value).toBeGreaterThan(models.before.all['pass@1'].value);
+  });
+
+  it('counts a held-out episode as unsolved whose environment failed, and ends where it fails in all', async () => {
+    const environment = (name: string, fails: string) => {
+      const file = join(folder, `${name}.mjs`);
+      writeFileSync(
+        file,
+        `export default {
+          tools: [{ type: 'function', function: { name: 'open_box', parameters: {} } }],
+          reset: ({ problem }) => { if (${fails}) throw new Error('no world'); return { messages: [{ role: 'user', content: 'Find the coin in 4 boxes.' }] }; },
+          step: () => ({ done: true, reward: 1 }),
+        };`,
+      );
+      return file;
+    };
+    const run = (name: string, fails: string) =>
+      train(
+        {
+          method: 'grpo',
+          model: { base: join(folder, 'pupil', 'model') },
+          data: { train: join(folder, 'tasks.jsonl'), max_length: 300, split: [6, 1, 1] },
+          rollout: { environment: environment(name, fails), num_generations: 4, max_new_tokens: 24 },
+          reward: { rule: { weight: 0 }, environment: { weight: 1 } },
+          ppo: { rollout_batch: 8, max_iterations: 1, reference: 'none', kl_coef: 0 },
+          run: { device: 'cpu', threads: 1 },
+        } as never,
+        { output: join(folder, name) },
+      );
+    const said = vi.mocked(console.error);
+    said.mockClear();
+    const { directory } = await run('some', 'Number(problem.split("#")[1]) % 2 === 0');
+    const sentences = said.mock.calls.flat().join('\n');
+    expect(sentences).toMatch(
+      /\d of \d episodes count as unsolved, as the environment failed, the first with: .*no world/,
+    );
+    expect(sentences).toMatch(/\d+ of 32 episodes are left out, as the environment failed/);
+    const solved = readFileSync(join(directory, 'problems.jsonl'), 'utf8').trim().split('\n');
+    const right = solved.map((line) => JSON.parse(line).samples[0].right);
+    expect(right).toEqual(solved.map((line) => Number(JSON.parse(line).problem.split('#')[1]) % 2 === 1));
+    await expect(run('all', 'true')).rejects.toThrow(
+      /in all \d+ episodes the environment failed, the first with: .*no world; mend it, and go on with --resume/,
+    );
   });
 });
