@@ -43,7 +43,7 @@ export const pretrainConfig: MethodSchema<PretrainRunConfig, z.input<typeof sche
     if (pretrain.loss_on === 'answers' && data.source !== 'arithmetic')
       yield conflict(
         'pretrain.loss_on',
-        `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(data.source)}`,
+        `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(data.source)}; set loss_on to all`,
       );
   },
 };
