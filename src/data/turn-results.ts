@@ -15,6 +15,9 @@ const PASSED_TESTS = /\b\d{1,7} passed\b/i;
 const ERROR =
   /^\s*(?:<error>|(?:[A-Za-z_.]*(?:Error|Exception)|Traceback \(most recent call last\)|error|fatal)\s*:)/;
 
+/** Beginnings of what the environments of this package answer to a call that fails. */
+const OWN = /^\s*(?:cannot compute|there is no tool|the call "|expected \{)/;
+
 /**
  * Whether a result of a tool says that the call succeeded (1) or failed (0). An exit code decides before tests, tests before an error; a
  * result that has none of them has come back, and is a success.
@@ -35,7 +38,7 @@ export function resultSays(content: string): 0 | 1 {
   const [, failed] = FAILED_TESTS.exec(content) ?? [];
   if (failed !== undefined && Number(failed) > 0) return 0;
   if (PASSED_TESTS.test(content)) return 1;
-  return ERROR.test(content) ? 0 : 1;
+  return ERROR.test(content) || OWN.test(content) ? 0 : 1;
 }
 
 /** Results of tools in a message of the user, as the templates of Hermes and Qwen write them; dumps of rollouts keep them so. */

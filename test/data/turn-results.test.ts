@@ -19,6 +19,11 @@ it.each([
   ['The error: it is in line 3.', 1],
   ['"ValueError: no number"', 0],
   ['"19"', 1],
+  ['cannot compute "19 ++"', 0],
+  ['there is no tool sum; there are calculator', 0],
+  ['the call "{" is no {"name": …, "arguments": {…}} in JSON', 0],
+  ['expected {"expression": "…"}', 0],
+  ['there is no box left', 1],
   ['19', 1],
   ['', 1],
 ] as const)('%j is %d', (content, says) => expect(resultSays(content)).toBe(says));
