@@ -29,9 +29,12 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
       if (given.turns) checkTurnSettings(config.s3c);
       const record = correctedTurns(given);
       const what = given.turns ? 'conversation' : 'solution';
-      const title = hasCorrection(record) ? `a ${what} with a correction` : `a clean ${what}`;
-      const left = endsRight(record) ? '' : ', which is left out: its outcome or its last turn is wrong';
-      return [{ title: `${title}${left}`, sequence: asTokenized(tokenize(varied(record))) }];
+      const title = !endsRight(record)
+        ? `a ${what} that is left out: its outcome or its last turn is wrong`
+        : hasCorrection(record)
+          ? `a ${what} with a correction`
+          : `a clean ${what}`;
+      return [{ title, sequence: asTokenized(tokenize(varied(record))) }];
     };
   },
   memory: (config) => [traineeRole(config)],
