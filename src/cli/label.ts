@@ -286,7 +286,7 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
 async function byProblems(option: 'oracle' | 'reference', path: string): Promise<OpenLabeller> {
   const { loadProblems } = await import('../data/benchmarks/load.js');
   const { firstDifference } = await import('../data/equations/first-difference.js');
-  const { oracleRecord } = await import('../data/problems/label.js');
+  const { oracleRecord } = await import('../data/problems/oracle.js');
   const { DataError } = await import('../files/data-error.js');
   const { normalizeProblem } = await import('../records/record.js');
   const { resolveData } = await import('../run/paths.js');

@@ -1,6 +1,14 @@
-import { quitWhenInterrupted } from './line/quit.js';
+import { isWriting } from '../files/unfinished.js';
+import { INTERRUPTED } from '../run/interrupt.js';
 
-quitWhenInterrupted();
+// Ctrl-C and SIGTERM where no command listens: before it does, in one that keeps nothing, and a second time.
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.on(signal, () => {
+    if (process.listenerCount(signal) > 1) return;
+    const by = signal === 'SIGTERM' ? ' by SIGTERM' : '';
+    console.error(`Stopped${by}${isWriting() ? '; files that were not finished are removed' : ''}.`);
+    process.exit(INTERRUPTED);
+  });
 
 // `steptrain … | head` closes the pipe early; that is no failure.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -1,4 +1,4 @@
-/** Rewards that are computed from the text: a right answer, a form, a length. */
+/** Rewards without a model: a right answer, a form and a length of the text, and what an environment gave. */
 import { extractAnswer } from '../answers/extract.js';
 import { type GradeOptions, grade } from '../answers/grade.js';
 import { badOption } from '../files/data-error.js';
@@ -53,5 +53,17 @@ export function lengthReward({ from, to }: { readonly from: number; readonly to:
       solutions.map(({ tokens }) => ({
         value: -Math.min(1, Math.max(0, tokens - from) / Math.max(1, to - from)),
       })),
+  };
+}
+
+/** What the environment of an episode gave: the sum over the turns, and the reward of each; a turn without one has 0. */
+export function environmentReward(): SolutionReward {
+  return {
+    name: 'environment',
+    score: async (solutions) =>
+      solutions.map(({ turnRewards = [] }) => {
+        const steps = turnRewards.map((reward) => reward ?? 0);
+        return { value: steps.reduce((sum, reward) => sum + reward, 0), steps };
+      }),
   };
 }

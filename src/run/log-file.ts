@@ -1,7 +1,7 @@
 // metrics.jsonl and samples.jsonl: one JSON object per line, append-only, truncated on resume.
 
 import fs from 'node:fs';
-import { systemReason } from '../files/error.js';
+import { systemReason, writing } from '../files/error.js';
 import { exactText, parseExact } from '../files/exact-json.js';
 import { refuseNonFinite } from '../files/json-file.js';
 import { RunError } from './error.js';
@@ -24,18 +24,11 @@ export interface LogFile {
 
 /** Opens or creates the file at `path`. A last line that was cut off by a crash is dropped. */
 export function openLogFile(path: string): LogFile {
-  const attempt = <T>(call: () => T): T => {
-    try {
-      return call();
-    } catch (error) {
-      throw new RunError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
-    }
-  };
-  const file = attempt(() =>
+  const file = writing(path, () =>
     fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT | fs.constants.O_APPEND, 0o644),
   );
-  let length = attempt(() => wholeLines(file));
-  attempt(() => fs.fstatSync(file).isFile() && fs.ftruncateSync(file, length));
+  let length = writing(path, () => wholeLines(file));
+  writing(path, () => fs.fstatSync(file).isFile() && fs.ftruncateSync(file, length));
 
   return {
     path,
@@ -45,7 +38,7 @@ export function openLogFile(path: string): LogFile {
     append(record) {
       refuseNonFinite(record, path);
       const line = Buffer.from(`${exactText(record)}\n`);
-      attempt(() => {
+      writing(path, () => {
         try {
           for (let written = 0; written < line.length; ) written += fs.writeSync(file, line, written);
         } catch (error) {
@@ -56,11 +49,11 @@ export function openLogFile(path: string): LogFile {
       length += line.length;
     },
     sync() {
-      attempt(() => fs.fsyncSync(file));
+      writing(path, () => fs.fsyncSync(file));
     },
     cutTo(bytes) {
       if (bytes >= length) return;
-      attempt(() => fs.ftruncateSync(file, bytes));
+      writing(path, () => fs.ftruncateSync(file, bytes));
       length = bytes;
     },
     close() {

@@ -14,8 +14,7 @@ import { acceptedChanges, readRunInputs, runInputs, unnamedValues } from '../run
 import { resolveInputs } from '../run/paths.js';
 import type { Cell, CellOutcome } from './cells.js';
 import type { Settings, Sweep } from './file.js';
-import { trainedTokens } from './tokens.js';
-import { isFinished } from './values.js';
+import { isFinished, readResults } from './values.js';
 
 export type CellStatus = 'new' | 'started' | 'finished';
 
@@ -249,3 +248,12 @@ const RECORDS = 'runs.json';
 /** JSON is YAML, and so keeps the type of every value. */
 const asTexts = (values: Settings): string[] =>
   Object.entries(values).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+
+/** The trained tokens of a run that has ended, as its evaluation says, else its log; undefined where neither does. */
+async function trainedTokens(directory: string): Promise<number | undefined> {
+  const { report, log } = await readResults(directory);
+  const { trained_tokens: said } = (report as { data?: { trained_tokens?: unknown } }).data ?? {};
+  if (typeof said === 'number') return said;
+  const counts = log.flatMap(({ tokens }) => (typeof tokens === 'number' ? [tokens] : []));
+  return counts.length > 0 ? Math.max(...counts) : undefined;
+}

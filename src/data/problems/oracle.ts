@@ -1,6 +1,8 @@
 /** Says of every line of a solution whether it is right, and of a wrong one in which way. */
 import { answersEqual } from '../../answers/equal.js';
 import { extractAnswer } from '../../answers/extract.js';
+import type { StepRecord } from '../../records/record.js';
+import { statesAnswer } from '../label-rules.js';
 import { evaluate } from './facts.js';
 import { type Line, readLine } from './line.js';
 import { answerFrom, type PlannedStep, type WordProblem } from './problem.js';
@@ -255,4 +257,19 @@ function slipName(text: string): string {
   if (by === 1 || by === 10) return `slip of ${by}`;
   const isSwapped = String(right) === [...String(line.result)].reverse().join('');
   return isSwapped ? 'digits swapped' : 'other slip';
+}
+
+/** The `solutionRecord` of a model's lines. A solution that was cut off has no outcome, so that no model learns it as wrong. */
+export function oracleRecord(
+  problem: WordProblem,
+  lines: readonly string[],
+  { cutOff = false } = {},
+): StepRecord {
+  const judged = judgeSolution(problem, lines);
+  return {
+    problem: problem.problem,
+    gold_answer: problem.answer,
+    steps: judged.lines.map(({ text, right }) => ({ text, label: right ? 1 : 0, kind: 'normal' })),
+    ...(!cutOff && statesAnswer(lines.at(-1) ?? '') ? { outcome: judged.isAnswerRight ? 1 : 0 } : {}),
+  };
 }

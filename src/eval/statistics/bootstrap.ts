@@ -5,7 +5,6 @@ import { PhiloxStream } from '../../random/philox.js';
 import type { JudgedStep } from '../../scoring/verdict/judged.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
-import { unseenShare } from './wilson.js';
 
 export interface BootstrapOptions {
   readonly seed: number;
@@ -163,4 +162,17 @@ export class ProblemSample {
     }
     return positives === 0 || negatives === 0 ? undefined : won / (positives * negatives);
   }
+}
+
+/** The normal quantile of a central 95 %. */
+const Z = 1.959963984540054;
+
+/**
+ * The upper end of Wilson's score interval (1927), central 95 %, for a share that none of `n` problems showed: z² / (n
+ * + z²).
+ *
+ * @param n at least 0; without a problem the share may be 1
+ */
+export function unseenShare(n: number): number {
+  return (Z * Z) / (n + Z * Z);
 }

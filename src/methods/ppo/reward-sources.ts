@@ -1,11 +1,10 @@
 /** The sources of rewards that have a weight, opened. */
 import { refuseProduct } from '../../eval/solving/aggregation.js';
-import { environmentReward } from '../../rewards/environment.js';
 import { functionReward, loadRewardFunction } from '../../rewards/function.js';
 import { admitScorer } from '../../rewards/gate.js';
 import type { WeightedSource } from '../../rewards/mixture.js';
 import type { SolutionReward } from '../../rewards/reward.js';
-import { answerReward, formatReward, lengthReward } from '../../rewards/rules.js';
+import { answerReward, environmentReward, formatReward, lengthReward } from '../../rewards/rules.js';
 import { stepScoreReward } from '../../rewards/step-scores.js';
 import { RunError } from '../../run/error.js';
 import type { OpenScorers } from '../../scoring/kinds.js';
