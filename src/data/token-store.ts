@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import { parseExact } from '../files/exact-json.js';
+import { attempt } from '../native/attempt.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
 import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
 import { PARTS, type Part } from './split.js';
@@ -278,11 +279,8 @@ interface Contents {
 }
 
 async function readContents(directory: string): Promise<Contents | undefined> {
-  try {
-    return JSON.parse(await readFile(join(directory, CONTENTS), 'utf8')) as Contents;
-  } catch {
-    return undefined;
-  }
+  const text = await readFile(join(directory, CONTENTS), 'utf8').catch(() => '');
+  return attempt(() => JSON.parse(text) as Contents);
 }
 
 async function checksum(path: string): Promise<string | undefined> {

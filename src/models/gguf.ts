@@ -15,6 +15,7 @@ import { basename, join, resolve } from 'node:path';
 import { ggufConfig } from '../architectures/gguf-config.js';
 import { cacheDirectory } from '../files/cache.js';
 import { fileKind } from '../files/kind.js';
+import { attempt } from '../native/attempt.js';
 import { ending } from '../native/ending.js';
 import { ggufTokenizer } from '../tokenizer/gguf-tokenizer.js';
 import { UNREAD_TOKENIZER } from '../tokenizer/tokenizer-files.js';
@@ -47,13 +48,12 @@ export function ggufDirectory(path: string): string {
   const directory = join(cacheDirectory(), 'gguf', name);
   if (existsSync(join(directory, 'config.json'))) return directory;
   const contents = filesOf(file);
-  try {
+  const cached = attempt(() => {
     mkdirSync(join(cacheDirectory(), 'gguf'), { recursive: true });
     return write(directory, contents, file);
-  } catch {
-    // A cache that cannot be written costs time, not the run.
-    return write(join(mkdtempSync(join(tmpdir(), 'steptrain-gguf-')), name), contents, file);
-  }
+  });
+  // A cache that cannot be written costs time, not the run.
+  return cached ?? write(join(mkdtempSync(join(tmpdir(), 'steptrain-gguf-')), name), contents, file);
 }
 
 function filesOf(path: string): ReadonlyMap<string, object> {

@@ -1,5 +1,6 @@
 /** Log-probabilities of tokens in OpenAI's two formats: for completions and for chat completions. */
 import type { TokenLogprob } from '../generate/step/drawn.js';
+import { attempt } from '../native/attempt.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 /** A token and its alternatives; the first token of a prompt has no log-probability. */
@@ -143,9 +144,6 @@ const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Bytes that are not valid text by themselves are written like OpenAI does: `bytes:\xe2\x80`. */
 function textOf(bytes: Uint8Array): string {
-  try {
-    return strict.decode(bytes);
-  } catch {
-    return `bytes:${Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`;
-  }
+  const escaped = (byte: number) => `\\x${byte.toString(16).padStart(2, '0')}`;
+  return attempt(() => strict.decode(bytes)) ?? `bytes:${Array.from(bytes, escaped).join('')}`;
 }

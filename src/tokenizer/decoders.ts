@@ -1,4 +1,5 @@
 /** Decoders of tokens to text, as in Hugging Face's Rust library. */
+import { attempt } from '../native/attempt.js';
 import { type Part, partsOf, patternOf, unknownPart } from './patterns.js';
 import { prependScheme } from './pre-tokenizers.js';
 import { byteOf, spellingOf } from './token-bytes.js';
@@ -61,11 +62,8 @@ function fallback(tokens: readonly string[]): string[] {
   let bytes: number[] = [];
   const end = () => {
     if (bytes.length === 0) return;
-    try {
-      all.push(utf8(true).decode(Uint8Array.from(bytes)));
-    } catch {
-      all.push('\uFFFD'.repeat(bytes.length));
-    }
+    const text = attempt(() => utf8(true).decode(Uint8Array.from(bytes)));
+    all.push(text ?? '\uFFFD'.repeat(bytes.length));
     bytes = [];
   };
   for (const token of tokens) {

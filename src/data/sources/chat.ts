@@ -194,11 +194,8 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
 function jsonOf(value: unknown, column: string): unknown {
   let found = value;
   if (typeof value === 'string' && value.trim() !== '') {
-    try {
-      found = parseExact(value);
-    } catch {
-      throw misfit(`column '${column}' holds`, value, 'JSON');
-    }
+    found = attempt(() => parseExact(value));
+    if (found === undefined) throw misfit(`column '${column}' holds`, value, 'JSON');
   }
   const isEmpty =
     found === undefined ||
