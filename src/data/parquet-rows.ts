@@ -9,11 +9,12 @@ import {
 } from 'hyparquet';
 import { decompressLz4, decompressLz4Raw, decompressZstd } from 'hyparquet-compressors';
 import { badFile, reasonOf } from '../files/data-error.js';
-import { noteFloat, noteText } from '../files/exact-json.js';
+import { noteFloat, noteText, parseExact } from '../files/exact-json.js';
 import type { RawRow } from './json-rows.js';
 import { contraryClasses } from './parquet-classes.js';
 import { decimalText, takeDecimals } from './parquet-decimals.js';
 import { shortest } from './parquet-floats.js';
+import { TIME_PARSERS, withOffset } from './parquet-times.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
 const ROWS_PER_READ = 1024;
@@ -26,7 +27,12 @@ const compressors: Compressors = {
   LZ4_RAW: decompressLz4Raw,
 };
 
-/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, whole numbers of float columns floats, decimals have their digits, and single floats are not widened. */
+const parsers = {
+  ...TIME_PARSERS,
+  jsonFromBytes: (bytes: Uint8Array) => parseExact(new TextDecoder().decode(bytes)),
+};
+
+/** Rows of a parquet file, a slice of a row group at a time. 64-bit integers beyond 2^53 stay bigints, whole numbers of float columns floats, decimals have their digits, single floats are not widened, and times are texts. */
 export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const { buffer, metadata } = await open(file);
   const total = Number(metadata.num_rows);
@@ -38,7 +44,7 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
     const groupEnd = groupStart + Number(group.num_rows);
     for (let rowStart = groupStart; rowStart < groupEnd; rowStart += ROWS_PER_READ) {
       const rowEnd = Math.min(groupEnd, rowStart + ROWS_PER_READ);
-      const rows = await read(file, { file: buffer, metadata, compressors, rowStart, rowEnd });
+      const rows = await read(file, { file: buffer, metadata, compressors, parsers, rowStart, rowEnd });
       for (const [i, value] of rows.entries()) {
         const own = exact(value, schema);
         nameClasses?.(own);
@@ -77,7 +83,9 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
 function exact(given: unknown, column: SchemaTree | undefined): unknown {
   const decimal = decimalText(given, column?.element);
   if (decimal?.includes('.')) return Number(decimal);
-  const value = decimal === undefined ? shortest(given, column?.element) : BigInt(decimal);
+  if (column?.element.converted_type === 'JSON') return given;
+  const value =
+    decimal === undefined ? withOffset(shortest(given, column?.element), column?.element) : BigInt(decimal);
   if (typeof value === 'bigint') {
     const number = Number(value);
     return Number.isSafeInteger(number) ? number : value;

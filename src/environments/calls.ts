@@ -3,6 +3,7 @@ import { parseExact } from '../files/exact-json.js';
 import { attempt } from '../native/attempt.js';
 import type { ToolCall } from '../records/turns.js';
 import type { AgentTurn } from './environment.js';
+import { parameterJson } from './parameters.js';
 
 /** A turn with the calls that could not be read, each with the reason. */
 export interface ReadTurn extends AgentTurn {
@@ -13,15 +14,17 @@ export interface ReadTurn extends AgentTurn {
 const TAGGED =
   /<tool_call>(\s*\{(?:[^"<]|<(?!\/tool_call>)|"(?:[^"\\]|\\[\s\S])*")*?\}\s*(?=<\/tool_call>|$)|[\s\S]*?)(?:<\/tool_call>|$)/g;
 const FUNCTION = /^\s*<function=([^>\s]+)>([\s\S]*?)(?:<\/function>\s*)?$/;
-const PARAMETER = /<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g;
+const PARAMETER = /<parameter=([^>\s]+)>\n?([\s\S]*?)\n?(?:<\/parameter>|(?=<parameter=))/g;
 
 /**
  * Reads `<tool_call>` with JSON (Hermes, Qwen 2.5 and 3, SmolLM) or with `<function=…>` (Qwen 3.5), `[TOOL_CALLS]` (Mistral), and a text
  * that is one call in JSON (Llama 3). Everything else is what the turn says.
+ *
+ * @param tools whose schemas say of which type the parameters of a `<function=…>` are
  */
-export function readTurn(text: string): ReadTurn {
+export function readTurn(text: string, tools: readonly unknown[] = []): ReadTurn {
   if (text.includes('<tool_call>')) {
-    const found = [...text.matchAll(TAGGED)].map(([, inner = '']) => tagged(inner));
+    const found = [...text.matchAll(TAGGED)].map(([, inner = '']) => tagged(inner, tools));
     return joined(text.replaceAll(TAGGED, ''), found);
   }
   const mistral = text.indexOf(LIST);
@@ -43,11 +46,16 @@ function joined(text: string, found: readonly Found[]): ReadTurn {
   };
 }
 
-function tagged(inner: string): Found {
+function tagged(inner: string, tools: readonly unknown[]): Found {
   const [, name, body] = FUNCTION.exec(inner) ?? [];
   if (name !== undefined && body !== undefined) {
-    const given = [...body.matchAll(PARAMETER)].map(([, key, value = '']) => [key, parsed(value) ?? value]);
-    return { name, arguments: Object.fromEntries(given) };
+    const rest = body.replaceAll(PARAMETER, '').trim();
+    if (rest !== '')
+      return `the call of ${name} has ${JSON.stringify(rest.slice(0, 120))} beside <parameter=NAME> … </parameter>`;
+    const given = [...body.matchAll(PARAMETER)].map(
+      ([, key = '', value = '']) => `${JSON.stringify(key)}:${parameterJson(value, tools, name, key)}`,
+    );
+    return { name, arguments: parseExact(`{${given.join()}}`) };
   }
   return (
     callOf(parsed(inner)) ??

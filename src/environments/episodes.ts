@@ -304,7 +304,7 @@ async function drawn(
 function messageOf(opened: string, text: string, turn: number, tools: readonly unknown[]) {
   const thought = text.lastIndexOf('</think>');
   const at = thought < 0 ? 0 : thought + '</think>'.length;
-  const { text: said, calls: found, unread } = readTurn(text.slice(at));
+  const { text: said, calls: found, unread } = readTurn(text.slice(at), tools);
   const calls = found.map((call, i) => ({ id: `call${turn}_${i}`, ...call }));
   const known = tools.map((tool) => {
     const { function: described = tool } = tool as { function?: unknown };

@@ -19,7 +19,7 @@ const MAY_DIFFER = /\d{16}|\d\.\d*0(?!\d)|\d\.\d{15}|\d[eE][-+\d]|-0/;
  * `JSON.parse` that keeps numbers: whole ones beyond 2^53 become bigints, and the text of any other number that
  * JavaScript would write differently is kept for `exactText`.
  *
- * @throws SyntaxError as `JSON.parse` does
+ * @throws SyntaxError as `JSON.parse` does, and for a number that is no whole one and beyond doubles, such as 1e400
  */
 export function parseExact(text: string): unknown {
   const value: unknown = JSON.parse(text);
@@ -91,6 +91,8 @@ function number(text: string): Read {
     if (Number.isSafeInteger(value)) return { value: value === 0 ? 0 : value };
     return { value: BigInt(text) };
   }
+  if (!Number.isFinite(value))
+    throw new SyntaxError(`the number ${text.slice(0, 40)} is too large for a double, which ends at 1.8e308`);
   return String(value) === text ? { value } : { value, written: text };
 }
 

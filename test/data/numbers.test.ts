@@ -44,6 +44,23 @@ describe('numbers of rows', () => {
     expect((await written(golden('floats.parquet'))).map((row) => JSON.parse(row))).toEqual(rows);
   });
 
+  it('of dates and times in Parquet are as pandas prints them', async () => {
+    expect((await written(golden('times.parquet'))).map((row) => JSON.parse(row))).toEqual(
+      JSON.parse(readFileSync(golden('times.json'), 'utf8')),
+    );
+  });
+
+  it('beyond doubles are refused in JSON', async () => {
+    const rows: { bad?: { message: string } | undefined }[] = [];
+    for await (const row of fileRows(fileWith('a.jsonl', '{"a":1}\n{"a":[-1e400]}\n{"a":"1e400"}\n')))
+      rows.push(row);
+    expect(rows.map(({ bad }) => bad?.message)).toEqual([
+      undefined,
+      expect.stringContaining('the number -1e400 is too large'),
+      undefined,
+    ]);
+  });
+
   it('of JSON lines, a list and values one after another are as they stand there', async () => {
     const [first, second] = ['{"a":12345678901234567890,"b":[2.0,1e5]}', '{"a":-0.0,"b":{"c":0.10}}'];
     expect(await written(fileWith('a.jsonl', `${first}\n${second}\n`))).toEqual([first, second]);

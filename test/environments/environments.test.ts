@@ -1,5 +1,5 @@
 // Environments of the package, in a process and behind HTTP; what they say of bad input.
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -32,7 +32,6 @@ describe('calls in what a model writes', () => {
   const calls = [{ name: 'f', arguments: { a: 1 } }];
   it.each([
     ['Hermes', 'Look.\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', 'Look.'],
-    ['Qwen 3.5', '<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>', ''],
     ['Llama 3', '{"name": "f", "parameters": {"a": 1}}', ''],
     ['Mistral', '[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', ''],
     ['one that is cut off after its JSON', '<tool_call>{"name": "f", "arguments": {"a": 1}}', ''],
@@ -48,6 +47,51 @@ describe('calls in what a model writes', () => {
       expect([said, calls.length, unread]).toEqual(['', 1, []]);
       expect(text).toContain(exactText(calls[0]?.arguments));
     }
+  });
+
+  describe('of Qwen 3.5', () => {
+    const called = (...parameters: readonly string[]) =>
+      `<tool_call>\n<function=f>\n${parameters.join('\n')}\n</function>\n</tool_call>`;
+    const of = (name: string, text: string) => `<parameter=${name}>\n${text}\n</parameter>`;
+    const tools = (properties: unknown) => [
+      { type: 'function', function: { name: 'f', parameters: { type: 'object', properties } } },
+    ];
+    const { texts, rows } = JSON.parse(
+      readFileSync(join(import.meta.dirname, '../golden/tool-parameters.json'), 'utf8'),
+    ) as {
+      texts: string[];
+      rows: { schema: unknown; read: { text?: true; value?: unknown }[] }[];
+    };
+
+    it.each(rows)(
+      'reads a parameter by the schema of its tool, as vLLM does: $schema',
+      ({ schema, read }) => {
+        for (const [i, text] of texts.entries()) {
+          const { calls, unread } = readTurn(called(of('a', text)), tools({ a: schema }));
+          const { a } = (calls[0]?.arguments ?? {}) as { a?: unknown };
+          const value = read[i]?.text ? text : read[i]?.value;
+          // Whole numbers beyond 2^53 stay exact.
+          expect([text, typeof a === 'bigint' ? Number(a) : a, unread]).toEqual([text, value, []]);
+        }
+      },
+    );
+
+    it('keeps the digits of numbers, and a text that no schema describes', () => {
+      const text = called(of('n', '12345678901234567891'), of('x', '2.0'), of('zip', '01234'));
+      const { calls } = readTurn(text, tools({ n: { type: 'integer' }, x: { type: 'number' } }));
+      expect(exactText(calls[0]?.arguments)).toBe('{"n":12345678901234567891,"x":2.0,"zip":"01234"}');
+    });
+
+    it('reads a parameter whose end is missing before another, and refuses one that has no end', () => {
+      expect(readTurn(called('<parameter=a>\n1', of('b', '2'))).calls).toEqual([
+        { name: 'f', arguments: { a: '1', b: '2' } },
+      ]);
+      for (const text of [called('<parameter=a>\n1'), called('{"a": 1}')])
+        expect(readTurn(text)).toMatchObject({
+          calls: [],
+          unread: [expect.stringMatching(/^the call of f has .* beside <parameter/)],
+        });
+    });
   });
 
   it('reads a call after one that is no JSON', () => {

@@ -1,15 +1,18 @@
 """Writes parquet-numbers/numbers.parquet and its rows in JSON with digits and kinds, by pyarrow and Python's json, and
 decimals.parquet with decimals in bytes and in whole numbers, and the text of each; floats.parquet with singles and
-halves, and each as NumPy prints it.
+halves, and each as NumPy prints it; times.parquet with dates and times, and each as pandas prints it, in UTC where a zone
+is set.
 
-    python make_parquet_numbers.py        # pyarrow 26, numpy 2
+    python make_parquet_numbers.py        # pyarrow 26, numpy 2, pandas 3
 """
 
 import json
+from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -69,3 +72,25 @@ pq.write_table(
 )
 printed = [{"single": str(a), "half": str(b), "double": repr(float(a))} for a, b in zip(singles, halves, strict=True)]
 (OUT / "floats.json").write_text(json.dumps(printed) + "\n")
+
+TIMES = ["2026-03-01 12:30:00.000001", "1969-12-31 23:59:59.999999", "2026-03-01 00:00:00", "1582-10-15 01:02:03.100000", None]
+NANOS = ["2026-03-01 12:30:00.000000001", "1969-12-31 23:59:59.999999999", *TIMES[2:3], "1700-01-01 00:00:00.000001", None]
+stamps = lambda texts, unit, zone=None: pa.array(
+    [text and pd.Timestamp(text, tz="UTC" if zone else None).as_unit(unit) for text in texts], pa.timestamp(unit, zone))
+columns = {
+    "micros": stamps(TIMES, "us"), "millis": stamps([text and text[:23] for text in TIMES], "ms"), "nanos": stamps(NANOS, "ns"),
+    "utc": stamps(TIMES, "us", "UTC"), "berlin": stamps(TIMES, "us", "Europe/Berlin"),
+    "day": pa.array([text and pd.Timestamp(text).date() for text in TIMES], pa.date32()),
+}
+columns["list"] = pa.array([[each, None] for each in columns["micros"].to_pylist()], pa.list_(pa.timestamp("us")))
+pq.write_table(pa.table(columns), OUT / "times.parquet", compression="none")
+
+
+def text(value):
+    if value is None or isinstance(value, list):
+        return value and [text(each) for each in value]
+    return str(value.astimezone(UTC) if getattr(value, "tzinfo", None) else value)
+
+
+read = pq.read_table(OUT / "times.parquet").to_pylist()
+(OUT / "times.json").write_text(json.dumps([{name: text(value) for name, value in row.items()} for row in read]) + "\n")

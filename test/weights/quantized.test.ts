@@ -178,6 +178,14 @@ describe('quantised weights of a checkpoint', () => {
       "expected 'fp8.weight_scale' beside its F8_E4M3 values, found none",
     ],
     [
+      'no scale of squares',
+      new Map([
+        ...without(fp8, 'fp8.weight_scale'),
+        ['other.weight_scale_inv', fp8.get('fp8.weight_scale')!],
+      ]),
+      "expected 'fp8.weight_scale_inv' beside its F8_E4M3 values, found none",
+    ],
+    [
       'fewer fp8 scales',
       changed(fp8, 'fp8.weight_scale', (part) => {
         part.bytes = part.bytes.slice(4);

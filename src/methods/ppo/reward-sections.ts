@@ -55,7 +55,7 @@ export const reward = section({
   format: section({
     ...source(0),
     pattern: optionalText().describe(
-      'A regular expression for some part of the text. Default: the text gives its answer in a box, behind #### or in words.',
+      'A regular expression of JavaScript (flags s and u) for some part of the text. Default: the text gives its answer in a box, behind #### or in words.',
     ),
   }).describe('1 for the form that is asked for, else 0.'),
   length: section({

@@ -50,7 +50,7 @@ function weightOf(
     .find((key) => reader.tensors.has(key));
   if (scaleName === undefined)
     throw new WeightsError(
-      `${where}: expected '${module}weight_scale' beside its ${dtype} values, found none`,
+      `${where}: expected '${module}${usualScale(reader)}' beside its ${dtype} values, found none`,
     );
   if (reader.tensors.has(`${module}weight_zero_point`))
     throw new WeightsError(
@@ -92,6 +92,12 @@ function weightOf(
     },
   };
 }
+
+/** Name of a scale as other weights of the checkpoint have it. */
+const usualScale = ({ tensors }: CheckpointReader) =>
+  [...tensors.keys()].some((name) => name.endsWith('.weight_scale_inv'))
+    ? 'weight_scale_inv'
+    : 'weight_scale';
 
 /**
  * Refuses a `config.json` with other blocks than squares of 128, whose scales may have the shape of those of squares.
