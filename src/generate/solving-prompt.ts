@@ -33,6 +33,8 @@ export interface SolvingPrompt {
   readonly stop: readonly string[];
   /** Whether the prompt's end opens reasoning (`<think>`); a sample that never closes it has no answer. */
   readonly inReasoning: boolean;
+  /** What the prompt's end writes of the reply: the mark that opens reasoning, with the white space behind it, or nothing. */
+  readonly opened: string;
   /** @throws DataError for a chat without a chat template */
   tokens(problem: string): number[];
 }
@@ -69,11 +71,13 @@ export function solvingPrompt(tokenizer: Tokenizer, options: SolvingPromptOption
     .join('');
   const messages = (problem: string) => [...opening, { role: 'user', content: asked(problem) }];
   const end = chat ? tokenizer.applyChatTemplate(messages(''), { addGenerationPrompt: true }) : asked('');
+  const opened = openedReasoning(end)?.mark ?? '';
   return {
     template,
     chat,
     stop: !chat && options.template === undefined ? TEXT_STOP : [],
-    inReasoning: openedReasoning(end) !== undefined,
+    inReasoning: opened !== '',
+    opened,
     tokens: (problem) => promptTokens(tokenizer, chat ? messages(problem) : before + asked(problem)),
   };
 }

@@ -17,8 +17,8 @@ export interface RewardedSolution {
   /** The conversation of an episode, whose turns are the steps, and the rewards that its environment gave them. */
   readonly turns?: Turns | undefined;
   readonly turnRewards?: readonly (number | null)[] | undefined;
-  /** Whether its prompt opened reasoning (`<think>`), which it has to end before its answer. */
-  readonly inReasoning?: boolean | undefined;
+  /** What its prompt wrote of it: the mark that opens reasoning (`<think>`), which it has to end before its answer. */
+  readonly opened?: string | undefined;
 }
 
 /** The reward of a solution and, from a source that judges steps, of each step. */

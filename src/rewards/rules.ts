@@ -9,8 +9,11 @@ export function answerReward(options: GradeOptions = {}): SolutionReward {
   return {
     name: 'rule',
     score: async (solutions) =>
-      solutions.map(({ text, problem, truncated, inReasoning }) => ({
-        value: grade(text, problem.answer, { inReasoning, ...options, ended: !truncated }).correct ? 1 : 0,
+      solutions.map(({ text, problem, truncated, opened = '' }) => ({
+        value: grade(text, problem.answer, { inReasoning: opened !== '', ...options, ended: !truncated })
+          .correct
+          ? 1
+          : 0,
       })),
   };
 }
@@ -18,15 +21,15 @@ export function answerReward(options: GradeOptions = {}): SolutionReward {
 /**
  * 1 where the text has the form that is asked for, else 0.
  *
- * @param pattern a regular expression for some part of the text; absent: the text says its answer in a box, behind `####`
- *   or in words
+ * @param pattern a regular expression for some part of the text, with the mark of reasoning that the prompt opened before it; absent:
+ *   the text says its answer in a box, behind `####` or in words
  * @throws DataError for an invalid pattern
  */
 export function formatReward(pattern?: string): SolutionReward {
   const form = pattern === undefined ? undefined : compiled(pattern);
-  const has = ({ text, inReasoning }: RewardedSolution) => {
-    if (form) return form.test(text);
-    const method = extractAnswer(text, { inReasoning })?.method;
+  const has = ({ text, opened = '' }: RewardedSolution) => {
+    if (form) return form.test(text.startsWith(opened) ? text : opened + text);
+    const method = extractAnswer(text, { inReasoning: opened !== '' })?.method;
     return method === 'boxed' || method === 'marker' || method === 'phrase';
   };
   return {

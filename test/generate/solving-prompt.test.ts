@@ -68,9 +68,9 @@ describe('an answer inside reasoning that never ends is none', () => {
   });
 
   it.each([
-    [OPENS, true],
-    [TEMPLATE, false],
-  ])('of the problems that runs sample under %j: %s', async (template, inReasoning) => {
+    [OPENS, '<think>\n'],
+    [TEMPLATE, ''],
+  ])('of the problems that runs sample under %j: %j', async (template, opened) => {
     const base = await chatModel(template);
     const tokenizer = await loadTokenizer(base);
     const data = { source: 'word_problems', word_problems: { samples: 20, levels: [1] }, max_length: 1024 };
@@ -83,7 +83,7 @@ describe('an answer inside reasoning that never ends is none', () => {
     for (const { train } of asked) {
       const { problems } = train;
       expect(problems.length).toBeGreaterThan(0);
-      expect(problems.every((problem) => problem.inReasoning === inReasoning)).toBe(true);
+      expect(problems.every((problem) => problem.opened === opened)).toBe(true);
     }
   });
 });

@@ -28,11 +28,20 @@ const values = async (reward: SolutionReward, ...solutions: RewardedSolution[]) 
 describe('rules', () => {
   it('reward nothing in reasoning that the prompt opened and nothing ends', async () => {
     const texts = ['Answer: 7', 'is it 8?</think>Answer: 7'];
-    const asked = (inReasoning: boolean) => texts.map((text) => solution(text, { inReasoning }));
+    const asked = (isOpened: boolean) =>
+      texts.map((text) => solution(text, isOpened ? { opened: '<think>\n' } : {}));
     for (const reward of [answerReward(), formatReward()]) {
       expect(await values(reward, ...asked(true))).toEqual([0, 1]);
       expect(await values(reward, ...asked(false))).toEqual([1, 1]);
     }
+  });
+
+  it('find the mark of reasoning that the prompt opened in the form, once', async () => {
+    const opened = '<think>\n';
+    const form = formatReward('^<think>(?!.*<think>).*</think>');
+    const texts = ['Add.\n</think>\n7', `${opened}Add.\n</think>\n7`, 'Add. 7'];
+    expect(await values(form, ...texts.map((text) => solution(text, { opened })))).toEqual([1, 1, 0]);
+    expect(await values(form, ...texts.map((text) => solution(text)))).toEqual([0, 1, 0]);
   });
 
   it('reward the right answer, the form and the length', async () => {

@@ -109,7 +109,7 @@ export function rewardedSolution(
   },
 ): RewardedSolution {
   const { text } = written;
-  const own = { problem, ...written, inReasoning: problem.inReasoning };
+  const own = { problem, ...written, opened: problem.opened };
   if (!turns) return { ...own, steps: stepsOf(text) };
   const { conversation, rewards } = turns;
   return { ...own, steps: conversation.steps.map(readableStep), turns: conversation, turnRewards: rewards };

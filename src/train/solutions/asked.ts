@@ -39,7 +39,7 @@ export async function askedProblems(
   const { parts: all, reports, unanswered } = await configuredProblems(data, { episodes });
   if (unanswered > 0) toLog(`${unanswered} rows have no answer and are left out`);
   const prompt = configuredPrompt(tokenizer, template);
-  const { inReasoning } = prompt;
+  const { opened } = prompt;
   const ofParts = <T>(make: (part: Part) => T) =>
     Object.fromEntries(PARTS.map((part) => [part, make(part)])) as Record<Part, T>;
   const parts = ofParts((part): AskedPart => {
@@ -51,7 +51,7 @@ export async function askedProblems(
         `${tooLong} of ${prompts.length} ${part} problems leave no room for ${maxNewTokens} tokens within ` +
           `data.max_length ${data.max_length} and are ${part === 'train' ? 'left out' : 'counted as wrong'}`,
       );
-    return { problems: own.map((problem) => ({ ...problem, inReasoning })), prompts };
+    return { problems: own.map((problem) => ({ ...problem, opened })), prompts };
   });
   const summarized = ({ problem }: RunProblem) => ({
     key: problemKey(problem),

@@ -19,13 +19,13 @@ import { dividedRecords } from '../../run/parts.js';
  * there are several.
  */
 export interface RunProblem extends Problem {
-  /** Whether its prompt opens reasoning (`<think>`), which a solution has to end before its answer. */
-  readonly inReasoning?: boolean;
+  /** What its prompt writes of a solution: the mark that opens reasoning (`<think>`), which the solution has to end before its answer. */
+  readonly opened?: string;
 }
 
 /** Grades a solution of a problem as the run asks it; one that was cut off, or never ends its reasoning, gives no answer. */
-export function gradeSolution({ answer, inReasoning }: RunProblem, text: string, ended: boolean): Grade {
-  return grade(text, answer, { ended, inReasoning });
+export function gradeSolution({ answer, opened = '' }: RunProblem, text: string, ended: boolean): Grade {
+  return grade(text, answer, { ended, inReasoning: opened !== '' });
 }
 
 export interface ConfiguredProblems {

@@ -50,7 +50,7 @@ it('no answer is right of a solution that was cut off or never ends its reasonin
   const problem = { problem: '3 + 4?', answer: '7' };
   expect(isRight(problem, candidate('The answer is 7', false))).toBe(true);
   expect(isRight(problem, candidate('The answer is 7', false, 'length'))).toBe(false);
-  const asked = { ...problem, inReasoning: true };
+  const asked = { ...problem, opened: '<think>' };
   expect(isRight(asked, candidate('The answer is 7', false))).toBe(false);
   expect(isRight(asked, candidate('8?</think>The answer is 7', false))).toBe(true);
 });
