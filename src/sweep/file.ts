@@ -56,7 +56,7 @@ const sweepSchema = z.strictObject({
   set: settings.default({}),
   arms: z.record(z.string().regex(/./), arm.nullable()).meta({ expects: 'settings by name of the arm' }),
   grid: grid.default({}),
-  select: z.strictObject({ on: key, goal: z.enum(['max', 'min']).default('max'), seeds }).optional(),
+  select: z.strictObject({ on: key, goal: z.enum(['max', 'min']).optional(), seeds }).optional(),
   seeds,
   report: z.record(z.string().regex(/./), column).meta({ expects: 'keys of eval.json by title of a column' }),
   compare_to: z.union([z.string(), z.array(z.string())]).optional(),
@@ -173,6 +173,11 @@ export function parseSweep(content: string, file: string, overrides: readonly st
       ['select'],
       `arm ${choosing.name} has a grid, and select is missing; say what chooses: select: { on: KEY, seeds: […] }`,
     );
+  if (given.select && given.select.goal === undefined && MAY_BE_LOW.test(given.select.on))
+    refuse(
+      ['select', 'on'],
+      `${given.select.on} may be better where it is lower; say goal: min or goal: max in select`,
+    );
   const names = arms.map(({ name }) => name);
   const compareTo = [given.compare_to ?? []].flat();
   const unknown = compareTo.find((name) => !names.includes(name));
@@ -185,12 +190,15 @@ export function parseSweep(content: string, file: string, overrides: readonly st
     outputDir: given.output_dir,
     shareStages: given.share_stages,
     arms,
-    ...(given.select ? { select: given.select } : {}),
+    ...(given.select ? { select: { ...given.select, goal: given.select.goal ?? 'max' } } : {}),
     seeds: given.seeds,
     report,
     compareTo,
   };
 }
+
+/** Metrics of which the least is the best, or which mean nothing by themselves. */
+const MAY_BE_LOW = /(loss|brier|ece|calibration_error|entropy|kl\w*|tokens)$/;
 
 const NOT_FOR_ARMS = {
   'run.seed': 'list the seeds under seeds',

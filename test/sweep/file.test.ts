@@ -51,6 +51,11 @@ describe('a sweep file', () => {
     ['seeds: [1, 2]', 'seeds: [1, 2]\ncompare_to: DPO', /there is no arm DPO; arms are SFT, PPO \(alone\)/],
     ['recipe: quickstart', '', /arm SFT has no recipe/],
     ['{ grid: {', '{ set: { ppo.gamma: 1 }, grid: {', /both sets ppo\.gamma and tries values of it/],
+    [
+      'metrics_validation.f1_macro,',
+      'log.sft.held_out_loss,',
+      /held_out_loss may be better where it is lower; say goal: min/,
+    ],
     ['select: { on: metrics_validation.f1_macro, seeds: [9] }', '', /has a grid, and select is missing/],
     ['SFT: {', 'SFT: { from: sft,', /arm SFT has from: sft, and there is no such arm; arms are SFT, PPO/],
     [
