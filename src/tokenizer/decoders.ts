@@ -1,6 +1,6 @@
 /** Decoders of tokens to text, as in Hugging Face's Rust library. */
 import { attempt } from '../native/attempt.js';
-import { type Part, partsOf, patternOf, unknownPart } from './patterns.js';
+import { type Part, partsOf, patternOf, replaced, unknownPart } from './patterns.js';
 import { prependScheme } from './pre-tokenizers.js';
 import { byteOf, spellingOf } from './token-bytes.js';
 
@@ -29,7 +29,7 @@ function chainOf(part: Part): Chain {
       return metaspace(part);
     case 'Replace': {
       const [pattern, content] = [patternOf(part.pattern), String(part.content ?? '')];
-      return (tokens) => tokens.map((token) => token.replace(pattern, () => content));
+      return (tokens) => tokens.map((token) => replaced(token, pattern, content));
     }
     case 'ByteFallback':
       return fallback;

@@ -1,5 +1,5 @@
 /** Normalizers of text, as in Hugging Face's Rust library. */
-import { type Part, PrecompiledNormalizer, partsOf, patternOf, unknownPart } from './patterns.js';
+import { type Part, PrecompiledNormalizer, partsOf, patternOf, replaced, unknownPart } from './patterns.js';
 
 type Normalizer = (text: string) => string;
 
@@ -25,7 +25,7 @@ function stepOf(part: Part): Normalizer {
       return (text) => (text === '' ? text : String(part.prepend) + text);
     case 'Replace': {
       const [pattern, content] = [patternOf(part.pattern), String(part.content ?? '')];
-      return (text) => text.replace(pattern, () => content);
+      return (text) => replaced(text, pattern, content);
     }
     case 'Strip':
       return strip(part);

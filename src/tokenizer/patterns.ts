@@ -21,6 +21,25 @@ export function patternOf(given: unknown): RegExp {
   throw new Error('a pattern is neither Regex nor String');
 }
 
+/** The matches of a pattern in a text. V8 finds empty ones in the middle of characters beyond U+FFFF too, which are left out. */
+export function* matchesOf(text: string, pattern: RegExp): Generator<RegExpExecArray> {
+  for (const match of text.matchAll(pattern))
+    if (match[0] !== '' || !isInCharacter(text, match.index)) yield match;
+}
+
+const isInCharacter = (text: string, at: number) =>
+  /^[\uD800-\uDBFF][\uDC00-\uDFFF]$/.test(text.slice(Math.max(0, at - 1), at + 1));
+
+/** The text with `content` in the place of each match. */
+export function replaced(text: string, pattern: RegExp, content: string): string {
+  let [all, end] = ['', 0];
+  for (const match of matchesOf(text, pattern)) {
+    all += text.slice(end, match.index) + content;
+    end = match.index + match[0].length;
+  }
+  return all + text.slice(end);
+}
+
 /** A part of a tokenizer.json. */
 export type Part = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 /** Pre-tokenizers of text, as in Hugging Face's Rust library. */
 
-import { type Part, partsOf, patternOf, unknownPart } from './patterns.js';
+import { matchesOf, type Part, partsOf, patternOf, unknownPart } from './patterns.js';
 import { byteCharacters, utf8 } from './token-bytes.js';
 
 /** Cuts a text; `isFirst`: nothing stands before it. */
@@ -158,7 +158,7 @@ function split(pattern: RegExp, behavior: Behavior, invert = false): Cut {
 function spansOf(text: string, pattern: RegExp, invert: boolean): Span[] {
   const spans: Span[] = [];
   let end = 0;
-  for (const match of text.matchAll(pattern)) {
+  for (const match of matchesOf(text, pattern)) {
     if (match.index > end) spans.push({ start: end, end: match.index, isMatch: invert });
     spans.push({ start: match.index, end: match.index + match[0].length, isMatch: !invert });
     end = match.index + match[0].length;
