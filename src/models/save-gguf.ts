@@ -120,6 +120,10 @@ export async function ggufKeys(directory: string) {
     throw unsupported(
       `${directory} has ${experts.normalise ? 'layers without experts' : 'norm_topk_prob: false'}, which llama.cpp does not know of this architecture`,
     );
+  if ('bias' in config ? config.bias : config.outputBias && architecture !== 'llama')
+    throw unsupported(
+      `${directory} has attention_bias: true, whose biases of o_proj llama.cpp does not read of this architecture`,
+    );
   const { keys, divisors } = scalingAsGguf(config.rope);
   const shape = shapeOf(config, architecture, keys);
   const tokens = ggufTokens(await readTokenizerFiles(directory), config.vocabSize);

@@ -283,6 +283,19 @@ describe('models as GGUF', () => {
     await expect(ggufKeys(directory)).rejects.toThrow(message);
   });
 
+  it('biases of attention are not written outside of Llama, where llama.cpp would count too many tensors', async () => {
+    const attention_bias = true;
+    const config = (given: object) => ({ ...given, attention_bias });
+    for (const directory of [
+      await changedModel('qwen3', { config }),
+      await changedModel('variants/qwen3-moe', { config }),
+      await gemma({ attention_bias }),
+    ])
+      await expect(ggufKeys(directory)).rejects.toThrow(
+        /has attention_bias: true, whose biases of o_proj llama\.cpp does not read/,
+      );
+  });
+
   it.each([
     [{ rope_type: 'yarn', factor: 4, beta_fast: 16 }, /yarn with beta_fast 16 .* llama\.cpp takes 32/],
     [{ rope_type: 'yarn', factor: 4, beta_slow: 2 }, /yarn with beta_slow 2 .* llama\.cpp takes 1/],
