@@ -244,6 +244,7 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
   const { rolloutLabels } = await import('../eval/completions/rollout-labels.js');
   const { completedSolutions } = await import('../eval/completions/completed-solutions.js');
   const { runWords } = await import('./eval/run-words.js');
+  const { modelFingerprint } = await import('../eval/solving/settings.js');
   const { template, chat } = await runWords({ ...args, template: await templateFrom(args.template) });
   const chosen = await openChosenModel(args);
   const { model, tokenizer, eosTokenIds } = chosen;
@@ -268,6 +269,7 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
       system: args.system,
       model: args.run ?? args.model,
       adapter: args.adapter,
+      weights: await modelFingerprint(model, tokenizer),
     },
     label: (batch) =>
       make(

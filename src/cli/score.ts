@@ -3,6 +3,7 @@ import type { Aggregation } from '../eval/solving/aggregation.js';
 import { DEFAULT_JUDGE } from '../models/saved.js';
 import { ending } from '../native/ending.js';
 import { plural } from '../native/shown.js';
+import type { Scorer } from '../scoring/scorer.js';
 import {
   columnOptions,
   modelOptions,
@@ -74,6 +75,7 @@ async function score(given: ScoreArguments): Promise<void> {
   const { solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
   const { withScorer } = await import('./chosen/chosen-scorer.js');
+  const { isNoModel } = await import('../scoring/open.js');
   const { exactText } = await import('../files/exact-json.js');
   const options = {
     device: args.device,
@@ -93,7 +95,12 @@ async function score(given: ScoreArguments): Promise<void> {
     await using journal =
       args.output === undefined
         ? undefined
-        : ending(await openJournal(args.output, 'scores.jsonl', await settingsOf(args, aggregations)));
+        : ending(
+            await openJournal(args.output, 'scores.jsonl', {
+              ...(await settingsOf(args, aggregations)),
+              ...(isNoModel(name) ? {} : { weights: await fingerprintOf(scorer, args) }),
+            }),
+          );
     const rows = scoredRows(
       solutionStream(args.file, {
         columns: {
@@ -135,6 +142,19 @@ async function score(given: ScoreArguments): Promise<void> {
       );
     if (journal) console.error(`wrote ${plural(done, 'solution')} to ${journal.path}`);
   });
+}
+
+/** A fingerprint of the model that scores: what it gives to the first solution changes with weights, adapter and dtype. */
+async function fingerprintOf(scorer: Scorer, args: ScoreArguments): Promise<string> {
+  const { solutionStream } = await import('../eval/solution-stream.js');
+  const { sha256 } = await import('../eval/solving/settings.js');
+  const columns = { problem: args.problem, solution: args.solution, segmentation: scorer.segmentation };
+  for await (const { solution } of solutionStream(args.file, { columns, onBadRow: 'skip' })) {
+    if (!solution) continue;
+    const [{ scores, outcome } = { scores: [] }] = (await scorer.score([solution])) ?? [];
+    return sha256(JSON.stringify([scores, outcome ?? null]));
+  }
+  return 'no solutions';
 }
 
 async function settingsOf(args: ScoreArguments & NamedRun, aggregations: readonly Aggregation[]) {

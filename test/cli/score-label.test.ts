@@ -1,5 +1,5 @@
 // steptrain score and steptrain label, with the models of the package.
-import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -22,6 +22,17 @@ const lines = (path: string) =>
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+/** Turns the sign of some numbers in each file of weights below. */
+function changeWeights(directory: string): void {
+  for (const name of readdirSync(directory, { recursive: true, encoding: 'utf8' })) {
+    if (!name.endsWith('.safetensors') || name.includes('checkpoints')) continue;
+    const bytes = readFileSync(join(directory, name));
+    for (let i = bytes.length - 4000; i < bytes.length; i += 4)
+      bytes[i + 3] = (bytes[i + 3] as number) ^ 0x80;
+    writeFileSync(join(directory, name), bytes);
+  }
+}
 
 /** Two right steps, and two of which the first is wrong. */
 const PROBLEM = 'Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?';
@@ -102,6 +113,18 @@ describe('score', () => {
       at('scored'),
     ]);
     expect(readFileSync(at('scored/scores.jsonl'), 'utf8')).toBe(whole);
+  });
+
+  test('goes on with no other weights, though they lie under the same name', async () => {
+    cpSync(at('run'), at('again'), { recursive: true });
+    const score = () =>
+      cli(['score', at('solutions.jsonl'), '--model', at('again'), '--output', at('weights')]);
+    expect((await score()).code).toBe(0);
+    changeWeights(at('again'));
+    expect(await score()).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/weights was "\w+" and is "\w+" now/),
+    });
   });
 
   test('copies numbers with all their digits and their kind', async () => {
@@ -230,6 +253,25 @@ describe('label', () => {
     ]);
     expect(err).toMatch(/1 solution, 2 prefixes/);
     expect(lines(at('cut/labels.jsonl'))[0]).not.toHaveProperty('outcome');
+  });
+
+  test('goes on with no other weights, though they lie under the same name', async () => {
+    cpSync(baseDirectory('word-problems'), at('base'), { recursive: true });
+    const label = () =>
+      cli(
+        ['label', at('solutions.jsonl'), '--model', at('base'), '--template', '{problem}', '-k', '1'].concat([
+          '--max-new-tokens',
+          '4',
+          '--output',
+          at('other'),
+        ]),
+      );
+    expect((await label()).code).toBe(0);
+    changeWeights(at('base'));
+    expect(await label()).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/weights was "\w+" and is "\w+" now/),
+    });
   });
 
   test('goes on where it was stopped, with the same labels', async () => {

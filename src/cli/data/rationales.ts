@@ -4,6 +4,7 @@ import type { DataConfig, PromptConfig } from '../../config/schema.js';
 import { isGenerated } from '../../data/generated.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import { verdictTokenizer } from '../../data/verdict.js';
+import { modelFingerprint } from '../../eval/solving/settings.js';
 import { percent } from '../../eval/statistics/percent.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { emptyTally, type ReasonTally, withSampledReasons } from '../../methods/stepamc/rationales.js';
@@ -48,7 +49,8 @@ export async function makeRationales(
   using interruption = ending(untilInterrupted());
   const { k: attempts, temperature, seed } = args;
   const named = { model: args.run ?? args.model ?? DEFAULT_MODEL, adapter: args.adapter };
-  const settings = { data, prompt, attempts, temperature, seed, ...named };
+  const weights = await modelFingerprint(model, tokenizer);
+  const settings = { data, prompt, attempts, temperature, seed, ...named, weights };
   const verdicts = verdictTokenizer(prompt, tokenizer);
   const journal = await openJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
   const tally = emptyTally();

@@ -88,13 +88,20 @@ async function byEpisodes(given: TurnArguments, name: string, signal: AbortSigna
   const { temperature, topP, topK, minP, seed, maxNewTokens } = chosenSampling(args);
   const { openEnvironment } = await import('../../environments/open.js');
   const { openChosenModel } = await import('../chosen/chosen-model.js');
+  const { modelFingerprint } = await import('../../eval/solving/settings.js');
   const { turnRolloutLabels, turnsOf } = await import('../../eval/completions/turn-labels.js');
   const environment = await openEnvironment(name);
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const options = { k: args.k, temperature, topP, topK, minP, seed, maxNewTokens };
   const maxRows = args['max-rows'];
   return {
-    settings: { ...options, environment: name, model: args.run ?? args.model, adapter: args.adapter },
+    settings: {
+      ...options,
+      environment: name,
+      model: args.run ?? args.model,
+      adapter: args.adapter,
+      weights: await modelFingerprint(model, tokenizer),
+    },
     label: (batch) =>
       turnRolloutLabels(
         model,

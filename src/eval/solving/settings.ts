@@ -66,6 +66,10 @@ export async function fingerprint(model: Model, prompt: readonly number[]): Prom
   return sha256(bytes(logprobs), bytes(entropy));
 }
 
+/** A fingerprint of a model, whatever it is to read. */
+export const modelFingerprint = (model: Model, tokenizer: Tokenizer): Promise<string> =>
+  fingerprint(model, tokenizer.encode('1 + 1 = 2\n12 apples'));
+
 export function sha256(...parts: readonly (Uint8Array | string)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(part);
