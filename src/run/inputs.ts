@@ -8,7 +8,7 @@ import type { FrameConfig } from '../config/schema.js';
 import { parseRecipe } from '../config/source.js';
 import { dataFiles } from '../data/files.js';
 import { trainingFiles } from '../data/training-files.js';
-import { contentHash } from '../files/content-hash.js';
+import { contentHash, sampledHash } from '../files/content-hash.js';
 import { isShipped } from '../models/base.js';
 import { plural } from '../native/shown.js';
 import { runtimeVersion } from '../native/version.js';
@@ -19,7 +19,7 @@ import { RunError } from './error.js';
 export const runInputs = z.strictObject({
   /** Every value of the configuration by its dotted key, but paths. */
   config: z.record(z.string(), z.unknown()),
-  /** Files by configured path: SHA-256 of data and tokenizer, bytes of weights, by file name. */
+  /** Files by configured path: SHA-256 of data and tokenizer, length of weights and a hash of samples of them, by file name. */
   files: z.record(z.string(), z.record(z.string(), z.string())),
   /** The runtime, as `Node 24.11.0`; earlier versions did not note it. */
   runtime: z.string().optional(),
@@ -191,7 +191,7 @@ async function hashes(paths: readonly string[]): Promise<Record<string, string>>
   return found;
 }
 
-/** Hashes of the small files of a model directory, lengths of its weights: hashing tens of GB would delay every start. */
+/** Hashes of the small files of a model directory, samples of its weights: hashing tens of GB would delay every start. */
 async function modelContent(path: string): Promise<Record<string, string>> {
   if (isShipped(path)) return { [path]: 'of the package' };
   if (!(await stat(path)).isDirectory()) return hashes([path]);
@@ -200,7 +200,7 @@ async function modelContent(path: string): Promise<Record<string, string>> {
   const weights = weightsLayout((name) => names.includes(name))?.ending ?? '.safetensors';
   for (const name of names) {
     const file = join(path, name);
-    if (name.endsWith(weights)) found[name] = `${(await stat(file)).size} bytes`;
+    if (name.endsWith(weights)) found[name] = await sampledHash(file);
     else if (/\.(json|jinja|model|txt)$/.test(name)) found[name] = await contentHash(file);
   }
   return found;

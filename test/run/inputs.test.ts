@@ -1,4 +1,4 @@
-import { renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
 import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
@@ -58,6 +58,32 @@ it('a resumed run keeps the content of every training file and its weight or sha
   renameSync(join(folder, 'b.jsonl'), join(folder, 'c.jsonl'));
   const moved = await inputs('c.jsonl', { weight: 2 });
   expect(() => acceptedChanges('run', before, moved)).toThrow(/b\.jsonl is missing/);
+});
+
+it('other weights of a base are other content, of whatever length', async () => {
+  const base = join(folder, 'base');
+  mkdirSync(base);
+  const file = join(base, 'model.safetensors');
+  const of = async (bytes: Uint8Array) => {
+    writeFileSync(file, bytes);
+    return readRunInputs(
+      completeRunConfig({ method: 'sft', data: { source: 'arithmetic' }, model: { base } }),
+    );
+  };
+  for (const length of [0, 5, 70_000, 6_000_000]) {
+    const bytes = new Uint8Array(length).fill(7);
+    const [before, same] = [await of(bytes), await of(bytes)];
+    expect(same.files).toEqual(before.files);
+    if (length === 0) continue;
+    for (const at of [0, length - 1]) {
+      const other = Uint8Array.from(bytes);
+      other[at] = 8;
+      const now = await of(other);
+      expect(() => acceptedChanges('run', before, now)).toThrow(
+        /content of model\.base: model\.safetensors was changed/,
+      );
+    }
+  }
 });
 
 it('a key that came since a run began has its default, and no other value', () => {
