@@ -120,9 +120,11 @@ export async function lmEval({ python, url, name, directory, problems, local, is
   const scored = (found.steptrain_choice ?? []).flatMap(({ arguments: args, resps }) =>
     argumentsOf(args).map(([context, target], i) => ({ context, target, found: resps[i][0] })),
   );
+  // lm-eval adds no special tokens of its own.
+  const plain = (text) => tokenizer.encode(text, { addSpecialTokens: false });
   const likelihoods = [];
   for (const { context, target } of scored) {
-    const [ids, before] = [tokenizer.encode(context + target), tokenizer.encode(context)];
+    const [ids, before] = [plain(context + target), plain(context)];
     likelihoods.push(await likelihood(model, ids, before.length));
   }
   same(
@@ -133,7 +135,7 @@ export async function lmEval({ python, url, name, directory, problems, local, is
 
   const rolling = [];
   for (const { arguments: args } of found.steptrain_rolling) {
-    const ids = [tokenizer.bosId ?? tokenizer.eosId, ...tokenizer.encode(argumentsOf(args)[0][0])];
+    const ids = [tokenizer.bosId ?? tokenizer.eosId, ...plain(argumentsOf(args)[0][0])];
     rolling.push((await likelihood(model, ids, 1))[0]);
   }
   same(
@@ -148,7 +150,7 @@ export async function lmEval({ python, url, name, directory, problems, local, is
   same(
     'generated answers',
     found.steptrain_solve.map(({ resps }) => resps[0][0]),
-    await written(texts.map((text) => tokenizer.encode(text))),
+    await written(texts.map(plain)),
   );
   if (!isChat) return checks;
   const chat = await evaluate({ ...asked, kind: 'local-chat-completions', tasks: ['steptrain_solve'] });
