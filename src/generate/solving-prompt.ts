@@ -33,7 +33,7 @@ export interface SolvingPrompt {
   readonly stop: readonly string[];
   /** Whether the prompt's end opens reasoning (`<think>`); a sample that never closes it has no answer. */
   readonly inReasoning: boolean;
-  /** What the prompt's end writes of the reply: the mark that opens reasoning, with the white space behind it, or nothing. */
+  /** The beginning of the reply that the prompt's end writes: the mark that opens reasoning, with the white space behind it, or nothing. */
   readonly opened: string;
   /** @throws DataError for a chat without a chat template */
   tokens(problem: string): number[];

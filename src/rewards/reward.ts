@@ -17,7 +17,7 @@ export interface RewardedSolution {
   /** The conversation of an episode, whose turns are the steps, and the rewards that its environment gave them. */
   readonly turns?: Turns | undefined;
   readonly turnRewards?: readonly (number | null)[] | undefined;
-  /** What its prompt wrote of it: the mark that opens reasoning (`<think>`), which it has to end before its answer. */
+  /** The beginning that its prompt wrote: the mark that opens reasoning (`<think>`), which it has to end before its answer. */
   readonly opened?: string | undefined;
 }
 

@@ -19,7 +19,7 @@ import { dividedRecords } from '../../run/parts.js';
  * there are several.
  */
 export interface RunProblem extends Problem {
-  /** What its prompt writes of a solution: the mark that opens reasoning (`<think>`), which the solution has to end before its answer. */
+  /** The beginning of a solution that its prompt writes: the mark that opens reasoning (`<think>`), which the solution has to end before its answer. */
   readonly opened?: string;
 }
 
