@@ -1,6 +1,7 @@
 // Finds test problems and steps that are also in the training data: their scores say little.
 import { hash48, wordsHash } from '../random/text-hash.js';
-import { normalizeProblem } from '../records/record.js';
+import { normalizeProblem, type Step } from '../records/record.js';
+import { readableStep } from '../records/turns.js';
 
 /** Fingerprint of a problem. */
 export interface ProblemKey {
@@ -46,11 +47,11 @@ export function problemKey(problem: string): ProblemKey {
 }
 
 /**
- * Fingerprint of a step's text, 48 bits. Steps with the same one stand word for word in both places; letter case and runs
- * of white space do not count.
+ * Fingerprint of a step's text, with the calls of a turn, 48 bits. Steps with the same one stand word for word in both
+ * places; letter case and runs of white space do not count.
  */
-export function stepKey(text: string): number {
-  return hash48(normalizeProblem(text));
+export function stepKey(step: Pick<Step, 'text' | 'message'>): number {
+  return hash48(normalizeProblem(readableStep(step)));
 }
 
 /** Does this step of a held-out solution stand word for word in the training part? Both indices from 0. */

@@ -3,7 +3,6 @@ import { problemKey, stepKey } from '../data/overlap.js';
 import type { StoredSolution } from '../data/token-store.js';
 import type { VerdictTokenizer } from '../data/verdict.js';
 import type { StepRecord } from '../records/record.js';
-import { readableStep } from '../records/turns.js';
 
 /** Fields of a stored solution that take time to compute. */
 export type EncodedRecord = Pick<StoredSolution, 'key' | 'stepKeys' | 'ids' | 'promptEnd' | 'stepEnds'>;
@@ -17,7 +16,7 @@ export function encodeRecord(
   const { ids, steps } = verdicts.solution(record, whole ? { steps: 'all' } : {}).trunk;
   return {
     key: problemKey(record.problem),
-    stepKeys: record.steps.map((step) => stepKey(readableStep(step))),
+    stepKeys: record.steps.map(stepKey),
     ids,
     promptEnd: steps[0]?.start ?? ids.length,
     stepEnds: steps.map(({ end }) => end),

@@ -273,6 +273,19 @@ describe('steptrain eval correction with a run', () => {
     );
   });
 
+  it('counts the turns of other calls as unseen, as the run does', async () => {
+    const run = join(folder, 'turns');
+    const tiny = ['data.word_problems.samples=60', 'reward_model.max_steps=1'];
+    const set = tiny.flatMap((one) => ['--set', one]);
+    const made = await cli('run', 'quickstart_turns_judge', '--output', run, ...set);
+    expect(made.code, made.stderr).toBe(0);
+    const { metrics_unseen } = readJson(join(run, 'eval.json'));
+    // Many turns only call the calculator: their text alone is empty, and so the same everywhere.
+    expect(metrics_unseen.n).toBeGreaterThan(0);
+    const { stdout } = await correction(run, '--json');
+    expect(JSON.parse(stdout).metrics_unseen).toEqual(metrics_unseen);
+  });
+
   it('refuses a run that does not judge steps', async () => {
     expect((await correction(folder)).stderr).toMatch(
       /is no run with steps of its own: name those to judge with --data FILE$/,

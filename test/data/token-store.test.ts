@@ -27,7 +27,7 @@ function solution(
     part: (['train', 'validation', 'test'] as const)[labels.length % 3]!,
     record,
     text: exactText(record),
-    stepKeys: record.steps.map(({ text }) => stepKey(text)),
+    stepKeys: record.steps.map(stepKey),
     key: problemKey(problem),
     ids: Int32Array.from(ids),
     promptEnd: Math.min(1, ids.length),
@@ -73,7 +73,7 @@ describe('a token store', () => {
             expect(store.key(i)).toEqual(one.key);
             expect(store.record(i)).toEqual(one.record);
             expect(store.labels(i)).toEqual(one.record.steps.map(({ label }) => label));
-            expect(store.stepKeys(i)).toEqual(one.record.steps.map(({ text }) => stepKey(text)));
+            expect(store.stepKeys(i)).toEqual(one.record.steps.map(stepKey));
             expect(store.contextSteps(i)).toBe(one.record.context_steps ?? 0);
             expect(store.stepEnds(i)).toEqual(one.stepEnds);
             expect(store.promptEnd(i)).toBe(one.promptEnd);

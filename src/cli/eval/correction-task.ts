@@ -77,8 +77,8 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const positive = labels.filter((label) => label === 1).length;
   const keys = (records: readonly StepRecord[]) => records.map(({ problem }) => problemKey(problem));
   const { same: overlap } = problemOverlap(keys(source.parts.train), keys(test));
-  const trained = new Set(source.parts.train.flatMap(({ steps }) => steps.map(({ text }) => stepKey(text))));
-  const seen = test.map(({ steps }) => steps.map(({ text }) => trained.has(stepKey(text))));
+  const trained = new Set(source.parts.train.flatMap(({ steps }) => steps.map(stepKey)));
+  const seen = test.map(({ steps }) => steps.map((step) => trained.has(stepKey(step))));
   const asTrained = [options.data, options.maxSamples, options.maxLength, options.neutral].every(
     (value) => value === undefined,
   );
