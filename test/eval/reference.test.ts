@@ -113,6 +113,27 @@ describe('bootstrap intervals', () => {
     }
   });
 
+  it('of a class count the problems that have it, and no resample without it', () => {
+    // 3 right steps, all seen as right; of 9 wrong ones 3 are seen. A resample lacks problems 0 to 2 in (9/12)^12 = 3.2 %.
+    const steps = Array.from({ length: 12 }, (_, i) => ({
+      problem: String(i),
+      label: i < 3 ? (1 as const) : (0 as const),
+      verdict: i < 9 ? (1 as const) : (0 as const),
+      probability: i < 3 ? 0.9 : 0.1,
+    }));
+    const { metrics } = bootstrapIntervals(steps, settings)!;
+    // Wilson's lower end for 3 of 3: 3 / (3 + 1.96²).
+    const open = [expect.closeTo(0.4385, 4), 1];
+    expect(metrics.acc_pos).toEqual(open);
+    // Any of the 12 problems may show a pair in the wrong order: 1.96² / (12 + 1.96²) = 24.2 %.
+    expect(metrics.auc).toEqual([expect.closeTo(0.7575, 4), 1]);
+    // A mean with a recall of 1 is at least one half.
+    expect(metrics.balanced_accuracy![0]).toBeGreaterThanOrEqual(0.5);
+    // The whole data lack a class: no resample can have it.
+    const wrong = steps.slice(3);
+    expect(bootstrapIntervals(wrong, settings)!.metrics.acc_pos).toEqual([0, expect.closeTo(0.2991, 4)]);
+  });
+
   it('depend on the seed alone', () => {
     const few = { ...settings, resamples: 40 };
     expect(bootstrapIntervals(judged, few)).toEqual(bootstrapIntervals(judged, few));

@@ -23,6 +23,20 @@ export interface ProblemStep extends JudgedStep, ScoredStep {
 
 export type IntervalMetric = Exclude<keyof ConfusionMetrics, 'n'> | 'auc';
 
+type Label = JudgedStep['label'];
+
+/** Labels without whose steps a metric says nothing of a judge: it, or a part of it, is 0/0, or 0 for any judge. */
+const NEEDED: Readonly<Partial<Record<IntervalMetric, readonly Label[]>>> = {
+  acc_pos: [1],
+  acc_neg: [0],
+  f1_pos: [1],
+  f1_neg: [0],
+  balanced_accuracy: [0, 1],
+  f1_macro: [0, 1],
+  f1_harmonic: [0, 1],
+  auc: [0, 1],
+};
+
 export interface Intervals extends BootstrapOptions {
   readonly confidence: number;
   readonly problems: number;
@@ -33,7 +47,10 @@ export interface Intervals extends BootstrapOptions {
 /** Domain of the random stream that draws problems. */
 const DRAW = 0x626f6f74;
 
-/** An interval of every metric, see `resampledInterval`. Undefined with fewer than two problems. */
+/**
+ * An interval of every metric, see `resampledInterval`. A resample that lacks a class which a metric needs, though the
+ * steps have it, is left out of that metric. Undefined with fewer than two problems.
+ */
 export function bootstrapIntervals(
   steps: readonly ProblemStep[],
   { invalidAsWrong, ...bootstrap }: BootstrapOptions & { readonly invalidAsWrong: boolean },
@@ -44,14 +61,16 @@ export function bootstrapIntervals(
   resample(sample.problems, bootstrap, (weights) => {
     const { n: _, ...metrics } = sample.metrics(weights);
     for (const [metric, value] of Object.entries({ ...metrics, auc: sample.auc(weights) })) {
+      if (value === undefined || !sample.tells(metric as IntervalMetric, weights)) continue;
       values[metric] ??= [];
-      if (value !== undefined) values[metric].push(value);
+      values[metric].push(value);
     }
   });
   const metrics = Object.fromEntries(
-    Object.entries(values).flatMap(([metric, of]) =>
-      of.length === 0 ? [] : [[metric, resampledInterval(of, sample.problems, SHARE)]],
-    ),
+    Object.entries(values).map(([metric, of]) => [
+      metric,
+      resampledInterval(of, sample.problemsOf(metric as IntervalMetric), SHARE),
+    ]),
   );
   return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, metrics };
 }
@@ -120,6 +139,8 @@ export function percentileInterval(values: readonly number[]): [number, number] 
 export class ProblemSample {
   readonly problems: number;
   private readonly confusions: readonly { tp: number; fn: number; fp: number; tn: number }[];
+  /** Whether a problem has steps of a label, by label. */
+  private readonly withLabel: Readonly<Record<Label, readonly boolean[]>>;
   /** Steps in order of probability. */
   private readonly ranked: readonly { label: 0 | 1; probability: number; problem: number }[];
 
@@ -127,9 +148,28 @@ export class ProblemSample {
     const groups = [...grouped(steps, ({ problem }) => problem).values()];
     this.problems = groups.length;
     this.confusions = groups.map((group) => countConfusion(group, options).confusion);
+    this.withLabel = {
+      0: this.confusions.map(({ fp, tn }) => fp + tn > 0),
+      1: this.confusions.map(({ tp, fn }) => tp + fn > 0),
+    };
     this.ranked = groups
       .flatMap((group, problem) => group.map(({ label, probability }) => ({ label, probability, problem })))
       .sort((a, b) => a.probability - b.probability);
+  }
+
+  /** Whether a resample has every class that a metric needs and that the steps have. */
+  tells(metric: IntervalMetric, weights: Uint32Array): boolean {
+    return this.needed(metric).every((has) => has.some((has, i) => has && weights[i]! > 0));
+  }
+
+  /** Number of problems on which a metric depends: of a recall those with steps of its class, else all. */
+  problemsOf(metric: IntervalMetric): number {
+    const [has] = metric === 'acc_pos' || metric === 'acc_neg' ? this.needed(metric) : [];
+    return has ? has.filter(Boolean).length : this.problems;
+  }
+
+  private needed(metric: IntervalMetric): (readonly boolean[])[] {
+    return (NEEDED[metric] ?? []).map((label) => this.withLabel[label]).filter((has) => has.includes(true));
   }
 
   /** Metrics with weight `weights[i]` on problem i. */

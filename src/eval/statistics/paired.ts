@@ -47,14 +47,15 @@ export function pairedDifferences<Metric extends Exclude<IntervalMetric, 'auc'>>
   resample(sampleA.problems, bootstrap, (weights) => {
     const [one, other] = [sampleA.metrics(weights), sampleB.metrics(weights)];
     metrics.forEach((metric, i) => {
-      resampled[i]?.push(other[metric] - one[metric]);
+      if (sampleA.tells(metric, weights)) resampled[i]?.push(other[metric] - one[metric]);
     });
   });
   const differences = metrics.map((metric, i) => {
     const values = resampled[i] as number[];
-    const interval = resampledInterval(values, sampleA.problems, SHARE_DIFFERENCE) as [number, number];
+    const problems = sampleA.problemsOf(metric);
+    const interval = resampledInterval(values, problems, SHARE_DIFFERENCE) as [number, number];
     const difference = ofB[metric] - ofA[metric];
-    return [metric, { difference, interval, p: twoSided(values, sampleA.problems) }] as const;
+    return [metric, { difference, interval, p: twoSided(values, problems) }] as const;
   });
   return {
     problems: sampleA.problems,
