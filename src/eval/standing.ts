@@ -49,9 +49,10 @@ export function standingOf(
   const only =
     acc_pos === 1 && acc_neg === 0 ? 'right' : acc_pos === 0 && acc_neg === 1 ? 'wrong' : undefined;
   const ends = interval ? ` (${interval.map((end) => percent(end)).join(' to ')})` : '';
+  const reach = standing === 'few' || standing === 'chance' ? reachOf({ n, unit, interval }) : '';
   const parts = [
     ...(only ? [`it answers "${only}" to every ${unit === 'steps' ? 'step' : 'solution'}`] : []),
-    `AUC ${percent(auc)}${ends} ${WORDS[standing]}`,
+    `AUC ${percent(auc)}${ends} ${WORDS[standing]}${reach}`,
   ];
   return { auc: standing, ...(only ? { only } : {}), sentence: parts.join('; ') };
 }
@@ -70,13 +71,30 @@ export function standingIn({
   return { ...standingOf(metrics, intervals?.metrics.auc, unit), n: metrics.n, isUnseen };
 }
 
+/** Says why chance is not left out though the interval leaves one half out; empty where it does not. */
+function reachOf({
+  n,
+  unit,
+  interval,
+}: {
+  readonly n: number;
+  readonly unit: 'steps' | 'solutions';
+  readonly interval: readonly [number, number] | undefined;
+}): string {
+  if (interval === undefined || holdsHalf(interval)) return '';
+  const far = Math.min(0.5, byChance(n));
+  return ` (${n} ${unit} have ${percent(0.5 - far)} to ${percent(0.5 + far)} by chance alone; their interval is too narrow)`;
+}
+
+const holdsHalf = ([low, high]: readonly [number, number]): boolean => low <= 0.5 && high >= 0.5;
+
 function aucStanding(
   auc: number,
   interval: readonly [number, number] | undefined,
   near: number,
 ): AucStanding {
   const apart = Math.abs(auc - 0.5);
-  const within = interval !== undefined && interval[0] <= 0.5 && interval[1] >= 0.5;
+  const within = interval !== undefined && holdsHalf(interval);
   if (apart <= near || within) return apart > HARDLY - 0.5 ? 'few' : 'chance';
   if (auc < 0.5) return 'below';
   return auc < HARDLY ? 'hardly' : 'above';

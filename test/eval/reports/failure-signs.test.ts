@@ -71,7 +71,15 @@ describe('signs of failure', () => {
     // A bootstrap over few problems is too sure of itself: 20 steps have an AUC from 24 to 76 by chance alone.
     const of = (n: number, auc: number) =>
       failureSigns({ metrics: { ...fine, n, auc }, aucInterval: [0.1, 0.45] })[0];
-    expect(of(20, 0.3)).toContain('AUC 30.0 (10.0 to 45.0) may be chance: these are too few to tell');
+    // 1.96 √(21 / 1200) = 25.9 points; the sentence says why, since the interval leaves 50 out.
+    expect(of(20, 0.3)).toContain(
+      'AUC 30.0 (10.0 to 45.0) may be chance: these are too few to tell (20 steps have 24.1 to 75.9 by chance alone; ' +
+        'their interval is too narrow): judge more',
+    );
+    // 1.96 √(101 / 30000) = 11.4 points.
+    expect(of(100, 0.42)).toContain(
+      'is not told apart from chance (100 steps have 38.6 to 61.4 by chance alone; their interval is too narrow)',
+    );
     expect(of(20, 0.2)).toContain('labels swapped, or did it learn');
     // So has a judge without a mistake whose interval is wide.
     const all = failureSigns({ metrics: { ...fine, acc_neg: 0.5, n: 6, auc: 1 }, aucInterval: [0.44, 1] });
