@@ -29,6 +29,9 @@ export class RequestError extends Error {
   }
 }
 
+/** The refusal of a conversation whose turns the scorer cannot read, by its chat template; others of the request may be scored. */
+export class UnreadTurns extends RequestError {}
+
 export function fieldError(param: string, reason: string, status = 400): RequestError {
   return new RequestError(status, `${param}: ${reason}`, { param });
 }

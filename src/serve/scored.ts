@@ -3,15 +3,15 @@ import type { ServerResponse } from 'node:http';
 import { DataError } from '../files/data-error.js';
 import type { Scorer, Solution, SolutionScores } from '../scoring/scorer.js';
 import type { Engine } from './engine.js';
-import { RequestError } from './errors.js';
+import { RequestError, UnreadTurns } from './errors.js';
 import { endWithin } from './event-stream.js';
 import type { RequestFields } from './request-fields.js';
 
-export interface Scored {
+export interface Scored<S = SolutionScores> {
   /** The name in requests. */
   readonly name: string;
   readonly scorer: Scorer;
-  readonly scores: readonly SolutionScores[];
+  readonly scores: readonly S[];
 }
 
 /** The scorer that a request names, or the first; `scorer` is undefined where there is none of that name. */
@@ -27,7 +27,8 @@ export function askedScorer(engine: Engine, fields: RequestFields) {
 
 /**
  * @param fields everything but `model` has been read
- * @throws RequestError for an unknown scorer or field, a full queue, or where the server is going down
+ * @throws RequestError for an unknown scorer or field, a full queue, or where the server is going down; UnreadTurns where the chat
+ * template does not read one of the conversations
  */
 export async function scoredBy(
   engine: Engine,
@@ -51,8 +52,12 @@ export async function scoredBy(
         code: 'model_not_found',
       },
     );
+  if (solutions.length === 0) return { name, scorer, scores: [] };
   const scores = await engine.scoring.score(scorer, solutions, signal).catch((error: unknown) => {
-    if (error instanceof DataError) throw new RequestError(400, error.message);
+    if (error instanceof DataError) {
+      const isOfTurns = error.kind === 'template' && solutions.some(({ turns }) => turns);
+      throw new (isOfTurns ? UnreadTurns : RequestError)(400, error.message);
+    }
     // An error that is neither the request's fault nor that of a full queue is the device's.
     if (!(error instanceof RequestError)) engine.fail(error);
     throw error;
@@ -64,10 +69,10 @@ export async function scoredBy(
 export async function sendScores(
   { limits }: Engine,
   response: ServerResponse,
-  { name, scores }: Scored,
+  { name, scores }: Scored<SolutionScores | RequestError>,
   body: { readonly data: readonly object[] } & Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  const tokens = scores.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
+  const tokens = scores.reduce((sum, each) => sum + (('tokens' in each && each.tokens) || 0), 0);
   response.setHeader('content-type', 'application/json; charset=utf-8');
   await endWithin(
     response,

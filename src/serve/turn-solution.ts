@@ -16,44 +16,47 @@ const MAX_TOOLS = 128;
 export const isConversation = (fields: RequestFields): boolean =>
   fields.has('messages') || (fields.has('prompt') && fields.has('completion'));
 
-/** @throws RequestError for what is no conversation with a turn of the assistant, with the place of the mistake */
-export function turnSolution(engine: Engine, fields: RequestFields): Solution {
-  const [first, second] = fields.has('messages') ? ['messages'] : ['prompt', 'completion'];
-  const messages = [
-    ...given(fields, first as string),
-    ...(second === undefined ? [] : given(fields, second)),
-  ];
+/**
+ * Reads the fields of a conversation. The function that comes back reads its messages, which a policy wrote.
+ *
+ * @throws RequestError, both, with the place of the mistake; the function for what is no conversation with a turn of the assistant
+ */
+export function turnSolution(engine: Engine, fields: RequestFields): () => Solution {
+  const names = fields.has('messages') ? ['messages'] : ['prompt', 'completion'];
+  const [first, last] = [names[0] as string, names.at(-1) as string];
+  const given = names.map((name) => fields.list(name, isAny, 'messages', MAX_MESSAGES) ?? []);
   const tools = fields.list('tools', isObject, 'functions', MAX_TOOLS);
   const kwargs = fields.value('chat_template_kwargs');
   if (kwargs !== undefined && !isObject(kwargs)) fields.fail('chat_template_kwargs', 'an object');
-  const { prompt, turns } = dividedTurns(messages);
-  const last = second ?? (first as string);
-  if (turns.length === 0) fields.fail(last, 'a conversation with at least one message of the assistant');
-  if (prompt.length === 0) fields.fail(first as string, 'a message before the first one of the assistant');
-  try {
-    checkCalls(messages, tools ?? []);
-  } catch (error) {
-    if (!(error instanceof BadRow)) throw error;
-    fields.refuse(last, error.message);
-  }
-  const steps = turns.map(stepOfTurn);
-  engine.checkLength(messages.map(({ content }) => content).join('\n'));
-  return {
-    problem: prompt.findLast(({ role }) => role === 'user')?.content ?? '',
-    steps: steps.map(readableStep),
-    turns: defined<Turns>({
-      prompt,
-      tools: tools?.length ? tools : undefined,
-      chat_template_kwargs: kwargs as Turns['chat_template_kwargs'],
-      steps: steps as readonly Step[],
-    }),
+  return () => {
+    const messages = given.flatMap((list, of) =>
+      list.map((message, i) => chatMessage(fields.inner(message, `${names[of]}[${i}]`)) as Message),
+    );
+    const { prompt, turns } = dividedTurns(messages);
+    if (turns.length === 0) fields.fail(last, 'a conversation with at least one message of the assistant');
+    if (prompt.length === 0) fields.fail(first, 'a message before the first one of the assistant');
+    try {
+      checkCalls(messages, tools ?? []);
+    } catch (error) {
+      if (!(error instanceof BadRow)) throw error;
+      fields.refuse(last, error.message);
+    }
+    const steps = turns.map(stepOfTurn);
+    engine.checkLength(messages.map(({ content }) => content).join('\n'));
+    return {
+      problem: prompt.findLast(({ role }) => role === 'user')?.content ?? '',
+      steps: steps.map(readableStep),
+      turns: defined<Turns>({
+        prompt,
+        tools: tools?.length ? tools : undefined,
+        chat_template_kwargs: kwargs as Turns['chat_template_kwargs'],
+        steps: steps as readonly Step[],
+      }),
+    };
   };
 }
 
-function given(fields: RequestFields, name: string): Message[] {
-  const found = fields.list(name, (item): item is unknown => true, 'messages', MAX_MESSAGES) ?? [];
-  return found.map((message, i) => chatMessage(fields.inner(message, `${name}[${i}]`)) as Message);
-}
+const isAny = (item: unknown): item is unknown => true;
 
 const isObject = (item: unknown): item is object =>
   typeof item === 'object' && item !== null && !Array.isArray(item);

@@ -1,5 +1,6 @@
 // /score of conversations: what the scorer gets, and the rewards of turns that come back.
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { badTemplate } from '../../src/files/data-error.js';
 import { type Solution, scorer } from '../../src/scoring/scorer.js';
 import { serve } from '../../src/serve/server.js';
 import { post, testServer } from './test-server.js';
@@ -20,6 +21,7 @@ async function judgeServer() {
     readsTurns: true,
     async score(solutions) {
       asked.push(...solutions);
+      if (solutions.some(({ steps }) => steps.includes('unclear'))) throw badTemplate('no turn can be told');
       return solutions.map(({ steps }) => ({ scores: steps.map((step) => step.length / 100) }));
     },
   });
@@ -58,7 +60,76 @@ describe('/score', () => {
     expect(asked[1]).toEqual(asked[0]);
   });
 
+  const [prompt, completion] = [messages.slice(0, 1), messages.slice(1)];
+  const calling = (own: object) => ({
+    prompt,
+    completion: completion.with(0, {
+      ...{ role: 'assistant', content: null },
+      tool_calls: [{ ...call, function: { ...call.function, ...own } }],
+    }),
+    tools,
+  });
+  const scored = (index: number) => ({
+    ...{ index, object: 'score', scores: [0.19, 0.05], turn_rewards: [0.19, 0.05] },
+  });
+  const refused = (index: number, error: string) => ({
+    ...{ index, object: 'score', error, scores: null, turn_rewards: null },
+  });
+
+  it('answers each of several conversations that cannot be read with its error, and scores the others', async () => {
+    const { url } = await judgeServer();
+    const { status, json } = await post(`${url}/score`, {
+      solutions: [
+        calling({ name: 'search' }),
+        calling({}),
+        { messages: [...prompt, { role: 'assistant', content: 'unclear' }], tools },
+        calling({ guguments: '{}' }),
+        calling({}),
+      ],
+    });
+    expect([status, json]).toMatchObject([
+      200,
+      {
+        data: [
+          refused(
+            0,
+            'solutions[0].completion: message 2 calls the tool "search", and the row describes calc',
+          ),
+          scored(1),
+          refused(2, 'no turn can be told'),
+          refused(
+            3,
+            'solutions[3].completion[0].tool_calls[0].function.guguments: there is no such field; did you mean arguments?',
+          ),
+          scored(4),
+        ],
+      },
+    ]);
+  });
+
+  it('answers a list of which no conversation can be read', async () => {
+    const { url, asked } = await judgeServer();
+    const { status, json } = await post(`${url}/score`, { solutions: [calling({ arguments: '{' })] });
+    const sentence = 'solutions[0].completion[0].tool_calls[0].function.arguments: expected JSON, found "{"';
+    expect([status, json]).toMatchObject([200, { model: 'judge', data: [refused(0, sentence)] }]);
+    expect(asked).toEqual([]);
+  });
+
   it.each([
+    [{ solutions: [] }, /^solutions: expected a list of at least one solution/],
+    [
+      { solutions: [calling({}), { ...calling({}), tool: [] }] },
+      /^solutions\[1\]\.tool: there is no such field/,
+    ],
+    [{ solutions: [calling({}), { ...calling({}), tools: 3 }] }, /^solutions\[1\]\.tools: expected a list/],
+    [{ solutions: [calling({}), { prompt }] }, /^solutions\[1\]\.problem: expected a text/],
+    [
+      { solutions: [calling({}), { prompt, completion: 'x' }] },
+      /^solutions\[1\]\.completion: expected a list/,
+    ],
+    [{ solutions: [{ problem: 'p', steps: ['unclear'] }] }, /^no turn can be told/],
+    [{ solutions: [calling({})], model: 'blind' }, /steps reads problems with steps alone/],
+    [{ messages: [...prompt, { role: 'assistant', content: 'unclear' }], tools }, /^no turn can be told/],
     [
       { messages: messages.slice(0, 1) },
       /^messages: expected a conversation with at least one message of the assistant/,
