@@ -1,6 +1,8 @@
 /** `method: ppo`: policy optimisation on solutions that the policy samples itself. */
 
 import { rowsOf } from '../../config/sampling.js';
+import { readLog } from '../../run/log-file.js';
+import { warn } from '../../terminal/log.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Method } from '../../train/method.js';
 import { type AskedProblems, askedProblems } from '../../train/solutions/asked.js';
@@ -8,6 +10,7 @@ import { accuracyOf } from '../../train/solutions/held-out.js';
 import { hasCritic } from './algorithms.js';
 import { BASE, baseProblems, baseSolutions, baseStage, rewardedProblems } from './base.js';
 import type { PpoRunConfig } from './config.js';
+import { overoptimized } from './overoptimized.js';
 import { plannedRewardModels } from './reward-memory.js';
 import { rewardSources } from './reward-sources.js';
 import { createPpoRoles, ppoRoles } from './roles.js';
@@ -76,6 +79,10 @@ export const ppo: Method<PpoRunConfig, AskedProblems, RewardedRoles> = {
     },
   ],
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
-  evaluate: async (open, { tokens }, signal) =>
-    solvedBeforeAndAfter(open, await baseSolutions(open), tokens, signal),
+  async evaluate(open, { tokens }, signal) {
+    const { data, run } = open;
+    const warning = overoptimized(readLog(run.metrics.path), data.parts.validation.problems.length);
+    if (warning !== undefined) warn(warning);
+    return solvedBeforeAndAfter(open, await baseSolutions(open), tokens, signal);
+  },
 };
