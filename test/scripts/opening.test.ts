@@ -38,6 +38,9 @@ const program = (work: string) => `
   opened.device?.dispose();
 `;
 
+/** Functions that the compiler puts into a file for `using`. */
+const COMPILED = / (__addDisposableResource|__disposeResources|next)$/;
+
 const roomOf = (place: string) => ROOMS.indexOf(place.split('/')[0] as string);
 
 /** The functions of the rooms that ran in `work`, and those of them that a reader meets who follows the calls of `name`, in order. */
@@ -47,7 +50,7 @@ function walkOf(work: string, argument: string, path: string, name: string) {
     ['--input-type=module', '--eval', program(work), pathToFileURL(resolve('dist')).href, argument],
     { encoding: 'utf8' },
   );
-  const ran = new Set(stdout.split('\n').filter((place) => roomOf(place) >= 0));
+  const ran = new Set(stdout.split('\n').filter((place) => roomOf(place) >= 0 && !COMPILED.test(place)));
   const order = callsFrom(readSources(resolve('.')), path, name)
     .map((at) => `${at.path.slice('src/'.length, -'.ts'.length)} ${at.name}`)
     .filter((place) => ran.has(place));
