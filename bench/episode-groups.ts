@@ -18,18 +18,16 @@ export function episodeGroups(): readonly Group[] {
     file,
     problems.map(({ problem, answer }) => `${JSON.stringify({ problem, answer })}\n`).join(''),
   );
-  const cases = [0, 100].map((latency): EpisodeCase => {
+  return [0, 100].map((latency): Group => {
     const what = latency === 0 ? 'a tool at once' : `a tool of ${latency} ms`;
-    return {
-      ...{ suite: 'episodes', name: `1,000 tokens, ${what}`, dtype: 'f32', flops: 0, bytes: 0 },
+    const item: EpisodeCase = {
+      ...{ suite: 'episodes', name: '1,000 tokens', dtype: 'f32', flops: 0, bytes: 0 },
       ...{ model: AGENT, file, generations: GENERATIONS, rows: ROWS, latency, newTokens: 24, maxLength: 256 },
     };
-  });
-  return [
-    {
-      title: `${PROBLEMS * GENERATIONS} episodes of an agent of 0.9M parameters in ${ROWS} rows, f32`,
-      cases,
+    return {
+      title: `${PROBLEMS * GENERATIONS} episodes of an agent of 0.9M parameters in ${ROWS} rows, f32, ${what}`,
+      cases: [item],
       settings: ['TRL', 'TRL, all rows together'],
-    },
-  ];
+    };
+  });
 }
