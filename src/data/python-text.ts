@@ -150,6 +150,8 @@ class Reader {
     if (text === undefined) return undefined;
     this.isFloat = /[.e]/i.test(text);
     const number = Number(text);
+    // Beyond doubles, as parseExact refuses it.
+    if (this.isFloat && !Number.isFinite(number)) return undefined;
     return this.isFloat || Number.isSafeInteger(number) ? number : BigInt(text.replace('+', ''));
   }
 

@@ -44,6 +44,8 @@ export class TableFile {
 
   private read(number: number): Float64Array {
     const first = number * BLOCK_ROWS;
+    // Its memory may be taken, and what cannot be read must not be found there afterwards.
+    this.recent = undefined;
     const values = this.freeBlock();
     const size = Math.min(BLOCK_ROWS, this.length - first) * this.width;
     readFully(this.file, new Uint8Array(values.buffer, 0, 8 * size), 8 * first * this.width);

@@ -14,7 +14,7 @@ const BLOCKS = 64;
 
 /**
  * Length and hash of a file that may have gigabytes: of 64 blocks of 64 KiB, evenly over its length, or of the whole where it is
- * shorter. Other weights differ in each block.
+ * shorter. Training changes all blocks; a change in less than a 64th of the file may go unseen.
  */
 export async function sampledHash(path: string): Promise<string> {
   const file = await open(path);

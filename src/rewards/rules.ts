@@ -59,7 +59,7 @@ export function lengthReward({ from, to }: { readonly from: number; readonly to:
   };
 }
 
-/** What the environment of an episode gave: the sum over the turns, and the reward of each; a turn without one has 0. */
+/** Gives the rewards that the environment of an episode gave its turns, and their sum. A turn without one has 0. */
 export function environmentReward(): SolutionReward {
   return {
     name: 'environment',

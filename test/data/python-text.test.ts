@@ -83,6 +83,7 @@ describe('text as Python prints it', () => {
     '[,1]',
     '[...]',
     '[x.y]',
+    '[1e400]',
   ])('%s is none', (text) => {
     expect(pythonValue(text)).toBeUndefined();
   });
