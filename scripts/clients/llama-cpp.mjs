@@ -118,13 +118,15 @@ export async function llamaCpp(directory) {
       ]);
       checks.push(...(await compared(device, program, file, dtype)));
     }
-    const delta = join(folder, 'qwen35');
-    mkdirSync(delta);
-    await writeQwen35(delta);
-    // A random model is unsure of its next token, so roundings would change it: f32 alone.
-    const file = join(folder, 'qwen35.gguf');
-    await run(process.execPath, [STEPTRAIN, 'merge', delta, file, '--dtype', 'f32', '--no-check']);
-    checks.push(...(await compared(device, program, file, 'f32', 'qwen35, ')));
+    for (const name of ['qwen35', 'qwen35moe']) {
+      const delta = join(folder, name);
+      mkdirSync(delta);
+      await writeQwen35(delta, { experts: name === 'qwen35moe' });
+      // A random model is unsure of its next token, so roundings would change it: f32 alone.
+      const file = join(folder, `${name}.gguf`);
+      await run(process.execPath, [STEPTRAIN, 'merge', delta, file, '--dtype', 'f32', '--no-check']);
+      checks.push(...(await compared(device, program, file, 'f32', `${name}, `)));
+    }
   } finally {
     device.dispose();
     rmSync(folder, { recursive: true, force: true });

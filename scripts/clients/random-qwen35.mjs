@@ -1,4 +1,4 @@
-// A directory with a random Qwen3.5 whose three value heads share a key head, so that llama.cpp keeps them in another order.
+// Directories with a random Qwen3.5 whose three value heads share a key head, so that llama.cpp keeps them in another order.
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -53,15 +53,28 @@ const KINDS = [
   [/conv1d|embed|lm_head/, ({ normal }) => 0.5 * normal()],
 ];
 
-export async function writeQwen35(directory) {
+const { intermediate_size: _, ...SHARED } = CONFIG;
+const WITH_EXPERTS = {
+  ...SHARED,
+  architectures: ['Qwen3_5MoeForCausalLM'],
+  model_type: 'qwen3_5_moe_text',
+  num_experts: 6,
+  num_experts_per_tok: 2,
+  moe_intermediate_size: 128,
+  shared_expert_intermediate_size: 160,
+};
+
+/** @param experts in place of the MLPs, with one more that reads every token */
+export async function writeQwen35(directory, { experts = false } = {}) {
   const from = draws(12345);
-  const weights = modelWeights(parseModelConfig(CONFIG, 'random')).map(({ name, shape }) => {
+  const config = experts ? WITH_EXPERTS : CONFIG;
+  const weights = modelWeights(parseModelConfig(config, 'random')).map(({ name, shape }) => {
     const draw =
       KINDS.find(([kind]) => kind.test(name))?.[1] ?? (({ normal }) => normal() / Math.sqrt(shape[1]));
     const values = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => draw(from));
     return { name, shape, dtype: 'F32', data: () => new Uint8Array(values.buffer) };
   });
-  await writeCheckpoint(directory, weights, { config: CONFIG });
+  await writeCheckpoint(directory, weights, { config });
   const tokenizer = JSON.parse(readFileSync(join(TOKENIZER, 'tokenizer.json'), 'utf8'));
   tokenizer.pre_tokenizer = cuttingOf('qwen35');
   tokenizer.normalizer = { type: 'NFC' };

@@ -3,6 +3,7 @@
 import { show, WeightsError } from '../weights/error.js';
 import type { GgufFile } from '../weights/gguf/file.js';
 import { type Metadata, metadataOf } from '../weights/gguf/metadata.js';
+import { hasDelta } from '../weights/gguf/names.js';
 import type { JsonObject } from '../weights/json.js';
 import { ggufScaling, shortest } from './gguf-rope.js';
 
@@ -14,13 +15,17 @@ const CLASSES: Readonly<Record<string, string>> = {
   qwen3moe: 'Qwen3Moe',
   gemma3: 'Gemma3',
   qwen35: 'Qwen3_5',
+  qwen35moe: 'Qwen3_5Moe',
 };
 
 /** `model_type` of architectures with another name there. */
 const MODEL_TYPES: Readonly<Record<string, string>> = {
   qwen3moe: 'qwen3_moe',
   qwen35: 'qwen3_5_text',
+  qwen35moe: 'qwen3_5_moe_text',
 };
+
+const WITH_EXPERTS = ['qwen3moe', 'qwen35moe'];
 
 /** Keys of an architecture without influence on the model. */
 const NEUTRAL = [
@@ -42,12 +47,12 @@ export function ggufConfig(file: GgufFile): JsonObject {
       `${file.path}: general.architecture: expected one of ${Object.keys(CLASSES).join(', ')}, found ${show(architecture)}; other models are not supported`,
     );
   const experts = of.integer(of.of('expert_count')) ?? 0;
-  if (experts !== 0 && architecture !== 'qwen3moe')
+  if (experts !== 0 && !WITH_EXPERTS.includes(architecture))
     throw new WeightsError(`${file.path}: ${architecture} models with experts are not supported`);
   const integer = (key: string) => of.required('integer', of.of(key));
   const headDim = of.headDim();
   const rotated = of.integer(of.of('rope.dimension_count')) ?? headDim;
-  if (rotated !== headDim && architecture !== 'qwen35')
+  if (rotated !== headDim && !hasDelta(architecture))
     of.fail(of.of('rope.dimension_count'), `${headDim}, the width of a head`);
   const optional = (key: string) => of.integer(of.of(key));
   const window = optional('attention.sliding_window');
@@ -62,8 +67,7 @@ export function ggufConfig(file: GgufFile): JsonObject {
   const common = {
     architectures: [`${prefix}ForCausalLM`],
     hidden_size: integer('embedding_length'),
-    intermediate_size: integer('feed_forward_length'),
-    num_hidden_layers: architecture === 'qwen35' ? of.layers() : integer('block_count'),
+    num_hidden_layers: hasDelta(architecture) ? of.layers() : integer('block_count'),
     num_attention_heads: integer('attention.head_count'),
     num_key_value_heads: optional('attention.head_count_kv') ?? integer('attention.head_count'),
     head_dim: headDim,
@@ -79,7 +83,7 @@ export function ggufConfig(file: GgufFile): JsonObject {
   const config =
     architecture === 'gemma3'
       ? gemmaKeys(of, headDim, rope)
-      : architecture === 'qwen35'
+      : hasDelta(architecture)
         ? deltaKeys(file, of, { ...rope, partial_rotary_factor: rotated / headDim })
         : llamaKeys(file, of, rope);
   of.refuseUnread();
@@ -89,7 +93,8 @@ export function ggufConfig(file: GgufFile): JsonObject {
 function llamaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
   const { architecture } = of;
   return {
-    ...(architecture === 'qwen3moe' ? expertKeys(of) : {}),
+    intermediate_size: of.required('integer', of.of('feed_forward_length')),
+    ...(architecture === 'qwen3moe' ? { ...expertKeys(of), norm_topk_prob: true } : {}),
     model_type: MODEL_TYPES[architecture] ?? architecture,
     hidden_act: 'silu',
     ...(architecture === 'qwen2' ? {} : { attention_bias: file.tensors.has('blk.0.attn_q.bias') }),
@@ -107,8 +112,10 @@ function deltaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
   const layers = of.layers();
   if (recurrent && recurrent.length < layers)
     of.fail(of.of('attention.recurrent_layers'), `true or false for each of the ${layers} layers`);
+  const width = () => ({ intermediate_size: of.required('integer', of.of('feed_forward_length')) });
   return {
-    model_type: 'qwen3_5_text',
+    ...(of.architecture === 'qwen35moe' ? sharedExpertKeys(of) : width()),
+    model_type: MODEL_TYPES[of.architecture] as string,
     hidden_act: 'silu',
     attention_bias: [...file.tensors.keys()].some((name) => name.endsWith('.attn_q.bias')),
     layer_types: Array.from({ length: layers }, (_, layer) =>
@@ -130,8 +137,14 @@ function expertKeys(of: Metadata): JsonObject {
     num_experts: integer('expert_count'),
     num_experts_per_tok: integer('expert_used_count'),
     moe_intermediate_size: integer('expert_feed_forward_length'),
-    norm_topk_prob: true,
   };
+}
+
+/** The same with one more expert, which reads every token. No layer has an MLP, so its width says nothing. */
+function sharedExpertKeys(of: Metadata): JsonObject {
+  of.seen(of.of('feed_forward_length'));
+  const shared = of.required('integer', of.of('expert_shared_feed_forward_length'));
+  return { ...expertKeys(of), shared_expert_intermediate_size: shared };
 }
 
 function gemmaKeys(of: Metadata, headDim: number, rope: JsonObject): JsonObject {
@@ -141,6 +154,7 @@ function gemmaKeys(of: Metadata, headDim: number, rope: JsonObject): JsonObject 
   const isLargest = integer('block_count') === GEMMA.largest;
   const localTheta = of.number(key('rope.freq_base_swa')) ?? GEMMA.localTheta;
   return {
+    intermediate_size: integer('feed_forward_length'),
     model_type: 'gemma3_text',
     hidden_activation: 'gelu_pytorch_tanh',
     query_pre_attn_scalar: isLargest

@@ -1,5 +1,6 @@
 /** Writes a model directory as one GGUF file, for llama.cpp and programs built on it. */
 
+import type { ExpertsConfig } from '../architectures/experts.js';
 import type { GemmaConfig } from '../architectures/gemma.js';
 import { scalingAsGguf } from '../architectures/gguf-rope.js';
 import type { LlamaConfig } from '../architectures/llama-config.js';
@@ -33,6 +34,7 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
   qwen3_moe: 'qwen3moe',
   gemma3_text: 'gemma3',
   qwen3_5_text: 'qwen35',
+  qwen3_5_moe_text: 'qwen35moe',
 };
 
 /** llama.cpp's numbers of what most of a file's tensors are. */
@@ -53,7 +55,8 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
     if (expert && expert.index > 0) return [];
     const stored = ggufName(architecture, expert ? `${expert.of}.weight` : name) as string;
     const form = storedForm(architecture, stored, config);
-    const inFull = shape.length === 1 || kind === 'router' || kind === 'convolution';
+    const extents = form.squeezed === undefined ? shape : shape.toSpliced(form.squeezed, 1);
+    const inFull = extents.length === 1 || kind === 'router' || kind === 'convolution';
     const kept = inFull ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
     const bytesOf = (weight: string) => {
       const { offset, isDecay, order } = form;
@@ -74,7 +77,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
     return {
       name: stored,
       type: kept,
-      shape: names ? [names.length, ...shape] : form.isSqueezed ? [shape[0]!, shape[2]!] : shape,
+      shape: names ? [names.length, ...shape] : extents,
       data: () => (names ? Buffer.concat(names.map(bytesOf)) : bytesOf(name)),
     };
   });
@@ -106,7 +109,7 @@ export async function ggufKeys(directory: string) {
     throw unsupported(
       `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
     );
-  if (config.modelType === 'qwen3_5_text') refuseDelta(directory, config);
+  if ('delta' in config) refuseDelta(directory, config);
   const windows = 'delta' in config ? [] : config.slidingWindow;
   const windowed = windows.map((window) => window !== undefined);
   if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
@@ -115,7 +118,7 @@ export async function ggufKeys(directory: string) {
     );
   if (modelType !== 'gemma3_text' && windowed.includes(true))
     throw unsupported(`${directory} attends within windows, which is not written as GGUF`);
-  const { experts = undefined } = config.modelType === 'qwen3_moe' ? config : {};
+  const experts = 'experts' in config ? config.experts : undefined;
   if (experts && (!experts.normalise || experts.sparse.includes(false)))
     throw unsupported(
       `${directory} has ${experts.normalise ? 'layers without experts' : 'norm_topk_prob: false'}, which llama.cpp does not know of this architecture`,
@@ -171,6 +174,17 @@ function deltaKeys(config: Qwen35Config): [string, Typed][] {
   ];
 }
 
+function expertKeys({ count, perToken, intermediateSize, sharedSize }: ExpertsConfig): [string, Typed][] {
+  return [
+    ['expert_count', { u32: count }],
+    ['expert_used_count', { u32: perToken }],
+    ['expert_feed_forward_length', { u32: intermediateSize }],
+    ...(sharedSize === undefined
+      ? []
+      : ([['expert_shared_feed_forward_length', { u32: sharedSize }]] satisfies [string, Typed][])),
+  ];
+}
+
 function shapeOf(
   config: Written,
   architecture: string,
@@ -181,7 +195,6 @@ function shapeOf(
     ['block_count', { u32: config.numLayers }],
     ['context_length', { u32: original }],
     ['embedding_length', { u32: config.hiddenSize }],
-    ['feed_forward_length', { u32: config.intermediateSize }],
     ['attention.head_count', { u32: config.numHeads }],
     ['attention.head_count_kv', { u32: config.numKeyValueHeads }],
     ['attention.key_length', { u32: config.headDim }],
@@ -196,13 +209,11 @@ function shapeOf(
       ['attention.sliding_window', { u32: config.slidingWindow[0] as number }],
       ['rope.freq_base_swa', { f32: config.localRope.theta }],
     );
-  if (config.modelType === 'qwen3_5_text') keys.push(...deltaKeys(config));
-  if (config.modelType === 'qwen3_moe' && config.experts)
-    keys.push(
-      ['expert_count', { u32: config.experts.count }],
-      ['expert_used_count', { u32: config.experts.perToken }],
-      ['expert_feed_forward_length', { u32: config.experts.intermediateSize }],
-    );
+  // Of the other mixtures llama.cpp wants a width for layers without experts, of which there are none.
+  if (config.modelType !== 'qwen3_5_moe_text')
+    keys.push(['feed_forward_length', { u32: config.intermediateSize }]);
+  if ('delta' in config) keys.push(...deltaKeys(config));
+  if ('experts' in config && config.experts) keys.push(...expertKeys(config.experts));
   keys.push(...scaling);
   return keys.map(([key, value]) => [`${architecture}.${key}`, value]);
 }

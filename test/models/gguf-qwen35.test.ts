@@ -1,4 +1,4 @@
-// Qwen3.5 as llama.cpp stores it: heads in its order, decays as -exp, norms with their 1, convolutions of two extents.
+// Qwen3.5 as llama.cpp stores it: heads in its order, decays as -exp, norms with their 1, convolutions of two extents; experts.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
@@ -11,6 +11,7 @@ import { openCheckpoint, readStoredF32 } from '../../src/weights/checkpoint.js';
 import { openGgufCheckpoint } from '../../src/weights/gguf/checkpoint.js';
 import { openGguf } from '../../src/weights/gguf/file.js';
 import { type GgufSource, type Typed, writeGguf } from '../../src/weights/gguf/writer.js';
+import { openSafetensors } from '../../src/weights/safetensors.js';
 import { maxDifference, random } from '../ops/numbers.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { changedModel } from './changed-model.js';
@@ -22,17 +23,21 @@ const IDS = [
   [7, 8],
 ];
 
-/** The tiny model with the tokens of the tokenizer. */
-async function tinyModel(): Promise<string> {
+/** A tiny model with the tokens of the tokenizer. */
+async function tinyModel(
+  golden = 'qwen3_5-a',
+  keys: Readonly<Record<string, unknown>> = {},
+  without: readonly string[] = [],
+): Promise<string> {
   const names = ['model.embed_tokens.weight', 'lm_head.weight'];
-  const { hiddenSize: width } = readModelConfig(goldenDirectory('qwen3_5-a'));
+  const { hiddenSize: width } = readModelConfig(goldenDirectory(golden));
   const values = [...random(320 * width, 5)].map((value) => value / 4);
-  const directory = await changedModel('qwen3_5-a', {
-    remove: names,
+  const directory = await changedModel(golden, {
+    remove: [...names, ...without],
     add: Object.fromEntries(names.map((each) => [each, { shape: [320, width], values }])),
     config: (config) => ({
       ...config,
-      ...{ vocab_size: 320, eos_token_id: 300, bos_token_id: null, pad_token_id: null },
+      ...{ vocab_size: 320, eos_token_id: 300, bos_token_id: null, pad_token_id: null, ...keys },
     }),
   });
   writeTokenizer(directory, 'qwen35');
@@ -179,6 +184,113 @@ describe('qwen35 as GGUF', () => {
   });
 });
 
+describe('qwen35moe as GGUF', () => {
+  let device: Device;
+  beforeAll(() => {
+    device = openDevice('cpu');
+  });
+  afterAll(() => device.dispose());
+
+  /** Layers 0 and 1 of the golden model, of which the second attends, and the file of it. */
+  async function written() {
+    const golden = openSafetensors(join(goldenDirectory('variants/qwen3_5-moe'), 'model.safetensors'));
+    const third = [...golden.tensors.keys()].filter((name) => name.startsWith('model.layers.2.'));
+    golden.close();
+    const layers = { num_hidden_layers: 2, layer_types: ['linear_attention', 'full_attention'] };
+    const directory = await tinyModel('variants/qwen3_5-moe', layers, third);
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F32');
+    return { directory, path };
+  }
+
+  const scored = async (path: string) => {
+    const model = await loadModel(device, path, { dtype: 'f32' });
+    const scores = (await model.score(IDS)).map(({ logprobs }) => logprobs);
+    model.dispose();
+    return scores;
+  };
+
+  it('has the names and keys of llama.cpp, and is the same again', async () => {
+    const { directory, path } = await written();
+    const file = openGguf(path);
+    expect(
+      Object.fromEntries([...file.metadata].filter(([key]) => /expert|feed_forward|architecture/.test(key))),
+    ).toEqual({
+      'general.architecture': 'qwen35moe',
+      'qwen35moe.expert_count': 5,
+      'qwen35moe.expert_used_count': 2,
+      'qwen35moe.expert_feed_forward_length': 10,
+      'qwen35moe.expert_shared_feed_forward_length': 14,
+    });
+    const shapes = Object.fromEntries(
+      [...file.tensors.values()].flatMap(({ name, shape }) =>
+        name.startsWith('blk.1.ffn') ? [[name.slice(6), shape]] : [],
+      ),
+    );
+    expect(shapes).toEqual({
+      'ffn_gate_inp.weight': [5, 24],
+      'ffn_gate_exps.weight': [5, 10, 24],
+      'ffn_up_exps.weight': [5, 10, 24],
+      'ffn_down_exps.weight': [5, 24, 10],
+      'ffn_gate_inp_shexp.weight': [24],
+      'ffn_gate_shexp.weight': [14, 24],
+      'ffn_up_shexp.weight': [14, 24],
+      'ffn_down_shexp.weight': [24, 14],
+    });
+    file.close();
+    // A file has no range of first values.
+    const { source: _, dtype: __, initializerRange: ___, ...config } = readModelConfig(baseDirectory(path));
+    expect(readModelConfig(directory)).toMatchObject(config);
+    const [want, got] = [await scored(directory), await scored(path)];
+    want.forEach((row, i) => {
+      expect(maxDifference(got[i]!, row)).toBeLessThan(2e-6);
+    });
+  });
+
+  it('is read where gates and ups are one tensor, and the gate of the shared expert a matrix', async () => {
+    const { path } = await written();
+    const joint = join(temporaryDirectory(), 'joint.gguf');
+    const file = openGguf(path);
+    const read = (layer: number, kind: string) => file.read(`blk.${layer}.ffn_${kind}_exps.weight`);
+    const pairs = [0, 1].map((layer) => ({
+      name: `blk.${layer}.ffn_gate_up_exps.weight`,
+      type: 'F32',
+      shape: [5, 20, 24],
+      data: () => {
+        const [gates, ups] = [read(layer, 'gate'), read(layer, 'up')];
+        const size = gates.length / 5;
+        const of = (bytes: Uint8Array, expert: number) => bytes.subarray(expert * size, (expert + 1) * size);
+        return Buffer.concat(
+          Array.from({ length: 5 }, (_, expert) => [of(gates, expert), of(ups, expert)]).flat(),
+        );
+      },
+    }));
+    await copied(
+      path,
+      joint,
+      (tensor) => (tensor.name.endsWith('gate_inp_shexp.weight') ? { ...tensor, shape: [1, 24] } : tensor),
+      pairs,
+      { 'qwen35moe.feed_forward_length': { u32: 0 } },
+      (name) => !/ffn_(gate|up)_exps/.test(name),
+    );
+    file.close();
+    expect(await scored(joint)).toEqual(await scored(path));
+  });
+
+  it('is refused with other experts than its keys say', async () => {
+    const { path } = await written();
+    for (const [keys, message] of [
+      [{ expert_count: 4 }, /expected the weights of 4 experts \(expert_count\), found \[5,10,24\]/],
+      [{ expert_shared_feed_forward_length: 16 }, /shared_expert.*expected shape \[16,24\], found \[14,24\]/],
+    ] as const) {
+      const other = join(temporaryDirectory(), 'other.gguf');
+      const typed = Object.entries(keys).map(([key, u32]) => [`qwen35moe.${key}`, { u32 }]);
+      await copied(path, other, (tensor) => tensor, [], Object.fromEntries(typed));
+      await expect(loadModel(device, other)).rejects.toThrow(message);
+    }
+  });
+});
+
 type Sources = (tensor: GgufSource) => GgufSource;
 
 /** A copy of a GGUF file with other tensors or keys. */
@@ -188,6 +300,7 @@ async function copied(
   change: Sources,
   more: readonly GgufSource[] = [],
   keys: Readonly<Record<string, Typed>> = {},
+  isKept: (name: string) => boolean = () => true,
 ): Promise<void> {
   const file = openGguf(from);
   const typed = ([key, value]: [string, unknown]): [string, Typed] => {
@@ -202,8 +315,8 @@ async function copied(
   };
   const metadata = new Map([...file.metadata].map(typed));
   for (const [key, value] of Object.entries(keys)) metadata.set(key, value);
-  const tensors = [...file.tensors.values()].map(({ name, type, shape }) =>
-    change({ name, type: type.name, shape, data: () => file.read(name) }),
+  const tensors = [...file.tensors.values()].flatMap(({ name, type, shape }) =>
+    isKept(name) ? [change({ name, type: type.name, shape, data: () => file.read(name) })] : [],
   );
   await writeGguf(to, metadata, [...tensors, ...more]);
   file.close();

@@ -14,7 +14,7 @@ import { dequantize } from './dequantize.js';
 import { type GgufFile, type GgufTensor, openGguf } from './file.js';
 import { type HeadSizes, reordered, storedForm } from './form.js';
 import { metadataOf } from './metadata.js';
-import { checkpointName, expertName } from './names.js';
+import { checkpointName, expertName, hasDelta } from './names.js';
 
 /** The name of a link to the file, in the directory of its configuration. */
 export const GGUF_FILE = 'model.gguf';
@@ -64,10 +64,24 @@ function weightsOf(
     throw new WeightsError(
       `${path}: tensor ${show(stored)}: expected the weights of ${experts} experts (expert_count), found ${show(shape)}`,
     );
-  return Array.from({ length: of }, (_, index) => [
-    expertName(name, index) as string,
-    { name: stored, type, shape: own, part: { index, of } },
-  ]);
+  const [rows = 0, ...columns] = own;
+  const modules = name.includes('.gate_up_proj.') ? ['gate_proj', 'up_proj'] : [undefined];
+  const parts = modules.length;
+  if (rows % parts !== 0)
+    throw new WeightsError(
+      `${path}: tensor ${show(stored)}: expected the gates and as many ups of each expert, found ${show(shape)}`,
+    );
+  return Array.from({ length: of }, (_, index) =>
+    modules.map((module, part): [string, StoredWeight] => [
+      expertName(module ? name.replace('gate_up_proj', module) : name, index) as string,
+      {
+        name: stored,
+        type,
+        shape: [rows / parts, ...columns],
+        part: { index: index * parts + part, of: of * parts },
+      },
+    ]),
+  ).flat();
 }
 
 class GgufCheckpoint implements CheckpointReader {
@@ -82,9 +96,9 @@ class GgufCheckpoint implements CheckpointReader {
   ) {
     const metadata = metadataOf(file);
     this.#architecture = metadata.architecture;
-    const isQwen35 = metadata.architecture === 'qwen35';
-    this.#sizes = { headDim: metadata.headDim(), ...(isQwen35 && { delta: metadata.delta() }) };
-    const [layers, blocks] = isQwen35
+    const delta = hasDelta(metadata.architecture) ? metadata.delta() : undefined;
+    this.#sizes = { headDim: metadata.headDim(), ...(delta && { delta }) };
+    const [layers, blocks] = delta
       ? [metadata.layers(), metadata.required('integer', metadata.of('block_count'))]
       : [0, 0];
     const entries = new Map<string, TensorEntry>();
@@ -100,9 +114,10 @@ class GgufCheckpoint implements CheckpointReader {
         continue;
       }
       const dtype: Dtype = isFloatDtype(tensor.type.name) ? tensor.type.name : 'F32';
-      const [rows = 0, ...columns] = tensor.shape;
-      const { isSqueezed } = this.#form(tensor.name);
-      const stored = isSqueezed ? { ...tensor, shape: [rows, 1, ...columns] } : tensor;
+      const { squeezed } = this.#form(tensor.name);
+      // Some files keep the 1 of a matrix of one row.
+      const isWhole = squeezed === undefined || (squeezed === 0 && tensor.shape.length > 1);
+      const stored = isWhole ? tensor : { ...tensor, shape: tensor.shape.toSpliced(squeezed, 0, 1) };
       for (const [own, weight] of weightsOf(name, stored, experts, file.path)) {
         const values = weight.shape.reduce((product, extent) => product * extent, 1);
         // Extent and dtype are those of the values as read, not as stored.

@@ -1,4 +1,5 @@
 /** How llama.cpp stores tensors otherwise than checkpoints do: other values, other shapes, another order of heads. */
+import { hasDelta } from './names.js';
 
 /** The sizes that an order of heads depends on. */
 export interface HeadSizes {
@@ -29,28 +30,33 @@ export interface StoredForm {
   readonly offset: number;
   /** The file holds -exp(x) of each value x. */
   readonly isDecay: boolean;
-  /** The file lacks the middle one of three extents, which is 1. */
-  readonly isSqueezed: boolean;
+  /** The axis of the checkpoint, of extent 1, that the file lacks. */
+  readonly squeezed: number | undefined;
   readonly order: Order | undefined;
 }
 
 /** @param name of the tensor in the file */
 export function storedForm(architecture: string, name: string, sizes: HeadSizes): StoredForm {
-  const isQwen = architecture === 'qwen35';
+  const isQwen = hasDelta(architecture);
   const hasOffset = isQwen ? !name.endsWith('.ssm_norm.weight') : architecture === 'gemma3';
   return {
     offset: hasOffset && /_norm\.weight$/.test(name) ? 1 : 0,
     isDecay: isQwen && name.endsWith('.ssm_a'),
-    isSqueezed: isQwen && name.endsWith('.ssm_conv1d.weight'),
+    squeezed: isQwen ? squeezedAxis(name) : undefined,
     order: orderOf(architecture, name, sizes),
   };
+}
+
+function squeezedAxis(name: string): number | undefined {
+  if (name.endsWith('.ssm_conv1d.weight')) return 1;
+  return name.endsWith('.ffn_gate_inp_shexp.weight') ? 0 : undefined;
 }
 
 function orderOf(architecture: string, name: string, { headDim, delta }: HeadSizes): Order | undefined {
   const module = /^blk\.\d+\.(\w+)/.exec(name)?.[1];
   if (module === undefined) return undefined;
   if (architecture === 'llama') return /^attn_[qk]$/.test(module) ? neighbours(headDim) : undefined;
-  if (architecture !== 'qwen35' || !delta || delta.heads === delta.keyHeads) return undefined;
+  if (!hasDelta(architecture) || !delta || delta.heads === delta.keyHeads) return undefined;
   const { keyHeads, heads, keySize, valueSize } = delta;
   const share = heads / keyHeads;
   // Checkpoints keep the value heads of a key head together. The file has the first of each key head, then the second of each.

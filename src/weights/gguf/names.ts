@@ -18,7 +18,6 @@ const LAYER: Readonly<Record<string, string>> = { ...SHARED, ffn_norm: 'post_att
 
 /** Names in mixtures of experts: `_exps` are joint tensors of the experts' modules, see `ExpertPlace`. */
 const EXPERTS: Readonly<Record<string, string>> = {
-  ...LAYER,
   ffn_gate_inp: 'mlp.gate',
   ffn_gate_exps: 'mlp.experts.gate_proj',
   ffn_up_exps: 'mlp.experts.up_proj',
@@ -46,6 +45,17 @@ const DELTA: Readonly<Record<string, string>> = {
   post_attention_norm: 'post_attention_layernorm',
 };
 
+/** Those of Qwen3.5 with experts, of which one reads every token. Some files have gates and ups in one tensor. */
+const DELTA_EXPERTS: Readonly<Record<string, string>> = {
+  ...DELTA,
+  ...EXPERTS,
+  ffn_gate_up_exps: 'mlp.experts.gate_up_proj',
+  ffn_gate_inp_shexp: 'mlp.shared_expert_gate',
+  ffn_gate_shexp: 'mlp.shared_expert.gate_proj',
+  ffn_up_shexp: 'mlp.shared_expert.up_proj',
+  ffn_down_shexp: 'mlp.shared_expert.down_proj',
+};
+
 /** Names of layers that a checkpoint has without `.weight` or `.bias`. */
 const BARE: Readonly<Record<string, string>> = {
   ssm_a: 'linear_attn.A_log',
@@ -54,9 +64,13 @@ const BARE: Readonly<Record<string, string>> = {
 
 const OTHERS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   gemma3: GEMMA,
-  qwen3moe: EXPERTS,
+  qwen3moe: { ...LAYER, ...EXPERTS },
   qwen35: DELTA,
+  qwen35moe: DELTA_EXPERTS,
 };
+
+/** Whether layers of the architecture go by the gated delta rule. */
+export const hasDelta = (architecture: string) => architecture === 'qwen35' || architecture === 'qwen35moe';
 
 const layerNames = (architecture: string) =>
   (Object.hasOwn(OTHERS, architecture) ? OTHERS[architecture] : undefined) ?? LAYER;
@@ -70,7 +84,7 @@ const OUTER: Readonly<Record<string, string>> = {
 /** The name in a checkpoint, or undefined for a tensor that none has. */
 export function checkpointName(architecture: string, name: string): string | undefined {
   const [, block, own = ''] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
-  if (architecture === 'qwen35' && Object.hasOwn(BARE, own)) return `model.layers.${block}.${BARE[own]}`;
+  if (hasDelta(architecture) && Object.hasOwn(BARE, own)) return `model.layers.${block}.${BARE[own]}`;
   const [, layer, module, kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name) ?? [];
   if (module === undefined) return undefined;
   if (layer === undefined) return Object.hasOwn(OUTER, module) ? `${OUTER[module]}.${kind}` : undefined;
