@@ -159,7 +159,10 @@ export interface GenerateCase extends Case {
   readonly rank: number;
 }
 
-/** A step of GRPO with LoRA on all seven projections, or a part of it; of no solution is the end sampled. */
+/**
+ * A step of GRPO with LoRA on all seven projections, or a part of it; of no solution is the end sampled. `update with critic` is
+ * PPO's, with a critic of its own adapter.
+ */
 export interface RlCase extends Case {
   readonly suite: 'rl';
   readonly config: Readonly<Record<string, unknown>>;
@@ -170,7 +173,7 @@ export interface RlCase extends Case {
   readonly prompt: number;
   readonly newTokens: number;
   readonly rank: number;
-  readonly part: 'all' | 'rollout' | 'score' | 'update' | 'update apart';
+  readonly part: 'all' | 'rollout' | 'score' | 'update' | 'update apart' | 'update with critic';
 }
 
 /** A step on whole answers with LoRA on all seven projections, the reference's pass over them included. */

@@ -291,8 +291,11 @@ export function generateCase(
   };
 }
 
-/** Multiplications of each weight and token: of a forward, and of what backward adds where weights are frozen. */
-const RL_FLOPS = { rollout: 2, score: 4, update: 4 };
+/**
+ * Multiplications of each weight and token: of a forward, and of what backward adds where weights are frozen. What is scored is the
+ * reference; GRPO's update scores the policy itself.
+ */
+const RL_FLOPS = { rollout: 2, score: 2, update: 4 };
 
 /** Tokens of the sequences of a step: a prompt is computed once for all of its solutions, or with each. */
 export function rlTokens({
@@ -317,13 +320,19 @@ export function rlCase(
   const tokens = rlTokens({ ...sizes, part });
   const solutions = prompts * generations * newTokens;
   const { rollout, score, update } = RL_FLOPS;
-  const times = part === 'all' ? rollout + score + update : part === 'update apart' ? update : RL_FLOPS[part];
+  const times =
+    part === 'all'
+      ? rollout + score + update
+      : part === 'rollout' || part === 'score'
+        ? RL_FLOPS[part]
+        : update;
+  const models = part === 'update with critic' ? 2 : 1;
   const samples = part === 'all' || part === 'rollout';
   return {
     suite: 'rl',
     name: `${prompts} × ${prompt} tokens, ${generations} solutions of ${newTokens}${part === 'all' ? '' : `: ${part}`}`,
     dtype,
-    flops: times * (layerWeights * tokens + headWeights * solutions),
+    flops: times * (models * layerWeights * tokens + headWeights * solutions),
     bytes: (layerWeights + headWeights) * SIZE[dtype] * (samples ? newTokens : 1),
     config: { ...config },
     ...sizes,

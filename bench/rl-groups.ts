@@ -25,6 +25,12 @@ export function rlGroups(): readonly Group[] {
       cases: parts.map((part) => rlCase('f32', SMALL, small, part)),
       settings: [],
     },
+    // TRL has no trainer with a critic any more, and none lets its update be timed apart: the rival is written out in PyTorch.
+    ...(['update', 'update with critic'] as const).map((part) => ({
+      title: `${part === 'update' ? 'GRPO' : 'PPO'} update, LoRA r = 16, f32, a model of 12M parameters`,
+      cases: [rlCase('f32', SMALL, small, part)],
+      settings: ['PEFT'],
+    })),
     {
       title: 'update on the solutions of a prompt, f32, as branches and apart',
       cases: [64, 1024].flatMap((prompt) =>

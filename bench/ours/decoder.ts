@@ -1,6 +1,6 @@
 /** Decoders and adapters of random weights. */
 import { modelWeights, parseModelConfig } from '#src/architectures/table.js';
-import type { Parameter } from '#src/autograd/parameters.js';
+import type { Parameter, ParameterSpec } from '#src/autograd/parameters.js';
 import { type Adapter, createAdapter } from '#src/models/adapter.js';
 import { Decoder } from '#src/models/decoder.js';
 import { packQuantized, packWeight, quantizeWeight } from '#src/ops/gemm.js';
@@ -87,8 +87,13 @@ function blocks(size: number, format: 'q4_1' | 'q8_0'): Uint8Array {
 }
 
 /** On all projections of the layers unless `more` says otherwise, with the values that training starts from. */
-export function newAdapter({ device, config }: Decoder, rank: number, more: JsonObject = {}): Adapter {
+export function newAdapter(
+  { device, config }: Decoder,
+  rank: number,
+  more: JsonObject = {},
+  heads: readonly ParameterSpec[] = [],
+): Adapter {
   const targets = { target_modules: 'all-linear', ...more };
   const settings = { peft_type: 'LORA', r: rank, lora_alpha: 2 * rank, ...targets };
-  return createAdapter(device, config, parseAdapterConfig(settings, 'bench'), { seed: 1 });
+  return createAdapter(device, config, parseAdapterConfig(settings, 'bench'), { seed: 1, heads });
 }

@@ -1,15 +1,18 @@
-/** A step of GRPO as `method: ppo` does it: rollout, scores of policy and reference, advantages, update; or a part of it. */
+/** A step of GRPO or PPO as `method: ppo` does it: rollout, scores of policy and reference, advantages, update; or a part of it. */
 import type { TrainableParameters } from '#src/autograd/parameters.js';
 import { Generator } from '#src/generate/generator.js';
 import { completeRunConfig } from '#src/methods/config.js';
 import { solutionAdvantage } from '#src/methods/ppo/advantage.js';
 import type { PpoRunConfig } from '#src/methods/ppo/config.js';
 import { solutionObjective } from '#src/methods/ppo/objective.js';
+import type { Critic } from '#src/methods/ppo/roles.js';
 import { type SolutionGroup, solutionRollouts } from '#src/methods/ppo/rollout.js';
 import { scoresInUpdate, settled } from '#src/methods/ppo/settings.js';
+import type { Decoder } from '#src/models/decoder.js';
 import type { Device } from '#src/runtime/device.js';
 import { AdamW, adamSettings } from '#src/train/adamw.js';
 import { KlControl } from '#src/train/policy/kl.js';
+import { valueHead, valueHeadOf } from '#src/train/roles/value-head.js';
 import type { SolutionPrompt } from '#src/train/solutions/prompts.js';
 import type { SampledSolution, SolutionSource } from '#src/train/solutions/solution-source.js';
 import { applyGradients } from '#src/train/update.js';
@@ -30,7 +33,11 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
     data: { source: 'word_problems', max_length: length + newTokens },
     rollout: { num_generations: generations, max_new_tokens: newTokens },
     lora: { r: rank, lora_alpha: 2 * rank, lora_dropout: 0 },
-    ppo: { algorithm: 'grpo', branches: part !== 'update apart', micro_batch_tokens: 4096 },
+    ppo: {
+      algorithm: part === 'update with critic' ? 'ppo' : 'grpo',
+      branches: part !== 'update apart',
+      micro_batch_tokens: 4096,
+    },
   }) as PpoRunConfig;
   const settings = settled(config);
   const roles = {
@@ -38,7 +45,7 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
     policy: { adapter },
     policyParameters: parameters,
     reference: { decoder, role: {} },
-    critic: undefined,
+    critic: part === 'update with critic' ? newCritic(decoder, rank) : undefined,
   };
   let round = 0;
   const promptOf = (id: number): SolutionPrompt => ({
@@ -118,11 +125,24 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
     },
     update: () => update(learned),
     'update apart': () => update(learned),
+    'update with critic': () => update(learned),
   };
   const samples = await stopwatch(device, seconds, steps[part]);
   generator.dispose();
+  roles.critic?.own?.role.adapter?.dispose();
   optimizer.dispose();
   adapter.dispose();
   decoder.dispose();
   return samples;
+}
+
+/** A head of values on an adapter of its own. */
+function newCritic(decoder: Decoder, rank: number): Critic {
+  const adapter = newAdapter(decoder, rank, {}, valueHead(decoder.config, 1));
+  const parameters = adapter.trainable as TrainableParameters;
+  return {
+    head: valueHeadOf(parameters),
+    trained: parameters,
+    own: { decoder, role: { adapter }, parameters },
+  };
 }
