@@ -1,6 +1,7 @@
 /** A model behind an OpenAI-compatible endpoint as teacher. */
 import { attempt } from '../native/attempt.js';
 import { ChatClient, type ChatClientOptions, type ChatSettings } from '../remote/chat.js';
+import { type JsonObject, parseJson } from '../weights/json.js';
 import type { Correction, Teacher, TeacherFailure, WrongStep } from './teacher.js';
 
 export interface RemoteTeacherOptions extends ChatClientOptions, ChatSettings {
@@ -59,7 +60,7 @@ export function readCorrection(text: string): Correction | undefined {
     .replace(/^```(?:json)?\s*/, '')
     .replace(/\s*```$/, '');
   return attempt(() => {
-    const { reflection, improvement, ...rest } = JSON.parse(bare) as Record<string, unknown>;
+    const { reflection, improvement, ...rest } = parseJson(bare, 'the answer') as JsonObject;
     if (typeof reflection !== 'string' || typeof improvement !== 'string' || Object.keys(rest).length > 0)
       return undefined;
     return { reflection: reflection.trim(), improvement: improvement.trim() };

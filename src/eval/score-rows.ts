@@ -1,5 +1,6 @@
 /** Step scores for a stream of solutions. */
 import type { Row } from '../data/columns.js';
+import { RunError } from '../run/error.js';
 import { maybeUnsure, numbersOf, type Scorer, type SolutionScores, verdictWords } from '../scoring/scorer.js';
 import { unlikeSentence } from '../scoring/unlike-training.js';
 import { inBatches, type PlacedSolution } from './solution-stream.js';
@@ -20,6 +21,8 @@ const BATCH = 64;
 /**
  * A row of the output file for each solution: its columns, `scores` by step (null where the scorer cannot read a step),
  * `verdicts` by step for a scorer that may be unsure, `reasons` by step for one that gives them, `warnings` of what is unlike all that it learned from, and a column `score_…` for each aggregation. A bad row has `scores: null` and the column `error`.
+ *
+ * @throws RunError for a row that has such a column already
  */
 export async function* scoredRows(
   solutions: AsyncIterable<PlacedSolution>,
@@ -32,10 +35,10 @@ export async function* scoredRows(
     const found = good.length > 0 ? await scorer.score(good, { signal }) : [];
     if (!found) return;
     const scores = found[Symbol.iterator]();
-    for (const { row, solution, bad } of batch) {
+    for (const { row, where, solution, bad } of batch) {
       const { samples: _, ...columns } = row;
       if (!solution) {
-        yield { ...columns, scores: null, error: bad };
+        yield { ...columns, ...added({ scores: null, error: bad }, columns, where) };
         continue;
       }
       const own = scores.next().value as SolutionScores;
@@ -43,15 +46,27 @@ export async function* scoredRows(
       const { unlike } = own;
       if (unlike) onUnlike?.();
       const counted = cut ? untilWrong(known) : known;
-      yield {
-        ...columns,
-        ...('samples' in row ? { steps: solution.steps } : {}),
+      const result = {
         scores: own.scores,
         ...(maybeUnsure(scorer) ? { verdicts: verdictWords(scorer, own) } : {}),
         ...(own.reasons ? { reasons: own.reasons } : {}),
         ...(unlike ? { warnings: [unlikeSentence(unlike)] } : {}),
         ...Object.fromEntries(aggregations.map((how) => [`score_${how}`, aggregated(counted, how)])),
       };
+      yield {
+        ...columns,
+        ...('samples' in row ? { steps: solution.steps } : {}),
+        ...added(result, columns, where),
+      };
     }
   }
+}
+
+/** The columns that a row gains; one of that name, such as the scores of another model, would be lost. */
+function added<Columns extends object>(result: Columns, columns: Row, where: string): Columns {
+  const taken = Object.keys(result).find((name) => Object.hasOwn(columns, name));
+  if (taken === undefined) return result;
+  throw new RunError(
+    `${where} has a column '${taken}' already, which would be lost under the scores of this model; rename it, or remove it`,
+  );
 }

@@ -3,7 +3,7 @@ import { isObject, numbersIn } from './values.js';
 
 export interface SweepColumn {
   readonly title: string;
-  /** All values are between 0 and 1, and are shown in percent. */
+  /** Shown in percent, as the sweep's file has the column. */
   readonly isShare: boolean;
   readonly arms: readonly SweepArm[];
   readonly differences: readonly SweepDifference[];
@@ -31,6 +31,7 @@ export function sweepColumns(summary: unknown): SweepColumn[] {
     return Array.isArray(list) ? list.filter(isObject) : [];
   };
   const [arms, differences] = [listed('arms'), listed('differences')];
+  const units = new Map(listed('report').map(({ title, unit }) => [title, unit]));
   const titles = new Set(arms.flatMap(({ columns }) => (isObject(columns) ? Object.keys(columns) : [])));
   return [...titles].map((title) => {
     const own = arms.map(({ arm, columns }): SweepArm => {
@@ -43,7 +44,7 @@ export function sweepColumns(summary: unknown): SweepColumn[] {
     });
     return {
       title,
-      isShare: own.every(({ values }) => values.every(([, value]) => value >= 0 && value <= 1)),
+      isShare: units.get(title) === 'percent',
       arms: own,
       differences: once(differences.filter(({ column }) => column === title)).map(difference),
     };

@@ -135,6 +135,9 @@ describe('steptrain eval correction with a model', () => {
     const report = JSON.parse(stdout);
     expect(report.data.test_solutions).toBe(4);
     expect(Object.values(report.data.skipped_rows)).toEqual([1]);
+    expect(report.warnings).toContainEqual(
+      expect.stringMatching(/^1 row of --data cannot be read and is left out \(\w+ 1\)$/),
+    );
   });
 
   it('shows every number of --details with one decimal', async () => {

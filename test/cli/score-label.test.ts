@@ -137,6 +137,13 @@ describe('score', () => {
     expect(readFileSync(at('numbers/scores.jsonl'), 'utf8')).toContain(copied);
   });
 
+  test('refuses rows whose own columns the scores would replace', async () => {
+    writeFileSync(at('scored.jsonl'), `${JSON.stringify({ ...SOLUTIONS[0], score_min: 1 })}\n`);
+    const { code, out, err } = await cli(['score', at('scored.jsonl'), '--model', at('run')]);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/scored\.jsonl, line 1 has a column 'score_min' already, which would be lost/);
+  });
+
   test('refuses other settings, a scorer that is not there, and a row without a solution by its line', async () => {
     const other = await cli(['score', at('solutions.jsonl'), '--model', at('run'), '--output', at('scored')]);
     expect(other).toMatchObject({ code: 1, err: expect.stringMatching(/aggregations was \["min","product/) });

@@ -81,6 +81,7 @@ it.each([
   ['[]', undefined],
   ['null', undefined],
   ['{"reflection": "r", "improvement": "i"', undefined],
+  ['{"reflection": "r", "improvement": "i", "improvement": "j"}', undefined],
 ])('reads %j', (text, expected) => {
   expect(readCorrection(text)).toEqual(expected);
 });

@@ -36,7 +36,13 @@ it('docs/how-to/solve.md has every metric of eval solve, and each printed name b
 
 it('docs/methods/s3c.md has every row of its tables', () => {
   const solving = (n: number) => ({
-    ...{ problems: 1, n, settings: {}, bootstrap: { seed: 0, resamples: 1, confidence: 0.95 } },
+    ...{
+      problems: 1,
+      n,
+      settings: {},
+      grading: { expect: 'any' as const, units: 'optional' as const, digits: 6 },
+      bootstrap: { seed: 0, resamples: 1, confidence: 0.95 },
+    },
     metrics: { 'pass@1': { value: 1 }, ...(n > 1 ? { 'maj@n': { value: 1 } } : {}) },
   });
   const own = { samples: 1, corrections: 0, correction_rate: 0, errors: {}, abandoned_errors: {} };

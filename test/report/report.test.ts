@@ -331,9 +331,16 @@ describe('a comparison', () => {
   it('has the table of a sweep', async () => {
     makeRun(join(folder, 'swept', 'a', 'seed-1'));
     const values = { 1: 0.7, 2: 0.8 };
-    const columns = { 'F1 macro': { values, n: 2, mean: 0.75, deviation: 0.07 } };
+    const columns = {
+      'F1 macro': { values, n: 2, mean: 0.75, deviation: 0.07 },
+      KL: { values: { 1: 0.02, 2: 0.04 }, n: 2, mean: 0.03, deviation: 0.014 },
+    };
     const differences = [{ arm: 'b', to: 'a', column: 'F1 macro', n: 2, mean: 0.1, interval: [-0.2, 0.4] }];
     const summary = {
+      report: [
+        { title: 'F1 macro', key: 'metrics.f1_macro', unit: 'percent' },
+        { title: 'KL', key: 'log.ppo.kl_k3', unit: 'number' },
+      ],
       arms: [
         { arm: 'a', columns },
         { arm: '<b>', columns },
@@ -345,6 +352,8 @@ describe('a comparison', () => {
     const page = readFileSync(await writeReport([join(folder, 'swept')]), 'utf8');
     expect(page).toContain('<th scope="row">&lt;b&gt;</th><td class="n">75.0</td>');
     expect(page).toContain('seed 2: 80.0');
+    // A column in its own unit, though its values lie between 0 and 1.
+    expect(page).toContain('<th scope="row">a</th><td class="n">0.03</td>');
     expect(page).toContain(
       '<th scope="row">b − a</th><td class="n">+10.0</td><td class="n">−20.0 to +40.0</td>',
     );

@@ -35,7 +35,9 @@ export const compareCommand = command({
     if (solved[0]) {
       const { compareSolving, formatSolvingComparison } = await import('../../eval/solving/comparison.js');
       const { readSolvedProblems } = await import('../../eval/solving/dump.js');
-      const compared = compareSolving(await readSolvedProblems(a), await readSolvedProblems(b));
+      const { sharedGrading } = await import('../../eval/solving/report-file.js');
+      const solvedA = await readSolvedProblems(a);
+      const compared = compareSolving(solvedA, await readSolvedProblems(b), await sharedGrading([a, b]));
       return printReport(compared, json, formatSolvingComparison);
     }
     const { compareVerdicts, formatComparison } = await import('../../eval/comparison.js');

@@ -15,6 +15,7 @@ import { completeRunConfig, configOfRun } from '../../methods/config.js';
 import { methodOf, type RunConfig } from '../../methods/table.js';
 import { isPretrained } from '../../models/base.js';
 import { standsOnPretrained } from '../../models/saved.js';
+import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { RunError } from '../../run/error.js';
 import { readMetric } from '../../run/log-file.js';
@@ -106,6 +107,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       : [],
     warnings: [
       ...judged.notes,
+      ...leftOutSentences(given),
       ...(overlap > 0 ? [`${overlap} problems of the judged solutions are also trained on`] : []),
     ],
     earlier:
@@ -166,7 +168,7 @@ export async function taskOfModel(
       ...(adapter === undefined ? {} : { adapter }),
       ...judged.described,
     },
-    warnings: judged.notes,
+    warnings: [...judged.notes, ...leftOutSentences({ test, validation })],
     invalidAsWrong: true,
   };
 }
@@ -239,6 +241,20 @@ function countsOf(read: readonly (LoadReport | undefined)[]) {
     files: reports.flatMap(({ files }) => files),
     ...(skipped.size > 0 ? { skipped_rows: Object.fromEntries(skipped) } : {}),
   };
+}
+
+/** A sentence on each file of which rows were skipped. */
+function leftOutSentences({ test, validation }: Awaited<ReturnType<typeof readGiven>>): string[] {
+  const sentence = (option: string, read: ReadFile | undefined) => {
+    const reasons = [...(read?.report.skipped ?? [])];
+    const rows = reasons.reduce((sum, [, count]) => sum + count, 0);
+    if (rows === 0) return [];
+    const why = reasons.map(([reason, count]) => `${reason} ${count}`).join(', ');
+    return [
+      `${plural(rows, 'row')} of ${option} cannot be read and ${rows === 1 ? 'is' : 'are'} left out (${why})`,
+    ];
+  };
+  return [...sentence('--data', test), ...sentence('--validation', validation)];
 }
 
 interface Chosen {

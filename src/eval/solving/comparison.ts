@@ -1,4 +1,5 @@
 // Two evaluations of the same problems: the differences of their metrics, and the problems that only one solved.
+import type { EqualityOptions } from '../../answers/equal.js';
 import { plural } from '../../native/shown.js';
 import { RunError } from '../../run/error.js';
 import { formatTable, wrapped } from '../../terminal/table.js';
@@ -49,21 +50,23 @@ export interface SolvingComparison {
 /**
  * Compares evaluations of the same problems. Deterministic for a seed.
  *
+ * @param options how the evaluations compared answers, so that the same ones count as one in a vote, and the resamples
  * @throws RunError with one sentence where the problems differ
  */
 export function compareSolving(
   a: readonly SolvedProblem[],
   b: readonly SolvedProblem[],
-  options: Partial<BootstrapOptions> = {},
+  { digits, units, steps, ...options }: Partial<BootstrapOptions> & EqualityOptions = {},
 ): SolvingComparison {
   refuseOtherProblems(a, b);
   const bootstrap = { ...BOOTSTRAP, ...options };
+  const equality = { digits, units, steps };
   const samplesOf = (problems: readonly SolvedProblem[]) => problems.map(({ samples }) => samples);
   const n = { a: a[0]?.samples.length ?? 0, b: b[0]?.samples.length ?? 0 };
   const ks = defaultKs(Math.min(n.a, n.b));
-  const equal = equalTokenVotes(samplesOf(a), samplesOf(b));
-  const ofA = new Map([...contributions(samplesOf(a), { ks }), ...equal.a]);
-  const ofB = new Map([...contributions(samplesOf(b), { ks }), ...equal.b]);
+  const equal = equalTokenVotes(samplesOf(a), samplesOf(b), equality);
+  const ofA = new Map([...contributions(samplesOf(a), { ks, ...equality }), ...equal.a]);
+  const ofB = new Map([...contributions(samplesOf(b), { ks, ...equality }), ...equal.b]);
   const names = [...ofA.keys()].filter((name) => ofB.has(name));
   const contributed = (of: typeof ofA, name: string) => of.get(name) as Contributions;
   const value = (of: typeof ofA, name: string, weights?: Uint32Array) =>
@@ -86,7 +89,7 @@ export function compareSolving(
     };
     return [name, difference] as const;
   });
-  const [solvedA, solvedB] = [solved(a), solved(b)];
+  const [solvedA, solvedB] = [solved(a, equality), solved(b, equality)];
   return {
     problems: a.length,
     n,
@@ -100,8 +103,8 @@ export function compareSolving(
   };
 }
 
-function solved(problems: readonly SolvedProblem[]): boolean[] {
-  return problems.map(({ samples }) => votedRight(ballots(samples), [...samples.keys()]) > 0.5);
+function solved(problems: readonly SolvedProblem[], equality: EqualityOptions): boolean[] {
+  return problems.map(({ samples }) => votedRight(ballots(samples, equality), [...samples.keys()]) > 0.5);
 }
 
 function refuseOtherProblems(a: readonly SolvedProblem[], b: readonly SolvedProblem[]): void {

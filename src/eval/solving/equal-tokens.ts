@@ -1,4 +1,5 @@
 // Votes that cost the same: a model that writes longer solutions has fewer of them for as many tokens.
+import type { EqualityOptions } from '../../answers/equal.js';
 import { type Contributions, defaultKs } from './metrics.js';
 import type { GradedSample } from './sample.js';
 import { meanOverSubsets } from './subsets.js';
@@ -28,13 +29,13 @@ export interface EqualTokens {
  * mean number of tokens of a sample over all problems. k is 4, 8, … and all that A has, as long as B has enough
  * samples.
  */
-export function equalTokenVotes(a: Samples, b: Samples): EqualTokens {
+export function equalTokenVotes(a: Samples, b: Samples, equality: EqualityOptions = {}): EqualTokens {
   const [drawnA, drawnB] = [a[0]?.length ?? 0, b[0]?.length ?? 0];
   const ratio = tokensOf(a) / tokensOf(b);
   const votes = defaultKs(drawnA)
     .filter((k) => k > 2 && k * ratio >= 1 && k * ratio <= drawnB)
     .map((k) => [`maj_equal@${k}`, { a: k, b: k * ratio }] as const);
-  const [rightA, rightB] = [votedRightOf(a), votedRightOf(b)];
+  const [rightA, rightB] = [votedRightOf(a, equality), votedRightOf(b, equality)];
   const all = (right: (votes: number) => number[], which: keyof EqualTokenVotes) =>
     new Map(votes.map(([name, of]) => [name, { sums: right(of[which]), counts: a.map(() => 1) }]));
   return { votes: new Map(votes), a: all(rightA, 'a'), b: all(rightB, 'b') };
@@ -47,8 +48,8 @@ export function tokensOf(problems: Samples): number {
 }
 
 /** The probability, by problem, that the given number of votes elects a right answer. The number may be fractional. */
-function votedRightOf(problems: Samples): (votes: number) => number[] {
-  const cast = problems.map((samples) => ballots(samples));
+function votedRightOf(problems: Samples, equality: EqualityOptions): (votes: number) => number[] {
+  const cast = problems.map((samples) => ballots(samples, equality));
   const whole = (k: number) =>
     cast.map((of, problem) =>
       meanOverSubsets({ n: of.length, k, problem }, (subset) => votedRight(of, subset)),

@@ -5,6 +5,7 @@ import type { ExtractionOptions } from '../../answers/extract.js';
 import { grade } from '../../answers/grade.js';
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
+import { problemKey, problemOverlap } from '../../data/overlap.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { badOption } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
@@ -23,7 +24,7 @@ import { drawSamples } from './draw.js';
 import { type SolvedProblem, writeSolvedProblems } from './dump.js';
 import { AGGREGATION, type JudgingOptions, judgedSamples } from './judging.js';
 import { contributions, type MetricOptions, metricValues } from './metrics.js';
-import { REPORT } from './report-file.js';
+import { gradingOf, REPORT } from './report-file.js';
 import type { GradedSample, SolvingSample } from './sample.js';
 import { readSamples, SAMPLES } from './samples-file.js';
 import { type SearchOptions, type SearchSettings, searchSolutions } from './search.js';
@@ -338,6 +339,7 @@ function reportOf(
     [ended('too_long') / n, 'problem', 'too long for the model'] as const,
     [ended('error'), 'sample', 'ended when the model gave something that is not a number'] as const,
   ].flatMap(([count, what, why]) => (count > 0 ? [`counted as wrong: ${plural(count, what)}, ${why}`] : []));
+  warnings.push(...shownAnswers(problems, options.examples ?? []));
   const metrics = new Map([
     ...contributions(samples, options),
     ...(searched ? searchContributions(searched, samples, options) : []),
@@ -361,9 +363,21 @@ function reportOf(
     ...(judge ? { judge: judge.name } : {}),
     ...(search ? { search } : {}),
     settings,
+    grading: gradingOf(options),
     ...(about ? { about } : {}),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
+}
+
+/** The sentence on problems whose solution stands before them as an example. */
+function shownAnswers(problems: readonly Problem[], examples: readonly Problem[]): string[] {
+  const keys = (of: readonly Problem[]) => of.map(({ problem }) => problemKey(problem));
+  const { same, near } = problemOverlap(keys(examples), keys(problems));
+  if (same + near === 0) return [];
+  const nearly = near === 0 ? '' : same === 0 ? ' nearly' : `, ${near} of them nearly`;
+  return [
+    `${plural(same + near, 'problem')} of ${problems.length} ${same + near === 1 ? 'is' : 'are'} among the examples in the prompt${nearly}, with the solution; take examples from other problems`,
+  ];
 }
 
 /** The metrics of each group of problems, where there are groups. */

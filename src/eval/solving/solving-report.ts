@@ -26,6 +26,13 @@ export interface SolvingReport {
   readonly search?: SearchSettings;
   /** Settings that the samples depend on. */
   readonly settings: JsonObject;
+  /** The rules by which an answer counts as right, and two as one in a vote. */
+  readonly grading: {
+    readonly expect: 'any' | 'choice';
+    readonly units: 'optional' | 'required';
+    /** Significant digits from which a decimal stands for what it is rounded from; null for never. */
+    readonly digits: number | null;
+  };
   /** Further values to keep in the report, such as the path of the data. */
   readonly about?: JsonObject;
   readonly warnings?: readonly string[];

@@ -2,6 +2,7 @@
 import { attempt } from '../../native/attempt.js';
 import { readableResults, readableStep } from '../../records/turns.js';
 import type { ChatMessage } from '../../tokenizer/tokenizer.js';
+import { isJsonObject, type JsonValue, parseJson } from '../../weights/json.js';
 import type { Solution } from '../scorer.js';
 
 const INSTRUCTIONS = `You check solutions of mathematical problems step by step.
@@ -47,21 +48,22 @@ export function judgePrompt(
   ];
 }
 
-const LABELS: ReadonlyMap<unknown, 0 | 1> = new Map([
+const LABELS: ReadonlyMap<JsonValue | undefined, 0 | 1> = new Map([
   ['correct', 1],
   ['incorrect', 0],
 ]);
 
-/** The labels of an answer: strictly one JSON object with a label for every step and nothing else; undefined for any other text. */
+/**
+ * The labels of an answer: strictly one JSON object with one label for every step and nothing else; undefined for any other text, also
+ * for one that judges a step twice.
+ */
 export function parseLabels(text: string, steps: number): (0 | 1)[] | undefined {
   const fenced = /^\s*```(?:json)?\s*([\s\S]*?)```\s*$/.exec(text);
-  const value: unknown = attempt(() => JSON.parse(fenced?.[1] ?? text));
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
-  const entries = Object.entries(value);
-  if (entries.length !== steps) return undefined;
+  const value = attempt(() => parseJson(fenced?.[1] ?? text, 'the answer'));
+  if (!isJsonObject(value) || Object.keys(value).length !== steps) return undefined;
   const labels: (0 | 1)[] = [];
   for (let i = 1; i <= steps; i++) {
-    const label = LABELS.get((value as Record<string, unknown>)[i]);
+    const label = LABELS.get(value[i]);
     if (label === undefined) return undefined;
     labels.push(label);
   }

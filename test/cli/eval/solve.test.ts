@@ -354,6 +354,18 @@ describe('steptrain eval solve', () => {
     expect(long).toMatchObject({ chat: true });
   });
 
+  it('says which problems stand among their own examples', async () => {
+    const data = file('rows.jsonl', [
+      { question: 'One and one?', answer: '1+1=2\n#### 2' },
+      { question: 'Two and two?', answer: '2+2=4\n#### 4' },
+    ]);
+    const examples = file('examples.jsonl', [{ question: 'two  and TWO?', answer: '2+2=4\n#### 4' }]);
+    const { stdout } = await solve(data, '--examples', examples, '--json');
+    expect(JSON.parse(stdout).warnings).toEqual([
+      '1 problem of 2 is among the examples in the prompt, with the solution; take examples from other problems',
+    ]);
+  });
+
   it('counts problems that do not fit into the model as wrong, and says so', async () => {
     const data = file('rows.jsonl', [...ROWS, { problem: '1+'.repeat(500), answer: '500' }]);
     const { stdout } = await solve(data);

@@ -176,6 +176,7 @@ it('a table shows rates with their intervals in percent', () => {
     metrics: { 'pass@1': { value: 0.5, interval: [0.25, 0.755] } },
     bootstrap: { seed: 42, resamples: 1000, confidence: 0.95 },
     settings: {},
+    grading: { expect: 'any', units: 'optional', digits: 6 },
   } as const;
   const prefixes = {
     ...{ prefixes: 8, trigger_rate: 0.5, fix_rate: 0, triggered_fix_rate: 0, repair_rate: 0.25 },

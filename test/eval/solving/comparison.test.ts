@@ -1,7 +1,11 @@
 // Two evaluations of the same problems.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compareSolving, formatSolvingComparison } from '../../../src/eval/solving/comparison.js';
 import type { SolvedProblem } from '../../../src/eval/solving/dump.js';
+import { gradingOf, sharedGrading } from '../../../src/eval/solving/report-file.js';
+import { temporaryDirectory } from '../../weights/temporary-directory.js';
 
 /** A problem for each row, with a sample for each of its characters: 1 is right. */
 function solved(...rows: readonly string[]): SolvedProblem[] {
@@ -86,6 +90,41 @@ describe('comparison', () => {
     );
     // The other way about, five votes of five tokens would need more samples than the other has.
     expect(Object.keys(compareSolving(b, a).equal_tokens)).toEqual([]);
+  });
+
+  it('takes for one answer what the evaluations took for one', async () => {
+    // 1/3 and 0.333 are one answer where three digits are enough, and two by default.
+    const [problem] = solved('1234');
+    const answers = ['1/3', '0.333', '5', '5'];
+    const voted = [
+      {
+        ...problem!,
+        answer: '1/3',
+        samples: problem!.samples.map((own, i) => ({ ...own, answer: answers[i]!, right: i < 2 })),
+      },
+    ];
+    expect(compareSolving(voted, voted, { digits: 3 }).metrics['maj@4']).toMatchObject({ a: 0.5, b: 0.5 });
+    expect(compareSolving(voted, voted).metrics['maj@4']).toMatchObject({ a: 0, b: 0 });
+    const folder = temporaryDirectory();
+    const graded = (name: string, digits: number | undefined) => {
+      mkdirSync(join(folder, name));
+      writeFileSync(
+        join(folder, name, 'solve.json'),
+        JSON.stringify({
+          ...{ problems: 1, n: 4, metrics: {}, bootstrap: { seed: 1, resamples: 1, confidence: 0.95 } },
+          grading: gradingOf({ digits }),
+        }),
+      );
+      return join(folder, name);
+    };
+    const [three, never, usual] = [graded('a', 3), graded('b', Infinity), graded('c', undefined)];
+    expect(await sharedGrading([three, join(three, 'problems.jsonl')])).toMatchObject({ digits: 3 });
+    expect(await sharedGrading([never, never])).toMatchObject({ digits: Infinity });
+    // A run keeps problems.jsonl alone.
+    expect(await sharedGrading([usual, folder])).toMatchObject({ digits: 6, units: 'optional' });
+    await expect(sharedGrading([three, never])).rejects.toThrow(
+      /a were compared with --digits 3, those of .*b with --digits Infinity; compare both alike/,
+    );
   });
 
   it('refuses other problems', () => {

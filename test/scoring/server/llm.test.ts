@@ -99,6 +99,8 @@ it.each([
   ['{"1": "correct", "2": "inc', undefined],
   ['{"1": "correct", "2": "constructor"}', undefined],
   ['{"1": "correct", "2": ["correct"]}', undefined],
+  // JSON.parse would keep the last of them.
+  ['{"1": "correct", "2": "correct", "2": "incorrect"}', undefined],
 ])('reads %j strictly', (text, labels) => expect(parseLabels(text, 2)).toEqual(labels));
 
 it('asks again for what is no JSON, warmer, and then leaves the steps unlabelled', async () => {
