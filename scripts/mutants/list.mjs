@@ -1,6 +1,7 @@
 // One-line errors in the CUDA kernels, each of which some test on the emulator must find: `name`, the line `from` of `file`, which
 // occurs once (with its neighbours where it would not), and what stands in its place; `unit`, the file that is compiled
-// with it; `tests`, files and a pattern of names. `ways` is what the emulator does first (STEPTRAIN_EMULATED_ASYNC).
+// with it; `tests`, a file, of test/cuda unless it names another folder of test/, and a pattern of names. `ways` is what the
+// emulator does first (STEPTRAIN_EMULATED_ASYNC).
 const TILES = { unit: 'cuda/gemm/sm90_tiles.cu', tests: ['tiles', 'agree with the CPU: 400'] };
 const MASKED = { unit: 'cuda/gemm/sm90_tiles_input.cu', tests: ['tiles', 'agree on a LoRA pair: 400 x 136'] };
 const HEAD = {
@@ -47,6 +48,21 @@ const PAGED = {
 const STEP = {
   unit: 'cuda/attention/paged_bf16.cu',
   tests: ['attention-step', 'agrees with the CPU.*"headDim":64|starts in its turn'],
+};
+
+const DELTA = {
+  file: 'cuda/gated_delta_rule.cu',
+  unit: 'cuda/gated_delta_rule.cu',
+  tests: ['ops/gated-delta-rule', 'cuda'],
+  capability: 80,
+};
+/** As `DELTA`, in rows of kept states. */
+const KEPT = { ...DELTA, tests: ['ops/recurrence', 'cuda'] };
+const CONVOLUTION = {
+  file: 'cuda/causal_conv1d.cu',
+  unit: 'cuda/causal_conv1d.cu',
+  tests: ['ops/causal-conv1d', 'cuda'],
+  capability: 80,
 };
 
 const tiles = 'cuda/gemm/sm90_tiles.cuh';
@@ -667,5 +683,184 @@ ${MAIN_ROUND}`,
     from: '(predecessor->writes(span) || scratch.holds(span))',
     to: 'scratch.holds(span)',
     ...EARLY_STREAM,
+  },
+
+  {
+    name: "delta rule: a branch and its trunk take each other's state",
+    from: '  if (run == 0) {\n    delta_copy(state, trunk, n);',
+    to: '  if (run != 0) {\n    delta_copy(state, trunk, n);',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: the branch before is the trunk',
+    from: '  run = branch;\n}',
+    to: '  run = 0;\n}',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: what a state remembers is not decayed',
+    from: 'rest = value - gate.decay * memory,',
+    to: 'rest = value - memory,',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: the state does not decay',
+    from: 's = fmaf(k[r], delta, gate.decay * s);',
+    to: 's = fmaf(k[r], delta, s);',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: an output of the state before its token',
+    from: '    s = fmaf(k[r], delta, gate.decay * s);\n    out = fmaf(q[r], s, out);',
+    to: '    out = fmaf(q[r], s, out);\n    s = fmaf(k[r], delta, gate.decay * s);',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: keys of another group',
+    from: 'key_head = head / shape.group;\n  const int64_t s =',
+    to: 'key_head = head % shape.key_heads;\n  const int64_t s =',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: queries are not divided by √K',
+    from: '    delta_normal(qkv + shape.query(t, key_head), q, shape.key_size, factor);',
+    to: '    delta_normal(qkv + shape.query(t, key_head), q, shape.key_size, 1.0f);',
+    ...DELTA,
+  },
+  {
+    name: "delta rule: the next token's keys overwrite this one's",
+    from: '      o[(t * shape.heads + head) * shape.value_size + v] = from_float<T>(out);\n    }\n    __syncthreads();',
+    to: '      o[(t * shape.heads + head) * shape.value_size + v] = from_float<T>(out);\n    }',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule: a kept state is forgotten',
+    from: '  if (place.before == 0) delta_zero(state, elements);',
+    to: '  delta_zero(state, elements);',
+    ...KEPT,
+  },
+  {
+    name: 'delta rule: a new sequence goes on from what lies there',
+    ...without('  if (place.before == 0) delta_zero(state, elements);'),
+    ...KEPT,
+  },
+  {
+    name: 'delta rule: states of rows in the order of the batch',
+    from: 'kept + (place.slot * shape.heads + head) * elements',
+    to: 'kept + (s * shape.heads + head) * elements',
+    ...KEPT,
+  },
+  {
+    name: 'delta rule backward: no state kept before a chunk but the first',
+    from: '      if (i % kDeltaChunk == 0) delta_copy(',
+    to: '      if (i == 0) delta_copy(',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: a chunk begins in its trunk',
+    from: '      run = from > 0 ? sequences.branch_of(begin + from - 1) : 0;',
+    to: '      run = 0;',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: the first token of a chunk is left out',
+    from: '      for (int64_t i = to - 1; i >= from; i--) {',
+    to: '      for (int64_t i = to - 1; i > from; i--) {',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: the gradient of a branch that ended stays',
+    from: 'into[e] += ended[e], ended[e] = 0;',
+    to: 'into[e] += ended[e];',
+    ...DELTA,
+  },
+  {
+    name: "delta rule backward: db of one thread's columns",
+    ...without('        beta_sum = block_sum(beta_sum);\n'),
+    ...DELTA,
+  },
+  {
+    name: "delta rule backward: dq without the token's own part",
+    from: '          dq[at] = gate.decay * from_out + k[r] * along;',
+    to: '          dq[at] = gate.decay * from_out;',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: dk of a state that does not decay',
+    from: '          dk[at] = from_delta + gate.decay * from_memory;',
+    to: '          dk[at] = from_delta + from_memory;',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: dS without what the memory gives',
+    from: 'const float decayed = fmaf(k[r], dmemory[v], d);',
+    to: 'const float decayed = d;',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: da of no softplus',
+    from: '          dsoft[at] = -dg * gate.rate / (1.0f + expf(-x));',
+    to: '          dsoft[at] = -dg * gate.rate;',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: gradients of norms left out',
+    from: '(incoming(i) - to_float(x[i]) * inverse * along)',
+    to: 'incoming(i)',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: keys have the gradient of one head of their group',
+    from: '    for (int g = 0; g < shape.group; g++) sum += dy',
+    to: '    for (int g = 0; g < 1; g++) sum += dy',
+    ...DELTA,
+  },
+  {
+    name: 'delta rule backward: da_log is overwritten',
+    from: '  if (da_log) da_log[head] += rate;',
+    to: '  if (da_log) da_log[head] = rate;',
+    ...DELTA,
+  },
+  {
+    name: 'convolution: taps in the other order',
+    from: 'sum = fmaf(to_float(weight[kept - j]), values[j], sum);',
+    to: 'sum = fmaf(to_float(weight[j]), values[j], sum);',
+    ...CONVOLUTION,
+  },
+  {
+    name: 'convolution: tokens of the sequence before',
+    from: '    taps[count] = at;\n    values[count++] = to_float(x[at * channels + c]);\n  }',
+    to: '    taps[count] = at;\n    values[count++] = to_float(x[at * channels + c]);\n    if (at == begin && at > 0) values[count++] = to_float(x[(at - 1) * channels + c]);\n  }',
+    ...CONVOLUTION,
+  },
+  {
+    name: 'convolution: kept inputs, the oldest first',
+    from: '    values[all++] = to_float(state[(kept - 1 - p) * channels + c]);',
+    to: '    values[all++] = to_float(state[p * channels + c]);',
+    ...CONVOLUTION,
+  },
+  {
+    name: 'convolution: a short piece does not move what is kept',
+    from: ': own[(i + length) * channels + c];',
+    to: ': own[i * channels + c];',
+    ...CONVOLUTION,
+  },
+  {
+    name: 'convolution backward: silu without its own slope',
+    from: 'fmaf(z * sigma, 1.0f - sigma, sigma);',
+    to: 'sigma;',
+    ...CONVOLUTION,
+  },
+  {
+    name: 'convolution backward: a token gives to itself alone',
+    from: '        sums[at] = fmaf(to_float(weight[c * (kept + 1) + kept - j]), dz, sums[at]);',
+    to: '        if (j == 0) sums[at] = fmaf(to_float(weight[c * (kept + 1) + kept]), dz, sums[at]);',
+    ...CONVOLUTION,
+  },
+  {
+    name: 'convolution backward: gradients of taps in the other order',
+    from: 'dweight[c * (kept + 1) + kept - j] += dtaps[j];',
+    to: 'dweight[c * (kept + 1) + j] += dtaps[j];',
+    ...CONVOLUTION,
   },
 ];

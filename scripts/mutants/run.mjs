@@ -37,7 +37,13 @@ function waysOf({ ways = 'now' }) {
 
 /** Runs tests; their output, and whether they passed. */
 function vitest(file, names, env) {
-  const args = ['node_modules/vitest/vitest.mjs', 'run', `test/cuda/${file}`, '-t', names];
+  const args = [
+    'node_modules/vitest/vitest.mjs',
+    'run',
+    file.includes('/') ? `test/${file}` : `test/cuda/${file}`,
+    '-t',
+    names,
+  ];
   const options = ['--bail=1', '--maxWorkers=1', '--testTimeout=600000', '--reporter=default'];
   return new Promise((done) => {
     execFile(
