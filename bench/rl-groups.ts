@@ -8,7 +8,6 @@ const RANK = 16;
 export function rlGroups(): readonly Group[] {
   const small = { prompts: 8, generations: 8, prompt: 64, newTokens: 64, rank: RANK };
   const large = { prompts: 2, generations: 4, prompt: 64, newTokens: 32, rank: RANK };
-  const parts = ['rollout', 'score', 'update'] as const;
   return [
     {
       title: 'GRPO step, LoRA r = 16, f32, a model of 12M parameters',
@@ -20,16 +19,18 @@ export function rlGroups(): readonly Group[] {
       cases: [rlCase('bf16', QWEN_0_5B, large, 'all')],
       settings: ['TRL'],
     },
-    {
-      title: 'parts of the GRPO step, f32, a model of 12M parameters',
-      cases: parts.map((part) => rlCase('f32', SMALL, small, part)),
-      settings: [],
-    },
-    // TRL has no trainer with a critic any more, and none lets its update be timed apart: the rival is written out in PyTorch.
-    ...(['update', 'update with critic'] as const).map((part) => ({
-      title: `${part === 'update' ? 'GRPO' : 'PPO'} update, LoRA r = 16, f32, a model of 12M parameters`,
+    // TRL has no trainer with a critic any more, and times no part apart: sampling is transformers' and updates are written with PEFT.
+    ...(
+      [
+        ['rollout', 'sampling', ['generate']],
+        ['score', 'scores of the reference', []],
+        ['update', 'GRPO update', ['PEFT']],
+        ['update with critic', 'PPO update', ['PEFT']],
+      ] as const
+    ).map(([part, name, settings]) => ({
+      title: `${name}, LoRA r = 16, f32, a model of 12M parameters`,
       cases: [rlCase('f32', SMALL, small, part)],
-      settings: ['PEFT'],
+      settings,
     })),
     {
       title: 'update on the solutions of a prompt, f32, as branches and apart',

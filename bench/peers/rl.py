@@ -1,6 +1,7 @@
 """A step of TRL's GRPO trainer on random weights: sampling, rewards, reference, update. Same prompts' length, group and new tokens.
 
-Updates alone are written out with PEFT: those of GRPO, and of PPO with a critic that is an adapter of its own.
+Parts of it are written out with PEFT: samples by transformers' generate, and updates of GRPO, and of PPO with a critic that is an
+adapter of its own.
 """
 
 import tempfile
@@ -9,6 +10,8 @@ from trl_model import Clock, lora, model_and_tokenizer, random_texts, settings
 
 
 def bench(item, setting, seconds):
+    if item["part"] == "rollout":
+        return bench_sampling(item, seconds)
     if item["part"] != "all":
         return bench_update(item, seconds, with_critic=item["part"] == "update with critic")
     from datasets import Dataset
@@ -43,6 +46,31 @@ def bench(item, setting, seconds):
         )
         trainer.train()
     return clock.steps()
+
+
+def bench_sampling(item, seconds):
+    import torch
+    from peft import get_peft_model
+    from stopwatch import stopwatch
+
+    model, tokenizer = model_and_tokenizer(item)
+    model = get_peft_model(model, lora(item)).eval()
+    prompts = torch.randint(item["config"]["vocab_size"] - 2, (item["prompts"], item["prompt"]))
+
+    def run(_):
+        with torch.no_grad():
+            model.generate(
+                input_ids=prompts,
+                attention_mask=torch.ones_like(prompts),
+                do_sample=True,
+                top_k=0,
+                num_return_sequences=item["generations"],
+                min_new_tokens=item["newTokens"],
+                max_new_tokens=item["newTokens"],
+                pad_token_id=tokenizer.pad_token_id,
+            )
+
+    return stopwatch(seconds, run)
 
 
 def bench_update(item, seconds, with_critic):
