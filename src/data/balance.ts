@@ -1,5 +1,6 @@
 import { badOption } from '../files/data-error.js';
 import type { StepLabel } from '../records/record.js';
+import { type Dataset, indices } from './dataset.js';
 import { smallestRanks } from './split.js';
 
 /** `none`: unchanged; `downsample`: fewer steps of the more frequent class; `upsample`: repeats the rarer class. */
@@ -22,21 +23,27 @@ export interface BalancedSolution {
  * The solutions that `max_samples` and `balance` select for training: indices into the input, with their labels.
  *
  * @param ranksOf the ranks of a solution's steps, see `sampleRanks`; called only if something is to be selected
+ * @param rankOf the rank of a whole solution, for callers that have it by itself
  */
 export function chooseToTrain(
-  labels: readonly (readonly StepLabel[])[],
+  labels: Dataset<readonly StepLabel[]>,
   ranksOf: (index: number) => readonly number[],
   { max_samples, balance }: { readonly max_samples: number | 'all'; readonly balance: Balance },
+  rankOf: (index: number) => number = (index) => ranksOf(index).at(-1) ?? 0,
 ): readonly BalancedSolution[] {
-  if (max_samples === 'all' && balance === 'none') return labels.map((labels, index) => ({ index, labels }));
-  const ranked = labels.map((labels, index): RankedLabels => ({ labels, ranks: ranksOf(index) }));
-  const ranks = ranked.map((solution) => solution.ranks.at(-1) ?? 0);
-  const kept = smallestRanks(ranks, max_samples === 'all' ? ranks.length : max_samples);
-  const balanced = balanceClasses(
-    kept.map((index) => ranked[index] as RankedLabels),
-    balance,
-  );
-  return balanced.map(({ index, labels }) => ({ index: kept[index] as number, labels }));
+  const kept =
+    max_samples === 'all' || max_samples >= labels.length
+      ? indices(labels)
+      : smallestRanks(
+          Float64Array.from(labels, (_, index) => rankOf(index)),
+          max_samples,
+        );
+  if (balance === 'none') return kept.map((index) => ({ index, labels: labels.get(index) }));
+  const ranked = kept.map((index): RankedLabels => ({ labels: labels.get(index), ranks: ranksOf(index) }));
+  return balanceClasses(ranked, balance).map(({ index, labels }) => ({
+    index: kept[index] as number,
+    labels,
+  }));
 }
 
 /**

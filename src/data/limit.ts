@@ -1,4 +1,6 @@
 /** Limits the number of items of a part, as `data.max_samples` and `eval.max_samples` ask. */
+import { hash48 } from '../random/text-hash.js';
+import { normalizeProblem } from '../records/record.js';
 import { isGenerated } from './generated.js';
 import { sampleRanks, smallestRanks } from './split.js';
 
@@ -33,11 +35,12 @@ export function problemRank({ problem }: { readonly problem: string }, seed: num
   return sampleRanks(seed, problem, ['']).at(0) as number;
 }
 
-/** The rank of a whole solution. */
+/** The rank of a whole solution: the last of its {@link sampleRanks}, in one call. */
 export function solutionRank(
   { problem, steps }: { readonly problem: string; readonly steps: readonly { readonly text: string }[] },
   seed: number,
 ): number {
+  if (steps.length === 0) return 0;
   const texts = steps.map(({ text }) => text);
-  return sampleRanks(seed, problem, texts).at(-1) ?? 0;
+  return hash48([seed, 'take', normalizeProblem(problem), ...texts].join('\0')) / 2 ** 48;
 }

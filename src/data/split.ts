@@ -62,11 +62,17 @@ export function copyRank(seed: number, { problem, steps }: Pick<VerdictSample, '
 }
 
 /** The indices of the `count` smallest ranks, in ascending order; equal ranks in their own order. */
-export function smallestRanks(ranks: readonly number[], count: number): number[] {
-  const order = ranks.map((_, index) => index);
-  if (order.length <= count) return order;
-  order.sort((a, b) => (ranks[a] as number) - (ranks[b] as number) || a - b);
-  return order.slice(0, count).sort((a, b) => a - b);
+export function smallestRanks(ranks: ArrayLike<number>, count: number): number[] {
+  const { length } = ranks;
+  const sorted = Float64Array.from(ranks).sort();
+  const last = length <= count ? Number.POSITIVE_INFINITY : (sorted[count - 1] ?? Number.NEGATIVE_INFINITY);
+  let ties = count - sorted.indexOf(last);
+  const kept: number[] = [];
+  for (let index = 0; index < length; index++) {
+    const rank = ranks[index] as number;
+    if (rank < last || (rank === last && ties-- > 0)) kept.push(index);
+  }
+  return kept;
 }
 
 /** A hash of texts as a number in [0, 1) with 48 bits. */

@@ -9,9 +9,9 @@ export interface CountedSolution {
   /** See {@link StepRecord.context_steps}. */
   readonly context_steps?: number | undefined;
   /** Tokens of the problem and the steps up to the last labelled one; absent if nothing is tokenised. */
-  readonly tokens?: number;
+  readonly tokens?: number | undefined;
   /** Labelled steps that lie beyond the longest sequence. */
-  readonly stepsCut?: number;
+  readonly stepsCut?: number | undefined;
 }
 
 /** Metrics about a set of solutions. */
@@ -56,8 +56,10 @@ export class StatisticsCounter {
   add({ problem, labels, context_steps: context = 0, tokens, stepsCut = 0 }: CountedSolution): void {
     this.counts.solutions++;
     this.problems.add(problem);
-    for (const label of labels.slice(context))
+    for (let step = context; step < labels.length; step++) {
+      const label = labels[step];
       this.counts[label === 1 ? 'positive' : label === 0 ? 'negative' : 'unlabelled']++;
+    }
     if (tokens !== undefined) this.lengths.set(tokens, (this.lengths.get(tokens) ?? 0) + 1);
     this.cut.stepsCut += stepsCut;
     if (stepsCut > 0) this.cut.solutionsCut++;

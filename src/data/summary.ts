@@ -4,9 +4,10 @@ import { basename } from 'node:path';
 import { plural } from '../native/shown.js';
 import { formatTable } from '../terminal/table.js';
 import { unaskedWarning } from './benchmarks/unasked.js';
+import { type Dataset, inMemory } from './dataset.js';
 import { DistinctNumbers } from './distinct.js';
 import type { LoadReport, TrainingPart } from './load.js';
-import { type Overlap, type ProblemKey, problemOverlap, problemOverlaps } from './overlap.js';
+import { ComparedProblems, type Overlap, type ProblemKey } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 import { type CountedSolution, type DataStatistics, StatisticsCounter } from './statistics.js';
 
@@ -16,9 +17,9 @@ export interface SummarizedSolution extends Omit<CountedSolution, 'problem'> {
   /** The problem's text; called only if it is shown. */
   readonly text: () => string;
   /** Fingerprints of all steps, by which repeated solutions are found. Absent: not compared. */
-  readonly stepKeys?: readonly number[];
+  readonly stepKeys?: readonly number[] | undefined;
   /** Whether each step of a held-out solution occurs word for word in the training part. Absent: not compared. */
-  readonly seen?: readonly boolean[];
+  readonly seen?: readonly boolean[] | undefined;
 }
 
 export interface TrainingDataSummary {
@@ -51,36 +52,36 @@ const SHOWN_CHARACTERS = 80;
  * @param options `weighed`: whether both classes weigh the same in training; absent where nothing weighs them
  */
 export function summarizeTrainingData(
-  parts: Readonly<Record<Part, Iterable<SummarizedSolution>>>,
+  parts: Readonly<Record<Part, readonly SummarizedSolution[] | Dataset<SummarizedSolution>>>,
   { weighed }: { readonly weighed?: boolean | undefined } = {},
 ): TrainingDataSummary {
-  const heldOut = { validation: Array.from(parts.validation), test: Array.from(parts.test) };
-  const keysOf = (part: HeldOut) => heldOut[part].map(({ key }) => key);
+  const heldOut = { validation: summarized(parts.validation), test: summarized(parts.test) };
+  for (const { key } of parts.validation) heldOut.test.problems.compare(key);
+  const both = heldOut.test.problems.overlap();
+  heldOut.test.problems.forget();
   const counter = new StatisticsCounter();
   const fingerprints = new DistinctNumbers();
   let compared = 0;
-  function* trained() {
-    for (const { key, stepKeys, ...solution } of parts.train) {
-      counter.add({ ...solution, problem: key.hash });
-      if (stepKeys !== undefined && !solution.context_steps) {
-        fingerprints.add(fold([key.hash, ...stepKeys]));
-        compared++;
-      }
-      yield key;
-    }
-  }
   // Training solutions may be many: they are read once.
-  const overlap = problemOverlaps(trained(), { validation: keysOf('validation'), test: keysOf('test') });
-  const statistics = {
-    train: counter.result(),
-    validation: statisticsOf(heldOut.validation),
-    test: statisticsOf(heldOut.test),
-  };
+  for (const solution of parts.train) {
+    const { key, stepKeys } = solution;
+    counter.add(counted(solution));
+    if (stepKeys !== undefined && !solution.context_steps) {
+      fingerprints.add(folded(key.hash, stepKeys));
+      compared++;
+    }
+    for (const part of HELD_OUT) heldOut[part].problems.compare(key);
+  }
+  const ofHeldOut = <T>(read: (part: (typeof heldOut)[HeldOut]) => T): Record<HeldOut, T> => ({
+    validation: read(heldOut.validation),
+    test: read(heldOut.test),
+  });
+  const overlap = ofHeldOut(({ problems }) => problems.overlap());
+  const statistics = { train: counter.result(), ...ofHeldOut(({ statistics }) => statistics) };
   const repeated = compared - fingerprints.count();
-  const both = problemOverlap(keysOf('validation'), keysOf('test'));
-  const seenSteps = { validation: seenOf(heldOut.validation), test: seenOf(heldOut.test) };
-  const isCompared = HELD_OUT.some((part) => heldOut[part].some(({ seen }) => seen !== undefined));
-  const textOf = (part: HeldOut) => (index: number) => heldOut[part][index]?.text() ?? '';
+  const seenSteps = ofHeldOut(({ seen }) => seen);
+  const isCompared = HELD_OUT.some((part) => heldOut[part].isCompared);
+  const textOf = (part: HeldOut) => (index: number) => itemsOf(parts[part]).get(index).text();
   const warnings = [
     ...classWarnings(statistics.train, weighed),
     ...HELD_OUT.flatMap((part) => oneClassWarning(part, statistics[part])),
@@ -93,19 +94,36 @@ export function summarizeTrainingData(
   return { parts: statistics, overlap, ...(isCompared ? { seenSteps } : {}), warnings };
 }
 
-function statisticsOf(solutions: readonly SummarizedSolution[]): DataStatistics {
+/** Reads a held-out part, of which there may be many too, without keeping its solutions. */
+function summarized(solutions: Iterable<SummarizedSolution>) {
   const counter = new StatisticsCounter();
-  for (const solution of solutions) counter.add({ ...solution, problem: solution.key.hash });
-  return counter.result();
+  let seen = 0;
+  let isCompared = false;
+  function* keys() {
+    for (const solution of solutions) {
+      counter.add(counted(solution));
+      const { labels, seen: steps } = solution;
+      if (steps !== undefined) isCompared = true;
+      seen += labels.filter((label, step) => label !== null && steps?.[step]).length;
+      yield solution.key;
+    }
+  }
+  const problems = new ComparedProblems(keys());
+  return {
+    problems,
+    statistics: counter.result(),
+    /** Labelled steps that occur word for word in the training part. */
+    seen,
+    isCompared,
+  };
 }
 
-/** Labelled steps that occur word for word in the training part. */
-function seenOf(solutions: readonly SummarizedSolution[]): number {
-  return solutions.reduce(
-    (sum, { labels, seen }) => sum + labels.filter((label, step) => label !== null && seen?.[step]).length,
-    0,
-  );
+function counted({ key, labels, context_steps, tokens, stepsCut }: SummarizedSolution): CountedSolution {
+  return { problem: key.hash, labels, context_steps, tokens, stepsCut };
 }
+
+const itemsOf = <T>(items: readonly T[] | Dataset<T>): Dataset<T> =>
+  'get' in items ? items : inMemory(items);
 
 /** A table of the parts, then the warnings, one per line. */
 export function formatTrainingDataSummary({
@@ -310,12 +328,15 @@ function repeatedWarning(repeated: number, { solutions }: DataStatistics): strin
 }
 
 /** One number of 53 bits from numbers of 48. */
-function fold(keys: readonly number[]): number {
-  let [high, low] = [0x811c9dc5, 0x9e3779b9];
-  for (const key of keys) {
+function folded(first: number, others: readonly number[]): number {
+  let high = 0x811c9dc5;
+  let low = 0x9e3779b9;
+  const fold = (key: number) => {
     high = Math.imul(high ^ (key / 2 ** 24), 0x01000193);
     low = Math.imul((low ^ key) + high, 0x85ebca6b);
-  }
+  };
+  fold(first);
+  for (const key of others) fold(key);
   return (high >>> 0) * 2 ** 21 + (low >>> 11);
 }
 

@@ -1,10 +1,10 @@
 // Tokenised solutions on disk: texts, tokens and tables are read on demand, so that the memory of a store does not depend on
 // the number of rows.
 
-import { createHash } from 'node:crypto';
-import { closeSync, createReadStream, openSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { badFile } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import { parseExact } from '../files/exact-json.js';
@@ -29,12 +29,25 @@ export interface StoredSolution {
   readonly promptEnd: number;
   /** Tokens up to the end of each step that `ids` holds. */
   readonly stepEnds: readonly number[];
+  /** Its {@link solutionRank}, by the seed of the data. */
+  readonly rank: number;
 }
 
-/** Columns of the tables, all f64. */
-const SOLUTION = ['idsEnd', 'stepsEnd', 'recordEnd', 'problem', 'part', 'context', 'promptEnd'] as const;
+/** Columns of the tables of solutions and steps, all f64. */
+const SOLUTION = [
+  'idsEnd',
+  'stepsEnd',
+  'recordEnd',
+  'problem',
+  'part',
+  'context',
+  'promptEnd',
+  'rank',
+] as const;
 const STEP = ['end', 'label', 'key'] as const;
-/** Its length, then its hashes. */
+const SOLUTION_COLUMN = columnsOf(SOLUTION);
+const STEP_COLUMN = columnsOf(STEP);
+/** Its length, then its hashes, all u32. */
 const SKETCH = 1 + SKETCH_SIZE;
 
 const FILES = ['tokens.bin', 'solutions.bin', 'steps.bin', 'sketches.bin', 'records.jsonl'] as const;
@@ -83,9 +96,10 @@ export class TokenStoreWriter {
       part: PARTS.indexOf(solution.part),
       context: record.context_steps ?? 0,
       promptEnd: solution.promptEnd,
+      rank: solution.rank,
     };
     await files['solutions.bin'].append(bytesOf(Float64Array.from(SOLUTION, (column) => row[column])));
-    const sketch = new Float64Array(SKETCH);
+    const sketch = new Uint32Array(SKETCH);
     sketch[0] = solution.key.sketch.length;
     sketch.set(solution.key.sketch, 1);
     await files['sketches.bin'].append(bytesOf(sketch));
@@ -93,7 +107,7 @@ export class TokenStoreWriter {
 
   /** Completes the store. `notes` is any JSON value to be read back with it. */
   async finish(notes: unknown): Promise<void> {
-    const sums: Record<string, string> = {};
+    const sums: Record<string, number> = {};
     for (const name of FILES) sums[name] = await this.files[name].close();
     const contents = await AppendedFile.create(join(this.directory, CONTENTS));
     await contents.append(Buffer.from(JSON.stringify({ sums, notes })));
@@ -110,13 +124,15 @@ export class TokenStoreWriter {
 export class TokenStore {
   /** Number of solutions. */
   readonly length: number;
+  /** A sketch of each size: new ones for each solution would keep the collector busy. */
+  private readonly sketchesOfSize = Array.from({ length: SKETCH }, (_, size) => new Uint32Array(size));
 
   private constructor(
     /** The notes passed to `finish`. */
     readonly notes: unknown,
-    private readonly solutions: TableFile,
-    private readonly steps: TableFile,
-    private readonly sketches: TableFile,
+    private readonly solutions: TableFile<Float64Array>,
+    private readonly steps: TableFile<Float64Array>,
+    private readonly sketches: TableFile<Uint32Array>,
     private readonly tokens: number,
     private readonly records: number,
   ) {
@@ -127,15 +143,15 @@ export class TokenStore {
   static async open(directory: string): Promise<TokenStore | undefined> {
     const contents = await readContents(directory);
     if (contents === undefined) return undefined;
-    for (const name of FILES) {
-      if ((await checksum(join(directory, name))) !== contents.sums[name]) return undefined;
-    }
     const path = (name: File) => join(directory, name);
+    for (const name of FILES) {
+      if ((await checksum(path(name))) !== contents.sums[name]) return undefined;
+    }
     return new TokenStore(
       contents.notes,
-      TableFile.open(path('solutions.bin'), SOLUTION.length),
-      TableFile.open(path('steps.bin'), STEP.length),
-      TableFile.open(path('sketches.bin'), SKETCH),
+      TableFile.open(path('solutions.bin'), SOLUTION.length, Float64Array),
+      TableFile.open(path('steps.bin'), STEP.length, Float64Array),
+      TableFile.open(path('sketches.bin'), SKETCH, Uint32Array),
       openSync(path('tokens.bin'), 'r'),
       openSync(path('records.jsonl'), 'r'),
     );
@@ -151,9 +167,10 @@ export class TokenStore {
     return PARTS[this.column(index, 'part')] as Part;
   }
 
+  /** The fingerprint of its problem; the sketch in it is valid until another is asked for. */
   key(index: number): ProblemKey {
-    const sketch = new Uint32Array(this.sketches.at(index, 0));
-    for (let i = 0; i < sketch.length; i++) sketch[i] = this.sketches.at(index, 1 + i);
+    const sketch = this.sketchesOfSize[this.sketches.at(index, 0)] as Uint32Array;
+    this.sketches.copy(index, 1, sketch);
     return { hash: this.column(index, 'problem'), sketch };
   }
 
@@ -165,18 +182,26 @@ export class TokenStore {
     return this.column(index, 'promptEnd');
   }
 
+  /** Its {@link solutionRank}, by the seed of the data. */
+  rank(index: number): number {
+    return this.column(index, 'rank');
+  }
+
   labels(index: number): StepLabel[] {
-    return this.stepColumn(index, 'label').map((label) => (label === 1 ? 1 : label === 0 ? 0 : null));
+    return this.stepColumn(index, 'label', (label) => (label === 1 ? 1 : label === 0 ? 0 : null));
   }
 
   /** The {@link stepKey} of every step. */
   stepKeys(index: number): number[] {
-    return this.stepColumn(index, 'key');
+    return this.stepColumn(index, 'key', (key) => key);
   }
 
   /** Token ends of the steps up to the last labelled one. */
   stepEnds(index: number): number[] {
-    return this.stepColumn(index, 'end').filter((end) => end >= 0);
+    const ends = this.stepColumn(index, 'end', (end) => end);
+    // Those beyond the last labelled step have none.
+    while (ends.length > 0 && (ends.at(-1) as number) < 0) ends.pop();
+    return ends;
   }
 
   /** Tokens of the problem and the steps up to the last labelled one. */
@@ -200,26 +225,26 @@ export class TokenStore {
   }
 
   private column(index: number, name: (typeof SOLUTION)[number]): number {
-    return this.solutions.at(index, SOLUTION.indexOf(name));
+    return this.solutions.at(index, SOLUTION_COLUMN[name]);
   }
 
   private before(index: number, name: 'idsEnd' | 'stepsEnd' | 'recordEnd'): number {
     return index === 0 ? 0 : this.column(index - 1, name);
   }
 
-  private stepColumn(index: number, name: (typeof STEP)[number]): number[] {
+  private stepColumn<T>(index: number, name: (typeof STEP)[number], read: (value: number) => T): T[] {
+    const end = this.column(index, 'stepsEnd');
     const start = this.before(index, 'stepsEnd');
-    const count = this.column(index, 'stepsEnd') - start;
-    const at = STEP.indexOf(name);
-    const values = new Array<number>(count);
-    for (let i = 0; i < count; i++) values[i] = this.steps.at(start + i, at);
+    const column = STEP_COLUMN[name];
+    const values = new Array<T>(end - start);
+    for (let step = start; step < end; step++) values[step - start] = read(this.steps.at(step, column));
     return values;
   }
 }
 
 /** An append-only file with a buffer and a checksum. */
 class AppendedFile {
-  private readonly hash = createHash('sha256');
+  private sum = 0;
   private readonly buffer = Buffer.allocUnsafe(BUFFER_BYTES);
   /** Bytes in the buffer. */
   private size = 0;
@@ -247,10 +272,11 @@ class AppendedFile {
     else void this.append(bytes);
   }
 
-  async close(): Promise<string> {
+  /** Gives the checksum. */
+  async close(): Promise<number> {
     await this.flush();
     await this.file.close();
-    return this.hash.digest('hex');
+    return this.sum;
   }
 
   async abandon(): Promise<void> {
@@ -264,7 +290,7 @@ class AppendedFile {
   }
 
   private async write(bytes: Uint8Array): Promise<void> {
-    this.hash.update(bytes);
+    this.sum = crc32(bytes, this.sum);
     try {
       for (let at = 0; at < bytes.length; ) at += (await this.file.write(bytes, at)).bytesWritten;
     } catch (error) {
@@ -274,7 +300,7 @@ class AppendedFile {
 }
 
 interface Contents {
-  readonly sums: Readonly<Record<string, string>>;
+  readonly sums: Readonly<Record<string, number>>;
   readonly notes: unknown;
 }
 
@@ -283,17 +309,29 @@ async function readContents(directory: string): Promise<Contents | undefined> {
   return attempt(() => JSON.parse(text) as Contents);
 }
 
-async function checksum(path: string): Promise<string | undefined> {
-  const hash = createHash('sha256');
+/** CRC-32 of a file, undefined if it cannot be read. It sees damage, not forgery: the cache is the user's own. */
+async function checksum(path: string): Promise<number | undefined> {
+  const file = await open(path).catch(() => undefined);
+  if (file === undefined) return undefined;
+  const buffer = Buffer.allocUnsafe(BUFFER_BYTES);
+  let sum = 0;
   try {
-    for await (const chunk of createReadStream(path, { highWaterMark: BUFFER_BYTES }))
-      hash.update(chunk as Buffer);
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, 0, BUFFER_BYTES);
+      if (bytesRead === 0) return sum;
+      sum = crc32(buffer.subarray(0, bytesRead), sum);
+    }
   } catch {
     return undefined;
+  } finally {
+    await file.close();
   }
-  return hash.digest('hex');
 }
 
-function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Float64Array): Uint8Array {
+function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Uint32Array | Float64Array): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+function columnsOf<Name extends string>(names: readonly Name[]): Readonly<Record<Name, number>> {
+  return Object.fromEntries(names.map((name, column) => [name, column])) as Record<Name, number>;
 }

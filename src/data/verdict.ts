@@ -283,13 +283,22 @@ export function verdictPlaces(
   { template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
   { steps = 'labelled', from = 0, maxLength = Number.POSITIVE_INFINITY }: PlaceOptions = {},
 ): Pick<SolutionVerdicts, 'verdicts' | 'tooLong'> {
+  const longest = maxLength - verdictLength({ template, tailIds });
+  const verdicts: VerdictPlace[] = [];
+  let tooLong = 0;
+  for (const { step, end } of spans) {
+    const label = labels[step] ?? null;
+    if (label === null && (steps !== 'all' || step < from)) continue;
+    if (end <= longest) verdicts.push({ step, at: end, label });
+    else tooLong++;
+  }
+  return { verdicts, tooLong };
+}
+
+/** Tokens that a verdict needs behind its step at most: the tail, the reason and the longer word. */
+export function verdictLength({ template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>): number {
   const { positiveIds, negativeIds, rationaleTokens } = template;
-  const verdictLength = tailIds.length + rationaleTokens + Math.max(positiveIds.length, negativeIds.length);
-  const wanted = spans
-    .map(({ step, end }): VerdictPlace => ({ step, at: end, label: labels[step] ?? null }))
-    .filter(({ step, label }) => label !== null || (steps === 'all' && step >= from));
-  const verdicts = wanted.filter(({ at }) => at + verdictLength <= maxLength);
-  return { verdicts, tooLong: wanted.length - verdicts.length };
+  return tailIds.length + rationaleTokens + Math.max(positiveIds.length, negativeIds.length);
 }
 
 function trunkSegments(problem: string, steps: readonly string[], template: VerdictTemplate): Segment[] {

@@ -1,9 +1,26 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { open, stat } from 'node:fs/promises';
 
-/** SHA-256 of a whole file, in hexadecimal. Throws the system's error. */
+/** Hashes of files that this process has read, with the state that each file was in. */
+const known = new Map<string, { readonly state: string; readonly hash: string }>();
+
+/** A file that was changed less than this ago may change again without another time. */
+const SETTLED_MS = 2000;
+
+/** SHA-256 of a whole file, in hexadecimal; a file that did not change since is not read again. Throws the system's error. */
 export async function contentHash(path: string): Promise<string> {
+  const { ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
+  const state = [ino, size, mtimeNs, ctimeNs].join();
+  const before = known.get(path);
+  if (before?.state === state) return before.hash;
+  const isSettled = Date.now() - Number(ctimeNs) / 1e6 > SETTLED_MS;
+  const hash = await readHash(path);
+  if (isSettled) known.set(path, { state, hash });
+  return hash;
+}
+
+async function readHash(path: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
   return hash.digest('hex');

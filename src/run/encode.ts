@@ -1,17 +1,21 @@
 /** A record as its tokens and fingerprints, as a token store keeps them. */
+import { solutionRank } from '../data/limit.js';
 import { problemKey, stepKey } from '../data/overlap.js';
 import type { StoredSolution } from '../data/token-store.js';
 import type { VerdictTokenizer } from '../data/verdict.js';
 import type { StepRecord } from '../records/record.js';
 
 /** Fields of a stored solution that take time to compute. */
-export type EncodedRecord = Pick<StoredSolution, 'key' | 'stepKeys' | 'ids' | 'promptEnd' | 'stepEnds'>;
+export type EncodedRecord = Pick<
+  StoredSolution,
+  'key' | 'stepKeys' | 'ids' | 'promptEnd' | 'stepEnds' | 'rank'
+>;
 
-/** @param whole up to the last step, not only to the last labelled one */
+/** @param options `whole`: up to the last step, not only to the last labelled one; `seed`: `data.seed` */
 export function encodeRecord(
   verdicts: VerdictTokenizer,
   record: StepRecord,
-  { whole }: { readonly whole: boolean },
+  { whole, seed }: { readonly whole: boolean; readonly seed: number },
 ): EncodedRecord {
   const { ids, steps } = verdicts.solution(record, whole ? { steps: 'all' } : {}).trunk;
   return {
@@ -20,5 +24,6 @@ export function encodeRecord(
     ids,
     promptEnd: steps[0]?.start ?? ids.length,
     stepEnds: steps.map(({ end }) => end),
+    rank: solutionRank(record, seed),
   };
 }

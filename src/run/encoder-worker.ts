@@ -8,7 +8,7 @@ import type { EncoderJob, EncoderMessage } from './encoders.js';
 import { sentError } from './sent-error.js';
 import { configuredTokenizer } from './tokenizer.js';
 
-const { model, prompt, whole } = workerData as EncoderJob;
+const { model, prompt, whole, seed } = workerData as EncoderJob;
 const verdicts = verdictTokenizer(prompt, await configuredTokenizer(model));
 
 parentPort?.on('message', (texts: readonly string[]) => {
@@ -18,7 +18,7 @@ parentPort?.on('message', (texts: readonly string[]) => {
 function encoded(texts: readonly string[]): EncoderMessage {
   try {
     return {
-      records: texts.map((text) => encodeRecord(verdicts, parseExact(text) as StepRecord, { whole })),
+      records: texts.map((text) => encodeRecord(verdicts, parseExact(text) as StepRecord, { whole, seed })),
     };
   } catch (error) {
     return { failure: sentError(error) };

@@ -12,6 +12,8 @@ export interface EncoderJob {
   readonly prompt: PromptConfig;
   /** Tokens up to the last step, not only to the last labelled one. */
   readonly whole: boolean;
+  /** `data.seed`. */
+  readonly seed: number;
 }
 
 /** The answer of a thread to a batch. */

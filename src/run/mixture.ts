@@ -5,10 +5,14 @@ import { likenessTo, type ProblemKey, problemKey } from '../data/overlap.js';
 import { copyRank } from '../data/split.js';
 import { copiesOf, countsByShare, type TrainingFile, trainingFiles } from '../data/training-files.js';
 import { badFile, type DataError } from '../files/data-error.js';
+import { Recent } from '../native/recent.js';
 import type { StepRecord } from '../records/record.js';
 import { type DividedRecord, divided, readRecords, splitterOf } from './divide.js';
 
 type Reading = Pick<LoadOptions, 'problems'>;
+
+/** Problems of which it stays known whether they are held out. */
+const RECENT_PROBLEMS = 20_000;
 
 /**
  * The records of `data.train`, each in its part and as often as the weight or share of its file says. `reports` gets one
@@ -69,16 +73,9 @@ async function heldOutProblems(data: DataConfig, options: Reading): Promise<(rec
     for await (const { problem } of readRecords(data, path, options).records) keys.push(problemKey(problem));
   }
   const likeness = likenessTo(keys);
-  // A problem may have many solutions.
-  const known = new Map<number, boolean>();
-  return ({ problem }) => {
-    const key = problemKey(problem);
-    const before = known.get(key.hash);
-    if (before !== undefined) return before;
-    const isLike = likeness(key) !== undefined;
-    known.set(key.hash, isLike);
-    return isLike;
-  };
+  // A problem may have many solutions, mostly in a row.
+  const known = new Recent<string, boolean>(RECENT_PROBLEMS, () => 1);
+  return ({ problem }) => known.get(problem, () => likeness(problemKey(problem)) !== undefined);
 }
 
 /**

@@ -2,6 +2,7 @@
 import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
+import { inMemory } from '../data/dataset.js';
 import { areWordProblems } from '../data/generated.js';
 import type { LoadOptions, LoadReport } from '../data/load.js';
 import type { WordProblem } from '../data/problems/problem.js';
@@ -97,7 +98,7 @@ export function nothingToTrainOn(data: DataConfig, parts?: Readonly<Record<Part,
 function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {
   const labels = records.map(({ steps }) => steps.map(({ label }) => label));
   const ranksOf = (index: number) => recordRanks(records[index] as StepRecord, data.seed);
-  return chooseToTrain(labels, ranksOf, data).map((chosen) => {
+  return chooseToTrain(inMemory(labels), ranksOf, data).map((chosen) => {
     const record = records[chosen.index] as StepRecord;
     return {
       ...record,

@@ -84,8 +84,8 @@ export async function tokenizeData(
   onProgress: (solutions: number) => void,
   threads: (job: EncoderJob) => readonly EncoderThread[] = encoderThreads,
 ): Promise<void> {
-  const whole = labels !== undefined;
-  const openThreads = () => threads({ model, prompt, whole });
+  const encoding = { whole: labels !== undefined, seed: data.seed };
+  const openThreads = () => threads({ model, prompt, ...encoding });
   // Other threads load their tokenizer while this one does, where the files are large.
   const helpers = bytesToRead(data) < LARGE_BYTES ? [] : openThreads();
   const open = async () => ({
@@ -96,7 +96,7 @@ export async function tokenizeData(
     await Promise.all(helpers.map((helper) => helper.close()));
     throw error;
   });
-  const encodeHere = (record: StepRecord) => encodeRecord(verdicts, record, { whole });
+  const encodeHere = (record: StepRecord) => encodeRecord(verdicts, record, encoding);
   const reports: LoadReport[] = [];
   const leftOut = new Map<LeftOut, number>();
   async function* read() {

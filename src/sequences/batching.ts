@@ -1,4 +1,5 @@
 /** Order and grouping of sequences: a function of (seed, epoch) alone, so that a resumed run sees the same batches. */
+import { type Dataset, dataset } from '../data/dataset.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { Device } from '../runtime/device.js';
 
@@ -77,46 +78,93 @@ export interface BatchSettings {
 }
 
 export interface BatchSchedule {
-  readonly batches: readonly (readonly number[])[];
+  readonly batches: Dataset<readonly number[]>;
   /** Tokens of all batches. */
   readonly tokens: number;
   /** Epochs done after `batch` batches. */
   epochAt(batch: number): number;
 }
 
-/** The items of each batch. Epoch e is the same for every run with this seed, whatever came before. */
+/**
+ * The items of each batch. Epoch e is the same for every run with this seed, whatever came before. An item takes 4 bytes an
+ * epoch.
+ */
 export function scheduleBatches(items: ArrayLike<number>, settings: BatchSettings): BatchSchedule {
   const { seed, shuffle = true, sizeOf, batchSize, tokensOf } = settings;
   const maxBatches = settings.maxBatches ?? Number.POSITIVE_INFINITY;
   const maxTokens = settings.tokens ?? Number.POSITIVE_INFINITY;
   const epochs = settings.tokens === undefined ? settings.epochs : Number.POSITIVE_INFINITY;
-  const batches: number[][] = [];
-  const ends: number[] = [];
+  const scheduled: Epoch[] = [];
+  let batches = 0;
   let tokens = 0;
   for (
     let epoch = 0;
-    epoch < epochs && batches.length < maxBatches && tokens < maxTokens && items.length > 0;
+    epoch < epochs && batches < maxBatches && tokens < maxTokens && items.length > 0;
     epoch++
   ) {
     const order = shuffle ? epochOrder(items.length, seed, epoch) : indicesTo(items.length);
-    for (const [i, at] of order.entries()) order[i] = items[at] as number;
-    const groups = groupBySize(order, sizeOf, batchSize);
+    for (let i = 0; i < order.length; i++) order[i] = items[order[i] as number] as number;
+    const ends = groupEnds(order, sizeOf, batchSize);
     const share = Math.min(1, epochs - epoch);
-    for (const group of groups.slice(0, Math.max(1, Math.round(share * groups.length)))) {
-      if (batches.length >= maxBatches || tokens >= maxTokens) break;
-      batches.push(group);
-      tokens += group.reduce((sum, item) => sum + tokensOf(item), 0);
+    const wanted = Math.max(1, Math.round(share * ends.length));
+    let taken = 0;
+    let at = 0;
+    while (taken < wanted && batches + taken < maxBatches && tokens < maxTokens) {
+      for (const end = ends[taken++] as number; at < end; at++) tokens += tokensOf(order[at] as number);
     }
-    // An epoch that was cut short counts with all its batches, so that `epochAt` never runs ahead.
-    ends.push((ends.at(-1) ?? 0) + groups.length);
+    const isWhole = at === order.length;
+    scheduled.push({
+      before: batches,
+      groups: ends.length,
+      order: isWhole ? order : order.slice(0, at),
+      ends: isWhole ? ends : ends.slice(0, taken),
+    });
+    batches += taken;
   }
   return {
-    batches,
+    batches: dataset(batches, (batch) => {
+      const { before, order, ends } = scheduled.findLast((epoch) => epoch.before <= batch) as Epoch;
+      const at = batch - before;
+      return Array.from(order.subarray(at === 0 ? 0 : ends[at - 1], ends[at]));
+    }),
     tokens,
     epochAt(batch) {
-      const epoch = ends.findIndex((end) => batch <= end);
-      const before = epoch > 0 ? (ends[epoch - 1] as number) : 0;
-      return epoch + (batch - before) / ((ends[epoch] as number) - before);
+      // An epoch that was cut short counts with all its batches, so that this never runs ahead.
+      let before = 0;
+      for (const [epoch, { groups }] of scheduled.entries()) {
+        if (batch <= before + groups) return epoch + (batch - before) / groups;
+        before += groups;
+      }
+      return Number.NaN;
     },
   };
+}
+
+/** The batches that are taken of an epoch. */
+interface Epoch {
+  /** Batches of the epochs before. */
+  readonly before: number;
+  /** Batches of the whole epoch. */
+  readonly groups: number;
+  /** Items of the batches that are taken. */
+  readonly order: Int32Array;
+  /** The end of each batch in `order`. */
+  readonly ends: Uint32Array;
+}
+
+/** The ends of the groups of `groupBySize`. */
+function groupEnds(items: Int32Array, sizeOf: (item: number) => number, budget: number): Uint32Array {
+  const ends = new Uint32Array(items.length);
+  let groups = 0;
+  let total = 0;
+  for (let i = 0; i < items.length; i++) {
+    const size = sizeOf(items[i] as number);
+    if (i > 0 && total + size > budget) {
+      ends[groups++] = i;
+      total = 0;
+    }
+    total += size;
+  }
+  if (items.length > 0) ends[groups++] = items.length;
+  return ends.slice(0, groups);
 }

@@ -100,6 +100,7 @@ function isInsideWord(text: string, start: number, end: number): boolean {
 /** Cuts a text at the leftmost and longest of the given texts. */
 function sectionsOf(entries: readonly (readonly [text: string, token: AddedToken])[]): Sections {
   const longest = longestOf(entries);
+  const next = beginsWithOneOf(entries.map(([content]) => content));
   if (longest === undefined) return (text) => (text === '' ? [] : [{ text, isFirst: true }]);
   return (text) => {
     const sections: Section[] = [];
@@ -109,7 +110,7 @@ function sectionsOf(entries: readonly (readonly [text: string, token: AddedToken
         sections.push({ text: text.slice(done, end), isFirst: done === 0, ...(token ? { token } : {}) });
       done = end;
     };
-    for (let at = 0; at < text.length; ) {
+    for (let at = next(text, 0); at >= 0; at = next(text, at)) {
       const found = longest(text, at);
       if (found === undefined) {
         at++;
@@ -127,6 +128,17 @@ function sectionsOf(entries: readonly (readonly [text: string, token: AddedToken
     }
     add(text.length);
     return sections;
+  };
+}
+
+/** Finds the next place from one on at which any of the given texts may begin, −1 where there is none. */
+function beginsWithOneOf(texts: readonly string[]): (text: string, from: number) => number {
+  const units = new Set(texts.filter(Boolean).map((text) => text.charCodeAt(0)));
+  const hex = (unit: number) => `\\u${unit.toString(16).padStart(4, '0')}`;
+  const pattern = new RegExp(`[${Array.from(units, hex).join('')}]`, 'g');
+  return (text, from) => {
+    pattern.lastIndex = from;
+    return pattern.test(text) ? pattern.lastIndex - 1 : -1;
   };
 }
 

@@ -1,3 +1,4 @@
+import { Recent } from '../native/recent.js';
 import type { StepLabel } from '../records/record.js';
 import type { Tokenizer } from './tokenizer.js';
 
@@ -67,7 +68,8 @@ export function segmentTokenizer(
   tokenizer: Tokenizer,
   options: SegmentTokenizerOptions = {},
 ): (segments: readonly Segment[], options?: SequenceOptions) => TokenizedSequence {
-  const cache = new EncodingCache(options.cacheCharacters ?? 2 * 2 ** 20);
+  const limit = options.cacheCharacters ?? 2 * 2 ** 20;
+  const cache = new Recent<string, readonly number[]>(limit, (_, text) => text.length);
   const encode = (text: string, isFirst: boolean): readonly number[] =>
     cache.get(isFirst ? `\0${text}` : text, () =>
       tokenizer.encode(text, isFirst ? { addSpecialTokens: false } : { continuation: true }),
@@ -146,31 +148,5 @@ function addStep(steps: StepSpan[], segment: Segment, start: number, end: number
     throw new RangeError(`the segments of step ${step} do not follow one another`);
   } else {
     steps.push({ step, start, end, label });
-  }
-}
-
-/** Encodings by text; the least recently used go first once their characters exceed the limit. */
-class EncodingCache {
-  private readonly entries = new Map<string, readonly number[]>();
-  private characters = 0;
-
-  constructor(private readonly limit: number) {}
-
-  get(text: string, make: () => readonly number[]): readonly number[] {
-    const known = this.entries.get(text);
-    if (known !== undefined) {
-      this.entries.delete(text);
-      this.entries.set(text, known);
-      return known;
-    }
-    const made = make();
-    this.entries.set(text, made);
-    this.characters += text.length;
-    for (const oldest of this.entries.keys()) {
-      if (this.characters <= this.limit) break;
-      this.entries.delete(oldest);
-      this.characters -= oldest.length;
-    }
-    return made;
   }
 }

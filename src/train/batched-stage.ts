@@ -24,7 +24,10 @@ export type StageItems = Pick<BatchSettings, 'seed' | 'tokensOf' | 'tokens' | 's
 
 /** Indices of the items whose size is not 0. */
 export function withSize(sizes: Int32Array): Int32Array {
-  return sizes.map((_, i) => i).filter((i) => sizes[i] !== 0);
+  const found = new Int32Array(sizes.length);
+  let count = 0;
+  for (let i = 0; i < sizes.length; i++) if (sizes[i] !== 0) found[count++] = i;
+  return found.slice(0, count);
 }
 
 /** The batches of a stage, of a number of tokens or of items: until they have `tokens` in all, or as long as the epochs say. */
@@ -88,7 +91,7 @@ export function batchedStage(options: BatchedStageOptions): TrainingStage {
         trains: parameters,
         begin: async () => options.begin?.(),
         async step(index, _, report) {
-          const batch = batches[index] as number[];
+          const batch = batches.get(index);
           const { metrics, shown, tokens } = await options.gradients(batch, index, report);
           const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
           const update = await applyGradients(optimizer, learningRate, { loss: metrics.loss });

@@ -1,6 +1,7 @@
 // Which items of a part are kept where a config limits their number.
 import { expect, test } from 'vitest';
 import { limited, problemRank, solutionRank } from '../../src/data/limit.js';
+import { sampleRanks } from '../../src/data/split.js';
 
 const problems = Array.from({ length: 400 }, (_, i) => ({
   problem: `${i < 200 ? 'grade' : 'competition'} ${i}`,
@@ -37,4 +38,12 @@ test('the steps of a solution decide too', () => {
     solutionRank({ problem: 'p', steps: texts.map((text) => ({ text })) }, 0);
   expect(rank('a', 'b')).not.toBe(rank('a', 'c'));
   expect(rank('a', 'b')).toBe(rank('a', 'b'));
+});
+
+test('the rank of a solution is the last of its steps, whatever is in its texts', () => {
+  for (const texts of [[], ['a'], ['a', '', 'é\0b'], ['\ud83d', '\ude00']]) {
+    const steps = texts.map((text) => ({ text }));
+    const expected = sampleRanks(7, ' What  is X? ', texts).at(-1) ?? 0;
+    expect(solutionRank({ problem: ' What  is X? ', steps }, 7)).toBe(expected);
+  }
 });

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { problemKey, problemOverlap } from '../../src/data/overlap.js';
+import { likenessTo, problemKey, problemOverlap } from '../../src/data/overlap.js';
 import { normalizeProblem } from '../../src/records/record.js';
 import { sharedPath } from '../shared.js';
 
@@ -31,6 +32,44 @@ describe('problemOverlap', () => {
       same: 0,
       near: 0,
     });
+  });
+
+  it('finds what a comparison of every pair of sketches finds, of many problems with common wording', () => {
+    const words = Array.from({ length: 12 }, (_, i) => `word${String.fromCharCode(97 + i)}`);
+    const problem = fc
+      .array(fc.constantFrom(...words), { minLength: 6, maxLength: 14 })
+      .map((list) => list.join(' '));
+    const edited = fc
+      .tuple(problem, fc.nat(200))
+      .map(([text, n]) => [text, `${text} and word${n % 7}`, text.toUpperCase()][n % 3] as string);
+    const problems = fc.array(edited, { maxLength: 120 });
+    const isNear = (a: string, b: string) => {
+      const [one, other] = [problemKey(a).sketch, problemKey(b).sketch];
+      const smallest = [...new Set([...one, ...other])].sort((x, y) => x - y).slice(0, 16);
+      const both = smallest.filter((hash) => one.includes(hash) && other.includes(hash)).length;
+      const common = one.filter((hash) => other.includes(hash)).length;
+      return common > 0 && common >= Math.max(one.length, other.length) / 2 && both >= smallest.length / 2;
+    };
+    fc.assert(
+      fc.property(problems, problems, (train, test) => {
+        const all = [...train, ...train.slice(0, 9).map((text) => `${text} so`)];
+        const like = likenessTo(test.map(problemKey));
+        const wanted = { same: new Set<string>(), near: new Set<string>() };
+        for (const text of test) {
+          const own = normalizeProblem(text);
+          if (all.some((other) => normalizeProblem(other) === own)) wanted.same.add(own);
+          else if (all.some((other) => isNear(other, text))) wanted.near.add(own);
+        }
+        const { same, near } = overlap(all, test);
+        expect({ same, near }).toEqual({ same: wanted.same.size, near: wanted.near.size });
+        for (const text of all) {
+          const isSame = test.some((other) => normalizeProblem(other) === normalizeProblem(text));
+          const kind = isSame ? 'same' : test.some((other) => isNear(text, other)) ? 'near' : undefined;
+          expect(like(problemKey(text))).toBe(kind);
+        }
+      }),
+      { numRuns: 40 },
+    );
   });
 
   const train = sharedPath('data/math/train.jsonl.gz');

@@ -12,7 +12,7 @@ it('reads any row in any order, more of them than stay in memory', () => {
     path,
     Float64Array.from({ length: rows * width }, (_, i) => i * 1.5),
   );
-  const table = TableFile.open(path, width);
+  const table = TableFile.open(path, width, Float64Array);
   expect(table.length).toBe(rows);
   const wrong: number[] = [];
   const look = (row: number) => {

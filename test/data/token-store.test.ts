@@ -2,6 +2,7 @@ import { appendFileSync, readFileSync, rmSync, truncateSync, writeFileSync } fro
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { solutionRank } from '../../src/data/limit.js';
 import { problemKey, stepKey } from '../../src/data/overlap.js';
 import { type StoredSolution, TokenStore, TokenStoreWriter } from '../../src/data/token-store.js';
 import { exactText, parseExact } from '../../src/files/exact-json.js';
@@ -32,6 +33,7 @@ function solution(
     ids: Int32Array.from(ids),
     promptEnd: Math.min(1, ids.length),
     stepEnds: labels.slice(0, labels.findLastIndex((label) => label !== null) + 1).map((_, i) => i + 2),
+    rank: solutionRank(record, 3),
   };
 }
 
@@ -77,6 +79,7 @@ describe('a token store', () => {
             expect(store.contextSteps(i)).toBe(one.record.context_steps ?? 0);
             expect(store.stepEnds(i)).toEqual(one.stepEnds);
             expect(store.promptEnd(i)).toBe(one.promptEnd);
+            expect(store.rank(i)).toBe(solutionRank(one.record, 3));
             expect(store.size(i)).toBe(one.ids.length);
             expect(store.ids(i)).toEqual(one.ids);
           }

@@ -150,7 +150,7 @@ export function rewardedProblems({ config: { reward, rollout, run }, data }: Ppo
   if (count === 0) return [];
   const groups = prompts.map((prompt, i) => prompt && { group: problems[i]?.group });
   const options = { batchSize: count, epochs: 1, maxBatches: 1, seed: run.seed, weights: rollout.mix };
-  return [...new Set(mixedBatches(groups, options).batches[0])];
+  return [...new Set(mixedBatches(groups, options).batches.get(0))];
 }
 
 const inChunks = (part: BasePart, items: readonly number[]) =>

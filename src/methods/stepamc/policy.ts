@@ -123,7 +123,7 @@ async function warnOfNetwork(
 /** Tokens of all forward and backward passes of a network that learns from every rollout batch. */
 function jointTokens(open: StepAmcRun, network: RewardData): number {
   if (open.config.reward_network.update !== 'joint') return 0;
-  return rolloutBatches(open).batches.reduce((sum, items) => {
+  return [...rolloutBatches(open).batches].reduce((sum, items) => {
     const units = network.units(items);
     const paired = units.some(({ pairs }) => pairs.length > 0);
     return sum + (paired ? units.reduce((tokens, unit) => tokens + unit.tokens, 0) : 0);
@@ -142,9 +142,7 @@ export function policyTokens(open: Pick<StepAmcRun, 'config' | 'data'>): number 
     );
     return ids.length + usual * without.length;
   };
-  const tokens = rolloutBatches(open)
-    .batches.flat()
-    .reduce((sum, item) => sum + lengthOf(item), 0);
+  const tokens = [...rolloutBatches(open).batches].flat().reduce((sum, item) => sum + lengthOf(item), 0);
   return tokens * open.config.verdict_ppo.num_ppo_epochs;
 }
 

@@ -2,13 +2,13 @@
 
 import type { FrameConfig } from '../../config/schema.js';
 import { generatorOf } from '../../data/generated.js';
-import type { LoadReport } from '../../data/load.js';
+import type { LoadOptions, LoadReport } from '../../data/load.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { type DataStatistics, StatisticsCounter } from '../../data/statistics.js';
 import { DataError } from '../../files/data-error.js';
 import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
-import { configuredRecords } from '../../run/parts.js';
+import { configuredRecords, dividedRecords, nothingToTrainOn } from '../../run/parts.js';
 import { toLog } from '../../terminal/log.js';
 import { formatTable } from '../../terminal/table.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -40,10 +40,7 @@ export async function countData<Config extends FrameConfig>(
   { config, tokenizer: readTokenizer }: Pick<Prepared<Config>, 'config' | 'tokenizer'>,
 ): Promise<CountedData> {
   const records = async () => {
-    const { parts, reports } = await configuredRecords(config.data, { problems: !('prompt' in config) });
-    const { train, validation, test } = parts;
-    const counts = { train: countSteps(train), validation: countSteps(validation), test: countSteps(test) };
-    return { counts, reports, warnings: [] };
+    return { ...(await countRecords(config.data, { problems: !('prompt' in config) })), warnings: [] };
   };
   const { source } = config.data;
   const generator = generatorOf(source);
@@ -80,9 +77,36 @@ export function formatCounts(counts: CountedData['counts']): readonly string[] {
   return formatTable(rows, { isLeft: () => true, indent: 2 }).split('\n');
 }
 
-function countSteps(records: readonly StepRecord[]): Counts {
-  const counter = new StatisticsCounter();
-  for (const { steps, context_steps } of records)
-    counter.add({ problem: 0, labels: steps.map(({ label }) => label), context_steps });
-  return counter.result();
+async function countRecords(
+  data: FrameConfig['data'],
+  options: Pick<LoadOptions, 'problems'>,
+): Promise<Pick<CountedData, 'counts' | 'reports'>> {
+  const counters = {
+    train: new StatisticsCounter(),
+    validation: new StatisticsCounter(),
+    test: new StatisticsCounter(),
+  };
+  const add = (part: Part, { steps, context_steps }: StepRecord) =>
+    counters[part].add({ problem: 0, labels: steps.map(({ label }) => label), context_steps });
+  const counts = () => ({
+    train: counters.train.result(),
+    validation: counters.validation.result(),
+    test: counters.test.result(),
+  });
+  if (data.max_samples !== 'all' || data.balance !== 'none') {
+    const { parts, reports } = await configuredRecords(data, options);
+    for (const part of PARTS) for (const record of parts[part]) add(part, record);
+    return { counts: counts(), reports };
+  }
+  // Nothing is chosen among them, so none has to stay in memory.
+  const reports: LoadReport[] = [];
+  for await (const { part, record } of dividedRecords(data, reports, options)) add(part, record);
+  const counted = counts();
+  if (counted.train.solutions === 0)
+    throw nothingToTrainOn(data, {
+      train: 0,
+      validation: counted.validation.solutions,
+      test: counted.test.solutions,
+    });
+  return { counts: counted, reports };
 }

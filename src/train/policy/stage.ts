@@ -229,9 +229,11 @@ class PolicyStage<G extends Group> implements OpenTraining {
   ): Promise<Rollout<G> | undefined> {
     const { options, parts } = this;
     const { maxStaleness: most = 0, iterations } = options;
-    const next = iterations.batches.slice(iteration + 1, iteration + 1 + most);
+    const { batches } = iterations;
+    const count = Math.max(0, Math.min(most, batches.length - iteration - 1));
+    const next = Array.from({ length: count }, (_, i) => batches.get(iteration + 1 + i));
     const batch: RolloutBatch = {
-      items: iterations.batches[iteration] as number[],
+      items: batches.get(iteration),
       iteration,
       ...told,
       ...(most > 0 ? { ahead: next.map((items, i) => ({ items, iteration: iteration + 1 + i })) } : {}),
@@ -317,7 +319,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
 
   /** The items of mini-batch `within` of an iteration; each pass over the rollout shuffles them again. */
   private miniBatch(iteration: number, within: number): ReadonlySet<number> {
-    const items = this.options.iterations.batches[iteration] as readonly number[];
+    const items = this.options.iterations.batches.get(iteration);
     const count = miniBatchCount(this.options.settings, items);
     const pass = Math.floor(within / count);
     const seed = (this.options.seed ^ ((iteration + 1) * 0x9e3779b1)) >>> 0;

@@ -1,4 +1,5 @@
 /** Chooses the problems of each rollout batch: all of them in turn, or groups of them by weight. */
+import { inMemory } from '../../data/dataset.js';
 import { badOption } from '../../files/data-error.js';
 import { PhiloxStream } from '../../random/philox.js';
 import {
@@ -59,7 +60,7 @@ export function mixedBatches(
     return total;
   });
   const stream = new PhiloxStream(seed, MIX, 0);
-  const batches = plain.batches.map(({ length }) => {
+  const batches = Array.from(plain.batches, ({ length }) => {
     const batch = new Set<number>();
     // A group smaller than its share of a batch would give a problem twice.
     for (let tries = 0; batch.size < length && tries < 20 * length; tries++) {
@@ -69,7 +70,7 @@ export function mixedBatches(
     }
     return [...batch];
   });
-  return { batches, epochAt: plain.epochAt };
+  return { batches: inMemory(batches), epochAt: plain.epochAt };
 }
 
 /** Items one after the other, for ever, each pass in an order of its own. */

@@ -2,9 +2,10 @@
 import type { FrameConfig, PromptConfig, VerdictEvaluationConfig } from '../../config/schema.js';
 import { chooseToTrain } from '../../data/balance.js';
 import { type Dataset, dataset, inMemory } from '../../data/dataset.js';
+import { NumberIndex } from '../../data/distinct.js';
 import type { LabelRules, LeftOut } from '../../data/label-rules.js';
-import { limited, solutionRank } from '../../data/limit.js';
-import { heldOutSolutions } from '../../data/neutral.js';
+import { limited } from '../../data/limit.js';
+import { heldOutLabels, isKept } from '../../data/neutral.js';
 import type { SeenSteps } from '../../data/overlap.js';
 import { type ClassWeight, hasRareClass, type Selection, weighsClasses } from '../../data/rare-class.js';
 import { PARTS, type Part } from '../../data/split.js';
@@ -15,11 +16,13 @@ import {
   placeVerdicts,
   type SolutionVerdicts,
   type VerdictTokenizer,
+  verdictLength,
   verdictPlaces,
   verdictTokenizer,
 } from '../../data/verdict.js';
 import { solutionsWithReasons, withholdLabels } from '../../data/withheld.js';
 import { badOption } from '../../files/data-error.js';
+import { Recent } from '../../native/recent.js';
 import { type StepLabel, type StepRecord, verdictSamples } from '../../records/record.js';
 import { nothingToTrainOn, recordRanks } from '../../run/parts.js';
 import { cachedTokenStore } from '../../run/token-cache.js';
@@ -44,7 +47,7 @@ export interface LabelCounts {
 }
 
 /** A solution with all its tokens, and the labels to use. */
-interface WholeSolution {
+interface TokenizedSolution {
   readonly sequence: TokenizedSequence;
   readonly labels: readonly StepLabel[];
 }
@@ -57,7 +60,7 @@ export interface VerdictData extends RunData {
   readonly sequences: Readonly<Record<Part, Dataset<VerdictSequence>>>;
   readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
   /** The same solutions with all the tokens that were stored. Read from disk on each access. */
-  readonly solutions: Readonly<Record<Part, Dataset<WholeSolution>>>;
+  readonly solutions: Readonly<Record<Part, Dataset<TokenizedSolution>>>;
   /** The `learnedSizes` of the training sequences, made once and without reading their tokens. */
   learnedSizes(): Int32Array;
   /** Whether this step of a held-out solution occurs word for word in the training part. */
@@ -152,7 +155,7 @@ function fromStore(
 ): VerdictData {
   const chosen = chooseSolutions(config, store);
   if (chosen.train.length === 0) throw nothingToTrainOn(config.data, partSizes(store));
-  const labels = countLabels(chosen.train);
+  const { labels, isSeen } = readTraining(store, chosen);
   const learned = learnedVerdicts(config.sft, labels);
   const maxLength = config.data.max_length;
   const placing = ({ index, part }: ChosenSolution) => ({
@@ -174,7 +177,7 @@ function fromStore(
         : placed;
     return verdictSequence(whole, tokenizer, i, learned);
   };
-  const recent = new RecentSequences(RECENT_TOKENS);
+  const recent = new Recent<number, VerdictSequence>(RECENT_TOKENS, ({ ids }) => ids.length);
   const ofEachPart = <T>(make: (solutions: Dataset<ChosenSolution>, part: Part) => T): Record<Part, T> => ({
     train: make(chosen.train, 'train'),
     validation: make(chosen.validation, 'validation'),
@@ -183,7 +186,9 @@ function fromStore(
   const datasets = <T>(read: (solution: ChosenSolution, i: number) => T) =>
     ofEachPart((solutions) => dataset(solutions.length, (i) => read(solutions.get(i), i)));
   const sequences = ofEachPart((solutions, part) =>
-    dataset(solutions.length, (i) => recent.get(part, i, () => sequenceOf(solutions.get(i), i))),
+    dataset(solutions.length, (i) =>
+      recent.get(PARTS.length * i + PARTS.indexOf(part), () => sequenceOf(solutions.get(i), i)),
+    ),
   );
   const makeSizes = () => {
     // The reasons have to be read.
@@ -192,11 +197,10 @@ function fromStore(
     return sizesOf(chosen.train, (solution) => sizeOf(placesOf(solution).verdicts));
   };
   let sizes: Int32Array | undefined;
-  const isSeen = stepsSeen(store, chosen);
-  const seenIn = (solutions: Dataset<ChosenSolution>): SeenSteps => {
-    const seen = Array.from(solutions, isSeen);
-    return ({ solution, step }) => seen[solution]?.[step] === true;
-  };
+  const seenIn =
+    (solutions: Dataset<ChosenSolution>): SeenSteps =>
+    ({ solution, step }) =>
+      isSeen(store.stepKeys(solutions.get(solution).index)[step]);
   const warnings = [
     ...reasoningWarning(tokenizer.template.tail, 'set prompt.template to a text that opens none'),
     ...(hasReasons ? reasonWarnings(chosen.train, store, config.data) : []),
@@ -205,14 +209,7 @@ function fromStore(
   const repeated = trainingFiles(config.data.train).some(({ weight = 1 }) => weight > 1);
   const notes = readNotes(store.notes);
   const summary = summarizeTrainingData(
-    datasets((solution) => ({
-      ...summarizedSolution(store, solution, tokenizer, maxLength),
-      ...(solution.part === 'train'
-        ? repeated
-          ? {}
-          : { stepKeys: store.stepKeys(solution.index) }
-        : { seen: isSeen(solution) }),
-    })),
+    datasets(summarizing(store, { longest: maxLength - verdictLength(tokenizer), repeated, isSeen })),
     { weighed: config.data.balance !== 'none' || weighsClasses(config.sft.class_weight, labels) },
   );
   return {
@@ -294,6 +291,21 @@ interface ChosenSolution {
   readonly keepsReasons?: boolean;
 }
 
+/** A training solution as it is in the store. */
+class WholeSolution implements ChosenSolution {
+  readonly part = 'train';
+  readonly keepsReasons = true;
+
+  constructor(
+    private readonly store: TokenStore,
+    readonly index: number,
+  ) {}
+
+  get labels(): readonly StepLabel[] {
+    return this.store.labels(this.index);
+  }
+}
+
 function chooseSolutions(
   {
     data,
@@ -303,15 +315,20 @@ function chooseSolutions(
   store: TokenStore,
 ): Record<Part, Dataset<ChosenSolution>> {
   const parts = indicesByPart(store);
+  const labelsOf = (index: number) =>
+    heldOutLabels(store.labels(index), neutral, () => store.record(index).steps);
   const heldOut = (part: 'validation' | 'test') => {
-    const asTrained = Array.from(parts[part], (index) => ({ part, index, labels: store.labels(index) }));
-    const counted = heldOutSolutions(asTrained, neutral, ({ index }) => store.record(index));
-    const kept = limited(counted, max_samples, data, ({ index }, seed) =>
-      solutionRank(store.record(index), seed),
+    const all = parts[part];
+    const counted = Array.from(
+      neutral === 'drop' ? all.filter((index) => isKept(labelsOf(index), neutral)) : all,
     );
+    const kept = limited(counted, max_samples, data, (index) => store.rank(index));
     if (kept.length < counted.length)
       toLog(`${part}: ${kept.length} of ${counted.length} solutions are judged (eval.max_samples)`);
-    return inMemory(kept);
+    return dataset(kept.length, (i): ChosenSolution => {
+      const index = kept[i] as number;
+      return { part, index, labels: labelsOf(index) };
+    });
   };
   return {
     train: trainingSolutions(data, store, parts.train),
@@ -335,16 +352,14 @@ function trainingSolutions(
     label_noise === 0 &&
     rationales === 'all';
   if (isWhole) {
-    return dataset(indices.length, (i) => {
-      const index = indices[i] as number;
-      return { part, index, labels: store.labels(index), keepsReasons: true };
-    });
+    return dataset(indices.length, (i) => new WholeSolution(store, indices[i] as number));
   }
   const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(indices[i] as number), seed);
   const balanced = chooseToTrain(
-    Array.from(indices, (index) => store.labels(index)),
+    dataset(indices.length, (i) => store.labels(indices[i] as number)),
     ranksOf,
     data,
+    (i) => store.rank(indices[i] as number),
   );
   const withReasons = solutionsWithReasons(balanced, ranksOf, data);
   return inMemory(
@@ -359,31 +374,51 @@ function trainingSolutions(
 
 /** Indices into the store, 4 bytes each. */
 function indicesByPart(store: TokenStore): Record<Part, Uint32Array> {
-  const sizes = partSizes(store);
-  const indices = {
-    train: new Uint32Array(sizes.train),
-    validation: new Uint32Array(sizes.validation),
-    test: new Uint32Array(sizes.test),
-  };
-  const filled = { train: 0, validation: 0, test: 0 };
+  const sizes = [0, 0, 0];
+  const partOf = new Uint8Array(store.length);
   for (let index = 0; index < store.length; index++) {
-    const part = store.part(index);
-    indices[part][filled[part]++] = index;
+    const part = PARTS.indexOf(store.part(index));
+    partOf[index] = part;
+    sizes[part] = (sizes[part] as number) + 1;
   }
-  return indices;
+  const [train, validation, test] = sizes.map((size, part) => {
+    const indices = new Uint32Array(size);
+    let found = 0;
+    for (let index = 0; index < partOf.length; index++) if (partOf[index] === part) indices[found++] = index;
+    return indices;
+  }) as [Uint32Array, Uint32Array, Uint32Array];
+  return { train, validation, test };
 }
 
-/** Whether each step of a held-out solution occurs word for word in the training part, whose steps are read once. */
-function stepsSeen(
+/** Reads the training part, which may be large, once. */
+function readTraining(
   store: TokenStore,
   { train, validation, test }: Record<Part, Dataset<ChosenSolution>>,
-): (solution: ChosenSolution) => boolean[] {
-  const asked = new Set([...validation, ...test].flatMap(({ index }) => store.stepKeys(index)));
-  const trained = new Set<number>();
-  for (const { index } of train) {
-    for (const key of store.stepKeys(index)) if (asked.has(key)) trained.add(key);
+): {
+  readonly labels: LabelCounts;
+  /** Whether a step of a held-out solution, by its key, occurs word for word in the training part. */
+  readonly isSeen: (key: number | undefined) => boolean;
+} {
+  const asked = new NumberIndex();
+  for (const part of [validation, test])
+    for (const { index } of part) for (const key of store.stepKeys(index)) asked.add(key);
+  const isTrained = new Uint8Array(asked.size);
+  const counts = { positive: 0, negative: 0 };
+  for (const { index, labels } of train) {
+    for (const label of labels) {
+      if (label === 1) counts.positive++;
+      else if (label === 0) counts.negative++;
+    }
+    if (asked.size === 0) continue;
+    for (const key of store.stepKeys(index)) {
+      const at = asked.indexOf(key);
+      if (at >= 0) isTrained[at] = 1;
+    }
   }
-  return ({ index }) => store.stepKeys(index).map((key) => trained.has(key));
+  return {
+    labels: { n: counts.positive + counts.negative, ...counts },
+    isSeen: (key) => key !== undefined && isTrained[asked.indexOf(key)] === 1,
+  };
 }
 
 /** @throws DataError where no labelled step has a reason to learn */
@@ -441,60 +476,36 @@ function wholeSolution(store: TokenStore, index: number): SolutionVerdicts['trun
   };
 }
 
-function summarizedSolution(
+/** @param options `longest`: tokens up to the end of a step whose verdict fits; `repeated`: copies in the training part are meant */
+function summarizing(
   store: TokenStore,
-  { index, labels }: ChosenSolution,
-  { template, tailIds }: VerdictTokenizer,
-  maxLength: number,
-): SummarizedSolution {
-  const ends = store.stepEnds(index);
-  // The room that `placeVerdicts` asks for.
-  const verdict =
-    tailIds.length +
-    template.rationaleTokens +
-    Math.max(template.positiveIds.length, template.negativeIds.length);
-  const isCut = (label: StepLabel, step: number) => label !== null && (ends[step] ?? 0) + verdict > maxLength;
-  return {
-    key: store.key(index),
-    labels,
-    context_steps: store.contextSteps(index),
-    tokens: store.size(index),
-    stepsCut: labels.filter(isCut).length,
-    text: () => store.record(index).problem,
+  {
+    longest,
+    repeated,
+    isSeen,
+  }: {
+    readonly longest: number;
+    readonly repeated: boolean;
+    readonly isSeen: (key: number | undefined) => boolean;
+  },
+): (solution: ChosenSolution) => SummarizedSolution {
+  return ({ part, index, labels }) => {
+    const ends = store.stepEnds(index);
+    const keys = store.stepKeys(index);
+    const isTrained = part === 'train';
+    let stepsCut = 0;
+    labels.forEach((label, step) => {
+      if (label !== null && (ends[step] ?? 0) > longest) stepsCut++;
+    });
+    return {
+      key: store.key(index),
+      labels,
+      context_steps: store.contextSteps(index),
+      tokens: store.size(index),
+      stepsCut,
+      text: () => store.record(index).problem,
+      stepKeys: isTrained && !repeated ? keys : undefined,
+      seen: isTrained ? undefined : keys.map(isSeen),
+    };
   };
-}
-
-function countLabels(solutions: Dataset<ChosenSolution>): LabelCounts {
-  let positive = 0;
-  let negative = 0;
-  for (const { labels } of solutions) {
-    for (const label of labels) {
-      if (label === 1) positive++;
-      else if (label === 0) negative++;
-    }
-  }
-  return { n: positive + negative, positive, negative };
-}
-
-/** The most recently created sequences, up to `limit` tokens. */
-class RecentSequences {
-  private readonly made = new Map<number, VerdictSequence>();
-  private tokens = 0;
-
-  constructor(private readonly limit: number) {}
-
-  get(part: Part, i: number, make: () => VerdictSequence): VerdictSequence {
-    const key = PARTS.length * i + PARTS.indexOf(part);
-    const known = this.made.get(key);
-    if (known !== undefined) return known;
-    const sequence = make();
-    this.made.set(key, sequence);
-    this.tokens += sequence.ids.length;
-    for (const [oldest, { ids }] of this.made) {
-      if (this.tokens <= this.limit) break;
-      this.made.delete(oldest);
-      this.tokens -= ids.length;
-    }
-    return sequence;
-  }
 }

@@ -10,8 +10,10 @@ const groups = [
 ];
 const OPTIONS = { batchSize: 10, epochs: 2, seed: 3, weights: {} };
 
+const batchesOf = (...given: Parameters<typeof mixedBatches>) => [...mixedBatches(...given).batches];
+
 it('without weights goes through all problems once an epoch', () => {
-  const { batches } = mixedBatches(groups, OPTIONS);
+  const batches = batchesOf(groups, OPTIONS);
   expect(batches.length).toBe(80);
   const counts = new Map<number, number>();
   for (const item of batches.flat()) counts.set(item, (counts.get(item) ?? 0) + 1);
@@ -19,7 +21,7 @@ it('without weights goes through all problems once an epoch', () => {
 });
 
 it('draws groups by weight, and the problems of a group in turn', () => {
-  const { batches } = mixedBatches(groups, { ...OPTIONS, weights: { gsm8k: 3, math: 1 } });
+  const batches = batchesOf(groups, { ...OPTIONS, weights: { gsm8k: 3, math: 1 } });
   expect(batches.length).toBe(80);
   const items = batches.flat();
   expect(batches.every((batch) => batch.length === 10 && new Set(batch).size === 10)).toBe(true);
@@ -29,13 +31,13 @@ it('draws groups by weight, and the problems of a group in turn', () => {
   const counts = Array.from({ length: 30 }, (_, i) => items.filter((item) => item === i).length);
   expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(3);
   expect(items.some((item) => item > 330)).toBe(false);
-  expect(mixedBatches(groups, { ...OPTIONS, weights: { gsm8k: 3, math: 1 } }).batches).toEqual(batches);
+  expect(batchesOf(groups, { ...OPTIONS, weights: { gsm8k: 3, math: 1 } })).toEqual(batches);
 });
 
 it('refuses a group that is not there, and takes a group smaller than a batch as it is', () => {
   expect(() => mixedBatches(groups, { ...OPTIONS, weights: { mth: 1 } })).toThrow(
     'rollout.mix names the group "mth", which no training problem belongs to; there are gsm8k, math, other',
   );
-  const { batches } = mixedBatches(groups.slice(27, 30), { ...OPTIONS, weights: { gsm8k: 1 } });
+  const batches = batchesOf(groups.slice(27, 30), { ...OPTIONS, weights: { gsm8k: 1 } });
   expect(batches.map((batch) => batch.length)).toEqual([3, 3]);
 });

@@ -40,7 +40,8 @@ export function trainingPlan(
 ): OfflinePlan {
   const all = Array.from({ length: items.length }, (_, i) => i);
   const tokensOf = (i: number) => sequenceLength(items.get(i));
-  const { batches, epochAt } = stageBatches(all, settings, { seed, tokensOf, tokens });
+  const { batches: scheduled, epochAt } = stageBatches(all, settings, { seed, tokensOf, tokens });
+  const batches = [...scheduled];
   const mixed = options.pairs ? mixProblems(batches, (i) => items.get(i).problem) : batches;
   return planned(items, mixed, options, epochAt);
 }

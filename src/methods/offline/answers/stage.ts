@@ -1,5 +1,6 @@
 /** Training on existing answers: one loop for every objective over sums of log-probs. */
 import type { AnswerBatchConfig } from '../../../config/schema.js';
+import { inMemory } from '../../../data/dataset.js';
 import { type BatchedStageOptions, batchedStage } from '../../../train/batched-stage.js';
 import type { TrainingStage } from '../../../train/stage.js';
 import { type BatchContext, runBatch } from './batch.js';
@@ -19,7 +20,14 @@ export function offlineStage(options: OfflineStageOptions): TrainingStage {
   return batchedStage({
     best: BEST,
     ...options,
-    batches: plan,
+    batches: {
+      batches: inMemory(plan.batches),
+      epochAt: plan.epochAt,
+      // They are counted only where they are asked for.
+      get tokens() {
+        return plan.tokens;
+      },
+    },
     async gradients(_, index, report) {
       const { metrics, tokens } = await runBatch(options, index, {
         parameters,
