@@ -1,6 +1,7 @@
 // The loop of policy learning on parameters of a few numbers: which of them a step moves.
 import { afterAll, expect, it } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
+import { inMemory } from '../../src/data/dataset.js';
 import { AdamW } from '../../src/train/adamw.js';
 import type { Answer, CreditedGroup, Group, PolicyGradients } from '../../src/train/policy/records.js';
 import { type PolicySettings, policyStage } from '../../src/train/policy/stage.js';
@@ -49,7 +50,7 @@ async function step(
   const training = policyStage<Group>({
     ...{ name: 'ppo', batching: {}, trains: parameters, seed: 1, begin: async () => {} },
     settings: { ...settings, ...rolled.settings },
-    iterations: { batches: [[0]], epochAt: () => 1 } as never,
+    iterations: { batches: inMemory([[0]]), epochAt: () => 1 },
     optimizer: () => new AdamW(policy, OPTIONS),
     parts: () => ({
       rollouts: {
