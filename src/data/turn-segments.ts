@@ -27,7 +27,7 @@ export function turnSegments(
 ): Segment[] {
   if (!template.turns && template.tail !== '')
     throw badTemplate(
-      'prompt.template asks about steps of a solution, and here are turns of a conversation; set prompt.template to "turns"',
+      'prompt.template asks about steps of a solution, and here are turns of a conversation; a judge of turns is trained with prompt.template: turns',
     );
   return conversationSegments(tokenizer, record);
 }

@@ -2,6 +2,9 @@ import { isWrittenFloat } from '../files/exact-json.js';
 import { JinjaError } from './errors.js';
 import { Dict, type Value } from './values.js';
 
+/** From here on JavaScript writes numbers with an exponent, so that JSON has a float where nothing else is noted. */
+const EXPONENT_FROM = 1e21;
+
 /**
  * Python's value for one of JSON: a whole number is an int unless its row wrote it as a float.
  *
@@ -15,7 +18,7 @@ export function fromPlain(value: unknown, isFloat = false): Value {
     case 'bigint':
       return value;
     case 'number':
-      return Number.isInteger(value) && !isFloat ? BigInt(value) : value;
+      return Number.isInteger(value) && Math.abs(value) < EXPONENT_FROM && !isFloat ? BigInt(value) : value;
     case 'object':
       break;
     default:

@@ -1,5 +1,6 @@
 /** Turns of an agent as steps: each message of the assistant is a step, and what comes back is context before the next one. */
 import { DataError } from '../files/data-error.js';
+import { exactText } from '../files/exact-json.js';
 import type { Message, MessageExtras, Step, StepRecord } from './record.js';
 
 /**
@@ -102,4 +103,4 @@ export function callsOf(message: MessageExtras | undefined): readonly ToolCall[]
   });
 }
 
-const shownArguments = (given: unknown) => (typeof given === 'string' ? given : JSON.stringify(given));
+const shownArguments = (given: unknown) => (typeof given === 'string' ? given : exactText(given));

@@ -92,7 +92,13 @@ async function whole(
   if (signal.aborted) response.setHeader('connection', 'close');
   await endWithin(
     response,
-    JSON.stringify({ ...head, object: shape.object, choices, usage: usage(tokensOf(prompts), completion) }),
+    JSON.stringify({
+      ...head,
+      object: shape.object,
+      choices,
+      usage: usage(tokensOf(prompts), completion),
+      ...besideChoices(shape),
+    }),
     engine.limits.stallSeconds,
   );
 }
@@ -145,7 +151,11 @@ async function stream(
         finishReason,
         stopReason: stopReason(engine, request, stop),
       };
-      await events.send({ ...chunkHead, choices: [shape.chunk(part)] });
+      await events.send({
+        ...chunkHead,
+        choices: [shape.chunk(part)],
+        ...(part.first ? besideChoices(shape) : {}),
+      });
     }
     if (request.includeUsage)
       await events.send({
@@ -161,6 +171,8 @@ async function stream(
   }
   await events.end();
 }
+
+const besideChoices = ({ promptIds }: Job['shape']) => (promptIds ? { prompt_token_ids: promptIds } : {});
 
 /** The token or text that ended a sample; null for an end-of-text token, as in vLLM. */
 function stopReason(

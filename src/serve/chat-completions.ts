@@ -90,12 +90,12 @@ function shapeOf(
     finish_reason: part.finishReason,
     stop_reason: part.stopReason,
     ...(tokenIds ? { token_ids: part.tokens.map(({ token }) => token) } : {}),
-    ...(tokenIds && part.first ? { prompt_token_ids: prompt } : {}),
   });
   return {
     prefix: 'chatcmpl',
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
+    promptIds: tokenIds ? prompt : undefined,
     choice: (part) => ({
       index: part.index,
       message: { role: 'assistant', content: part.text, refusal: null },

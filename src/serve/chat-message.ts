@@ -1,6 +1,7 @@
 /** A message of a conversation, as clients write it and as they send a server's answer back. */
 
 import { parseExact } from '../files/exact-json.js';
+import { attempt } from '../native/attempt.js';
 import { defined } from '../native/defined.js';
 import { nearestName } from '../native/nearest.js';
 import { contentOf } from '../tokenizer/content-parts.js';
@@ -41,13 +42,12 @@ function toolCall(message: RequestFields, call: unknown, index: number): object 
   fields.ignore('index');
   const called = fields.section('function') ?? fields.fail('function', 'an object with name and arguments');
   const name = called.requiredText('name');
-  const written = called.value('arguments') ?? '{}';
-  let given: unknown = written;
-  try {
-    if (typeof written === 'string') given = parseExact(written);
-  } catch {
-    called.fail('arguments', 'JSON');
-  }
+  const written = called.value('arguments') ?? '';
+  // Servers write nothing for a call without arguments.
+  const given =
+    typeof written === 'string' ? (written.trim() === '' ? {} : attempt(() => parseExact(written))) : written;
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    called.fail('arguments', 'an object in JSON');
   called.end();
   fields.end();
   return { ...(id === undefined ? {} : { id }), type: 'function', function: { name, arguments: given } };

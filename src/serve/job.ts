@@ -28,6 +28,8 @@ export interface AnswerShape {
   /** The `object` of a response, whole and in parts. */
   readonly object: string;
   readonly chunkObject: string;
+  /** Ids of the prompt, where the whole answer and the first part of each choice have them beside `choices`. */
+  readonly promptIds?: readonly number[] | undefined;
   choice(part: AnswerPart): object;
   chunk(part: AnswerPart): object;
 }

@@ -41,8 +41,7 @@ async function promptOf(body: object, template?: string): Promise<string> {
   const asked = exactText({ max_tokens: 1, return_token_ids: true, ...body });
   const { status, json } = await post(`${server.url}/v1/chat/completions`, asked);
   if (status !== 200) return json.error.message;
-  const [choice] = json.choices as unknown as [{ prompt_token_ids: number[] }];
-  return server.served.tokenizer.decode(choice.prompt_token_ids);
+  return server.served.tokenizer.decode((json as unknown as { prompt_token_ids: number[] }).prompt_token_ids);
 }
 
 describe('messages', () => {
@@ -109,6 +108,18 @@ describe('tools', () => {
     expect(await promptOf({ messages: [question], tools: [add], tool_choice: 'none' }, WITH_TOOLS)).toBe(
       '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\n',
     );
+  });
+
+  it('have calls whose arguments are an object in JSON, or nothing', async () => {
+    const calling = (given: unknown) => {
+      const calls = [{ id: 'c1', type: 'function', function: { name: 'add', arguments: given } }];
+      return promptOf({ messages: [question, { ...reply, content: '', tool_calls: calls }] }, WITH_TOOLS);
+    };
+    for (const nothing of ['', ' ', null, '{}', {}]) expect(await calling(nothing)).toContain('CALLadd{}');
+    for (const other of ['5', '2.0', '12345678901234567890', '[1]', '"{}"', 'null', '{"a": ', 5, [1]])
+      expect(await calling(other)).toMatch(
+        /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: expected an object in JSON, found /,
+      );
   });
 
   it('keep digits and kind of their numbers', async () => {

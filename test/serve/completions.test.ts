@@ -297,6 +297,20 @@ describe('/v1/chat/completions', () => {
     );
   });
 
+  it('gives the ids of the prompt beside the choices, as vLLM does', async () => {
+    const server = await testServer();
+    const asked = { model: 'pupil', messages, max_tokens: 2, seed: 5, n: 2, return_token_ids: true };
+    const ids = { prompt_token_ids: [...promptTokens(server.served.tokenizer, messages)] };
+    const whole = await client(server).chat.completions.create(asked);
+    expect(whole).toMatchObject(ids);
+    expect(whole.choices.map((choice) => 'prompt_token_ids' in choice)).toEqual([false, false]);
+    const withIds: number[] = [];
+    const stream = await client(server).chat.completions.create({ ...asked, stream: true });
+    for await (const chunk of stream)
+      if ('prompt_token_ids' in chunk) withIds.push(chunk.choices[0]?.index ?? -1);
+    expect(withIds.sort()).toEqual([0, 1]);
+  });
+
   it('streams the reply', async () => {
     const server = await testServer();
     const asked = { model: 'pupil', messages, seed: 5, max_tokens: 20, logprobs: true, n: 2 };

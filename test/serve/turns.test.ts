@@ -69,6 +69,22 @@ describe('/score', () => {
     }),
     tools,
   });
+  it('takes arguments with numbers beyond doubles, and refuses those that are no object', async () => {
+    const { url, asked } = await judgeServer();
+    const { status } = await post(`${url}/score`, calling({ arguments: '{"e": 12345678901234567890}' }));
+    expect(status).toBe(200);
+    expect(asked[0]?.steps[0]).toBe('→ calc({"e":12345678901234567890})');
+    for (const given of ['5', '[1]', 'null']) {
+      const { json } = await post(`${url}/score`, { solutions: [calling({ arguments: given })] });
+      expect(json.data).toMatchObject([
+        refused(
+          0,
+          `solutions[0].completion[0].tool_calls[0].function.arguments: expected an object in JSON, found ${JSON.stringify(given)}`,
+        ),
+      ]);
+    }
+  });
+
   const scored = (index: number) => ({
     ...{ index, object: 'score', scores: [0.19, 0.05], turn_rewards: [0.19, 0.05] },
   });
@@ -110,7 +126,7 @@ describe('/score', () => {
   it('answers a list of which no conversation can be read', async () => {
     const { url, asked } = await judgeServer();
     const { status, json } = await post(`${url}/score`, { solutions: [calling({ arguments: '{' })] });
-    const sentence = 'solutions[0].completion[0].tool_calls[0].function.arguments: expected JSON, found "{"';
+    const sentence = 'solutions[0].completion[0].tool_calls[0].function.arguments: expected an object in JSON, found "{"';
     expect([status, json]).toMatchObject([200, { model: 'judge', data: [refused(0, sentence)] }]);
     expect(asked).toEqual([]);
   });
@@ -147,7 +163,7 @@ describe('/score', () => {
           tool_calls: [{ ...call, function: { name: 'calc', arguments: '{' } }],
         } as never),
       },
-      /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: expected JSON/,
+      /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: expected an object in JSON/,
     ],
     [
       { messages, tools: [{ type: 'function', function: { name: 'search' } }] },

@@ -21,7 +21,7 @@ export function summary(run: CollectedRun): Html {
   const stacked = configValue(run, 'model.adapter_mode') === 'stack';
   const { worked, paused } = run.times;
   const facts: readonly (readonly [string, Content])[] = [
-    ['Method', method],
+    ['Method', text(configValue(run, `${method}.algorithm`)) ?? method],
     ['Judges by', run.report?.words ? judgeName(run.report) : undefined],
     ['Base', typeof base === 'string' ? base : 'new weights'],
     [stacked ? 'Stacked on' : 'Continues', text(configValue(run, 'model.adapter'))],

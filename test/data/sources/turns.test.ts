@@ -1,6 +1,7 @@
 // Conversations whose turns are steps, as OpenAI, ShareGPT, TRL and verifiers write them.
 import { describe, expect, it } from 'vitest';
 import { solutionsOf } from '../../../src/data/solution-rows.js';
+import { parseExact } from '../../../src/files/exact-json.js';
 import { readableResults, readableStep } from '../../../src/records/turns.js';
 import { fileWith, load } from '../data-file.js';
 
@@ -226,6 +227,10 @@ describe('turns as solutions to score', () => {
       message: { tool_calls: [call({ e: '1' }), { name: 'x', arguments: '{' }] },
     };
     expect(readableStep(long)).toBe('Look.\n→ calc({"e":"1"})\n→ x({)');
+    const exact = {
+      tool_calls: [{ name: 'x', arguments: parseExact('{"n":12345678901234567890,"m":2.0}') }],
+    };
+    expect(readableStep({ text: '', message: exact })).toBe('→ x({"n":12345678901234567890,"m":2.0})');
     expect(readableResults({ results: [{ role: 'tool', content: `a\n${'b'.repeat(200)}` }] })).toEqual([
       `← tool: a ⏎ ${'b'.repeat(156)}… (204 characters)`,
     ]);

@@ -265,7 +265,7 @@ describe('a judge of turns', () => {
     const [record] = records;
     if (!record) throw new Error('no record');
     expect(() => verdictTokenizer({ template: 'chat' }, own).solution(record)).toThrow(
-      /asks about steps of a solution, and here are turns of a conversation; set prompt.template to "turns"/,
+      /asks about steps of a solution, and here are turns of a conversation; a judge of turns is trained with prompt.template: turns/,
     );
     expect(() =>
       verdictTokenizer({ template: 'turns' }, own).solution({
