@@ -82,7 +82,7 @@ export const run = section({
       'wrong within a problem. `--accept-weak-reward` sets it.',
   ),
   logging_steps: count(10).describe(
-    'Max steps between lines of metrics.jsonl; a stage of fewer than ten times as many writes about ten lines.',
+    'Max steps between lines of metrics.jsonl; a stage of fewer than ten times as many writes about ten lines: one of 30 steps every third, also at 5.',
   ),
   gradient_checkpointing: z
     .union([z.literal('auto'), z.boolean()])

@@ -28,6 +28,8 @@ const quality = z.strictObject({
   /** The ranked unit: steps or whole solutions. */
   unit: z.enum(['steps', 'solutions']),
   problems: z.number(),
+  /** How many of the problems the run of the weights also trained on, where it is known. */
+  trained: z.number().optional(),
   scored: z.number(),
   wrong: z.number(),
   unscored: z.number(),
@@ -106,11 +108,12 @@ export interface QualityOptions extends Pick<RewardQuality, 'scorer' | 'unit'> {
   readonly seconds: number;
   readonly tokens: number;
   readonly weights?: string | undefined;
+  readonly trained?: number | undefined;
 }
 
 /** Ranks labelled steps, or, with `unit: solutions`, solutions with outcomes by the score of their last step. */
 export function rewardQuality(solutions: readonly ScoredSolution[], options: QualityOptions): RewardQuality {
-  const { unit, seconds, tokens, weights, scorer, data } = options;
+  const { unit, seconds, tokens, weights, trained, scorer, data } = options;
   const items = solutions.flatMap((solution) =>
     unit === 'steps' ? stepItems(solution) : outcomeItem(solution),
   );
@@ -133,6 +136,7 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
     data: [...data],
     unit,
     problems: byProblem.size,
+    ...optional('trained', trained),
     scored: scored.length,
     wrong: scored.filter(({ label }) => label === 0).length,
     unscored: items.length - scored.length,
@@ -388,6 +392,11 @@ export function qualitySentences(of: RewardQuality): string[] {
   const signed = (value: number | undefined) => (value === undefined ? 'none' : value.toFixed(2));
   return [
     `${of.scored} ${unit} of ${plural(of.problems, 'problem')}, ${of.wrong} wrong${of.unscored > 0 ? `; ${of.unscored} without a score` : ''}`,
+    ...(of.trained
+      ? [
+          `${plural(of.trained, 'problem')} of these were trained on: nothing here says what it is worth on others`,
+        ]
+      : []),
     ...(first
       ? [
           `first error: the lowest score of ${percent(first.found)} % of ${first.n} solutions with one (a draw: ${percent(first.chance)} %)`,

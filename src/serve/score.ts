@@ -3,6 +3,7 @@
  * texts, as vLLM is asked.
  */
 import type { IncomingMessage } from 'node:http';
+import { shown } from '../native/shown.js';
 import { maybeUnsure, type Solution, type SolutionScores, verdictWords } from '../scoring/scorer.js';
 import { unlikeSentence } from '../scoring/unlike-training.js';
 import type { Exchange } from './answer.js';
@@ -16,7 +17,7 @@ import { pairScores } from './whole-scores.js';
 
 const MAX_STEPS = 1024;
 
-/** A solution of several; for a conversation that cannot be read, the reason. */
+/** A solution of several; for one that cannot be read, the reason. */
 type Given = Solution | RequestError;
 
 type Ask = (solutions: readonly Solution[]) => Promise<Scored>;
@@ -107,12 +108,16 @@ function givenSolutions(engine: Engine, fields: RequestFields): readonly Given[]
   });
 }
 
-/** Reads the fields of a solution. The function that comes back reads the messages of a conversation. */
+/** Reads the fields of a solution. The function that comes back reads what a policy wrote: messages, or the texts of steps. */
 function givenSolution(engine: Engine, fields: RequestFields): () => Solution {
   if (isConversation(fields)) return turnSolution(engine, fields);
   const problem = fields.text('problem') ?? fields.text('question') ?? fields.requiredText('problem');
   const steps = fields.list('steps', isText, 'texts', MAX_STEPS) ?? [];
   if (steps.length === 0) fields.fail('steps', 'a list of at least one text');
   engine.checkLength(problem + steps.join('\n'));
-  return () => ({ problem, steps });
+  return () => {
+    const blank = steps.findIndex((step) => step.trim() === '');
+    if (blank >= 0) fields.fail(`steps[${blank}]`, 'a text that says something', shown(steps[blank]));
+    return { problem, steps };
+  };
 }

@@ -249,7 +249,7 @@ const cases: readonly Case[] = [
       ],
     },
     400,
-    /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: expected JSON, found/,
+    /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: expected an object in JSON, found/,
   ],
   [
     'a user who says nothing',

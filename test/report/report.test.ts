@@ -221,8 +221,11 @@ describe('a page', () => {
       join(path, 'samples.jsonl'),
       `${JSON.stringify({ iteration: 0, problem: 'Where?', solutions: [answer] })}\n`,
     );
+    writeFileSync(join(path, 'config.yaml'), 'method: ppo\nppo:\n  algorithm: turn_grpo\n');
     const page = renderRun(await collectRun(path));
+    expect(page).toContain('<dt>Method</dt><dd>turn_grpo</dd>');
     const [, shown = ''] = page.split('Under a solution its rewards by token');
+    expect(shown).toContain('beside the reward by one number, such as its lowest step.');
     expect(shown).toMatch(
       /<li><span class="text">I look\.\n→ read_note\(\{\}\)<\/span><br><span class="hint">← tool: It is in &lt;box&gt; 2\.<\/span>\s*<div class="judgement"><span class="tag">reward 0\.25<\/span><span class="tag">advantage −0\.5<\/span><\/div><\/li><li><span class="text">Box 2\.<\/span>\s*<div class="judgement"><span class="tag">reward 0\.75<\/span><\/div><\/li>/,
     );

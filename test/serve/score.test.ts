@@ -92,6 +92,27 @@ it('gives the probability of the right word after each step', async () => {
   );
 });
 
+it('answers a solution with an empty step with its error, and scores the others', async () => {
+  await withServer(
+    async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer }) }),
+    async ({ url }) => {
+      const [whole] = solutions;
+      const { status, json } = await post(`${url}/score`, {
+        solutions: [{ problem: '1;+1', steps: ['1+1=2', ''] }, whole],
+      });
+      expect(status).toBe(200);
+      expect(json.data).toMatchObject([
+        {
+          index: 0,
+          error: 'solutions[0].steps[1]: expected a text that says something, found ""',
+          scores: null,
+        },
+        { index: 1, scores: [expect.any(Number), expect.any(Number)] },
+      ]);
+    },
+  );
+});
+
 it('says of a judge by calculations which steps it computed; the problem may be called question', async () => {
   const likelihood = { of: 'calculations', constant: 1, verdict: 0, least: 3, before: 0 } as const;
   await withServer(
@@ -173,6 +194,11 @@ describe('what cannot be scored', () => {
     [{}, 400, /^problem: expected a text, found nothing$/],
     [{ problem: 'a' }, 400, /^steps: expected a list of at least one text/],
     [{ problem: 'a', steps: [1] }, 400, /^steps: expected a list of texts/],
+    [
+      { problem: 'a', steps: ['b', ' \n'] },
+      400,
+      /^steps\[1\]: expected a text that says something, found " \\n"/,
+    ],
     [{ problem: 'a', steps: ['b'], model: 'x' }, 404, /^there is no scorer "x"; known are verdict$/],
     [
       { problem: 'a', steps: new Array(5000).fill('b') },

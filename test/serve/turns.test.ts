@@ -126,7 +126,8 @@ describe('/score', () => {
   it('answers a list of which no conversation can be read', async () => {
     const { url, asked } = await judgeServer();
     const { status, json } = await post(`${url}/score`, { solutions: [calling({ arguments: '{' })] });
-    const sentence = 'solutions[0].completion[0].tool_calls[0].function.arguments: expected an object in JSON, found "{"';
+    const sentence =
+      'solutions[0].completion[0].tool_calls[0].function.arguments: expected an object in JSON, found "{"';
     expect([status, json]).toMatchObject([200, { model: 'judge', data: [refused(0, sentence)] }]);
     expect(asked).toEqual([]);
   });

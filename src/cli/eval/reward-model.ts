@@ -1,4 +1,5 @@
 import type { Argv } from 'yargs';
+import type { ProblemKey } from '../../data/overlap.js';
 import type { ScoredSolution } from '../../eval/reward-quality.js';
 import type { StepRecord } from '../../records/record.js';
 import { modelOptions, withModel } from '../chosen/model-options.js';
@@ -89,6 +90,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
       seconds: (performance.now() - start) / 1000,
       tokens,
       weights: hash,
+      trained: await trainedOn(name, all),
     });
     const path = join(directory, REWARD_QUALITY);
     await writeJson(path, quality);
@@ -107,4 +109,23 @@ async function measure(given: RewardModelArguments): Promise<void> {
     );
     console.error(`written to ${path}, with a page beside it as .md and .html`);
   });
+}
+
+/** How many of the problems the run `name` trained on too; undefined for a model that is no run, or whose data is not here. */
+async function trainedOn(name: string, records: readonly StepRecord[]): Promise<number | undefined> {
+  const { configOfRun } = await import('../../methods/config.js');
+  const { dividedRecords } = await import('../../run/parts.js');
+  const { problemKey, problemOverlap } = await import('../../data/overlap.js');
+  const trained: ProblemKey[] = [];
+  try {
+    const { data } = await configOfRun(name);
+    for await (const { part, record } of dividedRecords(data))
+      if (part === 'train') trained.push(problemKey(record.problem));
+  } catch {
+    return undefined;
+  }
+  return problemOverlap(
+    trained,
+    records.map(({ problem }) => problemKey(problem)),
+  ).same;
 }

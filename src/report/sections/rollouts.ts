@@ -91,7 +91,7 @@ export function rolloutSection({ rollouts }: CollectedRun): Section {
     title: 'Rollouts',
     body:
       chosen.length > 0
-        ? html`<p class="hint">${chosen.length} of ${answered.length} in samples.jsonl, from the first iteration to the last.${chosen.some(({ answers }) => answers.some(({ placed }) => Object.keys(placed).length > 0)) && ' Under a solution its rewards by token, from left to right, up where positive.'}</p>${chosen.map(card)}`
+        ? html`<p class="hint">${chosen.length} of ${answered.length} in samples.jsonl, from the first iteration to the last.${chosen.some(({ answers }) => answers.some(({ placed }) => Object.keys(placed).length > 0)) && ' Under a solution its rewards by token, from left to right, up where positive. A source that rewards steps or turns stands beside the reward by one number, such as its lowest step.'}</p>${chosen.map(card)}`
         : undefined,
     absent: 'samples.jsonl has rollouts of methods that sample from the policy.',
   };

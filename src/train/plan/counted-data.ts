@@ -70,7 +70,7 @@ export function formatCounts(counts: CountedData['counts']): readonly string[] {
     const texts = [
       plural(solutions, what),
       ...(labelled ? [`${positive} right and ${negative} wrong steps`] : []),
-      ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label`] : []),
+      ...(unlabelled > 0 ? [`${unlabelled} ${labelled ? '' : 'steps '}without a label to learn`] : []),
     ];
     return [part, texts.join(', ')];
   });

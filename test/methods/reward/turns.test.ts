@@ -189,10 +189,14 @@ describe('a judge of turns', () => {
     expect(quality.stderr).not.toMatch(/rror/);
     expect(JSON.parse(quality.stdout)).toMatchObject({
       problems: 4,
+      trained: 0,
       scored: 8,
       wrong: 3,
       overall: { auc: 1 },
     });
+    expect(quality.stdout + quality.stderr).not.toMatch(/trained on/);
+    const known = await cli('eval', 'reward-model', join(folder, 'rows.jsonl'), '--model', run);
+    expect(known.stdout).toMatch(/\d\d problems of these were trained on: nothing here says/);
     const one = join(folder, 'one.json');
     writeFileSync(one, JSON.stringify(row(103)));
     const judged = await cli('judge', run, one);

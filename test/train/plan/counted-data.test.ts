@@ -15,8 +15,8 @@ const part = (solutions: number, [positive, negative, unlabelled] = [0, 0, 0]) =
 it('counts labels of steps where there are some', () => {
   const counts = { train: part(3, [4, 2, 1]), validation: part(1, [0, 0, 2]), test: part(0) };
   expect(formatCounts(counts)).toEqual([
-    '  train       3 solutions, 4 right and 2 wrong steps, 1 without a label',
-    '  validation  1 solution, 0 right and 0 wrong steps, 2 without a label',
+    '  train       3 solutions, 4 right and 2 wrong steps, 1 without a label to learn',
+    '  validation  1 solution, 0 right and 0 wrong steps, 2 without a label to learn',
     '  test        0 solutions, 0 right and 0 wrong steps',
   ]);
 });
@@ -24,7 +24,7 @@ it('counts labels of steps where there are some', () => {
 it('says that whole solutions have none, and speaks of problems where there are no steps', () => {
   const whole = { train: part(3, [0, 0, 7]), validation: part(0), test: part(0) };
   expect(formatCounts(whole)).toEqual([
-    '  train       3 solutions, 7 steps without a label',
+    '  train       3 solutions, 7 steps without a label to learn',
     '  validation  0 solutions',
     '  test        0 solutions',
   ]);
