@@ -70,7 +70,7 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
   };
 }
 
-/** Function descriptions for the template; undefined where there are none, or none may be called. */
+/** Function descriptions for the template, which shows them with `tool_choice: "none"` too, as in vLLM; undefined where there are none. */
 function givenTools(fields: RequestFields): readonly object[] | undefined {
   const tools = fields.list('tools', (item): item is object => isFunction(item), 'functions', MAX_TOOLS);
   const choice = fields.value('tool_choice') ?? 'auto';
@@ -79,7 +79,7 @@ function givenTools(fields: RequestFields): readonly object[] | undefined {
       'tool_choice',
       'this server gives what the model writes, a call of a function as text, and forces none; expected "auto" or "none"',
     );
-  return choice === 'none' || tools?.length === 0 ? undefined : tools;
+  return tools?.length === 0 ? undefined : tools;
 }
 
 function isFunction(item: unknown): boolean {

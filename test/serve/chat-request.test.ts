@@ -105,8 +105,9 @@ describe('tools', () => {
       'TOOLS[{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]\n' +
         '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\nCALLadd{"a": 1}<|end|>\n<|turn|>assistant\n',
     );
-    expect(await promptOf({ messages: [question], tools: [add], tool_choice: 'none' }, WITH_TOOLS)).toBe(
-      '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\n',
+    // TRL's client sends "none" with its tools, since vLLM shows them to the model then too.
+    expect(await promptOf({ messages: [question], tools: [add], tool_choice: 'none' }, WITH_TOOLS)).toMatch(
+      /^TOOLS\[.*"add".*\]\n<\|turn\|>user\nWhy\?/,
     );
   });
 

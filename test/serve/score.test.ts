@@ -101,14 +101,16 @@ it('answers a solution with an empty step with its error, and scores the others'
         solutions: [{ problem: '1;+1', steps: ['1+1=2', ''] }, whole],
       });
       expect(status).toBe(200);
-      expect(json.data).toMatchObject([
-        {
-          index: 0,
-          error: 'solutions[0].steps[1]: expected a text that says something, found ""',
-          scores: null,
-        },
-        { index: 1, scores: [expect.any(Number), expect.any(Number)] },
-      ]);
+      expect(json).toMatchObject({
+        data: [
+          {
+            index: 0,
+            error: 'solutions[0].steps[1]: expected a text that says something, found ""',
+            scores: null,
+          },
+          { index: 1, scores: [expect.any(Number), expect.any(Number)] },
+        ],
+      });
     },
   );
 });

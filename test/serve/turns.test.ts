@@ -76,12 +76,14 @@ describe('/score', () => {
     expect(asked[0]?.steps[0]).toBe('→ calc({"e":12345678901234567890})');
     for (const given of ['5', '[1]', 'null']) {
       const { json } = await post(`${url}/score`, { solutions: [calling({ arguments: given })] });
-      expect(json.data).toMatchObject([
-        refused(
-          0,
-          `solutions[0].completion[0].tool_calls[0].function.arguments: expected an object in JSON, found ${JSON.stringify(given)}`,
-        ),
-      ]);
+      expect(json).toMatchObject({
+        data: [
+          refused(
+            0,
+            `solutions[0].completion[0].tool_calls[0].function.arguments: expected an object in JSON, found ${JSON.stringify(given)}`,
+          ),
+        ],
+      });
     }
   });
 
