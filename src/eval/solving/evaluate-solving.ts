@@ -339,7 +339,7 @@ function reportOf(
     [ended('too_long') / n, 'problem', 'too long for the model'] as const,
     [ended('error'), 'sample', 'ended when the model gave something that is not a number'] as const,
   ].flatMap(([count, what, why]) => (count > 0 ? [`counted as wrong: ${plural(count, what)}, ${why}`] : []));
-  warnings.push(...shownAnswers(problems, options.examples ?? []));
+  warnings.push(...shownAnswers(problems, options.examples ?? []), ...unread(samples.flat(), options));
   const metrics = new Map([
     ...contributions(samples, options),
     ...(searched ? searchContributions(searched, samples, options) : []),
@@ -377,6 +377,27 @@ function shownAnswers(problems: readonly Problem[], examples: readonly Problem[]
   const nearly = near === 0 ? '' : same === 0 ? ' nearly' : `, ${near} of them nearly`;
   return [
     `${plural(same + near, 'problem')} of ${problems.length} ${same + near === 1 ? 'is' : 'are'} among the examples in the prompt${nearly}, with the solution; take examples from other problems`,
+  ];
+}
+
+/** Sentences on samples of which a scorer or judge says nothing. */
+function unread(samples: readonly GradedSample[], { scorer, judge }: JudgingOptions): string[] {
+  const without = scorer
+    ? samples.filter(({ answer, score }) => answer !== null && score === null).length
+    : 0;
+  const right = judge ? samples.filter((sample) => sample.right) : [];
+  const unjudged = right.filter(({ steps = [] }) => steps.every((verdict) => verdict === null)).length;
+  return [
+    ...(without > 0
+      ? [
+          `${plural(without, 'sample')} with an answer ${without === 1 ? 'has' : 'have'} no score: taken last, and no weight in votes`,
+        ]
+      : []),
+    ...(unjudged > 0
+      ? [
+          `the judge has no verdict on ${unjudged} of ${plural(right.length, 'right solution')}: they are in no share of wrong steps`,
+        ]
+      : []),
   ];
 }
 

@@ -156,7 +156,6 @@ function fromStore(
   const chosen = chooseSolutions(config, store);
   if (chosen.train.length === 0) throw nothingToTrainOn(config.data, partSizes(store));
   const { labels, isSeen } = readTraining(store, chosen);
-  const learned = learnedVerdicts(config.sft, labels);
   const maxLength = config.data.max_length;
   const placing = ({ index, part }: ChosenSolution) => ({
     maxLength,
@@ -168,6 +167,14 @@ function fromStore(
     return verdictPlaces(spans, solution.labels, tokenizer, placing(solution));
   };
   const hasReasons = tokenizer.template.rationaleTokens > 0;
+  const learned = learnedVerdicts(config.sft, labels, function* () {
+    for (const solution of chosen.train) {
+      const reasons = hasReasons ? store.record(solution.index).steps : [];
+      for (const { step, label } of placesOf(solution).verdicts)
+        if (!hasReasons || (solution.keepsReasons === true && reasons[step]?.rationale !== undefined))
+          yield label;
+    }
+  });
   const sequenceOf = (solution: ChosenSolution, i: number) => {
     const { index, labels } = solution;
     const placed = placeVerdicts(wholeSolution(store, index), labels, tokenizer, placing(solution));
@@ -241,15 +248,21 @@ function fromStore(
   };
 }
 
-/** The weights by class and the smoothing of learned verdicts. `labels` counts all that are learned together. */
-export function learnedVerdicts(
+/**
+ * The weights by class and the smoothing of learned verdicts.
+ *
+ * @param labels counts the training steps, which decide whether the classes are weighed
+ * @param learned yields the labels that are learned: not beyond the longest sequence, nor without the reason that is asked for
+ */
+function learnedVerdicts(
   { class_weight, label_smoothing: smoothing = 0 }: VerdictDataConfig['sft'],
-  counts: LabelCounts,
+  labels: LabelCounts,
+  learned: () => Iterable<StepLabel>,
 ) {
-  const { n, positive, negative } = counts;
-  const weigh = weighsClasses(class_weight, counts)
-    ? (label: 1 | 0) => n / (2 * (label === 1 ? positive : negative))
-    : () => 1;
+  if (!weighsClasses(class_weight, labels)) return { weigh: () => 1, smoothing };
+  const counts = { 0: 0, 1: 0 };
+  for (const label of learned()) if (label !== null) counts[label]++;
+  const weigh = (label: 1 | 0) => (counts[0] + counts[1]) / (2 * counts[label]);
   return { weigh, smoothing };
 }
 

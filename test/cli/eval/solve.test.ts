@@ -354,6 +354,23 @@ describe('steptrain eval solve', () => {
     expect(long).toMatchObject({ chat: true });
   });
 
+  it('says of how many samples a scorer or judge says nothing', async () => {
+    const labels = file('labels.jsonl', [{ prompt: 'another', completions: ['1+1=2'], labels: [1] }]);
+    const output = join(folder, 'unread');
+    const { stdout } = await solve(file('rows.jsonl'), '--judge', labels, '--output', output, '--json');
+    const solved = readFileSync(join(output, 'problems.jsonl'), 'utf8');
+    const right = solved.split('"right":true').length - 1;
+    expect(right).toBeGreaterThan(1);
+    expect(JSON.parse(stdout).warnings).toEqual([
+      `the judge has no verdict on ${right} of ${right} right solutions: they are in no share of wrong steps`,
+    ]);
+    const scorer = await solve(file('rows.jsonl'), '--reward-model', labels, '--json');
+    const answered = 4 - 4 * JSON.parse(scorer.stdout).metrics.unanswered.value;
+    expect(JSON.parse(scorer.stdout).warnings).toEqual([
+      `${answered} samples with an answer have no score: taken last, and no weight in votes`,
+    ]);
+  });
+
   it('says which problems stand among their own examples', async () => {
     const data = file('rows.jsonl', [
       { question: 'One and one?', answer: '1+1=2\n#### 2' },

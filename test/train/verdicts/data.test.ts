@@ -46,19 +46,25 @@ async function reference(sections: object) {
   const labels = parts.train.flatMap(({ steps }) =>
     steps.flatMap(({ label }) => (label === null ? [] : [label])),
   );
-  const positive = labels.filter((label) => label === 1).length;
-  const share = { 1: positive / labels.length, 0: 1 - positive / labels.length };
+  const shares = (of: readonly (1 | 0)[]) => {
+    const right = of.filter((label) => label === 1).length / of.length;
+    return { 1: right, 0: 1 - right };
+  };
   const { class_weight } = config.sft;
   const weighed =
-    class_weight === 'balanced' || (class_weight === 'auto' && Math.min(share[0], share[1]) < 0.25);
+    class_weight === 'balanced' ||
+    (class_weight === 'auto' && Math.min(...Object.values(shares(labels))) < 0.25);
+  const placed = (record: (typeof parts.train)[number]) =>
+    verdicts.solution(record, { maxLength: config.data.max_length });
+  // Steps beyond the longest sequence are not learned, and weigh nothing.
+  const share = shares(
+    parts.train.flatMap((record) => placed(record).verdicts.flatMap(({ label }) => label ?? [])),
+  );
   const weigh = (label: 1 | 0) => (weighed ? 1 / (2 * share[label]) : 1);
   const sequences = PARTS.map((part) =>
-    parts[part].map((record, i) =>
-      verdictSequence(verdicts.solution(record, { maxLength: config.data.max_length }), verdicts, i, {
-        weigh,
-      }),
-    ),
+    parts[part].map((record, i) => verdictSequence(placed(record), verdicts, i, { weigh })),
   );
+  const positive = labels.filter((label) => label === 1).length;
   return { parts, sequences, labels: { n: labels.length, positive, negative: labels.length - positive } };
 }
 
@@ -66,6 +72,10 @@ const cases: readonly (readonly [string, object])[] = [
   ['as it is', { data: arithmetic }],
   ['with few of it, and long solutions cut', { data: { ...arithmetic, max_samples: 50, max_length: 34 } }],
   ['with the classes weighed', { data: arithmetic, sft: { class_weight: 'balanced' } }],
+  [
+    'with the classes weighed, and long solutions cut',
+    { data: { ...arithmetic, max_length: 34 }, sft: { class_weight: 'balanced' } },
+  ],
   ['with the commoner class made rarer', { data: { ...arithmetic, balance: 'downsample' } }],
   ['with the rarer class repeated', { data: { ...arithmetic, balance: 'upsample', max_steps: 3 } }],
   ['split by sample', { data: { ...arithmetic, split_unit: 'sample' } }],
@@ -122,6 +132,27 @@ describe('the data of verdict training', () => {
       }
       data.close();
     }
+  });
+
+  it('weighs alike the classes of what is learned, also where few steps have a reason', async () => {
+    const data = await dataOf({
+      data: { source: 'word_problems', word_problems: { samples: 120, error_rate: 0.3 }, rationales: 20 },
+      prompt: { response_format: 'rationale_then_verdict', rationale_tokens: 250 },
+      sft: { class_weight: 'balanced' },
+    });
+    const sequences = [...data.sequences.train];
+    const learned = sequences.flatMap(({ solution }) =>
+      solution.verdicts.flatMap(({ label, rationale }) => (rationale && label !== null ? [label] : [])),
+    );
+    const right = learned.filter((label) => label === 1).length;
+    expect(learned.length).toBeLessThan(data.labels.n / 2);
+    const weights = new Set(
+      sequences.flatMap(({ targets }) => targets.map(({ weight }) => weight.toFixed(9))),
+    );
+    // Tokens of a reason have the weight of the class.
+    for (const count of [right, learned.length - right])
+      expect(weights).toContain((learned.length / (2 * count)).toFixed(9));
+    data.close();
   });
 
   it.each<readonly [string, object]>([
