@@ -79,7 +79,7 @@ function shapeOf(
       ...(tokenIds && part.first ? { prompt_token_ids: ids } : {}),
       ...(request.promptLogprobs === undefined
         ? {}
-        : { prompt_logprobs: writtenPromptLogprobs(ofPrompt(), write, request.promptLogprobs) }),
+        : { prompt_logprobs: writtenPromptLogprobs(ofPrompt(), tokenizer, request.promptLogprobs) }),
     };
   };
   return { prefix: 'cmpl', object: 'text_completion', chunkObject: 'text_completion', choice, chunk: choice };

@@ -121,9 +121,11 @@ export interface PromptLogprob {
  */
 export function writtenPromptLogprobs(
   scored: readonly ScoredToken[],
-  write: Written,
+  tokenizer: Pick<Tokenizer, 'tokenBytes'>,
   count: number,
 ): readonly (Readonly<Record<string, PromptLogprob>> | null)[] {
+  // The keys are ids already.
+  const write = tokenWriter(tokenizer, false);
   return scored.map(({ token, logprob, alternatives = [] }) => {
     if (logprob === undefined) return null;
     const entries = [...alternatives.slice(0, count), { token, logprob }];

@@ -136,14 +136,16 @@ describe('/v1/completions', () => {
       echo: true,
       logprobs: 0,
       prompt_logprobs: 0,
+      return_tokens_as_token_ids: true,
     });
     const [score] = await server.model.score([promptTokens(server.served.tokenizer, 'one')]);
     const logprobs = [...(score?.logprobs ?? [])];
     expect(json.choices[0]).toMatchObject({ text: 'one', finish_reason: 'length' });
     expect(json.choices[0]?.logprobs).toMatchObject({
-      tokens: ['o', 'n', 'e'],
+      tokens: ['token_id:111', 'token_id:110', 'token_id:101'],
       token_logprobs: [null, ...logprobs],
     });
+    // The keys are ids already, so that the texts stay, as in vLLM.
     expect(json.choices[0]?.prompt_logprobs).toEqual([
       null,
       { 110: { logprob: logprobs[0], decoded_token: 'n' } },
