@@ -3,7 +3,7 @@
 import type { Problem } from '../data/benchmarks/problem.js';
 import { DataError } from '../files/data-error.js';
 import { exp } from '../native/elementary.js';
-import { invalid } from '../native/errors.js';
+import { invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Segmentation } from '../records/segment.js';
 import type { Turns } from '../records/turns.js';
@@ -122,10 +122,31 @@ export function scorer(own: Pick<Scorer, 'name' | 'score'> & Partial<Scorer>): S
           `${own.name} reads problems with steps alone, and here are turns of a conversation; a judge of turns comes from method reward on ` +
             'rows of data.source "turns"',
         );
-      return own.score(solutions, options);
+      const found = await own.score(solutions, options);
+      found?.forEach(({ scores, outcome = null }, i) => {
+        const odd = scores.findIndex(isOdd);
+        if (odd < 0 && !isOdd(outcome)) return;
+        const part = odd < 0 ? 'a solution' : `step ${odd + 1} of a solution`;
+        throw notFinite(own.name, `${part} of the problem ${shown(solutions[i]?.problem)}`);
+      });
+      return found;
     },
   };
 }
+
+const isOdd = (score: number | null): boolean => score !== null && !Number.isFinite(score);
+
+/** The error of a model that gives something that is not a number, which JSON would write as the null of a step that it cannot read. */
+export function notFinite(name: string, place: string): StepTrainError {
+  return new StepTrainError(
+    'E_NONFINITE',
+    `${name} gives something that is not a number for ${place}: its weights are damaged, or it was trained too fast (learning_rate)`,
+  );
+}
+
+/** Whether a model gave something that is not a number for one solution: those of others are right. */
+export const isNotFinite = (error: unknown): error is StepTrainError =>
+  error instanceof StepTrainError && error.code === 'E_NONFINITE';
 
 /** @throws StepTrainError for a value that is no list of problems with their steps */
 export function checkSolutions(what: string, solutions: readonly Solution[]): void {

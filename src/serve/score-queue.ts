@@ -1,5 +1,5 @@
 import { DataError } from '../files/data-error.js';
-import type { Scorer, Solution, SolutionScores } from '../scoring/scorer.js';
+import { isNotFinite, type Scorer, type Solution, type SolutionScores } from '../scoring/scorer.js';
 import { RequestError } from './errors.js';
 
 /** Scoring requests that may wait or run. */
@@ -89,7 +89,7 @@ async function answerAll(all: readonly Asked[]): Promise<void> {
       at += solutions.length;
     }
   } catch (error) {
-    const isOfOne = error instanceof DataError || error instanceof RequestError;
+    const isOfOne = error instanceof DataError || error instanceof RequestError || isNotFinite(error);
     // The fault is in one of the requests: the others are answered.
     if (isOfOne && asked.length > 1) for (const one of asked) await answerAll([one]);
     else for (const { reject } of asked) reject(error);

@@ -1,7 +1,7 @@
 /** Solutions of a request through the scorer that it names, and how their scores are sent. */
 import type { ServerResponse } from 'node:http';
 import { DataError } from '../files/data-error.js';
-import type { Scorer, Solution, SolutionScores } from '../scoring/scorer.js';
+import { isNotFinite, type Scorer, type Solution, type SolutionScores } from '../scoring/scorer.js';
 import type { Engine } from './engine.js';
 import { RequestError, UnreadTurns } from './errors.js';
 import { endWithin } from './event-stream.js';
@@ -58,6 +58,7 @@ export async function scoredBy(
       const isOfTurns = error.kind === 'template' && solutions.some(({ turns }) => turns);
       throw new (isOfTurns ? UnreadTurns : RequestError)(400, error.message);
     }
+    if (isNotFinite(error)) throw new RequestError(500, error.message);
     // An error that is neither the request's fault nor that of a full queue is the device's.
     if (!(error instanceof RequestError)) engine.fail(error);
     throw error;

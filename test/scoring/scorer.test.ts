@@ -34,3 +34,13 @@ it('is no judge where it scores whole solutions', () => {
     'orm scores whole solutions and judges no steps',
   );
 });
+
+it.each([
+  [{ scores: [0.5, Number.NaN] }, 'step 2 of a solution'],
+  [{ scores: [null, null], outcome: Number.POSITIVE_INFINITY }, 'a solution'],
+])('is refused where it gives something that is not a number', async (found, place) => {
+  const broken = scorer({ name: 'prm', score: async () => [found] });
+  await expect(broken.score([{ problem: 'p', steps: ['a', 'b'] }])).rejects.toThrow(
+    `prm gives something that is not a number for ${place} of the problem "p": its weights are damaged`,
+  );
+});

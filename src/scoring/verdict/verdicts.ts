@@ -7,6 +7,7 @@ import { groupBySize } from '../../sequences/batching.js';
 import { overGroups } from '../../sequences/divided.js';
 import { scoreRows } from '../../sequences/forward.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
+import { notFinite } from '../scorer.js';
 import type { JudgedVerdict } from './judged.js';
 import { judgeWrittenVerdicts, type WrittenJudgeOptions } from './written-verdicts.js';
 
@@ -60,6 +61,8 @@ export async function judgeVerdicts(
           const no = readWord(negative);
           if (label === null) continue;
           const probability = 1 / (1 + exp(no.log - yes.log));
+          if (Number.isNaN(probability))
+            throw notFinite('the model', `step ${step + 1} of solution ${solution + 1}`);
           const greedy = yes.greedy ? 1 : no.greedy ? 0 : undefined;
           const verdict = threshold === 'greedy' ? greedy : probability >= threshold ? 1 : 0;
           found.push({
