@@ -5,7 +5,8 @@ const introduction = (changeable) => `# Configuration
 <!-- Written by scripts/config-docs.mjs from the sections in src/config and src/methods; edit the descriptions there. -->
 
 A recipe is a YAML file of sections. \`steptrain run recipe.yaml --set section.key=value\` replaces single values; the
-value is read as YAML, and text is taken as typed. A key that does not exist is an error that names its place and the
+value is read as YAML, and text is taken as typed. A whole section, \`--set 'teacher={url: …}'\`, takes the place of
+the recipe's, with defaults for what it leaves out. A key that does not exist is an error that names its place and the
 nearest key. Every key below may be left out unless it is called required. The run directory gets \`config.yaml\`, the
 merged configuration with every key, which is a recipe again.
 
