@@ -11,6 +11,7 @@ import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { type ConversionLog, READING_DEFAULTS, type Source, type SourceName } from './sources/source.js';
+import { withoutTableNulls } from './table-nulls.js';
 
 /** Options for reading data files. Keys are those of a run's `data` section. */
 export interface LoadOptions extends OptionsOf<ConversionOptions> {
@@ -187,7 +188,8 @@ async function* readAll(
           if (!isRow(raw.value)) {
             throw misfit('the row is', raw.value, 'an object');
           }
-          const row = options.columns ? renamed(raw.value, options.columns) : raw.value;
+          const named = options.columns ? renamed(raw.value, options.columns) : raw.value;
+          const row = withoutTableNulls(named, log.unasked);
           source ??= detected(row, position, options.problems ?? true);
           const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
           const found = source.convert(row, conversion, log);

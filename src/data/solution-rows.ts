@@ -10,6 +10,7 @@ import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { record } from './sources/record.js';
 import { READING_DEFAULTS } from './sources/source.js';
 import { hasTools, isConversation, turns } from './sources/turns.js';
+import { withoutTableNulls } from './table-nulls.js';
 
 /** Columns by name; absent: the first of the usual names that the row has. */
 export interface SolutionColumns {
@@ -53,7 +54,8 @@ const ANSWERS = ['gold_answer', 'answer'];
  *
  * @throws BadRow for a row without them, or with something else in their place
  */
-export function solutionsOf(row: Row, columns: SolutionColumns = {}): RowSolution[] {
+export function solutionsOf(given: Row, columns: SolutionColumns = {}): RowSolution[] {
+  const row = withoutTableNulls(given, () => {});
   if (!Array.isArray(row.samples) || columns.solution !== undefined)
     return ofLayout(row, columns) ?? [solutionOf(row, columns)];
   return row.samples.flatMap((sample: unknown, i) => {

@@ -35,9 +35,20 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** One sentence where rows have such parts, from the counts of rows by part. */
+/** A sentence where rows have such parts, and one where they have nulls of tables, from the counts of rows by part. */
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
-  if (!counts?.size) return [];
-  const found = [...counts].map(([part, rows]) => `${part} (${rows})`).join(', ');
-  return [`rows have ${found}, which is not read: the problem alone goes into the template of prompts`];
+  const parts = [...(counts ?? [])];
+  const isNull = ([part]: (typeof parts)[number]) => part.startsWith('null ');
+  const listed = (some: typeof parts) => some.map(([part, rows]) => `${part} (${rows})`).join(', ');
+  const [nulls, unread] = [parts.filter(isNull), parts.filter((part) => !isNull(part))];
+  return [
+    ...(unread.length > 0
+      ? [
+          `rows have ${listed(unread)}, which is not read: the problem alone goes into the template of prompts`,
+        ]
+      : []),
+    ...(nulls.length > 0
+      ? [`rows have ${listed(nulls)}, as tables of one type write missing ones; they are left out`]
+      : []),
+  ];
 }
