@@ -1,6 +1,7 @@
 /** Conversations of a request to /score: their turns of the assistant are scored, as agents' trainers take them. */
 import { BadRow } from '../data/bad-row.js';
 import { checkCalls } from '../data/sources/turns.js';
+import { withoutTableNulls } from '../data/table-nulls.js';
 import { defined } from '../native/defined.js';
 import type { Message, Step } from '../records/record.js';
 import { dividedTurns, readableStep, stepOfTurn, type Turns } from '../records/turns.js';
@@ -25,13 +26,16 @@ export function turnSolution(engine: Engine, fields: RequestFields): () => Solut
   const names = fields.has('messages') ? ['messages'] : ['prompt', 'completion'];
   const [first, last] = [names[0] as string, names.at(-1) as string];
   const given = names.map((name) => fields.list(name, isAny, 'messages', MAX_MESSAGES) ?? []);
-  const tools = fields.list('tools', isObject, 'functions', MAX_TOOLS);
+  const asked = fields.list('tools', isObject, 'functions', MAX_TOOLS);
   const kwargs = fields.value('chat_template_kwargs');
   if (kwargs !== undefined && !isObject(kwargs)) fields.fail('chat_template_kwargs', 'an object');
   return () => {
-    const messages = given.flatMap((list, of) =>
+    const sent = given.flatMap((list, of) =>
       list.map((message, i) => chatMessage(fields.inner(message, `${names[of]}[${i}]`)) as Message),
     );
+    // As rows of training data are read: trainers send the columns of their tables.
+    const read = withoutTableNulls({ messages: sent, tools: asked }, () => {});
+    const [messages, tools] = [read.messages as readonly Message[], read.tools as typeof asked];
     const { prompt, turns } = dividedTurns(messages);
     if (turns.length === 0) fields.fail(last, 'a conversation with at least one message of the assistant');
     if (prompt.length === 0) fields.fail(first, 'a message before the first one of the assistant');

@@ -69,6 +69,22 @@ describe('/score', () => {
     }),
     tools,
   });
+  it('leaves out nulls that tables write for missing keys, as rows of training data are read', async () => {
+    const { url, asked } = await judgeServer();
+    const properties = { e: { type: 'string', enum: null }, city: null };
+    const described = { ...tools[0], function: { name: 'calc', parameters: { type: 'object', properties } } };
+    const { status } = await post(`${url}/score`, {
+      ...calling({ arguments: { e: '2+3', city: null } }),
+      tools: [described],
+    });
+    expect(status).toBe(200);
+    expect(asked[0]?.steps[0]).toBe('→ calc({"e":"2+3"})');
+    expect(asked[0]?.turns?.tools).toMatchObject([
+      { function: { parameters: { properties: { e: { type: 'string' } } } } },
+    ]);
+    expect(JSON.stringify(asked[0]?.turns?.tools)).not.toContain('null');
+  });
+
   it('takes arguments with numbers beyond doubles, and refuses those that are no object', async () => {
     const { url, asked } = await judgeServer();
     const { status } = await post(`${url}/score`, calling({ arguments: '{"e": 12345678901234567890}' }));
