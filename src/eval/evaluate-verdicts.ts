@@ -4,6 +4,7 @@ import type { SeenSteps } from '../data/overlap.js';
 import { defined } from '../native/defined.js';
 import { plural } from '../native/shown.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
+import { notFinite } from '../scoring/scorer.js';
 import type { JudgedStep, JudgedVerdict } from '../scoring/verdict/judged.js';
 import { metricsByGroup } from './groups.js';
 import type { LikelihoodVerdicts } from './likelihood-weights.js';
@@ -323,11 +324,17 @@ function seenWarning(seen: number, judged: number): string[] {
   ];
 }
 
-/** The metrics of one judge that need no resampling. */
+/**
+ * The metrics of one judge that need no resampling.
+ *
+ * @throws StepTrainError E_NONFINITE for a probability that is not a number
+ */
 export function verdictMetrics(
   judged: readonly (JudgedStep & ScoredStep)[],
   options: { readonly invalidAsWrong: boolean },
 ): VerdictMetrics {
+  const odd = judged.findIndex(({ probability }) => Number.isNaN(probability));
+  if (odd >= 0) throw notFinite('the model', `judged step ${odd + 1}`);
   const { confusion, invalid } = countConfusion(judged, options);
   const auc = aucOf(judged);
   return { ...confusionMetrics(confusion), invalid, ...(auc === undefined ? {} : { auc }) };

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate-verdicts.js';
+import {
+  type EvaluationOptions,
+  evaluateVerdicts,
+  verdictMetrics,
+} from '../../src/eval/evaluate-verdicts.js';
 import { formatEvalTable } from '../../src/eval/reports/report-table.js';
 import { confusionMetrics } from '../../src/eval/statistics/metrics.js';
 import type { StepLabel, StepRecord } from '../../src/records/record.js';
@@ -304,4 +308,12 @@ describe('the evaluation of judged verdicts', () => {
     expect(empty.warnings).toEqual(['no step was judged']);
     expect(Object.keys(empty).sort()).toEqual(['baselines', 'data', 'method', 'metrics', 'warnings']);
   });
+});
+
+it('is refused in a sentence where a model gives something that is not a number', () => {
+  // One class alone has no ranking, and a comparison with a number that is none is false.
+  const judged = judge([record('p', [1, 1])], (_, step) => (step === 1 ? Number.NaN : 0.9));
+  expect(() => verdictMetrics(judged, { invalidAsWrong: true })).toThrow(
+    'the model gives something that is not a number for judged step 2: its weights are damaged',
+  );
 });
