@@ -17,7 +17,7 @@ import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
 import { describeError, exitCodeOf, UsageError } from './line/error.js';
 import { printWholeExamples } from './line/examples.js';
-import { noNumber, usageSentence } from './line/usage.js';
+import { givenTwice, noNumber, usageSentence } from './line/usage.js';
 import { mergeCommand } from './merge.js';
 import { recipesCommand } from './recipes.js';
 import { reportCommand } from './report.js';
@@ -78,7 +78,8 @@ export function commandLine(
     .demandCommand(1, `name a command; ${typedCommand('--help')} lists them`)
     .strict()
     .check((argv) => {
-      const sentence = noNumber(argv, args);
+      const sentence =
+        noNumber(argv, args) ?? givenTwice(argv, (line as unknown as YargsInside).getOptions());
       if (sentence !== undefined) throw new UsageError(sentence);
       return true;
     })
@@ -113,7 +114,7 @@ function reached(parser: unknown) {
 }
 
 interface YargsInside {
-  getOptions(): { readonly key: object };
+  getOptions(): { readonly key: object; readonly array: readonly string[] };
   getInternalMethods(): {
     getContext(): { readonly commands: readonly string[] };
     getCommandInstance(): { getCommands(): readonly string[] };

@@ -140,6 +140,10 @@ describe('the command line', () => {
     ],
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
     [
+      ['grade', 'x.jsonl', '--expect', 'any', '--expect', 'choice'],
+      '--expect is given 2 times, with any and choice; give it once',
+    ],
+    [
       ['score', 'x.jsonl', '--model', 'embedded', '--device', 'cpu'],
       'embedded judges no steps; expected what a run has trained to judge, a published reward model, a classification model, or word-problems-judge; any other language model judges by the prompt that a program gives it (options.prompt of judgeSteps), or after a run has trained it: npx steptrain run my_steps --set model.base=MODEL',
     ],

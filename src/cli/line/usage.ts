@@ -137,6 +137,23 @@ export function joined(parts: readonly string[], word: 'and' | 'or'): string {
   return parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} ${word} ${parts.at(-1)}`;
 }
 
+/**
+ * The sentence on an option that takes one value and is given several times: of two values nobody knows which is meant, and some
+ * commands would take neither.
+ */
+export function givenTwice(
+  argv: Readonly<Record<string, unknown>>,
+  { key, array }: { readonly key: object; readonly array: readonly string[] },
+): string | undefined {
+  for (const name of Object.keys(key)) {
+    const values = argv[name];
+    if (!Array.isArray(values) || array.includes(name) || values.length < 2) continue;
+    if (values.every((value) => typeof value === 'boolean')) continue;
+    return `${dashed(name)} is given ${values.length} times, with ${joined(values.map(String), 'and')}; give it once`;
+  }
+  return undefined;
+}
+
 /** The first option whose value is no number, as a sentence. */
 export function noNumber(
   argv: Readonly<Record<string, unknown>>,
