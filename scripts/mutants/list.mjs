@@ -53,11 +53,11 @@ const STEP = {
 const DELTA = {
   file: 'cuda/gated_delta_rule.cu',
   unit: 'cuda/gated_delta_rule.cu',
-  tests: ['ops/gated-delta-rule', 'cuda'],
+  tests: ['ops/gated-delta-rule', 'cuda.*delta rule of (groups|widths)'],
   capability: 80,
 };
-/** As `DELTA`, in rows of kept states. */
-const KEPT = { ...DELTA, tests: ['ops/recurrence', 'cuda'] };
+/** In rows of kept states. */
+const KEPT = { tests: ['ops/recurrence', 'cuda.*pieces from kept states'] };
 const CONVOLUTION = {
   file: 'cuda/causal_conv1d.cu',
   unit: 'cuda/causal_conv1d.cu',
@@ -728,26 +728,29 @@ ${MAIN_ROUND}`,
     ...DELTA,
   },
   {
-    name: "delta rule: the next token's keys overwrite this one's",
-    from: '      o[(t * shape.heads + head) * shape.value_size + v] = from_float<T>(out);\n    }\n    __syncthreads();',
-    to: '      o[(t * shape.heads + head) * shape.value_size + v] = from_float<T>(out);\n    }',
+    name: 'delta rule: keys are read before all threads have divided them',
+    from: 'to_float(x[i]) * (inverse * factor);\n  __syncthreads();',
+    to: 'to_float(x[i]) * (inverse * factor);',
     ...DELTA,
   },
   {
     name: 'delta rule: a kept state is forgotten',
     from: '  if (place.before == 0) delta_zero(state, elements);',
     to: '  delta_zero(state, elements);',
+    ...DELTA,
     ...KEPT,
   },
   {
     name: 'delta rule: a new sequence goes on from what lies there',
     ...without('  if (place.before == 0) delta_zero(state, elements);'),
+    ...DELTA,
     ...KEPT,
   },
   {
     name: 'delta rule: states of rows in the order of the batch',
     from: 'kept + (place.slot * shape.heads + head) * elements',
     to: 'kept + (s * shape.heads + head) * elements',
+    ...DELTA,
     ...KEPT,
   },
   {
@@ -838,12 +841,14 @@ ${MAIN_ROUND}`,
     from: '    values[all++] = to_float(state[(kept - 1 - p) * channels + c]);',
     to: '    values[all++] = to_float(state[p * channels + c]);',
     ...CONVOLUTION,
+    ...KEPT,
   },
   {
     name: 'convolution: a short piece does not move what is kept',
     from: ': own[(i + length) * channels + c];',
     to: ': own[i * channels + c];',
     ...CONVOLUTION,
+    ...KEPT,
   },
   {
     name: 'convolution backward: silu without its own slope',
