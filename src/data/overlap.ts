@@ -1,8 +1,8 @@
 // Finds test problems and steps that are also in the training data: their scores say little.
+import { NumberIndex } from '../native/number-index.js';
 import { hash48, wordsHash } from '../random/text-hash.js';
 import { normalizeProblem, type Step } from '../records/record.js';
 import { readableStep } from '../records/turns.js';
-import { NumberIndex } from './distinct.js';
 
 /** Fingerprint of a problem. */
 export interface ProblemKey {

@@ -58,11 +58,19 @@ const CONTENTS = 'contents.json';
 
 const BUFFER_BYTES = 1 << 20;
 
+const LINE_BREAK = 0x0a;
+
 /** Writes a store into an empty directory. */
 export class TokenStoreWriter {
   private ids = 0;
   private steps = 0;
   private recordBytes = 0;
+  /** What is written of a solution; new arrays for each would keep the collector busy. */
+  private readonly row = new Float64Array(SOLUTION.length);
+  private readonly rowBytes = bytesOf(this.row);
+  private readonly sketch = new Uint32Array(SKETCH);
+  private readonly sketchBytes = bytesOf(this.sketch);
+  private stepRows = new Float64Array(64 * STEP.length);
 
   private constructor(
     private readonly directory: string,
@@ -75,34 +83,41 @@ export class TokenStoreWriter {
     return new TokenStoreWriter(directory, files);
   }
 
-  async add(solution: StoredSolution): Promise<void> {
-    const { record, text, ids, stepEnds } = solution;
-    const { files } = this;
-    const line = Buffer.from(`${text}\n`);
+  /** Undefined where buffers take the solution; else whoever adds waits before the next one. */
+  add(solution: StoredSolution): Promise<unknown> | undefined {
+    const { record, ids, stepEnds, stepKeys, key } = solution;
+    const { files, row, sketch } = this;
+    const line = files['records.jsonl'].appendLine(solution.text);
     this.ids += ids.length;
     this.steps += record.steps.length;
-    this.recordBytes += line.length;
-    await files['tokens.bin'].append(bytesOf(ids));
-    await files['records.jsonl'].append(line);
-    const steps = new Float64Array(record.steps.length * STEP.length);
-    for (const [i, step] of record.steps.entries())
-      steps.set([stepEnds[i] ?? -1, step.label ?? -1, solution.stepKeys[i] as number], i * STEP.length);
-    await files['steps.bin'].append(bytesOf(steps));
-    const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {
-      idsEnd: this.ids,
-      stepsEnd: this.steps,
-      recordEnd: this.recordBytes,
-      problem: solution.key.hash,
-      part: PARTS.indexOf(solution.part),
-      context: record.context_steps ?? 0,
-      promptEnd: solution.promptEnd,
-      rank: solution.rank,
-    };
-    await files['solutions.bin'].append(bytesOf(Float64Array.from(SOLUTION, (column) => row[column])));
-    const sketch = new Uint32Array(SKETCH);
-    sketch[0] = solution.key.sketch.length;
-    sketch.set(solution.key.sketch, 1);
-    await files['sketches.bin'].append(bytesOf(sketch));
+    this.recordBytes += line.bytes;
+    row[SOLUTION_COLUMN.idsEnd] = this.ids;
+    row[SOLUTION_COLUMN.stepsEnd] = this.steps;
+    row[SOLUTION_COLUMN.recordEnd] = this.recordBytes;
+    row[SOLUTION_COLUMN.problem] = key.hash;
+    row[SOLUTION_COLUMN.part] = PARTS.indexOf(solution.part);
+    row[SOLUTION_COLUMN.context] = record.context_steps ?? 0;
+    row[SOLUTION_COLUMN.promptEnd] = solution.promptEnd;
+    row[SOLUTION_COLUMN.rank] = solution.rank;
+    sketch.fill(0);
+    sketch[0] = key.sketch.length;
+    sketch.set(key.sketch, 1);
+    const size = record.steps.length * STEP.length;
+    if (size > this.stepRows.length) this.stepRows = new Float64Array(2 * size);
+    const { stepRows } = this;
+    for (let i = 0, at = 0; i < record.steps.length; i++) {
+      stepRows[at++] = stepEnds[i] ?? -1;
+      stepRows[at++] = record.steps[i]?.label ?? -1;
+      stepRows[at++] = stepKeys[i] as number;
+    }
+    const written = [
+      line.written,
+      files['tokens.bin'].append(bytesOf(ids)),
+      files['steps.bin'].append(new Uint8Array(stepRows.buffer, 0, 8 * size)),
+      files['solutions.bin'].append(this.rowBytes),
+      files['sketches.bin'].append(this.sketchBytes),
+    ];
+    return written.some((each) => each !== undefined) ? Promise.all(written) : undefined;
   }
 
   /** Completes the store. `notes` is any JSON value to be read back with it. */
@@ -264,6 +279,19 @@ class AppendedFile {
     this.buffer.set(bytes, this.size);
     this.size += bytes.length;
     return undefined;
+  }
+
+  /** The same of a text and a line break. */
+  appendLine(text: string): { readonly bytes: number; readonly written: Promise<void> | undefined } {
+    // A UTF-16 unit takes at most three bytes.
+    if (this.size + 3 * text.length + 1 > BUFFER_BYTES) {
+      const line = Buffer.from(`${text}\n`);
+      return { bytes: line.length, written: this.append(line) };
+    }
+    const bytes = this.buffer.write(text, this.size) + 1;
+    this.size += bytes;
+    this.buffer[this.size - 1] = LINE_BREAK;
+    return { bytes, written: undefined };
   }
 
   private async appendFlushed(bytes: Uint8Array): Promise<void> {

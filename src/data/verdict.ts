@@ -333,6 +333,7 @@ export function trlSegments(problem: string, steps: readonly string[], separator
 
 /** The first `end` tokens of a sequence, at the end of a span. */
 export function upTo(sequence: TokenizedSequence, end: number): TokenizedSequence {
+  if (end === sequence.ids.length) return sequence;
   return {
     ids: sequence.ids.slice(0, end),
     lossMask: sequence.lossMask.slice(0, end),

@@ -44,7 +44,7 @@ export interface RecordToEncode {
 }
 
 /**
- * Gives records with what is encoded of them, in their order.
+ * Gives records and what is encoded of each, in their order.
  *
  * @param threads helpers from the beginning, which it closes
  * @param openThreads is called once there are many, where there are none
@@ -55,7 +55,7 @@ export async function* encodedInOrder<T extends RecordToEncode>(
   encodeHere: (record: StepRecord) => EncodedRecord,
   openThreads: () => readonly EncoderThread[],
   threads: readonly EncoderThread[] = [],
-): AsyncGenerator<T & EncodedRecord> {
+): AsyncGenerator<{ readonly given: T; readonly encoded: EncodedRecord }> {
   const waiting: { readonly batch: readonly T[]; readonly encoded: Promise<readonly EncodedRecord[]> }[] = [];
   let encoders = new Encoders(threads, encodeHere);
   let batch: T[] = [];
@@ -72,7 +72,7 @@ export async function* encodedInOrder<T extends RecordToEncode>(
   async function* done(most: number) {
     for (let next = waiting[0]; next && waiting.length > most; next = waiting[0]) {
       const encoded = await next.encoded;
-      yield* next.batch.map((one, i) => ({ ...one, ...(encoded[i] as EncodedRecord) }));
+      for (const [i, given] of next.batch.entries()) yield { given, encoded: encoded[i] as EncodedRecord };
       waiting.shift();
     }
   }

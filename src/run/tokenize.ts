@@ -108,8 +108,11 @@ export async function tokenizeData(
   }
   let written = 0;
   try {
-    for await (const solution of encodedInOrder(read(), encodeHere, openThreads, helpers)) {
-      await store.add(solution);
+    for await (const { given, encoded } of encodedInOrder(read(), encodeHere, openThreads, helpers)) {
+      const { part, record, text } = given;
+      const { key, stepKeys, ids, promptEnd, stepEnds, rank } = encoded;
+      const adding = store.add({ part, record, text, key, stepKeys, ids, promptEnd, stepEnds, rank });
+      if (adding !== undefined) await adding;
       if (++written % TELL_EVERY === 0) onProgress(written);
     }
   } catch (error) {

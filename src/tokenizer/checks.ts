@@ -45,7 +45,7 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
     refuse(`lacks ${absent.map((key) => `'${key}'`).join(', ')}; it is not a tokenizer.json`);
   const deep = PARTS.slice(1).find((key) => isDeeper(json[key], MAX_DEPTH));
   if (deep !== undefined) refuse(`'${deep}' is nested deeper than ${MAX_DEPTH} levels`);
-  const { type, vocab, merges, ...model } = (json.model ?? {}) as TokenizerJson['model'] & JsonModel;
+  const { type, vocab, ...model } = (json.model ?? {}) as TokenizerJson['model'] & JsonModel;
   if (type !== undefined && !MODEL_TYPES.includes(type))
     refuse(`has a model of type ${shown(type)}; expected ${MODEL_TYPES.join(', ')}`);
   if (Array.isArray(vocab)) checkPieces(vocab, refuse);
@@ -58,7 +58,6 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
     );
   if (model.dropout)
     refuse(`has 'model.dropout' ${shown(model.dropout)}, which cuts at random; expected none`);
-  if (merges !== undefined) checkMerges(merges, vocab as Record<string, number>, refuse);
   const { added_tokens: added } = json;
   const isToken = (token: unknown): boolean => {
     const { id, content } = (token ?? {}) as { id?: unknown; content?: unknown };
@@ -76,7 +75,8 @@ export function checkAddedTokens(tokens: TokenizerJson['added_tokens'], key: str
     if (!isId(id)) throw badTokenizer(badId(`'${key}': ${shown(content)}`, id), { file });
 }
 
-type Refuse = (what: string) => never;
+/** Throws the error that a tokenizer.json has. */
+export type Refuse = (what: string) => never;
 
 /** The vocabulary of a Unigram model: each place is an id. */
 function checkPieces(pieces: readonly unknown[], refuse: Refuse): void {
@@ -92,21 +92,6 @@ function checkIds(vocab: unknown, refuse: Refuse): void {
     refuse(`'model.vocab': expected tokens with their ids, found ${shown(vocab)}`);
   const ids = vocab as Readonly<Record<string, unknown>>;
   for (const token in ids) if (!isId(ids[token])) refuse(badId(`'model.vocab': ${shown(token)}`, ids[token]));
-}
-
-/** A merge of tokens that the vocabulary lacks would let text disappear. */
-function checkMerges(merges: unknown, vocab: Readonly<Record<string, number>>, refuse: Refuse): void {
-  if (!Array.isArray(merges)) refuse(`'model.merges' is no list, found ${shown(merges)}`);
-  for (const [i, merge] of merges.entries()) {
-    const pair: unknown = typeof merge === 'string' ? merge.split(' ') : merge;
-    if (!Array.isArray(pair) || pair.length !== 2 || pair.some((each) => typeof each !== 'string'))
-      refuse(`'model.merges': expected two tokens at place ${i}, found ${shown(merge)}`);
-    const [left, right] = pair as [string, string];
-    const has = (token: string) => Object.hasOwn(vocab, token);
-    const absent = !has(left) ? left : !has(right) ? right : !has(left + right) ? left + right : undefined;
-    if (absent !== undefined)
-      refuse(`'model.merges': place ${i} needs the token ${shown(absent)}, which the vocabulary lacks`);
-  }
 }
 
 function isDeeper(value: unknown, levels: number): boolean {

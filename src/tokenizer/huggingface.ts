@@ -13,6 +13,7 @@ import type { TokenizerJson } from './checks.js';
 import { tokenText } from './configured-tokens.js';
 import { decoderOf } from './decoders.js';
 import { wordEncoder } from './known-words.js';
+import { Merges, pairOf } from './merges.js';
 import { normalizerOf } from './normalizers.js';
 import { preTokenizerOf } from './pre-tokenizers.js';
 import { spellingOf, utf8 } from './token-bytes.js';
@@ -143,7 +144,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   /** Texts whose tokens are looked at before any other: where a pattern takes exponential time, or a normaliser multiplies. */
   private checkProbes(): void {
     for (const text of PROBES) {
-      const encode = () => this.library.encode(text, { add_special_tokens: false }).ids.length;
+      const encode = () => this.encode(text, { addSpecialTokens: false }).length;
       let tokens: Timed<number>;
       try {
         tokens = withinProcessorTime(encode, PROBE_MS);
@@ -218,7 +219,10 @@ function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[]
 
 /** The library's own state; its types call it private. */
 interface Internals {
-  readonly model: { readonly vocab: readonly string[] };
+  readonly model: {
+    readonly vocab: readonly string[];
+    readonly tokens_to_ids: ReadonlyMap<string, number>;
+  };
 }
 
 interface Built {
@@ -231,8 +235,10 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
     const normalizer = normalizerOf(json.normalizer);
+    const { merges: pairs } = json.model;
+    const model = pairs === undefined ? json.model : { ...json.model, merges: [] };
     const library = new LibraryTokenizer(
-      { ...json, pre_tokenizer: null, decoder: null },
+      { ...json, model, pre_tokenizer: null, decoder: null },
       { eos_token: eos, additional_special_tokens: additional },
     );
     // The JavaScript library's own pre-tokenizers differ from the Rust library's.
@@ -245,16 +251,32 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
             preTokenizer(text, section_index === 0)
         : null,
     });
-    return {
-      library,
-      words: wordEncoder(library, json, respectAddedTokens(library, hasPiece(json.model.vocab))),
+    const added = respectAddedTokens(library, hasPiece(json.model.vocab));
+    const { tokens_to_ids: ids } = (library as unknown as Internals).model;
+    const refuse = (what: string): never => {
+      throw badTokenizer(what, { file });
     };
+    const merges = pairs === undefined ? undefined : new Merges(pairs, (token) => ids.get(token), refuse);
+    if (merges !== undefined) rankLate(library, pairs as readonly unknown[]);
+    return { library, words: wordEncoder(library, json, added, merges) };
   } catch (error) {
+    if (error instanceof DataError) throw error;
     throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {
       file,
       cause: error,
     });
   }
+}
+
+/** Makes the library's own table of merges when it needs it, which few texts do: it is as large as the vocabulary. */
+function rankLate({ model }: { readonly model: object }, pairs: readonly unknown[]): void {
+  let ranks: Map<string, number> | undefined;
+  Object.defineProperty(model, 'bpe_ranks', {
+    get() {
+      ranks ??= new Map(pairs.map((pair, rank) => [JSON.stringify(pairOf(pair)), rank]));
+      return ranks;
+    },
+  });
 }
 
 /** Whether a token is in the model's own vocabulary, a table of ids or a list of pieces. */

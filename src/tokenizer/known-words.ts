@@ -1,6 +1,7 @@
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import type { AddedTokens } from './added-tokens.js';
 import type { TokenizerJson } from './checks.js';
+import type { Merges } from './merges.js';
 import { wordCutterOf } from './pre-tokenizers.js';
 
 /** The library's own state; its types call it private. */
@@ -23,16 +24,26 @@ export function wordEncoder(
   library: LibraryTokenizer,
   { model, pre_tokenizer }: TokenizerJson,
   { inText, inNormalised }: AddedTokens,
+  merges: Merges | undefined,
 ): ((text: string) => number[] | undefined) | undefined {
   const cutter = wordCutterOf(pre_tokenizer);
-  const { type, unk_token: unknown, fuse_unk: fused } = model as Readonly<Record<string, unknown>>;
+  const { type, unk_token: unknown, fuse_unk: fused, ...more } = model as Readonly<Record<string, unknown>>;
   // Unknown tokens that are fused join over words.
   if (cutter === undefined || type !== 'BPE' || (fused === true && unknown)) return undefined;
   const { normalizer, model: tokensOf } = library as unknown as Internals;
   const known = new Map<string, readonly number[]>();
+  const idOf = (token: string) => tokensOf.tokens_to_ids.get(token);
+
+  function merged(word: string): readonly number[] | undefined {
+    const whole = more.ignore_merges === true ? idOf(word) : undefined;
+    if (whole !== undefined) return [whole];
+    if (more.end_of_word_suffix) return undefined;
+    return merges?.encode(word);
+  }
 
   function idsOf(word: string): readonly number[] | undefined {
-    const ids = tokensOf([cutter?.spelled(word) ?? word]).map((token) => tokensOf.tokens_to_ids.get(token));
+    const spelled = cutter?.spelled(word) ?? word;
+    const ids = merged(spelled) ?? tokensOf([spelled]).map(idOf);
     if (!ids.every((id) => id !== undefined)) return undefined;
     if (word.length > LONGEST_WORD) return ids;
     if (known.size >= MAX_WORDS) known.clear();

@@ -63,10 +63,16 @@ function wordsBy(cuts: readonly Cut[]): PreTokenizer {
   const pattern = cuts.length === 1 ? cuts[0]?.isolated : undefined;
   if (pattern === undefined) return words;
   return (text, isFirst) => {
-    const found = text.match(pattern) ?? [];
+    const found: string[] = text.match(pattern) ?? [];
+    let length = 0;
+    let hasEmpty = false;
+    for (const match of found) {
+      length += match.length;
+      if (match === '') hasEmpty = true;
+    }
     // Matches that leave nothing between them are the pieces already.
-    const isWhole = found.reduce((length, match) => length + match.length, 0) === text.length;
-    return isWhole ? found.filter((match) => match !== '') : words(text, isFirst);
+    if (length !== text.length) return words(text, isFirst);
+    return hasEmpty ? found.filter((match) => match !== '') : found;
   };
 }
 

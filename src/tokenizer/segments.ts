@@ -69,11 +69,12 @@ export function segmentTokenizer(
   options: SegmentTokenizerOptions = {},
 ): (segments: readonly Segment[], options?: SequenceOptions) => TokenizedSequence {
   const limit = options.cacheCharacters ?? 2 * 2 ** 20;
-  const cache = new Recent<string, readonly number[]>(limit, (_, text) => text.length);
+  const cacheOf = () => new Recent<string, readonly number[]>(limit / 2, (_, text) => text.length);
+  const [first, others] = [cacheOf(), cacheOf()];
   const encode = (text: string, isFirst: boolean): readonly number[] =>
-    cache.get(isFirst ? `\0${text}` : text, () =>
-      tokenizer.encode(text, isFirst ? { addSpecialTokens: false } : { continuation: true }),
-    );
+    isFirst
+      ? first.get(text, () => tokenizer.encode(text, { addSpecialTokens: false }))
+      : others.get(text, () => tokenizer.encode(text, { continuation: true }));
   return (segments, { specialTokens = 'both' } = {}) => {
     const firstText = segments.findIndex((segment) => segment.text !== '');
     const pieces: (readonly number[])[] = segments.map((segment, i) =>
@@ -123,12 +124,8 @@ function assemble(segments: readonly Segment[], pieces: readonly (readonly numbe
     const end = start + piece.length;
     ids.set(piece, start);
     if (segment.train) lossMask.fill(1, start, end);
-    spans.push({
-      role: segment.role,
-      ...(segment.step === undefined ? {} : { step: segment.step }),
-      start,
-      end,
-    });
+    const { role, step } = segment;
+    spans.push(step === undefined ? { role, start, end } : { role, step, start, end });
     if (segment.role === 'step') addStep(steps, segment, start, end);
     start = end;
   }

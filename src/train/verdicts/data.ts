@@ -2,7 +2,6 @@
 import type { FrameConfig, PromptConfig, VerdictEvaluationConfig } from '../../config/schema.js';
 import { chooseToTrain } from '../../data/balance.js';
 import { type Dataset, dataset, inMemory } from '../../data/dataset.js';
-import { NumberIndex } from '../../data/distinct.js';
 import type { LabelRules, LeftOut } from '../../data/label-rules.js';
 import { limited } from '../../data/limit.js';
 import { heldOutLabels, isKept } from '../../data/neutral.js';
@@ -22,6 +21,7 @@ import {
 } from '../../data/verdict.js';
 import { solutionsWithReasons, withholdLabels } from '../../data/withheld.js';
 import { badOption } from '../../files/data-error.js';
+import { NumberIndex } from '../../native/number-index.js';
 import { Recent } from '../../native/recent.js';
 import { type StepLabel, type StepRecord, verdictSamples } from '../../records/record.js';
 import { nothingToTrainOn, recordRanks } from '../../run/parts.js';
