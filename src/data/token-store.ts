@@ -65,7 +65,7 @@ export class TokenStoreWriter {
   private ids = 0;
   private steps = 0;
   private recordBytes = 0;
-  /** What is written of a solution; new arrays for each would keep the collector busy. */
+  /** Gives undefined where buffers take the solution; else whoever adds waits before the next one. */
   private readonly row = new Float64Array(SOLUTION.length);
   private readonly rowBytes = bytesOf(this.row);
   private readonly sketch = new Uint32Array(SKETCH);
