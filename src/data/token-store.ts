@@ -65,7 +65,7 @@ export class TokenStoreWriter {
   private ids = 0;
   private steps = 0;
   private recordBytes = 0;
-  /** Gives undefined where buffers take the solution; else whoever adds waits before the next one. */
+  /** Numbers that are written of a solution; new arrays for each would keep the collector busy. */
   private readonly row = new Float64Array(SOLUTION.length);
   private readonly rowBytes = bytesOf(this.row);
   private readonly sketch = new Uint32Array(SKETCH);
@@ -83,7 +83,7 @@ export class TokenStoreWriter {
     return new TokenStoreWriter(directory, files);
   }
 
-  /** Undefined where buffers take the solution; else whoever adds waits before the next one. */
+  /** Gives undefined where buffers take the solution; else whoever adds waits before the next one. */
   add(solution: StoredSolution): Promise<unknown> | undefined {
     const { record, ids, stepEnds, stepKeys, key } = solution;
     const { files, row, sketch } = this;

@@ -19,7 +19,7 @@ export function pairOf(merge: unknown): readonly [string, string] | undefined {
 /** Pairs of ids that merge, the first to be merged first. */
 export class Merges {
   private readonly pairs: NumberIndex;
-  /** Of each pair. */
+  /** Ranks of the pairs, and the ids that they become. */
   private readonly ranks: Int32Array;
   private readonly merged: Int32Array;
 
@@ -41,7 +41,7 @@ export class Merges {
         idOf(token) ??
         refuse(`'model.merges': place ${rank} needs the token ${shown(token)}, which the vocabulary lacks`);
       const pair = this.pairs.add(id(left) * IDS + id(right));
-      // Of a pair that comes twice the last place counts.
+      // A pair that comes twice has its last place.
       this.ranks[pair] = rank;
       this.merged[pair] = id(left + right);
     }
