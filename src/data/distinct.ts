@@ -19,13 +19,15 @@ export class DistinctNumbers {
   /** Keeps one of each. */
   count(): number {
     const { values, size } = this;
-    const parts = Math.ceil(size / PART);
-    const room = 2 ** Math.ceil(Math.log2(1 + size / Math.max(1, parts)));
+    const bits = Math.max(0, Math.ceil(Math.log2(size / PART)));
+    const parts = 2 ** bits;
+    const room = 2 ** Math.ceil(Math.log2(1 + size / parts));
     for (let part = 0; part < parts; part++) {
       const known = new NumberIndex(room);
       for (let i = 0; i < size; i++) {
         const value = values[i] as number;
-        if (parts > 1 && hashOf(value) % parts !== part) continue;
+        // The upper bits: the table of a part looks at the lower ones.
+        if (bits > 0 && hashOf(value) >>> (32 - bits) !== part) continue;
         const before = known.size;
         if (known.add(value) < before) values[i] = Number.NaN;
       }

@@ -18,3 +18,12 @@ it('counts distinct numbers as a Set does, also between additions', () => {
     { numRuns: 30 },
   );
 });
+
+it('counts so many that they are looked at in parts', () => {
+  const counted = new DistinctNumbers();
+  for (let i = 0; i < 900_000; i++) counted.add(((i % 700_001) * 0x9e3779b1) % 2 ** 48);
+  expect(counted.count()).toBe(700_001);
+  for (let i = 0; i < 900_000; i++) counted.add(i % 3);
+  // 0 is one of the first.
+  expect(counted.count()).toBe(700_003);
+});
