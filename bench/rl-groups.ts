@@ -17,7 +17,8 @@ export function rlGroups(): readonly Group[] {
     {
       title: 'GRPO step, LoRA r = 16, bf16, Qwen2.5-0.5B',
       cases: [rlCase('bf16', QWEN_0_5B, large, 'all')],
-      settings: ['TRL'],
+      // Weights in bf16 or, as TRL does by default, in f32 under autocast.
+      settings: ['TRL', 'TRL, autocast'],
     },
     // TRL has no trainer with a critic any more, and times no part apart: sampling is transformers' and updates are written with PEFT.
     ...(

@@ -17,7 +17,8 @@ def bench(item, setting, seconds):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    model, tokenizer = model_and_tokenizer(item)
+    autocast = setting == "TRL, autocast"
+    model, tokenizer = model_and_tokenizer({**item, "dtype": "f32" if autocast else item["dtype"]})
     prompts, group = item["prompts"], item["generations"]
     steps = max(3, int(item.get("steps", 4)))
     data = Dataset.from_list([{"prompt": text} for text in random_texts(item, prompts * steps, item["prompt"])])
@@ -30,7 +31,7 @@ def bench(item, setting, seconds):
         trainer = GRPOTrainer(
             model=model,
             args=GRPOConfig(
-                **settings(folder, steps),
+                **{**settings(folder, steps), "bf16": autocast},
                 per_device_train_batch_size=prompts * group,
                 num_generations=group,
                 max_completion_length=item["newTokens"],
