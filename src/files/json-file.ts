@@ -27,7 +27,9 @@ export async function readJson(path: string): Promise<unknown> {
 /** JSON has no NaN and no infinity; `JSON.stringify` writes null for them, which would pass for a missing value. */
 export function refuseNonFinite(value: unknown, where: string): void {
   if (typeof value === 'number' && !Number.isFinite(value)) {
-    throw new FileError(`${where}: ${value} is not a number that a JSON file can hold`);
+    throw new FileError(
+      `${where}: ${value} is not a number that a JSON file can hold; if training made it, it diverged: lower its learning rate`,
+    );
   }
   if (typeof value !== 'object' || value === null) return;
   for (const [key, child] of Object.entries(value)) refuseNonFinite(child, `${where}: ${key}`);
