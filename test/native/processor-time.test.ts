@@ -87,7 +87,7 @@ describe('on a machine that has no processor for longer than the limit', () => {
     expect(byteTokenizer().encode('ab')).toEqual(
       [...'ab'].map((letter) => byteTokenizer().encode(letter)[0]),
     );
-    expect(calls).toBeGreaterThan(10);
+    expect(calls).toBeGreaterThan(1);
   });
 
   it('a chat template is rendered', () => {

@@ -213,7 +213,7 @@ describe('an evaluation', () => {
         scorer: scorer({ name: 'rm', score }),
       });
     await expect(evaluate(async () => [{ scores: [Number.NaN] }])).rejects.toThrow(
-      'rm gave NaN as a score; expected finite',
+      /^rm gives something that is not a number for step 1 of a solution of the problem/,
     );
     await expect(evaluate(async () => [])).rejects.toThrow('0 scores came for 1 solution');
     device.dispose();
