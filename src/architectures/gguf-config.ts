@@ -67,6 +67,8 @@ export function ggufConfig(file: GgufFile): JsonObject {
   const common = {
     architectures: [`${prefix}ForCausalLM`],
     hidden_size: integer('embedding_length'),
+    // No layer of these has an MLP.
+    ...(architecture === 'qwen35moe' ? {} : { intermediate_size: integer('feed_forward_length') }),
     num_hidden_layers: hasDelta(architecture) ? of.layers() : integer('block_count'),
     num_attention_heads: integer('attention.head_count'),
     num_key_value_heads: optional('attention.head_count_kv') ?? integer('attention.head_count'),
@@ -93,7 +95,6 @@ export function ggufConfig(file: GgufFile): JsonObject {
 function llamaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
   const { architecture } = of;
   return {
-    intermediate_size: of.required('integer', of.of('feed_forward_length')),
     ...(architecture === 'qwen3moe' ? { ...expertKeys(of), norm_topk_prob: true } : {}),
     model_type: MODEL_TYPES[architecture] ?? architecture,
     hidden_act: 'silu',
@@ -112,9 +113,8 @@ function deltaKeys(file: GgufFile, of: Metadata, rope: JsonObject): JsonObject {
   const layers = of.layers();
   if (recurrent && recurrent.length < layers)
     of.fail(of.of('attention.recurrent_layers'), `true or false for each of the ${layers} layers`);
-  const width = () => ({ intermediate_size: of.required('integer', of.of('feed_forward_length')) });
   return {
-    ...(of.architecture === 'qwen35moe' ? sharedExpertKeys(of) : width()),
+    ...(of.architecture === 'qwen35moe' ? sharedExpertKeys(of) : {}),
     model_type: MODEL_TYPES[of.architecture] as string,
     hidden_act: 'silu',
     attention_bias: [...file.tensors.keys()].some((name) => name.endsWith('.attn_q.bias')),
@@ -140,7 +140,7 @@ function expertKeys(of: Metadata): JsonObject {
   };
 }
 
-/** The same with one more expert, which reads every token. No layer has an MLP, so its width says nothing. */
+/** The same with one more expert, which reads every token. The width of an MLP, which no layer has, may stand there. */
 function sharedExpertKeys(of: Metadata): JsonObject {
   of.seen(of.of('feed_forward_length'));
   const shared = of.required('integer', of.of('expert_shared_feed_forward_length'));
@@ -154,7 +154,6 @@ function gemmaKeys(of: Metadata, headDim: number, rope: JsonObject): JsonObject 
   const isLargest = integer('block_count') === GEMMA.largest;
   const localTheta = of.number(key('rope.freq_base_swa')) ?? GEMMA.localTheta;
   return {
-    intermediate_size: integer('feed_forward_length'),
     model_type: 'gemma3_text',
     hidden_activation: 'gelu_pytorch_tanh',
     query_pre_attn_scalar: isLargest

@@ -209,7 +209,7 @@ function shapeOf(
       ['attention.sliding_window', { u32: config.slidingWindow[0] as number }],
       ['rope.freq_base_swa', { f32: config.localRope.theta }],
     );
-  // Of the other mixtures llama.cpp wants a width for layers without experts, of which there are none.
+  // llama.cpp asks for the width of an MLP even where no layer has one, but not of Qwen3.5 with experts.
   if (config.modelType !== 'qwen3_5_moe_text')
     keys.push(['feed_forward_length', { u32: config.intermediateSize }]);
   if ('delta' in config) keys.push(...deltaKeys(config));
