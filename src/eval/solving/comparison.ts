@@ -67,25 +67,33 @@ export function compareSolving(
   const equal = equalTokenVotes(samplesOf(a), samplesOf(b), equality);
   const ofA = new Map([...contributions(samplesOf(a), { ks, ...equality }), ...equal.a]);
   const ofB = new Map([...contributions(samplesOf(b), { ks, ...equality }), ...equal.b]);
-  const names = [...ofA.keys()].filter((name) => ofB.has(name));
   const contributed = (of: typeof ofA, name: string) => of.get(name) as Contributions;
-  const value = (of: typeof ofA, name: string, weights?: Uint32Array) =>
-    metricOf(contributed(of, name), weights);
+  /** Of a resample in which one of both is a share of nothing there is no difference. */
+  const values = (name: string, weights?: Uint32Array): readonly [a: number, b: number] | undefined => {
+    const [ofThis, ofOther] = [ofA, ofB].map((of) => metricOf(contributed(of, name), weights));
+    return ofThis === undefined || ofOther === undefined ? undefined : [ofThis, ofOther];
+  };
+  const names = [...ofA.keys()].filter((name) => ofB.has(name) && values(name) !== undefined);
   const resampled = new Map(names.map((name) => [name, [] as number[]]));
   resample(a.length, bootstrap, (weights) => {
-    for (const [name, values] of resampled)
-      values.push(value(ofB, name, weights) - value(ofA, name, weights));
+    for (const [name, differences] of resampled) {
+      const found = values(name, weights);
+      if (found) differences.push(found[1] - found[0]);
+    }
   });
   const differences = names.map((name) => {
-    const [ofThis, ofOther] = [value(ofA, name), value(ofB, name)];
-    const values = resampled.get(name) ?? [];
+    const [ofThis, ofOther] = values(name) as readonly [number, number];
+    const resampledDifferences = resampled.get(name) ?? [];
     const [{ counts, range: [low, high] = SHARE }, other] = [contributed(ofA, name), contributed(ofB, name)];
     const counted = counts.filter((count, i) => count > 0 && other.counts[i]! > 0).length;
-    const interval = resampledInterval(values, counted, [low - high, high - low]);
+    const interval =
+      resampledDifferences.length === 0
+        ? undefined
+        : resampledInterval(resampledDifferences, counted, [low - high, high - low]);
     const difference = {
       ...{ a: ofThis, b: ofOther, difference: ofOther - ofThis },
       ...(interval ? { interval } : {}),
-      p: twoSided(values, counted),
+      p: twoSided(resampledDifferences, counted),
     };
     return [name, difference] as const;
   });

@@ -24,13 +24,13 @@ export interface Contributions {
 }
 
 /** Range of an amount, without an upper bound. */
-const AMOUNT: Range = [0, Number.POSITIVE_INFINITY];
+export const AMOUNT: Range = [0, Number.POSITIVE_INFINITY];
 
 export interface MetricValue {
   readonly value: number;
   /**
    * Central 95 % of the bootstrap over problems, and what `resampledInterval` says where every problem says the same; absent for
-   * fewer than two problems, and where no problem has anything that it could be a share of.
+   * fewer than two problems.
    */
   readonly interval?: readonly [number, number];
 }
@@ -164,18 +164,18 @@ function voteWeights(problems: readonly (readonly GradedSample[])[]): number[][]
   return problems.map((samples) => samples.map(({ score }) => weight(score)));
 }
 
-/** The metric with weight `weights[i]` on problem i, default 1 each; 0 for 0/0. */
-export function metricOf({ sums, counts }: Contributions, weights?: Uint32Array): number {
+/** The metric with weight `weights[i]` on problem i, default 1 each; undefined for 0/0, a share of nothing. */
+export function metricOf({ sums, counts }: Contributions, weights?: Uint32Array): number | undefined {
   let [sum, count] = [0, 0];
   for (let i = 0; i < sums.length; i++) {
     const weight = weights?.[i] ?? 1;
     sum += weight * sums[i]!;
     count += weight * counts[i]!;
   }
-  return count === 0 ? 0 : sum / count;
+  return count === 0 ? undefined : sum / count;
 }
 
-/** Each metric with its interval. */
+/** Each metric with its interval; without those that are shares of nothing, and of resamples that are. */
 export function metricValues(
   metrics: ReadonlyMap<string, Contributions>,
   bootstrap: Partial<BootstrapOptions> = {},
@@ -184,15 +184,20 @@ export function metricValues(
   const resampled = new Map([...metrics.keys()].map((name) => [name, [] as number[]]));
   if (problems > 1)
     resample(problems, { ...BOOTSTRAP, ...bootstrap }, (weights) => {
-      for (const [name, of] of metrics) resampled.get(name)?.push(metricOf(of, weights));
+      for (const [name, of] of metrics) {
+        const value = metricOf(of, weights);
+        if (value !== undefined) resampled.get(name)?.push(value);
+      }
     });
-  const withInterval = (name: string, of: Contributions): MetricValue => {
-    const values = resampled.get(name) ?? [];
-    const counted = of.counts.filter((count) => count > 0).length;
-    const value = metricOf(of);
-    if (values.length === 0 || counted === 0) return { value };
-    const interval = resampledInterval(values, counted, of.range ?? SHARE);
-    return { value, ...(interval ? { interval } : {}) };
-  };
-  return Object.fromEntries([...metrics].map(([name, of]) => [name, withInterval(name, of)]));
+  return Object.fromEntries(
+    [...metrics].flatMap(([name, of]): [string, MetricValue][] => {
+      const value = metricOf(of);
+      if (value === undefined) return [];
+      const values = resampled.get(name) ?? [];
+      const counted = of.counts.filter((count) => count > 0).length;
+      const interval =
+        values.length === 0 ? undefined : resampledInterval(values, counted, of.range ?? SHARE);
+      return [[name, { value, ...(interval ? { interval } : {}) }]];
+    }),
+  );
 }

@@ -1,6 +1,7 @@
 // A search compared with samples of the same problems for as many tokens.
 import type { EqualityOptions } from '../../answers/equal.js';
-import type { Contributions } from './metrics.js';
+import { SHARE } from '../statistics/bootstrap.js';
+import { AMOUNT, type Contributions } from './metrics.js';
 import type { GradedSample } from './sample.js';
 import type { Searched } from './search.js';
 import { ballots, bestRight, votedRight } from './votes.js';
@@ -37,14 +38,16 @@ export function searchContributions(
   const subsets = searched.map(({ tokens }, i) =>
     Array.from({ length: withinTokens(samples[i] ?? [], tokens) }, (_, s) => s),
   );
-  const mean = (value: (i: number) => number) => ({ sums: searched.map((_, i) => value(i)), counts: ones });
+  const mean = (value: (i: number) => number, range = SHARE): Contributions => ({
+    ...{ sums: searched.map((_, i) => value(i)), counts: ones, range },
+  });
   const own = (i: number) => samples[i] as readonly GradedSample[];
   const subset = (i: number) => subsets[i] as number[];
   return new Map([
     ['search', mean((i) => (searched[i]?.right ? 1 : 0))],
     ['best_equal', mean((i) => bestRight(own(i), subset(i)))],
     ['maj_equal', mean((i) => votedRight(ballots(own(i), equality), subset(i)))],
-    ['tokens_search', mean((i) => searched[i]?.tokens ?? 0)],
-    ['tokens_equal', mean((i) => subset(i).reduce((sum, s) => sum + (own(i)[s]?.tokens ?? 0), 0))],
+    ['tokens_search', mean((i) => searched[i]?.tokens ?? 0, AMOUNT)],
+    ['tokens_equal', mean((i) => subset(i).reduce((sum, s) => sum + (own(i)[s]?.tokens ?? 0), 0), AMOUNT)],
   ]);
 }

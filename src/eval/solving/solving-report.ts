@@ -103,15 +103,18 @@ export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly 
 }
 
 function groupRows(groups: NonNullable<SolvingReport['groups']>): string[][] {
-  const names = Object.keys(Object.values(groups)[0]?.metrics ?? {})
-    .filter((name) => !name.startsWith('tokens'))
-    .slice(0, MAX_COLUMNS);
+  const all = new Set(Object.values(groups).flatMap(({ metrics }) => Object.keys(metrics)));
+  const names = [...all].filter((name) => !name.startsWith('tokens')).slice(0, MAX_COLUMNS);
   return [
     ['by group, %', 'problems', ...names.map(metricTitle)],
     ...Object.entries(groups).map(([group, { problems, metrics }]) => [
       group,
       String(problems),
-      ...names.map((name) => formatMetric(name, metrics[name]?.value ?? 0)),
+      // A share of nothing, as the AUC of a group without a right and a wrong sample of one problem.
+      ...names.map((name) => {
+        const { value } = metrics[name] ?? {};
+        return value === undefined ? '–' : formatMetric(name, value);
+      }),
     ]),
   ];
 }

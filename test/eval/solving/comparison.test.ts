@@ -127,6 +127,22 @@ describe('comparison', () => {
     );
   });
 
+  it('says nothing of a share of nothing, and leaves out the resamples that are one', () => {
+    const judged = (problems: readonly SolvedProblem[], steps: readonly (0 | 1)[]) =>
+      problems.map(({ samples, ...problem }) => ({
+        ...problem,
+        samples: samples.map((sample) => ({ ...sample, steps })),
+      }));
+    const wrong = solved(...Array.from({ length: 40 }, () => '8'));
+    const few = solved(...Array.from({ length: 40 }, (_, i) => (i < 2 ? '1' : '8')));
+    const none = compareSolving(judged(wrong, [0]), judged(few, [0])).metrics;
+    expect(Object.keys(none)).not.toContain('step_errors');
+    const { step_errors: errors } = compareSolving(judged(few, [0]), judged(few, [1])).metrics;
+    // Two problems tell: no resample has another difference than −1, and 2 / (2 + 1.96²) of the range stay open.
+    expect(errors).toMatchObject({ a: 1, b: 0, difference: -1, p: 2 ** -1 });
+    expect(errors?.interval).toEqual([-1, expect.closeTo(-1 + 2 * 0.6576, 4)]);
+  });
+
   it('refuses other problems', () => {
     expect(() => compareSolving(solved('1'), solved('1', '1'))).toThrow(
       'the first has 1 problem and the second 2; only evaluations of the same problems can be compared',

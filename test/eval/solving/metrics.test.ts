@@ -135,7 +135,19 @@ describe('metrics', () => {
     expect(all.tokens).toEqual({ value: expect.any(Number) });
     const none = metricValues(contributions(eight(false)));
     expect(none['pass@1']).toEqual({ value: 0, interval: [0, expect.closeTo(0.3244, 4)] });
-    // No right solution has a step: 0 of nothing.
-    expect(none.wrong_steps).toEqual({ value: 0 });
+    // No right solution has a step: a share of nothing is no share.
+    expect(none).not.toHaveProperty('wrong_steps');
+    expect(none).not.toHaveProperty('step_errors');
+  });
+
+  it('have intervals of the resamples that say something', () => {
+    // Two of 40 problems have a right solution, and each of them a wrong step in it. Every eighth resample draws neither.
+    const of = (right: boolean) => [sample('1', right, { steps: [0] })];
+    const few = Array.from({ length: 40 }, (_, i) => of(i < 2));
+    // 2 / (2 + 1.96²).
+    expect(metricValues(contributions(few)).step_errors).toEqual({
+      value: 1,
+      interval: [expect.closeTo(0.3424, 4), 1],
+    });
   });
 });

@@ -4,8 +4,10 @@ import { loadModel, type Model } from '../../../src/api/model.js';
 import type { Problem } from '../../../src/data/benchmarks/problem.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import { evaluateSolving } from '../../../src/eval/solving/evaluate-solving.js';
+import { metricValues } from '../../../src/eval/solving/metrics.js';
+import type { GradedSample } from '../../../src/eval/solving/sample.js';
 import { bestBeams, type SearchOptions, searchSolutions } from '../../../src/eval/solving/search.js';
-import { withinTokens } from '../../../src/eval/solving/search-metrics.js';
+import { searchContributions, withinTokens } from '../../../src/eval/solving/search-metrics.js';
 import { solvingPrompt } from '../../../src/generate/solving-prompt.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
 import { type Device, openDevice } from '../../../src/runtime/device.js';
@@ -154,4 +156,12 @@ it('an evaluation reports the search beside samples for as many tokens', async (
   await expect(evaluateSolving(model, tokenizer, problems, { n: 4, search })).rejects.toThrow(
     /a search goes by the scores of a reward model/,
   );
+});
+
+it('counts tokens, which are no shares: equal ones have no interval', () => {
+  const searched = [0, 1].map(() => ({ text: '', tokens: 50, finished: true, answer: '1', right: true }));
+  const samples = searched.map(() => [{ tokens: 40, answer: '1', right: true } as GradedSample]);
+  const found = metricValues(searchContributions(searched as never, samples, {}));
+  expect(found.tokens_search).toEqual({ value: 50 });
+  expect(found.tokens_equal).toEqual({ value: 40 });
 });
