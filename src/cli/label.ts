@@ -1,7 +1,7 @@
 import type { Argv } from 'yargs';
 import type { PlacedSolution } from '../eval/solution-stream.js';
 import { ending } from '../native/ending.js';
-import { plural } from '../native/shown.js';
+import { plural, shown } from '../native/shown.js';
 import { typedCommand } from '../native/typed-command.js';
 import type { StepRecord } from '../records/record.js';
 import {
@@ -290,13 +290,23 @@ async function byProblems(option: 'oracle' | 'reference', path: string): Promise
   const { firstDifference } = await import('../data/equations/first-difference.js');
   const { oracleRecord } = await import('../data/problems/oracle.js');
   const { DataError } = await import('../files/data-error.js');
-  const { normalizeProblem } = await import('../records/record.js');
+  const { problemText } = await import('../records/same-text.js');
   const { resolveData } = await import('../run/paths.js');
   const { problems } = await loadProblems(await resolveData(path, 'test', () => `--${option}`));
-  const known = new Map(problems.map((each) => [normalizeProblem(each.problem), each]));
+  const known = new Map<string, (typeof problems)[number]>();
+  for (const each of problems) {
+    const key = problemText(each.problem);
+    const { answer = each.answer } = known.get(key) ?? {};
+    if (answer !== each.answer)
+      throw new DataError(
+        'file',
+        `${path}: the problem ${shown(each.problem)} stands there with the answer ${shown(answer)} and with ${shown(each.answer)}; leave one`,
+      );
+    known.set(key, each);
+  }
   const labelled = ({ solution, where }: PlacedSolution): StepRecord[] => {
     if (!solution) return [];
-    const found = known.get(normalizeProblem(solution.problem));
+    const found = known.get(problemText(solution.problem));
     if (option === 'oracle' && found?.generated)
       return [oracleRecord(found.generated, solution.steps, solution)];
     if (option === 'reference' && found?.solution !== undefined)

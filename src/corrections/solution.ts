@@ -2,6 +2,7 @@
 import type { WordProblem } from '../data/problems/problem.js';
 import { splitOutside } from '../records/mathematics.js';
 import type { StepRecord } from '../records/record.js';
+import { folded } from '../records/same-text.js';
 import { refuseTurns } from '../records/turns.js';
 
 export interface SourceSolution {
@@ -69,9 +70,7 @@ export function sourceSolution(
 
 /** A step in the form in which two count as the same: compatibility-normalised, lower case, without white space and final stops. */
 export function normalisedStep(step: string): string {
-  return step
-    .normalize('NFKC')
-    .toLowerCase()
+  return folded(step)
     .replace(/\s+/gu, '')
     .replace(/[.,;:]+$/u, '');
 }

@@ -1,4 +1,5 @@
 import type { FilePosition } from '../files/data-error.js';
+import { folded } from './same-text.js';
 
 /** 1 = right, 0 = wrong, null = unlabelled. */
 export type StepLabel = 1 | 0 | null;
@@ -114,14 +115,12 @@ export interface VerdictSample {
 }
 
 /**
- * The form in which two problem texts count as the same problem: compatibility-normalised, lower case, runs of white
- * space as one space.
+ * The form in which two problem texts are too alike for training and test: compatibility-normalised, lower case, runs of white space as
+ * one space. `problemText` is the form of one problem.
  */
 export function normalizeProblem(problem: string): string {
   // A space that stands alone is not replaced by itself.
-  return problem
-    .normalize('NFKC')
-    .toLowerCase()
+  return folded(problem)
     .replace(/\s{2,}|[^\S ]/gu, ' ')
     .trim();
 }

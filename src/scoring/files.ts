@@ -1,9 +1,12 @@
 // Scores and labels that another program made.
+import { isDeepStrictEqual } from 'node:util';
 import { dataFiles } from '../data/files.js';
 import { loadRecords } from '../data/load.js';
 import { objectRows } from '../data/rows.js';
 import { badFile, DataError } from '../files/data-error.js';
-import { normalizeProblem, type StepLabel } from '../records/record.js';
+import { shown } from '../native/shown.js';
+import type { StepLabel } from '../records/record.js';
+import { problemText } from '../records/same-text.js';
 import { refuseTurns } from '../records/turns.js';
 import { type Scorer, scorer } from './scorer.js';
 
@@ -39,7 +42,15 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
           `column '${column}' should hold a number or a list of numbers; the columns are ${Object.keys(row).join(', ')}`,
           position,
         );
-      scores.set(places.join(' '), list);
+      const key = places.join(' ');
+      const other = scores.get(key);
+      if (other && !isDeepStrictEqual(other, list))
+        throw new DataError(
+          'row',
+          `sample ${places[1]} of problem ${places[0]} has ${shown(list)} here and ${shown(other)} in an earlier row; leave one`,
+          position,
+        );
+      scores.set(key, list);
     }
   const within = [...scores.values()].every((list) => list.every((score) => score >= 0 && score <= 1));
   return scorer({
@@ -61,17 +72,30 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
  * The labels of records (any layout of data) for solutions with the same problem and the same steps; white space does not count.
  * A solution that is not among them gets none.
  *
- * @throws DataError for a file that cannot be read
+ * @throws DataError for a file that cannot be read, or that labels a step of one solution as right and as wrong
  */
 export async function labelFile(path: string): Promise<Scorer> {
   const labels = new Map<string, readonly StepLabel[]>();
   for await (const record of loadRecords(path).records) {
     refuseTurns(record, 'a file of labels is of solutions');
     const { problem, steps } = record;
-    const texts = steps.map(({ text }) => text);
+    const key = keyOf(
+      problem,
+      steps.map(({ text }) => text),
+    );
+    const known = labels.get(key);
     labels.set(
-      keyOf(problem, texts),
-      steps.map(({ label }) => label),
+      key,
+      steps.map(({ label }, i) => {
+        const other = known?.[i] ?? label;
+        if (label !== null && label !== other)
+          throw new DataError(
+            'row',
+            `step ${i + 1} is ${said(label)} here and ${said(other)} in an earlier row of the same solution; leave one`,
+            record.provenance,
+          );
+        return other;
+      }),
     );
   }
   return scorer({
@@ -83,9 +107,8 @@ export async function labelFile(path: string): Promise<Scorer> {
   });
 }
 
+const said = (label: StepLabel) => (label === 1 ? 'right' : 'wrong');
+
 function keyOf(problem: string, steps: readonly string[]): string {
-  return JSON.stringify([
-    normalizeProblem(problem),
-    ...steps.map((step) => step.trim().replace(/\s+/g, ' ')),
-  ]);
+  return JSON.stringify([problemText(problem), ...steps.map((step) => step.trim().replace(/\s+/g, ' '))]);
 }

@@ -39,6 +39,7 @@ it('says why a record has no solution to use', () => {
 
 it('compares steps and results', () => {
   expect(normalisedStep('So  x = 5 .')).toBe(normalisedStep('so x=5'));
+  expect(normalisedStep('x = 10²')).not.toBe(normalisedStep('x = 102'));
   expect(lastNumber('1,200 and 3.50')).toBe('3.5');
   expect(lastNumber('in all 1,234,567')).toBe('1234567');
   expect(lastNumber('none')).toBeUndefined();

@@ -8,7 +8,8 @@ import type { SourceSolution } from '../../corrections/solution.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { loadRecords } from '../../data/load.js';
 import type { CorrectionReport } from '../../eval/solving/corrections.js';
-import { normalizeProblem, type StepRecord } from '../../records/record.js';
+import type { StepRecord } from '../../records/record.js';
+import { problemText } from '../../records/same-text.js';
 import { readLog } from '../../run/log-file.js';
 import { referenceScorer } from '../../scoring/reference.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
@@ -71,7 +72,7 @@ function asProblem({ problem, answer, steps, record, word }: SourceSolution): Pr
 
 /** Data may have several solutions of a problem, which is asked once. */
 export function eachOnce(problems: readonly Problem[]): Problem[] {
-  return [...new Map(problems.map((each) => [normalizeProblem(each.problem), each])).values()];
+  return [...new Map(problems.map((each) => [problemText(each.problem), each])).values()];
 }
 
 /** Held-out wrong steps for an evaluation of `run`: those of a file, else those that the run made of its test part. */

@@ -4,7 +4,8 @@ import { type Dataset, indices } from '../../data/dataset.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import { type Part, smallestRanks } from '../../data/split.js';
 import { plural } from '../../native/shown.js';
-import { normalizeProblem, type StepRecord } from '../../records/record.js';
+import type { StepRecord } from '../../records/record.js';
+import { problemText } from '../../records/same-text.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
@@ -76,7 +77,7 @@ export class SampleCollector {
       this.validation.add(sequence);
     } else if (!record.turns) {
       // Held-out problems are solved without tools.
-      const key = normalizeProblem(record.problem);
+      const key = problemText(record.problem);
       if (record.gold_answer !== undefined && !this.problems.has(key)) this.problems.set(key, record);
       if (hasCorrection(record)) this.test.push(record);
     }

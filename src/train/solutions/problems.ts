@@ -10,7 +10,7 @@ import { wordProblemRecords } from '../../data/problems/records.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { describeTraining } from '../../data/training-files.js';
 import { badFile, badOption } from '../../files/data-error.js';
-import { normalizeProblem } from '../../records/record.js';
+import { problemText } from '../../records/same-text.js';
 import { refuseTurns } from '../../records/turns.js';
 import { dividedRecords } from '../../run/parts.js';
 
@@ -72,7 +72,7 @@ export async function configuredProblems(
     for await (const { part, record, again = false } of dividedRecords(data, reports)) {
       if (!episodes) refuseTurns(record, ASKED_ALONE);
       const { problem, gold_answer: answer, gold_solution: solution, provenance, group } = record;
-      const key = normalizeProblem(problem);
+      const key = problemText(problem);
       if (answer === undefined) unanswered += again ? 0 : 1;
       else if (again || !seen[part].has(key))
         parts[part].push({

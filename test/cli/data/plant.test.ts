@@ -106,3 +106,33 @@ it('labels solutions by the first line that differs from a worked one', async ()
   write(join(folder, 'other.jsonl'), [{ problem: 'Another one?', solution: '1 + 1 = 2\nThe answer is 2' }]);
   expect((await label('other.jsonl', 'none')).stderr).toContain('has no worked solution of this problem');
 });
+
+it('labels by the worked solution of that problem alone, not of one with another number raised, and by no two answers', async () => {
+  const folder = temporaryDirectory();
+  const solved = (question: string, answer: string) => ({ question, answer: `Work.\n#### ${answer}` });
+  const own = join(folder, 'own.jsonl');
+  write(own, [
+    { problem: 'What is 3² + 1?', solution: '3 * 3 = 9\n9 + 1 = 10\nThe answer is 10' },
+    { problem: 'What is 32 + 1?', solution: '32 + 1 = 33\nThe answer is 33' },
+  ]);
+  const label = async (name: string, ...problems: object[]) => {
+    write(join(folder, `${name}.jsonl`), problems);
+    const to = join(folder, name);
+    return cli('label', own, '--reference', join(folder, `${name}.jsonl`), '--output', to);
+  };
+  const both = [solved('What is 3² + 1?', '10'), solved('What is 32 + 1?', '33')];
+  expect((await label('both', ...both)).code).toBe(0);
+  expect(
+    read(join(folder, 'both', 'labels.jsonl')).map(({ steps }) => steps.map((step) => step.label)),
+  ).toEqual([
+    [1, 1, 1],
+    [1, 1],
+  ]);
+  const { code, stderr } = await label('twice', ...both, solved('What is 32 + 1?', '35'));
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringContaining(
+      'the problem "What is 32 + 1?" stands there with the answer "33" and with "35"; leave one',
+    ),
+  ]);
+});

@@ -201,6 +201,14 @@ describe('scores from a file', () => {
   ])('are refused as %j', async (row, sentence) => {
     await expect(scoreFile(file(row), 'score')).rejects.toThrow(sentence);
   });
+
+  it('are refused where a sample has two of them, with the line', async () => {
+    const row = (rm: number) => ({ problem: 3, sample: 1, rm });
+    const path = file(row(0.5), row(0.5), row(0.25));
+    await expect(scoreFile(path, 'rm')).rejects.toThrow(
+      `${path}, line 3: sample 1 of problem 3 has [0.25] here and [0.5] in an earlier row; leave one`,
+    );
+  });
 });
 
 describe('an evaluation', () => {

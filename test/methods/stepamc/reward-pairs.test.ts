@@ -45,7 +45,7 @@ test('step: a wrong step is paired with the right ones after the same steps, els
   const found = units(
     'step',
     made('p', ['a', 1], ['b', 0]),
-    made('P ', ['a', 1], ['c', 1]),
+    made('p ', ['a', 1], ['c', 1]),
     made('q', ['x', 1], ['y', 1], ['z', 0]),
     made('r', ['only right', 1]),
   );
@@ -57,6 +57,11 @@ test('step: a wrong step is paired with the right ones after the same steps, els
   const rows = q!.sequences[0]!.positive;
   expect(q!.pairs).toEqual([{ chosen: [0, rows[1]], rejected: [0, rows[2]] }]);
   expect(r!.sequences).toEqual([]);
+});
+
+test('step: steps of problems that differ in a raised number are no pair', () => {
+  const found = units('step', made('3²', ['a', 0]), made('32', ['b', 1]));
+  expect(found.map(({ pairs }) => pairs.length)).toEqual([0, 0]);
 });
 
 test('label, after reasons: each word follows its reason, and a reason that did not end gives no pair', () => {

@@ -206,6 +206,28 @@ it('labels from a file are those of the same problem and steps', async () => {
   ]);
 });
 
+const labelled = (problem: string, ...labels: readonly (0 | 1 | null)[]) =>
+  JSON.stringify({ problem, steps: labels.map((label, i) => ({ text: `s${i}`, label })) });
+
+it('labels from a file are not those of a problem with other numbers, and two rows of one solution complete each other', async () => {
+  const rows = [labelled('3²?', 1, 0), labelled('32?', 0, 0), labelled('x', 1, null), labelled('x', null, 0)];
+  const judge = await labelFile(fileWith('labels.jsonl', rows.join('\n')));
+  const asked = ['3²?', '32?', 'x', 'X'].map((problem) => ({ problem, steps: ['s0', 's1'] }));
+  expect(await verdictsOf(judge)(asked)).toEqual([
+    [1, 0],
+    [0, 0],
+    [1, 0],
+    [null, null],
+  ]);
+});
+
+it('labels from a file that contradict each other are refused with the line', async () => {
+  const path = fileWith('labels.jsonl', [labelled('x', 1, 0), labelled('x', 1, 1)].join('\n'));
+  await expect(labelFile(path)).rejects.toThrow(
+    `${path}, line 2: step 2 is right here and wrong in an earlier row of the same solution; leave one`,
+  );
+});
+
 /** A wrong second step of two, none wrong, and one that the judge does not answer for; as ProcessBench has them. */
 const ROWS = [
   { id: 'a', problem: 'p', steps: ['1+1=2', '2+1=4'], label: 1 },

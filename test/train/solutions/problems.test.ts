@@ -30,7 +30,9 @@ it('reads GSM8K and MATH in one file, each problem once', async () => {
   const rows = [
     { question: 'Two and two?', answer: '2 + 2 = 4\n#### 4' },
     { problem: 'Halve 7.', solution: 'It is $\\boxed{7/2}$.', level: 'Level 1' },
-    { question: 'two and  two?', answer: 'again\n#### 4' },
+    { question: 'Two and  two?', answer: 'again\n#### 4' },
+    { problem: 'Compute $2³$.', solution: '\\boxed{8}' },
+    { problem: 'Compute $23$.', solution: '\\boxed{23}' },
   ];
   writeFileSync(path, rows.map((row) => JSON.stringify(row)).join('\n'));
   const { parts, reports } = await configuredProblems(
@@ -39,8 +41,10 @@ it('reads GSM8K and MATH in one file, each problem once', async () => {
   expect(parts.train.map(({ problem, answer }) => [problem, answer])).toEqual([
     ['Two and two?', '4'],
     ['Halve 7.', '7/2'],
+    ['Compute $2³$.', '8'],
+    ['Compute $23$.', '23'],
   ]);
-  expect(reports[0]?.rows).toBe(3);
+  expect(reports[0]?.rows).toBe(5);
 });
 
 it('leaves out what does not fit with its solution, and refuses a template without its place', () => {

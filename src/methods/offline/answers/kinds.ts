@@ -2,7 +2,8 @@
 
 import { problemKey } from '../../../data/overlap.js';
 import { exactText } from '../../../files/exact-json.js';
-import { normalizeProblem, type Step, type StepRecord } from '../../../records/record.js';
+import type { Step, StepRecord } from '../../../records/record.js';
+import { problemText } from '../../../records/same-text.js';
 import { callsOf } from '../../../records/turns.js';
 import { learnedTokens, type OfflineItem } from '../../../scoring/implicit/items.js';
 import type { AnswerTokenizer } from '../../../scoring/implicit/tokens.js';
@@ -125,7 +126,7 @@ export const stepPairs: ItemKind = {
       for (const [at, step] of judged.entries()) {
         if (step.label === null || at < (record.context_steps ?? 0)) continue;
         const before = record.steps.slice(0, at).map(withResults);
-        const start = exactText([record.prompt ?? normalizeProblem(record.problem), ...before]);
+        const start = exactText([record.prompt ?? problemText(record.problem), ...before]);
         const others = waiting.get(start) ?? [];
         waiting.set(start, others);
         const match = others.findIndex((other) => {
@@ -170,7 +171,7 @@ export const answerPairs: ItemKind = {
         continue;
       }
       if (record.outcome === undefined) continue;
-      const key = exactText(record.prompt ?? normalizeProblem(record.problem));
+      const key = exactText(record.prompt ?? problemText(record.problem));
       const waiting = open.get(key) ?? { right: [], wrong: [] };
       open.set(key, waiting);
       const [own, others] =

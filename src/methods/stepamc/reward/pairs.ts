@@ -1,7 +1,7 @@
 /** The pairs that the reward network compares: two verdicts on one step, or two steps of one problem. */
 import type { Dataset } from '../../../data/dataset.js';
 import { grouped } from '../../../native/grouped.js';
-import { normalizeProblem } from '../../../records/record.js';
+import { problemText } from '../../../records/same-text.js';
 import type { PairMode, RewardSequence, StepReasons } from '../../../scoring/reward-network/scores.js';
 import type { VerdictSequence } from '../../../sequences/sequence.js';
 
@@ -34,7 +34,7 @@ export function rewardUnits(
   if (mode === 'label') {
     return rewards.map((reward, i) => unit([reward], labelPairs(sequences.get(i), reward)));
   }
-  const groups = grouped(problems.keys(), (i) => normalizeProblem(problems[i] as string));
+  const groups = grouped(problems.keys(), (i) => problemText(problems[i] as string));
   return [...groups.values()].map((members) => {
     const own = members.map((i) => rewards[i] as RewardSequence);
     const pairs = stepPairs(

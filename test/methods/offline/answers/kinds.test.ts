@@ -77,7 +77,7 @@ it('right and wrong answers to one problem become pairs in turn, others wait', (
     record('b', [1], 1),
     record('a', [1], 1),
     record('a', [0], 0),
-    record('A', [0], 0),
+    record(' a', [0], 0),
   ];
   const pairs = answerPairs.items(records, tokens);
   expect(pairs.map(learned)).toEqual([
@@ -85,6 +85,16 @@ it('right and wrong answers to one problem become pairs in turn, others wait', (
     ['s0\n', 's0x\n'],
   ]);
   expect(rightAnswers.items(records, tokens)).toHaveLength(3);
+});
+
+it.each([
+  ['3² + 1', '32 + 1'],
+  ['3½', '31⁄2'],
+  ['A if a = 2', 'a if a = 2'],
+])('%s and %s are two problems', (one, other) => {
+  const records = [record(one, [1], 1), record(other, [0], 0)];
+  expect(answerPairs.items(records, tokens)).toEqual([]);
+  expect(stepPairs.items(records, tokens)).toEqual([]);
 });
 
 it('an answer whose outcome nobody gave is no right one with a wrong step, nor is another version of a step', () => {
