@@ -5,17 +5,21 @@ import { isRow } from './columns.js';
 
 const RIGHT = /^(?:right|correct|true|yes|good|positive|pos|valid|desirable|\+)$/i;
 const WRONG = /^(?:wrong|incorrect|false|no|bad|negative|neg|invalid|error|undesirable|-)$/i;
+const NUMBER = /^-?\d+(?:\.\d+)?$/;
+/** Columns of answers: a class there is a text, such as the `A` to `D` of MMLU. */
+const ANSWER = /^(?:(?:gold|final|correct)_)?(?:answer|target)$/i;
 
 /** A feature of `datasets`: a class label, a list of another, or fields by name. */
 type Feature = Readonly<Record<string, unknown>>;
 
 /**
- * Writes the names of classes over their numbers, in a row, where the names say that 0 is right or 1 wrong: no reader of labels takes
- * a name for the opposite. Undefined where the file has no such classes.
+ * Writes what classes are over their numbers, in a row: the number that is a class's name, else its name; null for -1, a row
+ * without a class. Two classes keep 0 and 1, which readers take for wrong and right, unless their names say the opposite: no
+ * reader of labels takes a name for that. Undefined where the file has no classes to write.
  */
-export function contraryClasses(metadata: FileMetaData): ((row: unknown) => void) | undefined {
+export function classNames(metadata: FileMetaData): ((row: unknown) => void) | undefined {
   const features = featuresOf(metadata);
-  return features && isContrary(features) ? (row) => writeNames(row, features) : undefined;
+  return features && isNamed(features, '') ? (row) => writeNames(row, features) : undefined;
 }
 
 function featuresOf({ key_value_metadata: pairs = [] }: FileMetaData): Feature | undefined {
@@ -27,34 +31,55 @@ function featuresOf({ key_value_metadata: pairs = [] }: FileMetaData): Feature |
   });
 }
 
-const namesOf = ({ _type: type, names }: Feature): readonly unknown[] | undefined =>
-  type === 'ClassLabel' && Array.isArray(names) ? names : undefined;
+/** The classes whose names are written, in a column of that name. */
+function namesOf({ _type: type, names }: Feature, column: string): readonly string[] | undefined {
+  if (type !== 'ClassLabel' || !Array.isArray(names)) return undefined;
+  const texts = names.map(String);
+  const [none = '', one = ''] = texts;
+  const isMark = texts.length === 2 && !ANSWER.test(column) && !RIGHT.test(none) && !WRONG.test(one);
+  return isMark && !texts.every((name) => NUMBER.test(name)) ? undefined : texts;
+}
 
-const partsOf = (feature: Feature): readonly Feature[] => Object.values(feature).filter(isRow);
+/** The feature of a list's elements; `datasets` before 4 wrote lists of objects as lists themselves. */
+function elementsOf(feature: Feature): Feature | undefined {
+  const isList = /^(?:(?:Large)?List|Sequence)$/.test(`${feature._type}`);
+  const element: unknown = Array.isArray(feature) ? feature[0] : isList ? feature.feature : undefined;
+  return isRow(element) || Array.isArray(element) ? (element as Feature) : undefined;
+}
 
-function isContrary(feature: Feature): boolean {
-  const names = namesOf(feature);
-  if (!names) return partsOf(feature).some(isContrary);
-  return names.length === 2 && (RIGHT.test(String(names[0])) || WRONG.test(String(names[1])));
+/** Whether the feature has classes whose names are written; a list has the name of its column. */
+function isNamed(feature: Feature, column: string): boolean {
+  const elements = elementsOf(feature);
+  if (elements) return isNamed(elements, column);
+  return (
+    namesOf(feature, column) !== undefined ||
+    Object.entries(feature).some(
+      ([key, part]) => (isRow(part) || Array.isArray(part)) && isNamed(part as Feature, key),
+    )
+  );
 }
 
 /** In place, since notes on how numbers are written hold for their own containers. */
-function writeNames(container: unknown, feature: Feature): void {
+function writeNames(container: unknown, feature: Feature, column = ''): void {
+  const elements = elementsOf(feature);
   if (Array.isArray(container)) {
-    const inner = feature.feature;
-    if (isRow(inner)) for (const i of container.keys()) writeName(container, i, inner);
+    if (elements) for (const i of container.keys()) writeName(container, i, elements, column);
   } else if (isRow(container)) {
     for (const key of Object.keys(container)) {
       // A list of objects may be an object of lists (`Sequence`).
-      const inner = (isRow(feature.feature) ? feature.feature : feature)[key];
-      if (isRow(inner)) writeName(container, key, inner);
+      const inner = (elements ?? feature)[key];
+      if (isRow(inner) || Array.isArray(inner)) writeName(container, key, inner as Feature, key);
     }
   }
 }
 
-function writeName(container: object, key: string | number, feature: Feature): void {
+function writeName(container: object, key: string | number, feature: Feature, column: string): void {
   const values = container as Record<string | number, unknown>;
-  const names = namesOf(feature);
-  if (!names) writeNames(values[key], feature);
-  else if (isContrary(feature)) values[key] = names[values[key] as number] ?? values[key];
+  const value = values[key];
+  const names = namesOf(feature, column);
+  if (!names) writeNames(value, feature, column);
+  else if (typeof value === 'number') {
+    const name = names[value] ?? null;
+    values[key] = name !== null && NUMBER.test(name) && !ANSWER.test(column) ? Number(name) : name;
+  }
 }

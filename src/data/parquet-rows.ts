@@ -11,7 +11,7 @@ import { decompressLz4, decompressLz4Raw, decompressZstd } from 'hyparquet-compr
 import { badFile, reasonOf } from '../files/data-error.js';
 import { noteFloat, noteText, parseExact } from '../files/exact-json.js';
 import type { RawRow } from './json-rows.js';
-import { contraryClasses } from './parquet-classes.js';
+import { classNames } from './parquet-classes.js';
 import { decimalText, takeDecimals } from './parquet-decimals.js';
 import { shortest } from './parquet-floats.js';
 import { TIME_PARSERS, withOffset } from './parquet-times.js';
@@ -38,7 +38,7 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const total = Number(metadata.num_rows);
   takeDecimals(metadata, file);
   const schema = parquetSchema(metadata);
-  const nameClasses = contraryClasses(metadata);
+  const nameClasses = classNames(metadata);
   let groupStart = 0;
   for (const group of metadata.row_groups) {
     const groupEnd = groupStart + Number(group.num_rows);
