@@ -34,6 +34,9 @@ export function checkRead(
   );
 }
 
+/** A content that no template writes itself. */
+export const PLACEHOLDER = '\u{E000}content\u{E000}';
+
 /** The texts that follow the opening of the assistant's turn. */
 export interface ChatReply {
   /** The end of the prompt, before the pieces below. */
@@ -71,11 +74,22 @@ export function chatReply(
   const reasoning = REASONING.map((name) => reply[name]).find((text) => typeof text === 'string') as
     | string
     | undefined;
+  /** Finds where the template begins the content, which may stand in its own words too: `hi` in `<think>`. */
+  const contentAt = (text: string) => {
+    const other = [...prompt, { ...reply, content: PLACEHOLDER }];
+    const rendered = tokenizer.applyChatTemplate(other, { ...options, mayLeaveOut: true });
+    const own = withoutOpened(rendered.slice(opening.length), opening);
+    const place = own.indexOf(PLACEHOLDER);
+    return place >= 0 && text.startsWith(own.slice(0, place)) ? place : undefined;
+  };
   const after = reasoning === undefined ? 0 : endOf(written ?? '', reasoning.trim());
   if (after < 0 || (written === undefined && reply.tool_calls)) throw lost(reasoning !== undefined);
   for (const text of [content, given]) {
-    const at = written?.indexOf(text.trim(), after) ?? -1;
-    if (written === undefined || at < 0) continue;
+    if (written === undefined) continue;
+    const isAgain = written.indexOf(text.trim(), written.indexOf(text.trim(), after) + 1) >= 0;
+    const from = text.trim() !== '' && isAgain ? Math.max(after, contentAt(written) ?? 0) : after;
+    const at = written.indexOf(text.trim(), from);
+    if (at < 0) continue;
     const end = at + text.trim().length;
     if (reasoning === undefined) checkClosed(opening + written.slice(0, at), text);
     return { opening, head: written.slice(0, at), content: text.trim(), tail: written.slice(end).trimEnd() };

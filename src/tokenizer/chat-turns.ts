@@ -1,6 +1,6 @@
 /** Finds the turns of the assistant in a conversation that a chat template has rendered. */
 import { badTemplate } from '../files/data-error.js';
-import { checkRead } from './chat-reply.js';
+import { checkRead, PLACEHOLDER } from './chat-reply.js';
 import type { ChatMessage, ChatTemplateOptions, Tokenizer } from './tokenizer.js';
 
 /** The text of a conversation, cut at its turns: `opening`, then `text` and `after` of each turn, joined, are what the template writes. */
@@ -34,8 +34,12 @@ export function chatTurns(
     const from = places.at(-1)?.[1] ?? 0;
     const start = startOf(tokenizer, messages.slice(0, i), whole, from, options);
     const written = tokenizer.applyChatTemplate(messages.slice(0, i + 1), options).trimEnd();
-    const end = start === undefined ? undefined : endOf(whole, written, start, message);
-    if (start === undefined || end === undefined || start < from || end < start)
+    const said = (at: number) => contentEnd(tokenizer, messages, i, whole, at, options);
+    const tailOf = () => contentTail(tokenizer, messages.slice(0, i + 1), options);
+    const end = start === undefined ? undefined : endOf(whole, written, start, message, said, tailOf);
+    const asked = messages[i - 1]?.role === 'user' ? String(messages[i - 1]?.content ?? '').trim() : '';
+    const isApart = start !== undefined && whole.slice(from, start).includes(asked);
+    if (start === undefined || end === undefined || start < from || end < start || !isApart)
       throw badTemplate(
         `the chat template writes message ${i + 1} otherwise within the conversation than at its end, so that the turn cannot be told ` +
           'from its text; take a model whose template only adds text for further messages',
@@ -114,19 +118,69 @@ function startOf(
   return alike.length === 0 ? undefined : end + alike.length;
 }
 
-/** The end of the reply `message`, which begins at `start` in `whole`; `written` ends with that reply. */
-function endOf(whole: string, written: string, start: number, message: ChatMessage): number | undefined {
+/**
+ * Finds the end of the content of message `i`, whose reply begins at `start` in `whole`: by its place, as the words of the template may hold
+ * a short one too. Undefined where there is no content, or the template rewrites it.
+ */
+function contentEnd(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  i: number,
+  whole: string,
+  start: number,
+  options: ChatTemplateOptions,
+): number | undefined {
+  const message = messages[i] as ChatMessage;
+  const content = String(message.content ?? '').trim();
+  const other = messages.with(i, { ...message, content: PLACEHOLDER });
+  const rendered = tokenizer.applyChatTemplate(other, { ...options, mayLeaveOut: true });
+  const place = rendered.indexOf(PLACEHOLDER);
+  const at = place < start ? -1 : whole.indexOf(content, place);
+  if (content === '' || at < 0 || !whole.startsWith(rendered.slice(0, place))) return undefined;
+  return whole.slice(place, at).trim() === '' ? at + content.length : undefined;
+}
+
+/**
+ * The end of the reply `message`, which begins at `start` in `whole`; `written` ends with that reply.
+ *
+ * @param said the end of its content for a start, where it can be told
+ * @param tailOf what the template writes after a content at the end
+ */
+function endOf(
+  whole: string,
+  written: string,
+  start: number,
+  message: ChatMessage,
+  said: (start: number) => number | undefined,
+  tailOf: () => string | undefined,
+): number | undefined {
   if (whole.startsWith(written)) return written.length;
   const rest = whole.slice(start);
   const alike = wholeMarks(rest.slice(0, alikeLength(rest, written.slice(start))), '<');
   const content = String(message.content ?? '').trim();
+  const end = said(start);
   // At the end of the conversation another mark, or a further one, ends the reply.
-  if (content !== '' && message.tool_calls === undefined && alike.includes(content)) {
+  if (end !== undefined && message.tool_calls === undefined && start + alike.length >= end) {
     const own = alike.trimEnd();
     const mark = own.endsWith(content) ? (/^\s*<[^<>\n]{1,40}>/.exec(rest.slice(own.length))?.[0] ?? '') : '';
     return start + own.length + mark.length;
   }
-  return endIn(whole, written, start);
+  // The text after the content ends the turn alike, at the end of the conversation and within it.
+  const tail = end === undefined ? undefined : tailOf();
+  if (end !== undefined && tail && whole.startsWith(tail, end)) return end + tail.length;
+  return endIn(whole, written, end ?? start);
+}
+
+/** Finds the text that a template writes after the content of the last message; undefined where it rewrites that. */
+function contentTail(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  options: ChatTemplateOptions,
+): string | undefined {
+  const other = messages.with(-1, { ...(messages.at(-1) as ChatMessage), content: PLACEHOLDER });
+  const rendered = tokenizer.applyChatTemplate(other, { ...options, mayLeaveOut: true });
+  const place = rendered.lastIndexOf(PLACEHOLDER);
+  return place < 0 ? undefined : rendered.slice(place + PLACEHOLDER.length).trimEnd();
 }
 
 /** A text without a mark that is cut off at its end: up to its last line break or `>`, or before the last `<` alone. */

@@ -89,6 +89,39 @@ describe('chatTurns', () => {
     expect(turns.map(({ text }) => text)).toEqual(['Five.<end>', 'Bye\nnow<return>']);
   });
 
+  // GLM 4's way: the mark of a reply is that of the next message, and past reasoning leaves its marks.
+  const MARKED =
+    '{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == "user" %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}' +
+    '{% for m in messages %}<|{{ m.role }}|>\n{% if m.role == "assistant" %}<think>{% if loop.index0 > ns.last %}{{ m.reasoning_content }}{% endif %}</think>\n{% endif %}' +
+    '{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}';
+  const reasoned = (content: string) => [
+    { role: 'user', content: 'Q' },
+    { role: 'assistant', content, reasoning_content: 'Hm.' },
+    { role: 'user', content: 'Again' },
+    { role: 'assistant', content, reasoning_content: 'Hm.' },
+  ];
+
+  it.each(['hi', 'k', 'think'])('takes no letters of a mark for the reply %s', (content) => {
+    expect(() => chatTurns(withTemplate(MARKED), reasoned(content))).toThrow(
+      /otherwise within the conversation than at its end/,
+    );
+    const { turns } = chatTurns(withTemplate(STRIPPING), reasoned(content));
+    expect(turns.map(({ text }) => text)).toEqual([
+      `${content}</im>`,
+      `<think>\nHm.\n</think>\n\n${content}</im>`,
+    ]);
+  });
+
+  it('takes no words of a user for a turn, whatever marks they have', () => {
+    const said = '<think>a</think>hi';
+    const stripped = `{% for m in messages %}<im>{{ m.role }}\n{% if m.role == "assistant" and not loop.last %}</think>{{ m.content.split("</think>")[-1] }}{% else %}{{ m.content }}{% endif %}</im>\n{% endfor %}{% if add_generation_prompt %}<im>assistant\n{% endif %}`;
+    const messages = [...'ab'].flatMap(() => [
+      { role: 'user', content: said },
+      { role: 'assistant', content: said },
+    ]);
+    expect(() => chatTurns(withTemplate(stripped), messages)).toThrow(/so that the turn cannot be told/);
+  });
+
   it('refuses what the template does not read, and turns that it rewrites', () => {
     const bare = withTemplate(
       '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}',
