@@ -35,11 +35,33 @@ template <>
 constexpr bool kOrders<bf16> = true;
 #endif
 
-/// The height of the tiles of a block of rows: as few tiles as possible, nearly equal. With AMX several are whole ones, as
-/// rows in tile order lie.
+/// Rows of a tile whose lines may all fall into one set of the L1 cache, which holds 8 to 12 lines. 0: such rows are copied
+/// first. A tile of AMX has 32 rows. On ARM an L1 cache has four lines in a set.
+#if defined(STEPTRAIN_NEON)
 template <typename T>
-int tile_height(int64_t rows) {
-  const int64_t tiles = (rows + kTileRows<T> - 1) / kTileRows<T>;
+constexpr int kAliasedRows = 0;
+#else
+template <typename T>
+constexpr int kAliasedRows = 8;
+#endif
+#if defined(__AMX_BF16__)
+template <>
+constexpr int kAliasedRows<bf16> = 0;
+#endif
+
+/// Whether rows that lie `stride` elements apart fall into one set of an L1 cache with 4 KiB in each way.
+template <typename T>
+bool aliases(int64_t stride) {
+  return stride * int64_t{sizeof(T)} % 4096 == 0;
+}
+
+/// The height of the tiles of a block of rows that lie `stride` elements apart: as few tiles as possible, nearly equal. With
+/// AMX several are whole ones, as rows in tile order lie.
+template <typename T>
+int tile_height(int64_t rows, int64_t stride) {
+  const int most =
+      kAliasedRows<T> && aliases<T>(stride) ? std::min(kTileRows<T>, kAliasedRows<T>) : kTileRows<T>;
+  const int64_t tiles = (rows + most - 1) / most;
   if (kOrders<T> && !kWidens<T> && tiles > 1) return kTileRows<T>;
   return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
 }
@@ -84,10 +106,10 @@ void put_columns(int64_t columns, int rows, const float* c, const Sums& sums, co
   }
 }
 
-/// body(t, rows) for the tiles of rows [first, last).
+/// body(t, rows) for the tiles of rows [first, last) that lie `stride` elements apart.
 template <typename T, typename Body>
-void each_tile(int64_t first, int64_t last, const Body& body) {
-  const int height = tile_height<T>(last - first);
+void each_tile(int64_t first, int64_t last, int64_t stride, const Body& body) {
+  const int height = tile_height<T>(last - first, stride);
   for (int64_t t = first; t < last; t += height) {
     body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
   }
@@ -178,11 +200,13 @@ void widened_block(int64_t rows, int height, const Left<T>& x, const T* panel, i
 template <typename T, typename Done = Keep>
 void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float* c, const T* end,
                 bool accumulate, const Done& done = {}) {
-  const int height = tile_height<T>(rows);
+  const int height = tile_height<T>(rows, x.stride);
   // No part of the depth would write the sums.
   if (k == 0) {
     if (!accumulate) zero_sums(rows, c);
-    return each_tile<T>(0, rows, [&](int64_t r, int n) { done(r, n, InMemory{n, c + r * kTileStride}); });
+    return each_tile<T>(0, rows, x.stride, [&](int64_t r, int n) {
+      done(r, n, InMemory{n, c + r * kTileStride});
+    });
   }
   if constexpr (kWidens<T>)
     if (x.wide) return widened_block(rows, height, x, panel, k, c, end, accumulate, done);
@@ -226,10 +250,11 @@ void gemm_block(int64_t rows, const Left<T>& x, const T* panel, int64_t k, float
   }
 }
 
-/// body(t, rows) for blocks of at most kBlockRows<T> of rows [first, last), nearly equal, each but the last in whole tiles.
+/// body(t, rows) for blocks of at most kBlockRows<T> of rows [first, last) that lie `stride` elements apart, nearly equal, each
+/// but the last in whole tiles.
 template <typename T, typename Body>
-void each_block(int64_t first, int64_t last, const Body& body) {
-  const int64_t height = tile_height<T>(last - first), tiles = (last - first + height - 1) / height;
+void each_block(int64_t first, int64_t last, int64_t stride, const Body& body) {
+  const int64_t height = tile_height<T>(last - first, stride), tiles = (last - first + height - 1) / height;
   const int64_t most = kBlockRows<T> / height, blocks = std::max<int64_t>((tiles + most - 1) / most, 1);
   const int64_t rows = (tiles + blocks - 1) / blocks * height;
   for (int64_t t = first; t < last; t += rows) body(t, std::min(rows, last - t));

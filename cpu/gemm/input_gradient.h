@@ -44,7 +44,7 @@ class InputGradient {
     };
     if constexpr (kOrders<T>) {
       weight_.fill(p, buffer);
-      each_block<T>(first, last, [&](int64_t t, int64_t count) {
+      each_block<T>(first, last, dy.stride(), [&](int64_t t, int64_t count) {
         alignas(64) float c[kBlockRows<T> * kTileStride];
         gemm_block<T>(count, dy.left(t, count), buffer, weight_.depth(), c, nullptr, false,
                       [&](int64_t r, int height, const auto& sums) {
@@ -61,7 +61,7 @@ class InputGradient {
         after = n + count < depth ? n + count : 0;
         weight_.fill(p, n, n + count, buffer);
         Squares squares(weight_, after ? p : next, after, std::min(after + part(), depth));
-        each_tile<T>(first, last, [&](int64_t t, int height) {
+        each_tile<T>(first, last, dy.stride(), [&](int64_t t, int height) {
           float* const c = sums + (t - first) * rows;
           const auto product = [&](const auto& put) {
             multiply(height, dy.row(t) + n, dy.stride(), buffer, count, c, n > 0, squares, put);

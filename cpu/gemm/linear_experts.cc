@@ -56,7 +56,7 @@ void forward_experts(Stream& stream, const Args& args) {
         for (int64_t p = first; p < last; p++) {
           const auto panel = weight.panel(p, buffer);
           const int64_t columns = weight.columns(p);
-          each_block<T>(own.first, own.last, [&](int64_t t, int64_t count) {
+          each_block<T>(own.first, own.last, rows.stride(), [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
             weight.block(count, rows, t, panel, c, t == own.first ? last : 0,
                          [&](int64_t r, int height, const auto& sums) {

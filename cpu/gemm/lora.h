@@ -64,7 +64,7 @@ class LowRank {
 
   /// One thread's share of the rows. A barrier must follow.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
-    const int height = tile_height<T>(rows_);
+    const int height = tile_height<T>(rows_, x.stride());
     for (int64_t t; (t = worker.next(phase) * height) < rows_;) {
       tiles(worker.index, x, t, static_cast<int>(std::min<int64_t>(height, rows_ - t)), panels_, multiplied_);
     }
@@ -75,7 +75,8 @@ class LowRank {
     T* const panels = panels_ + member * adapter.count() * adapter.size();
     for (int64_t panel = 0; panel < adapter.count(); panel++)
       adapter.fill(panel, panels + panel * adapter.size());
-    each_tile<T>(first, last, [&](int64_t t, int rows) { tiles(member, x, t, rows, panels, multiplied); });
+    each_tile<T>(first, last, x.stride(),
+                 [&](int64_t t, int rows) { tiles(member, x, t, rows, panels, multiplied); });
   }
 
  private:

@@ -76,7 +76,7 @@ class PairGradients {
     for (int64_t at = 0; at < part.count(); at += kRows) {
       const int64_t count = std::min(kRows, part.count() - at);
       fill(part.first + at, count);
-      each_tile<T>(0, rank_, [&](int64_t i, int height) {
+      each_tile<T>(0, rank_, stride(part), [&](int64_t i, int height) {
         gemm_tile<T>(height, left + i * stride(part) + at, stride(part), panel, count, c + i * kTileStride,
                      at > 0);
       });

@@ -55,7 +55,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
           const auto panel = weight.panel(p, buffer);
           alignas(64) float add[kPanel] = {};
           if (bias) to_floats(bias, p * kPanel, columns, add);
-          each_block<T>(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+          each_block<T>(first, grid.last_row(task), rows.stride(), [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
             weight.block(count, rows, t, panel, c, t == first ? last : 0,
                          [&](int64_t r, int height, const auto& sums) {

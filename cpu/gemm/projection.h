@@ -87,7 +87,7 @@ class Projection {
     };
     if (scales_sums_) {
       weight_.multiply_scaled(rows, x.row(t), x.stride(), panel.number, x.sums(t), c);
-      each_tile<T>(0, rows, [&](int64_t r, int height) {
+      each_tile<T>(0, rows, x.stride(), [&](int64_t r, int height) {
         finish(r, height, InMemory{height, c + r * kTileStride});
       });
     } else if (decodes_) {

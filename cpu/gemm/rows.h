@@ -1,6 +1,6 @@
 // The left side of a GEMM: rows of x in the dtype that the register tile multiplies. They are read in place
-// where possible; otherwise all threads copy them (to convert them,
-// or to change the stride) as the region starts.
+// where possible; otherwise all threads copy them (to convert them, or to change the stride where rows fall into one set of
+// the L1 cache that are too many for it) as the region starts.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Rows {
     if constexpr (kOrders<T>)
       if (is_same && (whole || kWidens<T>)&&pays_to_order(x))
         ordered_ = scratch.take<T>(Left<T>::ordered_size(x[0], x[1]));
-    in_place_ = is_same && (ordered_ || !aliases(x));
+    in_place_ = is_same && (ordered_ || !aliases<T>(x[1]) || fits_aliased(x[0]));
     stride_ = in_place_ ? x[1] : row_stride<T>(x[1]);
     data_ = in_place_ ? x.as<T>() : scratch.take<T>(x[0] * stride_);
     if (summed) sums_ = scratch.take<float>(x[0] * (x[1] / summed));
@@ -89,7 +89,11 @@ class Rows {
     if (kWidens<T>) return x[0] > kFewRows<T>;
     return x[0] > kTileRows<T> && x[0] <= kBlockRows<T> && x.numel() * int64_t{sizeof(T)} <= kResidentBytes;
   }
-  static bool aliases(const TensorView& x) { return x[0] > 4 && x[1] * size_of(x.dtype) % 4096 == 0; }
+  /// Whether rows that alias are read in place. Few are copied: short tiles would read each panel once more.
+  static bool fits_aliased(int64_t rows) {
+    if (rows <= std::max(kAliasedRows<T>, 4) || kTileRows<T> <= kAliasedRows<T>) return true;
+    return kAliasedRows<T> > 0 && rows > 8 * kTileRows<T>;
+  }
 
   template <typename S>
   void copy_row(int64_t t) const {

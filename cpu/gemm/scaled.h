@@ -135,7 +135,7 @@ void by_parts(const Quantized<kFormat>& w, int64_t rows, const T* x, int64_t str
     for (int64_t b = (last + block - 1) / block; b-- > first / block;)
       by = w.block_scales(panel, b, scales + (b - first / block) * BlockScales::kStride, sums, blocks);
     // One tile where it holds all; of more, those whose sums stay in registers.
-    const int64_t most = rows > kTileRows<T> ? kKeptRows : kTileRows<T>;
+    const int64_t most = rows > tile_height<T>(rows, stride) ? kKeptRows : kTileRows<T>;
     const int64_t tiles = (rows + most - 1) / most, height = (rows + tiles - 1) / tiles;
     for (int64_t r = 0; r < rows; r += height) {
       const T* const from = x + r * stride + first;
@@ -175,7 +175,7 @@ void whole_rows(const Quantized<kFormat>& w, int64_t rows, const T* x, int64_t s
   for (int64_t first = 0; first < k; first += kDepth) {
     const int64_t last = std::min(first + kDepth, k);
     w.fill_codes(panel, first, last, part);
-    each_tile<T>(0, rows, [&](int64_t r, int height) {
+    each_tile<T>(0, rows, stride, [&](int64_t r, int height) {
       gemm_tile<T>(height, x + r * stride + first, stride, part, last - first, c + r * kTileStride,
                    first > 0);
     });

@@ -48,7 +48,7 @@ class StackedRanks {
 
   /// One thread's share of the low-rank rows scale·x·Aᵀ.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
-    const int height = tile_height<T>(tokens_);
+    const int height = tile_height<T>(tokens_, x.stride());
     for (int64_t t; (t = worker.next(phase) * height) < tokens_;) {
       const int rows = static_cast<int>(std::min<int64_t>(height, tokens_ - t));
       each_run(t, rows, [&](int64_t t, int rows, int32_t g) {

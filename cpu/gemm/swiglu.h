@@ -34,7 +34,7 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
         const int64_t columns = gates.columns(p);
         const auto gate_panel = gates.panel(p, buffer);
         const auto up_panel = ups.panel(p, buffer + gates.buffer_size());
-        each_block<T>(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+        each_block<T>(first, grid.last_row(task), rows.stride(), [&](int64_t t, int64_t count) {
           alignas(64) float g[kBlockRows<T> * kTileStride], u[kBlockRows<T> * kTileStride];
           alignas(64) T kept_gate[kPanel], kept_up[kPanel];
           const int64_t run = t == first ? last : 0;

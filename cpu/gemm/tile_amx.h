@@ -51,7 +51,7 @@ inline void configure(int rows) {
 /// cache as there are; in tile order a tile is 1 KiB that the processor reads ahead of.
 struct Rows {
   const bf16* data;
-  int64_t row, group, step;
+  int64_t stride, group, step;
   bool ordered;
 };
 inline Rows row_major(const bf16* x, int64_t stride) {
@@ -120,14 +120,14 @@ void run(int rows, const Rows& x, const bf16* panel, int64_t k, float* c, bool a
       for (int line = 0; line < kLines; line++) __builtin_prefetch(later + line * 32, 0, 2);
       later += kLines * 32;
     }
-    add_step<kLower, kVectors>(from, x.row, x.group, panel + i * kPanel);
+    add_step<kLower, kVectors>(from, x.stride, x.group, panel + i * kPanel);
   }
   if (rest > 0) {
     // A whole step of copies with zeros behind: what follows in memory may be NaN, or not mapped.
     alignas(64) bf16 left[kRows * kDepth], right[kDepth * kPanel];
     std::memset(static_cast<void*>(left), 0, static_cast<size_t>(rows) * kDepth * sizeof(bf16));
     for (int r = 0; r < rows; r++)
-      std::memcpy(left + r * kDepth, from + r / kTile * x.group + r % kTile * x.row,
+      std::memcpy(left + r * kDepth, from + r / kTile * x.group + r % kTile * x.stride,
                   static_cast<size_t>(rest) * sizeof(bf16));
     const int64_t filled = packed_k<bf16>(rest) * kPanel;
     std::memcpy(right, panel + whole * kPanel, static_cast<size_t>(filled) * sizeof(bf16));
@@ -170,7 +170,7 @@ void block(int64_t rows, int height, const Rows& x, const bf16* panel, int64_t k
     const bool asks = end && later < end;
     for (int64_t r = 0; r < rows; r += height) {
       const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
-      const Rows left{x.data + r / kTile * x.group + r % kTile * x.row + first / kDepth * x.step, x.row,
+      const Rows left{x.data + r / kTile * x.group + r % kTile * x.stride + first / kDepth * x.step, x.stride,
                       x.group, x.step, x.ordered};
       float* const sums = c + r * kPanel;
       const bool goes_on = accumulate || first > 0;

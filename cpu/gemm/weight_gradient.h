@@ -44,7 +44,7 @@ class WeightGradient {
     const int64_t columns = std::min(kPanel, features - k);
     T* const panel = panels_ + member * kPanelSize;
     pack_columns<T>(x_.as<const X>() + chunk.first * features + k, features, columns, chunk.count(), panel);
-    each_tile<T>(grid.first_row(task), grid.last_row(task), [&](int64_t n, int height) {
+    each_tile<T>(grid.first_row(task), grid.last_row(task), stride(chunk), [&](int64_t n, int height) {
       alignas(64) float c[kTileRows<T> * kTileStride];
       gemm_tile<T>(height, chunk.left + n * stride(chunk), stride(chunk), panel, chunk.count(), c, false);
       for (int i = 0; i < height; i++) {

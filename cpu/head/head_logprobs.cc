@@ -156,7 +156,7 @@ void logits(Stream& stream, const TensorView& x, const TensorView& w, const Tens
       const int64_t first = task * kTileTokens, end = std::min(V, first + kTileTokens);
       const C* const after =
           in_place<C>(w) ? w.as<C>() + ceil_div(end, kPanel) * panel_stride<C>(H) : nullptr;
-      each_block<C>(0, R, [&](int64_t begin, int64_t rows) {
+      each_block<C>(0, R, H, [&](int64_t begin, int64_t rows) {
         const C* a = rows_as<C>(x, begin, rows, buffer);
         for (int64_t v = first; v < end; v += kPanel) {
           alignas(64) float block[kBlockRows<C> * kTileStride];
