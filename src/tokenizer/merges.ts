@@ -11,9 +11,17 @@ const IDS = 2 ** 24;
 
 /** The two tokens of a merge, a text or a list; undefined of anything else. */
 export function pairOf(merge: unknown): readonly [string, string] | undefined {
-  const pair: unknown = typeof merge === 'string' ? merge.split(' ') : merge;
-  const isPair = Array.isArray(pair) && pair.length === 2 && pair.every((each) => typeof each === 'string');
-  return isPair ? (pair as [string, string]) : undefined;
+  if (typeof merge === 'string') {
+    const blank = merge.indexOf(' ');
+    const isPair = blank >= 0 && merge.indexOf(' ', blank + 1) < 0;
+    return isPair ? [merge.slice(0, blank), merge.slice(blank + 1)] : undefined;
+  }
+  const isPair =
+    Array.isArray(merge) &&
+    merge.length === 2 &&
+    typeof merge[0] === 'string' &&
+    typeof merge[1] === 'string';
+  return isPair ? (merge as [string, string]) : undefined;
 }
 
 /** Pairs of ids that merge, the first to be merged first. */
