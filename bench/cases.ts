@@ -143,6 +143,8 @@ export interface ScoreCase extends Case {
   readonly problem: number;
   /** Whether all are solutions of one problem. */
   readonly ofOne: boolean;
+  /** Ids of two verdict words whose logits are read after each step; without them a head of two classes is read. */
+  readonly words?: readonly [number, number];
 }
 
 /** Greedy generation after prompts of one length: the forward up to the first tokens, or one step of all rows after it. */

@@ -229,14 +229,15 @@ export function scoreCase(
   dtype: FloatType,
   who: string,
   config: DecoderShape,
-  { lengths, problem, ofOne }: Pick<ScoreCase, 'lengths' | 'problem' | 'ofOne'>,
+  solutions: Pick<ScoreCase, 'lengths' | 'problem' | 'ofOne' | 'words'>,
 ): ScoreCase {
+  const { lengths, problem, ofOne, words } = solutions;
   const { layerWeights, attending, values } = weightsOf(config);
   // The problem of several solutions must be read once.
   const again = ofOne ? lengths.length - 1 : 0;
   const tokens = sum(lengths) - again * problem;
   const pairs = visiblePairs(lengths) - again * visiblePairs([problem]);
-  const what = ofOne ? 'solutions of one problem' : 'solutions';
+  const what = ofOne ? 'solutions of one problem' : words ? 'solutions by verdict words' : 'solutions';
   return {
     suite: 'score',
     name: `${who} shape, ${lengths.length} ${what}, ${sum(lengths)} tokens`,
@@ -244,9 +245,7 @@ export function scoreCase(
     flops: 2 * layerWeights * tokens + 4 * attending * values * pairs,
     bytes: layerWeights * SIZE[dtype],
     config: { ...config },
-    lengths,
-    problem,
-    ofOne,
+    ...solutions,
   };
 }
 

@@ -1,4 +1,4 @@
-/** Scores of steps by a token classifier, as `score` and best-of-n compute them. */
+/** Scores of steps by a token classifier, or by two verdict words, as `score` and best-of-n compute them. */
 import type { Device } from '#src/runtime/device.js';
 import { type RewardItem, rewardItem } from '#src/scoring/reward-model/items.js';
 import { type RewardNetwork, scoreItems } from '#src/scoring/reward-model/network.js';
@@ -12,13 +12,17 @@ import { stopwatch } from './stopwatch.js';
 const STEPS = 6;
 
 export async function benchScore(device: Device, item: ScoreCase, seconds: number): Promise<number[]> {
-  const { config, dtype, lengths, ofOne } = item;
+  const { config, dtype, lengths, ofOne, words } = item;
   const architectures = (config.architectures as string[]).map((name) =>
-    name.replace('CausalLM', 'TokenClassification'),
+    words ? name : name.replace('CausalLM', 'TokenClassification'),
   );
   const decoder = await randomDecoder(device, { ...config, architectures }, dtype);
   const network: RewardNetwork = {
-    ...{ decoder, role: {}, head: 'classes', neutral_score: 'positive', words: [0, 0] },
+    decoder,
+    role: {},
+    head: words ? 'verdict' : 'classes',
+    neutral_score: 'positive',
+    words: words ?? [0, 0],
   };
   const items = lengths.map((length, i) => solution(item, length, i, decoder.config.vocabSize));
   const { signal } = new AbortController();

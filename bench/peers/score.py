@@ -1,9 +1,9 @@
-"""Scores of steps by a token classifier of transformers, in padded batches of solutions sorted by length."""
+"""Scores of steps by a token classifier or two verdict words of transformers, in padded batches of solutions sorted by length."""
 
 import torch
 from gemm import DTYPES
 from stopwatch import stopwatch
-from transformers import AutoConfig, AutoModelForTokenClassification
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
 
 STEPS = 6
 
@@ -11,7 +11,9 @@ STEPS = 6
 def bench(item, setting, seconds):
     size = int(setting.split()[-1])
     config = AutoConfig.for_model(num_labels=2, **item["config"])
-    model = AutoModelForTokenClassification.from_config(config, dtype=DTYPES[item["dtype"]]).eval()
+    words = item.get("words")
+    auto = AutoModelForCausalLM if words else AutoModelForTokenClassification
+    model = auto.from_config(config, dtype=DTYPES[item["dtype"]]).eval()
     problem = item["problem"]
     solutions = [torch.randint(config.vocab_size, (length,)) for length in sorted(item["lengths"])]
     batches = [solutions[first : first + size] for first in range(0, len(solutions), size)]
@@ -23,9 +25,16 @@ def bench(item, setting, seconds):
         for row, solution in enumerate(batch):
             ids[row, : len(solution)] = solution
             mask[row, : len(solution)] = 1
-        logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()
+        given = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         ends = [[problem + round((i + 1) * (len(own) - problem) / STEPS) - 1 for i in range(STEPS)] for own in batch]
-        return logits[torch.arange(len(batch))[:, None], torch.tensor(ends)].softmax(-1)[..., 1].tolist()
+        rows = (torch.arange(len(batch))[:, None], torch.tensor(ends))
+        if words:
+            # Two rows of the head alone, at the ends of the steps alone.
+            states = model.model(**given).last_hidden_state[rows]
+            logits = states @ model.lm_head.weight[words].T
+        else:
+            logits = model(**given).logits[rows]
+        return logits.float().softmax(-1)[..., 1].tolist()
 
     with torch.inference_mode():
         return stopwatch(seconds, lambda _: [scores(batch) for batch in batches])
