@@ -5,7 +5,7 @@ import { verdictMetrics } from './evaluate-verdicts.js';
 import { problemSteps, type VerdictRow } from './reports/dump.js';
 import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from './statistics/bootstrap.js';
 import { type McNemar, mcnemar } from './statistics/mcnemar.js';
-import type { VerdictMetrics } from './statistics/metrics.js';
+import { needsOtherClass, type VerdictMetrics } from './statistics/metrics.js';
 import { type Difference, pairedDifferences } from './statistics/paired.js';
 import { formatSigned, percent } from './statistics/percent.js';
 
@@ -15,6 +15,8 @@ export type ComparedMetric = (typeof COMPARED)[number];
 export interface Comparison {
   readonly steps: number;
   readonly problems: number;
+  /** Steps that are right by their labels. */
+  readonly positives: number;
   readonly a: VerdictMetrics;
   readonly b: VerdictMetrics;
   readonly mcnemar: McNemar;
@@ -45,6 +47,7 @@ export function compareVerdicts(
   return {
     steps: a.length,
     problems,
+    positives: a.filter(({ label }) => label === 1).length,
     a: verdictMetrics(stepsA, { invalidAsWrong }),
     b: verdictMetrics(stepsB, { invalidAsWrong }),
     mcnemar: mcnemar(
@@ -86,10 +89,13 @@ const TITLES: Readonly<Record<ComparedMetric, string>> = {
 
 /** A table of the differences in points, and the test on single verdicts below it. */
 export function formatComparison(comparison: Comparison, { boxed }: { readonly boxed: boolean }): string {
-  const { steps, problems, a, b, differences, bootstrap } = comparison;
+  const { steps, problems, positives, a, b, differences, bootstrap } = comparison;
+  const classes = { n: steps, accuracy: positives / steps };
   const rows = [
     [`${steps} steps, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
     ...COMPARED.map((metric) => {
+      // Without right or without wrong steps it is 0/0.
+      if (needsOtherClass(metric, classes)) return [TITLES[metric], '–', '–', '–', '', ''];
       const { difference, interval, p } = differences[metric];
       const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
       return [

@@ -1,5 +1,6 @@
 /** The list of runs: state and progress, result, a curve, time; grouped by the folder that they share, as those of a sweep. */
 import { dirname } from 'node:path';
+import { needsOtherClass } from '../eval/statistics/metrics.js';
 import { grouped } from '../native/grouped.js';
 import type { CollectedRun } from '../report/collect.js';
 import { decimate } from '../report/decimate.js';
@@ -89,6 +90,10 @@ function resultOf({
   report,
 }: CollectedRun): { readonly value: number; readonly text: string } | undefined {
   const of = report?.metrics_unseen ?? report?.metrics;
+  const constant =
+    (report?.metrics_unseen && report.baselines_unseen)?.always_positive ?? report?.baselines.always_positive;
+  if (of && of.n > 0 && constant && needsOtherClass('f1_macro', constant))
+    return { value: of.accuracy, text: `accuracy ${percent(of.accuracy)} %, of one class` };
   if (of && of.n > 0) return { value: of.f1_macro, text: `F1 macro ${percent(of.f1_macro)} %` };
   const [first] = log.phase('test')?.columns ?? [];
   const value = first?.[1].value.at(-1);

@@ -19,6 +19,16 @@ const rows = (judge: 'a' | 'b'): VerdictRow[] =>
 const a = rows('a');
 const b = rows('b');
 
+it('gives no number of a class that no step has', () => {
+  const right = (rows: readonly VerdictRow[]) => rows.filter(({ label }) => label === 1);
+  const compared = compareVerdicts(right(a), right(b), { resamples: 50 });
+  const lines = formatComparison(compared, { boxed: false }).split('\n');
+  const cells = (title: string) => lines.find((line) => line.startsWith(title))?.slice(title.length);
+  for (const title of ['F1 macro', 'balanced accuracy', 'Acc_neg'])
+    expect(cells(title)).toMatch(/^ +– +– +–\s*$/);
+  expect(cells('Acc_pos')).toMatch(/\d/);
+});
+
 describe('a comparison of two judges', () => {
   const compared = compareVerdicts(a, b, { resamples: 8000 });
 

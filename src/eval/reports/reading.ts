@@ -2,6 +2,7 @@
 
 import { plural } from '../../native/shown.js';
 import { standingIn } from '../standing.js';
+import { needsOtherClass } from '../statistics/metrics.js';
 import type { Differences } from '../statistics/paired.js';
 import { formatSigned, percent } from '../statistics/percent.js';
 import type { VerdictReport } from './eval-report.js';
@@ -62,7 +63,11 @@ export function readingOf(judge: string, report: Read): string | undefined {
   const mute = rivals.map(([name]) => name).filter((name) => isMute(others[name]));
   const heard = rivals.filter(([name]) => !mute.includes(name));
   const compared = heard.some(([name]) => name !== 'random') ? heard : rivals;
-  const place = `on the ${differences.n} ${differences.steps === 'unseen' ? 'unseen ' : ''}${unit}`;
+  const of = `${differences.n} ${differences.steps === 'unseen' ? 'unseen ' : ''}${unit}`;
+  const { always_positive } = others;
+  if (always_positive && needsOtherClass('f1_macro', always_positive))
+    return `Reading: all of the ${of} are ${always_positive.accuracy === 1 ? 'right' : 'wrong'}, so that they cannot tell whether ${judge} is better than others or chance.`;
+  const place = `on the ${of}`;
   return (
     `Reading: ${place} ${judge} has F1 macro ${percent(f1_macro)}: ` +
     `${[...comparisons(compared, problems, mute), ...standing].join('; ')}.`

@@ -3,7 +3,12 @@ import { plural } from '../../native/shown.js';
 import { formatTable, wrapped } from '../../terminal/table.js';
 import { groupRows } from '../groups.js';
 import { prmScoreLine } from '../prmbench.js';
-import type { Baselines, ConfusionMetrics, VerdictMetrics } from '../statistics/metrics.js';
+import {
+  type Baselines,
+  type ConfusionMetrics,
+  needsOtherClass,
+  type VerdictMetrics,
+} from '../statistics/metrics.js';
 import { percent } from '../statistics/percent.js';
 import { formatProcessBench } from '../statistics/solutions.js';
 import { errorRows } from '../step-errors.js';
@@ -268,16 +273,6 @@ function trainedBaselines(baselines: VerdictReport['baselines']) {
 
 const aucOf = ({ auc }: VerdictMetrics) => (auc === undefined ? '' : `, AUC ${percent(auc)}`);
 
-/**
- * Whether `metric` is 0/0, or a mean with such a part, where only one class was judged: `always_positive` has accuracy 1
- * without wrong steps, and 0 without right ones.
- */
-function needsOtherClass(metric: MetricKey, { n, accuracy }: ConfusionMetrics): boolean {
-  if (n === 0 || (accuracy > 0 && accuracy < 1)) return false;
-  if (['balanced_accuracy', 'f1_macro', 'f1_harmonic', 'auc'].includes(metric)) return true;
-  return accuracy === 1 ? ['acc_neg', 'f1_neg'].includes(metric) : ['acc_pos', 'f1_pos'].includes(metric);
-}
-
 function sureNote({ least, share, metrics }: SureReport): string {
   const worth = metrics
     ? `: F1 macro ${percent(metrics.f1_macro)}, accuracy ${percent(metrics.accuracy)} there`
@@ -352,6 +347,7 @@ function readings(report: EvalReport): string[] {
     readingOf(judgeInProse(report), report),
   ].filter((sentence) => sentence !== undefined);
   const last = found.pop();
-  const isCompared = report.differences ?? words?.differences;
+  const isCompared =
+    (report.differences ?? words?.differences) && [...found, last].some((said) => said?.includes(' to '));
   return last === undefined ? [] : [...found, isCompared ? `${last} ${BRACKETS}` : last];
 }

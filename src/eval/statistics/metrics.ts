@@ -126,6 +126,19 @@ export function baselineMetrics(counts: {
 }
 
 /**
+ * Whether `metric` is 0/0, or a mean with such a part, where only one class was judged: verdicts that are all "right" have accuracy 1
+ * without wrong steps, and 0 without right ones.
+ */
+export function needsOtherClass(
+  metric: string,
+  { n, accuracy }: { readonly n: number; readonly accuracy: number },
+): boolean {
+  if (n === 0 || (accuracy > 0 && accuracy < 1)) return false;
+  if (['balanced_accuracy', 'f1_macro', 'f1_harmonic', 'auc'].includes(metric)) return true;
+  return accuracy === 1 ? ['acc_neg', 'f1_neg'].includes(metric) : ['acc_pos', 'f1_pos'].includes(metric);
+}
+
+/**
  * Area under the ROC curve of `scores` for `labels` (1 = positive): the probability that a positive scores above a
  * negative, ties counted half (Mann–Whitney). Undefined if one class is absent. O(n log n).
  */

@@ -1,6 +1,7 @@
 /** Results and configurations of several runs side by side. */
 
 import { dotted } from '../../config/dotted.js';
+import { needsOtherClass } from '../../eval/statistics/metrics.js';
 import type { CollectedRun } from '../collect.js';
 import { number, percent } from '../format.js';
 import { type Html, html } from '../html.js';
@@ -21,13 +22,18 @@ export function comparedResults(runs: readonly CollectedRun[], names: readonly s
     .slice(0, 8);
   const cell = (key: string, value: number | undefined) =>
     html`<td class="n">${value === undefined ? '–' : isShare(key) ? percent(value) : number(value)}</td>`;
+  const isTold = ({ report }: CollectedRun) => {
+    const constant =
+      (unseen ? report?.baselines_unseen : undefined)?.always_positive ?? report?.baselines.always_positive;
+    return constant === undefined || !needsOtherClass('f1_macro', constant);
+  };
   const interval = ({ report }: CollectedRun) => {
     const ends = (unseen ? report?.intervals_unseen : report?.intervals)?.metrics.f1_macro;
     return ends ? `${percent(ends[0])}–${percent(ends[1])}` : '';
   };
   const row = (run: CollectedRun, i: number): Html => {
     const of = unseen ? run.report?.metrics_unseen : run.report?.metrics;
-    return html`<tr><th scope="row">${names[i]}</th><td>${run.status}</td><td class="n">${number(run.log.step)}</td>${judged && html`<td class="n"><b>${of ? percent(of.f1_macro) : '–'}</b></td><td class="n">${interval(run)}</td>`}${keys.map((key) => cell(key, run.log.last('test', key)))}</tr>`;
+    return html`<tr><th scope="row">${names[i]}</th><td>${run.status}</td><td class="n">${number(run.log.step)}</td>${judged && html`<td class="n"><b>${of && isTold(run) ? percent(of.f1_macro) : '–'}</b></td><td class="n">${isTold(run) && interval(run)}</td>`}${keys.map((key) => cell(key, run.log.last('test', key)))}</tr>`;
   };
   return {
     id: 'results',

@@ -2,6 +2,7 @@
 import type { EvalReport, VerdictReport } from '../../eval/reports/eval-report.js';
 import { judgeName } from '../../eval/reports/likelihood-report.js';
 import { evalTable } from '../../eval/reports/report-table.js';
+import { needsOtherClass } from '../../eval/statistics/metrics.js';
 import { type CollectedRun, configValue } from '../collect.js';
 import { count, duration, number, percent, points } from '../format.js';
 import { type Content, type Html, html } from '../html.js';
@@ -74,6 +75,9 @@ function tiles(run: CollectedRun): Html[] {
 /** F1 macro of the judge that is kept, where it goes by more than verdicts. */
 function keptTile(report: EvalReport): Tile[] {
   const { f1_macro } = report.metrics_unseen ?? report.metrics;
+  const { always_positive } =
+    (report.metrics_unseen ? report.baselines_unseen : undefined) ?? report.baselines;
+  if (always_positive && needsOtherClass('f1_macro', always_positive)) return [];
   const note = 'the judge that is kept';
   return [{ name: `F1 macro by ${judgeName(report)}`, value: percent(f1_macro), unit: '%', note }];
 }
@@ -89,9 +93,11 @@ function verdictTiles(report: VerdictReport): Tile[] {
   };
   const unit = report.unit ?? 'steps';
   const what = `${of.n.toLocaleString('en-US')} ${unseen ? `${unit} whose text training never had` : unit}`;
+  const { always_positive } = (unseen ? report.baselines_unseen : undefined) ?? report.baselines;
+  const isTold = (key: string) => !always_positive || !needsOtherClass(key, always_positive);
   const tile = (key: 'f1_macro' | 'auc' | 'acc_pos' | 'acc_neg'): Tile[] => {
     const value = of[key];
-    return value === undefined
+    return value === undefined || !isTold(key)
       ? []
       : [{ name: nameOf(key), value: percent(value), unit: '%', note: within(key) }];
   };
@@ -101,7 +107,7 @@ function verdictTiles(report: VerdictReport): Tile[] {
   const difference = to === undefined ? undefined : others[to];
   const before = to === undefined ? undefined : (unseen ? report.baselines_unseen : report.baselines)?.[to];
   const than: Tile[] =
-    difference && to !== undefined
+    difference && to !== undefined && isTold('f1_macro')
       ? [
           {
             name: `F1 macro against ${nameOf(to)}`,

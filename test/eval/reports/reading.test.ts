@@ -66,6 +66,22 @@ describe('the reading of a judge', () => {
     expect(said({ base: far })).toMatch(/better than the base \(which writes no verdict\)/);
   });
 
+  it('has no F1 of steps that are all of one class', () => {
+    const { baselines, ...rest } = report(20, 20);
+    const { n } = rest.metrics;
+    const said = (accuracy: number) =>
+      readingOf('stepamc', {
+        ...rest,
+        baselines: { ...baselines, always_positive: { ...baselines.always_positive, n, accuracy } },
+      });
+    expect([said(1), said(0)]).toEqual(
+      ['right', 'wrong'].map(
+        (label) =>
+          `Reading: all of the ${n} steps are ${label}, so that they cannot tell whether stepamc is better than others or chance.`,
+      ),
+    );
+  });
+
   it('tells nothing apart by fewer than six problems, and says so', () => {
     expect(said(5, 5)).toMatch(
       /F1 macro 100\.0: 5 problems are too few to tell it from its warm-up \(\+66\.7, .*\) and chance \(/,
