@@ -80,6 +80,14 @@ export const gradeCommand = command({
 async function gradeRows(args: GradeArguments): Promise<Grade[]> {
   const { grade } = await import('../answers/grade.js');
   const { isCutOff } = await import('../data/solution-rows.js');
+  const { BadRow } = await import('../data/bad-row.js');
+  const isEnded = ({ row, where }: Cell) => {
+    try {
+      return !isCutOff(row);
+    } catch (error) {
+      throw error instanceof BadRow ? new UsageError(`${where}: ${error.message}`) : error;
+    }
+  };
   const predictions = await columnOf(args.predictions, args.prediction, '--prediction');
   const answersFile = args.answers ?? args.predictions;
   const answers =
@@ -92,8 +100,11 @@ async function gradeRows(args: GradeArguments): Promise<Grade[]> {
     );
   if (predictions.length === 0)
     throw new UsageError(`${args.predictions} has no rows; expected one JSON object a line`);
-  return predictions.map(({ value, row }, i) =>
-    grade(value, answers[i]!, { ...args, inReasoning: args['in-reasoning'], ended: !isCutOff(row) }),
+  return predictions.map((cell, i) =>
+    grade(cell.value, answers[i]!, {
+      ...args,
+      ...{ inReasoning: args['in-reasoning'], ended: isEnded(cell) },
+    }),
   );
 }
 

@@ -1,11 +1,12 @@
 import { createReadStream, existsSync } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { badFile, DataError, reasonOf } from '../files/data-error.js';
 import { orNearFile } from '../files/near-file.js';
+import { plural } from '../native/shown.js';
 import { csvRows } from './csv-rows.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
@@ -18,6 +19,9 @@ const EXTENSIONS = [
 /** Files of questions and answers; see `textRows`. In a directory they count only where it has no other data. */
 const TEXT = /\.txt(\.gz)?$/;
 const ABOUT = /^(readme|licen[cs]e|notice|changelog)/i;
+/** Data in forms that are not read; beside files that are, they would be missed by nobody. */
+const UNREAD =
+  /\.(?:jsonl|json|ndjson|csv|tsv|parquet)\.(?:zst|zstd|bz2|xz|lz4|br|zip|7z)$|\.(?:tsv(?:\.gz)?|arrow|feather|avro|orc)$/i;
 const EXPECTED = `${EXTENSIONS.join(', ')}, .txt of questions and answers`;
 
 /**
@@ -54,6 +58,7 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
   if (arrow !== undefined && (holds('dataset_info.json') || holds('dataset_dict.json')))
     throw savedDataset(path, holds('dataset_dict.json'));
   const rows = found(isDataFile);
+  refuseUnread(rows, found(isUnread), path);
   const files = rows.length > 0 ? rows : found((name) => TEXT.test(name) && !ABOUT.test(name));
   if (files.length === 0) {
     throw badFile(`the directory holds no data file; expected ${EXPECTED}`, {
@@ -79,6 +84,21 @@ function savedDataset(path: string, isDict: boolean): DataError {
   );
 }
 
+/** Data that is not read: in another form, or its ending in capitals. */
+const isUnread = (name: string): boolean =>
+  UNREAD.test(name) || (!isDataFile(name) && isDataFile(name.toLowerCase()));
+
+/** Refuses to read some of the data and to leave out the rest without a word. */
+function refuseUnread(read: readonly string[], [first, ...more]: readonly string[], path: string): void {
+  if (read.length === 0 || first === undefined) return;
+  const others = more.length === 0 ? '' : ` and ${plural(more.length, 'other')}`;
+  throw badFile(
+    `holds data that is not read beside data that is: ${basename(first)}${others}; write them as one of ${EXPECTED}, or name the files to read, ` +
+      `such as ${join(dirname(read[0] as string), `*${extname(read[0] as string)}`)}`,
+    { file: path },
+  );
+}
+
 /** Matches file names against a pattern in which `*` stands for any text. */
 export function namePattern(pattern: string): { readonly test: (name: string) => boolean } {
   const source = pattern.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
@@ -92,6 +112,11 @@ async function matchingFiles(path: string): Promise<readonly string[]> {
     throw badFile(missing(error, dirname(path)), { file: dirname(path), cause: error });
   });
   const files = names.filter((name) => test(name) && (isDataFile(name) || TEXT.test(name))).sort();
+  refuseUnread(
+    files,
+    names.filter((name) => test(name) && isUnread(name)),
+    path,
+  );
   if (files.length > 0) return files.map((name) => join(dirname(path), name));
   throw badFile(`no data file fits this pattern; expected ${EXPECTED}`, {
     file: path,

@@ -4,7 +4,7 @@ import type { StepLabel, StepRecord } from '../records/record.js';
 import { type Segmentation, stepsBy } from '../records/segment.js';
 import { readableStep, type Turns } from '../records/turns.js';
 import { BadRow } from './bad-row.js';
-import { checkedText, describeValue, isRow, optionalText, type Row } from './columns.js';
+import { checkedText, describeValue, isRow, labelValue, misfit, optionalText, type Row } from './columns.js';
 import { detectSource } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { record } from './sources/record.js';
@@ -36,9 +36,42 @@ export interface RowSolution {
   readonly outcome?: 0 | 1;
 }
 
-/** Whether a sample's `finish_reason` says that it was cut off; without one it has ended. */
-export function isCutOff({ finish_reason: reason }: Row): boolean {
-  return typeof reason === 'string' && reason !== 'stop';
+/** What programs write of a sample that came to its end, and of one that did not. */
+const ENDED = [
+  ...['stop', 'stop_sequence', 'eos', 'eos_token', 'end_turn', 'tool_calls', 'tool_use', 'function_call'],
+  ...['complete', 'completed', 'finished'],
+];
+const CUT = [
+  ...[
+    'length',
+    'max_tokens',
+    'max_new_tokens',
+    'max_output_tokens',
+    'max_length',
+    'model_length',
+    'too_long',
+  ],
+  ...['abort', 'aborted', 'cancelled', 'error', 'timeout', 'content_filter', 'incomplete', 'failed'],
+];
+
+/**
+ * Whether a sample's `finish_reason` says that it was cut off; without one it has ended.
+ *
+ * @throws BadRow for a reason that nobody knows: of a sample that was cut off the last number is no answer
+ */
+export function isCutOff({ finish_reason: given }: Row): boolean {
+  // SGLang writes an object.
+  const reason = isRow(given) ? (given.type ?? given) : given;
+  if (reason === undefined || reason === null || reason === '') return false;
+  const word = typeof reason === 'string' ? reason.trim().toLowerCase() : '';
+  if (ENDED.includes(word)) return false;
+  if (CUT.includes(word)) return true;
+  throw misfit(
+    "column 'finish_reason' is",
+    reason,
+    `a word for an end (${ENDED.slice(0, 5).join(', ')}, …) or for a cut (${CUT.slice(0, 2).join(', ')}, …)`,
+    'bad_finish_reason',
+  );
 }
 
 const READING = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS };
@@ -131,13 +164,14 @@ function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
       )
     : stepsBy(checkedText(value, where), columns.segmentation);
   if (steps.length === 0) throw new BadRow('no_steps', `${where} is an empty list`);
-  const { outcome } = row;
+  const ofRecord = Array.isArray(value) && value.some(isRow);
+  const outcome = ofRecord ? (labelValue(row.outcome, "column 'outcome'") ?? undefined) : row.outcome;
   return {
     problem: checkedText(row[problem], `column '${problem}'`),
     steps,
     answer: answer === undefined ? undefined : optionalText(row, answer),
     cutOff: isCutOff(row),
-    ...(Array.isArray(value) && value.some(isRow) ? { labels: value.map(labelOf) } : {}),
+    ...(ofRecord ? { labels: value.map(labelOf) } : {}),
     ...(outcome === 0 || outcome === 1 ? { outcome } : {}),
   };
 }
@@ -158,10 +192,8 @@ export function solutionText(row: Row, columns: SolutionColumns = {}): { problem
   };
 }
 
-function labelOf(step: unknown): StepLabel {
-  const label = isRow(step) ? step.label : null;
-  return label === 0 || label === 1 ? label : null;
-}
+const labelOf = (step: unknown, i: number): StepLabel =>
+  labelValue(isRow(step) ? step.label : null, `'label' of step ${i + 1}`);
 
 function named(row: Row, name: string | undefined, usual: readonly string[], what: string): string {
   const found = name ?? usual.find((each) => row[each] !== undefined && row[each] !== null);

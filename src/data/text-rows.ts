@@ -62,6 +62,10 @@ async function* sections(lines: AsyncIterable<Line>): AsyncGenerator<RawRow> {
       throw error;
     }
   };
+  const unanswered = (): RawRow => ({
+    ...{ line: at, row: ++row },
+    bad: new BadRow('no_answer', 'there is no "Answer:" behind this "Problem:"'),
+  });
   let inAnswer = false;
   for await (const { text, line } of lines) {
     const mark = text.trim();
@@ -71,11 +75,12 @@ async function* sections(lines: AsyncIterable<Line>): AsyncGenerator<RawRow> {
     }
     if (inAnswer) yield taken();
     else if (mark === 'Answer:') question = section;
+    else if (at > 0) yield unanswered();
     inAnswer = mark === 'Answer:';
     if (!inAnswer) at = line;
     section = '';
   }
-  if (inAnswer) yield taken();
+  yield inAnswer ? taken() : unanswered();
 }
 
 async function* withFirst(first: Line, rest: AsyncIterable<Line>): AsyncGenerator<Line> {

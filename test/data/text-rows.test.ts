@@ -52,6 +52,16 @@ describe('text of AMPS', () => {
     ]);
   });
 
+  it('a problem without an answer is a bad row, not none', async () => {
+    const text = 'Problem:\n1?\nProblem:\n2?\nAnswer:\n2\nProblem:\n3?\n';
+    const found = await rows(text);
+    expect(found.map(({ line, row, value, bad }) => [line, row, value ?? bad?.reason])).toEqual([
+      [1, 1, 'no_answer'],
+      [3, 2, { question: '2?', answer: '2' }],
+      [7, 3, 'no_answer'],
+    ]);
+  });
+
   it('is read from a folder, beside which text about the data counts for nothing', async () => {
     const folder = temporaryDirectory();
     mkdirSync(join(folder, 'algebra'));

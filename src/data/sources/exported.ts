@@ -1,5 +1,6 @@
 /** Conversations as programs export them: spans of OpenTelemetry, traces of verifiers and prime-rl, dumps of SkyRL and verl. */
-import { parseExact } from '../../files/exact-json.js';
+import { exactText, numberText, parseExact } from '../../files/exact-json.js';
+import { attempt } from '../../native/attempt.js';
 import { BadRow } from '../bad-row.js';
 import { isRow, misfit, type Row } from '../columns.js';
 
@@ -18,7 +19,7 @@ export function exportedConversations(row: Row): readonly Row[] | undefined {
   const spans = spansOf(row);
   if (spans) {
     const found = spans.map(conversationOfSpan);
-    const texts = found.map(({ messages }) => JSON.stringify(messages).slice(0, -1));
+    const texts = found.map(({ messages }) => exactText(messages).slice(0, -1));
     return found.filter((_, i) => !texts.some((other, k) => k !== i && other.startsWith(`${texts[i]},`)));
   }
   const traces = tracesOf(row);
@@ -74,7 +75,12 @@ function anyValue({ stringValue, arrayValue, kvlistValue, ...number }: Row): unk
     return Object.fromEntries(
       listed(kvlistValue).map(({ key, value }) => [String(key), isRow(value) ? anyValue(value) : undefined]),
     );
-  return stringValue ?? number.intValue ?? number.doubleValue ?? number.boolValue;
+  // JSON of protocol buffers writes 64-bit integers as texts.
+  const whole =
+    typeof number.intValue === 'string'
+      ? attempt(() => parseExact(number.intValue as string))
+      : number.intValue;
+  return stringValue ?? whole ?? number.doubleValue ?? number.boolValue;
 }
 
 function conversationOfSpan(span: Row): Row {
@@ -120,7 +126,7 @@ function messagesOfParts(message: unknown, where: string): Row[] {
       });
     else if (type === 'tool_call_response') {
       const { response, result = response } = part as Row;
-      const said = typeof result === 'string' ? result : JSON.stringify(result ?? '');
+      const said = typeof result === 'string' ? result : exactText(result ?? '');
       results.push({ role: 'tool', content: said, ...(typeof id === 'string' ? { tool_call_id: id } : {}) });
     } else
       throw new BadRow(
@@ -172,7 +178,13 @@ function conversationsOfTrace({ nodes: listed, agent, tools, rewards, info, task
       `info.turn_rewards has ${given.length} entries, and the model wrote ${turns.length} messages of the trace; expected one for each`,
     );
   const paid = Object.values(isRow(rewards) ? rewards : {}).filter(isRow);
-  const reward = paid.reduce((sum, { score, weight = 1 }) => sum + Number(score) * Number(weight), 0);
+  const reward = paid.reduce(
+    (sum, { score, weight }, i) =>
+      sum +
+      numberIn(score, `the score of reward ${i + 1}`) *
+        numberIn(weight ?? 1, `the weight of reward ${i + 1}`),
+    0,
+  );
   const parents = new Set(nodes.map(({ parent }) => parent));
   return nodes.flatMap((_, leaf) => {
     if (parents.has(leaf)) return [];
@@ -180,7 +192,7 @@ function conversationsOfTrace({ nodes: listed, agent, tools, rewards, info, task
     for (let at: number | undefined = leaf; at !== undefined; at = nodes[at]?.parent) path.unshift(at);
     if (!path.some((i) => nodes[i]?.sampled)) return [];
     const replies = path.filter((i) => nodes[i]?.message.role === 'assistant');
-    const { answer } = isRow(task) && isRow(task.data) ? task.data : {};
+    const answer = isRow(task) && isRow(task.data) ? answerIn(task.data, 'answer') : undefined;
     // The root has the tools of its branch; older files have those of the trace alone.
     const described = nodes[path[0] ?? 0]?.own ?? tools;
     return [
@@ -191,7 +203,7 @@ function conversationsOfTrace({ nodes: listed, agent, tools, rewards, info, task
           ? { turn_rewards: replies.map((i) => given[turns.indexOf(i)] ?? null) }
           : {}),
         ...(paid.length > 0 ? { reward } : {}),
-        ...(typeof answer === 'string' ? { answer } : {}),
+        ...(answer === undefined ? {} : { answer }),
       },
     ];
   });
@@ -250,11 +262,22 @@ function conversationOfDump(row: Row): Row {
         'alone, with those of the user and the assistant in turn and a turn at the end; expected a dump of a model with the template of ChatML, Llama 3, ' +
         'Gemma, Phi 3 or GLM, or messages',
     );
-  const { score, gts } = row;
+  const { score } = row;
   const reward = Array.isArray(score)
-    ? score.reduce((sum: number, one: unknown) => sum + Number(one), 0)
+    ? score.reduce((sum: number, one: unknown, i) => sum + numberIn(one, `score ${i + 1}`), 0)
     : score;
-  return { messages, reward, ...(typeof gts === 'string' ? { answer: gts } : {}) };
+  const answer = answerIn(row, 'gts');
+  return { messages, reward, ...(answer === undefined ? {} : { answer }) };
+}
+
+/** An answer that is a text or a number; others are for graders of their own. */
+const answerIn = (row: Row, key: string): string | undefined =>
+  typeof row[key] === 'string' ? (row[key] as string) : numberText(row, key);
+
+/** A finite number. @throws BadRow for anything else, which would count as 0 or as none */
+function numberIn(value: unknown, where: string): number {
+  if (typeof value === 'number' && Number.isFinite(value)) return value;
+  throw misfit(`${where} is`, value, 'a number', 'bad_score');
 }
 
 interface Opening {

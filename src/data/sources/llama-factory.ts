@@ -29,7 +29,10 @@ export const llamaFactory: Source<ReadingOptions> = {
     if (record.rejected) return [record];
     const prompt = record.prompt as readonly Message[];
     const messages = [...prompt, { role: 'assistant', content: '' }];
-    return learnedReplies(messages, { turns, labelled }, log).map((at) =>
+    const own = 'conversations' in row ? (row.conversations as readonly unknown[]) : [];
+    // A system message of its own column stands before them.
+    const given = own.length === 0 ? own : [...Array(messages.length - own.length).fill(undefined), ...own];
+    return learnedReplies(messages, { turns, labelled, given }, log).map((at) =>
       at === prompt.length
         ? labelled
           ? withOutcome(record, row, 'kto_tag')

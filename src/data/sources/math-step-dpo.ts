@@ -1,5 +1,5 @@
 import type { Step, StepRecord } from '../../records/record.js';
-import { checkedText, optionalText, type Row, textColumn } from '../columns.js';
+import { checkedText, misfit, optionalText, type Row, textColumn } from '../columns.js';
 import type { Source } from './source.js';
 
 /**
@@ -18,9 +18,10 @@ export const mathStepDpo: Source<object> = {
     typeof row.rejected === 'string',
   convert(row, _options, log) {
     const problem = textColumn(row, 'prompt');
-    const { steps: start, open } = splitStart(
-      typeof row.initial_reason_steps === 'string' ? row.initial_reason_steps : '',
-    );
+    const { initial_reason_steps: given } = row;
+    if (given !== null && typeof given !== 'string')
+      throw misfit("column 'initial_reason_steps' holds", given, 'text or null');
+    const { steps: start, open } = splitStart(given ?? '');
     const answer = optionalText(row, 'answer');
     const records: StepRecord[] = [];
     for (const [column, label] of [

@@ -1,5 +1,6 @@
 /** The problems of a run that samples solutions, by part of the split. */
 import { basename } from 'node:path';
+import { answersEqual } from '../../answers/equal.js';
 import { type Grade, grade } from '../../answers/grade.js';
 import type { DataConfig } from '../../config/schema.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
@@ -10,9 +11,11 @@ import { wordProblemRecords } from '../../data/problems/records.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { describeTraining } from '../../data/training-files.js';
 import { badFile, badOption } from '../../files/data-error.js';
+import { plural } from '../../native/shown.js';
 import { problemText } from '../../records/same-text.js';
 import { refuseTurns } from '../../records/turns.js';
 import { dividedRecords } from '../../run/parts.js';
+import { warn } from '../../terminal/log.js';
 
 /**
  * A problem of a run. Its group is the level of a generated problem, the value of `data.group_by`, or the file, where
@@ -48,6 +51,7 @@ export async function configuredProblems(
   const parts: Record<Part, RunProblem[]> = { train: [], validation: [], test: [] };
   const reports: LoadReport[] = [];
   let unanswered = 0;
+  const contrary = new Set<string>();
   if (data.source === 'word_problem_turns' && !episodes)
     throw badOption(
       `data.source "word_problem_turns" gives conversations, and ${ASKED_ALONE}; take "word_problems", whose problems are the same`,
@@ -65,9 +69,9 @@ export async function configuredProblems(
       });
     }
   } else {
-    const seen = Object.fromEntries(PARTS.map((part) => [part, new Set<string>()])) as Record<
+    const seen = Object.fromEntries(PARTS.map((part) => [part, new Map<string, string>()])) as Record<
       Part,
-      Set<string>
+      Map<string, string>
     >;
     for await (const { part, record, again = false } of dividedRecords(data, reports)) {
       if (!episodes) refuseTurns(record, ASKED_ALONE);
@@ -81,13 +85,22 @@ export async function configuredProblems(
           ...(solution === undefined ? {} : { solution }),
           ...groupOf(group, provenance?.file),
         });
-      if (answer !== undefined) seen[part].add(key);
+      if (answer === undefined) continue;
+      const first = seen[part].get(key);
+      if (first === undefined) seen[part].set(key, answer);
+      else if (first !== answer && !answersEqual(answer, first).equal) contrary.add(problem);
     }
   }
-  const groups = new Set(parts.train.map(({ group }) => group));
+  const [example] = contrary;
+  if (example !== undefined)
+    warn(
+      `${plural(contrary.size, 'problem')} ${contrary.size === 1 ? 'has' : 'have'} rows with different answers, such as ${JSON.stringify(example.slice(0, 80))}: the first answer counts`,
+    );
   // One file is no group.
-  if (!areWordProblems(data.source) && groups.size < 2)
-    for (const part of PARTS) parts[part] = parts[part].map(({ group: _, ...problem }) => problem);
+  if (!areWordProblems(data.source))
+    for (const part of PARTS)
+      if (new Set(parts[part].map(({ group }) => group)).size < 2)
+        parts[part] = parts[part].map(({ group: _, ...problem }) => problem);
   parts.train = [...limited(parts.train, data.max_samples, data, problemRank)];
   if (parts.train.length === 0)
     throw badFile(

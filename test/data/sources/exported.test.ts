@@ -92,7 +92,38 @@ describe('spans of OpenTelemetry', () => {
     const [record] = await read({ attributes });
     expect(record).toMatchObject({
       ...whole,
-      steps: [{ ...whole.steps[0], results: [{ content: '{"value":"5"}' }] }, whole.steps[1]],
+      steps: [{ ...whole.steps[0], results: [{ content: '{"value":5}' }] }, whole.steps[1]],
+    });
+  });
+
+  it("whole numbers of OTLP's JSON, which it writes as texts, are numbers", async () => {
+    const values = (list: readonly object[]) => ({ kvlistValue: { values: list } });
+    const text = (key: string, stringValue: string) => ({ key, value: { stringValue } });
+    const big = '12345678901234567890';
+    const given = values([
+      { key: 'n', value: { intValue: '3' } },
+      { key: 'big', value: { intValue: big } },
+      text('text', '3'),
+    ]);
+    const part = values([
+      text('type', 'tool_call'),
+      text('name', 'calc'),
+      { key: 'arguments', value: given },
+    ]);
+    const message = values([
+      text('role', 'assistant'),
+      { key: 'parts', value: { arrayValue: { values: [part] } } },
+    ]);
+    const { 'gen_ai.input.messages': input } = span([question], [answer]);
+    const attributes = [
+      { key: 'gen_ai.input.messages', value: { stringValue: input } },
+      { key: 'gen_ai.output.messages', value: { arrayValue: { values: [message] } } },
+    ];
+    const [record] = await read({ attributes });
+    expect(record).toMatchObject({
+      steps: [
+        { message: { tool_calls: [{ function: { arguments: { n: 3, big: BigInt(big), text: '3' } } }] } },
+      ],
     });
   });
 
@@ -146,6 +177,16 @@ describe('traces of verifiers', () => {
     expect(await read(episode)).toMatchObject(branches);
     expect(await read(trace)).toMatchObject(branches);
     expect(solutionsOf(episode)).toHaveLength(2);
+  });
+
+  it('with a weight of null as of 1, and an answer that is a number; a score that is none is refused', async () => {
+    const rewards = { right: { score: 1, weight: null } };
+    const data = { ...trace.task.data, answer: 5 };
+    expect(await read({ ...trace, rewards, task: { ...trace.task, data } })).toMatchObject(branches);
+    for (const score of [null, '1', true])
+      await expect(read({ ...trace, rewards: { right: { score } } })).rejects.toThrow(
+        /the score of reward 1 is .*; expected a number/,
+      );
   });
 
   it('with rewards of turns, in the order in which the model wrote them', async () => {
@@ -220,6 +261,8 @@ describe('dumps of rollouts', () => {
   it('of verl: where the marks are there; without them one sentence', async () => {
     const row = { input: prompt, output, gts: '5', score: 1, step: 3 };
     expect(await read(row)).toMatchObject([{ gold_answer: '5', outcome: 1, steps: turns }]);
+    expect(await read({ ...row, gts: 5 })).toMatchObject([{ gold_answer: '5' }]);
+    await expect(read({ ...row, score: [0, null] })).rejects.toThrow(/score 2 is null; expected a number/);
   });
 
   it('of verl as its trainer writes them, without the marks: by the lines of roles', async () => {

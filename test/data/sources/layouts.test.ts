@@ -160,6 +160,11 @@ describe('Math-Step-DPO-10K', () => {
       { text: "Let's think step by step.\nStep 1: 5+4 = 9.", label: 1, kind: 'normal' },
     ]);
     expect([...report.unlabelled]).toEqual([['empty_rejected', 1]]);
+    // A list of steps would be lost without a word.
+    const listed = JSON.stringify([{ ...row, initial_reason_steps: ['Step 1: Add.'] }]);
+    await expect(load(fileWith('rows.json', listed))).rejects.toThrow(
+      "column 'initial_reason_steps' holds a list of 1; expected text or null",
+    );
   });
 });
 

@@ -168,6 +168,20 @@ describe('LLaMA-Factory', () => {
     });
   });
 
+  it('ShareGPT: a reply of weight 0 is context, with a system message of its own column too', async () => {
+    const turn = (from: string, value: string, more = {}) => ({ from, value, ...more });
+    const conversations = [
+      ...[turn('human', 'Hi'), turn('gpt', 'Bad.', { weight: 0 })],
+      ...[turn('human', 'And?'), turn('gpt', 'Good.', { weight: 1 })],
+    ];
+    for (const more of [{}, { system: 'Be short.' }]) {
+      const { records } = await load(fileWith([{ conversations, ...more }]));
+      expect(records.map(({ steps }) => steps[0]?.text)).toEqual(['Good.']);
+    }
+    const context = conversations.map((each) => ({ ...each, weight: 0 }));
+    await expect(load(fileWith([{ conversations: context }]))).rejects.toThrow('has weight 0');
+  });
+
   it("ShareGPT's function_call is a reply that calls, and observation what a tool returned", async () => {
     const call = { name: 'add', arguments: { a: 2, b: 2 } };
     const calling = (value: string) => [

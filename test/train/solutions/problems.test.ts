@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { DataConfig } from '../../../src/config/schema.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
+import { loggingTo } from '../../../src/terminal/log.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { configuredProblems } from '../../../src/train/solutions/problems.js';
 import { solutionPrompts } from '../../../src/train/solutions/prompts.js';
@@ -45,6 +46,36 @@ it('reads GSM8K and MATH in one file, each problem once', async () => {
     ['Compute $23$.', '23'],
   ]);
   expect(reports[0]?.rows).toBe(5);
+});
+
+it('says which problems have rows with different answers, of which the first counts', async () => {
+  const path = join(temporaryDirectory(), 'train.jsonl');
+  const row = (problem: string, answer: string) => JSON.stringify({ problem, answer });
+  writeFileSync(
+    path,
+    [row('Half?', '1/2'), row('Half?', '0.5'), row('Two?', '2'), row('Two? ', '3')].join('\n'),
+  );
+  const lines: string[] = [];
+  const { parts } = await loggingTo(
+    (line) => lines.push(line),
+    () => configuredProblems(dataOf({ train: path, source: 'problems', split: [1, 0, 0], test: path })),
+  );
+  expect(parts.train.map(({ answer }) => answer)).toEqual(['1/2', '2']);
+  expect(lines.join()).toContain('1 problem has rows with different answers, such as "Two? "');
+});
+
+it('keeps the groups of a held-out part where training has one alone', async () => {
+  const folder = temporaryDirectory();
+  const rows = (...levels: readonly string[]) =>
+    levels.map((level, i) => JSON.stringify({ problem: `${level} ${i}?`, answer: '1', level })).join('\n');
+  const [train, test] = ['train', 'test'].map((name) => join(folder, `${name}.jsonl`)) as [string, string];
+  writeFileSync(train, rows('easy', 'easy'));
+  writeFileSync(test, rows('easy', 'hard'));
+  const { parts } = await configuredProblems(
+    dataOf({ train, test, source: 'problems', split: [1, 0, 0], group_by: 'level' }),
+  );
+  expect(parts.train.map(({ group }) => group)).toEqual([undefined, undefined]);
+  expect(parts.test.map(({ group }) => group)).toEqual(['easy', 'hard']);
 });
 
 it('leaves out what does not fit with its solution, and refuses a template without its place', () => {
