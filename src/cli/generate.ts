@@ -1,6 +1,7 @@
 import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
 import type { Sample } from '../generate/rows/sample-row.js';
+import type { ChosenModel } from './chosen/chosen-model.js';
 import {
   chosenSampling,
   MAX_ROWS,
@@ -63,6 +64,11 @@ async function generate(args: GenerateArguments): Promise<void> {
   const { openOutput } = await import('./generate/output.js');
   checkNewFile(args.output, '.jsonl', '--output');
   const given = await givenPrompts(args);
+  const { unreadColumns, unaskedWarning } = await import('../data/benchmarks/unasked.js');
+  const unread = new Map<string, number>();
+  for (const { row } of given)
+    for (const part of unreadColumns(row)) unread.set(part, (unread.get(part) ?? 0) + 1);
+  for (const warning of unaskedWarning(unread)) console.error(`Warning: ${warning}`);
   const { openChosenModel } = await import('./chosen/chosen-model.js');
   const { Generator } = await import('../generate/generator.js');
   const { roomToGenerate } = await import('../generate/room.js');
@@ -74,7 +80,9 @@ async function generate(args: GenerateArguments): Promise<void> {
   const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
   const room = roomToGenerate(model.decoder, prompts, { ...options, maxRows: args['max-rows'] });
   const output =
-    args.output === undefined ? undefined : openOutput(args.output, await settingsOf(args, options, prompts));
+    args.output === undefined
+      ? undefined
+      : openOutput(args.output, await settingsOf(args, options, { prompts, chosen }));
   const generator = new Generator(model.decoder, room);
   const interruption = untilInterrupted();
   const generation = generator.generate(prompts, {
@@ -131,11 +139,23 @@ async function generate(args: GenerateArguments): Promise<void> {
 async function settingsOf(
   args: GenerateArguments & NamedRun,
   { tokenizer: _, ...sampling }: SamplingOptions,
-  prompts: readonly (readonly number[])[],
+  {
+    prompts,
+    chosen,
+  }: {
+    readonly prompts: readonly (readonly number[])[];
+    readonly chosen: Pick<ChosenModel, 'model' | 'tokenizer'>;
+  },
 ): Promise<Readonly<Record<string, unknown>>> {
   const { drawKey } = await import('../run/draws.js');
-  const { model, run, adapter, tokenizer, dtype } = args;
-  return { model, run, adapter, tokenizer, dtype, ...sampling, prompts: drawKey(prompts) };
+  const { modelFingerprint } = await import('../eval/solving/settings.js');
+  const { model, run, adapter, tokenizer, dtype, quantize } = args;
+  const weights = await modelFingerprint(chosen.model, chosen.tokenizer);
+  return {
+    ...{ model, run, adapter, tokenizer, dtype, quantize, weights },
+    ...sampling,
+    prompts: drawKey(prompts),
+  };
 }
 
 async function givenPrompts({ prompts = [], file, column }: GenerateArguments): Promise<GivenPrompt[]> {
@@ -159,6 +179,10 @@ async function tokensOf(
     );
   const opening = system === undefined ? [] : [{ role: 'system', content: system }];
   return given.map(({ prompt, where }) => {
+    if (system !== undefined && typeof prompt !== 'string')
+      throw new UsageError(
+        `${where}: --system is for texts, and this prompt is a list of messages; put the system message first among them`,
+      );
     const asked =
       chat && typeof prompt === 'string' ? [...opening, { role: 'user', content: prompt }] : prompt;
     try {

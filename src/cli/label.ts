@@ -19,8 +19,11 @@ import { checkWhole } from './line/usage.js';
 
 type LabelArguments = ArgumentsOf<typeof options>;
 
+const MAX_NEW_TOKENS = 512;
+const SEPARATOR = '\\n';
+
 const options = (argv: Argv) =>
-  samplingOptions(columnOptions(modelOptions(argv)), { maxNewTokens: 512, temperature: 1 })
+  samplingOptions(columnOptions(modelOptions(argv)), { maxNewTokens: MAX_NEW_TOKENS, temperature: 1 })
     .positional('file', {
       ...argument,
       describe: 'Rows with problem, solution and answer, or problems.jsonl of eval solve',
@@ -78,7 +81,7 @@ const options = (argv: Argv) =>
       describe: 'Ask as the user of a chat [default: with a chat template]',
     })
     .option('system', { ...text, describe: 'A system message before it' })
-    .option('separator', { ...text, default: '\\n', describe: 'Between the steps of a solution' })
+    .option('separator', { ...text, default: SEPARATOR, describe: 'Between the steps of a solution' })
     .option('answer', { ...text, describe: 'Column of the answers [default: gold_answer or answer]' })
     .option('max-rows', MAX_ROWS)
     .option('output', {
@@ -132,6 +135,7 @@ async function label(args: LabelArguments): Promise<void> {
       throw new UsageError(
         `--environment labels every turn by episodes, and --${name} is about texts; leave one out`,
       );
+  refuseUnused(args);
   const { inBatches, solutionStream } = await import('../eval/solution-stream.js');
   const { openJournal } = await import('../run/journal.js');
   const { untilInterrupted } = await import('./line/interrupt.js');
@@ -170,6 +174,33 @@ async function label(args: LabelArguments): Promise<void> {
     );
   console.error(`${done} ${args.complete ? '' : 'labelled '}solutions are in ${journal.path}`);
   if (args.complete) await sayUnfinished(journal.path);
+}
+
+/** Options of completions with their defaults. */
+const OF_COMPLETIONS = {
+  ...{ k: undefined, 'max-new-tokens': MAX_NEW_TOKENS, temperature: 1, 'top-k': 0, 'top-p': 1, 'min-p': 0 },
+  ...{ seed: 0, 'max-rows': undefined, tokenizer: undefined, dtype: undefined, quantize: undefined },
+  'other-base': undefined,
+};
+/** Those of them that are about texts, not about episodes. */
+const OF_TEXTS = {
+  ...{ stop: undefined, 'until-wrong': false, template: undefined, chat: undefined, system: undefined },
+  separator: SEPARATOR,
+};
+
+/** @throws UsageError for an option that would change nothing */
+function refuseUnused(args: LabelArguments): void {
+  const { environment } = args;
+  const way = (['results', 'judge', 'oracle', 'reference'] as const).find((name) => args[name]);
+  if (way === undefined && environment === undefined) return;
+  const unused: Readonly<Record<string, unknown>> = way ? { ...OF_COMPLETIONS, ...OF_TEXTS } : OF_TEXTS;
+  const found = Object.entries(unused).find(
+    ([name, usual]) => (args as Record<string, unknown>)[name] !== usual,
+  );
+  if (found !== undefined)
+    throw new UsageError(
+      `--${way ?? 'environment'} draws no ${way ? 'completions' : 'texts'}, and --${found[0]} is about them; leave one out`,
+    );
 }
 
 /** Whether the labels are for turns of conversations too. */
@@ -292,7 +323,11 @@ async function byProblems(option: 'oracle' | 'reference', path: string): Promise
   const { DataError } = await import('../files/data-error.js');
   const { problemText } = await import('../records/same-text.js');
   const { resolveData } = await import('../run/paths.js');
-  const { problems } = await loadProblems(await resolveData(path, 'test', () => `--${option}`));
+  const resolved = await resolveData(path, 'test', () => `--${option}`);
+  const { problems } = await loadProblems(resolved);
+  const { dataFiles } = await import('../data/files.js');
+  const { contentHash } = await import('../files/content-hash.js');
+  const problemsHash = await Promise.all((await dataFiles(resolved)).map(contentHash));
   const known = new Map<string, (typeof problems)[number]>();
   for (const each of problems) {
     const key = problemText(each.problem);
@@ -317,5 +352,9 @@ async function byProblems(option: 'oracle' | 'reference', path: string): Promise
         : 'worked solution of this problem; name the file that the problems are from';
     throw new DataError('row', `${where}: ${path} has no ${missing}`);
   };
-  return { settings: { [option]: path }, label: async (batch) => batch.flatMap(labelled), dispose() {} };
+  return {
+    settings: { [option]: path, problems: problemsHash },
+    label: async (batch) => batch.flatMap(labelled),
+    dispose() {},
+  };
 }

@@ -3,9 +3,10 @@ import { defined, type OptionsOf } from '../native/defined.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { StepRecord } from '../records/record.js';
+import { warn } from '../terminal/log.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
-import { unreadColumns } from './benchmarks/unasked.js';
+import { unaskedWarning, unreadColumns } from './benchmarks/unasked.js';
 import { groupColumn, isRow, misfit, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
@@ -115,6 +116,8 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
       `${what}: expected a list of records or the \`records\` of loadRecords, found ${shown(rows)}`,
     );
   const records: StepRecord[] = [];
+  const report = new MutableReport();
+  const log = logInto(report);
   let source: Source<ConversionOptions> | undefined;
   let number = 0;
   for await (const row of rows) {
@@ -125,13 +128,19 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
         records.push(row);
         continue;
       }
-      if (!source?.matches(row)) source = detected(row, position, true);
-      records.push(...source.convert(row, CONVERSION_DEFAULTS, SILENT));
+      const own = withoutTableNulls(row, log.unasked);
+      if (!source?.matches(own)) source = detected(own, position, true);
+      const found = source.convert(own, CONVERSION_DEFAULTS, log);
+      for (const part of unreadColumns(own, found)) log.unasked(part);
+      records.push(...found);
     } catch (error) {
       if (!(error instanceof BadRow)) throw error;
       throw new DataError('row', `${error.message}${source ? ` (read as ${source.name})` : ''}`, position);
     }
   }
+  if (report.skipped.size > 0)
+    warn(`${what}: rows left out: ${[...report.skipped].map(([reason, n]) => `${reason} ${n}`).join(', ')}`);
+  for (const warning of unaskedWarning(report.unasked)) warn(`${what}: ${warning}`);
   return records;
 }
 
@@ -142,8 +151,6 @@ const isStep = (step: unknown) =>
   isRow(step) && typeof step.text === 'string' && typeof step.kind === 'string' && 'label' in step;
 
 const CONVERSION_DEFAULTS: ConversionOptions = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS };
-const SILENT: ConversionLog = { skipRow() {}, unlabelled() {}, replies() {}, unasked() {} };
-
 class MutableReport implements LoadReport {
   files: string[] = [];
   rows = 0;
@@ -155,17 +162,13 @@ class MutableReport implements LoadReport {
   firstBadRow: string | undefined;
 }
 
-async function* readAll(
-  paths: readonly string[],
-  options: LoadOptions,
-  report: MutableReport,
-): AsyncGenerator<StepRecord> {
-  const conversion: ConversionOptions = { ...CONVERSION_DEFAULTS, ...defined(options) };
-  const log = {
-    skipRow: (reason: string) => count(report.skipped, reason),
-    unlabelled: (reason: string) => count(report.unlabelled, reason),
-    unasked: (part: string) => count(report.unasked, part),
-    replies(learned: number, all: number) {
+/** Counts what converters say in a report. */
+function logInto(report: MutableReport): ConversionLog {
+  return {
+    skipRow: (reason) => count(report.skipped, reason),
+    unlabelled: (reason) => count(report.unlabelled, reason),
+    unasked: (part) => count(report.unasked, part),
+    replies(learned, all) {
       const { conversations: so } = report;
       report.conversations = {
         count: so.count + 1,
@@ -174,6 +177,15 @@ async function* readAll(
       };
     },
   };
+}
+
+async function* readAll(
+  paths: readonly string[],
+  options: LoadOptions,
+  report: MutableReport,
+): AsyncGenerator<StepRecord> {
+  const conversion: ConversionOptions = { ...CONVERSION_DEFAULTS, ...defined(options) };
+  const log = logInto(report);
   for (const path of paths) {
     for (const file of await dataFiles(path)) {
       report.files.push(file);

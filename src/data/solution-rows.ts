@@ -36,7 +36,7 @@ export interface RowSolution {
   readonly outcome?: 0 | 1;
 }
 
-/** What programs write of a sample that came to its end, and of one that did not. */
+/** Words of programs for a sample that came to its end, and for one that did not. */
 const ENDED = [
   ...['stop', 'stop_sequence', 'eos', 'eos_token', 'end_turn', 'tool_calls', 'tool_use', 'function_call'],
   ...['complete', 'completed', 'finished'],

@@ -102,6 +102,8 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
   const evaluation = readLoosely(join(full, 'eval.json'));
   const memory = asMemory(await json('memory.json'));
   const progress = asProgress(await json('progress.json'));
+  const sampled = await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')));
+  damaged.push(...(sampled?.notes ?? []));
   return {
     path: full,
     name: basename(full),
@@ -114,7 +116,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     evaluation: isObject(evaluation) ? evaluation : {},
     ...(memory ? { memory } : {}),
     ...(progress ? { progress } : {}),
-    rollouts: (await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')))) ?? [],
+    rollouts: sampled?.rollouts ?? [],
     solutions:
       (await attempt('verdicts.jsonl', () => readJudgedSolutions(join(full, 'verdicts.jsonl')))) ?? [],
     times: (await attempt('tensorboard', () => runTimes(full, metrics))) ?? NO_TIMES,

@@ -46,13 +46,35 @@ export interface RolloutTurn {
 /** Largest part of a file that is read, from its end. */
 const MAX_BYTES = 16 << 20;
 
-/** Rows that are no rollouts are passed over. */
-export function readRollouts(path: string): Rollout[] {
+/** The rollouts of a file, and sentences on what of it is left out; rows that are no rollouts are passed over. */
+export function readRollouts(
+  path: string,
+  maxBytes = MAX_BYTES,
+): { readonly rollouts: readonly Rollout[]; readonly notes: readonly string[] } {
   const bytes = readFileSync(path);
-  const text = bytes.subarray(Math.max(0, bytes.length - MAX_BYTES)).toString('utf8');
-  return text
+  const isCut = bytes.length > maxBytes;
+  const lines = bytes
+    .subarray(Math.max(0, bytes.length - maxBytes))
+    .toString('utf8')
     .split('\n')
-    .flatMap((line) => attempt(() => (line === '' ? [] : rollout(JSON.parse(line))), []));
+    // The first line of a part is the end of one.
+    .slice(isCut ? 1 : 0)
+    .filter((line) => line !== '');
+  const rows = lines.map((line) => attempt((): unknown => JSON.parse(line)));
+  const rollouts = rows.flatMap(rollout);
+  const unread = rows.filter((row) => row === undefined).length;
+  const [first] = rollouts;
+  return {
+    rollouts,
+    notes: [
+      ...(isCut
+        ? [
+            `samples.jsonl: its last ${Math.round(maxBytes / 2 ** 20)} MiB are read, from iteration ${first?.iteration ?? 0} on`,
+          ]
+        : []),
+      ...(unread > 0 ? [`samples.jsonl: ${unread} lines cannot be read and are left out`] : []),
+    ],
+  };
 }
 
 function rollout(row: unknown): Rollout[] {

@@ -43,14 +43,8 @@ const MIXTURE = { weights: 'data.train.weight', shares: 'data.train.share' };
 
 /** Reads the files that `config`, whose paths are absolute, names. Throws DataError for missing data. */
 export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
-  const files: Record<string, Record<string, string>> = {};
   const train = trainingFiles(config.data.train);
-  for (const [i, { path }] of train.entries())
-    files[i === 0 ? 'data.train' : `data.train.${i}`] = await hashes(await dataFiles(path));
-  for (const part of ['validation', 'test'] as const) {
-    const path = config.data[part];
-    if (path !== undefined) files[`data.${part}`] = await hashes(await dataFiles(path));
-  }
+  const files: Record<string, Readonly<Record<string, string>>> = { ...(await dataContent(config.data)) };
   const { base, adapter, tokenizer } = config.model;
   if (typeof base === 'string') files['model.base'] = await modelContent(base);
   // Small enough to be hashed whole.
@@ -65,6 +59,20 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   const shares = train.map(({ share }) => share);
   if (shares.some((share) => share !== undefined)) values[MIXTURE.shares] = shares;
   return { config: values, files, runtime: runtimeVersion() };
+}
+
+/** Hashes of the data files by the key that names them and by their name. Throws DataError for missing data. */
+export async function dataContent(
+  data: FrameConfig['data'],
+): Promise<Readonly<Record<string, Readonly<Record<string, string>>>>> {
+  const found: Record<string, Record<string, string>> = {};
+  for (const [i, { path }] of trainingFiles(data.train).entries())
+    found[i === 0 ? 'data.train' : `data.train.${i}`] = await hashes(await dataFiles(path));
+  for (const part of ['validation', 'test'] as const) {
+    const path = data[part];
+    if (path !== undefined) found[`data.${part}`] = await hashes(await dataFiles(path));
+  }
+  return found;
 }
 
 /** Differences between a resumed run and its beginning, a phrase each. */

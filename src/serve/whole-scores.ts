@@ -121,6 +121,13 @@ function askedSolution(engine: Engine, fields: RequestFields): Solution {
   const [problem, solution] = messages.slice(-2);
   if (problem?.role !== 'user' || solution?.role !== 'assistant')
     return fields.fail('messages', "a user's problem and an assistant's solution at the end");
+  // A system message is the judge's own; turns of a conversation would be lost.
+  const turn = messages.slice(0, -2).findIndex(({ role }) => role !== 'system' && role !== 'developer');
+  if (turn >= 0)
+    fields.refuse(
+      `messages[${turn}]`,
+      'expected one problem and one solution, and system messages before them: earlier turns are not read; send a conversation to /score',
+    );
   return solutionOf(engine, fields, String(problem.content), String(solution.content), () =>
     fields.fail(`messages[${messages.length - 1}].content`, 'a text with at least one step'),
   );

@@ -157,9 +157,24 @@ export function parseSweep(content: string, file: string, overrides: readonly st
   });
   if (arms.length === 0) refuse(['arms'], 'a sweep needs at least one arm');
   for (const { name, set, grid } of arms) {
-    const twice = Object.keys(grid).find((name) => name in set);
+    // A section that is tried takes the place of all that is set in it.
+    const twice = Object.keys(grid).find((tried) => Object.keys(set).some((key) => isWithin(key, tried)));
     if (twice !== undefined)
       refuse(['arms', name], `arm ${name} both sets ${twice} and tries values of it; remove one`);
+    const own = Object.keys(given.arms[name]?.set ?? {});
+    const lost = Object.keys(fromCommand).find((key) =>
+      own.some((set) => isWithin(key, set) || isWithin(set, key)),
+    );
+    if (lost !== undefined)
+      refuse(
+        ['arms', name],
+        `arm ${name} has a value of its own for ${lost}, which would win over --set ${lost}; change it here, or leave --set out`,
+      );
+    for (const [key, values] of Object.entries(grid)) {
+      const shown = values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));
+      const again = shown.find((value, i) => shown.indexOf(value) < i);
+      if (again !== undefined) refuse(['arms', name], `arm ${name} tries ${key}=${again} twice; remove one`);
+    }
     for (const [key, instead] of Object.entries(NOT_FOR_ARMS))
       if (key in set || key in grid) refuse(['arms', name], `${key} is not for arms: ${instead}`);
   }
@@ -179,7 +194,7 @@ export function parseSweep(content: string, file: string, overrides: readonly st
       `${given.select.on} may be better where it is lower; say goal: min or goal: max in select`,
     );
   const names = arms.map(({ name }) => name);
-  const compareTo = [given.compare_to ?? []].flat();
+  const compareTo = [...new Set([given.compare_to ?? []].flat())];
   const unknown = compareTo.find((name) => !names.includes(name));
   if (unknown !== undefined)
     refuse(['compare_to'], `there is no arm ${unknown}; arms are ${names.join(', ')}`);
@@ -196,6 +211,9 @@ export function parseSweep(content: string, file: string, overrides: readonly st
     compareTo,
   };
 }
+
+/** Whether a key names a section's value, or the section itself. */
+const isWithin = (key: string, section: string) => key === section || key.startsWith(`${section}.`);
 
 /** Metrics of which the least is the best, or which mean nothing by themselves. */
 const MAY_BE_LOW = /(loss|brier|ece|calibration_error|entropy|kl\w*|tokens)$/;

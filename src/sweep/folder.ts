@@ -10,7 +10,7 @@ import { hasSection, loadRunConfig, methodOfRecipe, parseRunConfig } from '../me
 import { begunWith } from '../methods/run.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
-import { acceptedChanges, readRunInputs, runInputs, unnamedValues } from '../run/inputs.js';
+import { acceptedChanges, dataContent, readRunInputs, runInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
 import type { Cell, CellOutcome } from './cells.js';
 import type { Settings, Sweep } from './file.js';
@@ -222,13 +222,29 @@ export class SweepFolder {
   private async checkReasons(cell: Cell): Promise<void> {
     const made = join(this.directory(cell), 'settings.json');
     if (!existsSync(made)) return;
-    const { attempts, temperature } = (await readJson(made)) as Record<string, unknown>;
+    const { attempts, temperature, ...before } = (await readJson(made)) as Record<string, unknown>;
     const { rationales } = cell.arm;
-    if (attempts === rationales?.k && temperature === rationales?.temperature) return;
-    throw new RunError(
-      `${this.sweep.file} no longer describes the reasons in ${this.directory(cell)}: they were made with k ${attempts} and temperature ` +
-        `${temperature}; restore rationales of arm ${cell.arm.name}, or give the sweep another output_dir`,
-    );
+    const otherwise = (how: string) =>
+      new RunError(
+        `${this.sweep.file} no longer describes the reasons in ${this.directory(cell)}: ${how}, or give the sweep another output_dir`,
+      );
+    if (attempts !== rationales?.k || temperature !== rationales?.temperature)
+      throw otherwise(
+        `they were made with k ${attempts} and temperature ${temperature}; restore rationales of arm ${cell.arm.name}`,
+      );
+    const own = await loadRunConfig(this.recipe(cell), await this.ownSettings(cell));
+    const { data, ...config } = await resolveInputs(own.config, own.locate);
+    const now: Record<string, unknown> = {
+      ...{ data, prompt: 'prompt' in config ? config.prompt : undefined, files: await dataContent(data) },
+    };
+    // Files may have been moved; their content may not be another one.
+    const text = (of: unknown) =>
+      JSON.stringify(of, (key, value) => (['train', 'validation', 'test'].includes(key) ? undefined : value));
+    const other = Object.keys(now).find((key) => text(now[key]) !== text(before[key]));
+    if (other !== undefined)
+      throw otherwise(
+        `they were made with other ${other === 'files' ? 'content of the data' : other}; restore it`,
+      );
   }
 
   /** Runs in the folder that are none of `cells`. */

@@ -63,6 +63,23 @@ it('is the rule of a scorer whose card has it', async () => {
   );
 });
 
+it('loses no column that has the name of one of its own', async () => {
+  const directory = temporaryDirectory();
+  const [from, to] = [join(directory, 'rows.jsonl'), join(directory, 'out.jsonl')];
+  const cut = (row: object) => {
+    writeFileSync(from, JSON.stringify(row));
+    return segmentData({ from, to, rule: 'thoughts/1', problem: 'question', solution: 'response' });
+  };
+  const row = { question: '2 + 3?', response: TEXT };
+  const labelled = { ...row, steps: [{ text: 'a', label: 1 }] };
+  await expect(cut(labelled)).rejects.toThrow("column 'steps' is there already, and would be lost");
+  await expect(cut({ ...row, problem: 'Another.' })).rejects.toThrow("column 'problem' is there already");
+  await expect(cut({ ...labelled, segmentation: 'thoughts/0' })).rejects.toThrow("column 'steps'");
+  // Rows that it cut itself are cut again.
+  await cut({ ...row, steps: [{ text: 'a', label: null }], segmentation: 'thoughts/0' });
+  expect(JSON.parse(readFileSync(to, 'utf8'))).toMatchObject({ segmentation: 'thoughts/1', text: TEXT });
+});
+
 it('says where a row has steps already', async () => {
   const directory = temporaryDirectory();
   const from = join(directory, 'steps.jsonl');

@@ -209,6 +209,12 @@ describe('steptrain generate', () => {
       ),
     ]);
 
+    const quantised = await generate('--file', path, '--output', output, '--quantize', 'int8');
+    expect([quantised.code, quantised.stderr]).toEqual([
+      1,
+      expect.stringMatching(/holds samples of a stopped command whose (quantize|weights) was/),
+    ]);
+
     const again = await generate('--file', path, '--output', output);
     expect([again.code, again.stderr]).toEqual([
       0,
@@ -252,6 +258,24 @@ describe('steptrain generate', () => {
     const warned = await generate('--model', own, '--tokenizer', 'bytes', '--adapter', unknown, 'a', ...few);
     expect(warned.code).toBe(0);
     expect(warned.stderr).toMatch(/^Warning: .* was trained on models\/unknown, which is not here/);
+  });
+
+  it('refuses what would be lost: columns of samples, and a system message beside messages', async () => {
+    const written = file('written.jsonl', { prompt: 'a' }, { prompt: 'b', prediction: 'of another model' });
+    expect(await generate('--file', written, ...few)).toMatchObject({
+      code: 1,
+      stderr: `${written}, line 2 has a column 'prediction' already, which would be lost under that of the sample; rename it, or remove it`,
+    });
+    const messages = file('messages.jsonl', { messages: [{ role: 'user', content: 'a' }] });
+    const asked = await generate('--file', messages, '--chat', '--system', 'Be short.', ...few);
+    expect(asked).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('line 1: --system is for texts, and this prompt is a list of messages'),
+    });
+    const tools = file('tools.jsonl', { prompt: 'a', tools: [{ name: 'f' }] });
+    expect((await generate('--file', tools, ...few)).stderr).toContain(
+      'rows have tools (1), which is not read',
+    );
   });
 
   it('refuses a row without the column and names its line', async () => {

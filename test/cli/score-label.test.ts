@@ -281,6 +281,40 @@ describe('label', () => {
     });
   });
 
+  test('goes on with no other judge and no other worked solutions under the same name', async () => {
+    cpSync(at('run'), at('judge'), { recursive: true });
+    const label = (...way: readonly string[]) =>
+      cli(['label', at('solutions.jsonl'), ...way, '--output', at(`by${way[0]}`)]);
+    expect((await label('--judge', at('judge'))).code).toBe(0);
+    changeWeights(at('judge'));
+    expect(await label('--judge', at('judge'))).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/weights was "\w+" and is "\w+" now/),
+    });
+    const worked = (solution: string) =>
+      writeFileSync(at('worked.jsonl'), JSON.stringify({ problem: PROBLEM, answer: '19', solution }));
+    worked('12 + 7 = 19');
+    expect((await label('--reference', at('worked.jsonl'))).code).toBe(0);
+    worked('7 + 12 = 19');
+    expect(await label('--reference', at('worked.jsonl'))).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('problems was'),
+    });
+  });
+
+  test.each([
+    [['--judge', 'word-problems-judge', '--until-wrong'], '--judge draws no completions, and --until-wrong'],
+    [['--reference', 'x.jsonl', '-k', '4'], '--reference draws no completions, and --k is about them'],
+    [['--results', '--temperature', '0.5'], '--results draws no completions, and --temperature'],
+    [
+      ['--environment', 'calculator', '--template', '{problem}'],
+      '--environment draws no texts, and --template',
+    ],
+  ])('refuses %j, of which one would change nothing', async (way, sentence) => {
+    const { code, err } = await cli(['label', at('solutions.jsonl'), ...way, '--output', at('unused')]);
+    expect([code, err]).toEqual([1, expect.stringContaining(sentence)]);
+  });
+
   test('goes on where it was stopped, with the same labels', async () => {
     const whole = readFileSync(at('labels/labels.jsonl'), 'utf8');
     truncateSync(at('labels/labels.jsonl'), whole.indexOf('\n') + 10);

@@ -4,8 +4,9 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { fileRows } from '../../src/data/files.js';
-import { loadRecords } from '../../src/data/load.js';
+import { loadRecords, recordsOf } from '../../src/data/load.js';
 import { DataError } from '../../src/files/data-error.js';
+import { loggingTo } from '../../src/terminal/log.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { fileWith, load } from './data-file.js';
@@ -13,6 +14,24 @@ import { fileWith, load } from './data-file.js';
 const files = fileURLToPath(new URL('files', import.meta.url));
 const good = { prompt: 'P?', completions: ['a', 'b'], labels: [true, false] };
 const line = JSON.stringify(good);
+
+describe('rows in memory', () => {
+  it('are read as those of files, and what is left out is said', async () => {
+    const rated = (more: object) => ({
+      question: { problem: 'P?' },
+      label: { steps: [{ completions: [{ text: 'a', rating: 1 }], chosen_completion: 0 }], ...more },
+    });
+    const rows = [rated({}), rated({ finish_reason: 'give_up' }), { ...good, tools: [{ name: 'f' }] }];
+    const lines: string[] = [];
+    const records = await loggingTo(
+      (text) => lines.push(text),
+      () => recordsOf('evaluate', rows),
+    );
+    expect(records).toHaveLength(2);
+    expect(lines.join('\n')).toContain('evaluate: rows left out: finish_reason_give_up 1');
+    expect(lines.join('\n')).toContain('evaluate: rows have tools (1), which is not read');
+  });
+});
 
 describe('loadRecords', () => {
   it('reads the same records from every kind of file', async () => {

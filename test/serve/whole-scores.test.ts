@@ -116,6 +116,11 @@ describe('refuses in a sentence', () => {
     ['/pooling', {}, /^messages: expected a user's problem and an assistant's solution at the end/],
     ['/classify', { messages: messages.slice(0, 2) }, /^messages: expected a user's problem/],
     ['/pooling', { messages, dimensions: 5 }, /^dimensions: /],
+    [
+      '/classify',
+      { messages: [...messages, ...messages.slice(-2)] },
+      /^messages\[\d\]: expected one problem and one solution.*earlier turns are not read/,
+    ],
     ['/pooling', { messages: [messages[1], { role: 'assistant', content: ' ' }] }, /at least one step/],
     ['/score', { text_1: ['a', 'b'], text_2: ['1', '2', '3'] }, /one for each of the 3 of text_2, found 2/],
     ['/score', { text_1: 'a', text_2: [5] }, /^text_2: expected a list of texts/],

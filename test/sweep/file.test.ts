@@ -80,6 +80,22 @@ describe('a sweep file', () => {
     expect(() => parseSweep(SWEEP.replace(from, to), 's.yaml')).toThrow(message);
   });
 
+  it('refuses a --set that an arm would not follow, and values that are tried twice', () => {
+    const parsed =
+      (content: string, ...set: readonly string[]) =>
+      () =>
+        parseSweep(content, 's.yaml', set);
+    expect(parsed(SWEEP, 'run.device=cpu')).not.toThrow();
+    for (const set of ['method=stepamc', 'ppo.gamma=0.9'])
+      expect(parsed(SWEEP.replace('method: sft', 'method: sft, ppo: { gamma: 1 }'), set)).toThrow(
+        /arm SFT has a value of its own for (method|ppo\.gamma), which would win over --set/,
+      );
+    expect(parsed(SWEEP.replace('[1, 0.5]', '[1, "1"]'))).toThrow('arm PPO (alone) tries ppo.gamma=1 twice');
+    // A section that is tried takes the place of what is set in it.
+    const section = SWEEP.replace('ppo.gamma: [1, 0.5]', 'data.arithmetic: [{ seed: 1 }, { seed: 2 }]');
+    expect(parsed(section)).toThrow('both sets data.arithmetic and tries values of it');
+  });
+
   it('puts what a run needs before it: the run that it begins from, that whose tokens it gets, and its reasons', () => {
     const linked = SWEEP.replace(
       '  SFT: {',

@@ -6,12 +6,14 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadRunConfig } from '../../src/methods/config.js';
 import { createRun } from '../../src/methods/run.js';
-import type { Cell, CellOutcome } from '../../src/sweep/cells.js';
+import { dataContent } from '../../src/run/inputs.js';
+import { resolveInputs } from '../../src/run/paths.js';
+import { type Cell, type CellOutcome, cell } from '../../src/sweep/cells.js';
 import { describeSweep } from '../../src/sweep/dry-run.js';
-import { parseSweep } from '../../src/sweep/file.js';
+import { type Arm, parseSweep } from '../../src/sweep/file.js';
 import type { SweepFolder } from '../../src/sweep/folder.js';
 import { formatSweep } from '../../src/sweep/format.js';
-import { runSweep } from '../../src/sweep/run.js';
+import { openSweep, runSweep } from '../../src/sweep/run.js';
 import { runSweepFile } from '../../src/sweep/sweep-file.js';
 
 let folder: string;
@@ -199,6 +201,44 @@ describe('a sweep', () => {
     expect(fewer.notes).toEqual([
       expect.stringMatching(/^6 runs in .* are not in s\.yaml and stay out of its table/),
     ]);
+  });
+
+  it('refuses reasons that were made with other settings or data, whatever runs there are', async () => {
+    const data = join(folder, 'rows.jsonl');
+    await writeFile(data, JSON.stringify({ question: '1?', steps: ['1', '2'], labels: [1, 0] }));
+    const linked = text().replace(
+      '  plain: {}',
+      `  R: { from: plain, rationales: {}, set: { data.source: stepwise, data.train: ${JSON.stringify(data)}, data.balance: none } }\n  plain: {}`,
+    );
+    const opened = (content = linked) => openSweep(parseSweep(content, 's.yaml'), findRecipe);
+    const found = parseSweep(linked, 's.yaml');
+    const [arm] = found.arms as [Arm];
+    const { config, locate } = await loadRunConfig(
+      findRecipe(arm.recipe),
+      await (await opened()).ownSettings(cell(arm, {}, 1)),
+    );
+    const { data: read, ...others } = await resolveInputs(config, locate);
+    const directory = join(folder, 'R/rationales/seed-1');
+    await mkdir(directory, { recursive: true });
+    const settings = {
+      data: read,
+      prompt: (others as { prompt?: unknown }).prompt,
+      attempts: 4,
+      temperature: 0.7,
+    };
+    await writeFile(
+      join(directory, 'settings.json'),
+      JSON.stringify({ ...settings, files: await dataContent(read) }),
+    );
+    await opened();
+    await expect(opened(linked.replace('balance: none', 'balance: upsample'))).rejects.toThrow(
+      /no longer describes the reasons in .*: they were made with other data; restore it, or give/,
+    );
+    await expect(opened(linked.replace('rationales: {}', 'rationales: { k: 5 }'))).rejects.toThrow(
+      /with k 4/,
+    );
+    await writeFile(data, JSON.stringify({ question: '1?', steps: ['1', '3'], labels: [1, 0] }));
+    await expect(opened()).rejects.toThrow(/they were made with other content of the data; restore it/);
   });
 
   it('checks every run before the first, and names the keys that there are', async () => {

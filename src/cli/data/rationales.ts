@@ -13,6 +13,7 @@ import { DEFAULT_MODEL } from '../../models/saved.js';
 import { ending } from '../../native/ending.js';
 import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
+import { dataContent } from '../../run/inputs.js';
 import { openJournal } from '../../run/journal.js';
 import { configuredRecords, withheldRecords } from '../../run/parts.js';
 import { createProgress } from '../../terminal/progress.js';
@@ -50,7 +51,16 @@ export async function makeRationales(
   const { k: attempts, temperature, seed } = args;
   const named = { model: args.run ?? args.model ?? DEFAULT_MODEL, adapter: args.adapter };
   const weights = await modelFingerprint(model, tokenizer);
-  const settings = { data, prompt, attempts, temperature, seed, ...named, weights };
+  const settings = {
+    data,
+    prompt,
+    attempts,
+    temperature,
+    seed,
+    ...named,
+    weights,
+    files: await dataContent(data),
+  };
   const verdicts = verdictTokenizer(prompt, tokenizer);
   const journal = await openJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
   const tally = emptyTally();

@@ -15,6 +15,7 @@ import { configuredTools } from '../../methods/s3c/making.js';
 import { baseDirectory } from '../../models/base.js';
 import { ending } from '../../native/ending.js';
 import { openDraws } from '../../run/draws.js';
+import { dataContent } from '../../run/inputs.js';
 import { configuredTokenizer } from '../../run/tokenizer.js';
 import { openDevice } from '../../runtime/device.js';
 import { createProgress } from '../../terminal/progress.js';
@@ -48,7 +49,8 @@ export async function makeCorrections(
   const { dtype, quantize } = named;
   using model = device && (await loadModel(device, baseDirectory(named.base as string), { dtype, quantize }));
   const weights = model ? await modelFingerprint(model, tokenizer) : null;
-  await using file = ending(await openSampleFile(directory, { ...settingsOf(config, part), weights }));
+  const files = await dataContent(config.data);
+  await using file = ending(await openSampleFile(directory, { ...settingsOf(config, part), weights, files }));
   const decoder = model?.decoder;
   const tools = configuredTools(config, tokenizer, { draws, ...(decoder ? { decoder } : {}) });
   const solutions = chosenSolutions(config, part);

@@ -1,6 +1,7 @@
 // `steptrain data segment`: texts with chains of thought as rows of steps, by a rule with a version.
 
 import { BadRow } from '../../data/bad-row.js';
+import { isRow } from '../../data/columns.js';
 import { dataFiles } from '../../data/files.js';
 import { objectRows } from '../../data/rows.js';
 import { solutionText } from '../../data/solution-rows.js';
@@ -63,8 +64,7 @@ async function* segmented(
       }
       counts.solutions++;
       for (const { part } of steps) counts[part === 'thought' ? 'thoughts' : 'answers']++;
-      const written = {
-        ...row,
+      const result = {
         problem: found.problem,
         steps: steps.map(({ text }) => ({ text, label: null })),
         spans: steps.map(({ start, end }) => [start, end]),
@@ -72,10 +72,25 @@ async function* segmented(
         text: found.text,
         segmentation: rule,
       };
+      // Rows of this command may be cut by another rule, unless somebody has labelled their steps.
+      const isOwn = row.segmentation !== undefined && isUnlabelled(row.steps);
+      const lost = Object.entries(result).find(
+        ([name, value]) => !isOwn && Object.hasOwn(row, name) && row[name] !== value,
+      );
+      if (lost !== undefined)
+        throw new DataError(
+          'row',
+          `column '${lost[0]}' is there already, and would be lost under the one that is written; rename it, or remove it`,
+          position,
+        );
+      const written = { ...row, ...result };
       yield Buffer.from(`${exactText(written)}\n`);
     }
   if (counts.solutions === 0) throw new UsageError(`${from} gives no steps; nothing was written`);
 }
+
+const isUnlabelled = (steps: unknown) =>
+  Array.isArray(steps) && steps.every((step: unknown) => isRow(step) && step.label === null);
 
 export function formatSegmented({
   solutions,

@@ -47,10 +47,9 @@ async function run(args: CalibrateArguments): Promise<void> {
     throw new UsageError(
       `${name} is no run with validation steps of its own: name labelled steps with --data FILE`,
     );
-  const records =
-    args.data === undefined
-      ? (await taskOfRun(name, {})).validation
-      : (await taskOfModel({ model: name }, { data: args.data })).test;
+  const given = args.data === undefined ? undefined : await taskOfModel({ model: name }, { data: args.data });
+  for (const warning of given?.warnings ?? []) console.error(`Warning: ${warning}`);
+  const records = given?.test ?? (await taskOfRun(name, {})).validation;
   if (records.length === 0)
     throw new UsageError(`${name} has no validation steps; name labelled steps with --data FILE`);
   using interruption = ending(untilInterrupted());

@@ -46,7 +46,8 @@ async function measure(args: CascadeArguments): Promise<void> {
   const { createProgress } = await import('../../terminal/progress.js');
   const { printReport } = await import('./output.js');
   const { taskOfModel } = await import('./correction-task.js');
-  const { test } = await taskOfModel({ model: args.first }, { data: args.data });
+  const { test, warnings = [] } = await taskOfModel({ model: args.first }, { data: args.data });
+  for (const warning of warnings) console.error(`Warning: ${warning}`);
   const records = test.slice(0, args['max-samples']);
   const options = { device: args.device, part: 'judge' };
   await withScorer(args.first, options, (first) =>

@@ -80,9 +80,8 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const { same: overlap } = problemOverlap(keys(source.parts.train), keys(test));
   const trained = new Set(source.parts.train.flatMap(({ steps }) => steps.map(stepKey)));
   const seen = test.map(({ steps }) => steps.map((step) => trained.has(stepKey(step))));
-  const asTrained = [options.data, options.maxSamples, options.maxLength, options.neutral].every(
-    (value) => value === undefined,
-  );
+  const { data, maxSamples, maxLength, neutral: asked, neutralScore } = options;
+  const asTrained = [data, maxSamples, maxLength, asked, neutralScore].every((value) => value === undefined);
   return {
     method: config.method,
     pretrained: isPretrained(config.model.base),

@@ -147,6 +147,12 @@ async function judge(given: CorrectionArguments): Promise<void> {
 function checkedOptions(args: CorrectionArguments): CorrectionOptions {
   const { 'max-length': maxLength, 'max-samples': samples } = args;
   checkWhole(args, { 'max-length': 1 });
+  if (args.data === undefined && args.validation === undefined)
+    for (const name of ['source', 'on-bad-row'] as const)
+      if (args[name] !== undefined)
+        throw new UsageError(
+          `--${name} is about the rows of --data and --validation, and a run reads its own data as its config.yaml says; leave it out`,
+        );
   if (
     samples !== undefined &&
     samples !== 'all' &&

@@ -37,6 +37,7 @@ async function measure(given: RewardModelArguments): Promise<void> {
   if (name === undefined) throw new UsageError('name the reward model with --model');
   const { join } = await import('node:path');
   const { loadRecords } = await import('../../data/load.js');
+  const { formatLoadReport } = await import('../../data/summary.js');
   const { qualityRows, qualitySentences, rewardQuality, standingOf, MIN_AUC } = await import(
     '../../eval/reward-quality.js'
   );
@@ -60,6 +61,8 @@ async function measure(given: RewardModelArguments): Promise<void> {
     all.push(record);
   }
   if (all.length === 0) throw new UsageError(`${args.data} holds no labelled solutions`);
+  if (report.skipped.size + report.unasked.size > 0)
+    for (const line of formatLoadReport(report)) console.error(line);
   const { directory, hash } = await rewardWeights(name);
   const options = { device: args.device, part: args.scorer, quantize: args.quantize };
   await withScorer(name, options, async (scorer, signal) => {

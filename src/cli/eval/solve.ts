@@ -62,6 +62,10 @@ async function solve(given: SolveArguments): Promise<void> {
     args.examples === undefined
       ? []
       : (await chosenProblems(await resolveData(args.examples, 'train', () => '--examples'))).problems;
+  if (args.examples !== undefined && examples.length < args.shots)
+    console.error(
+      `Warning: ${args.examples} has ${plural(examples.length, 'problem')}: so many are shown, not ${args.shots}`,
+    );
   const { templateFrom } = await import('./solving-template.js');
   const { runWords } = await import('./run-words.js');
   const words = await runWords({ ...args, template: await templateFrom(args.template) });
@@ -147,6 +151,21 @@ function searchOf(args: SolveArguments) {
   return { beams, expansions, rounds, ...separator };
 }
 
+/** @throws UsageError for an option that would change nothing */
+function refuseUnused(args: SolveArguments): void {
+  const { 'reward-model': reward, judge, search, examples } = args;
+  const needs: readonly (readonly [needed: string, given: unknown, usual: Partial<SolveArguments>])[] = [
+    ['--search', search, { beams: 4, expansions: 4, rounds: 40, 'step-end': undefined }],
+    ['--reward-model', reward, { aggregate: 'min', 'until-wrong': false, curves: false }],
+    ['--reward-model or --judge', reward ?? judge, { 'accept-weak-reward': false }],
+    ['--examples', examples, { shots: 4 }],
+  ];
+  for (const [needed, given, usual] of needs)
+    for (const [name, value] of Object.entries(usual))
+      if ((given === undefined || given === false) && args[name as keyof SolveArguments] !== value)
+        throw new UsageError(`--${name} needs ${needed}`);
+}
+
 function checked(args: SolveArguments) {
   const search = { beams: 1, expansions: 1, rounds: 1 };
   checkWhole(args, { n: 1, 'max-rows': 1, 'max-problems': 1, shots: 1, ...search });
@@ -159,6 +178,7 @@ function checked(args: SolveArguments) {
   const { temperature = args.n === 1 ? 0 : 1, 'reward-model': reward } = args;
   if (reward === undefined && args['reward-scorer'] !== undefined)
     throw new UsageError('--reward-scorer chooses one of a run: name it with --reward-model');
+  refuseUnused(args);
   if (args.search) {
     if (reward === undefined)
       throw new UsageError('--search goes by the scores of steps: name --reward-model');

@@ -16,6 +16,8 @@ export interface GivenPrompt {
   readonly row: Readonly<Record<string, unknown>>;
 }
 
+/** Columns of a sample in the output. */
+const WRITTEN = ['sample', 'prediction', 'finish_reason', 'tokens', 'logprobs'];
 const ROWS = /\.(jsonl|json|csv|parquet)(\.gz)?$/;
 
 /** Texts of the command line, unchanged. @throws UsageError for an empty one, as of a variable that is not set */
@@ -64,7 +66,14 @@ async function fromRows(
   column: string,
 ): Promise<GivenPrompt[]> {
   const prompts: GivenPrompt[] = [];
-  for await (const { row, where } of rows) prompts.push({ prompt: promptIn(row, column, where), where, row });
+  for await (const { row, where } of rows) {
+    const taken = WRITTEN.find((name) => Object.hasOwn(row, name));
+    if (taken !== undefined)
+      throw new UsageError(
+        `${where} has a column '${taken}' already, which would be lost under that of the sample; rename it, or remove it`,
+      );
+    prompts.push({ prompt: promptIn(row, column, where), where, row });
+  }
   if (prompts.length === 0)
     throw new UsageError(`${file} has no rows; expected one JSON object a line with a column '${column}'`);
   return prompts;

@@ -1,5 +1,6 @@
 /** Labels of turns, as `steptrain label` makes them: by results, by episodes that go on, or by a judge, who labels steps of solutions too. */
 import { readFile } from 'node:fs/promises';
+import type { RowSolution } from '../../data/solution-rows.js';
 import type { PlacedSolution } from '../../eval/solution-stream.js';
 import { systemReason } from '../../files/error.js';
 import type { StepRecord } from '../../records/record.js';
@@ -14,6 +15,10 @@ import { UsageError } from '../line/error.js';
 import type { OpenLabeller } from './labeller.js';
 
 export interface TurnArguments extends ModelArguments, NamedRun, SamplingArguments {
+  readonly file: string;
+  readonly problem?: string | undefined;
+  readonly solution?: string | undefined;
+  readonly answer?: string | undefined;
   readonly results?: boolean | undefined;
   readonly judge?: string | undefined;
   readonly rubric?: string | undefined;
@@ -43,7 +48,9 @@ async function byJudge(args: TurnArguments, name: string, signal: AbortSignal): 
   const { labelledTurns } = await import('../../eval/completions/turn-labels.js');
   const { verdictsOf } = await import('../../scoring/scorer.js');
   const { openDevice } = await import('../../runtime/device.js');
-  const { openScorer } = await import('../../scoring/open.js');
+  const { isNoModel, openScorer } = await import('../../scoring/open.js');
+  const { solutionStream } = await import('../../eval/solution-stream.js');
+  const { sha256 } = await import('../../eval/solving/settings.js');
   const { chosenDevice } = await import('../chosen/device.js');
   const rubric = await rubricFrom(args.rubric, name);
   const device = openDevice(await chosenDevice(args.device));
@@ -54,15 +61,31 @@ async function byJudge(args: TurnArguments, name: string, signal: AbortSignal): 
     throw error;
   });
   const verdicts = verdictsOf(scorer);
+  const asked = ({ problem, steps, turns, answer }: RowSolution) => ({
+    ...{ problem, steps, turns },
+    ...(answer === undefined ? {} : { of: { problem, answer } }),
+  });
+  /** A hash of what the judge says of the first solution: other weights, or another threshold, say something else. */
+  const fingerprintOf = async () => {
+    for await (const { solution } of solutionStream(args.file, { columns: args })) {
+      if (!solution) continue;
+      const scores = await scorer.score([asked(solution)], { signal });
+      return sha256(JSON.stringify([scores, await verdicts([asked(solution)], signal)]));
+    }
+    return 'no solutions';
+  };
   return {
-    settings: { judge: name, ...(rubric === undefined ? {} : { rubric }) },
+    settings: {
+      judge: name,
+      ...(rubric === undefined ? {} : { rubric }),
+      ...(isNoModel(name) ? {} : { weights: await fingerprintOf() }),
+    },
     async label(batch) {
       const placed = batch.flatMap(({ solution, ...place }) => (solution ? [{ ...place, solution }] : []));
-      const asked = placed.map(({ solution: { problem, steps, turns, answer } }) => ({
-        ...{ problem, steps, turns },
-        ...(answer === undefined ? {} : { of: { problem, answer } }),
-      }));
-      const found = await verdicts(asked, signal);
+      const found = await verdicts(
+        placed.map(({ solution }) => asked(solution)),
+        signal,
+      );
       if (signal.aborted) return undefined;
       return placed.map(({ solution, where, index }, i): StepRecord => {
         const labels = found[i] ?? [];

@@ -68,7 +68,7 @@ export function compareSolving(
   const ofA = new Map([...contributions(samplesOf(a), { ks, ...equality }), ...equal.a]);
   const ofB = new Map([...contributions(samplesOf(b), { ks, ...equality }), ...equal.b]);
   const contributed = (of: typeof ofA, name: string) => of.get(name) as Contributions;
-  /** Of a resample in which one of both is a share of nothing there is no difference. */
+  /** Both values; undefined where one of them is a share of nothing. */
   const values = (name: string, weights?: Uint32Array): readonly [a: number, b: number] | undefined => {
     const [ofThis, ofOther] = [ofA, ofB].map((of) => metricOf(contributed(of, name), weights));
     return ofThis === undefined || ofOther === undefined ? undefined : [ofThis, ofOther];

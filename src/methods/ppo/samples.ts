@@ -48,7 +48,10 @@ export function* solutionSamples(
         terms: own.terms,
         rewards: placedRewards(own.rewards),
         logprob: own.oldLogprobs.reduce((sum, logprob) => sum + logprob, 0),
-        advantage: own.advantages[0],
+        // Steps and critics give each token its own.
+        ...(own.advantages.every((advantage) => advantage === own.advantages[0])
+          ? { advantage: own.advantages[0] }
+          : {}),
       })),
     };
   }

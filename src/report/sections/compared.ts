@@ -3,11 +3,14 @@
 import { dotted } from '../../config/dotted.js';
 import { needsOtherClass } from '../../eval/statistics/metrics.js';
 import type { CollectedRun } from '../collect.js';
-import { number, percent } from '../format.js';
+import { count, number, percent } from '../format.js';
 import { type Html, html } from '../html.js';
 import { isShare, nameOf } from '../names.js';
 
 import type { Section } from './section.js';
+
+/** Columns of the test line beside each other. */
+const MAX_KEYS = 8;
 
 export function comparedResults(runs: readonly CollectedRun[], names: readonly string[]): Section {
   const unseen = runs.some(({ report }) => report?.metrics_unseen !== undefined);
@@ -17,9 +20,10 @@ export function comparedResults(runs: readonly CollectedRun[], names: readonly s
     ({ report }) =>
       report?.metrics_unseen === undefined || report.metrics_unseen.f1_macro === report.metrics.f1_macro,
   );
-  const keys = [...new Set(runs.flatMap(({ log }) => [...(log.phase('test')?.columns.keys() ?? [])]))]
-    .filter((key) => !(repeated && judged && key === 'f1_macro'))
-    .slice(0, 8);
+  const all = [...new Set(runs.flatMap(({ log }) => [...(log.phase('test')?.columns.keys() ?? [])]))].filter(
+    (key) => !(repeated && judged && key === 'f1_macro'),
+  );
+  const keys = all.slice(0, MAX_KEYS);
   const cell = (key: string, value: number | undefined) =>
     html`<td class="n">${value === undefined ? '–' : isShare(key) ? percent(value) : number(value)}</td>`;
   const isTold = ({ report }: CollectedRun) => {
@@ -39,7 +43,7 @@ export function comparedResults(runs: readonly CollectedRun[], names: readonly s
     id: 'results',
     title: 'Results',
     body: html`<div class="scroll" tabindex="0" role="region" aria-label="Results"><table class="results runs"><thead><tr><th scope="col">Run</th><th scope="col">state</th><th scope="col" class="n">steps</th>${judged && html`<th scope="col" class="n">F1 macro${unseen && ', unseen'}, %</th><th scope="col" class="n">95 % interval</th>`}${keys.map((key) => html`<th scope="col" class="n">${nameOf(key)}${isShare(key) && ', %'}</th>`)}</tr></thead><tbody>${runs.map(row)}</tbody></table></div>
-<p class="hint">An interval is over problems, for one run each; of other seeds it says nothing. Paired tests of two runs: <code>steptrain eval compare</code>.</p>`,
+<p class="hint">An interval is over problems, for one run each; of other seeds it says nothing. Paired tests of two runs: <code>steptrain eval compare</code>.${all.length > MAX_KEYS && html` The ${count(all.length - MAX_KEYS, 'further metric')} of the test ${all.length - MAX_KEYS === 1 ? 'is' : 'are'} in the last line of each metrics.jsonl.`}</p>`,
     absent: '',
   };
 }

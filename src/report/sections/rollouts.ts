@@ -52,19 +52,17 @@ export function rewards({ rollouts }: CollectedRun): Section {
           ),
         ]
       : []),
-    ...sources
-      .slice(0, 6)
-      .map((source) =>
-        box(
-          `Source: ${nameOf(source)}`,
-          'What this source of rewards said, before it was weighed.',
-          drawn(
-            [{ name: source, values: rewarded.flatMap(({ terms }) => terms[source] ?? []) }],
-            `Rewards of ${source}`,
-            nameOf(source),
-          ),
+    ...sources.map((source) =>
+      box(
+        `Source: ${nameOf(source)}`,
+        'What this source of rewards said, before it was weighed.',
+        drawn(
+          [{ name: source, values: rewarded.flatMap(({ terms }) => terms[source] ?? []) }],
+          `Rewards of ${source}`,
+          nameOf(source),
         ),
       ),
+    ),
   ];
   return {
     id: 'rewards',
@@ -78,6 +76,7 @@ const drawn = (kinds: readonly Counted[], label: string, title = 'reward of an a
   histogram(kinds, { title, label, format: (value) => number(value, 3) });
 
 const SHOWN = 6;
+const SHOWN_ANSWERS = 4;
 
 export function rolloutSection({ rollouts }: CollectedRun): Section {
   const answered = rollouts.filter(({ answers }) => answers.length > 0);
@@ -98,10 +97,10 @@ export function rolloutSection({ rollouts }: CollectedRun): Section {
 }
 
 function card({ iteration, problem, steps, label, answer, answers }: Rollout): Html {
-  return html`<article class="card"><header><span class="tag">iteration ${iteration}</span>${answer !== undefined && html` <span class="tag">answer ${answer}</span>`}</header>
+  return html`<article class="card"><header><span class="tag">iteration ${iteration}</span>${answers.some(({ text }) => text !== undefined) && answers.length > SHOWN_ANSWERS && html` <span class="tag">${SHOWN_ANSWERS} of ${answers.length} solutions</span>`}${answer !== undefined && html` <span class="tag">answer ${answer}</span>`}</header>
 <p class="problem">${typeset(problem)}</p>
 ${steps.length > 0 && html`<ol class="steps">${steps.map((text, i) => html`<li><span class="text">${typeset(text)}</span>${i === steps.length - 1 && label !== undefined && html` <span class="verdict ${label === 1 ? 'yes' : 'no'}">${label === 1 ? '✓' : '✗'} label ${label === 1 ? 'right' : 'wrong'}</span>`}</li>`)}</ol>`}
-${answers.some(({ text }) => text !== undefined) ? answers.slice(0, 4).map((each) => solution(each)) : verdicts(answers, label)}</article>`;
+${answers.some(({ text }) => text !== undefined) ? answers.slice(0, SHOWN_ANSWERS).map((each) => solution(each)) : verdicts(answers, label)}</article>`;
 }
 
 /** A turn of an episode: what the policy wrote, what came back in a line each, and what the turn was paid. */

@@ -399,6 +399,13 @@ describe('steptrain eval solve', () => {
       '--template expects a text with {problem}',
     ],
     ['no samples', ['rows.jsonl', '-n', '0'], '-n expects a whole number of at least 1, found 0'],
+    ['beams without a search', ['rows.jsonl', '--beams', '2'], '--beams needs --search'],
+    ['shots without examples', ['rows.jsonl', '--shots', '8'], '--shots needs --examples'],
+    [
+      'an aggregation without scores',
+      ['rows.jsonl', '--aggregate', 'mean'],
+      '--aggregate needs --reward-model',
+    ],
     ['equal samples', ['rows.jsonl', '-n', '4', '--temperature', '0'], 'at --temperature 0 all 4 samples'],
     ['more than there are', ['rows.jsonl', '-n', '4', '--k', '5'], '--k expects whole numbers from 1 to 4'],
     [

@@ -87,26 +87,28 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         labelledRecord(problems[candidate.problem] as RunProblem, candidate, candidate.labels, source, rule),
       );
       const steps = rows.flatMap((row) => row.steps);
-      const share = (count: number, of: number) => (of === 0 ? 0 : count / of);
+      // A share of nothing is none.
+      const share = (name: string, count: number, of: number): Record<string, number> =>
+        of === 0 ? {} : { [name]: count / of };
+      const known = steps.filter(({ label }) => label !== null);
+      const shares = {
+        ...share('right_answers', rows.filter(({ outcome }) => outcome === 1).length, rows.length),
+        ...share('right_steps', known.filter(({ label }) => label === 1).length, known.length),
+      };
       const left = sums([...selected, ...chosen].map((each) => each.left));
       const metrics = {
         records: rows.length,
-        right_answers: share(rows.filter(({ outcome }) => outcome === 1).length, rows.length),
-        right_steps: share(
-          steps.filter(({ label }) => label === 1).length,
-          steps.filter(({ label }) => label !== null).length,
-        ),
-        unlabelled_steps: share(steps.filter(({ label }) => label === null).length, steps.length),
+        ...shares,
+        ...share('unlabelled_steps', steps.length - known.length, steps.length),
         // The costs so far, of a judge that has any.
         ...Object.fromEntries(
           Object.entries(judge?.report?.() ?? {}).map(([name, value]) => [`judge_${name}`, value]),
         ),
         ...Object.fromEntries(Object.entries(left).map(([reason, count]) => [`left_${reason}`, count])),
       };
-      const { records, right_answers, right_steps } = metrics;
       return {
         metrics,
-        shown: { records, right_answers, right_steps },
+        shown: { records: rows.length, ...shares },
         tokens: asked.reduce((sum, { tokens }) => sum + tokens, 0),
         rows: rows.map((row) => ({ ...row })),
       };

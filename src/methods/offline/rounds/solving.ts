@@ -1,6 +1,8 @@
 /** Held-out problems solved by the model as it is: a stage, a choice among parameters, and the report of a run. */
 import type { Part } from '../../../data/split.js';
+import { byName } from '../../../eval/groups.js';
 import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report.js';
+import { grouped } from '../../../native/grouped.js';
 import type { Evaluation } from '../../../train/method.js';
 import { localSolutions } from '../../../train/solutions/local-solutions.js';
 import type { SolutionSource } from '../../../train/solutions/solution-source.js';
@@ -84,22 +86,28 @@ export async function passAt1(
 export async function solvedReport(open: AskingRun, last: number, tokens: number): Promise<Evaluation> {
   const { config, run, data } = open;
   const models: Record<string, SolvedGroups> = {};
-  const groups = async (name: string): Promise<SolvedGroups> => ({
-    all: evaluationMetrics(await artefactRows<EvaluatedRow>(run.artefact(name).path)),
-  });
-  for (let i = 0; i <= last; i++) models[`M${i}`] = await groups(`eval-${i}`);
-  const metrics = flatMetrics(models[`M${last}`] as SolvedGroups);
+  const groups = async (name: string, part: Part): Promise<SolvedGroups> => {
+    const { problems } = data.asked.parts[part];
+    const rows = await artefactRows<EvaluatedRow>(run.artefact(name).path);
+    const named = [...grouped(rows, ({ problem }) => problems[problem]?.group)].sort(byName);
+    return Object.fromEntries([
+      ['all', evaluationMetrics(rows)],
+      ...named.map(([group, own]) => [group, evaluationMetrics(own)]),
+    ]);
+  };
+  for (let i = 0; i <= last; i++) models[`M${i}`] = await groups(`eval-${i}`, 'test');
+  const trained = models[`M${last}`] as SolvedGroups;
   return {
     metrics: Object.fromEntries(
-      Object.entries(metrics).map(([name, value]) => [name.replace(/[@ ]/g, '_'), value]),
+      Object.entries(trained.all ?? {}).map(([name, { value }]) => [name.replace(/[@ ]/g, '_'), value]),
     ),
     solved: {
       method: config.method,
       unit: 'problems',
       data: { problems: data.asked.parts.test.problems.length, trained_tokens: tokens },
-      metrics,
+      metrics: flatMetrics(trained),
       ...(data.asked.parts.validation.problems.length > 0
-        ? { metrics_validation: flatMetrics(await groups(VALIDATION)) }
+        ? { metrics_validation: flatMetrics(await groups(VALIDATION, 'validation')) }
         : {}),
       models,
     },

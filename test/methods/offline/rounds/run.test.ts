@@ -34,6 +34,10 @@ it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async 
   expect(Object.keys(models)).toEqual(['M0', 'M1', 'M2']);
   expect(models.M2.all.right_and_clean.interval).toHaveLength(2);
   expect(metrics['pass@1']).toBe(models.M2.all['pass@1'].value);
+  // The groups of the problems have their metrics, as those of every method that solves.
+  const [, ...groups] = Object.keys(models.M2);
+  expect(groups.length).toBeGreaterThan(0);
+  for (const group of groups) expect(metrics[`${group}.pass@1`]).toBe(models.M2[group]['pass@1'].value);
   const table = formatSolvedReport((await readSolvedReport(whole.directory))!, { boxed: false }).split('\n');
   expect(Math.max(...table.map((line) => line.length))).toBeLessThanOrEqual(100);
   const labels = await artefact(whole.directory, 'labels-1');
