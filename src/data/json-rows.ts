@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { badFile, reasonOf } from '../files/data-error.js';
-import { parseExact } from '../files/exact-json.js';
+import { keyTwice, parseExact } from '../files/exact-json.js';
+import { shown } from '../native/shown.js';
 import { BadRow } from './bad-row.js';
 
 /** One row of a data file: its value, or the reason why it has none. Positions count from 1. */
@@ -213,7 +214,11 @@ function isBlank(bytes: Buffer): boolean {
 function parsed(bytes: Buffer): { value: unknown } | { bad: BadRow } {
   if (!isUtf8(bytes)) return { bad: new BadRow('invalid_text', 'the row is not valid UTF-8 text') };
   try {
-    return { value: parseExact(bytes.toString('utf8')) };
+    const text = bytes.toString('utf8');
+    const value = parseExact(text);
+    const twice = keyTwice(text, value);
+    if (twice === undefined) return { value };
+    return { bad: new BadRow('invalid_json', `the key ${shown(twice)} stands twice in one object`) };
   } catch (error) {
     return { bad: new BadRow('invalid_json', `the row is not JSON (${reasonOf(error)})`) };
   }

@@ -38,6 +38,8 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   const total = Number(metadata.num_rows);
   takeDecimals(metadata, file);
   const schema = parquetSchema(metadata);
+  const twice = nameTwice(schema);
+  if (twice !== undefined) throw badFile(`two columns have the name '${twice}'`, { file });
   const nameClasses = classNames(metadata);
   let groupStart = 0;
   for (const group of metadata.row_groups) {
@@ -56,6 +58,15 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   if (groupStart !== total) {
     throw badFile(`the parquet footer announces ${total} rows, its row groups hold ${groupStart}`, { file });
   }
+}
+
+/** A name that two columns, or two fields of a column, have: a row would hold the last alone. */
+function nameTwice({ children }: ReturnType<typeof parquetSchema>): string | undefined {
+  const names = children.map(({ element: { name } }) => name);
+  return (
+    names.find((name, i) => names.indexOf(name) < i) ??
+    children.map(nameTwice).find((name) => name !== undefined)
+  );
 }
 
 async function open(file: string) {

@@ -28,6 +28,54 @@ export function parseExact(text: string): unknown {
     : value;
 }
 
+/** A key that stands twice in an object of `text`, of which `value`, as read, has the last alone; undefined where there is none. */
+export function keyTwice(text: string, value: unknown): string | undefined {
+  const read = keysOf(value);
+  let colons = 0;
+  for (let at = text.indexOf('":'); at >= 0; at = text.indexOf('":', at + 2)) colons++;
+  // Texts may have quotes before colons too.
+  if ((colons === read && !SPACED.test(text)) || text.replace(STRING, '""').split(':').length - 1 === read)
+    return undefined;
+  const open: (Set<string> | undefined)[] = [];
+  let before = '';
+  for (const [token] of text.matchAll(KEY_OR_BRACKET)) {
+    if (token === '{' || token === '[') open.push(token === '{' ? new Set() : undefined);
+    else if (token === '}' || token === ']') open.pop();
+    else if (token === ':') {
+      const key = JSON.parse(before) as string;
+      if (open.at(-1)?.has(key)) return key;
+      open.at(-1)?.add(key);
+    }
+    before = token;
+  }
+  return undefined;
+}
+
+/** Space between a key and its colon. */
+const SPACED = /"\s+:/;
+
+const KEY_OR_BRACKET = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]:]/g;
+
+/** Number of keys in all objects of a value. */
+function keysOf(value: unknown): number {
+  let count = 0;
+  const left: unknown[] = [value];
+  while (left.length > 0) {
+    const next = left.pop();
+    if (typeof next !== 'object' || next === null) continue;
+    if (Array.isArray(next)) {
+      for (const each of next) if (typeof each === 'object') left.push(each);
+      continue;
+    }
+    for (const key in next) {
+      count++;
+      const each = (next as Record<string, unknown>)[key];
+      if (typeof each === 'object') left.push(each);
+    }
+  }
+  return count;
+}
+
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]]|[^\s,:{}[\]"]+/g;
 
 interface Read {

@@ -94,3 +94,10 @@ def text(value):
 
 read = pq.read_table(OUT / "times.parquet").to_pylist()
 (OUT / "times.json").write_text(json.dumps([{name: text(value) for name, value in row.items()} for row in read]) + "\n")
+
+# Two columns, or two fields of one, of the same name.
+one = pa.array(["x"])
+inside = pa.StructArray.from_arrays([one, one], names=["text", "text"])
+twice = {"twice": ([one, one], ["completion", "completion"]), "twice-inside": ([inside], ["completion"])}
+for name, (arrays, names) in twice.items():
+    pq.write_table(pa.Table.from_arrays([one, *arrays], names=["prompt", *names]), OUT / f"{name}.parquet", compression="none")
