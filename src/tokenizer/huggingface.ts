@@ -25,6 +25,7 @@ import type {
   Tokenizer,
 } from './tokenizer.js';
 import type { TokenizerFiles } from './tokenizer-files.js';
+import { replaceUnigram } from './unigram.js';
 
 /** Runs of one character, each with another one after it, which make a careless pattern backtrack to its beginning. */
 const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
@@ -257,6 +258,8 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
       { eos_token: eos, additional_special_tokens: additional },
     );
     if (isBpe) fillVocabulary(library, vocab as Readonly<Record<string, number>>);
+    else if (type === 'Unigram')
+      replaceUnigram((library as unknown as { model: never }).model, json.model as never);
     // The JavaScript library's own pre-tokenizers differ from the Rust library's.
     const preTokenizer = preTokenizerOf(json.pre_tokenizer);
     Object.assign(library, {
