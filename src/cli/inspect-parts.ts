@@ -12,6 +12,7 @@ import { type ModelCard, readCard } from '../models/card.js';
 import { openDecoderWeights } from '../models/load.js';
 import { namedModel } from '../models/saved.js';
 import { typedCommand } from '../native/typed-command.js';
+import { normalizeProblem } from '../records/record.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
 import { readLog } from '../run/log-file.js';
 import { resolveData } from '../run/paths.js';
@@ -60,15 +61,21 @@ export async function model(path: string): Promise<Row[]> {
 export async function adapter(name: string): Promise<Row[]> {
   const { adapter: path } = namedModel(name);
   if (path === undefined) throw new UsageError(`${name} is no adapter: it has no adapter_config.json`);
-  const { r, loraAlpha, useRslora, targetModules, modulesToSave, taskType, baseModel } =
+  const { r, loraAlpha, useRslora, targetModules, modulesToSave, taskType, baseModel, ...others } =
     readAdapterConfig(path);
+  const patterns = Object.entries({ rank_pattern: others.rankPattern, alpha_pattern: others.alphaPattern })
+    .filter(([, pattern]) => Object.keys(pattern).length > 0)
+    .map(([name, pattern]) => `, ${name} ${JSON.stringify(pattern)}`);
   const file = openAdapterWeights(path);
   file.close();
   const pairs = [...file.tensors.keys()].filter((name) => name.includes('lora_A')).length;
   const card = readCard(path);
   return [
     ['directory', resolve(path)],
-    ['rank', `${r}, scaled by ${(useRslora ? loraAlpha / Math.sqrt(r) : loraAlpha / r).toPrecision(3)}`],
+    [
+      'rank',
+      `${r}, scaled by ${(useRslora ? loraAlpha / Math.sqrt(r) : loraAlpha / r).toPrecision(3)}${patterns.join('')}`,
+    ],
     ['modules', `${pairs} (${targets(targetModules)})`],
     ...(modulesToSave.length > 0 ? [['kept whole', modulesToSave.join(', ')] as const] : []),
     ['stored', stored(file)],
@@ -182,7 +189,7 @@ export async function data(path: string): Promise<Row[]> {
     throw isLayout(other) ? read.error : other;
   });
   if (loaded === undefined) return 'rows' in read ? read.rows : [];
-  const problems = new Set(loaded.problems.map(({ problem }) => problem));
+  const problems = new Set(loaded.problems.map(({ problem }) => normalizeProblem(problem)));
   return [
     ['files', loaded.files.join(', ')],
     ['problems', `${count(loaded.problems.length)}, ${count(problems.size)} different, each with its answer`],
@@ -196,7 +203,7 @@ async function labelled(path: string): Promise<{ readonly wrong: number; readonl
   const counts = { right: 0, wrong: 0, unlabelled: 0, steps: 0 };
   const problems = new Set<string>();
   for await (const { problem, steps } of records) {
-    problems.add(problem);
+    problems.add(normalizeProblem(problem));
     for (const { label } of steps) {
       counts.steps++;
       counts[label === 1 ? 'right' : label === 0 ? 'wrong' : 'unlabelled']++;

@@ -97,8 +97,7 @@ export const runCommand = command({
 export async function startRun(args: RunArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
   const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
   const file = recipeFile(args);
-  const accepted = args['accept-weak-reward'] ? ['run.accept_weak_reward=true'] : [];
-  const { config, locate } = await loadRunConfig(file, [...(args.set ?? []), ...accepted]);
+  const { config, locate } = await loadRunConfig(file, settingsOf(args));
   if (args['dry-run']) {
     const { resolveInputs } = await import('../run/paths.js');
     const { isShipped } = await import('../models/base.js');
@@ -137,6 +136,10 @@ export async function startRun(args: RunArguments, loadRecipe: () => Promise<Run
   );
 }
 
+/** What `--set` and the option of a key say. */
+const settingsOf = ({ set = [], 'accept-weak-reward': accepted }: RunArguments): readonly string[] =>
+  accepted ? [...set, 'run.accept_weak_reward=true'] : set;
+
 /** 80GiB, 512MiB, 1.5TB; 8x80GiB. */
 function devicesOf(text: string): { readonly planFor: number; readonly processes: number } {
   const [, count = '1', number, unit, binary] =
@@ -153,9 +156,10 @@ export async function resumeRun(
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { openRun } = await import('../methods/run.js');
-  const same = { run: args.resume, changes: args.set ?? [] };
-  await inJob(same, { resume: true, set: args.set, shareStages: args['share-stages'] }, loadRecipe, () =>
-    openRun(args.resume, args.set),
+  const set = settingsOf(args);
+  const same = { run: args.resume, changes: set };
+  await inJob(same, { resume: true, set, shareStages: args['share-stages'] }, loadRecipe, () =>
+    openRun(args.resume, set),
   );
 }
 

@@ -8,6 +8,7 @@ export const CHANGEABLE = [
   'run.shard_base',
   'run.logging_steps',
   'run.max_skipped_steps',
+  'run.accept_weak_reward',
   'run.report_to',
   '*.save_steps',
   '*.save_total_limit',

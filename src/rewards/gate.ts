@@ -1,6 +1,6 @@
 /** Reads the measured quality of a reward model before anything learns from it. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import {
   MIN_AUC,
   parseRewardQuality,
@@ -10,11 +10,11 @@ import {
   withinProblems,
 } from '../eval/reward-quality.js';
 import { percent } from '../eval/statistics/percent.js';
-import { contentHash } from '../files/content-hash.js';
+import { contentHash, sampledHash } from '../files/content-hash.js';
 import { readJson } from '../files/json-file.js';
 import { typedCommand } from '../native/typed-command.js';
 import { RunError } from '../run/error.js';
-import { resolveSaved } from '../run/resolve-saved.js';
+import { type ResolveOptions, resolveSaved } from '../run/resolve-saved.js';
 import { isNoModel } from '../scoring/open.js';
 import { warn } from '../terminal/log.js';
 
@@ -24,13 +24,19 @@ export const REWARD_QUALITY = 'reward-quality.json';
 /** The directory of a model's own weights: the adapter's, for an adapter on a base. */
 export async function rewardWeights(
   name: string,
+  options: Pick<ResolveOptions, 'adapter' | 'otherBase'> = {},
 ): Promise<{ readonly directory: string; readonly hash: string | undefined }> {
-  const { directory, adapter } = await resolveSaved(name);
+  const { directory, adapter } = await resolveSaved(name, options);
   const own = adapter ?? directory;
+  if (statSync(own).isFile()) return { directory: dirname(own), hash: await sampledHash(own) };
   const file = ['adapter_model.safetensors', 'model.safetensors']
     .map((each) => join(own, each))
     .find(existsSync);
-  return { directory: own, hash: file === undefined ? undefined : await contentHash(file) };
+  if (file !== undefined) return { directory: own, hash: await contentHash(file) };
+  // Shards, and what PyTorch wrote: many gigabytes.
+  const files = readdirSync(own).filter((each) => /\.(safetensors|bin)$/.test(each));
+  const hashes = await Promise.all(files.sort().map((each) => sampledHash(join(own, each))));
+  return { directory: own, hash: hashes.length === 0 ? undefined : hashes.join('; ') };
 }
 
 /**

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { namedRecipe, shippedFolder } from '../config/shipped.js';
-import { checkOptions } from '../native/errors.js';
+import { checkOptions, invalid } from '../native/errors.js';
 import { type Log, loggingTo, toLog } from '../terminal/log.js';
 import { childRuns } from './child.js';
 import { loadSweep } from './file.js';
@@ -64,6 +64,8 @@ async function begun(
   file: string,
   { output, jobs = 1, set, signal = new AbortController().signal, onRun }: SweepFileOptions,
 ): Promise<SweepSummary> {
+  if (!(Number.isSafeInteger(jobs) && jobs > 0))
+    throw invalid(`runSweepFile: jobs: expected a whole number of at least 1, found ${jobs}`);
   const loaded = await loadSweep(sweepFile(file), set);
   const sweep = output === undefined ? loaded : { ...loaded, outputDir: output };
   return runSweep(sweep, {

@@ -171,6 +171,14 @@ describe('inspect', () => {
     expect(found.get('base')).toBe('embedded');
     expect(found.get('rank')).toMatch(/^2, scaled by 16/);
     expect(found.get('judges')).toBe('steps, by the words + and -');
+    const patterned = at('patterned');
+    cpSync(at('run/adapter'), patterned, { recursive: true });
+    const config = JSON.parse(readFileSync(join(patterned, 'adapter_config.json'), 'utf8'));
+    const alpha_pattern = { q_proj: 4 };
+    writeFileSync(join(patterned, 'adapter_config.json'), JSON.stringify({ ...config, alpha_pattern }));
+    expect(rows((await cli('inspect', 'adapter', patterned)).stdout).get('rank')).toBe(
+      `${found.get('rank')}, alpha_pattern {"q_proj":4}`,
+    );
     // A run stands for its adapter, and both for their base.
     expect(rows((await cli('inspect', 'adapter', at('run'))).stdout)).toEqual(found);
     expect(rows((await cli('inspect', 'adapter', '--model', at('run'))).stdout)).toEqual(found);

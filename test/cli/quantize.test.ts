@@ -1,5 +1,5 @@
 // --quantize in every command that opens a model, also of an adapter whose card says another.
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { expect, it } from 'vitest';
 import { fileWith } from '../data/data-file.js';
@@ -29,6 +29,22 @@ const commands: Readonly<Record<string, (judge: string, ...more: string[]) => Pr
   'eval reward-model': (judge, ...more) =>
     cli('eval', 'reward-model', rows, '--model', judge, '--json', ...more),
 };
+
+it('eval reward-model measures the adapter on top of --model, and writes beside it', async () => {
+  const judge = judgeOn('none');
+  const measured = async (...named: readonly string[]) => {
+    const { code, stdout } = await cli(
+      ...['eval', 'reward-model', rows, ...named, '--json', '--device', 'cpu'],
+    );
+    expect(code).toBe(0);
+    const { cost: _, ...quality } = JSON.parse(stdout);
+    return quality;
+  };
+  const alone = await measured('--model', judge);
+  rmSync(join(judge, 'reward-quality.json'));
+  expect(await measured('--model', 'word-problems-attempts', '--adapter', judge)).toEqual(alone);
+  expect(existsSync(join(judge, 'reward-quality.json'))).toBe(true);
+});
 
 it.each(Object.keys(commands))(
   'opens an adapter that was trained on int8 on floats too: %s',

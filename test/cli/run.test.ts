@@ -147,9 +147,9 @@ describe('a run', () => {
 });
 
 describe('a resumed run', () => {
-  const resume = (recipe: RunRecipe) =>
+  const resume = (recipe: RunRecipe, more = {}) =>
     capture(async () => {
-      await resumeRun({ resume: join(folder, 'run') }, async () => recipe);
+      await resumeRun({ resume: join(folder, 'run'), ...more }, async () => recipe);
       return 0;
     });
 
@@ -166,6 +166,17 @@ describe('a resumed run', () => {
       expect(run.metrics.length).toBeGreaterThan(0);
       return { status: 'finished', step: 2, evaluation };
     });
+  });
+
+  it('takes a weak reward model where it is told to', async () => {
+    await start(succeed);
+    await resume(
+      async (config) => {
+        expect(config.run.accept_weak_reward).toBe(true);
+        return { status: 'finished', step: 2, evaluation };
+      },
+      { 'accept-weak-reward': true },
+    );
   });
 
   it('needs a run directory', async () => {

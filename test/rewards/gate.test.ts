@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { rewardQuality } from '../../src/eval/reward-quality.js';
 import { checkRewardModel, REWARD_QUALITY, rewardWeights } from '../../src/rewards/gate.js';
+import { goldenDirectory } from '../models/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const ADAPTER = new URL('../../assets/word-problems-judge', import.meta.url).pathname;
@@ -53,6 +54,17 @@ it('says what is not known, and learns nevertheless', async () => {
   expect(await checkRewardModel(await adapterWith(0, { weights: 'of another' }))).toContain(
     'is of other weights',
   );
+});
+
+it('knows weights in shards, and a GGUF file', async () => {
+  const folder = temporaryDirectory();
+  writeFileSync(join(folder, 'config.json'), readFileSync(join(goldenDirectory('qwen2'), 'config.json')));
+  const shards = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'];
+  for (const name of shards) writeFileSync(join(folder, name), name);
+  const { hash } = await rewardWeights(folder);
+  expect(hash).toMatch(/^\d+ bytes, \w+; \d+ bytes, \w+$/);
+  writeFileSync(join(folder, shards[1] as string), 'other weights');
+  expect((await rewardWeights(folder)).hash).not.toBe(hash);
 });
 
 it('refuses a file that is another', async () => {

@@ -255,6 +255,10 @@ describe('a sweep', () => {
     await sweep(text());
     const file = join(folder, 's.yaml');
     await writeFile(file, text().replace(/^(?: {2}tuned|select|compare_to): .*\n/gm, ''));
+    for (const jobs of [0, Number.NaN])
+      await expect(runSweepFile(file, { jobs })).rejects.toThrow(
+        'jobs: expected a whole number of at least 1',
+      );
     const lines: string[] = [];
     const { arms, unfinished } = await runSweepFile(file, {
       log: (line, level) => lines.push(`${level}: ${line}`),

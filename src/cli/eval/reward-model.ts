@@ -33,8 +33,10 @@ export const rewardModelCommand = command({
 async function measure(given: RewardModelArguments): Promise<void> {
   const args = withModel(given);
   checkWhole(args, { 'max-samples': 1 });
-  const name = args.run ?? args.model;
-  if (name === undefined) throw new UsageError('name the reward model with --model');
+  const { run, model: base = run, adapter } = args;
+  if (base === undefined && adapter === undefined) throw new UsageError('name the reward model with --model');
+  // An adapter alone is the model.
+  const [name, onTop] = base === undefined ? [adapter as string, undefined] : [base, adapter];
   const { join } = await import('node:path');
   const { loadRecords } = await import('../../data/load.js');
   const { formatLoadReport } = await import('../../data/summary.js');
@@ -63,8 +65,13 @@ async function measure(given: RewardModelArguments): Promise<void> {
   if (all.length === 0) throw new UsageError(`${args.data} holds no labelled solutions`);
   if (report.skipped.size + report.unasked.size > 0)
     for (const line of formatLoadReport(report)) console.error(line);
-  const { directory, hash } = await rewardWeights(name);
-  const options = { device: args.device, part: args.scorer, quantize: args.quantize };
+  const otherBase = args['other-base'];
+  const { directory, hash } = await rewardWeights(name, { adapter: onTop, otherBase });
+  const options = {
+    ...{ device: args.device, part: args.scorer, quantize: args.quantize, dtype: args.dtype },
+    ...{ adapter: onTop, otherBase, tokenizer: args.tokenizer },
+    locate: ([, key]: readonly PropertyKey[]) => `--${key === 'base' ? 'model' : String(key)}`,
+  };
   await withScorer(name, options, async (scorer, signal) => {
     const progress = createProgress({ total: all.length, unit: 'solution' });
     const scored: ScoredSolution[] = [];
@@ -93,11 +100,11 @@ async function measure(given: RewardModelArguments): Promise<void> {
       seconds: (performance.now() - start) / 1000,
       tokens,
       weights: hash,
-      trained: await trainedOn(name, all),
+      trained: await trainedOn(onTop ?? name, all),
     });
     const path = join(directory, REWARD_QUALITY);
     await writeJson(path, quality);
-    const pages = certificate(quality, { name });
+    const pages = certificate(quality, { name: onTop ?? name });
     for (const [end, page] of Object.entries(pages))
       await writeFileAtomically(join(directory, `reward-quality.${end}`), [Buffer.from(page)]);
     if (args.json) return console.log(JSON.stringify(quality, null, 2));

@@ -8,8 +8,11 @@ import type { SourceSolution } from '../../corrections/solution.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { loadRecords } from '../../data/load.js';
 import type { CorrectionReport } from '../../eval/solving/corrections.js';
+import { defined } from '../../native/defined.js';
+import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { problemText } from '../../records/same-text.js';
+import { RunError } from '../../run/error.js';
 import { readLog } from '../../run/log-file.js';
 import { referenceScorer } from '../../scoring/reference.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
@@ -29,7 +32,9 @@ export async function evaluateRun(
   const made = 'solutions' in data.given ? data.given.solutions : undefined;
   const problems = made
     ? eachOnce(made.test.map(asProblem))
-    : ofRecords.map(({ problem, gold_answer: answer = '' }) => ({ problem, answer }));
+    : ofRecords.map(({ problem, gold_answer: answer = '', group }) =>
+        defined<Problem>({ problem, answer, group }),
+      );
   if (problems.length === 0) return undefined;
   const { decoder, role } = roles;
   const eosTokenIds = endTokens(decoder.config, tokenizer);
@@ -67,12 +72,17 @@ export async function evaluateRun(
 
 function asProblem({ problem, answer, steps, record, word }: SourceSolution): Problem {
   const solution = record.gold_solution ?? steps.join('\n');
-  return { problem, answer, solution, ...(word ? { generated: word } : {}) };
+  return defined<Problem>({ problem, answer, solution, generated: word, group: record.group });
 }
 
 /** Data may have several solutions of a problem, which is asked once. */
 export function eachOnce(problems: readonly Problem[]): Problem[] {
-  return [...new Map(problems.map((each) => [problemText(each.problem), each])).values()];
+  const first = new Map<string, Problem>();
+  for (const each of problems) {
+    const key = problemText(each.problem);
+    if (!first.has(key)) first.set(key, each);
+  }
+  return [...first.values()];
 }
 
 /** Held-out wrong steps for an evaluation of `run`: those of a file, else those that the run made of its test part. */
@@ -80,7 +90,11 @@ export async function heldOutSteps(run: string, file: string | undefined): Promi
   if (file !== undefined) {
     const records: StepRecord[] = [];
     for await (const record of loadRecords(file, { source: 'record' }).records) records.push(record);
-    return records.flatMap((record) => heldOutStep(record) ?? []);
+    const steps = records.flatMap((record) => heldOutStep(record) ?? []);
+    if (steps.length > 0) return steps;
+    throw new RunError(
+      `${file} has no held-out wrong step: none of its ${plural(records.length, 'record')} is a solution with a correction, as data s3c writes them`,
+    );
   }
   const made = join(run, 'artefacts', 'samples.jsonl');
   if (!existsSync(made)) return [];

@@ -1,11 +1,14 @@
 // What configurations are refused, and which problems an evaluation asks.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import type { S3cRunConfig } from '../../../src/methods/s3c/config.js';
-import { eachOnce } from '../../../src/methods/s3c/evaluate-run.js';
+import { eachOnce, heldOutSteps } from '../../../src/methods/s3c/evaluate-run.js';
 import { SampleCollector } from '../../../src/methods/s3c/samples.js';
 import type { Step, StepRecord } from '../../../src/records/record.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { temporaryDirectory } from '../../weights/temporary-directory.js';
 
 const config = (more: object) =>
   completeRunConfig({ method: 's3c', data: { source: 'word_problems' }, ...more } as never);
@@ -39,11 +42,22 @@ it('refuses a temperature that the server does not take', () => {
 });
 
 it('asks a problem once, however many solutions of it there are', () => {
-  const problems = ['What is 2 + 2?', 'what is  2 + 2?', 'What is 3?'].map((problem) => ({
+  const problems = ['What is 2 + 2?', 'What is  2 + 2?', 'What is 3?'].map((problem) => ({
     problem,
     answer: '4',
   }));
   expect(eachOnce(problems)).toHaveLength(2);
+  // The first of a problem counts, as everywhere.
+  const twice = [...problems, { problem: 'What is 3?', answer: '3' }];
+  expect(eachOnce(twice).map(({ answer }) => answer)).toEqual(['4', '4']);
+});
+
+it('refuses a file of prefixes without one', async () => {
+  const file = join(temporaryDirectory(), 'rows.jsonl');
+  writeFileSync(file, JSON.stringify({ problem: '1?', steps: [{ text: '1', label: 1 }] }));
+  await expect(heldOutSteps('run', file)).rejects.toThrow(
+    'has no held-out wrong step: none of its 1 record is a solution with a correction',
+  );
 });
 
 it('asks the problems of the test part whose solutions have no correction, too', () => {
