@@ -136,7 +136,7 @@ export async function startRun(args: RunArguments, loadRecipe: () => Promise<Run
   );
 }
 
-/** What `--set` and the option of a key say. */
+/** The values of `--set`, and that of the option that stands for a key. */
 const settingsOf = ({ set = [], 'accept-weak-reward': accepted }: RunArguments): readonly string[] =>
   accepted ? [...set, 'run.accept_weak_reward=true'] : set;
 

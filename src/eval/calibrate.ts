@@ -1,7 +1,7 @@
 /** Calibrates a judge on labelled steps, and keeps the result in the card beside its weights. */
 import { type Model, openSaved } from '../api/model.js';
 import { readCard, writeCard } from '../models/card.js';
-import type { StepRecord } from '../records/record.js';
+import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
 import { type ResolveOptions, resolveSaved } from '../run/resolve-saved.js';
 import { namedTokenizer } from '../run/tokenizer.js';
@@ -87,7 +87,7 @@ async function scoredSteps(
   const steps: CalibrationStep[] = [];
   let unscored = 0;
   for await (const { record, own } of recordScores(scorer, records, signal, onProgress)) {
-    const { problem } = record;
+    const problem = normalizeProblem(record.problem);
     if (!numbers.has(problem)) numbers.set(problem, numbers.size);
     const number = numbers.get(problem) as number;
     record.steps.forEach(({ label }, step) => {

@@ -5,6 +5,7 @@ import { grouped } from '../native/grouped.js';
 import { plural } from '../native/shown.js';
 import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
+import { problemText } from '../records/same-text.js';
 import { BOOTSTRAP, resample, resampledInterval, SHARE } from './statistics/bootstrap.js';
 import { calibration } from './statistics/calibration.js';
 import { rocAuc } from './statistics/metrics.js';
@@ -118,7 +119,7 @@ export function rewardQuality(solutions: readonly ScoredSolution[], options: Qua
     unit === 'steps' ? stepItems(solution) : outcomeItem(solution),
   );
   const scored = items.filter((item): item is Item => item.score !== null);
-  const byProblem = grouped(scored, ({ problem }) => problem);
+  const byProblem = grouped(scored, ({ problem }) => problemText(problem));
   const within = [...byProblem.values()].map(comparedPairs);
   const places = [...byProblem.values()].map((own) =>
     comparedPairs(own.map((item) => ({ ...item, score: -item.place }))),

@@ -25,7 +25,8 @@ describe('the quality of a reward model', () => {
     const of = rewardQuality(
       [
         solution('a', [1, 1, 0], [0.9, 0.5, 0.5]),
-        solution('a', [0, null], [0.95, 0.1]),
+        // White space makes no other problem.
+        solution(' a\n', [0, null], [0.95, 0.1]),
         solution('b', [1], [0]),
       ],
       options,
