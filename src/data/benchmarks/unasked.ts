@@ -1,4 +1,4 @@
-// Parts of a row that nobody reads, since a problem alone goes into the template of prompts.
+// Parts of a row that nobody reads: a problem alone goes into the template of prompts, and layouts know the verdicts that they read.
 import type { StepRecord } from '../../records/record.js';
 import { isRow, type Row } from '../columns.js';
 
@@ -14,6 +14,29 @@ export function unreadColumns(row: Row, records: readonly Partial<StepRecord>[] 
         : record[column] !== undefined,
     );
   return COLUMNS.filter((column) => !isEmpty(row[column]) && !isRead(column));
+}
+
+/** Columns of verdicts that no layout reads: a flat export of Argilla has these of each of its questions. */
+const ANNOTATION = /\.(?:responses|suggestion)$/;
+/** Columns that may call a solution wrong, in rows of layouts without labels too. */
+const MARK = /^(?:(?:is_)?(?:correct|right)|correctness|labels?|outcome|passed|verdict)$/i;
+const WRONG = /^(?:false|0|no|-|wrong|incorrect)$/i;
+
+/** Counted as `verdict NAME`: the row's verdicts that none of its records has; of marks those that call something wrong. */
+export function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string): readonly string[] {
+  const isLabelled = ({ outcome, rejected, steps }: StepRecord) =>
+    source !== 'problems' &&
+    (outcome !== undefined || rejected !== undefined || steps.some(({ label }) => label !== null));
+  // A problem without a solution, and a text alone, of a corpus say, have other labels.
+  const isSolved = ({ prompt, steps }: StepRecord) => prompt !== '' && steps.length > 0;
+  const lacksLabels = records.some((record) => isSolved(record) && !isLabelled(record));
+  const isWrong = (value: unknown) =>
+    (Array.isArray(value) ? value : [value]).some((one) => WRONG.test(`${one}`.trim()));
+  const isUnread = ([name, value]: [string, unknown]) =>
+    ANNOTATION.test(name) ? !isEmpty(value) : lacksLabels && MARK.test(name) && isWrong(value);
+  return Object.entries(row)
+    .filter(isUnread)
+    .map(([name]) => `verdict ${name}`);
 }
 
 /** Names of what stands before the question of a problem's row, such as a system message. */
@@ -35,20 +58,26 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** A sentence where rows have such parts, and one where they have nulls of tables, from the counts of rows by part. */
+/** A sentence where rows have such parts, one for verdicts and one for nulls of tables, from the counts of rows by part. */
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
-  const parts = [...(counts ?? [])];
-  const isNull = ([part]: (typeof parts)[number]) => part.startsWith('null ');
-  const listed = (some: typeof parts) => some.map(([part, rows]) => `${part} (${rows})`).join(', ');
-  const [nulls, unread] = [parts.filter(isNull), parts.filter((part) => !isNull(part))];
+  const kinds = { verdict: '', null: '', part: '' };
+  for (const [part, rows] of counts ?? []) {
+    const kind = part.startsWith('verdict ') ? 'verdict' : part.startsWith('null ') ? 'null' : 'part';
+    const name = kind === 'verdict' ? part.slice('verdict '.length) : part;
+    kinds[kind] += `${kinds[kind] && ', '}${name} (${rows})`;
+  }
   return [
-    ...(unread.length > 0
+    ...(kinds.part
+      ? [`rows have ${kinds.part}, which is not read: the problem alone goes into the template of prompts`]
+      : []),
+    ...(kinds.verdict
       ? [
-          `rows have ${listed(unread)}, which is not read: the problem alone goes into the template of prompts`,
+          `rows have verdicts in ${kinds.verdict}, which are not read, so that wrong solutions may count as right ones; ` +
+            'write them as labels (docs/reference/data.md has the layouts) or leave such rows out',
         ]
       : []),
-    ...(nulls.length > 0
-      ? [`rows have ${listed(nulls)}, as tables of one type write missing ones; they are left out`]
+    ...(kinds.null
+      ? [`rows have ${kinds.null}, as tables of one type write missing ones; they are left out`]
       : []),
   ];
 }

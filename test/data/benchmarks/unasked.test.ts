@@ -68,3 +68,45 @@ it('columns for chat templates are counted in rows of steps, and not where they 
   for await (const _ of read.records);
   expect(read.report.unasked).toEqual(new Map());
 });
+
+it('verdicts that no record has are counted: annotations of Argilla, and marks of wrong solutions', async () => {
+  const solution = { problem: 'What is 2 + 3?', solution: '2 + 3 = 6', answer: '6' };
+  const answer = { prompt: 'What is 2 + 3?', completion: '6' };
+  const countsOf = async (rows: readonly object[]) => {
+    const { records, report } = loadRecords(written(rows));
+    for await (const _ of records);
+    return Object.fromEntries(report.unasked);
+  };
+  expect(
+    await countsOf([
+      { ...solution, 'steps.responses': [[{ start: 0, end: 9, label: 'wrong' }]], 'steps.suggestion': null },
+      { ...solution, is_correct: false },
+      { ...solution, is_correct: true, labels: [1, 0] },
+    ]),
+  ).toEqual({ 'verdict steps.responses': 1, 'verdict is_correct': 1, 'verdict labels': 1 });
+  expect(
+    await countsOf([
+      { ...answer, 'label.responses': ['wrong'], 'label.suggestion': 'right' },
+      { ...answer, correct: 'Incorrect' },
+      { ...answer, label: false, correct: false },
+    ]),
+  ).toEqual({ 'verdict label.responses': 1, 'verdict label.suggestion': 1, 'verdict correct': 1 });
+  expect(
+    await countsOf([
+      { problem: 'P', steps: ['a'], labels: [0], correct: false },
+      { problem: 'P', steps: ['a'], labels: [1], correct: true },
+    ]),
+  ).toEqual({});
+  expect(
+    unaskedWarning(
+      new Map([
+        ['verdict is_correct', 2],
+        ['verdict labels', 1],
+      ]),
+    ),
+  ).toEqual([
+    expect.stringMatching(
+      /^rows have verdicts in is_correct \(2\), labels \(1\), which are not read, so that wrong/,
+    ),
+  ]);
+});
