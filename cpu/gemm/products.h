@@ -34,7 +34,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
   }
   const Rows<T> rows(stream.scratch, x, summed);
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
-  const Grid<T> grid(x[0], panels, x[1], threads, fills);
+  const Grid<T> grid(x[0], panels, x[1], threads, fills, !pairs);
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
@@ -57,7 +57,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
           if (bias) to_floats(bias, p * kPanel, columns, add);
           each_block<T>(first, grid.last_row(task), rows.stride(), [&](int64_t t, int64_t count) {
             alignas(64) float c[kBlockRows<T> * kTileStride];
-            weight.block(count, rows, t, panel, c, t == first ? last : 0,
+            weight.block(count, rows, t, panel, c, t == first && !grid.resident ? last : 0,
                          [&](int64_t r, int height, const auto& sums) {
                            const int64_t at = (t + r) * y[1] + p * kPanel;
                            put_columns(columns, height, c + r * kTileStride, sums,

@@ -142,16 +142,21 @@ void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T
 /// Cuts rows × panels of outputs into tasks of a run of panels by one block of rows, all panels of a block first.
 /// With several blocks a run is one panel, which stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of
 /// the block are multiplied by it; with AMX, whose tiles wait for nothing else, the block's rows should stay there too. With one block, every panel that is read in place comes once from memory, which is
-/// fastest in long runs: as many of the same length for each thread as can be, the longer ones first.
+/// fastest in long runs: as many of the same length for each thread as can be, the longer ones first. Where all panels stay in
+/// the L2 cache a task takes all of them by a few tiles of rows, which come once from memory.
 template <typename T>
 struct Grid {
   /// Of a block, where each task packs its panels first.
   static constexpr int64_t kMostRows = 163 * kTileRows<T>;
 
   int64_t rows, panels, block, blocks, runs;
+  /// Whether all panels stay in the L2 cache.
+  bool resident = false;
 
   /// `filled`: each task packs its panels first, which pays off only for many rows: blocks are larger, and fewer for a thread.
-  Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled) : rows(rows), panels(panels) {
+  /// `may_stay`: the caller asks for nothing ahead of panels that stay in a cache.
+  Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled, bool may_stay = false)
+      : rows(rows), panels(panels) {
     int64_t max_rows = (filled ? 108 : 36) * kTileRows<T>;
     if (kSteps < T >> kGroup<T> && !filled)
       max_rows =
@@ -163,6 +168,17 @@ struct Grid {
     block = ((rows + blocks - 1) / blocks + kTileRows<T> - 1) / kTileRows<T> * kTileRows<T>;
     blocks = block ? (rows + block - 1) / block : 0;
     runs = blocks == 1 && !filled ? std::min<int64_t>(panels, 4 * threads) : panels;
+    // A panel that stays in the L1 cache is multiplied by more rows at a time instead.
+    const int64_t panel_bytes = kPanel * depth * int64_t{sizeof(T)};
+    if (!may_stay || filled || kSteps < T >> kGroup<T> || panel_bytes <= 32768) return;
+    if (panels * panel_bytes > kResidentBytes / 2) return;
+    const int64_t few = std::clamp<int64_t>(rows / (8 * threads * kTileRows<T>), 1, 4) * kTileRows<T>;
+    const int64_t cut = (rows + few - 1) / few;
+    if (cut < 8 * threads) return;
+    resident = true;
+    block = few;
+    blocks = cut;
+    runs = 1;
   }
   int64_t tasks() const { return blocks * runs; }
   int64_t first_panel(int64_t task) const {

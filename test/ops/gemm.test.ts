@@ -305,6 +305,43 @@ describe.each(isas)('gemm on %s', (isa) => {
   );
 
   it.each([
+    ['f32', 300],
+    ['bf16', 600],
+  ] as const)(
+    'gives a %s row of %d features the same bits beside 255 others, by a weight of 70 outputs',
+    async (dtype, K) => {
+      const [T, N] = [256, 70];
+      const [x, w, bias, residual] = [T * K, N * K, N, T * N].map((size, i) =>
+        stored(random(size, 11 + i), dtype),
+      );
+      const rows = async (on: Device, from: number, to: number) => {
+        const given = (values: Numbers | undefined, shape: readonly number[]) =>
+          on.tensor(Float32Array.from(values as Numbers), shape, dtype);
+        const cut = (values: Numbers | undefined, width: number) =>
+          given(Array.prototype.slice.call(values, from * width, to * width), [to - from, width]);
+        const { y } = on.ops.linear({
+          x: cut(x, K),
+          w: on.ops.pack_weight({ w: given(w, [N, K]), dtype }).y,
+          bias: given(bias, [N]),
+          residual: cut(residual, N),
+        });
+        return floats(y);
+      };
+      const whole = await rows(single, 0, T);
+      expect(await rows(device, 0, T)).toEqual(whole);
+      for (const [from, to] of [
+        [0, 1],
+        [13, 15],
+        [100, 130],
+        [255, 256],
+      ] as const) {
+        if (!roundAlike(device, to - from, T)) continue;
+        expect(await rows(device, from, to)).toEqual(whole.slice(from * N, to * N));
+      }
+    },
+  );
+
+  it.each([
     [20, 5],
     [50, 12],
     [50, 60],
