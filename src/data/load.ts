@@ -6,7 +6,7 @@ import type { StepRecord } from '../records/record.js';
 import { warn } from '../terminal/log.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
-import { unaskedWarning, unreadColumns, unreadVerdicts } from './benchmarks/unasked.js';
+import { unaskedWarning, unreadParts } from './benchmarks/unasked.js';
 import { groupColumn, isRow, misfit, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
@@ -131,7 +131,7 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
       const own = withoutTableNulls(row, log.unasked);
       if (!source?.matches(own)) source = detected(own, position, true);
       const found = source.convert(own, CONVERSION_DEFAULTS, log);
-      for (const part of unreadColumns(own, found)) log.unasked(part);
+      for (const part of unreadParts(own, found, source.name)) log.unasked(part);
       records.push(...found);
     } catch (error) {
       if (!(error instanceof BadRow)) throw error;
@@ -205,8 +205,7 @@ async function* readAll(
           source ??= detected(row, position, options.problems ?? true);
           const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
           const found = source.convert(row, conversion, log);
-          for (const part of [...unreadColumns(row, found), ...unreadVerdicts(row, found, source.name)])
-            log.unasked(part);
+          for (const part of unreadParts(row, found, source.name)) log.unasked(part);
           for (const record of found) {
             report.records++;
             yield { ...record, ...group, provenance: { ...record.provenance, ...position } };

@@ -21,7 +21,8 @@ describe('rows in memory', () => {
       question: { problem: 'P?' },
       label: { steps: [{ completions: [{ text: 'a', rating: 1 }], chosen_completion: 0 }], ...more },
     });
-    const rows = [rated({}), rated({ finish_reason: 'give_up' }), { ...good, tools: [{ name: 'f' }] }];
+    const annotated = { ...good, 'steps.responses': [['wrong', 'right']] };
+    const rows = [rated({}), rated({ finish_reason: 'give_up' }), { ...annotated, tools: [{ name: 'f' }] }];
     const lines: string[] = [];
     const records = await loggingTo(
       (text) => lines.push(text),
@@ -30,6 +31,9 @@ describe('rows in memory', () => {
     expect(records).toHaveLength(2);
     expect(lines.join('\n')).toContain('evaluate: rows left out: finish_reason_give_up 1');
     expect(lines.join('\n')).toContain('evaluate: rows have tools (1), which is not read');
+    expect(lines.join('\n')).toContain(
+      'evaluate: rows have verdicts in steps.responses (1), which are not read',
+    );
   });
 });
 

@@ -22,8 +22,14 @@ const ANNOTATION = /\.(?:responses|suggestion)$/;
 const MARK = /^(?:(?:is_)?(?:correct|right)|correctness|labels?|outcome|passed|verdict)$/i;
 const WRONG = /^(?:false|0|no|-|wrong|incorrect)$/i;
 
+/** Parts that the layout of that name left unread in a row that gave these records: columns for chat templates, and verdicts. */
+export const unreadParts = (row: Row, records: readonly StepRecord[], source: string): readonly string[] => [
+  ...unreadColumns(row, records),
+  ...unreadVerdicts(row, records, source),
+];
+
 /** Counted as `verdict NAME`: the row's verdicts that none of its records has; of marks those that call something wrong. */
-export function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string): readonly string[] {
+function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string): readonly string[] {
   const isLabelled = ({ outcome, rejected, steps }: StepRecord) =>
     source !== 'problems' &&
     (outcome !== undefined || rejected !== undefined || steps.some(({ label }) => label !== null));
