@@ -35,8 +35,8 @@ template <>
 constexpr bool kOrders<bf16> = true;
 #endif
 
-/// Rows of a tile whose lines may all fall into one set of the L1 cache, which holds 8 to 12 lines. 0: such rows are copied
-/// first. A tile of AMX has 32 rows. On ARM an L1 cache has four lines in a set.
+/// Most rows of a tile that are read in place where they fall into one set of the L1 cache, of 8 to 12 lines; 0: they are
+/// copied first. A tile of AMX has 32 rows. On ARM a set has four lines.
 #if defined(STEPTRAIN_NEON)
 template <typename T>
 constexpr int kAliasedRows = 0;

@@ -9,7 +9,7 @@ import { shown } from '../native/shown.js';
 import { respectAddedTokens } from './added-tokens.js';
 import { renderedWithCalls } from './call-arguments.js';
 import { ChatRenderer } from './chat-template.js';
-import type { TokenizerJson } from './checks.js';
+import type { AddedTokenJson, TokenizerJson } from './checks.js';
 import { tokenText } from './configured-tokens.js';
 import { decoderOf } from './decoders.js';
 import { wordEncoder } from './known-words.js';
@@ -226,10 +226,10 @@ interface Internals {
   };
 }
 
-/** A model of the library; its tables hold the added tokens too. */
-interface Bpe {
-  readonly tokens_to_ids: ReadonlyMap<string, number>;
-  readonly unk_token?: string | null;
+/** The library's own state; its types call it private. */
+interface Filled {
+  readonly model: { readonly unk_token?: string | null };
+  readonly added_tokens: readonly AddedTokenJson[];
 }
 
 interface Built {
@@ -289,15 +289,16 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
 
 /** Fills both tables of a library made with an empty vocabulary. Its own way takes four times as long. */
 function fillVocabulary(library: LibraryTokenizer, vocab: Readonly<Record<string, number>>): void {
-  const { model } = library as unknown as { readonly model: Bpe };
+  const { model, added_tokens: added } = library as unknown as Filled;
   const ids = new Map<string, number>();
   for (const token in vocab) ids.set(token, vocab[token] as number);
   const tokens = new Array<string>(ids.size);
   for (const [token, id] of ids) tokens[id] = token;
   const unknown = ids.get(model.unk_token as string);
-  for (const [token, id] of model.tokens_to_ids) {
-    ids.set(token, id);
-    tokens[id] = token;
+  // Two of them may have one text.
+  for (const { id, content } of added) {
+    ids.set(content, id);
+    tokens[id] = content;
   }
   Object.assign(model, { tokens_to_ids: ids, vocab: tokens, unk_token_id: unknown });
 }

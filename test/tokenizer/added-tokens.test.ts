@@ -39,3 +39,26 @@ describe('added tokens', () => {
     expect(found).toEqual(golden.ids);
   });
 });
+
+it('reads both ids of two added tokens with one text', async () => {
+  const directory = temporaryDirectory();
+  const token = {
+    content: '<x>',
+    special: true,
+    normalized: false,
+    single_word: false,
+    lstrip: false,
+    rstrip: false,
+  };
+  const parts = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
+  const tokenizer = {
+    model: { type: 'BPE', vocab: { a: 0, b: 1 }, merges: [] },
+    added_tokens: [3, 2].map((id) => ({ id, ...token })),
+    ...parts,
+  };
+  writeFileSync(join(directory, 'tokenizer.json'), JSON.stringify(tokenizer));
+  const loaded = await loadTokenizer(directory);
+  expect(loaded.vocabSize).toBe(4);
+  expect([2, 3].map((id) => loaded.decode([id]))).toEqual(['<x>', '<x>']);
+  expect(loaded.encode('a<x>')).toEqual([0, 2]);
+});
