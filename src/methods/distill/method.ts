@@ -109,6 +109,7 @@ function studentStage(open: DistillRun, validate: NonNullable<OpenTraining['vali
                 url: teacher.url,
                 model: teacher.served_model,
                 concurrency: concurrencyOf(rollout.max_rows),
+                tokenizer,
               },
       }),
       rewards: weighing({ judge: roles.judge, problemOf, tokenizer, settings }),

@@ -3,6 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { servedLogprobs } from '../../../src/methods/distill/served-teacher.js';
 
+/** Texts of the student's tokens; 8 is a part of a character. */
+const TEXTS: Readonly<Record<number, string | Uint8Array>> = { 5: ' cat', 8: Uint8Array.of(0xc3), 9: 'dog' };
+
 /** A server that says -id/10 of every token, or what `answer` makes of the request. */
 async function served(answer?: (ids: number[]) => unknown) {
   const asked: Record<string, unknown>[] = [];
@@ -23,7 +26,8 @@ async function served(answer?: (ids: number[]) => unknown) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void server.close());
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const teacher = { url, model: 'base', concurrency: 4 };
+  const tokenizer = { tokenBytes: (id: number) => Buffer.from((TEXTS[id] ?? '?') as string) };
+  const teacher = { url, model: 'base', concurrency: 4, tokenizer };
   return {
     asked,
     ask: (rows: Parameters<typeof servedLogprobs>[1]) =>
@@ -56,4 +60,24 @@ it.each([
 ])('refuses a server that gives %s', async (_, answer, message) => {
   const { ask } = await served(answer);
   await expect(ask([{ prompt: [3], tokens: [9] }])).rejects.toThrow(message);
+});
+
+const saying = (id: number, decoded_token: string) => [null, { [id]: { logprob: -1, decoded_token } }];
+
+it('refuses a server that says another text of a token', async () => {
+  const { ask } = await served(() => saying(9, ' hat'));
+  await expect(ask([{ prompt: [3], tokens: [9] }])).rejects.toThrow(
+    /token 9 is " hat" to the server and "dog" to the student: they have other tokenizers/,
+  );
+});
+
+it.each([
+  [5, ' cat'],
+  [5, 'cat'],
+  [5, '▁cat'],
+  [8, '�'],
+  [8, ''],
+])('takes token %d as %j', async (id, text) => {
+  const { ask } = await served(() => saying(id, text));
+  expect(await ask([{ prompt: [3], tokens: [id] }])).toEqual([[-1]]);
 });
