@@ -16,7 +16,7 @@ interface UnigramJson {
   readonly byte_fallback?: boolean;
 }
 
-/** What an unknown character scores below the least likely piece. */
+/** The difference between the score of the least likely piece and that of an unknown character. */
 const UNKNOWN_PENALTY = 10;
 
 /** Replaces the encoding of the library, whose ties fall otherwise, and which knows no bytes and joins unknown tokens of several words. */
