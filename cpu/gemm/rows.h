@@ -154,7 +154,7 @@ struct Grid {
   bool resident = false;
 
   /// `filled`: each task packs its panels first, which pays off only for many rows: blocks are larger, and fewer for a thread.
-  /// `may_stay`: the caller asks for nothing ahead of panels that stay in a cache.
+  /// `may_stay`: panels are read as they lie, so that a task may go over all of them. A LoRA pair's are made by each task.
   Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled, bool may_stay = false)
       : rows(rows), panels(panels) {
     int64_t max_rows = (filled ? 108 : 36) * kTileRows<T>;

@@ -1,17 +1,7 @@
 // Where the content of a reply stands in what a chat template writes of it.
 import { expect, it } from 'vitest';
 import { chatReply } from '../../src/tokenizer/chat-reply.js';
-import { ChatRenderer } from '../../src/tokenizer/chat-template.js';
-import type { ChatMessage, Tokenizer } from '../../src/tokenizer/tokenizer.js';
-
-function withTemplate(source: string): Tokenizer {
-  const renderer = new ChatRenderer(new Map([['default', source]]), {});
-  return {
-    applyChatTemplate: (messages: readonly ChatMessage[], options?: object) =>
-      renderer.render(messages, options),
-    templateReads: (name: string) => renderer.reads(name),
-  } as unknown as Tokenizer;
-}
+import { withTemplate } from './templated.js';
 
 const prompt = [{ role: 'user', content: 'Say it' }];
 

@@ -1,19 +1,9 @@
 // Where turns stand in a rendered conversation. The spans are written out by hand; the same code was compared with what transformers marks
 // by `return_assistant_tokens_mask` for the training templates of TRL 1.13.
 import { describe, expect, it } from 'vitest';
-import { ChatRenderer } from '../../src/tokenizer/chat-template.js';
 import { afterReply, chatTurns } from '../../src/tokenizer/chat-turns.js';
-import type { ChatMessage, Tokenizer } from '../../src/tokenizer/tokenizer.js';
-
-/** As much of a tokenizer as templates need. */
-function withTemplate(source: string): Tokenizer {
-  const renderer = new ChatRenderer(new Map([['default', source]]), {});
-  return {
-    applyChatTemplate: (messages: readonly ChatMessage[], options?: object) =>
-      renderer.render(messages, options),
-    templateReads: (name: string) => renderer.reads(name),
-  } as unknown as Tokenizer;
-}
+import type { ChatMessage } from '../../src/tokenizer/tokenizer.js';
+import { withTemplate } from './templated.js';
 
 const call = (expression: string) => ({
   type: 'function',
