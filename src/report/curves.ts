@@ -1,7 +1,8 @@
 /** Groups metrics into plots, with a title and a description for each. */
 import { grouped } from '../native/grouped.js';
+import { VALIDATION } from '../run/metric-keys.js';
 import { decimate, type Points } from './decimate.js';
-import { type Column, type MetricLog, type Phase, VALIDATION } from './metric-log.js';
+import type { Column, MetricLog, Phase } from './metric-log.js';
 
 /** A plot of metrics that have the same unit. */
 interface PlotKind {

@@ -80,9 +80,9 @@ function exported(run: string, project: string) {
     id: made.slice(0, 12),
     config: Object.fromEntries(dotted(parse(readFileSync(config, 'utf8')))),
     rows: readLog(log).flatMap((line): ExportedRow[] => {
-      const { step, phase, ...metrics } = line as Record<string, unknown>;
+      const { step } = line;
       if (typeof step !== 'number') return [];
-      const values = scalarsOf(metrics, typeof phase === 'string' ? `${phase}/` : '');
+      const values = scalarsOf(line);
       return values.length === 0
         ? []
         : [{ step, time: Math.round(mtimeMs), values: Object.fromEntries(values) }];

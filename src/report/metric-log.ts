@@ -1,6 +1,7 @@
 /** metrics.jsonl as columns: steps and values by phase and key. Only appended lines are read again. */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { attempt } from '../native/attempt.js';
+import { curveKeys } from '../run/metric-keys.js';
 
 /** The values of one key in one phase, in the order of the log. */
 export interface Column {
@@ -19,9 +20,6 @@ export interface Phase {
   /** Steps within the phase so far. */
   readonly steps: number;
 }
-
-/** Prefix for the keys of evaluations between steps, which may have the names of training metrics. */
-export const VALIDATION = 'validation/';
 
 /** Grows as the file grows. */
 export class MetricLog {
@@ -112,11 +110,10 @@ export class MetricLog {
     phase.lines[1] = index;
     phase.steps = phaseStep;
     this.step = step;
-    // Lines of training have the tokens so far; without them a line of a phase is an evaluation.
-    const prefix = 'tokens' in row || name === 'test' || 'rows' in row ? '' : VALIDATION;
+    const keyOf = curveKeys(row);
     for (const [own, value] of leaves(row, '')) {
       if (own === 'step' || own === 'phase_step') continue;
-      const key = own.startsWith('validation_') || own.startsWith('best_') ? own : prefix + own;
+      const key = keyOf(own);
       let column = phase.columns.get(key);
       if (!column) {
         column = { step: [], phaseStep: [], value: [] };

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { systemReason } from '../files/error.js';
 import { RunError } from './error.js';
 import { type LogFile, readLog } from './log-file.js';
+import { curveKeys } from './metric-keys.js';
 import { eventFrame, scalarWallTimes, type TfEvent } from './tfevents.js';
 
 const FILE_VERSION = 'brain.Event:2';
@@ -14,8 +15,7 @@ type Metrics = Readonly<Record<string, unknown>>;
 
 /**
  * `metrics` with a copy of its lines as events in `folder`. Opened on an earlier run or truncated, it writes a new event
- * file with the wall times of the remaining lines. Tags are the keys, after the line's `phase` where it has one:
- * `ppo/value_loss`; nested metrics are joined by slashes. A line without a step gives no scalars.
+ * file with the wall times of the remaining lines. Tags are those of `scalarsOf`. A line without a step gives no scalars.
  */
 export function withTensorBoard(
   metrics: LogFile,
@@ -137,17 +137,26 @@ function eventFiles(folder: string): string[] {
     .sort();
 }
 
-function eventOf({ step, phase, ...metrics }: Metrics, wallTime: number): TfEvent {
-  const prefix = typeof phase === 'string' ? `${phase}/` : '';
+function eventOf({ step, ...line }: Metrics, wallTime: number): TfEvent {
   const known = typeof step === 'number' && Number.isSafeInteger(step) && step >= 0;
-  return { wallTime, step: known ? step : 0, scalars: known ? scalarsOf(metrics, prefix) : [] };
+  return { wallTime, step: known ? step : 0, scalars: known ? scalarsOf(line) : [] };
 }
 
-/** Every number of a line of metrics.jsonl by its tag; nested ones are joined by slashes. */
-export function scalarsOf(metrics: Metrics, prefix: string): [string, number][] {
+/**
+ * Every number of a line of metrics.jsonl by its tag: its key after the line's `phase` where it has one, and after `validation/` where
+ * the line is an evaluation: `ppo/value_loss`, `ppo/validation/acc_pos`. Nested ones are joined by slashes.
+ */
+export function scalarsOf(line: Metrics): [string, number][] {
+  const { phase, step: _, ...metrics } = line;
+  const prefix = typeof phase === 'string' ? `${phase}/` : '';
+  const keyOf = curveKeys(line);
+  return numbers(metrics, '').map(([key, value]) => [prefix + keyOf(key), value]);
+}
+
+function numbers(metrics: Metrics, prefix: string): [string, number][] {
   return Object.entries(metrics).flatMap(([name, value]): [string, number][] => {
     if (typeof value === 'number') return [[prefix + name, value]];
     if (typeof value !== 'object' || value === null) return [];
-    return scalarsOf(value as Metrics, `${prefix}${name}/`);
+    return numbers(value as Metrics, `${prefix}${name}/`);
   });
 }

@@ -150,15 +150,43 @@ describe('metrics as TensorBoard events', () => {
   it('are one scalar per metric, under the phase if there is one', () => {
     const log = open();
     log.append({ step: 10, loss: 0.5, epoch: 0.25, note: 'text', done: true });
-    log.append({ step: 300, phase: 'ppo', value_loss: 0.125, reward: { mean: -2, spread: { max: 8 } } });
+    log.append({
+      ...{ step: 300, phase: 'ppo', tokens: 7 },
+      ...{ value_loss: 0.125, reward: { mean: -2, spread: { max: 8 } } },
+    });
     log.append({ seconds: 3 });
     log.close();
     expect(withoutTime(decode(eventFile()))).toEqual([
       { step: 10, tag: 'loss', value: 0.5 },
       { step: 10, tag: 'epoch', value: 0.25 },
+      { step: 300, tag: 'ppo/tokens', value: 7 },
       { step: 300, tag: 'ppo/value_loss', value: 0.125 },
       { step: 300, tag: 'ppo/reward/mean', value: -2 },
       { step: 300, tag: 'ppo/reward/spread/max', value: 8 },
+    ]);
+  });
+
+  it('tell evaluations from training, whose metrics may have the same names', () => {
+    const log = open();
+    log.append({ step: 5, phase: 'solution_sft', phase_step: 5, targets: 139, tokens: 400 });
+    log.append({ step: 5, phase: 'solution_sft', phase_step: 5, targets: 565, validation_loss: 2 });
+    log.append({ step: 5, phase: 'solution_sft', phase_step: 5, best_step: 5, best_loss: 2 });
+    log.append({ step: 5, phase: 'eval-1', phase_step: 1, rows: 9 });
+    log.append({ step: 5, phase: 'test', targets: 3 });
+    log.close();
+    expect(decode(eventFile()).map(({ tag, value }) => [tag, value])).toEqual([
+      ['solution_sft/phase_step', 5],
+      ['solution_sft/targets', 139],
+      ['solution_sft/tokens', 400],
+      ['solution_sft/phase_step', 5],
+      ['solution_sft/validation/targets', 565],
+      ['solution_sft/validation_loss', 2],
+      ['solution_sft/phase_step', 5],
+      ['solution_sft/best_step', 5],
+      ['solution_sft/best_loss', 2],
+      ['eval-1/phase_step', 1],
+      ['eval-1/rows', 9],
+      ['test/targets', 3],
     ]);
   });
 
