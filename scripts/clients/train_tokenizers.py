@@ -1,4 +1,5 @@
 """Trains tokenizers of every kind with `tokenizers` and writes them with the ids and texts of sentences: python train_tokenizers.py OUT."""
+import base64
 import json
 import pathlib
 import sys
@@ -76,6 +77,7 @@ def sentencepiece():
     return Tokenizer.from_str(json.dumps(json_))
 
 
+CHARSMAP = json.loads((pathlib.Path(__file__).parents[2] / "test/golden/charsmap.json").read_text())["map"]
 WHOLE = d.Fuse()
 TOKENIZERS = {
     "byte-level": bytelevel(add_prefix_space=False),
@@ -99,6 +101,7 @@ TOKENIZERS = {
     "word pieces": wordpiece(p.BertPreTokenizer(), n.BertNormalizer(), d.WordPiece()),
     "word pieces, cased": wordpiece(p.BertPreTokenizer(), n.BertNormalizer(lowercase=False), d.WordPiece(cleanup=False)),
     "unigrams": unigram(p.Metaspace(), d.Metaspace()),
+    "unigrams, a map of characters": unigram(p.Metaspace(), d.Metaspace(), n.Precompiled(base64.b64decode(CHARSMAP))),
     "unigrams, lower case": unigram(p.Sequence([p.Whitespace(), p.Digits()]), WHOLE, n.Sequence([n.NFD(), n.Lowercase(), n.StripAccents(), n.Strip()])),
     "replaced": bpe(p.Whitespace(), d.Sequence([d.Replace(Regex("[aeiou]"), "$&"), WHOLE]), n.Sequence([n.Replace(Regex("(a)(b)"), "$1\\1"), n.Replace("e", "$$")]), unk_token="<unk>"),
 }

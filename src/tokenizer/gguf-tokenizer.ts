@@ -140,11 +140,13 @@ function ofUnigrams(of: Metadata, tokens: readonly string[], types: readonly num
   const scores = scoresOf(of, tokens);
   const squeezes = of.flag('tokenizer.ggml.remove_extra_whitespaces') ?? false;
   const { marks, decoder } = spacesOf(of);
+  const charsmap = of.numbers('tokenizer.ggml.precompiled_charsmap');
   const normalizers: JsonObject[] = [
-    ...(squeezes ? [{ type: 'Strip', strip_left: true, strip_right: true }] : []),
-    // NFKC stands for SentencePiece's own map of characters.
-    ...(of.has('tokenizer.ggml.precompiled_charsmap') ? [{ type: 'NFKC' }] : []),
-    ...(squeezes ? [{ type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' }] : []),
+    {
+      type: 'SentencePiece',
+      remove_extra_whitespaces: squeezes,
+      ...(charsmap && { precompiled_charsmap: Buffer.from(charsmap).toString('base64') }),
+    },
     ...marks,
   ];
   return {

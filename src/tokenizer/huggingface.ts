@@ -252,6 +252,7 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
           ...(isBpe ? { vocab: {} } : {}),
           ...(pairs === undefined ? {} : { merges: [] }),
         },
+        normalizer: null,
         pre_tokenizer: null,
         decoder: null,
       },

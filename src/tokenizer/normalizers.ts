@@ -1,5 +1,6 @@
 /** Normalizers of text, as in Hugging Face's Rust library. */
-import { type Part, PrecompiledNormalizer, partsOf, patternOf, replaced, unknownPart } from './patterns.js';
+import { precompiled, sentencePiece } from './charsmap.js';
+import { type Part, partsOf, patternOf, replaced, unknownPart } from './patterns.js';
 
 type Normalizer = (text: string) => string;
 
@@ -31,10 +32,11 @@ function stepOf(part: Part): Normalizer {
       return strip(part);
     case 'BertNormalizer':
       return bert(part);
-    case 'Precompiled': {
-      const library = new PrecompiledNormalizer(part);
-      return (text) => library.normalize(text);
-    }
+    case 'Precompiled':
+      return precompiled(part.precompiled_charsmap);
+    // Of a GGUF file (gguf-tokenizer.ts); no tokenizer.json has it.
+    case 'SentencePiece':
+      return sentencePiece(part.precompiled_charsmap, part.remove_extra_whitespaces === true);
     default:
       return unknownPart('normalizer', part);
   }

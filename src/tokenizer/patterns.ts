@@ -1,9 +1,8 @@
 import * as library from '@huggingface/tokenizers';
 
 /** Parts of the library that its types leave out. */
-export const { SplitPreTokenizer, PrecompiledNormalizer } = library as unknown as {
+export const { SplitPreTokenizer } = library as unknown as {
   readonly SplitPreTokenizer: new (json: object) => { readonly pattern: RegExp | null };
-  readonly PrecompiledNormalizer: new (json: object) => { normalize(text: string): string };
 };
 
 /** A pattern of a tokenizer.json: an expression in Oniguruma's syntax, or a text. */

@@ -31,6 +31,27 @@ describe('normalizers', () => {
   });
 });
 
+describe('maps of characters', () => {
+  const { map, precompiled }: { map: string; precompiled: [string, string][] } = JSON.parse(
+    readFileSync(new URL('../golden/charsmap.json', import.meta.url), 'utf8'),
+  );
+  const part = { type: 'Precompiled', precompiled_charsmap: map };
+
+  it('are applied as the library applies them', () => {
+    const normalize = normalizerOf(part);
+    expect(precompiled.map(([text]) => [text, normalize?.(text)])).toEqual(precompiled);
+  });
+
+  it.each([null, undefined, '', 'AAAA', 'CQAAAAE=', map.slice(0, 100)])(
+    'are refused where they are none: %j',
+    (bad) => {
+      expect(() => normalizerOf({ ...part, precompiled_charsmap: bad })).toThrow(
+        'precompiled_charsmap: expected the base64 of a compiled map of characters',
+      );
+    },
+  );
+});
+
 describe('decoders', () => {
   it.each(golden.decoders)('%j', (json, cases) => {
     const decode = decoderOf(json);
