@@ -42,6 +42,12 @@ export function* sharedConflicts<Config extends FrameConfig>(
             `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
         );
     }
+    if (section.patience > 0 && section.eval_steps === 0)
+      yield conflict(
+        `${name}.patience`,
+        `${name}.patience is ${section.patience}, and ${name}.eval_steps is 0, so that there are no evaluations to wait for; ` +
+          `set ${name}.eval_steps, or remove ${name}.patience`,
+      );
   }
   if (config.prompt) yield* promptConflicts(config.prompt);
 }

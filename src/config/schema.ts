@@ -42,6 +42,12 @@ export interface BatchSection {
   readonly tokens_per_step?: number;
 }
 
+/** The section of a training stage. */
+export interface StageSection extends BatchSection {
+  readonly eval_steps: number;
+  readonly patience: number;
+}
+
 /** A violated rule between keys: the path to point at and the rest of the sentence. */
 export interface Conflict {
   readonly path: readonly string[];
@@ -70,7 +76,7 @@ export interface BaseHead {
 export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = unknown> {
   readonly schema: z.ZodType<Config, Input>;
   /** The sections of the stages that this configuration has, by the name of the stage. */
-  sections(config: Config): Readonly<Record<string, BatchSection>>;
+  sections(config: Config): Readonly<Record<string, StageSection>>;
   /** Dotted keys of the method's own sections that name files; they are made absolute, so that a run can be resumed elsewhere. */
   readonly paths?: readonly string[];
   /** Keys that name a model: a path, which is made absolute where it exists, a model of the package or a hub id. */

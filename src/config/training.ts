@@ -61,13 +61,15 @@ export function updates({
           'long it is); 0 for only at the end and, if the best parameters are kept, at the start.',
       ),
     patience: countOrOff(0).describe(
-      'End the stage after this many evaluations in a row without a better one; 0 for never. Needs eval_steps above 0.',
+      'End the stage after this many evaluations in a row without a better one (`load_best_model_at_end` says by what), whether the best is kept or not; ' +
+        '0 for never. Needs eval_steps above 0.',
     ),
     save_steps: countOrOff(100).describe('Steps between checkpoints; 0 for only at the end.'),
     save_total_limit: count(2).describe('Max checkpoints to keep, newest first.'),
     load_best_model_at_end: flag(true).describe(
-      'At the end of the stage, restore the parameters of the best evaluation: the highest macro F1 (of reward ' +
-        'models: AUC; of the reward network: share of pairs in the right order), of equals the highest AUC, else the lowest loss. Those that the stage begins with count too, so that no stage ends ' +
+      'At the end of the stage, restore the parameters of the best evaluation: of verdicts the highest macro F1, of reward models AUC, of the reward ' +
+        'network the share of pairs in the right order, of `pretrain` and `s3c` that of tokens, of `ppo`, `distill` and rounds that of problems that are ' +
+        'solved, else the lowest loss; of equals the highest AUC, else the lowest loss. Those that the stage begins with count too, so that no stage ends ' +
         'worse on the validation rows than it began.',
     ),
   });

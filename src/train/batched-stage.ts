@@ -60,7 +60,7 @@ export interface BatchedStageOptions
       readonly load_best_model_at_end: boolean;
     } & ({ readonly tokens_per_step: number } | { readonly batch_size: number });
   readonly parameters: TrainableParameters;
-  /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
+  /** The metric of `validate` by which one evaluation is better than another: more is better. */
   readonly best?: string | undefined;
   readonly begin?: (() => Promise<void>) | undefined;
   /** Forward and backward of one batch of items; sets the parameters' gradients. */
@@ -78,7 +78,7 @@ export function batchedStage(options: BatchedStageOptions): TrainingStage {
     name,
     section,
     steps: batches.length,
-    settings: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
+    settings: { ...settings, best: options.best },
     batching:
       'batch_size' in settings
         ? { [`${name}.batch_size`]: settings.batch_size }

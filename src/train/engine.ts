@@ -27,6 +27,7 @@ import { fewSteps } from './plan/few-steps.js';
 import type { RankMeter } from './processes/by-rank.js';
 import {
   evaluationInterval,
+  keepsBest,
   type MakingStage,
   type Metrics,
   type OpenMaking,
@@ -242,7 +243,8 @@ class Engine {
   private restore(work: Work, folder: string): void {
     if ('training' in work) {
       restoreOptimizers(folder, work.training.optimizers, this.state);
-      if (this.state.best) this.best = readBest(folder, work.training.trains);
+      if (this.state.best && keepsBest(work.stage.settings))
+        this.best = readBest(folder, work.training.trains);
       work.training.restore?.(this.state.own);
     } else work.making.restore?.(this.state.own);
   }
@@ -367,10 +369,11 @@ class Engine {
     const { best } = stage.settings;
     const value = best === undefined ? undefined : metrics[best];
     const tie = metrics.auc ?? (metrics.loss === undefined ? undefined : -metrics.loss);
+    // An evaluation that measured nothing is no worse either.
     if (value !== undefined && isBetter({ value, tie }, this.state.best)) {
-      this.best = await open.trains.values.readFloats();
+      if (keepsBest(stage.settings)) this.best = await open.trains.values.readFloats();
       this.update({ best: { stage_step: this.state.stage_step, value, tie }, waited: 0 });
-    } else this.update({ waited: (this.state.waited ?? 0) + 1 });
+    } else if (value !== undefined) this.update({ waited: (this.state.waited ?? 0) + 1 });
     const shown = Object.entries(metrics).map(([name, metric]) => `${name} ${metric.toFixed(4)}`);
     progress.note(`${stage.name} step ${this.state.stage_step}: validation ${shown.join('  ')}`);
     return true;
@@ -475,7 +478,7 @@ function logInterval({ steps }: Stage, loggingSteps: number): number {
 }
 
 function selects({ settings }: TrainingStage, open: OpenTraining): boolean {
-  return open.validate !== undefined && settings.best !== undefined;
+  return open.validate !== undefined && keepsBest(settings);
 }
 
 /** Every `eval_steps` steps; besides at the end and, where the stage selects, before its first step. */

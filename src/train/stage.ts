@@ -76,17 +76,29 @@ export interface TrainingSettings extends SaveSettings {
   /** Below 1: a share of the steps of the stage, rounded up as transformers does. */
   readonly eval_steps: number;
   /**
-   * The metric of `validate` that selects the parameters to keep and, at the end, restore. The parameters at the
-   * beginning of the stage count too, so that no stage ends worse on the validation part than it began. Between
-   * evaluations of the same value the higher `auc` decides, else the lower `loss`, else the earlier.
+   * The metric of `validate` by which one evaluation is better than another: more is better. Between evaluations of
+   * the same value the higher `auc` decides, else the lower `loss`, else the earlier.
    */
   readonly best?: string | undefined;
+  /**
+   * Whether the parameters of the best evaluation are kept and, at the end, restored. Those at the beginning of the
+   * stage count too, so that no stage ends worse on the validation part than it began. Default true.
+   */
+  readonly load_best_model_at_end?: boolean;
   /** Max optimizer steps; absent or not positive: no limit. */
   readonly max_steps?: number;
   /** Share of the steps over which the learning rate rises from 0. */
   readonly warmup_ratio?: number;
   /** Stop after this many evaluations in a row without a better one; 0 or absent: never. */
   readonly patience?: number;
+}
+
+/** Whether the stage keeps the parameters of its best evaluation. */
+export function keepsBest({
+  best,
+  load_best_model_at_end: keeps = true,
+}: Pick<TrainingSettings, 'best' | 'load_best_model_at_end'>): boolean {
+  return keeps && best !== undefined;
 }
 
 /** Steps between evaluations; undefined where there is none between. */

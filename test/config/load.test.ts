@@ -426,6 +426,7 @@ describe('rules between keys', () => {
       /^--set .*: sft\.micro_batch_tokens \(100\) holds no sequence of data\.max_length \(1024\)/,
     ],
     [BASE, ['sft.tokens_per_step=100'], /sft\.tokens_per_step \(100\) holds no sequence/],
+    [BASE, ['optimizer.patience=3'], /sft\.patience is 3, and sft\.eval_steps is 0.*set sft\.eval_steps/],
     [BASE, ['prompt.neg_word=+ '], /pos_word and prompt\.neg_word must differ/],
     [
       BASE,

@@ -41,6 +41,7 @@ interface Behaviour {
   readonly loss?: (step: number) => number;
   readonly eval_steps?: number;
   readonly patience?: number;
+  readonly load_best_model_at_end?: boolean;
   /** Kept in the checkpoint. */
   readonly state?: () => unknown;
   readonly restore?: (state: unknown) => void;
@@ -48,6 +49,8 @@ interface Behaviour {
   readonly score?: (x: number) => number;
   /** Further metrics of an evaluation, from x. */
   readonly beside?: (x: number) => Record<string, number>;
+  /** Whether an evaluation at x has the score. Default: always. */
+  readonly measures?: (x: number) => boolean;
   readonly save_steps?: number;
   readonly warmup_ratio?: number;
   readonly onStep?: (step: number) => void;
@@ -67,6 +70,7 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
       warmup_ratio: behaviour.warmup_ratio ?? 0,
       best: score ? 'score' : undefined,
       patience: behaviour.patience ?? 0,
+      load_best_model_at_end: behaviour.load_best_model_at_end ?? true,
     },
     batching: { [`${name}.tokens`]: 1 },
     open() {
@@ -83,9 +87,7 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
             return { metrics: {}, shown: {}, tokens: 1, nonFinite: update.nonFinite };
           return { metrics: { loss: loss(index) }, shown: {}, tokens: 1 };
         },
-        ...(score
-          ? { validate: async (signal: AbortSignal) => evaluated(score, signal, behaviour.beside) }
-          : {}),
+        ...(score ? { validate: async (signal: AbortSignal) => evaluated(score, signal, behaviour) } : {}),
         ...(behaviour.state ? { state: behaviour.state } : {}),
         ...(behaviour.restore ? { restore: behaviour.restore } : {}),
         dispose: () => optimizer.dispose(),
@@ -94,9 +96,13 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
   };
 }
 
-async function evaluated(score: (x: number) => number, signal: AbortSignal, beside?: Behaviour['beside']) {
-  const [x] = await parameters.values.readFloats();
-  return signal.aborted ? undefined : { score: score(x as number), ...beside?.(x as number) };
+async function evaluated(
+  score: (x: number) => number,
+  signal: AbortSignal,
+  { beside, measures = () => true }: Behaviour,
+) {
+  const [x] = (await parameters.values.readFloats()) as unknown as [number];
+  return signal.aborted ? undefined : { ...(measures(x) ? { score: score(x) } : {}), ...beside?.(x) };
 }
 
 const go = (
@@ -340,6 +346,29 @@ describe('a stage that selects', () => {
     run = await openRunDirectory(join(folder, 'run'));
     expect(await go(plan(), { resume: true })).toMatchObject({ status: 'finished', step: 6 });
     expect(await evaluations()).toEqual([0, 1, 2, 3, 4, 5].map((step) => ['sft', step]));
+  });
+
+  test('waits for a better evaluation also where the last parameters are kept, wherever it was stopped', async () => {
+    const score = (at: number) => -Math.abs(at + 0.4); // best after four steps
+    const plan = (stopAt?: AbortController) => [
+      stage({
+        ...{ eval_steps: 1, score, patience: 2, steps: 50, load_best_model_at_end: false },
+        onStep: (i) => i === 4 && stopAt?.abort(),
+      }),
+    ];
+    const stop = new AbortController();
+    expect(await go(plan(stop), { signal: stop.signal })).toMatchObject({ status: 'interrupted', step: 5 });
+    await run.close();
+    run = await openRunDirectory(join(folder, 'run'));
+    expect(await go(plan(), { resume: true })).toMatchObject({ status: 'finished', step: 6 });
+    expect(await x()).toBeCloseTo(-0.6, 5);
+    expect(await evaluations()).toEqual([1, 2, 3, 4, 5, 6].map((step) => ['sft', step]));
+  });
+
+  test('does not take an evaluation that could not measure for one that is no better', async () => {
+    const measures = (at: number) => at < -0.25; // from the third step on
+    await go([stage({ eval_steps: 1, score: (at) => at, patience: 2, steps: 50, measures })]);
+    expect(await evaluations()).toEqual([3, 4, 5].map((step) => ['sft', step]));
   });
 });
 

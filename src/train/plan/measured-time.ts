@@ -11,6 +11,7 @@ import { formatDuration } from '../../terminal/progress.js';
 import type { Method, OpenRun, RunData, RunRoles } from '../method.js';
 import {
   evaluationInterval,
+  keepsBest,
   type MakingOutcome,
   type MakingStage,
   type OpenMaking,
@@ -251,5 +252,5 @@ function validations(stage: Pick<TrainingStage, 'steps' | 'settings'>): number {
   const { steps, settings } = stage;
   const interval = evaluationInterval(stage);
   const every = interval === undefined ? 0 : Math.ceil(steps / interval);
-  return every + (settings.best === undefined ? 0 : 1);
+  return every + (keepsBest(settings) ? 1 : 0);
 }

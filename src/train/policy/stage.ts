@@ -68,7 +68,7 @@ export interface PolicyStageOptions<G extends Group> {
   readonly maxStaleness?: number;
   /** `rollout.server.max_difference`. Default: any. */
   readonly maxDifference?: number | undefined;
-  /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
+  /** The metric of `validate` by which one evaluation is better than another: more is better. */
   readonly best?: string | undefined;
   readonly begin: () => Promise<void>;
   readonly warn?: OpenTraining['warn'];
@@ -98,7 +98,7 @@ export function policyStage<G extends Group>(options: PolicyStageOptions<G>): Tr
   return {
     name,
     steps: starts.at(-1) as number,
-    settings: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
+    settings: { ...settings, best: options.best },
     batching: {
       [`${name}.rollout_batch`]: settings.rollout_batch,
       [`${name}.num_ppo_epochs`]: settings.num_ppo_epochs,
