@@ -31,19 +31,29 @@ export function precompiled(base64: unknown): Normalizer {
       return found ? found.text : character;
     }).join('');
   };
-  return (text) => {
-    let all = '';
-    for (const { segment } of graphemes.segment(text)) {
-      let now = known.get(segment);
-      if (now === undefined) {
-        now = normalized(segment);
-        if (known.size < 10_000) known.set(segment, now);
-      }
-      all += now;
-    }
-    return all;
+  const replacement = (grapheme: string) => {
+    const before = known.get(grapheme);
+    if (before !== undefined) return before;
+    const now = normalized(grapheme);
+    if (known.size < 10_000) known.set(grapheme, now);
+    return now;
   };
+  const changed = Array.from({ length: 128 }, (_, code) => String.fromCharCode(code)).filter(
+    (character) => replacement(character) !== character,
+  );
+  const isChanged = new RegExp(`[${changed.join('').replace(/[\\\]^-]/g, '\\$&')}]`, 'g');
+  return (text) =>
+    text.replace(STRETCHES, (stretch, alone: string | undefined) => {
+      if (alone !== undefined) return alone.replace(isChanged, replacement);
+      let all = '';
+      for (const { segment } of graphemes.segment(stretch)) all += replacement(segment);
+      return all;
+    });
 }
+
+const ALONE = '(?<![^\\t\\n -~])[\\t\\n -~](?![^\\t\\n -~])';
+/** Characters of ASCII between others of it, each a grapheme of its own (the group), and what is between these. */
+const STRETCHES = new RegExp(`((?:${ALONE})+)|(?:(?!${ALONE})[\\s\\S])+`, 'g');
 
 /**
  * Normalizes as SentencePiece does: at each place the longest beginning that the map knows is replaced.
