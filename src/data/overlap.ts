@@ -35,10 +35,15 @@ const NEAR = 0.5;
 
 const EXAMPLES = 3;
 
+/** Letters of scripts that put no spaces between words: each counts as a word. */
+const UNSPACED = '[\\p{sc=Han}\\p{sc=Hiragana}\\p{sc=Katakana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmer}\\p{sc=Myanmar}]';
+const HAS_UNSPACED = new RegExp(UNSPACED, 'u');
+const UNSPACED_WORDS = new RegExp(`${UNSPACED}|(?:(?!${UNSPACED})[\\p{L}\\p{N}])+`, 'gu');
+
 export function problemKey(problem: string): ProblemKey {
   const text = normalizeProblem(problem);
   const hash = hash48(text);
-  const words = text.match(/[\p{L}\p{N}]+/gu) ?? [];
+  const words = text.match(HAS_UNSPACED.test(text) ? UNSPACED_WORDS : /[\p{L}\p{N}]+/gu) ?? [];
   const shingles = new Set<number>();
   if (words.filter((word) => /\p{L}/u.test(word)).length < MIN_WORDS)
     return { hash, sketch: new Uint32Array() };

@@ -18,6 +18,15 @@ describe('problemOverlap', () => {
     expect(overlap([], test)).toEqual({ same: 0, near: 0, examples: [] });
   });
 
+  it.each([
+    '小明的妈妈在水果店买了12个苹果和8个橘子，苹果每个3元，橘子每个2元。请问妈妈一共花了多少元？',
+    '太郎くんはりんごを12個買いました。りんごは一つ150円です。払った金額を求めなさい。',
+    'สมชายมีแอปเปิล 12 ผล เขาซื้อเพิ่มอีก 8 ผล แล้วขายแอปเปิลทั้งหมดผลละ 3 บาท ได้เงินกี่บาท',
+  ])('finds problems with nearly the same wording where no spaces are between words: %s', (text) => {
+    expect(overlap([text.replace('12', '15')], [text]).near).toBe(1);
+    expect(overlap([[...text].reverse().join('')], [text]).near).toBe(0);
+  });
+
   it('finds problems with nearly the same wording', () => {
     const base =
       'What is the smallest positive integer n such that all the roots of z are nth roots of unity?';
