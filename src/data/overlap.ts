@@ -36,7 +36,8 @@ const NEAR = 0.5;
 const EXAMPLES = 3;
 
 /** Letters of scripts that put no spaces between words: each counts as a word. */
-const UNSPACED = '[\\p{sc=Han}\\p{sc=Hiragana}\\p{sc=Katakana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmer}\\p{sc=Myanmar}]';
+const UNSPACED =
+  '[\\p{sc=Han}\\p{sc=Hiragana}\\p{sc=Katakana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmer}\\p{sc=Myanmar}]';
 const HAS_UNSPACED = new RegExp(UNSPACED, 'u');
 const UNSPACED_WORDS = new RegExp(`${UNSPACED}|(?:(?!${UNSPACED})[\\p{L}\\p{N}])+`, 'gu');
 
