@@ -23,12 +23,20 @@ const compressors: Compressors = {
   GZIP: (input) => gunzipSync(input),
   BROTLI: (input) => brotliDecompressSync(input),
   ZSTD: (input) => decompressZstd(input),
-  LZ4: decompressLz4,
-  LZ4_RAW: decompressLz4Raw,
+  LZ4: (input, size) => (size === 0 ? new Uint8Array() : decompressLz4(input, size)),
+  LZ4_RAW: (input, size) => (size === 0 ? new Uint8Array() : decompressLz4Raw(input, size)),
 };
+
+/** Keeps U+FEFF at the beginning of a text. */
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 const parsers = {
   ...TIME_PARSERS,
+  stringFromBytes(bytes: Uint8Array | undefined): string | undefined {
+    const text = bytes && textOf(bytes);
+    if (text instanceof Uint8Array) throw new Error('a text is not UTF-8');
+    return text;
+  },
   jsonFromBytes: (bytes: Uint8Array) => parseExact(new TextDecoder().decode(bytes)),
 };
 
@@ -46,7 +54,15 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
     const groupEnd = groupStart + Number(group.num_rows);
     for (let rowStart = groupStart; rowStart < groupEnd; rowStart += ROWS_PER_READ) {
       const rowEnd = Math.min(groupEnd, rowStart + ROWS_PER_READ);
-      const rows = await read(file, { file: buffer, metadata, compressors, parsers, rowStart, rowEnd });
+      const rows = await read(file, {
+        file: buffer,
+        metadata,
+        compressors,
+        parsers,
+        utf8: false,
+        rowStart,
+        rowEnd,
+      });
       for (const [i, value] of rows.entries()) {
         const own = exact(value, schema);
         nameClasses?.(own);
@@ -57,6 +73,15 @@ export async function* parquetRows(file: string): AsyncGenerator<RawRow> {
   }
   if (groupStart !== total) {
     throw badFile(`the parquet footer announces ${total} rows, its row groups hold ${groupStart}`, { file });
+  }
+}
+
+/** The text that `bytes` are, or the bytes where they are none. */
+function textOf(bytes: Uint8Array): string | Uint8Array {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return bytes;
   }
 }
 
@@ -84,7 +109,7 @@ async function read(file: string, options: Parameters<typeof parquetReadObjects>
   } catch (error) {
     throw badFile(
       `rows ${(options.rowStart ?? 0) + 1} to ${options.rowEnd} cannot be decoded (${reasonOf(error)}); ` +
-        'write the file anew, with zstd, snappy, gzip, brotli or LZ4 compression',
+        'write the file anew, with pages of version 1 and zstd, snappy, gzip, brotli or LZ4 compression',
       { file, cause: error },
     );
   }
@@ -107,6 +132,7 @@ function exact(given: unknown, column: SchemaTree | undefined): unknown {
     for (const [i, each] of all.entries()) note(all, i, each, value[i], element);
     return all;
   }
+  if (value instanceof Uint8Array) return textOf(value);
   // A null where the file has a list.
   if (value === undefined) return null;
   if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype)

@@ -143,7 +143,7 @@ describe('loadRecords', () => {
     const frame = bytes.indexOf(Buffer.from([0x28, 0xb5, 0x2f, 0xfd]));
     bytes.fill(0, frame, frame + 4);
     await expect(load(fileWith('damaged.parquet', bytes))).rejects.toThrow(
-      /damaged\.parquet: rows 1 to 3 cannot be decoded \(.*\); write the file anew, with zstd, snappy/,
+      /damaged\.parquet: rows 1 to 3 cannot be decoded \(.*\); write the file anew, with pages of version 1 and zstd, snappy/,
     );
   });
 
