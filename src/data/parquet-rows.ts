@@ -138,7 +138,10 @@ function exact(given: unknown, column: SchemaTree | undefined): unknown {
   if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype)
     return value;
   const all = Object.fromEntries(
-    Object.entries(value).map(([key, each]) => [key, exact(each, fieldOf(column, key))]),
+    Object.entries(value).map(([key, each]) => {
+      const field = fieldOf(column, key);
+      return [key, isEmptyList(each, field) ? [] : exact(each, field)];
+    }),
   );
   for (const [key, each] of Object.entries(all))
     note(all, key, each, (value as Record<string, unknown>)[key], fieldOf(column, key));
@@ -163,6 +166,10 @@ const isFloat = (column: SchemaTree | undefined) =>
   (column.element.type === 'FLOAT' ||
     column.element.type === 'DOUBLE' ||
     column.element.logical_type?.type === 'FLOAT16');
+
+/** A repeated column without LIST around it (parquetjs, Protocol Buffers) has no null: none is an empty list. */
+const isEmptyList = (value: unknown, column: SchemaTree | undefined) =>
+  (value === undefined || value === null) && column?.element.repetition_type === 'REPEATED';
 
 /** The column of a list's elements: a group LIST has a repeated group around them, older files a repeated column. */
 function elementOf(list: SchemaTree | undefined): SchemaTree | undefined {

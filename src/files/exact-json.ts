@@ -210,8 +210,10 @@ export function isWrittenFloat(container: object, key: string | number): boolean
   return /[.eE]/.test(writtenAt(container, key) ?? '');
 }
 
-/** Notes that a whole number at `key` is a float, as Parquet's columns and Python's texts say. */
+/** Notes that a whole number at `key` is a float, as Parquet's columns and Python's texts say. JSON has no name for infinity; 1e999 is read as that. */
 export function noteFloat(container: object, key: string | number, value: unknown): void {
+  if (value === Infinity) noteText(container, key, '1e999');
+  if (value === -Infinity) noteText(container, key, '-1e999');
   if (typeof value !== 'number' || !Number.isInteger(value)) return;
   const text = Object.is(value, -0) ? '-0' : String(value);
   keep(container as Container, String(key), text.includes('e') ? text : `${text}.0`);

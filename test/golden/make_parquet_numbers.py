@@ -1,7 +1,9 @@
 """Writes parquet-numbers/numbers.parquet and its rows in JSON with digits and kinds, by pyarrow and Python's json, and
 decimals.parquet with decimals in bytes and in whole numbers, and the text of each; floats.parquet with singles and
 halves, and each as NumPy prints it; times.parquet with dates and times, and each as pandas prints it, in UTC where a zone
-is set; texts.parquet and not-utf8.parquet with what is said there.
+is set; texts.parquet and not-utf8.parquet with what is said there. repeated.parquet was
+written by parquetjs: @dsnp/parquetjs 1.8.8, UTF8 `text`, repeated INT64 `list`, repeated `steps` of UTF8 `text` and repeated
+BOOLEAN `marks`.
 
     python make_parquet_numbers.py        # pyarrow 26, numpy 2, pandas 3
 """
@@ -105,7 +107,8 @@ for name, (arrays, names) in twice.items():
 # Texts with a byte order mark, a column without a value in a page, and bytes that are no text.
 marked = ["\ufeffA mark", "none", "\ufeff"]
 texts = {"text": marked, "list": [["\ufeffa"], [], None], "empty": [None] * 3, "bytes": [b"\xff\xfe", "\ufeffé".encode(), None]}
-types = {"text": pa.string(), "list": pa.list_(pa.string()), "empty": pa.string(), "bytes": pa.binary()}
+texts["infinite"] = [float("inf"), -float("inf"), 2.0]
+types = {"text": pa.string(), "list": pa.list_(pa.string()), "empty": pa.string(), "bytes": pa.binary(), "infinite": pa.float64()}
 pq.write_table(pa.table({name: pa.array(values, types[name]) for name, values in texts.items()}), OUT / "texts.parquet", compression="lz4")
 broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe")])
 pq.write_table(pa.table({"text": broken}), OUT / "not-utf8.parquet", compression="none")
