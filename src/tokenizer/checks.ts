@@ -30,7 +30,6 @@ const MAX_ID = 2 ** 24;
 /** Levels of lists and objects in a part; sequences of sequences need a few. */
 const MAX_DEPTH = 64;
 
-/** Missing in old files. */
 const MODEL_TYPES = ['BPE', 'Unigram', 'WordPiece'];
 
 const PARTS = ['model', 'added_tokens', 'normalizer', 'pre_tokenizer', 'post_processor', 'decoder'];
@@ -45,12 +44,14 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
     refuse(`lacks ${absent.map((key) => `'${key}'`).join(', ')}; it is not a tokenizer.json`);
   const deep = PARTS.slice(1).find((key) => isDeeper(json[key], MAX_DEPTH));
   if (deep !== undefined) refuse(`'${deep}' is nested deeper than ${MAX_DEPTH} levels`);
-  const { type, vocab, ...model } = (json.model ?? {}) as TokenizerJson['model'] & JsonModel;
+  const { vocab, ...model } = (json.model ?? {}) as TokenizerJson['model'] & JsonModel;
+  const type = model.type ?? typeByKeys({ vocab, ...model });
   if (type !== undefined && !MODEL_TYPES.includes(type))
     refuse(`has a model of type ${shown(type)}; expected ${MODEL_TYPES.join(', ')}`);
   if (Array.isArray(vocab)) checkPieces(vocab, refuse);
   else if (type === 'Unigram') refuse("'model.vocab' is no list of pieces with their scores");
   else checkIds(vocab, refuse);
+  if (type === undefined) refuse(`does not say 'model.type'; expected one of ${MODEL_TYPES.join(', ')}`);
   // Neither is computed here.
   if (model.continuing_subword_prefix && type === 'BPE')
     refuse(
@@ -66,7 +67,14 @@ export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: 
   if (!Array.isArray(added) || !added.every(isToken))
     return refuse("'added_tokens' is not a list of tokens with id and content");
   checkAddedTokens(added as TokenizerJson['added_tokens'], 'added_tokens', file);
-  return json as unknown as TokenizerJson;
+  return { ...json, model: { ...(json.model as object), type } } as unknown as TokenizerJson;
+}
+
+/** The type of a model that does not name it, as old files do. */
+function typeByKeys(model: JsonModel & Pick<TokenizerJson['model'], 'vocab' | 'merges'>): string | undefined {
+  if (Array.isArray(model.vocab)) return 'Unigram';
+  if (model.merges !== undefined) return 'BPE';
+  return typeof model.continuing_subword_prefix === 'string' ? 'WordPiece' : undefined;
 }
 
 /** @throws DataError for a token with an id that is none */

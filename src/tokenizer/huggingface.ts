@@ -7,13 +7,13 @@ import { checkText, invalid } from '../native/errors.js';
 import { type Timed, withinProcessorTime } from '../native/processor-time.js';
 import { shown } from '../native/shown.js';
 import { respectAddedTokens } from './added-tokens.js';
+import { bytePairsOf } from './byte-pairs.js';
 import { renderedWithCalls } from './call-arguments.js';
 import { ChatRenderer } from './chat-template.js';
 import type { AddedTokenJson, TokenizerJson } from './checks.js';
 import { tokenText } from './configured-tokens.js';
 import { decoderOf } from './decoders.js';
 import { wordEncoder } from './known-words.js';
-import { Merges, pairOf } from './merges.js';
 import { normalizerOf } from './normalizers.js';
 import { preTokenizerOf } from './pre-tokenizers.js';
 import { spellingOf, utf8 } from './token-bytes.js';
@@ -221,6 +221,8 @@ function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[]
 /** The library's own state; its types call it private. */
 interface Internals {
   readonly model: {
+    encode: (words: readonly string[]) => string[];
+    fuse_unk: boolean;
     readonly vocab: readonly string[];
     readonly tokens_to_ids: ReadonlyMap<string, number>;
   };
@@ -242,15 +244,14 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
     const normalizer = normalizerOf(json.normalizer);
-    const { type, vocab, merges: pairs } = json.model;
+    const { type, vocab } = json.model;
     const isBpe = type === 'BPE';
     const library = new LibraryTokenizer(
       {
         ...json,
         model: {
           ...json.model,
-          ...(isBpe ? { vocab: {} } : {}),
-          ...(pairs === undefined ? {} : { merges: [] }),
+          ...(isBpe ? { vocab: {}, merges: [] } : {}),
         },
         normalizer: null,
         pre_tokenizer: null,
@@ -272,13 +273,16 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
         : null,
     });
     const added = respectAddedTokens(library, hasPiece(json.model.vocab));
-    const { tokens_to_ids: ids } = (library as unknown as Internals).model;
+    if (!isBpe) return { library, words: undefined };
+    const { model } = library as unknown as Internals;
     const refuse = (what: string): never => {
       throw badTokenizer(what, { file });
     };
-    const merges = pairs === undefined ? undefined : new Merges(pairs, (token) => ids.get(token), refuse);
-    if (merges !== undefined) rankLate(library, pairs as readonly unknown[]);
-    return { library, words: wordEncoder(library, json, added, merges) };
+    const bytePairs = bytePairsOf(json.model as object, (token) => model.tokens_to_ids.get(token), refuse);
+    model.encode = (words) => words.flatMap(bytePairs).map((id) => model.vocab[id] as string);
+    // The library joins unknown tokens of several words.
+    model.fuse_unk = false;
+    return { library, words: wordEncoder(library, json, added, bytePairs) };
   } catch (error) {
     if (error instanceof DataError) throw error;
     throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {
@@ -302,17 +306,6 @@ function fillVocabulary(library: LibraryTokenizer, vocab: Readonly<Record<string
     tokens[id] = content;
   }
   Object.assign(model, { tokens_to_ids: ids, vocab: tokens, unk_token_id: unknown });
-}
-
-/** Makes the library's own table of merges when it needs it, which few texts do: it is as large as the vocabulary. */
-function rankLate({ model }: { readonly model: object }, pairs: readonly unknown[]): void {
-  let ranks: Map<string, number> | undefined;
-  Object.defineProperty(model, 'bpe_ranks', {
-    get() {
-      ranks ??= new Map(pairs.map((pair, rank) => [JSON.stringify(pairOf(pair)), rank]));
-      return ranks;
-    },
-  });
 }
 
 /** Whether a token is in the model's own vocabulary, a table of ids or a list of pieces. */

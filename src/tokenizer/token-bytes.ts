@@ -64,6 +64,17 @@ function byteLevel(): Spelling {
   };
 }
 
+/** The ids of the tokens such as `<0x0A>` of a text's bytes; undefined where the vocabulary lacks one. */
+export function byteTokens(text: string, idOf: (token: string) => number | undefined): number[] | undefined {
+  const ids: number[] = [];
+  for (const byte of utf8(text)) {
+    const id = idOf(`<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
+    if (id === undefined) return undefined;
+    ids.push(id);
+  }
+  return ids;
+}
+
 /** The byte that a token such as `<0x0A>` is. */
 export function byteOf(token: string): number | undefined {
   const [, digits] = /^<0x([0-9A-Fa-f]{2})>$/.exec(token) ?? [];

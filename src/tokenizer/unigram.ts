@@ -1,4 +1,5 @@
 /** SentencePiece's unigram model as the Rust library computes it: in doubles, with its ties, and bytes for unknown characters. */
+import { byteTokens } from './token-bytes.js';
 
 /** The library's model; its types call it private. */
 interface UnigramModel {
@@ -7,6 +8,7 @@ interface UnigramModel {
   readonly trie: {
     common_prefix_search(characters: readonly string[], at: number): Iterable<string>;
   };
+  readonly vocab: readonly string[];
   readonly tokens_to_ids: ReadonlyMap<string, number>;
 }
 
@@ -26,17 +28,13 @@ export function replaceUnigram(
 ): void {
   const least = vocab.reduce((min, [, score]) => Math.min(min, score), Number.POSITIVE_INFINITY);
   const unknown = unk_id ?? undefined;
-  const bytesOf = (text: string): readonly string[] | undefined => {
-    const tokens = Array.from(
-      new TextEncoder().encode(text),
-      (byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`,
-    );
-    return tokens.every((token) => model.tokens_to_ids.has(token)) ? tokens : undefined;
-  };
+  const { vocab: tokens, tokens_to_ids: ids } = model;
+  const bytesOf = (text: string) =>
+    byteTokens(text, (token) => ids.get(token))?.map((id) => tokens[id] as string);
   model.encode = (words) =>
     words.flatMap((word) =>
       likeliest(model, word, vocab, { unknown, score: least - UNKNOWN_PENALTY }).flatMap((piece) =>
-        model.tokens_to_ids.has(piece) || !byte_fallback ? [piece] : (bytesOf(piece) ?? [piece]),
+        ids.has(piece) || !byte_fallback ? [piece] : (bytesOf(piece) ?? [piece]),
       ),
     );
   model.fuse_unk = false;

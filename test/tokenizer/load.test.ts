@@ -203,7 +203,7 @@ describe('unusable files give one sentence with the path', () => {
     [
       'a BPE without merges',
       { 'tokenizer.json': tokenizerJson({ type: 'BPE', vocab: {} }) },
-      /cannot be built \(/,
+      /'model.merges' is no list, found nothing/,
     ],
     [
       'an unknown model',

@@ -1,7 +1,7 @@
 // Byte-pair encoding on ids, beside the library's own on texts and a plain one.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { Merges } from '../../src/tokenizer/merges.js';
+import { Merges } from '../../src/tokenizer/byte-pairs.js';
 
 /** Merges the pair of the least rank, the leftmost of them, until none is left. */
 function plain(word: string, ranks: ReadonlyMap<string, number>): string[] {
@@ -50,11 +50,27 @@ it('merges as the definition says, whatever the merges, one that comes twice too
   );
 });
 
-it('leaves words with other symbols, and long ones, to the library', () => {
-  const own = new Merges(['a b'], (token) => ({ a: 0, b: 1, ab: 2 })[token], refuse);
-  expect(own.encode('abab')).toEqual([2, 2]);
-  expect(own.encode('abc')).toBeUndefined();
-  expect(own.encode('ab'.repeat(128))).toHaveLength(128);
-  expect(own.encode('ab'.repeat(129))).toBeUndefined();
-  expect(own.encode('')).toEqual([]);
+it('merges long words as short ones', () => {
+  const symbols = fc.array(fc.constantFrom(...LETTERS), { minLength: 257, maxLength: 400 });
+  const picks = fc.array(fc.tuple(fc.nat(), fc.nat()), { minLength: 1, maxLength: 25 });
+  fc.assert(
+    fc.property(picks, symbols, (picks, symbols) => {
+      const tokens = [...LETTERS];
+      const merges: [string, string][] = [];
+      for (const [one, other] of picks) {
+        const pair = [tokens[one % tokens.length], tokens[other % tokens.length]] as [string, string];
+        if (pair.join('').length > 40) continue;
+        merges.push(pair);
+        if (!tokens.includes(pair.join(''))) tokens.push(pair.join(''));
+      }
+      const idOf = (token: string) => {
+        const id = tokens.indexOf(token);
+        return id < 0 ? undefined : id;
+      };
+      const ranks = new Map(merges.map((pair, rank) => [pair.join(' '), rank]));
+      const ids = new Merges(merges, idOf, refuse).encode(symbols.join(''));
+      expect(ids.map((id) => tokens[id])).toEqual(plain(symbols.join(''), ranks));
+    }),
+    { numRuns: 60 },
+  );
 });
