@@ -64,7 +64,7 @@ function pairOf(merge: unknown): readonly [string, string] | undefined {
   return isPair ? (merge as [string, string]) : undefined;
 }
 
-/** What stands for a character that no token spells. With neither it is left out. */
+/** Stand-ins for a character that no token spells. With neither it is left out. */
 interface Unknown {
   /** The ids of its bytes, undefined where one of them has no token. */
   readonly bytesOf?: (symbol: string) => readonly number[] | undefined;
