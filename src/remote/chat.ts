@@ -34,6 +34,8 @@ export interface ChatSettings {
 
 export interface ChatReply {
   readonly text: string;
+  /** Why the server ended the text: `length` where it was cut off; undefined if it does not say. */
+  readonly finishReason: string | undefined;
   /** The server's count; 0 if it gives none. */
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -107,7 +109,8 @@ export class ChatClient {
 export function replyOf(text: string): ChatReply {
   const answer = parsedAnswer(text);
   const choices = isObject(answer) ? answer.choices : undefined;
-  const message = Array.isArray(choices) && isObject(choices[0]) ? choices[0].message : undefined;
+  const choice = Array.isArray(choices) && isObject(choices[0]) ? choices[0] : undefined;
+  const message = choice?.message;
   // A refusal, or a reply that was cut off while it reasoned, has no content: it is an empty reply.
   const content =
     isObject(message) && message.content === null ? '' : isObject(message) ? message.content : undefined;
@@ -117,6 +120,7 @@ export function replyOf(text: string): ChatReply {
   const count = (value: unknown) => (typeof value === 'number' ? value : 0);
   return {
     text: content,
+    finishReason: typeof choice?.finish_reason === 'string' ? choice.finish_reason : undefined,
     promptTokens: count(usage.prompt_tokens),
     completionTokens: count(usage.completion_tokens),
   };
