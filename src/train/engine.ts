@@ -215,6 +215,11 @@ class Engine {
   /** The stage ends with its best parameters, which may be those it began with. */
   private keepBest(stage: TrainingStage, training: OpenTraining): void {
     const { best } = this.state;
+    if (this.validates && selects(stage, training) && !best)
+      toLog(
+        `${stage.name}: kept the parameters of step ${this.state.stage_step}, the last one: ${stage.settings.best} cannot be told on validation, ` +
+          'so that nothing was selected by it',
+      );
     if (!this.best || !best) return;
     training.trains.write(this.best);
     if (best.stage_step === 0 && this.state.stage_step > 0)

@@ -317,6 +317,15 @@ describe('a stage that selects', () => {
     expect(await evaluations()).toEqual([]);
   });
 
+  test('goes on to its last parameters, and says so, where its metric cannot be told', async () => {
+    const said = vi.spyOn(console, 'error').mockReturnValue();
+    await go([stage({ eval_steps: 1, score: (at) => at, measures: () => false })]);
+    expect(await x()).toBeCloseTo(-0.6, 5);
+    expect(said.mock.calls.join('')).toContain(
+      'sft: kept the parameters of step 6, the last one: score cannot be told on validation, so that nothing was selected by it',
+    );
+  });
+
   test('evaluates its start once, also where it was stopped before its first step', async () => {
     const stop = new AbortController();
     const plan = () => [

@@ -34,6 +34,10 @@ export type ThresholdAim = 'f1_macro' | 'balanced_accuracy';
 
 const TABLE = Array.from({ length: 19 }, (_, i) => (i + 1) / 20);
 
+/** Whether there are right and wrong steps, without which AUC and a best threshold cannot be told. */
+export const hasBothClasses = (steps: readonly Pick<ScoredStep, 'label'>[]) =>
+  new Set(steps.map(({ label }) => label)).size === 2;
+
 /** Metrics at 0.05, 0.10, … 0.95, and at the thresholds that are best on `validation`. */
 export function thresholdSweep(
   steps: readonly ScoredStep[],
@@ -44,8 +48,7 @@ export function thresholdSweep(
     metrics: confusionMetrics(confusionAt(steps, threshold)),
   });
   const table = TABLE.map(at);
-  const bothClasses = new Set(validation.map(({ label }) => label)).size === 2;
-  if (!bothClasses) return { table };
+  if (!hasBothClasses(validation)) return { table };
   const choose = (aim: ThresholdAim): ChosenThreshold => {
     const { threshold, value } = bestThreshold(validation, aim);
     return { ...at(threshold), validation: value };

@@ -7,7 +7,7 @@ import { VERDICT_DUMP, writeVerdictDump } from '../../eval/reports/dump.js';
 import type { EvalReport } from '../../eval/reports/eval-report.js';
 import { calibration } from '../../eval/statistics/calibration.js';
 import type { VerdictMetrics } from '../../eval/statistics/metrics.js';
-import { bestThreshold, thresholdReader } from '../../eval/statistics/thresholds.js';
+import { bestThreshold, hasBothClasses, thresholdReader } from '../../eval/statistics/thresholds.js';
 import { badOption } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import type { ScoredRow } from '../../scoring/reward-model/items.js';
@@ -73,10 +73,8 @@ export async function rewardValidation(
         `raise data.max_length (now ${open.config.data.max_length}), or check that its steps have labels`,
     );
   const outcomes = verdictMetrics(judged.outcome, READABLE);
-  // Selects the best parameters, also where a small validation part has one class only.
-  const selecting = (metrics: VerdictMetrics) => ({ auc: 0.5, ...metricsOf(metrics) });
-  if (type === 'orm') return selecting(outcomes);
-  const steps = selecting(verdictMetrics(judged.step, READABLE));
+  if (type === 'orm') return metricsOf(outcomes);
+  const steps = metricsOf(verdictMetrics(judged.step, READABLE));
   return type === 'prm' ? steps : { ...steps, outcome_f1_macro: outcomes.f1_macro };
 }
 
@@ -166,9 +164,6 @@ function trainedClasses({ config, data }: RewardRun): ClassCounts {
 
 const leastOf = (threshold: RewardRunConfig['eval_scores']['threshold']) =>
   typeof threshold === 'number' ? threshold : 0.5;
-
-const hasBothClasses = (judged: readonly JudgedVerdict[]) =>
-  new Set(judged.map(({ label }) => label)).size === 2;
 
 function withoutLabels(record: StepRecord): StepRecord {
   return { ...record, steps: record.steps.map((step) => ({ ...step, label: null })) };

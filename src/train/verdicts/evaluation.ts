@@ -7,7 +7,7 @@ import { keptVerdicts } from '../../eval/likelihood-weights.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../../eval/reports/dump.js';
 import type { EvalReport } from '../../eval/reports/eval-report.js';
 import type { VerdictMetrics } from '../../eval/statistics/metrics.js';
-import { bestThreshold, thresholdReader } from '../../eval/statistics/thresholds.js';
+import { bestThreshold, hasBothClasses, thresholdReader } from '../../eval/statistics/thresholds.js';
 import { isPretrained } from '../../models/base.js';
 import type { Role } from '../../models/decoder.js';
 import type { JudgedVerdict } from '../../scoring/verdict/judged.js';
@@ -35,10 +35,11 @@ export async function validationMetrics(
   if (!judged) return undefined;
   const metrics = shortMetrics(metricsOf(open, judged));
   const selection = selectionOf(open.config.eval_verdicts.metric_for_best_model, open.data.labels);
-  if (selection === 'f1_macro') return metrics;
-  // A part with one class only ranks nothing.
-  if (selection === 'auc') return { auc: 0.5, ...metrics };
-  return { ...metrics, best_f1_macro: bestThreshold(readable(open, judged), 'f1_macro').value };
+  if (selection !== 'best_f1_macro') return metrics;
+  const steps = readable(open, judged);
+  // Steps of one class have no threshold.
+  if (!hasBothClasses(steps)) return metrics;
+  return { ...metrics, best_f1_macro: bestThreshold(steps, 'f1_macro').value };
 }
 
 /** A role that answers with verdict words. */
@@ -167,7 +168,7 @@ export async function finalEvaluation(
 /** The verdicts of steps at the threshold that is best on validation steps; undefined where these have one class only. */
 function chosenThreshold(open: VerdictRun, validation: readonly JudgedVerdict[]) {
   const steps = readable(open, validation);
-  if (new Set(steps.map(({ label }) => label)).size < 2) return undefined;
+  if (!hasBothClasses(steps)) return undefined;
   return thresholdReader(bestThreshold(steps, 'f1_macro').threshold);
 }
 
