@@ -41,15 +41,14 @@ async function run(args: CalibrateArguments): Promise<void> {
   const { untilInterrupted } = await import('../line/interrupt.js');
   const { printReport } = await import('./output.js');
   const { namedModel } = await import('../../models/saved.js');
-  const { taskOfModel, taskOfRun } = await import('./correction-task.js');
+  const { calibrationTask } = await import('./correction-task.js');
   const name = args['run-or-model'];
   if (args.data === undefined && namedModel(name).kind !== 'run')
     throw new UsageError(
       `${name} is no run with validation steps of its own: name labelled steps with --data FILE`,
     );
-  const given = args.data === undefined ? undefined : await taskOfModel({ model: name }, { data: args.data });
-  for (const warning of given?.warnings ?? []) console.error(`Warning: ${warning}`);
-  const records = given?.test ?? (await taskOfRun(name, {})).validation;
+  const { records, warnings } = await calibrationTask(name, args.data);
+  for (const warning of warnings) console.error(`Warning: ${warning}`);
   if (records.length === 0)
     throw new UsageError(`${name} has no validation steps; name labelled steps with --data FILE`);
   using interruption = ending(untilInterrupted());

@@ -14,7 +14,7 @@ import { readEvalReport } from '../../eval/reports/report-file.js';
 import { completeRunConfig, configOfRun } from '../../methods/config.js';
 import { methodOf, type RunConfig } from '../../methods/table.js';
 import { isPretrained } from '../../models/base.js';
-import { standsOnPretrained } from '../../models/saved.js';
+import { namedModel, standsOnPretrained } from '../../models/saved.js';
 import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { RunError } from '../../run/error.js';
@@ -170,6 +170,22 @@ export async function taskOfModel(
     warnings: [...judged.notes, ...leftOutSentences({ test, validation })],
     invalidAsWrong: true,
   };
+}
+
+/** Labelled solutions to calibrate a judge on: of `data` or, absent, the validation part of a run, whose neutral steps count as the run says. */
+export async function calibrationTask(
+  name: string,
+  data: string | undefined,
+): Promise<{ readonly records: readonly StepRecord[]; readonly warnings: readonly string[] }> {
+  const isRun = namedModel(name).kind === 'run';
+  const {
+    test,
+    validation,
+    warnings = [],
+  } = isRun || data === undefined
+    ? await taskOfRun(name, { data })
+    : await taskOfModel({ model: name }, { data });
+  return data === undefined ? { records: validation, warnings: [] } : { records: test, warnings };
 }
 
 interface ReadFile {
