@@ -88,6 +88,9 @@ function notes({ arms, unfinished, trials, select, seeds, warnings }: SweepSumma
       ? [`${open} ${open === 1 ? 'run has' : 'runs have'} not ended; the same command goes on`]
       : []),
     ...failed.map(({ run, failed }) => `${run} failed: ${failed}`),
+    ...trials
+      .flatMap(({ without = [] }) => without)
+      .map((run) => `${run} has ended without ${select?.on}, so that its point is not selected`),
     ...undecided.map((arm) => `nothing is selected for ${arm} yet`),
     ...(tried.length > 1
       ? [`arms were tuned unequally: ${arms.map(({ arm, trials }) => `${arm} tried ${trials}`).join(', ')}`]

@@ -14,6 +14,8 @@ export interface Trial {
   /** The value of each seed; absent where the run has not ended. */
   readonly values: Readonly<Record<string, number>>;
   readonly mean?: number;
+  /** Runs that have ended without a value. */
+  readonly without?: readonly string[];
   readonly chosen: boolean;
 }
 
@@ -152,13 +154,15 @@ export function selection(
       );
       const complete = Object.keys(values).length === select.seeds.length;
       const failed = cells.some((each) => !results.has(each.id) && hasFailed(each));
+      const mute = cells.filter((each) => results.has(each.id) && !(each.seed in values)).map(({ id }) => id);
       const trial = {
         arm: arm.name,
         point,
         values,
         ...(complete ? { mean: average(Object.values(values)) } : {}),
+        ...(mute.length > 0 ? { without: mute } : {}),
       };
-      return { trial, ended: complete || failed };
+      return { trial, ended: complete || failed || mute.length > 0 };
     });
     const sign = select.goal === 'max' ? 1 : -1;
     const score = ({ mean }: { readonly mean?: number }) =>

@@ -5,6 +5,7 @@ import { dotted } from '../config/dotted.js';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
 import { readLog } from '../run/log-file.js';
+import { curveKeys, VALIDATION } from '../run/metric-keys.js';
 
 /** The results of one run. */
 export interface RunResults {
@@ -50,18 +51,27 @@ export function valueAt({ report, log, totalTokens }: RunResults, key: string): 
 export function numbersOf({ report, log }: RunResults): string[] {
   const phases = [...new Set(log.map(({ phase }) => String(phase)))];
   const ofLog = phases.flatMap((phase) => {
-    const keys = new Set(log.filter((line) => line.phase === phase).flatMap(Object.keys));
+    const own = log.filter((line) => line.phase === phase);
+    const keys = new Set(own.flatMap((line) => Object.keys(line).map(curveKeys(line))));
     return [...keys].map((key) => `${LOG}${phase}.${key}`);
   });
   const ofReport = dotted(report).flatMap(([key, value]) => (typeof value === 'number' ? [key] : []));
   return [...ofReport, ...ofLog];
 }
 
-/** The last value of PHASE.KEY. */
+/** The last value of PHASE.KEY in training or, where it has no such key, in evaluations; of PHASE.validation/KEY in these. */
 function logged(log: RunResults['log'], name: string): unknown {
   const dot = name.indexOf('.');
   const [phase, key] = [name.slice(0, dot), name.slice(dot + 1)];
-  return log.findLast((line) => line.phase === phase && key in line)?.[key];
+  const last = (wanted: string) => {
+    for (const line of log.toReversed()) {
+      const keyOf = curveKeys(line);
+      const found = line.phase === phase && Object.entries(line).find(([own]) => keyOf(own) === wanted);
+      if (found) return found[1];
+    }
+    return undefined;
+  };
+  return last(key) ?? last(VALIDATION + key);
 }
 
 /** A key of the report may itself contain dots. */

@@ -185,6 +185,42 @@ describe('a sweep', () => {
     expect(summary.trials.find(({ chosen }) => chosen)?.point).toEqual({ 'sft.learning_rate': 1e-4 });
   });
 
+  it('names a run that ended without the number that selects, and does not choose its point', async () => {
+    const { summary, table } = await sweep(text(), {
+      async run(sweepFolder, cell) {
+        const outcome = await made(sweepFolder, cell);
+        const path = join(sweepFolder.directory(cell), 'eval.json');
+        if (cell.point['sft.learning_rate'] === 2e-4) await writeFile(path, '{"test": {"score": 1}}');
+        return outcome;
+      },
+    });
+    expect(summary.trials.map(({ chosen }) => chosen)).toEqual([true, false, false]);
+    expect(table).toContain(
+      'tuned/sft.learning_rate=0.0002/seed-7 has ended without val.score, so that its point is not selected',
+    );
+  });
+
+  it('reads a key of the log from training before evaluations, whose metrics may have its name', async () => {
+    const loss = async (key: string) => {
+      const { summary } = await sweep(text().replace('log.sft.loss', key), {
+        async run(sweepFolder, cell) {
+          const outcome = await made(sweepFolder, cell);
+          const lines = [
+            { phase: 'sft', phase_step: 1, loss: 1, tokens: 5000 },
+            { phase: 'sft', phase_step: 1, loss: 7, auc: 0.5 },
+            { phase: 'test' },
+          ].map((line) => `${JSON.stringify(line)}\n`);
+          await writeFile(join(sweepFolder.directory(cell), 'metrics.jsonl'), lines.join(''));
+          return outcome;
+        },
+      });
+      return summary.arms[0]?.columns.loss?.mean;
+    };
+    expect(await loss('log.sft.loss')).toBe(1);
+    expect(await loss('log.sft.auc')).toBe(0.5);
+    expect(await loss('log.sft.validation/loss')).toBe(7);
+  });
+
   it('refuses runs that the file describes otherwise now, and takes new ones', async () => {
     await sweep(text());
     await expect(sweep(text().replace('samples: 40', 'samples: 41'))).rejects.toThrow(

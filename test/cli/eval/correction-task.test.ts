@@ -49,7 +49,7 @@ test.each([
   const config = { method: 'sft', model: { base }, ...settings };
   await writeJson(join(run, 'config.yaml'), {
     ...config,
-    data: { train, split: [1, 0, 0], ...settings.data },
+    data: { train, split: [1, 0, 0], ...('data' in settings ? settings.data : {}) },
   });
   const adapter = join(run, 'adapter');
   mkdirSync(adapter);
