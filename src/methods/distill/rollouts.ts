@@ -6,6 +6,7 @@ import { PhiloxStream } from '../../random/philox.js';
 import type { Device } from '../../runtime/device.js';
 import { processesOf } from '../../runtime/processes.js';
 import type { AnswerTokenizer } from '../../scoring/implicit/tokens.js';
+import { warn } from '../../terminal/log.js';
 import type { RolloutSource } from '../../train/policy/records.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
@@ -29,11 +30,22 @@ export interface DistillRolloutOptions {
 const CHOICE = 0x6c6d6264;
 
 export function distillRollouts(options: DistillRolloutOptions): RolloutSource<SolutionGroup> {
-  const { device, onPolicy, lmbda, seed, promptOf, teacher } = options;
+  const { device, onPolicy, lmbda, seed, promptOf, teacher, longest } = options;
+  let hasWarned = false;
+  const warnOfCut = (groups: readonly SolutionGroup[]) => {
+    const cut = groups.filter(({ answers }) => answers.some(({ truncated }) => truncated)).length;
+    if (cut === 0 || hasWarned) return;
+    hasWarned = true;
+    warn(
+      `${cut} of ${groups.length} worked solutions of a batch are longer than rollout.max_new_tokens (${longest}), and what follows is not ` +
+        'learned; raise it, as far as data.max_length leaves room',
+    );
+  };
   return {
     async rollOut(batch) {
       const isOwn = new PhiloxStream(seed, CHOICE, batch.iteration).uniform() < lmbda;
       const groups = isOwn ? await onPolicy.rollOut(batch) : batch.items.map((item) => worked(item, options));
+      if (groups && !isOwn) warnOfCut(groups);
       if (!groups || !teacher) return groups;
       const asked = groups.flatMap(({ item, answers }) =>
         answers.map(({ tokens }) => ({ prompt: promptOf(item).ids, tokens })),
