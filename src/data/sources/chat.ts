@@ -168,13 +168,23 @@ export function wholeStep(reply: string | Message): Step {
   };
 }
 
+/** A description of a tool as OpenAI's, where name and parameters stand beside its type, or without one. */
+export function asFunction(tool: unknown): unknown {
+  if (!isRow(tool) || isRow(tool.function)) return tool;
+  const { type = 'function', ...described } = tool;
+  return { type, function: described };
+}
+
 /**
- * Reads the columns `tools`, a list or JSON of one, and `chat_template_kwargs`.
+ * Reads the columns `tools`, a list or JSON of one, and `chat_template_kwargs`. Functions of LLaMA-Factory's rows get the form
+ * in which it shows them to templates.
  *
  * @throws BadRow for anything else, and with a prompt that is no conversation
  */
 export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown }): TemplateInputs {
-  const tools = jsonOf(row.tools, 'tools');
+  const described = jsonOf(row.tools, 'tools');
+  const isLlamaFactory = 'conversations' in row || 'instruction' in row;
+  const tools = isLlamaFactory && Array.isArray(described) ? described.map(asFunction) : described;
   const kwargs = jsonOf(row.chat_template_kwargs, 'chat_template_kwargs');
   const found = {
     ...(tools === undefined ? {} : { tools }),

@@ -3,6 +3,7 @@ import { exactText, numberText, parseExact } from '../../files/exact-json.js';
 import { attempt } from '../../native/attempt.js';
 import { BadRow } from '../bad-row.js';
 import { isRow, misfit, type Row } from '../columns.js';
+import { asFunction } from './chat.js';
 
 /** Attributes of a span that hold messages, as JSON texts or as lists. */
 const INPUT = 'gen_ai.input.messages';
@@ -97,13 +98,6 @@ function conversationOfSpan(span: Row): Row {
   );
   const tools = list('gen_ai.tool.definitions').map(asFunction);
   return { messages, ...(tools.length === 0 ? {} : { tools }) };
-}
-
-/** A description of a tool as OpenAI's, where name and parameters stand beside its type. */
-function asFunction(tool: unknown): unknown {
-  if (!isRow(tool) || isRow(tool.function)) return tool;
-  const { type = 'function', ...described } = tool;
-  return { type, function: described };
 }
 
 /** A message of parts as OpenAI's; one with several results of tools is a message for each. */

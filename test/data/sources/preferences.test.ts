@@ -213,6 +213,20 @@ describe('LLaMA-Factory', () => {
     );
   });
 
+  it('functions stand among tools as LLaMA-Factory shows them to templates, in JSON or not', async () => {
+    const add = { name: 'add', description: 'adds', parameters: { type: 'object' } };
+    const tools = [{ type: 'function', function: add }];
+    const conversations = [
+      { from: 'human', value: 'Add' },
+      { from: 'gpt', value: '4' },
+    ];
+    for (const given of [[add], JSON.stringify([add]), tools])
+      for (const row of [{ conversations }, { instruction: 'Add', output: '4' }])
+        expect(await read({ ...row, tools: given })).toMatchObject({ tools, steps: whole('4') });
+    // transformers shows templates what a row of TRL has.
+    expect(await read({ messages: [USER, REPLY('4')], tools: [add] })).toMatchObject({ tools: [add] });
+  });
+
   it.each([['label'], ['kto_tag']])('messages with %s, as in its example of KTO', async (column) => {
     const expected = { problem: USER.content, prompt: [USER], steps: whole('4') };
     const messages = [USER, REPLY('4')];
