@@ -14,7 +14,7 @@ import type { RawRow } from './json-rows.js';
 import { classNames } from './parquet-classes.js';
 import { decimalText, takeDecimals } from './parquet-decimals.js';
 import { shortest } from './parquet-floats.js';
-import { TIME_PARSERS, withOffset } from './parquet-times.js';
+import { TIME_PARSERS, timeOf } from './parquet-times.js';
 
 /** Rows decoded at a time; bounds the memory for files with one large row group. */
 const ROWS_PER_READ = 1024;
@@ -121,7 +121,7 @@ function exact(given: unknown, column: SchemaTree | undefined): unknown {
   if (decimal?.includes('.')) return Number(decimal);
   if (column?.element.converted_type === 'JSON') return given;
   const value =
-    decimal === undefined ? withOffset(shortest(given, column?.element), column?.element) : BigInt(decimal);
+    decimal === undefined ? timeOf(shortest(given, column?.element), column?.element) : BigInt(decimal);
   if (typeof value === 'bigint') {
     const number = Number(value);
     return Number.isSafeInteger(number) ? number : value;

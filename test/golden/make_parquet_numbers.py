@@ -84,6 +84,12 @@ columns = {
     "utc": stamps(TIMES, "us", "UTC"), "berlin": stamps(TIMES, "us", "Europe/Berlin"),
     "day": pa.array([text and pd.Timestamp(text).date() for text in TIMES], pa.date32()),
 }
+clocks = [text and pd.Timestamp(text).time() for text in TIMES]
+for unit, kind in ("s", pa.time32), ("ms", pa.time32), ("us", pa.time64), ("ns", pa.time64):
+    size = {"s": 10**6, "ms": 1000}.get(unit, 1)
+    cut = [each and each.replace(microsecond=each.microsecond // size * size) for each in clocks]
+    columns[f"clock {unit}"] = pa.array(cut, kind(unit))
+columns["clocks"] = pa.array([{"at": [each]} for each in clocks], pa.struct([("at", pa.list_(pa.time64("us")))]))
 columns["list"] = pa.array([[each, None] for each in columns["micros"].to_pylist()], pa.list_(pa.timestamp("us")))
 pq.write_table(pa.table(columns), OUT / "times.parquet", compression="none")
 
@@ -91,6 +97,8 @@ pq.write_table(pa.table(columns), OUT / "times.parquet", compression="none")
 def text(value):
     if value is None or isinstance(value, list):
         return value and [text(each) for each in value]
+    if isinstance(value, dict):
+        return {name: text(each) for name, each in value.items()}
     return str(value.astimezone(UTC) if getattr(value, "tzinfo", None) else value)
 
 
