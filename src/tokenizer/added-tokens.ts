@@ -24,7 +24,7 @@ export interface Section {
 
 type Sections = (text: string) => Section[];
 
-/** Both searches, one after the other: the second one looks at the texts between tokens, normalised. */
+/** Both searches, one after the other: the second one normalises the texts between tokens and looks at them. */
 export interface AddedTokens {
   readonly inText: Sections;
   readonly inNormalised: Sections;
@@ -59,7 +59,13 @@ export function respectAddedTokens(
     tokens.filter(({ normalized }) => normalized === which),
   ) as [AddedToken[], AddedToken[]];
   const inText = sectionsOf(raw.map((token) => [token.content, token]));
-  const inNormalised = sectionsOf(normalised.map((token) => [normalise(token.content), token]));
+  const cutNormalised = sectionsOf(normalised.map((token) => [normalise(token.content), token]));
+  const inNormalised = (text: string): Section[] => {
+    const sections = cutNormalised(normalise(text));
+    return beginsWithNothing(text, normalise)
+      ? sections.map((section) => ({ ...section, isFirst: false }))
+      : sections;
+  };
   byContent.clear();
   const { tokens_to_ids: ids } = model;
   for (const token of given) {
@@ -74,13 +80,19 @@ export function respectAddedTokens(
       : inText(whole).flatMap((section) =>
           section.token
             ? [section.token.content]
-            : inNormalised(normalise(section.text)).flatMap(({ text, token, isFirst }) => {
+            : inNormalised(section.text).flatMap(({ text, token, isFirst }) => {
                 if (token) return [token.content];
                 const section_index = section.isFirst && isFirst ? 0 : 1;
                 return model(pre_tokenizer ? pre_tokenizer(text, { section_index }) : [text]);
               }),
         );
   return { inText, inNormalised };
+}
+
+/** Whether a normaliser leaves out the first character of a text. What follows does not begin the text then. */
+function beginsWithNothing(text: string, normalise: (text: string) => string): boolean {
+  const first = String.fromCodePoint(text.codePointAt(0) ?? 0);
+  return normalise(first) === '' && normalise(text) === normalise(text.slice(first.length));
 }
 
 /** A character of a word, as Rust's regular expressions understand `\w`. */

@@ -191,8 +191,16 @@ export class HuggingFaceTokenizer implements Tokenizer {
    * as in transformers if there is a tokenizer.json.
    */
   private affixes(): [readonly number[], readonly number[]] {
-    const bare: readonly number[] = this.library.encode('a', { add_special_tokens: false }).ids;
-    const full: readonly (number | undefined)[] = this.library.encode('a', { add_special_tokens: true }).ids;
+    const read = (text: string, special: boolean): readonly (number | undefined)[] =>
+      this.library.encode(text, { add_special_tokens: special }).ids;
+    // A normaliser may leave nothing of a text, and then both sides would be one.
+    const text = ['a', 'e', '1', '.'].find((text) => read(text, false).length > 0) ?? 'a';
+    const bare = read(text, false);
+    const full = read(text, true);
+    if (bare.length === 0 && full.length > 1)
+      throw this.refused(
+        "'post_processor' adds tokens, and no text tells on which side: 'a', 'e', '1' and '.' have none",
+      );
     if (!isWhole(full)) throw this.refused("'post_processor' adds a token that the vocabulary lacks");
     for (let start = 0; start + bare.length <= full.length; start++) {
       if (bare.every((id, i) => full[start + i] === id))
@@ -282,7 +290,7 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
     model.encode = (words) => words.flatMap(bytePairs).map((id) => model.vocab[id] as string);
     // The library joins unknown tokens of several words.
     model.fuse_unk = false;
-    return { library, words: wordEncoder(library, json, added, bytePairs) };
+    return { library, words: wordEncoder(json, added, bytePairs) };
   } catch (error) {
     if (error instanceof DataError) throw error;
     throw badTokenizer(`describes a tokenizer that cannot be built (${reasonOf(error)})`, {

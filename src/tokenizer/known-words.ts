@@ -1,13 +1,7 @@
-import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import type { AddedTokens } from './added-tokens.js';
 import type { WordIds } from './byte-pairs.js';
 import type { TokenizerJson } from './checks.js';
 import { type WordCutter, wordCutterOf } from './pre-tokenizers.js';
-
-/** The library's own state; its types call it private. */
-interface Internals {
-  readonly normalizer: ((text: string) => string) | null;
-}
 
 /** Words whose tokens are kept, some 30 MB; all are forgotten together. */
 const MAX_WORDS = 200_000;
@@ -19,14 +13,12 @@ const LONGEST_WORD = 64;
  * before come from a table. Undefined for a tokenizer that does not cut words.
  */
 export function wordEncoder(
-  library: LibraryTokenizer,
   { pre_tokenizer }: TokenizerJson,
   { inText, inNormalised }: AddedTokens,
   bytePairs: WordIds,
 ): ((text: string) => number[]) | undefined {
   const cutter = wordCutterOf(pre_tokenizer);
   if (cutter === undefined) return undefined;
-  const { normalizer } = library as unknown as Internals;
   const known = new Map<string, readonly number[]>();
 
   function idsOf(word: string, { spelled }: WordCutter): readonly number[] {
@@ -44,7 +36,7 @@ export function wordEncoder(
         ids.push(section.token.id);
         continue;
       }
-      for (const { text, token, isFirst } of inNormalised(normalizer?.(section.text) ?? section.text)) {
+      for (const { text, token, isFirst } of inNormalised(section.text)) {
         if (token) ids.push(token.id);
         else
           for (const word of cutter.words(text, section.isFirst && isFirst))

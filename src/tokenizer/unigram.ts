@@ -34,7 +34,11 @@ export function replaceUnigram(
   model.encode = (words) =>
     words.flatMap((word) =>
       likeliest(model, word, vocab, { unknown, score: least - UNKNOWN_PENALTY }).flatMap((piece) =>
-        ids.has(piece) || !byte_fallback ? [piece] : (bytesOf(piece) ?? [piece]),
+        ids.has(piece)
+          ? [piece]
+          : (byte_fallback && bytesOf(piece)) || [
+              unknown === undefined ? piece : (tokens[unknown] as string),
+            ],
       ),
     );
   model.fuse_unk = false;
