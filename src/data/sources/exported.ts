@@ -221,16 +221,28 @@ function dumpedTexts({
   return prompt !== undefined || step === undefined ? [prompt, output] : [input, response];
 }
 
-/** Marks of chat templates: what opens a message, with its role, and what ends it. */
-const MARKS: readonly { readonly opens: RegExp; readonly ends: RegExp }[] = [
+/** Marks of chat templates: what opens a message, with its role, what ends it, and whether a line break follows the end. */
+const MARKS: readonly {
+  readonly opens: RegExp;
+  readonly ends: RegExp;
+  readonly breaks: (text: string) => boolean;
+}[] = [
   // ChatML: Qwen, SmolLM, Hermes, LFM2, Nemotron 3.
-  { opens: /<\|im_start\|>(\w+)\n/g, ends: /<\|im_end\|>/ },
+  { opens: /<\|im_start\|>(\w+)\n/g, ends: /<\|im_end\|>/, breaks: () => true },
   // Llama 3.
-  { opens: /<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n/g, ends: /<\|eo[tm]_id\|>/ },
+  {
+    opens: /<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n/g,
+    ends: /<\|eo[tm]_id\|>/,
+    breaks: () => false,
+  },
   // Gemma.
-  { opens: /<start_of_turn>(\w+)\n/g, ends: /<end_of_turn>/ },
+  { opens: /<start_of_turn>(\w+)\n/g, ends: /<end_of_turn>/, breaks: () => true },
   // Phi 3, and GLM, which ends no message.
-  { opens: /<\|(system|user|assistant|observation)\|>\n?/g, ends: /<\|end\|>|<\|endoftext\|>/ },
+  {
+    opens: /<\|(system|user|assistant|observation)\|>\n?/g,
+    ends: /<\|end\|>|<\|endoftext\|>/,
+    breaks: (text) => text.includes('<|end|>'),
+  },
 ];
 
 /**
@@ -288,17 +300,37 @@ const openings = (text: string, opens: RegExp): Opening[] =>
     end: index + mark.length,
   }));
 
-/** The messages of a text whose marks are those of one template; undefined where there are none. */
+/**
+ * The messages of a text whose marks are those of one template; undefined where there are none.
+ *
+ * @throws BadRow for a text between messages
+ */
 function markedMessages(text: string): Row[] | undefined {
-  for (const { opens, ends } of MARKS) {
+  for (const { opens, ends, breaks } of MARKS) {
     const found = openings(text, opens);
-    if (found.length > 0)
-      return found.map(({ role, end }, i) => ({
-        role,
-        content: text.slice(end, found[i + 1]?.begin).split(ends, 1)[0],
-      }));
+    if (found.length === 0) continue;
+    checkNoText(text.slice(0, found[0]?.begin), 'begins with');
+    return found.map(({ role, end }, i) => {
+      const next = found[i + 1];
+      const said = text.slice(end, next?.begin);
+      const at = said.search(ends);
+      // A turn that was cut has no mark of its end; the line break before the next message is the template's.
+      if (at < 0) return { role, content: next && breaks(text) ? said.replace(/\n$/, '') : said };
+      checkNoText(said.slice(at), `has after the end of message ${i + 1}`);
+      return { role, content: said.slice(0, at) };
+    });
   }
   return undefined;
+}
+
+/** @throws BadRow for anything between messages but white space, padding and other special tokens, which would be lost */
+function checkNoText(between: string, where: string): void {
+  const text = between.replace(/\s|\[gMASK\]|<\|[^<>|]*\|>|<\/?[a-z_]+>/g, '');
+  if (text !== '')
+    throw new BadRow(
+      'text_between',
+      `the rollout ${where} ${JSON.stringify(between.trim().slice(0, 60))}; expected every text inside the marks of a message`,
+    );
 }
 
 /**

@@ -258,6 +258,21 @@ describe('dumps of rollouts', () => {
     expect(await read({ ...row, score: [0, 0, 0.25, 0] })).toMatchObject([{ outcome: 0, steps: turns }]);
   });
 
+  it('of SkyRL whose turn was cut: the line break after it is the template’s; text between messages is refused', async () => {
+    const cut = output.replace('</tool_call><|im_end|>', '</tool_call>');
+    const row = { input_prompt: prompt, output_response: cut, score: 1 };
+    expect(await read(row)).toMatchObject([{ steps: turns }]);
+    const padded = { ...row, output_response: `${output}<|endoftext|><|endoftext|>` };
+    expect(await read(padded)).toMatchObject([{ steps: turns }]);
+    const lost = output.replace('<|im_end|>\n<|im_start|>user', '<|im_end|>\nIt is 5.<|im_start|>user');
+    await expect(read({ ...row, output_response: lost })).rejects.toThrow(
+      'the rollout has after the end of message 3 "<|im_end|>\\nIt is 5."; expected every text inside',
+    );
+    await expect(read({ ...row, input_prompt: `Compute.\n${prompt}` })).rejects.toThrow(
+      'the rollout begins with "Compute."',
+    );
+  });
+
   it('of verl: where the marks are there; without them one sentence', async () => {
     const row = { input: prompt, output, gts: '5', score: 1, step: 3 };
     expect(await read(row)).toMatchObject([{ gold_answer: '5', outcome: 1, steps: turns }]);
