@@ -39,7 +39,7 @@ export async function score(
     return send(scored, pairs.answer(scored));
   }
   const several = givenSolutions(engine, fields);
-  const one = several ? [] : [givenSolution(engine, fields)()];
+  const one = several ? [] : [givenSolution(fields)()];
   const scored = several ? await scoredEach(ask, several) : await ask(one);
   return send(scored, byStep(scored, several ?? one));
 }
@@ -97,7 +97,7 @@ function givenSolutions(engine: Engine, fields: RequestFields): readonly Given[]
   if (many?.length === 0) fields.fail('solutions', 'a list of at least one solution');
   return many?.map((item, i) => {
     const inner = new RequestFields(item, `solutions[${i}].`);
-    const read = givenSolution(engine, inner);
+    const read = givenSolution(inner);
     inner.end();
     try {
       return read();
@@ -109,12 +109,11 @@ function givenSolutions(engine: Engine, fields: RequestFields): readonly Given[]
 }
 
 /** Reads the fields of a solution. The function that comes back reads what a policy wrote: messages, or the texts of steps. */
-function givenSolution(engine: Engine, fields: RequestFields): () => Solution {
-  if (isConversation(fields)) return turnSolution(engine, fields);
+function givenSolution(fields: RequestFields): () => Solution {
+  if (isConversation(fields)) return turnSolution(fields);
   const problem = fields.text('problem') ?? fields.text('question') ?? fields.requiredText('problem');
   const steps = fields.list('steps', isText, 'texts', MAX_STEPS) ?? [];
   if (steps.length === 0) fields.fail('steps', 'a list of at least one text');
-  engine.checkLength(problem + steps.join('\n'));
   return () => {
     const blank = steps.findIndex((step) => step.trim() === '');
     if (blank >= 0) fields.fail(`steps[${blank}]`, 'a text that says something', shown(steps[blank]));

@@ -7,7 +7,6 @@ import type { Message, Step } from '../records/record.js';
 import { dividedTurns, readableStep, stepOfTurn, type Turns } from '../records/turns.js';
 import type { Solution } from '../scoring/scorer.js';
 import { chatMessage } from './chat-message.js';
-import type { Engine } from './engine.js';
 import type { RequestFields } from './request-fields.js';
 
 const MAX_MESSAGES = 4096;
@@ -22,7 +21,7 @@ export const isConversation = (fields: RequestFields): boolean =>
  *
  * @throws RequestError, both, with the place of the mistake; the function for what is no conversation with a turn of the assistant
  */
-export function turnSolution(engine: Engine, fields: RequestFields): () => Solution {
+export function turnSolution(fields: RequestFields): () => Solution {
   const names = fields.has('messages') ? ['messages'] : ['prompt', 'completion'];
   const [first, last] = [names[0] as string, names.at(-1) as string];
   const given = names.map((name) => fields.list(name, isAny, 'messages', MAX_MESSAGES) ?? []);
@@ -46,7 +45,6 @@ export function turnSolution(engine: Engine, fields: RequestFields): () => Solut
       fields.refuse(last, error.message);
     }
     const steps = turns.map(stepOfTurn);
-    engine.checkLength(messages.map(({ content }) => content).join('\n'));
     return {
       problem: prompt.findLast(({ role }) => role === 'user')?.content ?? '',
       steps: steps.map(readableStep),

@@ -6,6 +6,7 @@ import { withHead } from '../../src/models/adapter.js';
 import { createAdapterOn } from '../../src/models/adapter-on-base.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { rewardScorer } from '../../src/scoring/reward-network/scorer.js';
+import type { Scorer } from '../../src/scoring/scorer.js';
 import type { JudgeSettings } from '../../src/scoring/settings.js';
 import { tellingUnlike, unlikeBy } from '../../src/scoring/unlike-training.js';
 import { verdictScorer } from '../../src/scoring/verdict/scorer.js';
@@ -207,7 +208,6 @@ describe('what cannot be scored', () => {
       400,
       /^steps: expected a list of at most 1024, found 5000$/,
     ],
-    [{ problem: 'a'.repeat(100_000), steps: ['b'] }, 400, /^the prompt has 100001 characters/],
     [{ solutions: [] }, 400, /^solutions: expected a list of at least one solution/],
     [{ solutions: [{ problem: 'a' }] }, 400, /^solutions\[0\]\.steps: expected/],
     [{ problem: 'a', steps: ['b'], labels: [1] }, 400, /^labels: there is no such field/],
@@ -228,6 +228,27 @@ describe('what cannot be scored', () => {
       async ({ url }) => {
         const { json } = await post(`${url}/score`, { problem: '1;+1', steps: ['1+1=2', 'x'.repeat(40)] });
         expect(scoresOf(json)).toEqual([[expect.any(Number), null]]);
+      },
+    );
+  });
+
+  it('takes texts that the judge reads, however few tokens the served model does', async () => {
+    const judge: Scorer = {
+      ...{ name: 'judge', unit: 'step', scale: 'probability', threshold: 0.5, dispose: () => {} },
+      score: async (all) => all.map(({ steps }) => ({ scores: steps.map(({ length }) => length / 1e6) })),
+    };
+    await withServer(
+      async () => ({ judge }),
+      async ({ url }) => {
+        const [problem, step] = ['q', 'x'.repeat(100_000)];
+        const { json } = await post(`${url}/score`, { problem, steps: [step, 'y'] });
+        expect(scoresOf(json)).toEqual([[0.1, 1e-6]]);
+        const messages = [
+          { role: 'user', content: problem },
+          { role: 'assistant', content: step },
+        ];
+        const pooled = await post(`${url}/pooling`, { messages });
+        expect(pooled.json).toMatchObject({ data: [{ data: [[0.9, 0.1]] }] });
       },
     );
   });
