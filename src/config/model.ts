@@ -88,10 +88,10 @@ const adapter = z.strictObject({
       'Linear layers that get an adapter: `all-linear` (all except the head) or a list such as [q_proj, v_proj].',
     ),
   use_rslora: flag(false).describe('Scale by 1 / √r, which keeps high ranks trainable.'),
-  rank_pattern: patterned(count()).describe('Rank by module name, if different from `r`.'),
-  alpha_pattern: patterned(positiveNumber()).describe(
-    'Alpha by module name, if different from `lora_alpha`.',
+  rank_pattern: patterned(count()).describe(
+    'Rank by the end of a module’s name, or a regular expression of it, if different from `r`; one that fits no module is refused.',
   ),
+  alpha_pattern: patterned(positiveNumber()).describe('Alpha by the same, if different from `lora_alpha`.'),
   modules_to_save: z
     .array(text())
     .default([])

@@ -35,7 +35,8 @@ export function updates({
       .union([z.literal('auto'), count()])
       .default(micro_batch_tokens)
       .describe(
-        'Max tokens per micro-batch; `auto` takes what is fastest, as far as memory allows. Changes memory and speed, never the loss. ' +
+        'Max tokens per micro-batch; `auto` takes what is fastest, as far as memory allows. Changes memory and speed, never the loss, ' +
+          'but for `model.router_aux_loss_coef`. ' +
           'The default is raised to `data.max_length`.',
       ),
     warmup_ratio: fraction(warmup_ratio).describe(

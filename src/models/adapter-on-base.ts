@@ -40,7 +40,7 @@ export async function createAdapterOn(
     const tensors = adapterTensors(loraPlan(config, modelModules(model)));
     refuseOthers(start, begun, new Map(tensors.map(({ name, shape }) => [name, shape])));
   }
-  const first = (name: string) => begun?.get(name)?.values;
+  const first = begun && ((name: string) => begun.get(name)?.values);
   const whole = new Map<string, Float32Array>();
   for (const { weight, shape } of loraPlan(config, modelModules(model)).saved)
     if (decoder.weights.get(weight)?.value.shape.join() === shape.join())

@@ -143,15 +143,15 @@ export function createAdapter(
     readonly seed: number;
     /** First values of a weight that is kept whole; undefined: drawn, like a new head. */
     readonly wholeWeight?: (name: string) => Float32Array | undefined;
-    /** First values by the name in `adapter_model.safetensors`; undefined: as in a new adapter. */
-    readonly first?: (name: string) => Float32Array | undefined;
+    /** First values by the name in `adapter_model.safetensors`; absent: those of a new adapter. */
+    readonly first?: ((name: string) => Float32Array | undefined) | undefined;
     /** Heads that are trained in the same buffer and saved apart from the adapter. */
     readonly heads?: readonly ParameterSpec[];
     /** The adapter that is merged into the weights below. */
     readonly merged?: MergedAdapter | undefined;
   },
 ): Adapter {
-  const plan = loraPlan(config, modelModules(model));
+  const plan = loraPlan(config, modelModules(model), { strictPatterns: options.first === undefined });
   const specs: ParameterSpec[] = [];
   const add = (name: string, shape: readonly number[], init: Initializer, given?: Float32Array) => {
     const values = options.first?.(name) ?? given ?? draw(init, shape, options.seed, specs.length);

@@ -1,6 +1,6 @@
 /** The modules that an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
-import { showNames, WeightsError } from './error.js';
+import { show, showNames, WeightsError } from './error.js';
 import { PREFIX, parameterOf } from './joint-experts.js';
 import {
   type ExpertPlace,
@@ -10,7 +10,7 @@ import {
   ofExperts,
   type WeightSpec,
 } from './modules.js';
-import { byPattern, endsWithAny, matchNames, translatePattern } from './name-pattern.js';
+import { byPattern, endsWithAny, idlePatterns, matchNames, translatePattern } from './name-pattern.js';
 
 /** A pair on one linear module: y += scaling · (dropout(x) Aᵀ) Bᵀ. */
 export interface LoraModule {
@@ -57,6 +57,8 @@ export interface LoraPlanOptions {
   readonly where?: string;
   /** Whether an entry of `target_modules` that fits no module is refused (default); PEFT ignores it if another fits. */
   readonly strictTargets?: boolean;
+  /** Whether a key of `rank_pattern` or `alpha_pattern` that fits no module with a pair is refused; PEFT ignores it. Default false. */
+  readonly strictPatterns?: boolean;
 }
 
 /** Kinds of modules that may have a pair. */
@@ -67,12 +69,12 @@ const CLASSIFIERS: readonly string[] = ['classifier', 'score'];
 
 /**
  * @param modules every module of the base model with weights, see `modelModules`
- * @throws WeightsError when nothing fits, an entry fits nothing, or it fits a module that cannot have an adapter
+ * @throws WeightsError when nothing fits, an entry or a pattern fits nothing, or it fits a module that cannot have an adapter
  */
 export function loraPlan(
   config: LoraConfig,
   modules: readonly ModuleSpec[],
-  { where = 'lora', strictTargets = true }: LoraPlanOptions = {},
+  { where = 'lora', strictTargets = true, strictPatterns = false }: LoraPlanOptions = {},
 ): LoraPlan {
   const names = modules.map(({ name }) => name);
   const savedModules = findSaved(config, modules, where);
@@ -108,6 +110,7 @@ export function loraPlan(
   const chosenNames = places.map(({ matched }) => matched);
   const ranks = byPattern(config.rankPattern, chosenNames, config.r, `${where}: rank_pattern`);
   const alphas = byPattern(config.alphaPattern, chosenNames, config.loraAlpha, `${where}: alpha_pattern`);
+  if (strictPatterns) refuseIdle(config, chosenNames, where);
   const planned = chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!));
   refuseUnequalExperts(planned, where);
   const plan: LoraPlan = {
@@ -163,6 +166,21 @@ export function refuseMisread(config: LoraConfig, { modules, mixture }: LoraPlan
       `${where}: ${key}: PEFT would misread the pairs of experts: expected in target_modules the names gate_proj, up_proj and down_proj, or none of ` +
         'these, in a model whose layers all have experts, with one rank and alpha and without use_rslora',
     );
+}
+
+/** Refuses patterns without which the plan would be the same. */
+function refuseIdle(config: LoraConfig, names: readonly string[], where: string): void {
+  for (const [key, patterns] of [
+    ['rank_pattern', config.rankPattern],
+    ['alpha_pattern', config.alphaPattern],
+  ] as const) {
+    const idle = idlePatterns(patterns, names, `${where}: ${key}`);
+    if (idle.length > 0)
+      throw new WeightsError(
+        `${where}: ${key}: no module with a pair is called ${showNames(idle)}; a key is the end of a name such as ` +
+          `${show(names[0])}, or a regular expression of it`,
+      );
+  }
 }
 
 /** The pairs of experts are multiplied in one product. */

@@ -73,10 +73,9 @@ export function byPattern(
 ): number[] {
   const keys = Object.keys(patterns);
   if (keys.length === 0) return names.map(() => otherwise);
-  const sources = keys.map((key) => `(?:.*\\.)?(?:${translatePattern(key, where)})$`);
   // Experts have one parameter together.
   const distinct = [...new Set(names)];
-  const matches = matchNames(sources, distinct, where);
+  const matches = matchEnds(keys, distinct, where);
   const values = new Map(
     distinct.map((name, index) => {
       const [key, ...others] = keys.filter((_, which) => matches[which]![index]);
@@ -90,6 +89,22 @@ export function byPattern(
     }),
   );
   return names.map((name) => values.get(name)!);
+}
+
+/** The patterns that fit the end of no name. */
+export function idlePatterns(
+  patterns: Readonly<Record<string, number>>,
+  names: readonly string[],
+  where: string,
+): string[] {
+  const keys = Object.keys(patterns);
+  const matches = matchEnds(keys, names, where);
+  return keys.filter((_, which) => !matches[which]!.includes(true));
+}
+
+function matchEnds(patterns: readonly string[], names: readonly string[], where: string): boolean[][] {
+  const sources = patterns.map((pattern) => `(?:.*\\.)?(?:${translatePattern(pattern, where)})$`);
+  return matchNames(sources, names, where);
 }
 
 /** Whether a name is one of `targets` or ends with one after a dot. */

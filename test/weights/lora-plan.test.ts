@@ -224,3 +224,27 @@ it('says so once where two patterns with other values fit a module, of which the
   ranks({ rank_pattern: { 'layers.0.self_attn.q_proj': 4, q_proj: 4 } });
   expect(said).toHaveBeenCalledTimes(1);
 });
+
+describe('patterns that fit no module with a pair', () => {
+  const strict = (json: JsonObject) => () =>
+    loraPlan(parse({ target_modules: ['q_proj'], ...json }), modulesOf('llama3'), { strictPatterns: true });
+
+  it.each<[string, JsonObject, RegExp]>([
+    [
+      'a slip',
+      { rank_pattern: { q_proj: 2, q_porj: 2 } },
+      /rank_pattern: no module .* called 'q_porj'; .*q_proj/,
+    ],
+    ['a misplaced anchor', { alpha_pattern: { '^q_proj': 9 } }, /alpha_pattern: no module .* '\^q_proj'/],
+    ['another module', { alpha_pattern: { v_proj: 9, up_proj: 9 } }, /'v_proj', 'up_proj'/],
+  ])('are refused in a new adapter: %s', (_, json, message) => {
+    expect(strict(json)).toThrow(message);
+  });
+
+  it('are passed over in one that PEFT trained, as PEFT does', () => {
+    expect(plan({ rank_pattern: { q_porj: 2 } }).modules.every(({ r }) => r === 8)).toBe(true);
+    expect(strict({ rank_pattern: { '^model.layers.0.*q_proj': 2 } })().modules.map(({ r }) => r)).toEqual(
+      expect.arrayContaining([2, 8]),
+    );
+  });
+});
