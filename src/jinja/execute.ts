@@ -133,14 +133,18 @@ export class Executor {
           return truth(this.value(where, inner));
         })
       : all;
+    // As Jinja has it: one pass to its end keeps `else` away, one that is left by `break` or `continue` does not.
+    let isDone = false;
     for (const [i, each] of items.entries()) {
       this.budget.spend();
       const inner = new Scope(scope);
       inner.set('loop', loopVariable(items, i));
       this.assign(node.target, each, inner);
-      if (this.run(node.body, inner, output) === 'break') break;
+      const leaving = this.run(node.body, inner, output);
+      if (leaving === 'break') break;
+      isDone ||= leaving === undefined;
     }
-    if (items.length === 0) this.run(node.otherwise, new Scope(scope), output);
+    if (!isDone) this.run(node.otherwise, new Scope(scope), output);
   }
 
   private macro(

@@ -1,3 +1,4 @@
+import { isWrittenFloat } from '../files/exact-json.js';
 import { Budget } from './budget.js';
 import { JinjaError } from './errors.js';
 import { Executor } from './execute.js';
@@ -35,7 +36,7 @@ export class Template {
     const scope = new Scope();
     setGlobals(scope, options.now ?? (() => new Date()));
     for (const [name, value] of Object.entries(variables))
-      if (value !== undefined) scope.set(name, fromPlain(value));
+      if (value !== undefined) scope.set(name, fromPlain(value, isWrittenFloat(variables, name)));
     const executor = new Executor(new Budget(options.steps ?? 20_000_000));
     return guarded(() => executor.text(this.body, new Scope(scope)));
   }

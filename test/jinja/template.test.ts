@@ -53,6 +53,9 @@ describe('a template', () => {
     expect(render('{{ o | tojson }}', { o })).toBe(
       '{"a": 2.0, "b": 12345678901234567890, "c": [100000.0, -0.0, 0.1, 3]}',
     );
+    expect(new Template('{{ f }} {{ [f] }} {{ i }}').render(parseExact('{"f": 2.0, "i": 2}') as never)).toBe(
+      '2.0 [2.0] 2',
+    );
     // As JavaScript itself writes numbers of this size, and as Python's json writes the floats.
     const large = parseExact('[1e+21, -1e+21, 1e21, 1e+100, 1000000000000000000000]');
     expect(render('{{ o | tojson }} {{ x }}', { o: large, x: 1e21 })).toBe(
