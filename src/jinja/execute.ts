@@ -133,7 +133,7 @@ export class Executor {
           return truth(this.value(where, inner));
         })
       : all;
-    // As Jinja has it: one pass to its end keeps `else` away, one that is left by `break` or `continue` does not.
+    // One pass to its end keeps `else` away in Jinja; one that is left by `break` or `continue` does not.
     let isDone = false;
     for (const [i, each] of items.entries()) {
       this.budget.spend();
