@@ -2,6 +2,7 @@
 import { answersEqual } from '../../answers/equal.js';
 import { extractAnswer } from '../../answers/extract.js';
 import { numberText } from '../../files/exact-json.js';
+import { attempt } from '../../native/attempt.js';
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
@@ -14,6 +15,7 @@ import {
   textColumn,
 } from '../columns.js';
 import { wordProblemOf } from '../problems/row.js';
+import { pythonValue } from '../python-text.js';
 import { messagesOf, questionOf } from '../sources/chat.js';
 import type { Problem } from './problem.js';
 
@@ -173,10 +175,23 @@ const verl: Layout = {
     const problem = has(extra, 'question')
       ? textColumn(extra, 'question', "'question' of extra_info")
       : textColumn(asked, 'content', "'content' of the message");
-    const answer = answerColumn(objectColumn(row, 'reward_model'), 'ground_truth');
+    const answer = oneOf(answerColumn(objectColumn(row, 'reward_model'), 'ground_truth'));
     return { problem, answer, ...(solution === undefined ? {} : { solution }) };
   },
 };
+
+/** The answer in a text that is a list of it alone, in JSON or as Python prints it; Skywork-OR1 has such. */
+function oneOf(text: string): string {
+  if (!/^\[\s*['"]/.test(text)) return text;
+  const list = attempt(() => JSON.parse(text) as unknown) ?? pythonValue(text);
+  if (!Array.isArray(list) || !list.every((each) => typeof each === 'string')) return text;
+  if (list.length > 1)
+    throw new BadRow(
+      'several_answers',
+      `'ground_truth' of reward_model is a list of ${list.length} texts; expected one answer`,
+    );
+  return nonEmpty(list[0] as string, "'ground_truth' of reward_model");
+}
 
 /** Rows of `steptrain data problems`, whose plan lets an oracle judge every step. */
 const wordProblem: Layout = {

@@ -41,7 +41,7 @@ export const trl: Source<ReadingOptions> = {
     if ('text' in row && !('prompt' in row) && !('completion' in row))
       return [answered({ prompt: '', reply: checkedText(row.text, "column 'text'") })];
     const prompt = promptOf(row.prompt);
-    const record = answered({ prompt, reply: replyOf(row.completion, "column 'completion'") });
+    const record = answered({ prompt, reply: replyTo(prompt, row, 'completion') });
     return [withInputs(withOutcome(record, row, 'label'))];
   },
 };
@@ -50,6 +50,9 @@ export const trl: Source<ReadingOptions> = {
 function isMark(value: unknown): boolean {
   return /^(true|false|0|1)$/i.test(`${value}`.trim());
 }
+
+/** Columns of questions that data sets of preferences have in place of a prompt. */
+const QUESTIONS = ['question', 'problem', 'query', 'input'];
 
 /** Columns of layouts whose rows may also hold a `text` that they were joined to, as Alpaca's do. */
 const ASKING = ['instruction', 'conversations', 'problem', 'question', 'prompt', 'completion', 'input'];
@@ -65,9 +68,19 @@ export function withOutcome(record: StepRecord, row: Row, column: string): StepR
 
 function preference(row: Row): StepRecord {
   if (row.prompt !== undefined) {
-    const record = answered({ prompt: promptOf(row.prompt), reply: replyOf(row.chosen, "column 'chosen'") });
-    return { ...record, rejected: [wholeStep(replyOf(row.rejected, "column 'rejected'"))] };
+    const prompt = promptOf(row.prompt);
+    const record = answered({ prompt, reply: replyTo(prompt, row, 'chosen') });
+    return { ...record, rejected: [wholeStep(replyTo(prompt, row, 'rejected'))] };
   }
+  const asked = QUESTIONS.find((column) => {
+    const text = row[column];
+    return typeof text === 'string' && typeof row.chosen === 'string' && !row.chosen.includes(text.trim());
+  });
+  if (asked !== undefined)
+    throw new BadRow(
+      'no_prompt',
+      `column '${asked}' stands beside 'chosen' and 'rejected', which do not hold it, and would not be read; --set data.columns.prompt=${asked} makes it the prompt`,
+    );
   const { prompt, chosen, rejected } =
     typeof row.chosen === 'string' && typeof row.rejected === 'string'
       ? sharedText(row.chosen, row.rejected)
@@ -115,10 +128,17 @@ function promptOf(value: unknown): string | readonly Message[] {
     : messagesOf(value, "column 'prompt'");
 }
 
-/** A reply as text, or as the one message of the assistant. */
-function replyOf(value: unknown, where: string): string | Message {
+/** The reply of a column as text, or as the one message of the assistant after messages. */
+function replyTo(prompt: string | readonly Message[], row: Row, column: string): string | Message {
+  const value = row[column];
+  const where = `column '${column}'`;
   if (typeof value === 'string') return checkedText(value, where);
   const messages = messagesOf(value, where);
+  if (typeof prompt === 'string')
+    throw new BadRow(
+      'mixed_forms',
+      `column 'prompt' is a text and ${where} a list of messages; expected both as texts, or both as messages; without its prompt, 'chosen' and 'rejected' may hold whole conversations`,
+    );
   const [reply] = messages;
   if (messages.length === 1 && reply?.role === 'assistant') return reply;
   throw new BadRow(

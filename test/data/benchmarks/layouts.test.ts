@@ -174,6 +174,18 @@ describe('layouts', () => {
       'verl',
     ],
     [
+      'verl with a list of one answer, as Skywork-OR1 has it',
+      { prompt: [{ role: 'user', content: 'Half?' }], reward_model: { ground_truth: '["\\\\frac{1}{2}"]' } },
+      { problem: 'Half?', answer: '\\frac{1}{2}' },
+      'verl',
+    ],
+    [
+      'verl with a list as Python prints it',
+      { prompt: [{ role: 'user', content: 'Half?' }], reward_model: { ground_truth: "['1/2']" } },
+      { problem: 'Half?', answer: '1/2' },
+      'verl',
+    ],
+    [
       'verl without the question itself',
       { prompt: [{ role: 'user', content: 'One?' }], reward_model: { ground_truth: 1 } },
       { problem: 'One?', answer: '1' },
@@ -221,6 +233,12 @@ describe('layouts', () => {
       [{ question: 'a', answer: ' ' }],
       {},
       "line 1: column 'answer' is empty; expected text (read as plain; the columns are question, answer)",
+    ],
+    [
+      'several answers in a list',
+      [{ prompt: [{ role: 'user', content: 'a' }], reward_model: { ground_truth: '["1", "2"]' } }],
+      {},
+      "'ground_truth' of reward_model is a list of 2 texts; expected one answer",
     ],
     [
       'nothing behind ####',

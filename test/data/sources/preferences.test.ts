@@ -60,6 +60,20 @@ describe('TRL', () => {
     }
   });
 
+  it('refuses a question that would not be read beside two texts, and messages after a text', async () => {
+    const texts = { chosen: 'It is 4.', rejected: 'It is 5.' };
+    await expect(read({ system: 'Add.', question: 'What is 2+2?', ...texts })).rejects.toThrow(
+      "column 'question' stands beside 'chosen' and 'rejected', which do not hold it, and would not be read; --set data.columns.prompt=question",
+    );
+    const both = { chosen: 'What is 2+2? 4', rejected: 'What is 2+2? 5' };
+    expect(await read({ question: 'What is 2+2?', ...both })).toMatchObject({ prompt: 'What is 2+2?' });
+    const messages = { chosen: [REPLY('4')], rejected: [REPLY('5')] };
+    for (const row of [messages, { completion: [REPLY('4')] }])
+      await expect(read({ prompt: 'What is 2+2?', ...row })).rejects.toThrow(
+        /column 'prompt' is a text and column '(chosen|completion)' a list of messages/,
+      );
+  });
+
   it('conversations keep their turns', async () => {
     const asked = { problem: USER.content, prompt: [USER] };
     expect(await read({ prompt: [USER], completion: [REPLY('4')], label: true })).toEqual({
