@@ -6,6 +6,7 @@ import { attempt } from '../../native/attempt.js';
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
+  describeValue,
   isRow,
   listColumn,
   misfit,
@@ -289,11 +290,22 @@ export function columnsLayout(columns: { readonly problem: string; readonly answ
 /** A text or a number: `142.0` of a file is the number 142. */
 function answerColumn(row: Row, key: string): string {
   const value = row[key];
+  const choices = [row.choices, row.options].find((list) => Array.isArray(list) && list.length > 0);
+  if (choices !== undefined && /^\d+$/.test(`${value}`.trim()))
+    throw new BadRow(
+      'place_of_choice',
+      `column '${key}' is ${describeValue(value)} beside a list of choices, and may be the place of one; write the choices into the problem, and the answer as its letter or its text`,
+    );
   const number = numberText(row, key);
   if (number !== undefined) return number;
   if (value === undefined || value === null)
     throw new BadRow('missing_column', `column '${key}' is missing; expected a text or a number`);
   if (typeof value !== 'string') throw misfit(`column '${key}' holds`, value, 'a text or a number');
+  if ('question_type' in row && /^(?:proof|notfound)$/.test(value))
+    throw new BadRow(
+      'no_answer',
+      `column '${key}' says ${value}, as NuminaMath 1.5 does where there is no answer`,
+    );
   return nonEmpty(textColumn(row, key), `column '${key}'`);
 }
 

@@ -45,8 +45,23 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
     .map(([name]) => `verdict ${name}`);
 }
 
+/** Columns that a question may need: its choices, what it is about, and pictures. */
+const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body', 'image', 'images'];
+
+/** Names of what stands beside the question of a problem's row and not in it, such as a system message or its choices. */
+export function besideQuestion(row: Row, problem: string): readonly string[] {
+  const isInside = (value: unknown): boolean =>
+    Array.isArray(value)
+      ? value.every(isInside)
+      : typeof value === 'string' && problem.includes(value.trim());
+  return [
+    ...beforeQuestion(row),
+    ...NEEDED.filter((column) => !isEmpty(row[column]) && !isInside(row[column])),
+  ];
+}
+
 /** Names of what stands before the question of a problem's row, such as a system message. */
-export function beforeQuestion(row: Row): readonly string[] {
+function beforeQuestion(row: Row): readonly string[] {
   const messages = Array.isArray(row.prompt) ? row.prompt.filter((message) => isRow(message)) : [];
   const roles = messages.map(({ role, from }) => (role ?? from) as unknown);
   const question = roles.findLastIndex((role) => role === 'user' || role === 'human');

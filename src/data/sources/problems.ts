@@ -2,7 +2,7 @@ import { stepsOf } from '../../records/steps.js';
 import { BadRow } from '../bad-row.js';
 import { detectLayout, LAYOUT_NAMES, LAYOUTS, type Layout } from '../benchmarks/layouts.js';
 import type { Problem } from '../benchmarks/problem.js';
-import { beforeQuestion } from '../benchmarks/unasked.js';
+import { besideQuestion } from '../benchmarks/unasked.js';
 import { type Row, textColumn } from '../columns.js';
 import type { Source } from './source.js';
 
@@ -23,7 +23,7 @@ export const problems: Source<object> = {
         `the row has no problem with an answer; its columns are ${Object.keys(row).join(', ')}`,
       );
     const { problem, answer, solution } = readRow(layout, row);
-    for (const part of beforeQuestion(row)) log.unasked(part);
+    for (const part of besideQuestion(row, problem)) log.unasked(part);
     return [
       {
         problem,

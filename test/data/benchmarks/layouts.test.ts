@@ -241,6 +241,18 @@ describe('layouts', () => {
       "'ground_truth' of reward_model is a list of 2 texts; expected one answer",
     ],
     [
+      'the place of a choice for an answer',
+      [{ question: 'a', choices: ['3', '4'], answer: 1 }],
+      {},
+      "column 'answer' is the number 1 beside a list of choices, and may be the place of one; write the choices into the problem",
+    ],
+    [
+      'an answer that is none, of NuminaMath 1.5',
+      [{ problem: 'Show it.', solution: 'So.', answer: 'proof', question_type: 'proof' }],
+      {},
+      "column 'answer' says proof, as NuminaMath 1.5 does where there is no answer",
+    ],
+    [
       'nothing behind ####',
       [{ question: 'a', answer: 'so\n#### ' }],
       {},

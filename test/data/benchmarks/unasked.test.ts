@@ -39,6 +39,24 @@ it('commands that solve problems say so', async () => {
   expect(unaskedWarning((await loadProblems(written(ROWS.slice(0, 1)))).unasked)).toEqual([]);
 });
 
+it('what a question needs beside it is named, unless the problem holds it', async () => {
+  const asked = { question: 'Which is even: 3 or 4?', answer: 'B' };
+  const rows = [
+    { ...asked, options: ['3', '4'], table: null },
+    { ...asked, options: ['1', '2'], passage: 'Two are odd.' },
+    { ...asked, choices: { text: ['3', '5'] }, images: [] },
+  ];
+  const counts = [
+    ['options', 1],
+    ['passage', 1],
+    ['choices', 1],
+  ];
+  expect([...((await loadProblems(written(rows))).unasked ?? [])]).toEqual(counts);
+  const { records, report } = loadRecords(written(rows));
+  for await (const _ of records);
+  expect([...report.unasked]).toEqual(counts);
+});
+
 it('the lines of the data of a run say so', async () => {
   const { records, report } = loadRecords(written(ROWS));
   for await (const _ of records);
