@@ -4,7 +4,7 @@ import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { inMemory } from '../../src/data/dataset.js';
 import { AdamW } from '../../src/train/adamw.js';
 import type { Answer, CreditedGroup, Group, PolicyGradients } from '../../src/train/policy/records.js';
-import { type PolicySettings, policyStage } from '../../src/train/policy/stage.js';
+import { fewMiniBatches, type PolicySettings, policyStage } from '../../src/train/policy/stage.js';
 import type { StepPart } from '../../src/train/stage.js';
 import { openTest } from '../ops/devices.js';
 
@@ -138,4 +138,20 @@ it('draws a group of equal rewards again, with other numbers, until they differ 
   expect((await step(1, {}, { rewards })).draws).toHaveLength(1);
   // Rewards that differ by length alone.
   expect((await step(1, {}, { settings, rewards: () => [1, 0], outcome: 0 })).draws).toHaveLength(4);
+});
+
+it('says which rollout batches have fewer items than mini-batches are asked for', () => {
+  const few = (num_mini_batches: number) =>
+    fewMiniBatches(
+      {
+        settings: { ...settings, num_mini_batches },
+        iterations: { batches: inMemory([[0, 1, 2], [3, 4, 5], [6]]), epochAt: () => 1 },
+      },
+      { key: 'ppo.num_mini_batches', noun: 'problems' },
+    );
+  expect(few(1)).toBeUndefined();
+  expect(few(3)).toBe(
+    'ppo.num_mini_batches is 3, and 1 of 3 rollout batches has fewer problems, which stay whole: there are as many optimizer steps there as problems',
+  );
+  expect(few(4)).toContain('3 of 3 rollout batches have fewer problems');
 });

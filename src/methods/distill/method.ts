@@ -1,13 +1,14 @@
 /** `method: distill`: a student learns a teacher's next-token distribution on solutions that it samples itself. */
 import { concurrencyOf, rowsOf } from '../../config/sampling.js';
 import { answerTokenizer } from '../../scoring/implicit/tokens.js';
+import { warn } from '../../terminal/log.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import type { Method, OpenRun } from '../../train/method.js';
 import { policyStage } from '../../train/policy/stage.js';
 import { type AskedProblems, askedProblems } from '../../train/solutions/asked.js';
 import { accuracyOf } from '../../train/solutions/held-out.js';
-import { mixedBatches } from '../../train/solutions/mix.js';
+import { mixedBatches, mixWarnings } from '../../train/solutions/mix.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { BASE, type BaseSolutions, baseSolutions, baseStage } from '../ppo/base.js';
@@ -72,19 +73,19 @@ function studentStage(open: DistillRun, validate: NonNullable<OpenTraining['vali
     // Each batch is learned once, in one step, and nothing holds the student near where it began.
     ...({ num_ppo_epochs: 1, num_mini_batches: 1, kl_in: 'loss', kl_coef: 0 } as const),
   };
+  const groups = prompts.map((prompt, i) => prompt && { group: problems[i]?.group });
+  for (const warning of mixWarnings(groups, { batchSize: rollout_batch, weights: rollout.mix }))
+    warn(warning);
   return policyStage<SolutionGroup>({
     name: 'distill',
     settings: loop,
-    iterations: mixedBatches(
-      prompts.map((prompt, i) => prompt && { group: problems[i]?.group }),
-      {
-        batchSize: rollout_batch,
-        epochs: settings.num_train_epochs,
-        maxBatches: settings.max_iterations > 0 ? settings.max_iterations : undefined,
-        seed: run.seed,
-        weights: rollout.mix,
-      },
-    ),
+    iterations: mixedBatches(groups, {
+      batchSize: rollout_batch,
+      epochs: settings.num_train_epochs,
+      maxBatches: settings.max_iterations > 0 ? settings.max_iterations : undefined,
+      seed: run.seed,
+      weights: rollout.mix,
+    }),
     batching: { 'distill.problems': problems.length, 'distill.num_generations': rollout.num_generations },
     trains: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyParameters, adamSettings(loop)),

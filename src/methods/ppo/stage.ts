@@ -4,8 +4,8 @@ import { ConfigError } from '../../config/error.js';
 import { warn } from '../../terminal/log.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { corrected, importanceMetrics } from '../../train/policy/importance.js';
-import { policyStage } from '../../train/policy/stage.js';
-import { mixedBatches } from '../../train/solutions/mix.js';
+import { fewMiniBatches, policyStage } from '../../train/policy/stage.js';
+import { mixedBatches, mixWarnings } from '../../train/solutions/mix.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { SolutionSource } from '../../train/solutions/solution-source.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
@@ -40,6 +40,8 @@ export function solutionStage(open: PpoRun, { source, base, validate }: Solution
   const problemOf = (item: number) => problems[item] as (typeof problems)[number];
   const common = { roles, settings, promptOf, temperature: rollout.temperature, microBatchTokens };
   const iterations = iterationsOf(open);
+  const few = fewMiniBatches({ settings, iterations }, { key: 'ppo.num_mini_batches', noun: 'problems' });
+  if (few !== undefined) warn(few);
   const equalGroups = equalGroupsWatch(settings, iterations.batches.length);
   const stage = policyStage<SolutionGroup>({
     name: 'ppo',
@@ -103,14 +105,14 @@ export function solutionStage(open: PpoRun, { source, base, validate }: Solution
 
 function iterationsOf({ config: { ppo, rollout, run }, data }: PpoRun): ReturnType<typeof mixedBatches> {
   const { prompts, problems } = data.parts.train;
-  return mixedBatches(
-    prompts.map((prompt, i) => prompt && { group: problems[i]?.group }),
-    {
-      batchSize: ppo.rollout_batch,
-      epochs: ppo.num_train_epochs,
-      maxBatches: ppo.max_iterations > 0 ? ppo.max_iterations : undefined,
-      seed: run.seed,
-      weights: rollout.mix,
-    },
-  );
+  const groups = prompts.map((prompt, i) => prompt && { group: problems[i]?.group });
+  for (const warning of mixWarnings(groups, { batchSize: ppo.rollout_batch, weights: rollout.mix }))
+    warn(warning);
+  return mixedBatches(groups, {
+    batchSize: ppo.rollout_batch,
+    epochs: ppo.num_train_epochs,
+    maxBatches: ppo.max_iterations > 0 ? ppo.max_iterations : undefined,
+    seed: run.seed,
+    weights: rollout.mix,
+  });
 }

@@ -5,7 +5,7 @@ import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js
 import { warn } from '../../terminal/log.js';
 import { AdamW } from '../../train/adamw.js';
 import { ClippedObjective } from '../../train/policy/objective.js';
-import { policyStage } from '../../train/policy/stage.js';
+import { fewMiniBatches, policyStage } from '../../train/policy/stage.js';
 import { withHeadRate } from '../../train/roles/value-head.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { verdictAdvantage } from './advantage.js';
@@ -43,6 +43,11 @@ export function scpoStage(
         'reference; use k3 or k2, or verdict_ppo.kl_in: reward',
     );
   }
+  const few = fewMiniBatches(
+    { settings: ppo, iterations },
+    { key: 'verdict_ppo.num_mini_batches', noun: 'solutions' },
+  );
+  if (few !== undefined) warn(few);
   return policyStage<Question>({
     name: 'ppo',
     // In the reward the estimator is always d; that of the section applies to the loss.

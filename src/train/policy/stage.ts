@@ -114,6 +114,25 @@ function miniBatchCount({ num_mini_batches: count }: PolicySettings, items: read
   return Math.min(count, items.length);
 }
 
+/**
+ * Says which rollout batches have fewer items than mini-batches are asked for; undefined where none has.
+ *
+ * @param key the key of the configuration
+ * @param noun what mini-batches keep whole, such as `problems`
+ */
+export function fewMiniBatches(
+  { settings, iterations: { batches } }: Pick<PolicyStageOptions<Group>, 'settings' | 'iterations'>,
+  { key, noun }: { readonly key: string; readonly noun: string },
+): string | undefined {
+  const { num_mini_batches: count } = settings;
+  const few = [...batches].filter((items) => miniBatchCount(settings, items) < count).length;
+  if (few === 0) return undefined;
+  return (
+    `${key} is ${count}, and ${few} of ${batches.length} rollout batches ${few === 1 ? 'has' : 'have'} fewer ${noun}, which stay whole: there are as ` +
+    `many optimizer steps there as ${noun}`
+  );
+}
+
 class PolicyStage<G extends Group> implements OpenTraining {
   readonly optimizers: Readonly<Record<string, AdamW>>;
   readonly trains: TrainableParameters;

@@ -73,6 +73,31 @@ export function mixedBatches(
   return { batches: inMemory(batches), epochAt: plain.epochAt };
 }
 
+/**
+ * Says which groups have fewer problems than their weight asks for in a batch, where no problem stands twice: the others then come in
+ * their place, or the batch is smaller.
+ */
+export function mixWarnings(
+  groups: readonly ({ readonly group?: string | undefined } | undefined)[],
+  { batchSize, weights }: Pick<MixOptions, 'batchSize' | 'weights'>,
+): string[] {
+  const named = Object.entries(weights).filter(([, weight]) => weight > 0);
+  const total = named.reduce((sum, [, weight]) => sum + weight, 0);
+  const countOf = (name: string) => groups.filter((own) => own && (own.group ?? '(none)') === name).length;
+  const all = named.reduce((sum, [name]) => sum + countOf(name), 0);
+  return named.flatMap(([name, weight]) => {
+    const [wanted, count] = [(batchSize * weight) / total, countOf(name)];
+    if (count >= wanted) return [];
+    return [
+      `rollout.mix asks ${JSON.stringify(name)} for ${Number(wanted.toFixed(1))} of the ${batchSize} problems of a rollout batch, in which none stands ` +
+        `twice, and it has ${count}: ` +
+        (all < batchSize
+          ? `batches have at most ${all} problems`
+          : 'problems of other groups come in their place'),
+    ];
+  });
+}
+
 /** Items one after the other, for ever, each pass in an order of its own. */
 function inTurn(items: readonly number[], seed: number): () => number {
   let at = 0;

@@ -1,6 +1,6 @@
 // Problems of several groups by weight, in batches that depend on the seed alone.
 import { expect, it } from 'vitest';
-import { mixedBatches } from '../../../src/train/solutions/mix.js';
+import { mixedBatches, mixWarnings } from '../../../src/train/solutions/mix.js';
 
 const groups = [
   ...Array.from({ length: 30 }, () => ({ group: 'gsm8k' })),
@@ -40,4 +40,19 @@ it('refuses a group that is not there, and takes a group smaller than a batch as
   );
   const batches = batchesOf(groups.slice(27, 30), { ...OPTIONS, weights: { gsm8k: 1 } });
   expect(batches.map((batch) => batch.length)).toEqual([3, 3]);
+  expect(mixWarnings(groups.slice(27, 30), { batchSize: 10, weights: { gsm8k: 1 } })).toEqual([
+    'rollout.mix asks "gsm8k" for 10 of the 10 problems of a rollout batch, in which none stands twice, and it has 3: batches have at most 3 problems',
+  ]);
+});
+
+it('says where a group is smaller than its share of a batch, so that others come in its place', () => {
+  const few = groups.slice(27);
+  const mix = { batchSize: 10, weights: { gsm8k: 2, math: 1 } };
+  expect(mixWarnings(few, mix)).toEqual([
+    'rollout.mix asks "gsm8k" for 6.7 of the 10 problems of a rollout batch, in which none stands twice, and it has 3: problems of other groups come in their place',
+  ]);
+  const [first] = batchesOf(few, { ...OPTIONS, ...mix });
+  expect(first?.filter((item) => item < 3)).toHaveLength(3);
+  expect(mixWarnings(groups, mix)).toEqual([]);
+  expect(mixWarnings(few, { batchSize: 10, weights: {} })).toEqual([]);
 });
