@@ -194,7 +194,7 @@ export const data = section({
   ),
   labelled: countOrAll('all').describe(
     'Training solutions that keep their labels, sampled by `data.seed`; the steps of all others become unlabelled, for ' +
-      'methods that learn from such steps (`ppo.steps`).',
+      'methods that learn from such steps (`verdict_ppo.steps`).',
   ),
   rationales: countOrAll('all').describe(
     'Training solutions that keep their reasons (`rationale` of a step), sampled by `data.seed`. The warm-up of verdicts after reasons ' +

@@ -1,4 +1,5 @@
 // The sections that methods share, and the type of a row of `src/methods/table.ts`.
+import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
 import type { CorrectionReading } from '../data/corrections/standing.js';
 import type { HeldOutNeutral } from '../data/neutral.js';
@@ -63,6 +64,26 @@ export interface RunWords {
   readonly template?: string | undefined;
   readonly chat?: boolean | undefined;
   readonly corrections?: CorrectionReading | undefined;
+}
+
+/**
+ * Those of `keys` in a section that have another value than by default and no effect, as warnings.
+ *
+ * @param defaults the section as an empty one gives it
+ * @param why what leaves them without effect
+ */
+export function* withoutEffect<Section extends object>(
+  name: string,
+  section: Section,
+  {
+    keys,
+    defaults,
+    why,
+  }: { readonly keys: readonly (keyof Section & string)[]; readonly defaults: Section; readonly why: string },
+): Generator<Conflict> {
+  for (const key of keys)
+    if (!isDeepStrictEqual(section[key], defaults[key]))
+      yield conflict(`${name}.${key}`, `${name}.${key} has no effect: ${why}`);
 }
 
 /** The configuration of a method; `Input` is what a recipe may leave out. */

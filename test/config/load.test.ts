@@ -141,18 +141,61 @@ describe('an unknown key', () => {
     ]);
   });
 
-  it('of a reward without a weight is warned of', () => {
+  const effectless = (text: string, ...settings: string[]) => {
     const said = vi.spyOn(console, 'error').mockImplementation(() => {});
-    const recipe = 'method: grpo\ndata:\n  source: word_problems\nreward:\n  steps: {model: runs/prm}\n';
-    parseRunConfig(recipe, { name: 'r.yaml', settings: ['model.base=qwen'] });
-    parseRunConfig(recipe, { name: 'r.yaml', settings: ['model.base=qwen', 'reward.steps.weight=1'] });
-    const lines = said.mock.calls.flat().filter((line) => String(line).includes('gives no reward'));
+    parseRunConfig(text, { name: 'r.yaml', settings: ['model.base=qwen', ...settings] });
+    const lines = said.mock.calls.flat().map(String);
     said.mockRestore();
-    expect(lines).toEqual([
-      expect.stringContaining(
-        'reward.steps.model gives no reward, since reward.steps.weight is 0; set the weight, or leave the key out',
-      ),
-    ]);
+    return lines.filter((line) => line.includes('has no effect'));
+  };
+
+  it.each([
+    ['grpo', 'reward.length.to: 300', 'reward.length.weight is 0; set it, or leave the key out'],
+    ['grpo', 'reward.steps.model: a/prm', 'reward.steps.weight is 0; set it, or leave the key out'],
+    ['grpo', 'reward.bound: delta', 'reward.placement is last, and they bound rewards of steps'],
+    ['grpo', 'ppo.critic: adapter', 'ppo.algorithm is grpo, which has no critic'],
+    ['grpo', 'ppo.vf_coef: 0.5', 'ppo.algorithm is grpo, which has no critic'],
+    ['grpo', 'ppo.gamma: 0.9', 'ppo.algorithm is grpo, which discounts nothing'],
+    ['grpo', 'ppo.whiten_advantages: false', 'ppo.algorithm is grpo, which does not whiten'],
+    ['grpo', 'ppo.group_baseline: true', 'ppo.algorithm is grpo, and it belongs to reinforce_pp'],
+    ['grpo', 'ppo.sapo_temperature_pos: 2', 'ppo.algorithm is grpo, and they belong to sapo'],
+    ['sapo', 'ppo.cliprange: 0.1', 'ppo.algorithm is sapo, which clips nothing'],
+    ['rloo', 'ppo.loss_type: grpo', 'ppo.algorithm is rloo, where every solution counts the same'],
+    ['gspo', 'ppo.loss_type: grpo', 'ppo.algorithm is gspo, where every solution counts the same'],
+    ['grpo', 'ppo.kl_horizon: 5', 'ppo.kl_target is 0, so that ppo.kl_coef is fixed'],
+    ['grpo', 'ppo.importance_sampling_mode: token_mask', 'ppo.importance_sampling_correction is off here'],
+    ['grpo', 'rollout.max_turns: 3', 'there is no rollout.environment'],
+    [
+      'method: ppo',
+      'ppo.critic_learning_rate: 1',
+      'ppo.critic is trunk, whose head learns at ten times ppo.learning_rate',
+    ],
+    ['stepamc', 'constraint.alpha.hi: 0.7', 'constraint.alpha.mode is fixed'],
+    ['stepamc', 'verdict_ppo.wrong_reward: 0', 'rewards come from the reward network'],
+    ['s3c', 's3c.wrong_step_weight: 0.5', 's3c.mask is none, so that wrong steps are learned as they are'],
+    ['s3c', 'eval_sampling.temperature: 1', 'eval_sampling.num_samples is 0'],
+    ['dpo', 'dpo.label_smoothing: 0.1', 'dpo.loss_type is hinge'],
+    ['reward', 'reward_model.outcome_weight: 2', 'it belongs to reward_model.type joint'],
+    ['reward', 'reward_model.neutral_score: negative', 'data.neutral is not class'],
+  ])('that others leave without effect is warned of: %s, %s', (method, setting, why) => {
+    const name = method.replace('method: ', '');
+    const data = ['ppo', 'grpo', 'sapo', 'rloo', 'gspo', 's3c'].includes(name)
+      ? 'word_problems'
+      : 'arithmetic';
+    const recipe = `method: ${name}\ndata: {source: ${name === 'dpo' ? 'auto, train: x.jsonl' : data}}\n`;
+    const beside = { s3c: ['s3c.mask=none'], dpo: ['dpo.loss_type=hinge'] };
+    const [key, value] = setting.split(': ') as [string, string];
+    const set = `${key}=${value}`;
+    const settings = [...(beside[name as 's3c'] ?? []), set];
+    expect(effectless(recipe, ...settings)).toEqual([`--set ${set}: ${key} has no effect: ${why}`]);
+  });
+
+  it('that has an effect is not warned of', () => {
+    const recipe = 'method: grpo\ndata:\n  source: word_problems\n';
+    expect(effectless(recipe, 'reward.length.weight=0.2', 'reward.length.to=300')).toEqual([]);
+    const ppo = ['ppo.critic=model', 'ppo.critic_learning_rate=1', 'ppo.gamma=0.9', 'ppo.vf_coef=0.5'];
+    expect(effectless('method: ppo\ndata: {source: word_problems}\n', ...ppo)).toEqual([]);
+    expect(effectless('method: gspo\ndata: {source: word_problems}\n', 'ppo.loss_type=dr_grpo')).toEqual([]);
   });
 
   it('of problems that are not generated is warned of', () => {

@@ -55,6 +55,8 @@ export interface OfflineMethodOptions<Name extends string, Keys extends z.ZodRaw
   readonly objective: (settings: Settings<Keys>, train: Dataset<OfflineItem>) => OfflineObjective;
   /** Whether its batches need answers to several problems, for a reference point. */
   readonly comparesProblems?: (settings: Settings<Keys>) => boolean;
+  /** Warnings about keys of its section that others leave without effect. */
+  readonly unread?: (settings: Settings<Keys>) => Iterable<Conflict>;
   /** Why its model's own samples are nothing to learn from. */
   readonly withoutRounds?: string;
 }
@@ -62,7 +64,7 @@ export interface OfflineMethodOptions<Name extends string, Keys extends z.ZodRaw
 export function offlineMethod<const Name extends string, Keys extends z.ZodRawShape>(
   options: OfflineMethodOptions<Name, Keys>,
 ) {
-  const { name, about, keys, kind, objective, comparesProblems, withoutRounds } = options;
+  const { name, about, keys, kind, objective, comparesProblems, unread, withoutRounds } = options;
   const { iterations = 0, ...defaults } = options.defaults;
   const keysOf = section({
     ...roundKeys(iterations),
@@ -103,7 +105,10 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
         );
       yield* roundConflicts(own, settings, withoutRounds);
     },
-    unread: (config: Config) => unreadJudgeKeys(config as unknown as RoundsConfig, settingsOf(config)),
+    *unread(config: Config): Generator<Conflict> {
+      yield* unreadJudgeKeys(config as unknown as RoundsConfig, settingsOf(config));
+      yield* unread?.(settingsOf(config)) ?? [];
+    },
     load: async () =>
       (await import('./run.js')).answerMethod(learning) as unknown as Method<
         Config & RoundsConfig,

@@ -8,7 +8,7 @@ import { evaluation } from '../../config/eval-sections.js';
 import { lora, model } from '../../config/model.js';
 import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
-import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
+import { type Conflict, conflict, type MethodSchema, withoutEffect } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { areWordProblems } from '../../data/generated.js';
 import { implicitSettings } from '../../scoring/settings.js';
@@ -48,14 +48,7 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   paths: ['reward.function.module'],
   models: ['reward.steps.model', 'reward.outcome.model'],
   conflicts,
-  *unread({ reward }) {
-    for (const [name, key] of NAMED)
-      if (reward[name].weight === 0 && (reward[name] as Readonly<Record<string, unknown>>)[key] !== undefined)
-        yield conflict(
-          `reward.${name}.${key}`,
-          `reward.${name}.${key} gives no reward, since reward.${name}.weight is 0; set the weight, or leave the key out`,
-        );
-  },
+  unread,
   judge(config, saved) {
     const { rollout, reward } = config;
     if (saved !== IMPLICIT) return undefined;
@@ -161,6 +154,69 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
   if (advantage === 'group_apart') yield* comparedApart(ppo, reward);
   if (Object.values(reward).every((source) => typeof source !== 'object' || source.weight === 0))
     yield conflict('reward', 'reward has no source with a weight, so there is nothing to learn from');
+}
+
+const KEYS = { ppo: ppo.parse({}), reward: reward.parse({}), rollout: rollout.parse({}) };
+
+/** Keys that other keys leave without effect. */
+function* unread(config: PpoRunConfig): Generator<Conflict> {
+  const { ppo, reward, rollout } = config;
+  const { advantage, ratio, surrogate, whitens } = algorithmOf(ppo);
+  const idle = (keys: readonly (keyof PpoSection)[], why: string) =>
+    withoutEffect('ppo', ppo, { keys, why, defaults: KEYS.ppo });
+  const not = `ppo.algorithm is ${ppo.algorithm}`;
+  if (advantage !== 'critic')
+    yield* idle(
+      ['critic', 'critic_learning_rate', 'critic_warmup', 'vf_coef', 'cliprange_value', 'lam'],
+      `${not}, which has no critic`,
+    );
+  else if (ppo.critic === 'trunk')
+    yield* idle(
+      ['critic_learning_rate'],
+      'ppo.critic is trunk, whose head learns at ten times ppo.learning_rate',
+    );
+  if (!['critic', 'returns', 'process', 'turns'].includes(advantage))
+    yield* idle(['gamma'], `${not}, which discounts nothing`);
+  if (!whitens) yield* idle(['whiten_advantages'], `${not}, which does not whiten`);
+  if (advantage !== 'returns') yield* idle(['group_baseline'], `${not}, and it belongs to reinforce_pp`);
+  if (surrogate === 'sapo') yield* idle(['cliprange', 'cliprange_high'], `${not}, which clips nothing`);
+  else yield* idle(['sapo_temperature_pos', 'sapo_temperature_neg'], `${not}, and they belong to sapo`);
+  // GSPO leaves out the division by the deviation with dr_grpo.
+  if (ratio === 'answer' || (ratio === 'answer_mean' && ppo.loss_type !== 'dr_grpo'))
+    yield* idle(['loss_type'], `${not}, where every solution counts the same`);
+  if (ppo.kl_target === 0) yield* idle(['kl_horizon'], 'ppo.kl_target is 0, so that ppo.kl_coef is fixed');
+  if (!correctsSampler({ ppo, rollout }))
+    yield* idle(
+      ['importance_sampling_mode', 'importance_sampling_clip_max', 'importance_sampling_clip_min'],
+      'ppo.importance_sampling_correction is off here',
+    );
+  if (rollout.environment === undefined)
+    yield* withoutEffect('rollout', rollout, {
+      keys: ['max_turns', 'turn_timeout'],
+      why: 'there is no rollout.environment',
+      defaults: KEYS.rollout,
+    });
+  yield* unreadRewards(reward);
+}
+
+function* unreadRewards(reward: RewardSection): Generator<Conflict> {
+  const idle = (keys: readonly (keyof RewardSection)[], why: string) =>
+    withoutEffect('reward', reward, { keys, why, defaults: KEYS.reward });
+  if (reward.placement === 'last')
+    yield* idle(['bound', 'bound_margin'], 'reward.placement is last, and they bound rewards of steps');
+  else if (reward.bound !== 'clip') yield* idle(['bound_margin'], 'reward.bound is not clip');
+  for (const [name, source] of Object.entries(reward)) {
+    if (typeof source !== 'object' || source.weight !== 0) continue;
+    // What any source may have is given to all of them in sweeps.
+    const common: readonly string[] = ['weight', 'scale', 'clip', 'whiten', 'shuffle'];
+    const keys = Object.keys(source).filter((key) => !common.includes(key)) as (keyof typeof source)[];
+    const defaults = KEYS.reward[name as 'rule'] as typeof source;
+    yield* withoutEffect(`reward.${name}`, source, {
+      keys,
+      defaults,
+      why: `reward.${name}.weight is 0; set it, or leave the key out`,
+    });
+  }
 }
 
 /** Checks that nothing is asked of episodes that only texts have. */

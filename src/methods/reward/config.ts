@@ -5,7 +5,13 @@ import { evaluation, rewardEvaluation } from '../../config/eval-sections.js';
 import { choice, countOrAll, flag, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
-import { type BaseHead, type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
+import {
+  type BaseHead,
+  type Conflict,
+  conflict,
+  type MethodSchema,
+  withoutEffect,
+} from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
@@ -85,6 +91,13 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
   sections: ({ reward_model }) => ({ reward: reward_model }),
   neutralClass: true,
   conflicts,
+  *unread({ data, reward_model: own }) {
+    const idle = (keys: readonly (keyof typeof own)[], why: string) =>
+      withoutEffect('reward_model', own, { keys, why, defaults: rewardModel.parse({}) });
+    if (own.type !== 'joint') yield* idle(['outcome_weight'], 'it belongs to reward_model.type joint');
+    if (own.type === 'prm') yield* idle(['orm_label'], 'reward_model.type prm learns no outcomes');
+    if (data.neutral !== 'class') yield* idle(['neutral_score'], 'data.neutral is not class');
+  },
   judge,
   heldOutNeutral,
   otherHead,

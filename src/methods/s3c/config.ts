@@ -17,7 +17,7 @@ import {
 } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
-import { conflict, type MethodSchema } from '../../config/schema.js';
+import { conflict, type MethodSchema, withoutEffect } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { correctionWriter, DEFAULT_FORMAT } from '../../data/corrections/layout.js';
@@ -134,6 +134,20 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
     ...(format.chat === 'auto' ? {} : { chat: format.chat }),
     corrections: correctionReading({ format, corrections }),
   }),
+  *unread({ s3c: own, eval_sampling: sampled }) {
+    if (own.mask === 'none')
+      yield* withoutEffect('s3c', own, {
+        keys: ['wrong_step_weight', 'mask_separator', 'header'],
+        why: 's3c.mask is none, so that wrong steps are learned as they are',
+        defaults: s3c.parse({}),
+      });
+    if (sampled.num_samples === 0)
+      yield* withoutEffect('eval_sampling', sampled, {
+        keys: ['temperature'],
+        why: 'eval_sampling.num_samples is 0',
+        defaults: evaluationSampling.parse({}),
+      });
+  },
   *conflicts({ model, data, format, corrections, s3c }) {
     yield* wholeSolutions('s3c', data);
     if (corrections !== 'none' && typeof model.base !== 'string')

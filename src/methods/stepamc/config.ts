@@ -4,7 +4,7 @@ import { data, prompt } from '../../config/data.js';
 import { evaluation, verdictEvaluation } from '../../config/eval-sections.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
-import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
+import { type Conflict, conflict, type MethodSchema, withoutEffect } from '../../config/schema.js';
 import { verdictSettings } from '../../scoring/settings.js';
 import { sft } from '../sft/config.js';
 import { ablation, constraint, rewardNetwork, verdictPpo } from './sections.js';
@@ -38,6 +38,7 @@ export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema
     ...(hasNetwork(config) ? { reward_network: config.reward_network } : {}),
   }),
   conflicts,
+  unread,
   judge(config, saved) {
     const words = verdictSettings(config);
     if (saved !== 'reward') return words;
@@ -64,6 +65,33 @@ export function centering({
 /** Whether training steps without a label are of use. */
 export const usesUnlabelled = ({ verdict_ppo }: Pick<StepAmcRunConfig, 'verdict_ppo'>): boolean =>
   verdict_ppo.steps !== 'labelled';
+
+/** Keys that other keys leave without effect. */
+function* unread(config: StepAmcRunConfig): Generator<Conflict> {
+  const { constraint: own, ablation, reward_network: network, verdict_ppo: ppo } = config;
+  const alpha = { ...constraint.parse({}).alpha };
+  const idle = (keys: readonly (keyof typeof alpha)[], why: string) =>
+    withoutEffect('constraint.alpha', own.alpha, { keys, why, defaults: alpha });
+  if (ablation.no_constraint)
+    yield* idle(
+      ['mode', 'init', 'lo', 'hi', 'learning_rate'],
+      'ablation.no_constraint leaves nothing to balance',
+    );
+  else if (own.alpha.mode === 'fixed')
+    yield* idle(['lo', 'hi', 'learning_rate'], 'constraint.alpha.mode is fixed');
+  const ofPpo = (keys: readonly (keyof PpoConfig)[], why: string) =>
+    withoutEffect('verdict_ppo', ppo, { keys, why, defaults: verdictPpo.parse({}) });
+  if (ablation.no_reward_network) {
+    yield* withoutEffect('reward_network', network, {
+      keys: ['init', 'pair_mode', 'margin', 'center_coef', 'update', 'center'],
+      why: 'ablation.no_reward_network trains none',
+      defaults: rewardNetwork.parse({}),
+    });
+    yield* ofPpo(['reward_clip'], 'ablation.no_reward_network takes rewards from the labels');
+  } else yield* ofPpo(['wrong_reward'], 'rewards come from the reward network');
+  if (ppo.rollout === 'enumerate')
+    yield* ofPpo(['old_logprobs', 'invalid_reward'], 'verdict_ppo.rollout enumerate samples nothing');
+}
 
 function* conflicts(config: StepAmcRunConfig): Generator<Conflict> {
   const { model, data, constraint, ablation, reward_network: network, verdict_ppo: ppo, prompt } = config;
