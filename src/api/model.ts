@@ -12,6 +12,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
 import { isQuantize, QUANTIZE, type Quantize } from '../models/quantize.js';
+import { foreignBaseOf } from '../models/same-model.js';
 import { type ModelFiles, namedModel, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { defined } from '../native/defined.js';
 import { exp, log } from '../native/elementary.js';
@@ -26,6 +27,7 @@ import { loadTokenizer as tokenizerIn } from '../tokenizer/load.js';
 import { endTokens } from '../tokenizer/reply-end.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { hasTokenizer } from '../tokenizer/tokenizer-files.js';
+import { isAdapter } from '../weights/adapter.js';
 
 export interface LoadModelOptions {
   /** Dtype of weights and activations; accumulation is f32 either way. Default: as its run had it, else f32. */
@@ -34,6 +36,8 @@ export interface LoadModelOptions {
   readonly quantize?: Quantize | undefined;
   /** Directory of a PEFT adapter, or a run that has one. */
   readonly adapter?: string | undefined;
+  /** Whether `adapter` may be one of another base. Default false: it is refused where the base that it names is here and differs. */
+  readonly otherBase?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -113,8 +117,14 @@ export async function loadModel(
     const found = name === '' ? 'an empty text' : shown(name);
     throw invalid(`loadModel: expected the name of a model or a directory, found ${found}`);
   }
-  checkOptions('loadModel', options, { dtype: true, quantize: true, adapter: true, signal: true });
-  const { dtype: wanted, quantize, adapter, signal } = options;
+  checkOptions('loadModel', options, {
+    dtype: true,
+    quantize: true,
+    adapter: true,
+    otherBase: true,
+    signal: true,
+  });
+  const { dtype: wanted, quantize, adapter, otherBase = false, signal } = options;
   if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
     throw invalid(`loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
   }
@@ -126,7 +136,14 @@ export async function loadModel(
   if (found.adapter !== undefined) {
     throw invalid(`loadModel: ${name} is an adapter already; name the base of ${adapter}`);
   }
-  return openSaved(device, withCard({ ...found, adapter: namedModel(adapter).adapter ?? adapter }), {
+  const directory = namedModel(adapter).adapter ?? adapter;
+  const trainedOn =
+    otherBase || !isAdapter(directory) ? undefined : await foreignBaseOf(directory, found.directory);
+  if (trainedOn !== undefined)
+    throw invalid(
+      `loadModel: ${adapter} was trained on ${trainedOn}, and ${name} is another model; name that one, or set otherBase: true`,
+    );
+  return openSaved(device, withCard({ ...found, adapter: directory }), {
     dtype: wanted,
     quantize,
     signal,

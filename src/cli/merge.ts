@@ -135,6 +135,8 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     using device = openDevice('cpu');
     const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
     const report = await mergeAdapter(device, directory, adapter, to, {
+      // Checked above.
+      otherBase: true,
       ...(dtype ? { dtype } : {}),
       ...(tokens ? { check: [tokens] } : {}),
     });

@@ -8,7 +8,7 @@ import { ending } from '../native/ending.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { headLogits } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
-import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
+import { type AdapterReader, isAdapter, openAdapter, readAdapterHead } from '../weights/adapter.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { finiteFromF32 } from '../weights/convert.js';
@@ -21,6 +21,7 @@ import type { Decoder, Role } from './decoder.js';
 import { headOutputs, roleHead } from './heads.js';
 import { loadDecoder, openDecoderWeights } from './load.js';
 import { addPair } from './merged-adapter.js';
+import { foreignBaseOf } from './same-model.js';
 import { saveReplyEnd } from './save-reply-end.js';
 import { namedModel, savedModel } from './saved.js';
 
@@ -31,6 +32,8 @@ export interface MergeOptions {
   readonly check?: readonly ArrayLike<number>[] | undefined;
   /** Larger outputs are split into files of at most this many bytes. */
   readonly maxShardBytes?: number | undefined;
+  /** Whether the adapter may be one of another base. Default false: it is refused where the base that it names is here and differs. */
+  readonly otherBase?: boolean | undefined;
   /** On abort, incomplete files are removed, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -39,6 +42,7 @@ const MERGE_OPTIONS: Record<keyof MergeOptions, true> = {
   dtype: true,
   check: true,
   maxShardBytes: true,
+  otherBase: true,
   signal: true,
 };
 
@@ -83,13 +87,18 @@ export async function mergeAdapter(
   options: MergeOptions = {},
 ): Promise<MergeReport> {
   checkOptions('mergeAdapter', options, MERGE_OPTIONS);
-  const { check, maxShardBytes, signal } = options;
+  const { check, maxShardBytes, otherBase = false, signal } = options;
   const given = options.dtype === undefined ? undefined : floatDtype('mergeAdapter', options.dtype);
   signal?.throwIfAborted();
   const { directory: base, adapter: own } = savedModel(model);
   if (own !== undefined)
     throw invalid(`mergeAdapter: ${model} has an adapter of its own, ${own}; name the base of ${run}`);
   const adapter = namedModel(run).adapter ?? run;
+  const trainedOn = otherBase || !isAdapter(adapter) ? undefined : await foreignBaseOf(adapter, base);
+  if (trainedOn !== undefined)
+    throw invalid(
+      `mergeAdapter: ${run} was trained on ${trainedOn}, and ${model} is another model; name that one, or set otherBase: true`,
+    );
   const config = readModelConfig(base);
   if (check) checkSequences('merge', check, config);
   const head = readAdapterHead(adapter);

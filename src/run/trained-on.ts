@@ -1,16 +1,9 @@
 /** Finds out whether an adapter was trained on a base, as far as the files here tell. */
-import { existsSync, readlinkSync, realpathSync } from 'node:fs';
-import { readdir, stat } from 'node:fs/promises';
-import { basename, isAbsolute, join, sep } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
-import { contentHash } from '../files/content-hash.js';
+import { basename, sep } from 'node:path';
 import { parseHubId } from '../hub/hub-id.js';
-import { baseDirectory, shippedDirectory } from '../models/base.js';
-import { isGguf } from '../models/gguf.js';
+import { ggufOf, isSameModel } from '../models/same-model.js';
 import { savedBase } from '../models/saved.js';
-import { attempt } from '../native/attempt.js';
 import { warn } from '../terminal/log.js';
-import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { RunError } from './error.js';
 
 export interface TrainedOn {
@@ -69,11 +62,8 @@ export async function checkOwnBase(
 }
 
 async function compare(named: string, base: string, directory: string): Promise<TrainedOn['same']> {
-  const other = isGguf(named) ? baseDirectory(named) : (shippedDirectory(named) ?? named);
-  if (existsSync(join(other, 'config.json'))) {
-    const same = realpathSync(other) === realpathSync(directory) || (await hasSameFiles(other, directory));
-    return same ? 'yes' : 'no';
-  }
+  const found = await isSameModel(named, directory);
+  if (found !== undefined) return found ? 'yes' : 'no';
   const cached = directory.split(sep).find((part) => part.startsWith('models--'));
   const id = parseHubId(named);
   if (cached !== undefined && id !== undefined)
@@ -82,33 +72,4 @@ async function compare(named: string, base: string, directory: string): Promise<
   return [base, directory].some((path) => lastName(path) === lastName(named)) ? 'yes' : 'unknown';
 }
 
-/** The GGUF file that a directory in the cache was made from, which may be gone; any other path unchanged. */
-function ggufOf(path: string): string {
-  return attempt(() => {
-    const file = readlinkSync(join(path, GGUF_FILE));
-    // Links in the hub's cache are relative, to files without a name.
-    return isAbsolute(file) ? file : path;
-  }, path);
-}
-
 const lastName = (path: string) => basename(path.replace(/@[^/]*$/, ''));
-
-/** A copy of a model elsewhere is the same model. Sizes are compared first, since weights take long to read. */
-async function hasSameFiles(one: string, other: string): Promise<boolean> {
-  const [names, others] = await Promise.all([one, other].map(filesOf));
-  if (!isDeepStrictEqual(names, others)) return false;
-  for (const [name] of names as [string, number][])
-    if ((await contentHash(join(one, name))) !== (await contentHash(join(other, name)))) return false;
-  return true;
-}
-
-async function filesOf(directory: string): Promise<[string, number][]> {
-  const names = (await readdir(directory)).filter(
-    (name) => name === GGUF_FILE || /^config\.json$|\.(safetensors|bin)$/.test(name),
-  );
-  return Promise.all(
-    names
-      .sort()
-      .map(async (name): Promise<[string, number]> => [name, (await stat(join(directory, name))).size]),
-  );
-}

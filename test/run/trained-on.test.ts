@@ -2,10 +2,13 @@
 import { copyFileSync, cpSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it, vi } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
 import { baseDirectory } from '../../src/models/base.js';
+import { mergeAdapter } from '../../src/models/merge.js';
 import { saveGguf } from '../../src/models/save-gguf.js';
 import { resolveSaved } from '../../src/run/resolve-saved.js';
 import { foreignBase } from '../../src/run/trained-on.js';
+import { openDevice } from '../../src/runtime/device.js';
 import { cli } from '../cli/run-cli.js';
 import { changedAdapter, changedModel } from '../models/changed-model.js';
 import { writeTokenizer } from '../models/gguf-tokenizer.js';
@@ -38,6 +41,18 @@ it('refuses the same model with the adapter in it, which has the same shape', as
   // A server knows of its model the directory in the cache alone.
   const served = baseDirectory(at('merged.gguf'));
   expect((await foreignBase(adapter(), served, served)).refusal).toMatch(/merged\.gguf is another model$/);
+});
+
+it('is asked by programs that load or merge too', async () => {
+  using device = openDevice('cpu');
+  const sentence =
+    /adapter was trained on .*base\.gguf, and .*merged\.gguf is another model; .* set otherBase: true$/;
+  const merged = at('merged.gguf');
+  await expect(loadModel(device, merged, { adapter: adapter() })).rejects.toThrow(sentence);
+  await expect(mergeAdapter(device, merged, adapter(), at('twice'))).rejects.toThrow(sentence);
+  (await loadModel(device, merged, { adapter: adapter(), otherBase: true })).dispose();
+  (await loadModel(device, base(), { adapter: adapter() })).dispose();
+  await mergeAdapter(device, merged, adapter(), at('twice'), { otherBase: true });
 });
 
 it('takes the file, a copy of another name, and the file moved', async () => {
