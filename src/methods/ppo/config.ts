@@ -158,7 +158,7 @@ function* conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): 
 
 const KEYS = { ppo: ppo.parse({}), reward: reward.parse({}), rollout: rollout.parse({}) };
 
-/** Keys that other keys leave without effect. */
+/** Yields the keys that other keys leave without effect. */
 function* unread(config: PpoRunConfig): Generator<Conflict> {
   const { ppo, reward, rollout } = config;
   const { advantage, ratio, surrogate, whitens } = algorithmOf(ppo);
@@ -207,7 +207,7 @@ function* unreadRewards(reward: RewardSection): Generator<Conflict> {
   else if (reward.bound !== 'clip') yield* idle(['bound_margin'], 'reward.bound is not clip');
   for (const [name, source] of Object.entries(reward)) {
     if (typeof source !== 'object' || source.weight !== 0) continue;
-    // What any source may have is given to all of them in sweeps.
+    // Sweeps give these to every source.
     const common: readonly string[] = ['weight', 'scale', 'clip', 'whiten', 'shuffle'];
     const keys = Object.keys(source).filter((key) => !common.includes(key)) as (keyof typeof source)[];
     const defaults = KEYS.reward[name as 'rule'] as typeof source;

@@ -66,7 +66,7 @@ export function centering({
 export const usesUnlabelled = ({ verdict_ppo }: Pick<StepAmcRunConfig, 'verdict_ppo'>): boolean =>
   verdict_ppo.steps !== 'labelled';
 
-/** Keys that other keys leave without effect. */
+/** Yields the keys that other keys leave without effect. */
 function* unread(config: StepAmcRunConfig): Generator<Conflict> {
   const { constraint: own, ablation, reward_network: network, verdict_ppo: ppo } = config;
   const alpha = { ...constraint.parse({}).alpha };
