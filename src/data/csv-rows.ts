@@ -48,6 +48,7 @@ async function* records(chunks: AsyncIterable<Buffer>, file: string): AsyncGener
   let cells: string[] = [];
   let bad: BadRow | undefined;
   let first = true;
+  let afterReturn = false;
   const endCell = () => {
     const bytes = Buffer.from(cell, 'latin1');
     if (!isUtf8(bytes)) bad ??= new BadRow('invalid_text', 'the row is not valid UTF-8 text');
@@ -84,6 +85,12 @@ async function* records(chunks: AsyncIterable<Buffer>, file: string): AsyncGener
         continue;
       }
       i++;
+      if (afterReturn && character !== '\n')
+        bad ??= new BadRow(
+          'bad_line_end',
+          'a carriage return stands without its line feed; end the lines with \\n, and quote cells that hold a break',
+        );
+      afterReturn = character === '\r';
       if (state === 'closed' && character === '"') {
         cell += '"';
         state = 'quoted';
