@@ -55,7 +55,7 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
   const within = [...scores.values()].every((list) => list.every((score) => score >= 0 && score <= 1));
   return scorer({
     name: `${file} (${column})`,
-    scale: within ? 'probability' : 'reward',
+    ...(within ? {} : { scale: 'reward', threshold: Number.NaN }),
     score: async (solutions) =>
       solutions.map(({ place }) => {
         const found = place && scores.get(`${place.problem} ${place.sample}`);

@@ -4,7 +4,7 @@ import type { Problem } from '../data/benchmarks/problem.js';
 import { DataError } from '../files/data-error.js';
 import { exp } from '../native/elementary.js';
 import { invalid, StepTrainError } from '../native/errors.js';
-import { shown } from '../native/shown.js';
+import { plural, shown } from '../native/shown.js';
 import type { Segmentation } from '../records/segment.js';
 import type { Turns } from '../records/turns.js';
 import { RunError } from '../run/error.js';
@@ -76,7 +76,7 @@ export interface Scorer {
   readonly unit: 'step' | 'outcome';
   /** The scale of a score: the probability of right, its log-odds, or a reward without bounds. */
   readonly scale: 'probability' | 'log_odds' | 'reward';
-  /** Score from which a step is right. */
+  /** Score from which a step is right; NaN where nothing says which that is. */
   readonly threshold: number;
   /** A verdict that is less probable than this, from 0.5 to 1, is none: the scorer is unsure. Default: it is never. */
   readonly unsure?: number;
@@ -243,15 +243,24 @@ export type Verdicts = (
 /**
  * A scorer as a judge, which says nothing where it is unsure.
  *
- * @throws RunError for one of outcomes
+ * @throws RunError for one of outcomes or without a threshold; when asked, for another number of scores than of steps
  */
 export function verdictsOf(scorer: Scorer): Verdicts {
   if (scorer.unit === 'outcome') throw ofOutcomes(scorer.name);
+  if (Number.isNaN(scorer.threshold))
+    throw new RunError(
+      `${scorer.name} has scores outside of 0 and 1, which say of no step whether it is right; a judge needs probabilities, or labels of steps`,
+    );
   return async (solutions, signal) => {
     const found = await scorer.score(solutions, { signal });
     return solutions.map(({ steps }, i) => {
       const own = found?.[i];
       if (!own) return steps.map(() => null);
+      const { length } = own.verdicts ?? own.scores;
+      if (length !== steps.length)
+        throw new RunError(
+          `${scorer.name} has ${plural(length, 'score')} for a solution of ${plural(steps.length, 'step')}; a judge needs one for each`,
+        );
       return verdictsIn(scorer, own).map((verdict, step) =>
         isUnsure(scorer, own, step, verdict) ? null : verdict,
       );

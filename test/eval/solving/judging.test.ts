@@ -202,6 +202,17 @@ describe('scores from a file', () => {
     await expect(scoreFile(file(row), 'score')).rejects.toThrow(sentence);
   });
 
+  it('give verdicts where they are probabilities, one for each step', async () => {
+    const judge = verdictsOf(await scoreFile(file({ problem: 0, sample: 0, score: [0.9, 0.4] }), 'score'));
+    const [a, b] = [solution('a\n\nb', 0), solution('a', 0)];
+    expect(await judge([{ ...a, steps: ['a', 'b'] }])).toEqual([[1, 0]]);
+    await expect(judge([{ ...b, steps: ['a'] }])).rejects.toThrow(
+      /has 2 scores for a solution of 1 step; a judge needs one for each$/,
+    );
+    const stars = await scoreFile(file({ problem: 0, sample: 0, score: [4, 2] }), 'score');
+    expect(() => verdictsOf(stars)).toThrow(/has scores outside of 0 and 1, which say of no step/);
+  });
+
   it('are refused where a sample has two of them, with the line', async () => {
     const row = (rm: number) => ({ problem: 3, sample: 1, rm });
     const path = file(row(0.5), row(0.5), row(0.25));
@@ -253,7 +264,7 @@ describe('an evaluation', () => {
             solutions.map(({ place }) => {
               const { sample } = place!;
               judged.push(sample);
-              return { scores: [sample % 2 === 1 ? 0 : 1, null] };
+              return { scores: [sample % 2 === 1 ? 0 : 1] };
             }),
         }),
       },
@@ -277,7 +288,7 @@ describe('an evaluation', () => {
     const odd = right.filter(({ sample }) => sample % 2 === 1).length / right.length;
     expect(metrics.step_errors?.value).toBe(odd);
     expect(metrics.wrong_steps?.value).toBe(odd);
-    expect(right[0]).toMatchObject({ score: 0.9, steps: [right[0]!.sample % 2 === 1 ? 0 : 1, null] });
+    expect(right[0]).toMatchObject({ score: 0.9, steps: [right[0]!.sample % 2 === 1 ? 0 : 1] });
     expect(report).toMatchObject({ scorer: { name: 'oracle', aggregation: 'min' }, judge: 'odd ones' });
     device.dispose();
   });
