@@ -5,7 +5,10 @@ import { isRow, type Row } from '../columns.js';
 /** Columns for chat templates. */
 const COLUMNS = ['system', 'tools', 'chat_template_kwargs'] as const;
 
-/** Names of the columns for chat templates that have a value in the row, and none in its records. */
+/** Columns of what models of text do not see or hear. */
+const MEDIA = ['image', 'images', 'video', 'videos', 'audio', 'audios'];
+
+/** Names of the columns for chat templates that have a value in the row and none in its records, and of columns of pictures and the like. */
 export function unreadColumns(row: Row, records: readonly Partial<StepRecord>[] = []): readonly string[] {
   const isRead = (column: (typeof COLUMNS)[number]) =>
     records.some((record) =>
@@ -13,7 +16,10 @@ export function unreadColumns(row: Row, records: readonly Partial<StepRecord>[] 
         ? typeof record.prompt !== 'string' && record.prompt?.some(({ role }) => role === 'system')
         : record[column] !== undefined,
     );
-  return COLUMNS.filter((column) => !isEmpty(row[column]) && !isRead(column));
+  return [
+    ...COLUMNS.filter((column) => !isEmpty(row[column]) && !isRead(column)),
+    ...MEDIA.filter((column) => !isEmpty(row[column])),
+  ];
 }
 
 /** Columns of verdicts that no layout reads: a flat export of Argilla has these of each of its questions. */
@@ -45,8 +51,8 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
     .map(([name]) => `verdict ${name}`);
 }
 
-/** Columns that a question may need: its choices, what it is about, and pictures. */
-const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body', 'image', 'images'];
+/** Columns that a question may need: its choices, and what it is about. */
+const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body'];
 
 /** Names of what stands beside the question of a problem's row and not in it, such as a system message or its choices. */
 export function besideQuestion(row: Row, problem: string): readonly string[] {

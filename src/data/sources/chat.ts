@@ -41,6 +41,12 @@ export function messageOf(turn: unknown, where: string, mayBeEmpty = false): Mes
   if (role === CALLING)
     return { role: 'assistant', content: '', tool_calls: callsOf(turn.content ?? turn.value, where) };
   const extras = extrasOf(turn);
+  const lost = LOST.find((key) => isThere(turn[key]));
+  if (lost !== undefined)
+    throw new BadRow(
+      'unread_part',
+      `${where} has ${lost}, which is not read and would be lost; expected calls as tool_calls, results as messages of "tool", and the rest as content or reasoning_content`,
+    );
   const given = turn.content ?? turn.value;
   // A reply that calls functions may have no text, and a command may print none.
   const speaker = SPEAKERS[role] ?? role;
@@ -68,10 +74,14 @@ function callsOf(value: unknown, where: string): readonly unknown[] {
   });
 }
 
+/** Parts of messages in other forms: OpenAI's before `tool_calls`, Gemma 4's and Cohere's. */
+const LOST = ['function_call', 'tool_responses', 'tool_plan'];
+
+const isThere = (value: unknown): boolean =>
+  value !== undefined && value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
+
 /** The fields of a message, apart from its text, that a template may read. Null and empty ones count as absent. */
 export function extrasOf(turn: Row): MessageExtras {
-  const isThere = (value: unknown) =>
-    value !== undefined && value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
   const isExtra = (key: string) => (key === 'parts' ? areParts(turn[key]) : isThere(turn[key]));
   return Object.fromEntries(MESSAGE_EXTRAS.filter(isExtra).map((key) => [key, turn[key]]));
 }
@@ -125,10 +135,15 @@ export function learnedReplies(
   const asked = turns === 'all' && !labelled ? replies : replies.slice(-1);
   const isContext = (i: number) => {
     const turn = rowOf(given[i]);
-    return (
-      labelValue(turn.weight, `weight of message ${i + 1}`) === 0 ||
-      OTHER_WEIGHTS.some((key) => turn[key] === false || turn[key] === 0)
-    );
+    const weights = WEIGHTS.map((key) => labelValue(turn[key], `${key} of message ${i + 1}`));
+    if (weights.includes(0)) return true;
+    const part = PARTIAL.find((key) => ![undefined, null, 1].includes(turn[key] as null));
+    if (part !== undefined)
+      throw new BadRow(
+        'partial_reply',
+        `message ${i + 1} has ${part}, by which a part of it would be learned; a reply is learned whole or, with weight 0, not at all`,
+      );
+    return false;
   };
   const learned = asked.filter((i) => !isContext(i));
   if (learned.length === 0)
@@ -140,8 +155,11 @@ export function learnedReplies(
   return learned;
 }
 
-/** Names that axolotl, ms-swift and others have for OpenAI's `weight`. */
-const OTHER_WEIGHTS = ['loss_mask', 'loss', 'train', 'training', 'trainable'];
+/** OpenAI's name, and those of axolotl, ms-swift and others. */
+const WEIGHTS = ['weight', 'loss_mask', 'loss', 'train', 'training', 'trainable'];
+
+/** Names of axolotl and ms-swift for what is learned of parts of a reply, or by how much. */
+const PARTIAL = ['train_detail', 'training_detail', 'loss_scale'];
 
 const rowOf = (turn: unknown): Row => (isRow(turn) ? turn : {});
 

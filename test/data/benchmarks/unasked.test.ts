@@ -87,6 +87,16 @@ it('columns for chat templates are counted in rows of steps, and not where they 
   expect(read.report.unasked).toEqual(new Map());
 });
 
+it('pictures beside a conversation are counted', async () => {
+  const messages = [
+    { role: 'user', content: '<image>Who?' },
+    { role: 'assistant', content: 'Tom.' },
+  ];
+  const { records, report } = loadRecords(written([{ messages, images: ['a.jpg'], videos: [] }]));
+  for await (const _ of records);
+  expect([...report.unasked]).toEqual([['images', 1]]);
+});
+
 it('verdicts that no record has are counted: annotations of Argilla, and marks of wrong solutions', async () => {
   const solution = { problem: 'What is 2 + 3?', solution: '2 + 3 = 6', answer: '6' };
   const answer = { prompt: 'What is 2 + 3?', completion: '6' };

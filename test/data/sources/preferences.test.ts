@@ -196,6 +196,30 @@ describe('LLaMA-Factory', () => {
     await expect(load(fileWith([{ conversations: context }]))).rejects.toThrow('has weight 0');
   });
 
+  it.each(['function_call', 'tool_plan', 'tool_responses'])(
+    'refuses a message whose %s would be lost',
+    async (key) => {
+      await expect(read({ messages: [USER, { ...REPLY('4'), [key]: { name: 'add' } }] })).rejects.toThrow(
+        `message 2 of column 'messages' has ${key}, which is not read and would be lost`,
+      );
+      const absent = { messages: [USER, { ...REPLY('4'), [key]: null }] };
+      expect(await read(absent)).toMatchObject({ steps: [{ text: '4' }] });
+    },
+  );
+
+  it('refuses a reply that would be learned in part', async () => {
+    const parts = { train_detail: [{ begin_offset: 0, end_offset: 1, train: false }], loss_scale: 0.5 };
+    for (const [name, value] of Object.entries(parts))
+      await expect(read({ messages: [USER, { ...REPLY('4'), [name]: value }] })).rejects.toThrow(
+        `message 2 has ${name}, by which a part of it would be learned`,
+      );
+    await expect(read({ messages: [USER, { ...REPLY('4'), loss: 0.5 }] })).rejects.toThrow(
+      'loss of message 2 is the number 0.5; expected true, false, 1, 0 or null',
+    );
+    const whole = { ...REPLY('4'), train: 'true', loss_scale: 1, train_detail: null };
+    expect(await read({ messages: [USER, whole] })).toMatchObject({ steps: [{ text: '4' }] });
+  });
+
   it("ShareGPT's function_call is a reply that calls, and observation what a tool returned", async () => {
     const call = { name: 'add', arguments: { a: 2, b: 2 } };
     const calling = (value: string) => [
