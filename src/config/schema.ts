@@ -86,7 +86,6 @@ export function* withoutEffect<Section extends object>(
       yield conflict(`${name}.${key}`, `${name}.${key} has no effect: ${why}`);
 }
 
-/** The configuration of a method; `Input` is what a recipe may leave out. */
 /** The classifier of a base, if it has one: `token` or `sequence`, and its outputs. */
 export interface BaseHead {
   readonly kind: string;
@@ -94,6 +93,7 @@ export interface BaseHead {
   readonly labels?: readonly string[] | undefined;
 }
 
+/** The configuration of a method; `Input` is what a recipe may leave out. */
 export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = unknown> {
   readonly schema: z.ZodType<Config, Input>;
   /** The sections of the stages that this configuration has, by the name of the stage. */

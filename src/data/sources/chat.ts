@@ -217,8 +217,7 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
   return found as TemplateInputs;
 }
 
-/** The value of a JSON text; other text unchanged. */
-/** Undefined where nothing is in it. */
+/** The value of a JSON text; other text unchanged, undefined where nothing is in it. */
 function jsonOf(value: unknown, column: string): unknown {
   let found = value;
   if (typeof value === 'string' && value.trim() !== '') {
