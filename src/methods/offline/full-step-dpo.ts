@@ -6,7 +6,7 @@ import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { AnswerTokens } from '../../scoring/implicit/items.js';
 import { type ScoredAnswer, type ScoredBatch, spanBounds } from '../../scoring/implicit/sums.js';
-import { answerPairs } from './answers/kinds.js';
+import { answerPairs, type ItemKind, withoutSteps } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
 import { pairObjective } from './answers/pairs.js';
 import { beta } from './fields.js';
@@ -63,6 +63,18 @@ export function stepShares({ steps }: Pick<AnswerTokens, 'steps'>, temperature: 
   return powers.map((power) => (steps.length * power) / sum);
 }
 
+/** Pairs of answers whose steps have scores, or labels in their place. */
+export const scoredPairs: ItemKind = {
+  ...answerPairs,
+  doubt: (items) =>
+    withoutSteps(
+      items,
+      ({ score, label }) => score !== undefined || label !== null,
+      'score or a label',
+      'all weigh the same and the method is DPO',
+    ),
+};
+
 export const fullStepDpo = offlineMethod({
   name: 'full_step_dpo',
   about: 'DPO of whole answers whose steps are weighted by a reward model’s scores, those of the records',
@@ -73,6 +85,6 @@ export const fullStepDpo = offlineMethod({
       'Divides the scores of steps before their softmax: larger makes the steps more equal, and the method DPO.',
     ),
   },
-  kind: answerPairs,
+  kind: scoredPairs,
   objective: fullStepDpoObjective,
 });

@@ -10,7 +10,7 @@ import type { StepRecord } from '../../../records/record.js';
 import { configuredRecords } from '../../../run/parts.js';
 import { isLearned, type OfflineItem } from '../../../scoring/implicit/items.js';
 import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
-import { toLog } from '../../../terminal/log.js';
+import { toLog, warn } from '../../../terminal/log.js';
 import { replyEndWarning } from '../../../tokenizer/reply-end.js';
 import type { SegmentSpan } from '../../../tokenizer/segments.js';
 import type { Tokenizer } from '../../../tokenizer/tokenizer.js';
@@ -38,7 +38,9 @@ export async function offlineData(
   const items = {} as Record<Part, Dataset<OfflineItem>>;
   for (const part of PARTS) {
     reportUnused(part, parts[part], kind);
-    const made = kind.items(parts[part], tokens);
+    const made = kind.items(parts[part], tokens, (rows, reason) => {
+      if (rows > 0) toLog(`${part}: ${rows} of ${parts[part].length} rows ${reason} are left out`);
+    });
     reportReasoning(part, made);
     const fitting = made.filter((item) => fits(item, data.max_length));
     const left = made.length - fitting.length;
@@ -51,6 +53,8 @@ export async function offlineData(
   if (items.train.length === 0) {
     throw badFile(`${describeTraining(data)} gives no ${kind.noun} to train on: ${kind.expected}`);
   }
+  const doubt = kind.doubt?.(Array.from(items.train));
+  if (doubt !== undefined) warn(doubt);
   return {
     items,
     summary: summarizeTrainingData({

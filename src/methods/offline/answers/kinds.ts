@@ -15,7 +15,14 @@ export interface ItemKind {
   readonly expected: string;
   /** Whether labels of steps are learned. */
   readonly judgesSteps?: boolean;
-  items(records: readonly StepRecord[], tokens: AnswerTokenizer): OfflineItem[];
+  /** @param onLeft hears of rows that nothing is learned from because of what the others are, and why */
+  items(
+    records: readonly StepRecord[],
+    tokens: AnswerTokenizer,
+    onLeft?: (rows: number, reason: string) => void,
+  ): OfflineItem[];
+  /** Says what the method learns nothing from, though items have it where it is as it should; undefined where all is well. */
+  doubt?(items: readonly OfflineItem[]): string | undefined;
   /** Why nothing is learned from a record, whatever others there are; undefined where something may be. */
   unused?(record: StepRecord): string | undefined;
 }
@@ -35,7 +42,22 @@ export const labelledAnswers: ItemKind = singleAnswers((steps) => steps);
 export const judgedAnswers = (options: StepLabelOptions): ItemKind => ({
   ...singleAnswers((steps) => readLabels(steps, options)),
   judgesSteps: true,
+  doubt: (items) =>
+    withoutSteps(items, ({ label }) => label !== null, 'label', 'answers are learned by their outcome alone'),
 });
+
+/** Whether no step of any answer is judged, as a sentence. */
+export function withoutSteps(
+  items: readonly OfflineItem[],
+  isJudged: (step: OfflineItem['answers'][number]['steps'][number]) => boolean,
+  what: string,
+  so: string,
+): string | undefined {
+  const steps = items.flatMap(({ answers }) => answers.flatMap((answer) => answer.steps));
+  return steps.length === 0 || steps.some(isJudged)
+    ? undefined
+    : `no step of the training data has a ${what}, so that ${so}`;
+}
 
 function singleAnswers(read: (steps: readonly Step[]) => readonly Step[]): ItemKind {
   return {
@@ -115,8 +137,9 @@ export const stepPairs: ItemKind = {
   judgesSteps: true,
   expected:
     'expected rows of Math-Step-DPO, or solutions of one problem that are the same, and right, up to a step that is right in one and wrong in the other',
-  items(records, tokens) {
+  items(records, tokens, onLeft) {
     const pairs: OfflineItem[] = [];
+    const paired = new Set<StepRecord>();
     const waiting = new Map<string, { readonly record: StepRecord; readonly at: number }[]>();
     for (const record of records) {
       // Steps after a wrong one continue from a wrong prefix.
@@ -144,8 +167,13 @@ export const stepPairs: ItemKind = {
         const answer = (of: StepRecord, label: 1 | 0) =>
           tokens.answer(of, of.steps.slice(0, at + 1), { label, context: at, ends: false });
         pairs.push({ ...promptOf(good, tokens), answers: [answer(good, 1), answer(poor, 0)] });
+        for (const each of [good, poor]) paired.add(each);
       }
     }
+    onLeft?.(
+      records.length - paired.size,
+      'without another that is the same up to a step that is judged otherwise',
+    );
     return pairs;
   },
 };
@@ -157,7 +185,7 @@ export const stepPairs: ItemKind = {
 export const answerPairs: ItemKind = {
   noun: 'pairs of answers',
   expected: 'expected rows with chosen and rejected, or right and wrong answers to the same problem',
-  items(records, tokens) {
+  items(records, tokens, onLeft) {
     const pairs: OfflineItem[] = [];
     const open = new Map<string, { right: StepRecord[]; wrong: StepRecord[] }>();
     const pair = (good: StepRecord, poor: readonly Step[]) =>
@@ -186,6 +214,8 @@ export const answerPairs: ItemKind = {
       const [good, poor] = record.outcome === 1 ? [record, other] : [other, record];
       pair(good, poor.steps);
     }
+    const left = [...open.values()].reduce((sum, { right, wrong }) => sum + right.length + wrong.length, 0);
+    onLeft?.(left, 'without an answer to the same problem that is labelled otherwise');
     return pairs;
   },
   unused({ outcome, steps, rejected }) {

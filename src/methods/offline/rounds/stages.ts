@@ -11,6 +11,7 @@ import { loadDecoder } from '../../../models/load.js';
 import type { StepRecord } from '../../../records/record.js';
 import type { OfflineItem } from '../../../scoring/implicit/items.js';
 import { answerTokenizer } from '../../../scoring/implicit/tokens.js';
+import { toLog } from '../../../terminal/log.js';
 import type { StageEntry } from '../../../train/stage.js';
 import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan.js';
 import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
@@ -94,12 +95,18 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
   const microBatchTokens = open.microBatchTokens(name);
   const seed = (config.run.seed + i) >>> 0;
   const path = (name: string) => run.artefact(name).path;
-  const planned = async (): Promise<OfflinePlan> => {
+  const planned = async (say: (sentence: string) => void = () => {}): Promise<OfflinePlan> => {
     const records = await artefactRows<StepRecord>(path(names.labels));
-    const items = kind
-      .items(records, answerTokenizer(tokenizer, config.question.template))
-      .filter((item) =>
-        item.answers.every(({ ids }) => item.prompt.length + ids.length <= config.data.max_length),
+    const tokens = answerTokenizer(tokenizer, config.question.template);
+    const made = kind.items(records, tokens, (rows, reason) => {
+      if (rows > 0) say(`${rows} of ${records.length} labelled candidates ${reason} are left out`);
+    });
+    const items = made.filter((item) =>
+      item.answers.every(({ ids }) => item.prompt.length + ids.length <= config.data.max_length),
+    );
+    if (items.length < made.length)
+      say(
+        `${made.length - items.length} of ${made.length} ${kind.noun} are longer than data.max_length ${config.data.max_length} and are left out`,
       );
     if (items.length === 0)
       throw nothingToLearn(await artefactRows<CandidateRow>(path(names.samples)), {
@@ -167,7 +174,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
     {
       name: names.training,
       async prepare() {
-        const plan = await planned();
+        const plan = await planned((sentence) => toLog(`round ${i}: ${sentence}`));
         return offlineStage({
           name: names.training,
           decoder: roles.decoder,

@@ -1,5 +1,9 @@
 // How records become what objectives learn from, on the byte tokenizer: one token per character.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { completeRunConfig } from '../../../../src/methods/config.js';
+import { offlineData } from '../../../../src/methods/offline/answers/data.js';
 import {
   answerPairs,
   judgedAnswers,
@@ -7,10 +11,13 @@ import {
   rightAnswers,
   stepPairs,
 } from '../../../../src/methods/offline/answers/kinds.js';
+import { scoredPairs } from '../../../../src/methods/offline/full-step-dpo.js';
 import type { StepRecord } from '../../../../src/records/record.js';
 import { type OfflineItem, offlineSequence } from '../../../../src/scoring/implicit/items.js';
 import { answerTokenizer } from '../../../../src/scoring/implicit/tokens.js';
+import { loggingTo } from '../../../../src/terminal/log.js';
 import { byteTokenizer } from '../../../../src/tokenizer/byte.js';
+import { temporaryDirectory } from '../../../weights/temporary-directory.js';
 
 const tokenizer = byteTokenizer();
 const tokens = answerTokenizer(tokenizer, '{problem}\n');
@@ -136,4 +143,54 @@ it('a right and a wrong step after the same beginning are learned alone, and not
     's1\n',
     's1x\n',
   ]);
+});
+
+it('rows without a partner are told of, since nothing is learned of them', () => {
+  const records = [
+    ...[record('a', [1], 1), record('a', [0], 0)],
+    ...[record('a', [1], 1), record('b', [1], 1), record('c', [0], 0)],
+  ];
+  const left = (kind: typeof answerPairs) => {
+    const told: [number, string][] = [];
+    kind.items(records, tokens, (...of) => told.push(of));
+    return told;
+  };
+  expect(left(answerPairs)).toEqual([
+    [3, 'without an answer to the same problem that is labelled otherwise'],
+  ]);
+  expect(left(stepPairs)).toEqual([
+    [3, 'without another that is the same up to a step that is judged otherwise'],
+  ]);
+});
+
+it('a run says which rows have no partner, and that no step is judged where steps are the lesson', async () => {
+  const train = join(temporaryDirectory(), 'rows.jsonl');
+  const rows = [
+    { problem: 'a', steps: ['1', '2'], outcome: 1 },
+    { problem: 'a', steps: ['1', '3'], outcome: 0 },
+    { problem: 'b', steps: ['4'], outcome: 1 },
+  ].map(({ steps, ...row }) => ({
+    ...row,
+    steps: steps.map((text) => ({ text, label: null, kind: 'normal' })),
+    provenance: { file: 'x', row: 1 },
+  }));
+  writeFileSync(train, rows.map((row) => JSON.stringify(row)).join('\n'));
+  const said = async (kind: Parameters<typeof offlineData>[2]) => {
+    const lines: string[] = [];
+    const config = completeRunConfig({ method: 'dpo', data: { train, split: [1, 0, 0] } });
+    await loggingTo(
+      (line, level) => lines.push(`${level}: ${line}`),
+      () => offlineData({ data: config.data, question: { template: 'auto' } }, tokenizer, kind),
+    );
+    return lines.filter((line) => /left out|no step/.test(line));
+  };
+  expect(await said(answerPairs)).toEqual([
+    'info: train: 1 of 3 rows without an answer to the same problem that is labelled otherwise are left out',
+  ]);
+  expect(await said(judgedAnswers({ after_first_error: 'keep', answer_step: 'keep' }))).toEqual([
+    'warning: no step of the training data has a label, so that answers are learned by their outcome alone',
+  ]);
+  expect(await said(scoredPairs)).toContain(
+    'warning: no step of the training data has a score or a label, so that all weigh the same and the method is DPO',
+  );
 });
