@@ -172,6 +172,11 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
             `corrections.${key} "${corrections[key]}" needs continuations, and corrections.validate.by "reference" draws none; ` +
               `set it to ${usual}, or validate.by to continuations`,
           );
+    if (s3c.variant === 'clean' && s3c.clean_ratio !== 'as_is')
+      yield conflict(
+        's3c.clean_ratio',
+        `s3c.clean_ratio ${s3c.clean_ratio} counts solutions by the samples with a wrong step, of which s3c.variant "clean" trains none; set it to as_is`,
+      );
     if (corrections !== 'none' && corrections.shape === 'post_hoc') {
       // The problem of such a sample contains the solution that it corrects, so none of its own steps is a wrong one.
       for (const [key, usual] of [

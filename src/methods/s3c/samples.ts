@@ -9,7 +9,7 @@ import { problemText } from '../../records/same-text.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
-import { toLog } from '../../terminal/log.js';
+import { toLog, warn } from '../../terminal/log.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { S3cRunConfig } from './config.js';
 import { correctionTokenizer } from './sequences.js';
@@ -117,7 +117,14 @@ export class SampleCollector {
     const isKept = (index: number) => kept === undefined || kept.has(index);
     if (clean_ratio === 'as_is') return Array.from({ length: this.train.length }, (_, i) => i).filter(isKept);
     const own = this.corrected.filter(isKept);
-    return [...own, ...repeated(this.clean.filter(isKept), Math.round(clean_ratio * own.length), seed)];
+    const clean = this.clean.filter(isKept);
+    const count = Math.round(clean_ratio * own.length);
+    if (count > 0 && clean.length === 0)
+      warn(
+        `s3c.clean_ratio ${clean_ratio} asks for ${plural(count, 'solution')} without a wrong step beside ${plural(own.length, 'sample')} with one, and the ` +
+          'training data has none',
+      );
+    return [...own, ...repeated(clean, count, seed)];
   }
 }
 

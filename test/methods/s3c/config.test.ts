@@ -1,7 +1,7 @@
 // What configurations are refused, and which problems an evaluation asks.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import type { S3cRunConfig } from '../../../src/methods/s3c/config.js';
 import { eachOnce, heldOutSteps } from '../../../src/methods/s3c/evaluate-run.js';
@@ -18,6 +18,28 @@ it('refuses choices among samples by their wrong step where they have none', () 
   expect(config({ corrections })).toMatchObject({ s3c: { variant: 'step', clean_ratio: 'as_is' } });
   expect(() => config({ corrections, s3c: { variant: 'clean' } })).toThrow(/s3c\.variant tells samples by/);
   expect(() => config({ corrections, s3c: { clean_ratio: 1 } })).toThrow(/s3c\.clean_ratio tells samples by/);
+});
+
+it('refuses clean solutions counted by samples with a wrong step that are not trained on', () => {
+  expect(() => config({ s3c: { variant: 'clean', clean_ratio: 1 } })).toThrow(
+    's3c.clean_ratio 1 counts solutions by the samples with a wrong step, of which s3c.variant "clean" trains none; set it to as_is',
+  );
+  expect(() => config({ s3c: { variant: 'clean' } })).not.toThrow();
+});
+
+it('says where there is no clean solution to take as many of as were asked for', () => {
+  const said = vi.spyOn(console, 'error').mockReturnValue();
+  const own = config({ corrections: 'none', s3c: { clean_ratio: 2 } }) as S3cRunConfig;
+  const collector = new SampleCollector(own, byteTokenizer());
+  const step = (text: string, kind: Step['kind']): Step => ({ text, label: null, kind });
+  const steps = [step('2 + 2 = 5', 'wrong'), step('No.', 'reflection'), step('2 + 2 = 4', 'improvement')];
+  collector.add('train', { problem: 'What is 2 + 2?', steps });
+  expect(collector.finish().train.length).toBe(1);
+  expect(said.mock.calls).toEqual([
+    [
+      'Warning: s3c.clean_ratio 2 asks for 2 solutions without a wrong step beside 1 sample with one, and the training data has none',
+    ],
+  ]);
 });
 
 it('refuses exact arithmetic where what follows a wrong step is needed', () => {
