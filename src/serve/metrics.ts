@@ -1,10 +1,16 @@
 /** Counters of a server in Prometheus' text format. */
 import type { GeneratorLoad } from '../generate/generator.js';
 
-/** Upper bounds of the buckets, in seconds. */
-const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+/**
+ * Upper bounds of the buckets, in seconds. Small models take a fraction of a millisecond for a token: where all fall
+ * into the first bucket, a quantile of Prometheus is a share of its bound, whatever the times are.
+ */
+const BUCKETS = [
+  ...[0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5],
+  ...[1, 2.5, 5, 10, 30, 60, 120, 300],
+];
 
-class Histogram {
+export class Histogram {
   private readonly counts = new Array<number>(BUCKETS.length + 1).fill(0);
   private sum = 0;
 
