@@ -177,7 +177,7 @@ export const ppo = section({
       'that is trained whole.',
   ),
   critic_learning_rate: positiveNumber(1e-4).describe(
-    'Learning rate of a critic on its own adapter or model; the head on a trunk learns at ten times learning_rate.',
+    'Learning rate of a critic on its own adapter or model, whose head learns at ten times it; the head on a trunk learns at ten times learning_rate.',
   ),
   critic_warmup: countOrOff(20).describe(
     'Steps at the start that train the critic alone: on a trunk that is shared, its head alone. The policy’s optimizer begins after them.',
