@@ -1,6 +1,6 @@
 // What is logged of a rollout batch.
 import { expect, it } from 'vitest';
-import { rolloutMetrics, samplerDifference } from '../../src/train/policy/metrics.js';
+import { rolloutMetrics, SamplerDrift, samplerDifference } from '../../src/train/policy/metrics.js';
 
 const answer = (oldLogprobs: number[], samplerLogprobs: number[], server?: number) => ({
   ...{ tokens: [], refLogprobs: [], values: [], oldLogprobs, samplerLogprobs },
@@ -46,4 +46,20 @@ it('counts rewards by share, or all alike where answers are sampled', () => {
   const groups = [{ item: 0, answers: [of(1, 0.75), of(-1, 0.25), of(3, 0)] }];
   expect(rolloutMetrics(groups)).toMatchObject({ reward_mean: 0.5, reward_min: -1, reward_max: 3 });
   expect(rolloutMetrics(groups, () => 1)).toMatchObject({ reward_mean: 1, reward_max: 3 });
+});
+
+it('warns once of a server that drifts away from the policy, also after a resume', () => {
+  const drift = new SamplerDrift();
+  // Bits of its own, and then rounding that grows as the policy does.
+  expect(drift.observe({ sampler_difference: 0.002, sampler_difference_server_2: 0 })).toBeUndefined();
+  expect(drift.observe({ sampler_difference: 0.019, sampler_difference_server_2: 0.009 })).toBeUndefined();
+  const resumed = new SamplerDrift(drift.state());
+  const next = { sampler_difference: 0.019, sampler_difference_server_2: 0.011, loss: 3 };
+  expect(resumed.observe(next)).toMatch(
+    /server 2 differ by 0\.0110 nats .* differed by 0\.00 at first.*sampler_difference_server_2/,
+  );
+  expect(resumed.observe(next)).toBeUndefined();
+  expect(new SamplerDrift(drift.state()).observe({ sampler_difference: 0.021 })).toMatch(
+    /its samples differ/,
+  );
 });

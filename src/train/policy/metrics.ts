@@ -66,17 +66,58 @@ export function samplerDifference(groups: readonly Group[]): Metrics {
  * @throws RemoteError where samples are not those of the policy
  */
 export function refuseOtherSampler(metrics: Metrics, most = Number.POSITIVE_INFINITY): void {
-  for (const [name, value] of Object.entries(metrics)) {
-    const found = /^sampler_difference(?:_server_(\d+))?$/.exec(name);
-    if (!found || (value as number) <= most) continue;
-    const [, server] = found;
+  for (const { value, server } of differences(metrics)) {
+    if (value <= most) continue;
     throw new RemoteError(
-      `rollout.server: the log-probs of ${server === undefined ? 'its samples' : `server ${server}`} differ by ${(value as number).toPrecision(3)} ` +
+      `rollout.server: the log-probs of ${sampler(server)} differ by ${value.toPrecision(3)} ` +
         `nats a token from those of the policy, more than rollout.server.max_difference ${most}: the server has not taken the adapter of ` +
         'this batch, or has another base. Nothing was learned from it; mend the server and go on with --resume, or raise the key',
     );
   }
 }
+
+/** Below it, in nats, no server is suspected. */
+const SUSPECT = 0.01;
+/** Rounding grows less while a policy learns. */
+const GROWTH = 10;
+
+/** A warning on a server that drifts away from the policy: it may sample from an adapter of before. */
+export class SamplerDrift {
+  private hasWarned = false;
+
+  /** @param first the differences of the first batch by name, when server and policy were the same for certain */
+  constructor(private first: Metrics = {}) {}
+
+  /** The sentence for this batch, once; undefined where there is nothing to say. */
+  observe(metrics: Metrics): string | undefined {
+    const found = differences(metrics);
+    this.first = { ...Object.fromEntries(found.map(({ name, value }) => [name, value])), ...this.first };
+    const drifting = found.find(
+      ({ name, value }) => value > Math.max(SUSPECT, GROWTH * (this.first[name] as number)),
+    );
+    if (!drifting || this.hasWarned) return undefined;
+    this.hasWarned = true;
+    const { name, value, server } = drifting;
+    return (
+      `rollout.server: the log-probs of ${sampler(server)} differ by ${value.toPrecision(3)} nats a token from those of the policy, and ` +
+      `differed by ${(this.first[name] as number).toPrecision(3)} at first: the server may not have taken the policy of this batch; see ` +
+      `${name} in metrics.jsonl`
+    );
+  }
+
+  state(): Metrics {
+    return this.first;
+  }
+}
+
+function differences(metrics: Metrics) {
+  return Object.entries(metrics).flatMap(([name, value]) => {
+    const found = /^sampler_difference(?:_server_(\d+))?$/.exec(name);
+    return found && value !== undefined ? [{ name, value, server: found[1] }] : [];
+  });
+}
+
+const sampler = (server: string | undefined) => (server === undefined ? 'its samples' : `server ${server}`);
 
 function difference(name: string, answers: readonly Answer[]): Metrics {
   const differences = answers.flatMap(({ samplerLogprobs, oldLogprobs }) =>

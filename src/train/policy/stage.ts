@@ -2,6 +2,7 @@
 import type { TrainableParameters } from '../../autograd/parameters.js';
 import { StepTrainError } from '../../native/errors.js';
 import { type BatchSchedule, epochOrder } from '../../sequences/batching.js';
+import { warn } from '../../terminal/log.js';
 import type { AdamW } from '../adamw.js';
 import { learningRateAt, type ScheduleOptions } from '../schedule.js';
 import type {
@@ -15,7 +16,7 @@ import type {
 import { applyGradients } from '../update.js';
 import { type Columns, packRows, unpackRows } from './columns.js';
 import { KlControl, type KlSettings, withKlPenalty } from './kl.js';
-import { refuseOtherSampler, rolloutMetrics, samplerDifference } from './metrics.js';
+import { refuseOtherSampler, rolloutMetrics, SamplerDrift, samplerDifference } from './metrics.js';
 import type {
   Advantage,
   CreditedGroup,
@@ -143,6 +144,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
   private rollout: Rollout<G> | undefined;
   /** Whether nothing more is learned from the current rollout batch. */
   private enough = false;
+  private drift = new SamplerDrift();
 
   constructor(
     private readonly options: PolicyStageOptions<G>,
@@ -201,7 +203,12 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const { scored } = gradients;
     if (scored) metrics = { ...metrics, ...samplerDifference(scored), ...this.kl.observe(scored) };
     // Later passes differ by the updates since.
-    if (within === 0) refuseOtherSampler(metrics, options.maxDifference);
+    if (within === 0) {
+      refuseOtherSampler(metrics, options.maxDifference);
+      // Samples of an older policy are expected to differ where they are drawn ahead.
+      const drift = options.maxDifference && !options.maxStaleness ? this.drift.observe(metrics) : undefined;
+      if (drift !== undefined) warn(drift);
+    }
     if (gradients.enough) {
       this.enough = true;
       return { ...left, metrics: { ...left.metrics, ...gradients.metrics, stopped_by_kl: 1 } };
@@ -356,6 +363,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
       objective: objective.state?.(),
       kl: this.kl.state(),
       enough: this.enough,
+      drift: this.drift.state(),
       rollout,
     };
   }
@@ -366,12 +374,14 @@ class PolicyStage<G extends Group> implements OpenTraining {
       readonly objective?: unknown;
       readonly kl: unknown;
       readonly enough: boolean;
+      readonly drift?: Metrics;
       readonly rollout?: Omit<Rollout<G>, 'groups'> & { readonly groups: Columns };
     };
     this.parts.rewards.restore?.(saved.rewards);
     this.parts.objective.restore?.(saved.objective);
     this.kl.restore(saved.kl);
     this.enough = saved.enough;
+    this.drift = new SamplerDrift(saved.drift);
     this.rollout = saved.rollout && { ...saved.rollout, groups: unpackRows(saved.rollout.groups) };
   }
 
