@@ -80,6 +80,11 @@ const SILENT = { skipRow() {}, unlabelled() {}, replies() {}, unasked() {} };
 const PROBLEMS = ['problem', 'question', 'prompt'];
 const SOLUTIONS = ['steps', 'completions', 'solution', 'completion', 'prediction', 'response', 'text'];
 const ANSWERS = ['gold_answer', 'answer'];
+/** Columns of texts, usual ones and those of other programs, of which a row may have a gold solution and a sampled one. */
+const TEXTS = [
+  ...['solution', 'completion', 'prediction', 'response', 'text', 'generation', 'generated_solution'],
+  ...['generated_text', 'model_output', 'model_response', 'output', 'code'],
+];
 
 /**
  * The solutions of a row: its own, or those of its `samples`, as `steptrain eval solve` writes them. Samples without text
@@ -154,7 +159,7 @@ function turnSolution(read: StepRecord): RowSolution {
 
 function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
   const problem = named(row, columns.problem, PROBLEMS, 'a problem');
-  const solution = named(row, columns.solution, SOLUTIONS, 'a solution');
+  const solution = solutionColumn(row, columns);
   const answer = columns.answer ?? ANSWERS.find((name) => row[name] !== undefined && row[name] !== null);
   const value = row[solution];
   const where = `column '${solution}'`;
@@ -183,7 +188,7 @@ function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
  */
 export function solutionText(row: Row, columns: SolutionColumns = {}): { problem: string; text: string } {
   const problem = named(row, columns.problem, PROBLEMS, 'a problem');
-  const solution = named(row, columns.solution, SOLUTIONS, 'a solution');
+  const solution = solutionColumn(row, columns);
   if (Array.isArray(row[solution]))
     throw new BadRow('wrong_type', `column '${solution}' is a list of steps already`);
   return {
@@ -191,6 +196,22 @@ export function solutionText(row: Row, columns: SolutionColumns = {}): { problem
     text: checkedText(row[solution], `column '${solution}'`),
   };
 }
+
+/** The column of the solution. @throws BadRow where none has a usual name, or two hold different texts */
+function solutionColumn(row: Row, columns: SolutionColumns): string {
+  const found = named(row, columns.solution, SOLUTIONS, 'a solution');
+  if (columns.solution !== undefined || !TEXTS.includes(found)) return found;
+  const isOther = (name: string) => isFilled(row[name]) && row[name] !== row[found];
+  const other = TEXTS.find((name) => name !== found && isOther(name));
+  if (other === undefined) return found;
+  throw new BadRow(
+    'two_solutions',
+    `columns '${found}' and '${other}' may both be the solution, a gold one and a sampled one, say; --solution ${other} names it`,
+  );
+}
+
+const isFilled = (value: unknown): boolean =>
+  typeof value === 'string' ? value.trim() !== '' : Array.isArray(value) && value.length > 0;
 
 const labelOf = (step: unknown, i: number): StepLabel =>
   labelValue(isRow(step) ? step.label : null, `'label' of step ${i + 1}`);
