@@ -160,6 +160,7 @@ export async function finalEvaluation(
     likelihood,
     report,
     isUntrained: more.isUntrained === true,
+    labels,
     records: data.records,
   });
   return report;

@@ -4,6 +4,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fixedThreshold } from '../../config/eval-sections.js';
 import { type Dataset, dataset } from '../../data/dataset.js';
+import type { ClassCounts } from '../../data/rare-class.js';
 import {
   type LabelledStep,
   LIKELIHOOD_NEEDS,
@@ -79,6 +80,7 @@ export async function keepJudge(
     threshold,
     report,
     isUntrained,
+    labels,
     records,
   }: {
     readonly likelihood: LikelihoodVerdicts | undefined;
@@ -87,13 +89,15 @@ export async function keepJudge(
     readonly report: EvalReport;
     /** Whether the verdict words are those of the base. */
     readonly isUntrained: boolean;
+    /** Those of the training steps. */
+    readonly labels: ClassCounts;
     readonly records: KnownRecords;
   },
 ): Promise<void> {
   const card = readCard(directory);
   if (!card?.judge) return;
   const weights = likelihood?.isChance ? undefined : likelihood?.weights;
-  const only = onlyClass(records.validation);
+  const only = onlyClass(labels);
   const warnings = [
     ...(only === undefined
       ? []
@@ -144,15 +148,9 @@ function isWhole(pairs: readonly string[], others: Dataset<StepRecord>): boolean
 }
 
 /** The label of all labelled steps; undefined where there are both, or none. */
-function onlyClass(records: Iterable<StepRecord>): 'right' | 'wrong' | undefined {
-  let found: StepRecord['steps'][number]['label'] = null;
-  for (const { steps } of records)
-    for (const { label } of steps) {
-      if (label === null) continue;
-      if (found !== null && label !== found) return undefined;
-      found = label;
-    }
-  return found === null ? undefined : found === 1 ? 'right' : 'wrong';
+function onlyClass({ positive, negative }: ClassCounts): 'right' | 'wrong' | undefined {
+  if (positive > 0 === negative > 0) return undefined;
+  return positive > 0 ? 'right' : 'wrong';
 }
 
 /** The directory of a run's judge: an adapter, or a whole model. */

@@ -37,14 +37,15 @@ const reportOf = (auc: number, more: Partial<EvalReport> = {}) =>
   }) as EvalReport;
 
 async function kept(
-  settings: Omit<Parameters<typeof keepJudge>[1], 'records'>,
+  settings: Omit<Parameters<typeof keepJudge>[1], 'records' | 'labels'>,
   validation: readonly StepRecord[] = [right, wrong],
   train = validation,
+  labels = { positive: 1, negative: 1 },
 ) {
   const records = { train: inMemory(train), validation: inMemory(validation) };
   const folder = temporaryDirectory();
   await writeCard(folder, { method: 'sft', dtype: 'f32', judge: { kind: 'verdict' } });
-  await keepJudge(folder, { ...settings, records });
+  await keepJudge(folder, { ...settings, labels, records });
   return readCard(folder)?.judge;
 }
 
@@ -101,13 +102,15 @@ it('keeps no weights at chance, and warns of what is chance or the base as it wa
 
 it('warns of a judge that learned from one class', async () => {
   const settings = { likelihood: undefined, report: reportOf(0.9), isUntrained: false };
-  for (const [record, class_] of [
-    [right, 'right'],
-    [wrong, 'wrong'],
+  for (const [labels, class_] of [
+    [{ positive: 2, negative: 0 }, 'right'],
+    [{ positive: 0, negative: 2 }, 'wrong'],
   ] as const)
-    expect((await kept(settings, [record, record]))?.warnings).toEqual([
+    expect((await kept(settings, undefined, undefined, labels))?.warnings).toEqual([
       `every step that it learned from was ${class_}, and a verdict cannot be learned from one class`,
     ]);
+  // Validation steps of one class say nothing of those that were learned.
+  expect((await kept(settings, [right], [right, wrong]))?.warnings).toBeUndefined();
 });
 
 it('does not warn of words that nobody goes by', async () => {
