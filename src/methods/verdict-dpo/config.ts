@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
 import { evaluation, verdictEvaluation } from '../../config/eval-sections.js';
-import { fraction, positiveNumber, section } from '../../config/fields.js';
+import { nonNegative, positiveNumber, section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import { conflict, type MethodSchema } from '../../config/schema.js';
@@ -14,7 +14,10 @@ const verdictDpo = section({
   beta: positiveNumber(0.1).describe(
     'Strength of the regularisation towards the model that the run began with.',
   ),
-  label_smoothing: fraction(0).describe('Share of labels assumed to be wrong.'),
+  label_smoothing: nonNegative()
+    .lt(0.5)
+    .default(0)
+    .describe('Share of labels assumed to be wrong, below 0.5.'),
 }).describe('DPO on the right and the wrong verdict after each step (`method: verdict_dpo`).');
 
 const schema = z.strictObject({
