@@ -64,7 +64,8 @@ export function weighing({
           truncated: mean(answers.map(({ truncated }) => Number(truncated))),
           ...(judged
             ? {
-                judge_score: mean(scores),
+                // A mean of none is none.
+                ...(scores.length > 0 ? { judge_score: mean(scores) } : {}),
                 token_weight: mean(byGroup.flatMap((own) => own.flatMap(({ byToken }) => byToken))),
               }
             : {}),

@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest';
 import { stepWeights, tokenWeights } from '../../../src/methods/distill/step-weights.js';
+import { weighing } from '../../../src/methods/distill/weighing.js';
+import { scorer } from '../../../src/scoring/scorer.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 
 const weights = { right_weight: 1, wrong_weight: 3, after_error_weight: 0.25 };
@@ -22,4 +24,28 @@ it('gives each token the weight of its step, a line break that of the step behin
   const tokens = [...tokenizer.encode(text), tokenizer.eosId as number];
   expect(tokenWeights([5, 7], { text, tokens }, tokenizer)).toEqual([5, 5, 5, 7, 7, 7, 7]);
   expect(tokenWeights([], { text: '', tokens: [1] }, tokenizer)).toEqual([1]);
+});
+
+it('logs no score of a judge that could read nothing', async () => {
+  const told = async (score: number | null) => {
+    const judge = scorer({
+      name: 'judge',
+      scale: 'probability',
+      score: async (solutions) =>
+        solutions.map(({ steps }) => ({ tokens: 0, scores: steps.map(() => score) })),
+    });
+    const source = weighing({
+      ...{ judge, tokenizer: byteTokenizer() },
+      problemOf: () => ({ problem: '1 + 1?', answer: '2' }),
+      settings: { right_weight: 1, wrong_weight: 1, after_error_weight: 0 },
+    });
+    const none = { oldLogprobs: [], refLogprobs: [], values: [], samplerLogprobs: [] };
+    const group = { item: 0, answers: [{ ...none, tokens: [50], text: '2', truncated: false }] };
+    const found = await source.reward([group], {
+      ...{ items: [0], iteration: 0, signal: new AbortController().signal },
+    });
+    return found?.metrics.judge_score;
+  };
+  expect(await told(0.5)).toBe(0.5);
+  expect(await told(null)).toBeUndefined();
 });
