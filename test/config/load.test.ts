@@ -174,6 +174,11 @@ describe('an unknown key', () => {
     ['stepamc', 'verdict_ppo.wrong_reward: 0', 'rewards come from the reward network'],
     ['s3c', 's3c.wrong_step_weight: 0.5', 's3c.mask is none, so that wrong steps are learned as they are'],
     ['s3c', 'eval_sampling.temperature: 1', 'eval_sampling.num_samples is 0'],
+    [
+      's3c',
+      'eval_sampling.num_samples: 1',
+      'one sample beside the greedy solution gives no vote; set it to 0, or to 2 or more',
+    ],
     ['dpo', 'dpo.label_smoothing: 0.1', 'dpo.loss_type is hinge'],
     ['reward', 'reward_model.outcome_weight: 2', 'it belongs to reward_model.type joint'],
     ['reward', 'reward_model.neutral_score: negative', 'data.neutral is not class'],
@@ -188,6 +193,15 @@ describe('an unknown key', () => {
     const set = `${key}=${value}`;
     const settings = [...(beside[name as 's3c'] ?? []), set];
     expect(effectless(recipe, ...settings)).toEqual([`--set ${set}: ${key} has no effect: ${why}`]);
+  });
+
+  it('of DPO on verdicts is refused where more than half of the labels would be taken for wrong', () => {
+    expect(() =>
+      parseRunConfig('method: verdict_dpo\ndata: {source: arithmetic}\n', {
+        name: 'r.yaml',
+        settings: ['model.base=qwen', 'verdict_dpo.label_smoothing=0.6'],
+      }),
+    ).toThrow(/verdict_dpo\.label_smoothing expects .*below 0\.5/);
   });
 
   it('that has an effect is not warned of', () => {

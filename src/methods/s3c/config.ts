@@ -141,6 +141,11 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
         why: 's3c.mask is none, so that wrong steps are learned as they are',
         defaults: s3c.parse({}),
       });
+    if (sampled.num_samples === 1)
+      yield conflict(
+        'eval_sampling.num_samples',
+        'eval_sampling.num_samples has no effect: one sample beside the greedy solution gives no vote; set it to 0, or to 2 or more',
+      );
     if (sampled.num_samples === 0)
       yield* withoutEffect('eval_sampling', sampled, {
         keys: ['temperature'],
