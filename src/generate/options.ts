@@ -106,6 +106,9 @@ export function samplingSettings(
   for (const choice of choices ?? []) for (const id of choice) token('choices', id);
   const strings = stop.filter((entry) => typeof entry === 'string');
   if (strings.some((text) => text === '')) fail('stop', 'texts that are not empty', '""');
+  const half = strings.find((text) => /\p{Cs}/u.test(text));
+  if (half !== undefined)
+    fail('stop', 'texts without half of a surrogate pair, which no sample has', shown(half));
   if (strings.length > 0 && !tokenizer)
     fail('stop', 'token ids, or a tokenizer beside texts', shown(strings[0]));
   if (promptIds && promptIds.length !== prompts)

@@ -65,6 +65,10 @@ it.each<[SamplingOptions, string]>([
   [{ stop: [320] }, 'stop: expected token ids from 0 to 319, found 320'],
   [{ stop: ['end'] }, 'stop: expected token ids, or a tokenizer beside texts, found "end"'],
   [{ stop: [''], tokenizer: byteTokenizer() }, 'stop: expected texts that are not empty, found ""'],
+  [
+    { stop: ['a', 'b\ud83d'], tokenizer: byteTokenizer() },
+    'stop: expected texts without half of a surrogate pair, which no sample has, found "b\\ud83d"',
+  ],
   [{ logitBias: { 400: 1 } }, 'logitBias: expected token ids from 0 to 319, found 400'],
   [
     { logitBias: { 4: Number.POSITIVE_INFINITY } },
