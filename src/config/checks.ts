@@ -114,7 +114,7 @@ function* quantizeConflicts({ model, lora }: FrameConfig): Generator<Conflict> {
 }
 
 /**
- * Settings of generated problems that a run does not make.
+ * Settings that belong to other sources of data than that of the run.
  *
  * @param isDefault whether a key of `data` has the value that it has anyway, as in the complete configuration of a run
  */
@@ -124,14 +124,19 @@ export function* otherProblems(
   isDefault: (path: readonly string[]) => boolean,
 ): Generator<Conflict> {
   const sections = isSection(written) ? written : {};
-  for (const name of GENERATORS)
-    if (name !== generatorOf(source) && isSection(sections[name]))
-      for (const key of Object.keys(sections[name]))
-        if (!isDefault([name, key]))
-          yield conflict(
-            `data.${name}.${key}`,
-            `data.${name}.${key} is not read: data.source is ${JSON.stringify(source)}`,
-          );
+  const read = source === 'auto' ? 'prm800k' : (generatorOf(source) ?? source);
+  const paths = [...GENERATORS, 'prm800k']
+    .filter((name) => name !== read)
+    .flatMap((name) => {
+      const section = sections[name];
+      return isSection(section) ? Object.keys(section).map((key) => [name, key]) : [];
+    });
+  const ofFiles = ['columns', 'neutral', 'label_threshold', 'on_bad_row'].filter((key) => key in sections);
+  if (isGenerated(source)) paths.push(...ofFiles.map((key) => [key]));
+  for (const path of paths) {
+    const key = ['data', ...path].join('.');
+    if (!isDefault(path)) yield conflict(key, `${key} is not read: data.source is ${JSON.stringify(source)}`);
+  }
 }
 
 function* dataConflicts(data: DataConfig): Generator<Conflict> {

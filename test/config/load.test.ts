@@ -212,15 +212,22 @@ describe('an unknown key', () => {
     expect(effectless('method: gspo\ndata: {source: word_problems}\n', 'ppo.loss_type=dr_grpo')).toEqual([]);
   });
 
-  it('of problems that are not generated is warned of', () => {
+  it('of another source is warned of', () => {
     const said = vi.spyOn(console, 'error').mockImplementation(() => {});
-    parse(`${BASE}  word_problems: {samples: 60}\n`, 'data.word_problems.levels=[1]');
+    parse(
+      `${BASE}  word_problems: {samples: 60}\n`,
+      'data.word_problems.levels=[1]',
+      'data.prm800k.phase=1',
+      'data.neutral=drop',
+    );
     const lines = said.mock.calls.flat().join('\n');
     said.mockRestore();
     expect(lines).toContain(
       'r.yaml:4:28: data.word_problems.samples is not read: data.source is "arithmetic"',
     );
     expect(lines).toContain('--set data.word_problems.levels=[1]: data.word_problems.levels is not read');
+    expect(lines).toContain('data.prm800k.phase is not read: data.source is "arithmetic"');
+    expect(lines).toContain('data.neutral is not read: data.source is "arithmetic"');
     // The complete configuration of a run has every key of them.
     const again = vi.spyOn(console, 'error').mockImplementation(() => {});
     parse(formatRunConfig(parse(BASE)));
