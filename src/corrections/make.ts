@@ -79,7 +79,10 @@ export async function makeSamples(
     bySolution.set(solution, own);
   }
   tally.add('solutions with samples', bySolution.size);
-  return solutions.flatMap((solution) => recordsOf(solution, bySolution.get(solution) ?? [], settings));
+  return solutions.flatMap((solution) => {
+    const own = bySolution.get(solution) ?? [];
+    return [...keptRecords(solution, own.length > 0, settings), ...correctedRecords(solution, own, settings)];
+  });
 }
 
 /**
@@ -111,22 +114,28 @@ export async function corrected(
   );
 }
 
-/** The solution itself, as far as it is kept, and its samples. */
-export function recordsOf(
+/** The solution itself, as far as it is kept. */
+export function keptRecords(
   solution: SourceSolution,
-  corrected: readonly CorrectedStep[],
-  { shape, after_improvement, keep_original }: CorrectionsConfig,
+  hasSamples: boolean,
+  { shape, keep_original }: CorrectionsConfig,
 ): StepRecord[] {
-  const repeat = after_improvement === 'repeat_true_step';
-  const samples = corrected.map((step) => sampleRecord(solution, step, { shape, repeat }));
-  if (!keep_original) return samples;
+  if (!keep_original) return [];
   const clean = cleanRecord(solution);
   // A second pass has to learn to leave right solutions as they are, too.
-  const again =
-    shape === 'post_hoc' && samples.length > 0
-      ? [cleanRecord({ ...solution, problem: secondPass(solution.problem, solution.steps) })]
-      : [];
-  return [clean, ...again, ...samples];
+  return shape === 'post_hoc' && hasSamples
+    ? [clean, cleanRecord({ ...solution, problem: secondPass(solution.problem, solution.steps) })]
+    : [clean];
+}
+
+/** The samples of a solution. */
+export function correctedRecords(
+  solution: SourceSolution,
+  corrected: readonly CorrectedStep[],
+  { shape, after_improvement }: CorrectionsConfig,
+): StepRecord[] {
+  const repeat = after_improvement === 'repeat_true_step';
+  return corrected.map((step) => sampleRecord(solution, step, { shape, repeat }));
 }
 
 async function drawCandidates(

@@ -7,7 +7,15 @@ import { log } from '../native/elementary.js';
 import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import type { CorrectedStep } from './assemble.js';
-import { asWrongStep, corrected, type Making, type MakingTools, reaches, recordsOf } from './make.js';
+import {
+  asWrongStep,
+  corrected,
+  correctedRecords,
+  keptRecords,
+  type Making,
+  type MakingTools,
+  reaches,
+} from './make.js';
 import type { Prefix } from './sampler.js';
 import { normalisedStep, type SourceSolution } from './solution.js';
 import type { Tally } from './tally.js';
@@ -85,10 +93,9 @@ export async function makeTreeSamples(
   });
   return solutions.flatMap((solution) => {
     const own = made.filter((each) => each.own.number === solution.number);
-    const clean = recordsOf(solution, [], settings);
     return [
-      ...clean,
-      ...own.flatMap((each) => recordsOf(each.own, [each.step], { ...settings, keep_original: false })),
+      ...keptRecords(solution, own.length > 0, settings),
+      ...own.flatMap((each) => correctedRecords(each.own, [each.step], settings)),
     ];
   });
 }

@@ -251,6 +251,23 @@ it('finds wrong branches by a tree search, with right ones of the same tree', as
   expect(tally.get('tree nodes')).toBeGreaterThan(2);
 });
 
+it.each([
+  ['steps', makeSamples],
+  ['mcts', makeTreeSamples],
+])(
+  'teaches a second pass, by the sampler %s, to leave right solutions as they are',
+  async (sampler, make) => {
+    const changes = { ...at0, sampler, mcts: { simulations: 3, width: 4 }, shape: 'post_hoc' };
+    const records = await make([solution()], tools(pupil, changes), new Tally());
+    const again = 'Write the solution again without its errors.';
+    expect(records?.map(({ problem }) => problem)).toEqual([
+      '2+3+4?',
+      `2+3+4?\n\n2+3=5\n5+4=9\nThe answer is: 9\n\n${again}`,
+      `2+3+4?\n\n2+3=6\n6+4=10\nThe answer is: 10\n\n${again}`,
+    ]);
+  },
+);
+
 describe('the tally', () => {
   it('counts distinct wrong steps exactly up to 1,024 and estimates more, and goes on from its state', () => {
     const tally = new Tally();
