@@ -1,6 +1,7 @@
 /** The stage that makes samples of right solutions, with wrong steps of the model as it is before training. */
 
 import { reportLines } from '../../corrections/count-lines.js';
+import { likelihoodWarning } from '../../corrections/likelihood.js';
 import { type OpenTools, type OpenToolsOptions, openTools } from '../../corrections/open.js';
 import { samplesOf } from '../../corrections/stream.js';
 import { Tally, type TallyState } from '../../corrections/tally.js';
@@ -9,7 +10,7 @@ import { StepTrainError } from '../../native/errors.js';
 import type { StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { groupBySize } from '../../sequences/batching.js';
-import { toLog } from '../../terminal/log.js';
+import { toLog, warn } from '../../terminal/log.js';
 import { endTokens } from '../../tokenizer/reply-end.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { OpenRun } from '../../train/method.js';
@@ -84,7 +85,11 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
           tally = counted;
           const drawn = tools.sampler.tokens - before;
           tokens += drawn;
-          if (index === chunks.length - 1) for (const line of reportLines({ tally, tokens })) toLog(line);
+          if (index === chunks.length - 1) {
+            for (const line of reportLines({ tally, tokens })) toLog(line);
+            const warning = likelihoodWarning(tally);
+            if (warning) warn(warning);
+          }
           const samples = tally.get('samples');
           return {
             rows: made.map((record) => ({ part, record })),
