@@ -15,7 +15,7 @@ import {
   text,
 } from './fields.js';
 import { rowsTogether } from './sampling.js';
-import { type Conflict, conflict } from './schema.js';
+import { type Conflict, conflict, withoutEffect } from './schema.js';
 
 const topP = () =>
   positiveShare(0.95).describe('Draw from the most likely tokens that together reach this probability.');
@@ -117,5 +117,54 @@ export function* servedTemperatures({ server, sample, validate }: CorrectionsCon
         `corrections.server.kind "vllm" takes temperatures up to ${LARGEST_SERVED_TEMPERATURE}; lower corrections.${name}.temperature, found ${temperature}`,
       );
 }
+
+/** A conflict for each key that others leave without effect. */
+export function* unreadCorrections(config: CorrectionsConfig): Iterable<Conflict> {
+  const defaults = making.parse({});
+  const { sampler, shape, validate: own, annotate: asked } = config;
+  const isTree = sampler === 'mcts';
+  if (isTree) {
+    const why = 'corrections.sampler is mcts';
+    yield* withoutEffect('corrections', config, { keys: ['positions', 'max_per_position'], why, defaults });
+    yield* withoutEffect('corrections.sample', config.sample, {
+      keys: ['n'],
+      why,
+      defaults: defaults.sample,
+    });
+  } else
+    yield* withoutEffect('corrections.mcts', config.mcts, {
+      keys: ['simulations', 'width', 'exploration'],
+      why: 'corrections.sampler is steps',
+      defaults: defaults.mcts,
+    });
+  if (isTree || own.by === 'reference')
+    yield* withoutEffect('corrections.validate', own, {
+      keys: [
+        'k',
+        'require_true_step_pass',
+        ...(isTree ? [] : (['temperature', 'top_p', 'max_new_tokens'] as const)),
+      ],
+      why: isTree ? 'corrections.sampler is mcts' : 'corrections.validate.by is reference',
+      defaults: defaults.validate,
+    });
+  if (shape !== 'step')
+    yield* withoutEffect('corrections', config, {
+      keys: ['after_improvement'],
+      why: `corrections.shape is ${shape}`,
+      defaults,
+    });
+  if (!asksTeacher(asked))
+    yield* withoutEffect('corrections.annotate', asked, {
+      keys: ['url', 'model', 'key_env', 'temperature', 'max_tokens', 'concurrency', 'attempts'],
+      why:
+        asked.teacher === 'auto'
+          ? 'corrections.annotate.url names no teacher'
+          : `corrections.annotate.teacher is ${asked.teacher}`,
+      defaults: defaults.annotate,
+    });
+}
+
+const asksTeacher = ({ teacher, url }: CorrectionsConfig['annotate']) =>
+  teacher === 'remote' || (teacher === 'auto' && url !== undefined);
 
 export type CorrectionsConfig = z.output<typeof making>;

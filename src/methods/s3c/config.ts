@@ -1,6 +1,6 @@
 // `method: s3c`: how it is configured.
 import { z } from 'zod';
-import { corrections, servedTemperatures } from '../../config/corrections.js';
+import { corrections, servedTemperatures, unreadCorrections } from '../../config/corrections.js';
 import { data } from '../../config/data.js';
 import { evaluation } from '../../config/eval-sections.js';
 import {
@@ -134,7 +134,8 @@ export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
     ...(format.chat === 'auto' ? {} : { chat: format.chat }),
     corrections: correctionReading({ format, corrections }),
   }),
-  *unread({ s3c: own, eval_sampling: sampled }) {
+  *unread({ corrections, s3c: own, eval_sampling: sampled }) {
+    if (corrections !== 'none') yield* unreadCorrections(corrections);
     if (own.mask === 'none')
       yield* withoutEffect('s3c', own, {
         keys: ['wrong_step_weight', 'mask_separator', 'header'],

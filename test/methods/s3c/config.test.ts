@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
-import type { S3cRunConfig } from '../../../src/methods/s3c/config.js';
+import { type S3cRunConfig, s3cConfig } from '../../../src/methods/s3c/config.js';
 import { eachOnce, heldOutSteps } from '../../../src/methods/s3c/evaluate-run.js';
 import { SampleCollector } from '../../../src/methods/s3c/samples.js';
 import type { Step, StepRecord } from '../../../src/records/record.js';
@@ -51,6 +51,39 @@ it('refuses exact arithmetic where what follows a wrong step is needed', () => {
   expect(() => config({ corrections: { validate, sampler: 'mcts' } })).toThrow(
     /corrections\.sampler "mcts" needs continuations/,
   );
+});
+
+it('names the keys of corrections that others leave without effect', () => {
+  const unread = (corrections: object) =>
+    [...s3cConfig.unread!(config({ corrections }) as S3cRunConfig)].map(({ message }) => message);
+  expect(unread({})).toEqual([]);
+  expect(unread({ sampler: 'mcts', mcts: { width: 4 }, validate: { temperature: 0.5 } })).toEqual([]);
+  const drawn = { sample: { n: 8 }, validate: { k: 4 }, positions: 2, max_per_position: 3 };
+  expect(unread({ ...drawn, mcts: { width: 4 } })).toEqual([
+    'corrections.mcts.width has no effect: corrections.sampler is steps',
+  ]);
+  expect(unread({ ...drawn, sampler: 'mcts' })).toEqual([
+    'corrections.positions has no effect: corrections.sampler is mcts',
+    'corrections.max_per_position has no effect: corrections.sampler is mcts',
+    'corrections.sample.n has no effect: corrections.sampler is mcts',
+    'corrections.validate.k has no effect: corrections.sampler is mcts',
+  ]);
+  expect(unread({ validate: { by: 'reference', k: 4, top_p: 0.9 } })).toEqual([
+    'corrections.validate.k has no effect: corrections.validate.by is reference',
+    'corrections.validate.top_p has no effect: corrections.validate.by is reference',
+  ]);
+  expect(unread({ shape: 'post_hoc', after_improvement: 'repeat_true_step' })).toEqual([
+    'corrections.after_improvement has no effect: corrections.shape is post_hoc',
+  ]);
+  const teacher = { model: 'm', attempts: 5 };
+  expect(unread({ annotate: { ...teacher, url: 'http://127.0.0.1:1' } })).toEqual([]);
+  expect(unread({ annotate: teacher })).toEqual([
+    'corrections.annotate.model has no effect: corrections.annotate.url names no teacher',
+    'corrections.annotate.attempts has no effect: corrections.annotate.url names no teacher',
+  ]);
+  expect(unread({ annotate: { teacher: 'oracle', url: 'http://127.0.0.1:1' } })).toEqual([
+    'corrections.annotate.url has no effect: corrections.annotate.teacher is oracle',
+  ]);
 });
 
 it('refuses a temperature that the server does not take', () => {
