@@ -182,13 +182,22 @@ describe('an unknown key', () => {
     ['dpo', 'dpo.label_smoothing: 0.1', 'dpo.loss_type is hinge'],
     ['reward', 'reward_model.outcome_weight: 2', 'it belongs to reward_model.type joint'],
     ['reward', 'reward_model.neutral_score: negative', 'data.neutral is not class'],
+    ['reward', 'reward_model.soft_labels: true', 'reward_model.type orm learns outcomes alone'],
+    ['reward', 'reward_model.after_error: negative', 'reward_model.type orm learns outcomes alone'],
+    ['distill', 'rollout.max_turns: 3', 'method distill learns from whole solutions'],
+    ['distill', 'teacher.served_model: x', 'there is no teacher.url'],
   ])('that others leave without effect is warned of: %s, %s', (method, setting, why) => {
     const name = method.replace('method: ', '');
-    const data = ['ppo', 'grpo', 'sapo', 'rloo', 'gspo', 's3c'].includes(name)
+    const data = ['ppo', 'grpo', 'sapo', 'rloo', 'gspo', 's3c', 'distill'].includes(name)
       ? 'word_problems'
       : 'arithmetic';
     const recipe = `method: ${name}\ndata: {source: ${name === 'dpo' ? 'auto, train: x.jsonl' : data}}\n`;
-    const beside = { s3c: ['s3c.mask=none'], dpo: ['dpo.loss_type=hinge'] };
+    const beside = {
+      s3c: ['s3c.mask=none'],
+      dpo: ['dpo.loss_type=hinge'],
+      distill: ['teacher.model=word-problems'],
+      reward: /orm learns/.test(why) ? ['reward_model.type=orm'] : [],
+    };
     const [key, value] = setting.split(': ') as [string, string];
     const set = `${key}=${value}`;
     const settings = [...(beside[name as 's3c'] ?? []), set];

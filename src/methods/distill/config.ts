@@ -5,7 +5,7 @@ import { evaluation } from '../../config/eval-sections.js';
 import { lora, model } from '../../config/model.js';
 import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
-import { type Conflict, conflict, type MethodSchema } from '../../config/schema.js';
+import { type Conflict, conflict, type MethodSchema, withoutEffect } from '../../config/schema.js';
 import { samplingConflicts } from '../ppo/config.js';
 import { rollout } from '../ppo/sections.js';
 import { distill, teacher } from './sections.js';
@@ -30,7 +30,17 @@ export const distillConfig: MethodSchema<DistillConfig, z.input<typeof schema>> 
   words: ({ rollout }) => questionWords(rollout),
   models: ['teacher.model', 'distill.judge'],
   conflicts,
-  *unread({ distill }) {
+  *unread({ distill, rollout, teacher }) {
+    yield* withoutEffect('rollout', rollout, {
+      keys: ['max_turns', 'turn_timeout'],
+      why: 'method distill learns from whole solutions',
+      defaults: KEYS.rollout,
+    });
+    yield* withoutEffect('teacher', teacher, {
+      keys: [teacher.url === undefined ? 'served_model' : 'quantize'],
+      why: teacher.url === undefined ? 'there is no teacher.url' : 'the teacher is at teacher.url',
+      defaults: KEYS.teacher,
+    });
     if (distill.judge !== undefined) return;
     for (const key of ['right_weight', 'wrong_weight', 'after_error_weight'] as const)
       if (distill[key] !== (key === 'after_error_weight' ? 0 : 1))
@@ -40,6 +50,8 @@ export const distillConfig: MethodSchema<DistillConfig, z.input<typeof schema>> 
         );
   },
 };
+
+const KEYS = { rollout: rollout.parse({}), teacher: teacher.parse({}) };
 
 function* conflicts(config: DistillConfig): Generator<Conflict> {
   const { teacher, distill, rollout } = config;

@@ -96,6 +96,8 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
       withoutEffect('reward_model', own, { keys, why, defaults: rewardModel.parse({}) });
     if (own.type !== 'joint') yield* idle(['outcome_weight'], 'it belongs to reward_model.type joint');
     if (own.type === 'prm') yield* idle(['orm_label'], 'reward_model.type prm learns no outcomes');
+    if (own.type === 'orm')
+      yield* idle(['after_error', 'soft_labels'], 'reward_model.type orm learns outcomes alone');
     if (data.neutral !== 'class') yield* idle(['neutral_score'], 'data.neutral is not class');
   },
   judge,
