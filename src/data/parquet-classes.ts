@@ -1,10 +1,9 @@
 /** Classes that `datasets` names in a Parquet file (`ClassLabel`). */
 import type { FileMetaData } from 'hyparquet';
 import { attempt } from '../native/attempt.js';
+import { areReversed } from './class-names.js';
 import { isRow } from './columns.js';
 
-const RIGHT = /^(?:right|correct|true|yes|good|positive|pos|valid|desirable|\+)$/i;
-const WRONG = /^(?:wrong|incorrect|false|no|bad|negative|neg|invalid|error|undesirable|-)$/i;
 const NUMBER = /^-?\d+(?:\.\d+)?$/;
 /** Columns of answers: a class there is a text, such as the `A` to `D` of MMLU. */
 const ANSWER = /^(?:(?:gold|final|correct)_)?(?:answer|target)$/i;
@@ -35,8 +34,7 @@ function featuresOf({ key_value_metadata: pairs = [] }: FileMetaData): Feature |
 function namesOf({ _type: type, names }: Feature, column: string): readonly string[] | undefined {
   if (type !== 'ClassLabel' || !Array.isArray(names)) return undefined;
   const texts = names.map(String);
-  const [none = '', one = ''] = texts;
-  const isMark = texts.length === 2 && !ANSWER.test(column) && !RIGHT.test(none) && !WRONG.test(one);
+  const isMark = texts.length === 2 && !ANSWER.test(column) && !areReversed(texts);
   return isMark && !texts.every((name) => NUMBER.test(name)) ? undefined : texts;
 }
 

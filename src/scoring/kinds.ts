@@ -5,6 +5,7 @@ import type { Model } from '../api/model.js';
 import type { ModelConfig } from '../architectures/config.js';
 import { className } from '../architectures/heads.js';
 import { isBidirectional } from '../architectures/table.js';
+import { areReversed, reversedClasses } from '../data/class-names.js';
 import type { VerdictPromptOptions } from '../data/verdict.js';
 import { loadAdapter } from '../models/adapter.js';
 import { CARD, readCard } from '../models/card.js';
@@ -299,7 +300,10 @@ function publishedSettings(config: ModelConfig, files: Model['files']): JudgeSet
   const called = files?.adapter ?? [files?.model, typeof stored === 'string' ? stored : ''].join(' ');
   const row = PUBLISHED.find(({ knows }) => knows(config, called));
   const isOfBase = files?.adapter !== undefined && config.head.kind !== 'causal';
-  return isOfBase ? undefined : row?.settings(config);
+  if (row === undefined || isOfBase) return undefined;
+  const labels = 'numLabels' in config.head ? (config.head.labels ?? []) : [];
+  if (areReversed(labels)) throw new RunError(`${nameOf(files) ?? 'this model'}: ${reversedClasses(labels)}`);
+  return row.settings(config);
 }
 
 /** The sentence on a classifier whose files do not tell how it reads solutions; undefined for another model. */

@@ -1,4 +1,5 @@
 // `method: reward`: how it is configured.
+
 import { z } from 'zod';
 import { data, prompt } from '../../config/data.js';
 import { evaluation, rewardEvaluation } from '../../config/eval-sections.js';
@@ -14,6 +15,7 @@ import {
 } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
+import { areReversed, reversedClasses } from '../../data/class-names.js';
 import type { HeldOutNeutral } from '../../data/neutral.js';
 import { CLASS_WEIGHTS } from '../../data/rare-class.js';
 import { CLASSES } from '../../scoring/reward-model/items.js';
@@ -172,8 +174,10 @@ type HeadConfig = Pick<RewardRunConfig, 'data' | 'reward_model'>;
 function otherHead(config: HeadConfig, { kind, numLabels, labels }: BaseHead): string | undefined {
   const { type, head } = config.reward_model;
   const outputs = outputsOf(config);
-  if (head === 'verdict' || type === 'joint' || numLabels === outputs) return undefined;
+  if (head === 'verdict' || type === 'joint') return undefined;
   if (kind !== (type === 'orm' ? 'sequence' : 'token')) return undefined;
+  if (numLabels === outputs)
+    return areReversed(labels ?? []) ? `is a classifier, and ${reversedClasses(labels ?? [])}` : undefined;
   const isNeutral = type === 'prm' && labels?.join() === CLASSES.join();
   const wanted =
     numLabels === 1
