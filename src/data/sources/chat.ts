@@ -74,8 +74,8 @@ function callsOf(value: unknown, where: string): readonly unknown[] {
   });
 }
 
-/** Parts of messages in other forms: OpenAI's before `tool_calls`, Gemma 4's and Cohere's. */
-const LOST = ['function_call', 'tool_responses', 'tool_plan'];
+/** Parts of messages in other forms, OpenAI's before `tool_calls`, Gemma 4's and Cohere's, and what models of text do not see. */
+const LOST = ['function_call', 'tool_responses', 'tool_plan', 'image', 'images', 'video', 'videos', 'audios'];
 
 const isThere = (value: unknown): boolean =>
   value !== undefined && value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
@@ -202,7 +202,12 @@ export function asFunction(tool: unknown): unknown {
 export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown }): TemplateInputs {
   const described = jsonOf(row.tools, 'tools');
   const isLlamaFactory = 'conversations' in row || 'instruction' in row;
-  const tools = isLlamaFactory && Array.isArray(described) ? described.map(asFunction) : described;
+  const tools = Array.isArray(described)
+    ? described.map((tool, i) => {
+        const found = toolOf(tool, `tool ${i + 1} of column 'tools'`);
+        return isLlamaFactory ? asFunction(found) : found;
+      })
+    : described;
   const kwargs = jsonOf(row.chat_template_kwargs, 'chat_template_kwargs');
   const found = {
     ...(tools === undefined ? {} : { tools }),
@@ -217,7 +222,16 @@ export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown
   return found as TemplateInputs;
 }
 
-/** The value of a JSON text; other text unchanged, undefined where nothing is in it. */
+/** The description of a tool, also in JSON. @throws BadRow for what templates would write as no object */
+function toolOf(value: unknown, where: string): Row {
+  const found = typeof value === 'string' ? attempt(() => parseExact(value)) : value;
+  if (!isRow(found)) throw misfit(`${where} is`, value, 'an object, or its JSON');
+  if ('function' in found && !isRow(found.function))
+    throw misfit(`the function of ${where} is`, found.function, 'an object');
+  return found;
+}
+
+/** The value of a JSON text, other values as they are; undefined where nothing is in it. */
 function jsonOf(value: unknown, column: string): unknown {
   let found = value;
   if (typeof value === 'string' && value.trim() !== '') {

@@ -196,7 +196,7 @@ describe('LLaMA-Factory', () => {
     await expect(load(fileWith([{ conversations: context }]))).rejects.toThrow('has weight 0');
   });
 
-  it.each(['function_call', 'tool_plan', 'tool_responses'])(
+  it.each(['function_call', 'tool_plan', 'tool_responses', 'images'])(
     'refuses a message whose %s would be lost',
     async (key) => {
       await expect(read({ messages: [USER, { ...REPLY('4'), [key]: { name: 'add' } }] })).rejects.toThrow(
@@ -206,6 +206,18 @@ describe('LLaMA-Factory', () => {
       expect(await read(absent)).toMatchObject({ steps: [{ text: '4' }] });
     },
   );
+
+  it('tools may be a list of JSON texts; what is no object is refused', async () => {
+    const tool = { type: 'function', function: { name: 'add' } };
+    const row = { messages: [USER, REPLY('4')] };
+    expect(await read({ ...row, tools: [JSON.stringify(tool)] })).toMatchObject({ tools: [tool] });
+    for (const [tools, sentence] of [
+      [[['add']], "tool 1 of column 'tools' is a list of 1; expected an object, or its JSON"],
+      [[tool, 'add'], 'tool 2 of column \'tools\' is the text "add"; expected an object'],
+      [[{ ...tool, function: '{}' }], "the function of tool 1 of column 'tools' is the text"],
+    ] as const)
+      await expect(read({ ...row, tools })).rejects.toThrow(sentence);
+  });
 
   it('refuses a reply that would be learned in part', async () => {
     const parts = { train_detail: [{ begin_offset: 0, end_offset: 1, train: false }], loss_scale: 0.5 };
