@@ -25,6 +25,8 @@ export interface PlannedWork {
   readonly tokens: number;
   /** Stages that train on rows of the run itself, so that the data do not determine their tokens. */
   readonly untold: readonly string[];
+  /** Says whether `run.max_tokens` ends the run before all steps. */
+  readonly sooner?: string;
 }
 
 export interface PlannedRun<Config extends FrameConfig> {
@@ -53,21 +55,33 @@ export function plannedWork<Config extends FrameConfig>({
     ...{ data, roles, run: directory, cacheBytes: undefined },
   };
   const stages = method.stages(open);
+  const { max_tokens: most } = run.config.run;
+  const tokens = stages.reduce((sum, stage) => sum + (trainedTokens(stage) ?? 0), 0);
+  const untold = stages.filter((stage) => trainedTokens(stage) === undefined).map(({ name }) => name);
+  const isCut = most > 0 && tokens - Math.max(0, ...stages.map(tokensOfStep)) >= most;
   return {
     stages: stages.map((stage) => {
-      const steps = 'steps' in stage ? stage.steps : stage.expectedSteps?.();
+      const steps = plannedSteps(stage);
       return { name: stage.name, ...(steps === undefined ? {} : { steps }) };
     }),
     fewSteps: stages.flatMap(
       (stage) => ('batching' in stage && !('artefact' in stage) && fewSteps(stage)) || [],
     ),
-    tokens: Math.min(
-      run.config.run.max_tokens || Number.POSITIVE_INFINITY,
-      stages.reduce((sum, stage) => sum + (trainedTokens(stage) ?? 0), 0),
-    ),
-    untold: stages.filter((stage) => trainedTokens(stage) === undefined).map(({ name }) => name),
+    tokens: Math.min(most || Number.POSITIVE_INFINITY, tokens),
+    untold,
+    ...(isCut || (most > 0 && untold.length > 0)
+      ? {
+          sooner: `run.max_tokens ${most} ${isCut ? 'ends' : 'may end'} the run before these steps, and before the time of all`,
+        }
+      : {}),
   };
 }
+
+const plannedSteps = (stage: StageEntry) => ('steps' in stage ? stage.steps : stage.expectedSteps?.());
+
+/** The mean; 0 if the data do not determine it. */
+const tokensOfStep = (stage: StageEntry) =>
+  (trainedTokens(stage) ?? 0) / Math.max(1, plannedSteps(stage) ?? 1);
 
 /** Undefined if the data do not determine it. */
 const trainedTokens = (stage: StageEntry) => ('artefact' in stage ? 0 : stage.expectedTokens?.());
@@ -88,7 +102,14 @@ export function formatPlannedWork({ stages, fewSteps: few, ...work }: PlannedWor
     String(steps ?? 'known once the stages before it have ended'),
   ]);
   const table = formatTable(rows, { isLeft: () => true, indent: 2 });
-  return ['steps:', ...table.split('\n'), ...few, `trained tokens: ${formatTokens(work)}`];
+  const { sooner } = work;
+  return [
+    'steps:',
+    ...table.split('\n'),
+    ...few,
+    `trained tokens: ${formatTokens(work)}`,
+    ...(sooner === undefined ? [] : [sooner]),
+  ];
 }
 
 /** The trained tokens, as the end of a sentence. */

@@ -114,6 +114,21 @@ test.each([
   expectTokens(lines, tokens);
 });
 
+const budgeted = async (name: string, max_tokens: number) => {
+  const { run, ...rest } = recipe(name) as { readonly run: object };
+  const lines = await described({ ...rest, run: { ...run, max_tokens } });
+  return lines.filter((line) => line.startsWith('run.max_tokens'));
+};
+
+test('a plan says where run.max_tokens ends the run before its steps', async () => {
+  const before = (ends: string) => [`${ends} the run before these steps, and before the time of all`];
+  expect(await budgeted('stepamc', 3000)).toEqual(before('run.max_tokens 3000 ends'));
+  expect(await budgeted('stepamc', 1e9)).toEqual([]);
+  expect(await budgeted('ppo', 3000)).toEqual(before('run.max_tokens 3000 may end'));
+  // Plans its steps for it.
+  expect(await budgeted('sft', 3000)).toEqual([]);
+});
+
 test('StepAMC takes the largest seed', async () => {
   const { run, ...rest } = recipe('stepamc') as Record<'run', object>;
   const lines = await described({ ...rest, run: { ...run, seed: 2 ** 32 - 1 } });
