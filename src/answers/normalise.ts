@@ -26,7 +26,9 @@ const COMMANDS = new Set([
 
 /** The answer without mere layout: dollar signs of mathematics, spacing, full stops, doubled backslashes. */
 export function normalise(answer: string): string {
+  // A letter and its accent are one character or two, and look alike.
   const levelled = answer
+    .normalize('NFC')
     .replace(RAISED, (run) => `^{${run.normalize('NFKD')}}`)
     .replace(LOWERED, (run) => `_{${run.normalize('NFKD')}}`);
   let text = '';

@@ -110,5 +110,8 @@ export async function labelFile(path: string): Promise<Scorer> {
 const said = (label: StepLabel) => (label === 1 ? 'right' : 'wrong');
 
 function keyOf(problem: string, steps: readonly string[]): string {
-  return JSON.stringify([problemText(problem), ...steps.map((step) => step.trim().replace(/\s+/g, ' '))]);
+  return JSON.stringify([
+    problemText(problem),
+    ...steps.map((step) => step.normalize('NFC').trim().replace(/\s+/g, ' ')),
+  ]);
 }
