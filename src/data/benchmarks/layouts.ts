@@ -290,7 +290,10 @@ export function columnsLayout(columns: { readonly problem: string; readonly answ
 /** A text or a number: `142.0` of a file is the number 142. */
 function answerColumn(row: Row, key: string): string {
   const value = row[key];
-  const choices = [row.choices, row.options].find((list) => Array.isArray(list) && list.length > 0);
+  // Objects are the answers of a server (OpenAI's `choices`).
+  const choices = [row.choices, row.options].find(
+    (list) => Array.isArray(list) && list.length > 0 && !list.some(isRow),
+  );
   if (choices !== undefined && /^\d+$/.test(`${value}`.trim()))
     throw new BadRow(
       'place_of_choice',

@@ -186,6 +186,12 @@ describe('layouts', () => {
       'verl',
     ],
     [
+      'a number beside the choices of a server',
+      { problem: 'One?', answer: 1, choices: [{ message: { content: '1' } }] },
+      { problem: 'One?', answer: '1' },
+      'plain',
+    ],
+    [
       'verl without the question itself',
       { prompt: [{ role: 'user', content: 'One?' }], reward_model: { ground_truth: 1 } },
       { problem: 'One?', answer: '1' },
