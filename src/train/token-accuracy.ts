@@ -41,6 +41,13 @@ export async function answerAccuracy(
   return count > 0 ? { token_accuracy: right / count, validation_loss: loss / count } : {};
 }
 
+/** The names of a measurement of the validation part beside metrics of the test part. */
+export function ofValidation(measured: AnswerAccuracy): Readonly<Record<string, number>> {
+  if (measured.token_accuracy === undefined) return {};
+  const { token_accuracy: right, validation_loss } = measured;
+  return { validation_token_accuracy: right, validation_loss };
+}
+
 /** The line for the end of a run. `what`: the held-out data; `tokens`: the measured tokens. */
 export function accuracySummary(what: string, tokens: string, measured: AnswerAccuracy): string {
   if (measured.token_accuracy === undefined)

@@ -41,7 +41,7 @@ test('pretrain', async () => {
   expect(none.summary).toBe(
     'held-out answers: there are none in the validation part, so nothing was measured',
   );
-  expect(none.last).not.toHaveProperty('token_accuracy');
+  expect(none.last).not.toHaveProperty('validation_token_accuracy');
   expect(none.last).not.toHaveProperty('validation_loss');
   const emptyTest = (line: string) => line.startsWith('the test part is empty');
   expect(said.filter(emptyTest)).toEqual([]);
@@ -55,6 +55,8 @@ test('pretrain', async () => {
 
   const some = await trained(pretrain([5, 5, 1]), 'some');
   expect(some.summary).toMatch(/^held-out answers: \d+\.\d\d % of tokens right, loss [1-9]\d*\.\d{4}$/);
+  // The line is of the test part.
+  expect(Object.keys(some.last)).toEqual(['step', 'phase', 'validation_token_accuracy', 'validation_loss']);
   expect(some.last.validation_loss).toBeGreaterThan(0);
 });
 

@@ -15,7 +15,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
 import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import { supervisedStage } from '../../train/supervised.js';
-import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
+import { accuracySummary, answerAccuracy, ofValidation } from '../../train/token-accuracy.js';
 import type { PretrainRunConfig } from './config.js';
 
 export interface PretrainData extends RunData {
@@ -76,8 +76,8 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
   },
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open) {
-    const metrics = await heldOutAccuracy(open);
-    return { metrics, summary: accuracySummary('answers', 'tokens', metrics) };
+    const measured = await heldOutAccuracy(open);
+    return { metrics: ofValidation(measured), summary: accuracySummary('answers', 'tokens', measured) };
   },
 };
 

@@ -11,7 +11,7 @@ import type { Method } from '../../train/method.js';
 import { configuredTrainee, type Trainee, traineeRole } from '../../train/roles/trainee.js';
 import type { TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
-import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
+import { accuracySummary, answerAccuracy, ofValidation } from '../../train/token-accuracy.js';
 import type { S3cRunConfig } from './config.js';
 import { type S3cData, s3cData } from './data.js';
 import { evaluateRun } from './evaluate-run.js';
@@ -55,10 +55,11 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
   evaluates: () => 'solves',
   async evaluate(open, { tokens: trained }, signal) {
     const samples = samplesOf(open);
-    const metrics = await heldOut(open, samples);
+    const measured = await heldOut(open, samples);
+    const metrics = ofValidation(measured);
     const report = await evaluateRun(open, samples, signal);
     if (signal.aborted) return undefined;
-    const tokens = accuracySummary('solutions', 'learned tokens', metrics);
+    const tokens = accuracySummary('solutions', 'learned tokens', measured);
     if (!report) return { metrics, summary: tokens };
     const { 'validation_pass@1': chosen } = report;
     return {
