@@ -85,6 +85,13 @@ function textOf(bytes: Uint8Array): string | Uint8Array {
   }
 }
 
+/** The text that `bytes` are, or the bytes, which JSON then has as base64. */
+function textOrBase64(bytes: Uint8Array): string | Uint8Array {
+  const text = textOf(bytes);
+  if (typeof text === 'string') return text;
+  return Object.defineProperty(text, 'toJSON', { value: () => Buffer.from(text).toString('base64') });
+}
+
 /** A name that two columns, or two fields of a column, have: a row would hold the last alone. */
 function nameTwice({ children }: ReturnType<typeof parquetSchema>): string | undefined {
   const names = children.map(({ element: { name } }) => name);
@@ -132,7 +139,7 @@ function exact(given: unknown, column: SchemaTree | undefined): unknown {
     for (const [i, each] of all.entries()) note(all, i, each, value[i], element);
     return all;
   }
-  if (value instanceof Uint8Array) return textOf(value);
+  if (value instanceof Uint8Array) return textOrBase64(value);
   // A null where the file has a list.
   if (value === undefined) return null;
   if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype)

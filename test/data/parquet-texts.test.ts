@@ -21,6 +21,11 @@ describe('texts of Parquet', () => {
     ]);
   });
 
+  it('are copied beside bytes, which JSON has as base64', async () => {
+    const [row] = await rowsOf('texts.parquet');
+    expect(exactText(row)).toContain('"bytes":"//4="');
+  });
+
   it('stand beside numbers that are infinite, which JSON writes as too large for a double', async () => {
     const numbers = (await rowsOf('texts.parquet')).map(
       (row) => /"infinite":(.*)}/.exec(exactText(row))?.[1],
