@@ -42,14 +42,23 @@ export function* sharedConflicts<Config extends FrameConfig>(
             `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
         );
     }
+  }
+  if (config.prompt) yield* promptConflicts(config.prompt);
+}
+
+/** Yields what waits for evaluations that a stage does not have. */
+export function* idlePatience<Config extends FrameConfig>(
+  config: Config,
+  method: Pick<MethodSchema<Config>, 'sections'>,
+): Generator<Conflict> {
+  for (const section of Object.values(method.sections(config))) {
+    const name = nameOf(section, config);
     if (section.patience > 0 && section.eval_steps === 0)
       yield conflict(
         `${name}.patience`,
-        `${name}.patience is ${section.patience}, and ${name}.eval_steps is 0, so that there are no evaluations to wait for; ` +
-          `set ${name}.eval_steps, or remove ${name}.patience`,
+        `${name}.patience has no effect: ${name}.eval_steps is 0, so that there are no evaluations to wait for`,
       );
   }
-  if (config.prompt) yield* promptConflicts(config.prompt);
 }
 
 /** The name under which `config` has a section. */

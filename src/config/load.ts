@@ -4,7 +4,7 @@ import { reasonOf } from '../files/data-error.js';
 import { nearestName } from '../native/nearest.js';
 import { toLog } from '../terminal/log.js';
 import { fillLora } from './adapter.js';
-import { nameOf, otherProblems, sharedConflicts } from './checks.js';
+import { idlePatience, nameOf, otherProblems, sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { FROM_PROGRAM, type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, type Locate } from './issues.js';
@@ -160,6 +160,7 @@ function complete<Config extends FrameConfig>(
   };
   for (const { path, message } of [
     ...otherProblems(value.data, config.data, isDefault),
+    ...idlePatience(config, method),
     ...(method.unread?.(config) ?? []),
   ]) {
     const place = locate(path);

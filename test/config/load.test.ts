@@ -180,6 +180,7 @@ describe('an unknown key', () => {
       'one sample beside the greedy solution gives no vote; set it to 0, or to 2 or more',
     ],
     ['dpo', 'dpo.label_smoothing: 0.1', 'dpo.loss_type is hinge'],
+    ['sft', 'sft.patience: 3', 'sft.eval_steps is 0, so that there are no evaluations to wait for'],
     ['reward', 'reward_model.outcome_weight: 2', 'it belongs to reward_model.type joint'],
     ['reward', 'reward_model.neutral_score: negative', 'data.neutral is not class'],
     ['reward', 'reward_model.soft_labels: true', 'reward_model.type orm learns outcomes alone'],
@@ -211,6 +212,10 @@ describe('an unknown key', () => {
         settings: ['model.base=qwen', 'verdict_dpo.label_smoothing=0.6'],
       }),
     ).toThrow(/verdict_dpo\.label_smoothing expects .*below 0\.5/);
+  });
+
+  it('of a recipe of the package is not warned of', () => {
+    expect(effectless('extends: quickstart\n', 'sft.eval_steps=0', 'model.base=embedded')).toEqual([]);
   });
 
   it('that has an effect is not warned of', () => {
@@ -499,7 +504,6 @@ describe('rules between keys', () => {
       /^--set .*: sft\.micro_batch_tokens \(100\) holds no sequence of data\.max_length \(1024\)/,
     ],
     [BASE, ['sft.tokens_per_step=100'], /sft\.tokens_per_step \(100\) holds no sequence/],
-    [BASE, ['optimizer.patience=3'], /sft\.patience is 3, and sft\.eval_steps is 0.*set sft\.eval_steps/],
     [BASE, ['prompt.neg_word=+ '], /pos_word and prompt\.neg_word must differ/],
     [
       BASE,
