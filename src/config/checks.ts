@@ -13,6 +13,7 @@ import {
   type MethodSchema,
   type ModelConfig,
   type PromptConfig,
+  withoutEffect,
 } from './schema.js';
 import { isSection } from './values.js';
 
@@ -53,11 +54,12 @@ export function* idlePatience<Config extends FrameConfig>(
 ): Generator<Conflict> {
   for (const section of Object.values(method.sections(config))) {
     const name = nameOf(section, config);
-    if (section.patience > 0 && section.eval_steps === 0)
-      yield conflict(
-        `${name}.patience`,
-        `${name}.patience has no effect: ${name}.eval_steps is 0, so that there are no evaluations to wait for`,
-      );
+    if (section.eval_steps === 0)
+      yield* withoutEffect(name, section, {
+        keys: ['patience'],
+        defaults: { ...section, patience: 0 },
+        why: `${name}.eval_steps is 0, so that there are no evaluations to wait for`,
+      });
   }
 }
 

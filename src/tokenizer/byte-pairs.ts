@@ -4,9 +4,6 @@ import { shown } from '../native/shown.js';
 import type { Refuse } from './checks.js';
 import { byteTokens } from './token-bytes.js';
 
-/** Symbols up to which a merge looks at all pairs of the word; in longer ones a heap has the next pair. */
-const MOST_SCANNED = 256;
-
 /** Above every place in a word; ranks times it are whole numbers. */
 const PLACES = 2 ** 29;
 
@@ -110,20 +107,7 @@ export class Merges {
 
   /** Gives the ids of a word as the vocabulary spells it. */
   encode(word: string): number[] {
-    const ids = this.symbolsOf(word);
-    if (ids.length > MOST_SCANNED) return this.mergeByHeap(ids);
-    /** The pair that begins at each place, −1 where it does not merge. */
-    const pairs: number[] = [];
-    for (let at = 1; at < ids.length; at++) pairs.push(this.pairAt(ids, at - 1));
-    for (;;) {
-      const at = this.first(pairs);
-      if (at < 0) return ids;
-      ids[at] = this.merged[pairs[at] as number] as number;
-      ids.splice(at + 1, 1);
-      pairs.splice(at, 1);
-      if (at > 0) pairs[at - 1] = this.pairAt(ids, at - 1);
-      if (at < pairs.length) pairs[at] = this.pairAt(ids, at);
-    }
+    return this.mergedOf(this.symbolsOf(word));
   }
 
   /** Gives the ids that merging begins with. */
@@ -157,17 +141,18 @@ export class Merges {
     return ids;
   }
 
-  private mergeByHeap(ids: number[]): number[] {
+  /** Merges until no pair is left: the pair of the least rank, of equal ones the leftmost. */
+  private mergedOf(ids: number[]): number[] {
     /** The place of the symbol after each, and before it. Merged symbols have the id −1. */
     const after = ids.map((_, at) => at + 1);
     const before = ids.map((_, at) => at - 1);
     const heap: number[] = [];
-    const pairOf = (at: number) => {
+    const pairAt = (at: number) => {
       const right = ids[after[at] as number];
       return right === undefined ? -1 : this.pairs.indexOf((ids[at] as number) * IDS + right);
     };
     const offer = (at: number) => {
-      const pair = at < 0 ? -1 : pairOf(at);
+      const pair = at < 0 ? -1 : pairAt(at);
       if (pair >= 0) push(heap, (this.ranks[pair] as number) * PLACES + at);
     };
     for (let at = 0; at < ids.length; at++) offer(at);
@@ -175,7 +160,7 @@ export class Merges {
       const least = pop(heap);
       const at = least % PLACES;
       if ((ids[at] as number) < 0) continue;
-      const pair = pairOf(at);
+      const pair = pairAt(at);
       // A symbol beside it has grown since.
       if (pair < 0 || this.ranks[pair] !== (least - at) / PLACES) continue;
       const right = after[at] as number;
@@ -188,26 +173,6 @@ export class Merges {
       offer(at);
     }
     return ids.filter((id) => id >= 0);
-  }
-
-  private pairAt(ids: readonly number[], at: number): number {
-    return this.pairs.indexOf((ids[at] as number) * IDS + (ids[at + 1] as number));
-  }
-
-  /** The place of the pair to merge next, the leftmost of equal ones; −1 where none merges. */
-  private first(pairs: readonly number[]): number {
-    let first = -1;
-    let least = this.ranks.length;
-    for (let at = 0; at < pairs.length; at++) {
-      const pair = pairs[at] as number;
-      if (pair < 0) continue;
-      const rank = this.ranks[pair] as number;
-      if (rank < least) {
-        least = rank;
-        first = at;
-      }
-    }
-    return first;
   }
 }
 

@@ -34,7 +34,7 @@ function stepOf(part: Part): Normalizer {
       return bert(part);
     case 'Precompiled':
       return precompiled(part.precompiled_charsmap);
-    // Of a GGUF file (gguf-tokenizer.ts); no tokenizer.json has it.
+    // Only gguf-tokenizer.ts makes this part; no tokenizer.json has it.
     case 'SentencePiece':
       return sentencePiece(part.precompiled_charsmap, part.remove_extra_whitespaces === true);
     default:

@@ -1,6 +1,6 @@
 /** `method: dpo`: direct preference optimisation of pairs of answers. */
 import { choice } from '../../config/fields.js';
-import { conflict } from '../../config/schema.js';
+import { withoutEffect } from '../../config/schema.js';
 import { dpo as dpoLoss } from '../../objectives/pairs.js';
 import { answerPairs } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
@@ -38,10 +38,15 @@ export const dpo = offlineMethod({
   kind: answerPairs,
   objective: dpoObjective,
   *unread({ loss_type, label_smoothing }) {
-    if (loss_type !== 'sigmoid' && label_smoothing > 0)
-      yield conflict(
-        'dpo.label_smoothing',
-        `dpo.label_smoothing has no effect: dpo.loss_type is ${loss_type}`,
+    if (loss_type !== 'sigmoid')
+      yield* withoutEffect(
+        'dpo',
+        { label_smoothing },
+        {
+          keys: ['label_smoothing'],
+          defaults: { label_smoothing: 0 },
+          why: `dpo.loss_type is ${loss_type}`,
+        },
       );
   },
 });
