@@ -6,8 +6,8 @@ import type { StepRecord } from '../records/record.js';
 import { warn } from '../terminal/log.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
-import { unaskedWarning, unreadParts } from './benchmarks/unasked.js';
-import { groupColumn, isRow, misfit, type Row, renamed } from './columns.js';
+import { MARKED, unaskedWarning, unreadParts } from './benchmarks/unasked.js';
+import { groupColumn, isRow, misfit, type Row, renamed, wholeNumber } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
@@ -191,6 +191,7 @@ async function* readAll(
       report.files.push(file);
       let source =
         options.source === undefined || options.source === 'auto' ? undefined : sourceNamed(options.source);
+      const marks = source ? undefined : new LabelMarks();
       for await (const raw of fileRows(file)) {
         report.rows++;
         const position: FilePosition =
@@ -203,6 +204,7 @@ async function* readAll(
           const named = options.columns ? renamed(raw.value, options.columns) : raw.value;
           const row = withoutTableNulls(named, log.unasked);
           source ??= detected(row, position, options.problems ?? true);
+          if (source.name === 'processbench') marks?.add(row.label);
           const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
           const found = source.convert(row, conversion, log);
           for (const part of unreadParts(row, found, source.name)) log.unasked(part);
@@ -218,7 +220,24 @@ async function* readAll(
           report.firstBadRow ??= failure.message;
         }
       }
+      if (marks?.areVerdicts) report.unasked.set(MARKED, (report.unasked.get(MARKED) ?? 0) + marks.rows);
     }
+  }
+}
+
+/** The labels of a file that was taken for ProcessBench, where they are indices, and -1 for solutions that are right. */
+class LabelMarks {
+  rows = 0;
+  private readonly seen = new Set<unknown>();
+
+  add(label: unknown): void {
+    this.rows++;
+    if (this.seen.size < 3) this.seen.add(wholeNumber(label));
+  }
+
+  /** Whether they are 1 and 0 alone, as marks of whole solutions are. */
+  get areVerdicts(): boolean {
+    return this.seen.size === 2 && this.seen.has(0) && this.seen.has(1);
   }
 }
 

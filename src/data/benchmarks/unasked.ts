@@ -79,21 +79,32 @@ function beforeQuestion(row: Row): readonly string[] {
   ];
 }
 
+/** What rows are counted as whose `label`, an index in their layout, may say whether the solution is right. */
+export const MARKED = 'label of 0 or 1';
+
 function isEmpty(value: unknown): boolean {
   if (value === undefined || value === null) return true;
   if (typeof value === 'string') return /^\s*(?:\{\s*\}|\[\s*\]|null)?\s*$/.test(value);
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** A sentence where rows have such parts, one for verdicts and one for nulls of tables, from the counts of rows by part. */
+/** Sentences on such parts, on verdicts, on nulls of tables and on doubtful labels, from the counts of rows by part. */
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
   const kinds = { verdict: '', null: '', part: '' };
   for (const [part, rows] of counts ?? []) {
+    if (part === MARKED) continue;
     const kind = part.startsWith('verdict ') ? 'verdict' : part.startsWith('null ') ? 'null' : 'part';
     const name = kind === 'verdict' ? part.slice('verdict '.length) : part;
     kinds[kind] += `${kinds[kind] && ', '}${name} (${rows})`;
   }
+  const marked = counts?.get(MARKED);
   return [
+    ...(marked
+      ? [
+          `in all ${marked} rows label is 0 or 1, which counts as the index of the first wrong step, so that no solution is right; ` +
+            'if 1 calls a solution right, write it as outcome of records (docs/reference/data.md)',
+        ]
+      : []),
     ...(kinds.part
       ? [`rows have ${kinds.part}, which is not read: the problem alone goes into the template of prompts`]
       : []),

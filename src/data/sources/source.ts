@@ -4,10 +4,10 @@ import type { Row } from '../columns.js';
 /** Names of the layouts that can be read; `data.source` in a run's configuration. */
 export const SOURCE_NAMES = [
   'prm800k',
+  'stepwise',
   'processbench',
   'prmbench',
   'big_bench_mistake',
-  'stepwise',
   'math_shepherd',
   'math_step_dpo',
   'record',

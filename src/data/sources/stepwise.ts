@@ -1,26 +1,28 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Step } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, isRow, labelValue, listColumn, type Row, textColumn } from '../columns.js';
 import type { ReadingOptions, Source } from './source.js';
 
-/** The names that files have for the problem and for its steps; the first that a row has is read. */
-const PROBLEMS = ['prompt', 'problem', 'question'];
+/** The names that files have for the problem and for its steps; the first that a row has is read, as by `solutionsOf`. */
+const PROBLEMS = ['problem', 'question', 'prompt'];
 const STEPS = { completions: 'completion', steps: 'step' } as const;
 
 /** A problem, its steps as texts, and a right/wrong mark for each: TRL's stepwise supervision, and rows of one's own. */
 export const stepwise: Source<Pick<ReadingOptions, 'label_threshold'>> = {
   name: 'stepwise',
   columns:
-    'prompt, problem or question; completions or steps (texts); labels (1/0, true/false, a number between or null)',
+    'problem, question or prompt; completions or steps (texts); labels (1/0, true/false, a number between or null)',
   matches: (row) =>
     PROBLEMS.some((name) => typeof row[name] === 'string') &&
     stepColumns.some((name) => isTexts(row[name])) &&
     Array.isArray(row.labels),
   convert(row, { label_threshold }, log) {
-    const problem = textColumn(row, firstOf(row, PROBLEMS));
-    const column = firstOf(row, stepColumns) as keyof typeof STEPS;
-    const texts = listColumn(row, column);
+    const problem = textColumn(row, firstOf(row, PROBLEMS, 'prompt'));
+    for (const name of PROBLEMS) if (isOther(row[name], problem)) log.unasked(name);
     const labels = listColumn(row, 'labels');
+    const column = labelledColumn(row, labels.length);
+    const texts = listColumn(row, column);
     if (texts.length !== labels.length) {
       throw new BadRow(
         'length_mismatch',
@@ -51,9 +53,25 @@ function stepLabel(value: unknown, where: string, threshold: number): Pick<Step,
 
 const stepColumns = Object.keys(STEPS);
 
-/** The first of the names that the row has; where it has none, the first, which is then missed by name. */
-const firstOf = (row: Row, names: readonly string[]): string =>
-  names.find((name) => Object.hasOwn(row, name)) ?? (names[0] as string);
+/** The first of the names that the row has, or `missing`, which is then missed by name. */
+const firstOf = (row: Row, names: readonly string[], missing: string): string =>
+  names.find((name) => Object.hasOwn(row, name)) ?? missing;
+
+/** Whether a value is another text than the problem, in words or in what is around it. */
+const isOther = (value: unknown, problem: string) =>
+  typeof value === 'string' && value.trim() !== '' && value.trim() !== problem.trim();
+
+/** The column of the steps. @throws BadRow where two have different ones that the labels may mean */
+function labelledColumn(row: Row, labels: number): keyof typeof STEPS {
+  const both = stepColumns.filter((name) => isTexts(row[name])) as (keyof typeof STEPS)[];
+  const fitting = both.filter((name) => listColumn(row, name).length === labels);
+  if (fitting.length > 1 && !isDeepStrictEqual(row.completions, row.steps))
+    throw new BadRow(
+      'ambiguous_steps',
+      "columns 'completions' and 'steps' hold different texts, and the labels may be of either; leave one of them out",
+    );
+  return fitting[0] ?? (firstOf(row, stepColumns, 'completions') as keyof typeof STEPS);
+}
 
 /** Steps that are objects carry their own labels: layout `record`. */
 const isTexts = (value: unknown): boolean => Array.isArray(value) && !value.some(isRow);

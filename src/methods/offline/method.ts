@@ -18,7 +18,7 @@ import type { Method } from '../../train/method.js';
 import type { Trainee } from '../../train/roles/trainee.js';
 import type { ItemKind } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
-import { type RoundSettings, type RoundsConfig, roundConflicts, unreadJudgeKeys } from './rounds/config.js';
+import { type RoundSettings, type RoundsConfig, roundConflicts, unreadRoundKeys } from './rounds/config.js';
 import type { AnswerData, OfflineLearning } from './rounds/run.js';
 import { judge, roundKeys, sampling, solvingEvaluation } from './rounds/sections.js';
 
@@ -106,7 +106,7 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
       yield* roundConflicts(own, settings, withoutRounds);
     },
     *unread(config: Config): Generator<Conflict> {
-      yield* unreadJudgeKeys(config as unknown as RoundsConfig, settingsOf(config));
+      yield* unreadRoundKeys(config as unknown as RoundsConfig, settingsOf(config));
       yield* unread?.(settingsOf(config)) ?? [];
     },
     load: async () =>

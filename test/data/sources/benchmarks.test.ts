@@ -1,5 +1,6 @@
 // Benchmarks of step judges, as rows in their documented layouts.
 import { describe, expect, it } from 'vitest';
+import { unaskedWarning } from '../../../src/data/benchmarks/unasked.js';
 import { fileWith, load } from '../data-file.js';
 
 const labelsOf = async (row: object) => {
@@ -54,5 +55,29 @@ describe('BIG-Bench Mistake', () => {
 
   it('refuses an index beyond the steps', async () => {
     await expect(labelsOf({ ...row, mistake_index: 3 })).rejects.toThrow(/mistake_index.*0 to 2/);
+  });
+});
+
+describe('ProcessBench', () => {
+  const warningsOf = async (labels: readonly unknown[], options = {}) => {
+    const rows = labels.map((label) => JSON.stringify({ problem: 'P?', steps: ['a', 'b'], label }));
+    const { report } = await load(fileWith('rows.jsonl', rows.join('\n')), options);
+    return unaskedWarning(report.unasked);
+  };
+
+  it('is doubted where every label is 0 or 1, as marks of whole solutions are', async () => {
+    const expected = [
+      'in all 3 rows label is 0 or 1, which counts as the index of the first wrong step, so that no solution is right; ' +
+        'if 1 calls a solution right, write it as outcome of records (docs/reference/data.md)',
+    ];
+    expect(await warningsOf([0, 1, 1])).toEqual(expected);
+    expect(await warningsOf(['0', '1', '1'])).toEqual(expected);
+    for (const labels of [
+      [-1, 0, 1],
+      [0, 0],
+      [1, 1],
+    ])
+      expect(await warningsOf(labels)).toEqual([]);
+    expect(await warningsOf([0, 1], { source: 'processbench' })).toEqual([]);
   });
 });

@@ -117,6 +117,26 @@ describe('stepwise: texts and a mark for each', () => {
     );
   });
 
+  it('reads the problem rather than a prompt beside it, as `score` does, and counts the prompt', async () => {
+    const row = { prompt: 'Solve: P?', problem: 'P?', steps: ['a', 'b'], labels, label: 1 };
+    const { records, report } = await load(fileWith('rows.jsonl', JSON.stringify(row)));
+    expect(records[0]?.problem).toBe('P?');
+    // A label of the whole beside those of steps is no index of ProcessBench.
+    expect(records[0]?.steps.map(({ label }) => label)).toEqual([1, 0]);
+    expect(Object.fromEntries(report.unasked)).toEqual({ prompt: 1 });
+    const alike = await load(fileWith('rows.jsonl', JSON.stringify({ ...row, prompt: 'P?' })));
+    expect(alike.report.unasked.size).toBe(0);
+  });
+
+  it('reads those of two lists of steps that the labels fit, and refuses to choose where both do', async () => {
+    const row = { problem: 'P?', steps: ['a', 'b'], completions: ['c'], labels };
+    const { records } = await load(fileWith('rows.jsonl', JSON.stringify(row)));
+    expect(records[0]?.steps.map(({ text }) => text)).toEqual(['a', 'b']);
+    await expect(
+      load(fileWith('rows.jsonl', JSON.stringify({ ...row, completions: ['a', 'c'] }))),
+    ).rejects.toThrow(/columns 'completions' and 'steps' hold different texts/);
+  });
+
   it('names the column that the row has in what it says of it', async () => {
     const cases: [object, RegExp][] = [
       [{ question: 'P?', steps: ['a'], labels }, /labels: 2, steps: 1; expected a label for each/],

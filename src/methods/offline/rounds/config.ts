@@ -9,9 +9,10 @@ import {
   conflict,
   type FrameConfig,
   type LoraConfig,
+  withoutEffect,
 } from '../../../config/schema.js';
 import { areWordProblems } from '../../../data/generated.js';
-import { endpoint, judge, type sampling, solvingEvaluation } from './sections.js';
+import { endpoint, judge, sampling, solvingEvaluation } from './sections.js';
 
 /** Round settings of a method's own section. */
 export interface RoundSettings extends AnswerBatchConfig {
@@ -115,12 +116,45 @@ const READ_BY: Readonly<Record<string, readonly string[]>> = {
  * Keys for another kind of judge than the configured one. A recipe that this one extends may have them, so none is
  * refused.
  */
-export function* unreadJudgeKeys(config: RoundsConfig, { iterations }: RoundSettings): Generator<Conflict> {
-  const { judge: labels, eval_solving: evaluation } = config;
-  if (iterations > 0) yield* unread('judge.kind', labels, judge.parse({}));
-  if (iterations > 0 || evaluation.solve)
-    yield* unread('eval_solving.judge', evaluation, solvingEvaluation.parse({}));
+export function* unreadRoundKeys(config: RoundsConfig, { iterations }: RoundSettings): Generator<Conflict> {
+  const { method, judge: labels, sampling: sampled, eval_solving: evaluation } = config;
+  const usual = {
+    judge: judge.parse({}),
+    sampling: sampling.parse({}),
+    evaluation: solvingEvaluation.parse({}),
+  };
+  if (iterations > 0) yield* unread('judge.kind', labels, usual.judge);
+  if (iterations > 0 || evaluation.solve) yield* unread('eval_solving.judge', evaluation, usual.evaluation);
+  if (iterations > 0) return;
+  const why = `${method}.iterations is 0`;
+  yield* withoutEffect('judge', labels, {
+    keys: (Object.keys(labels) as (keyof typeof labels)[]).filter((key) => !REFUSED.judge.includes(key)),
+    defaults: usual.judge,
+    why: `${why}, and the labels are those of the data`,
+  });
+  // The evaluation draws its samples alike, but not as many.
+  yield* withoutEffect('sampling', sampled, {
+    keys: evaluation.solve
+      ? ['num_generations', 'problems_per_iteration', 'fresh_problems', 'dedupe']
+      : (Object.keys(sampled) as (keyof typeof sampled)[]).filter((key) => !REFUSED.sampling.includes(key)),
+    defaults: usual.sampling,
+    why: evaluation.solve
+      ? `${why}, and it is about candidates of a round`
+      : `${why}, and eval_solving.solve is false`,
+  });
+  if (!evaluation.solve)
+    yield* withoutEffect('eval_solving', evaluation, {
+      keys: Object.keys(evaluation) as (keyof typeof evaluation)[],
+      defaults: usual.evaluation,
+      why: `${why}, and eval_solving.solve is false`,
+    });
 }
+
+/** Keys that are refused without rounds. */
+const REFUSED: Readonly<Record<'judge' | 'sampling', readonly string[]>> = {
+  judge: ['outcome', 'flip', 'control'],
+  sampling: ['balance_per_problem', 'drop_unanimous'],
+};
 
 function* unread(chooser: string, section: object, defaults: object): Generator<Conflict> {
   const [name, key] = chooser.split('.') as [string, string];

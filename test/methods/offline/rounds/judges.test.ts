@@ -127,6 +127,33 @@ it('keys of a judge of another kind are warned of, those at their defaults are n
   expect(warnings({ extends: 'base/step_kto' as never, data: source, judge: { kind: 'reference' } })).toEqual(
     [],
   );
-  // Nobody labels without rounds.
-  expect(warnings({ step_kto: { iterations: 0 }, judge: { completions: 3 } })).toEqual([]);
+});
+
+it('keys of rounds are warned of where there are none', () => {
+  const warnings = (sections: Record<string, object>) => {
+    const said: string[] = [];
+    loggingTo(
+      (line, level) => void (level === 'warning' && said.push(line)),
+      () => config({ step_kto: { iterations: 0 }, ...sections }),
+    );
+    return said;
+  };
+  expect(warnings({})).toEqual([]);
+  expect(
+    warnings({
+      judge: { completions: 3 },
+      sampling: { num_generations: 4, temperature: 0.7 },
+      eval_solving: { num_generations: 2 },
+    }),
+  ).toEqual([
+    'config: judge.completions has no effect: step_kto.iterations is 0, and the labels are those of the data',
+    'config: sampling.num_generations has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
+    'config: sampling.temperature has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
+    'config: eval_solving.num_generations has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
+  ]);
+  // Held-out problems are solved with the settings of sampling.
+  const solving = { solve: true, judge: 'none', num_generations: 2 };
+  expect(warnings({ sampling: { num_generations: 4, temperature: 0.7 }, eval_solving: solving })).toEqual([
+    'config: sampling.num_generations has no effect: step_kto.iterations is 0, and it is about candidates of a round',
+  ]);
 });
