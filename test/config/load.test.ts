@@ -163,6 +163,7 @@ describe('an unknown key', () => {
     ['rloo', 'ppo.loss_type: grpo', 'ppo.algorithm is rloo, where every solution counts the same'],
     ['gspo', 'ppo.loss_type: grpo', 'ppo.algorithm is gspo, where every solution counts the same'],
     ['grpo', 'ppo.kl_horizon: 5', 'ppo.kl_target is 0, so that ppo.kl_coef is fixed'],
+    ['dapo', 'ppo.kl_estimator: k2', 'ppo.kl_coef is 0, so that nothing is penalised'],
     ['grpo', 'ppo.importance_sampling_mode: token_mask', 'ppo.importance_sampling_correction is off here'],
     ['grpo', 'rollout.max_turns: 3', 'there is no rollout.environment'],
     [
@@ -189,12 +190,13 @@ describe('an unknown key', () => {
     ['distill', 'teacher.served_model: x', 'there is no teacher.url'],
   ])('that others leave without effect is warned of: %s, %s', (method, setting, why) => {
     const name = method.replace('method: ', '');
-    const data = ['ppo', 'grpo', 'sapo', 'rloo', 'gspo', 's3c', 'distill'].includes(name)
+    const data = ['ppo', 'grpo', 'dapo', 'sapo', 'rloo', 'gspo', 's3c', 'distill'].includes(name)
       ? 'word_problems'
       : 'arithmetic';
     const recipe = `method: ${name}\ndata: {source: ${name === 'dpo' ? 'auto, train: x.jsonl' : data}}\n`;
     const beside = {
       s3c: ['s3c.mask=none'],
+      dapo: ['ppo.kl_coef=0'],
       dpo: ['dpo.loss_type=hinge'],
       distill: ['teacher.model=word-problems'],
       reward: /orm learns/.test(why) ? ['reward_model.type=orm'] : [],

@@ -184,6 +184,8 @@ function* unread(config: PpoRunConfig): Generator<Conflict> {
   // GSPO leaves out the division by the deviation with dr_grpo.
   if (ratio === 'answer' || (ratio === 'answer_mean' && ppo.loss_type !== 'dr_grpo'))
     yield* idle(['loss_type'], `${not}, where every solution counts the same`);
+  if (ppo.kl_coef === 0)
+    yield* idle(['kl_in', 'kl_estimator'], 'ppo.kl_coef is 0, so that nothing is penalised');
   if (ppo.kl_target === 0) yield* idle(['kl_horizon'], 'ppo.kl_target is 0, so that ppo.kl_coef is fixed');
   if (!correctsSampler({ ppo, rollout }))
     yield* idle(
