@@ -1,4 +1,5 @@
 /** Solutions in rows of any layout: a problem, and steps as a list or as one text. */
+import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../native/defined.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
 import { type Segmentation, stepsBy } from '../records/segment.js';
@@ -9,6 +10,7 @@ import { detectSource } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { record } from './sources/record.js';
 import { READING_DEFAULTS } from './sources/source.js';
+import { refuseSamples } from './sources/stepwise.js';
 import { hasTools, isConversation, turns } from './sources/turns.js';
 import { withoutTableNulls } from './table-nulls.js';
 
@@ -80,11 +82,12 @@ const SILENT = { skipRow() {}, unlabelled() {}, replies() {}, unasked() {} };
 const PROBLEMS = ['problem', 'question', 'prompt'];
 const SOLUTIONS = ['steps', 'completions', 'solution', 'completion', 'prediction', 'response', 'text'];
 const ANSWERS = ['gold_answer', 'answer'];
-/** Columns of texts, usual ones and those of other programs, of which a row may have a gold solution and a sampled one. */
-const TEXTS = [
-  ...['solution', 'completion', 'prediction', 'response', 'text', 'generation', 'generated_solution'],
-  ...['generated_text', 'model_output', 'model_response', 'output', 'code'],
+/** Columns of texts, usual ones and those of other programs, of which a row may have a gold solution and a sampled one: those of samples, and all. */
+const SAMPLED = [
+  ...['completion', 'prediction', 'response', 'generation', 'generated_solution'],
+  ...['generated_text', 'model_output', 'model_response'],
 ];
+const TEXTS = ['solution', ...SAMPLED, 'text', 'output', 'code'];
 
 /**
  * The solutions of a row: its own, or those of its `samples`, as `steptrain eval solve` writes them. Samples without text
@@ -169,6 +172,7 @@ function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
       )
     : stepsBy(checkedText(value, where), columns.segmentation);
   if (steps.length === 0) throw new BadRow('no_steps', `${where} is an empty list`);
+  if (solution === 'completions') refuseSamples(steps);
   const ofRecord = Array.isArray(value) && value.some(isRow);
   const outcome = ofRecord ? (labelValue(row.outcome, "column 'outcome'") ?? undefined) : row.outcome;
   return {
@@ -197,17 +201,34 @@ export function solutionText(row: Row, columns: SolutionColumns = {}): { problem
   };
 }
 
-/** The column of the solution. @throws BadRow where none has a usual name, or two hold different texts */
+/** The column of the solution. @throws BadRow where none has a usual name, or two hold different solutions */
 function solutionColumn(row: Row, columns: SolutionColumns): string {
   const found = named(row, columns.solution, SOLUTIONS, 'a solution');
-  if (columns.solution !== undefined || !TEXTS.includes(found)) return found;
-  const isOther = (name: string) => isFilled(row[name]) && row[name] !== row[found];
-  const other = TEXTS.find((name) => name !== found && isOther(name));
+  if (columns.solution !== undefined) return found;
+  const other = TEXTS.includes(found)
+    ? TEXTS.find((name) => name !== found && isFilled(row[name]) && row[name] !== row[found])
+    : besideSteps(row, found);
   if (other === undefined) return found;
   throw new BadRow(
     'two_solutions',
     `columns '${found}' and '${other}' may both be the solution, a gold one and a sampled one, say; --solution ${other} names it`,
   );
+}
+
+/** A column of another solution beside one of steps: a second list, or a sampled text that no step is in and that is in no step. */
+function besideSteps(row: Row, found: string): string | undefined {
+  const steps = row[found];
+  if (!Array.isArray(steps)) return undefined;
+  const isInside = (text: string) =>
+    steps.some((step: unknown) => {
+      const words = isRow(step) ? step.text : step;
+      return typeof words === 'string' && (text.includes(words.trim()) || words.includes(text.trim()));
+    });
+  return ['steps', 'completions', ...SAMPLED].find((name) => {
+    const value = row[name];
+    if (name === found || !isFilled(value)) return false;
+    return typeof value === 'string' ? !isInside(value) : !isDeepStrictEqual(value, steps);
+  });
 }
 
 const isFilled = (value: unknown): boolean =>

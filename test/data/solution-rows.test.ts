@@ -49,6 +49,23 @@ describe('a row with a gold solution and a sampled one', () => {
     expect(solutionsOf(row, { solution: 'solution' })).toMatchObject([{ steps: ['So \\boxed{4}.'] }]);
   });
 
+  it('needs its name beside a list of steps too, unless the text is made of them or ends them', () => {
+    const steps = { problem: 'Two and two?', steps: ['2 + 2 = 4', 'Answer: 4'] };
+    expect(() => solutionsOf({ ...steps, completions: ['2 + 2 = 5', 'Answer: 5'] })).toThrow(
+      "columns 'steps' and 'completions' may both be the solution",
+    );
+    expect(() => solutionsOf({ ...steps, response: 'It is 5.' })).toThrow(
+      "columns 'steps' and 'response' may both be the solution",
+    );
+    for (const beside of [
+      { completions: steps.steps },
+      { response: '<think>2 + 2 = 4</think> Answer: 4' },
+      { prediction: '4' },
+      { solution: 'Count: 1, 2, 3, 4.' },
+    ])
+      expect(solutionsOf({ ...steps, ...beside })).toMatchObject([{ steps: steps.steps }]);
+  });
+
   it('has one where the others are empty, or the same text, or a list of steps names it', () => {
     expect(solutionsOf({ ...gold, text: gold.solution, output: '', code: null })).toHaveLength(1);
     expect(solutionsOf({ ...gold, steps: ['1', '2'] })).toMatchObject([{ steps: ['1', '2'] }]);

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Step } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, isRow, labelValue, listColumn, type Row, textColumn } from '../columns.js';
+import { statesAnswer } from '../label-rules.js';
 import type { ReadingOptions, Source } from './source.js';
 
 /** The names that files have for the problem and for its steps; the first that a row has is read, as by `solutionsOf`. */
@@ -30,6 +31,7 @@ export const stepwise: Source<Pick<ReadingOptions, 'label_threshold'>> = {
       );
     }
     if (texts.length === 0) throw new BadRow('no_steps', `column '${column}' is an empty list`);
+    if (column === 'completions') refuseSamples(texts);
     const steps = texts.map((text, i): Step => {
       const { label, ...score } = stepLabel(
         labels[i],
@@ -60,6 +62,22 @@ const firstOf = (row: Row, names: readonly string[], missing: string): string =>
 /** Whether a value is another text than the problem, in words or in what is around it. */
 const isOther = (value: unknown, problem: string) =>
   typeof value === 'string' && value.trim() !== '' && value.trim() !== problem.trim();
+
+/**
+ * Refuses a column `completions` of which every text states an answer: these are samples of whole solutions, such as
+ * programs write under that name too. Among three or more steps of one solution the first states none.
+ *
+ * @throws BadRow
+ */
+export function refuseSamples(texts: readonly unknown[]): void {
+  const isSolution = (text: unknown) => typeof text === 'string' && statesAnswer(text);
+  if (texts.length < 3 || !texts.every(isSolution)) return;
+  throw new BadRow(
+    'samples_as_steps',
+    `each of the ${texts.length} texts in column 'completions' states an answer, so that they look like whole solutions, not like steps of one; ` +
+      "write a row for each of them (prompt, completion, label), or, if they are steps, name the column 'steps'",
+  );
+}
 
 /** The column of the steps. @throws BadRow where two have different ones that the labels may mean */
 function labelledColumn(row: Row, labels: number): keyof typeof STEPS {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { solutionsOf } from '../../../src/data/solution-rows.js';
 import { verdictSamples } from '../../../src/records/record.js';
 import { sharedPath } from '../../shared.js';
 import { fileWith, load } from '../data-file.js';
@@ -135,6 +136,18 @@ describe('stepwise: texts and a mark for each', () => {
     await expect(
       load(fileWith('rows.jsonl', JSON.stringify({ ...row, completions: ['a', 'c'] }))),
     ).rejects.toThrow(/columns 'completions' and 'steps' hold different texts/);
+  });
+
+  it('refuses completions that each state an answer: samples, under the name of the steps', async () => {
+    const samples = ['2 + 3 = 5\n#### 5', 'So it is \\boxed{6}.', 'The answer is 5.'];
+    const row = { prompt: 'P?', completions: samples, labels: [1, 0, 1] };
+    const read = (own: object) => load(fileWith('rows.jsonl', JSON.stringify(own)));
+    await expect(read(row)).rejects.toThrow(
+      /each of the 3 texts in column 'completions' states an answer, so that they look like whole solutions/,
+    );
+    expect(() => solutionsOf(row)).toThrow(/look like whole solutions/);
+    expect((await read({ prompt: 'P?', steps: samples, labels: [1, 0, 1] })).records).toHaveLength(1);
+    expect((await read({ ...row, completions: ['2 + 3 = 5', ...samples.slice(1)] })).records).toHaveLength(1);
   });
 
   it('names the column that the row has in what it says of it', async () => {
