@@ -21,9 +21,9 @@ export const stepwise: Source<Pick<ReadingOptions, 'label_threshold'>> = {
   convert(row, { label_threshold }, log) {
     const problem = textColumn(row, firstOf(row, PROBLEMS, 'prompt'));
     for (const name of PROBLEMS) if (isOther(row[name], problem)) log.unasked(name);
-    const labels = listColumn(row, 'labels');
-    const column = labelledColumn(row, labels.length);
+    const column = labelledColumn(row);
     const texts = listColumn(row, column);
+    const labels = listColumn(row, 'labels');
     if (texts.length !== labels.length) {
       throw new BadRow(
         'length_mismatch',
@@ -80,7 +80,8 @@ export function refuseSamples(texts: readonly unknown[]): void {
 }
 
 /** The column of the steps. @throws BadRow where two have different ones that the labels may mean */
-function labelledColumn(row: Row, labels: number): keyof typeof STEPS {
+function labelledColumn(row: Row): keyof typeof STEPS {
+  const labels = Array.isArray(row.labels) ? row.labels.length : 0;
   const both = stepColumns.filter((name) => isTexts(row[name])) as (keyof typeof STEPS)[];
   const fitting = both.filter((name) => listColumn(row, name).length === labels);
   if (fitting.length > 1 && !isDeepStrictEqual(row.completions, row.steps))
