@@ -25,8 +25,7 @@ export function grade(prediction: string, reference: string, options: GradeOptio
   checkText('grade: the prediction', prediction);
   checkText('grade: the reference', reference);
   const marked = extractAnswer(reference);
-  const isMarked = marked?.method === 'boxed' || marked?.method === 'marker' || marked?.method === 'phrase';
-  const expected = isMarked ? marked.answer : reference.trim();
+  const expected = marked && isMarked(marked.method) ? marked.answer : reference.trim();
   const answer = options.ended === false ? undefined : extractAnswer(prediction, options);
   if (answer === undefined) return { correct: false, got: null, expected, found: null, method: null };
   const letter = options.expect === 'choice' ? letterOf(expected) : undefined;
@@ -36,6 +35,20 @@ export function grade(prediction: string, reference: string, options: GradeOptio
       : answers(answer.answer, expected, options);
   return { correct: equal, got: answer.answer, expected, found: answer.method, method };
 }
+
+/**
+ * Whether an expected answer is a worked text that marks no answer of its own, in sentences: no prediction equals it. Ten
+ * words of two letters or more, six in more than one sentence, or thirty characters with a full stop of Chinese or Japanese.
+ */
+export function isUnmarkedText(answer: string): boolean {
+  const words = answer.split(/\s+/).filter((word) => /\p{L}{2}/u.test(word));
+  const areSentences =
+    words.length >= (/[.!?]\s+\S/.test(answer) ? 6 : 10) || (answer.length >= 30 && /[。！？]/.test(answer));
+  return areSentences && !isMarked(extractAnswer(answer)?.method);
+}
+
+const isMarked = (method: ExtractionMethod | undefined) =>
+  method === 'boxed' || method === 'marker' || method === 'phrase';
 
 export interface GradeSummary {
   readonly rows: number;

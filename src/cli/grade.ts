@@ -60,7 +60,7 @@ export const gradeCommand = command({
     const args = { ...given, predictions: given.predictions === '' ? '-' : given.predictions };
     if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
     checkNewFile(args.output, '.jsonl', '--output');
-    const { summarizeGrades } = await import('../answers/grade.js');
+    const { isUnmarkedText, summarizeGrades } = await import('../answers/grade.js');
     const grades = await gradeRows(args);
     if (args.output !== undefined) {
       const { writeFileAtomically } = await import('../files/atomic-file.js');
@@ -73,6 +73,9 @@ export const gradeCommand = command({
       if (args.show === 'all' || (args.show === 'wrong' && !result.correct))
         console.log(rowLine(row + 1, result));
     const summary = summarizeGrades(grades);
+    const { unmarkedWarning } = await import('../data/benchmarks/unasked.js');
+    const unmarked = grades.filter(({ expected }) => isUnmarkedText(expected)).length;
+    for (const warning of unmarkedWarning(unmarked)) console.error(`Warning: ${warning}`);
     console.log(args.json ? JSON.stringify(summary, null, 2) : await gradeTable(summary));
   },
 });

@@ -129,6 +129,10 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
         continue;
       }
       const own = withoutTableNulls(row, log.unasked);
+      if (isUnaccepted(own)) {
+        log.skipRow(`prodigy_${own.answer}`);
+        continue;
+      }
       if (!source?.matches(own)) source = detected(own, position, true);
       const found = source.convert(own, CONVERSION_DEFAULTS, log);
       for (const part of unreadParts(own, found, source.name)) log.unasked(part);
@@ -203,6 +207,10 @@ async function* readAll(
           }
           const named = options.columns ? renamed(raw.value, options.columns) : raw.value;
           const row = withoutTableNulls(named, log.unasked);
+          if (isUnaccepted(row)) {
+            log.skipRow(`prodigy_${row.answer}`);
+            continue;
+          }
           source ??= detected(row, position, options.problems ?? true);
           if (source.name === 'processbench') marks?.add(row.label);
           const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
@@ -224,6 +232,10 @@ async function* readAll(
     }
   }
 }
+
+/** Whether Prodigy wrote the row, and who annotated it accepted it not. */
+const isUnaccepted = (row: Row): boolean =>
+  ('_input_hash' in row || '_task_hash' in row) && (row.answer === 'reject' || row.answer === 'ignore');
 
 /** The labels of a file that was taken for ProcessBench, where they are indices, and -1 for solutions that are right. */
 class LabelMarks {

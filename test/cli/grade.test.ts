@@ -39,6 +39,12 @@ describe('steptrain grade', () => {
     ]);
   });
 
+  it('warns of expected answers in sentences, which no answer equals', async () => {
+    const answer = 'Er hat 5 und bekommt 6. 5 + 6 = 11. Die Antwort ist 11.';
+    const { stderr } = await cli('grade', file('out.jsonl', [{ prediction: '#### 11', answer }]));
+    expect(stderr).toMatch(/^Warning: the expected answers of 1 row are sentences that mark no answer/);
+  });
+
   it('takes no answer from a sample that was cut off', async () => {
     const rows = ['stop', 'length', 'abort'].map((finish_reason) => ({
       ...{ prediction: 'The answer is 7', answer: 7, finish_reason },

@@ -239,6 +239,18 @@ describe('loadRecords', () => {
     expect((await refused(wide)).length).toBeLessThan(500);
   });
 
+  it('leaves out what Prodigy says was rejected or passed over, and counts it', async () => {
+    const rows = ['accept', 'reject', 'ignore'].map((answer) => ({ text: answer, answer, _task_hash: 1 }));
+    const { records, report } = await load(
+      fileWith(
+        'rows.jsonl',
+        [...rows, { text: 'own', answer: 'reject' }].map((row) => JSON.stringify(row)).join('\n'),
+      ),
+    );
+    expect(records.map(({ steps }) => steps[0]?.text)).toEqual(['accept', 'own']);
+    expect(Object.fromEntries(report.skipped)).toEqual({ prodigy_reject: 1, prodigy_ignore: 1 });
+  });
+
   it('reads a named source even if the first row lacks a column', async () => {
     const path = fileWith('rows.jsonl', `{"prompt": "P"}\n${line}`);
     const { records } = await load(path, { source: 'stepwise', on_bad_row: 'skip' });

@@ -24,6 +24,7 @@ export type LayoutName =
   | 'gsm8k'
   | 'metamath'
   | 'svamp'
+  | 'mgsm'
   | 'math'
   | 'aime'
   | 'amps'
@@ -94,6 +95,18 @@ const svamp: Layout = {
     const solution = holds ? { solution: `${equation} = ${answer}` } : {};
     return { problem, answer, ...solution, ...identified(row, 'ID') };
   },
+};
+
+/** MGSM: the worked solution, of the examples alone, is in words of its language, and its number in a column. */
+const mgsm: Layout = {
+  name: 'mgsm',
+  columns: 'question, answer_number',
+  matches: (row) => has(row, 'question', 'answer_number'),
+  read: (row) => ({
+    problem: textColumn(row, 'question'),
+    answer: answerColumn(row, 'answer_number'),
+    ...(typeof row.answer === 'string' && row.answer.trim() !== '' ? { solution: row.answer } : {}),
+  }),
 };
 
 /** MATH, whose answer is the last box of the solution, and MATH-500, which has it in a column too. */
@@ -250,6 +263,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
   gsm8k,
   metamath,
   svamp,
+  mgsm,
   math,
   aime,
   amps,

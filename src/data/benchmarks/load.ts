@@ -53,7 +53,7 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
       layouts.add(layout.name);
       try {
         const problem = layout.read(row);
-        for (const part of [...besideQuestion(row, problem.problem), ...unreadColumns(row)])
+        for (const part of [...besideQuestion(row, problem), ...unreadColumns(row)])
           others.set(part, (others.get(part) ?? 0) + 1);
         problems.push(groupBy === undefined ? problem : { ...problem, group: groupColumn(row, groupBy) });
       } catch (error) {

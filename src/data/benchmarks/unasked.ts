@@ -1,4 +1,6 @@
 // Parts of a row that nobody reads: a problem alone goes into the template of prompts, and layouts know the verdicts that they read.
+import { isUnmarkedText } from '../../answers/grade.js';
+import { plural } from '../../native/shown.js';
 import type { StepRecord } from '../../records/record.js';
 import { isRow, type Row } from '../columns.js';
 
@@ -54,8 +56,14 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
 /** Columns that a question may need: its choices, and what it is about. */
 const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body'];
 
-/** Names of what stands beside the question of a problem's row and not in it, such as a system message or its choices. */
-export function besideQuestion(row: Row, problem: string): readonly string[] {
+/**
+ * Names of what stands beside the question of a problem's row and not in it, such as a system message or its choices, and of an
+ * answer that is a text which marks none.
+ */
+export function besideQuestion(
+  row: Row,
+  { problem, answer }: { readonly problem: string; readonly answer?: string | undefined },
+): readonly string[] {
   const isInside = (value: unknown): boolean =>
     Array.isArray(value)
       ? value.every(isInside)
@@ -63,6 +71,7 @@ export function besideQuestion(row: Row, problem: string): readonly string[] {
   return [
     ...beforeQuestion(row),
     ...NEEDED.filter((column) => !isEmpty(row[column]) && !isInside(row[column])),
+    ...(answer !== undefined && isUnmarkedText(answer) ? [UNMARKED] : []),
   ];
 }
 
@@ -79,7 +88,19 @@ function beforeQuestion(row: Row): readonly string[] {
   ];
 }
 
-/** What rows are counted as whose `label`, an index in their layout, may say whether the solution is right. */
+/** The part under which rows are counted whose expected answer is a text in sentences. */
+const UNMARKED = 'answer in sentences';
+
+/** The sentence on expected answers that are texts in sentences; none of 0. */
+export const unmarkedWarning = (answers: number): string[] =>
+  answers > 0
+    ? [
+        `the expected answers of ${plural(answers, 'row')} are sentences that mark no answer (####, \\boxed or "answer is"), ` +
+          'and are compared word for word, so that hardly a solution is right; name the column of the final answer',
+      ]
+    : [];
+
+/** The part under which rows are counted whose `label`, an index in their layout, may say whether the solution is right. */
 export const MARKED = 'label of 0 or 1';
 
 function isEmpty(value: unknown): boolean {
@@ -92,7 +113,7 @@ function isEmpty(value: unknown): boolean {
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
   const kinds = { verdict: '', null: '', part: '' };
   for (const [part, rows] of counts ?? []) {
-    if (part === MARKED) continue;
+    if (part === MARKED || part === UNMARKED) continue;
     const kind = part.startsWith('verdict ') ? 'verdict' : part.startsWith('null ') ? 'null' : 'part';
     const name = kind === 'verdict' ? part.slice('verdict '.length) : part;
     kinds[kind] += `${kinds[kind] && ', '}${name} (${rows})`;
@@ -105,6 +126,7 @@ export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined):
             'if 1 calls a solution right, write it as outcome of records (docs/reference/data.md)',
         ]
       : []),
+    ...unmarkedWarning(counts?.get(UNMARKED) ?? 0),
     ...(kinds.part
       ? [`rows have ${kinds.part}, which is not read: the problem alone goes into the template of prompts`]
       : []),

@@ -23,7 +23,7 @@ export const problems: Source<object> = {
         `the row has no problem with an answer; its columns are ${Object.keys(row).join(', ')}`,
       );
     const { problem, answer, solution } = readRow(layout, row);
-    for (const part of besideQuestion(row, problem)) log.unasked(part);
+    for (const part of besideQuestion(row, { problem, answer })) log.unasked(part);
     return [
       {
         problem,

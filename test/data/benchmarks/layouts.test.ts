@@ -112,6 +112,18 @@ describe('layouts', () => {
       'svamp',
     ],
     [
+      'MGSM, a row of its test part',
+      { question: 'Wie viele?', answer: null, answer_number: 6, equation_solution: null },
+      { problem: 'Wie viele?', answer: '6' },
+      'mgsm',
+    ],
+    [
+      'MGSM, an example with its solution',
+      { question: 'Wie viele?', answer: '5 + 6 = 11. Die Antwort ist 11.', answer_number: 11 },
+      { problem: 'Wie viele?', answer: '11', solution: '5 + 6 = 11. Die Antwort ist 11.' },
+      'mgsm',
+    ],
+    [
       'AIME 2024',
       { ID: '2024-I-1', Problem: 'Find x.', Solution: 'x is 033.', Answer: '033' },
       { problem: 'Find x.', answer: '033', solution: 'x is 033.', id: '2024-I-1' },

@@ -138,3 +138,25 @@ it('verdicts that no record has are counted: annotations of Argilla, and marks o
     ),
   ]);
 });
+
+it('an expected answer in sentences that marks none is counted', async () => {
+  const worked = [
+    'Er hat 5 und bekommt 2 mal 3. 5 + 6 = 11. Die Antwort ist 11.',
+    '最初に5個あり、2缶に3個ずつ入っているので6個増えます。答えは11です。',
+  ];
+  const rows = [
+    ...worked,
+    `${worked[0]}\n#### 11`,
+    'So 5 + 6 = 11. The answer is 11.',
+    'Monday to Friday',
+    'She buys 3 more apples',
+    '\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}',
+  ].map((answer) => ({ question: 'How many?', answer }));
+  const said =
+    'the expected answers of 2 rows are sentences that mark no answer (####, \\boxed or "answer is"), and are compared word for word, ' +
+    'so that hardly a solution is right; name the column of the final answer';
+  expect(unaskedWarning((await loadProblems(written(rows))).unasked)).toEqual([said]);
+  const loaded = loadRecords(written(rows), { source: 'problems' });
+  for await (const _ of loaded.records);
+  expect(unaskedWarning(loaded.report.unasked)).toEqual([said]);
+});
