@@ -68,14 +68,23 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
   });
 }
 
+/** The mark of a step in a file, and its probability where that is finer. */
+interface Marked {
+  readonly label: StepLabel;
+  readonly score: number | undefined;
+}
+
 /**
  * The labels of records (any layout of data) for solutions with the same problem and the same steps; white space does not count.
- * A solution that is not among them gets none.
+ * A solution that is not among them gets none. Probabilities beside the labels are taken in their place, where each of the file
+ * calls its step right from one half on, and the step is not in it twice with different ones; shares of completions, of which a
+ * single right one makes a step right, do not.
  *
  * @throws DataError for a file that cannot be read, or that labels a step of one solution as right and as wrong
  */
 export async function labelFile(path: string): Promise<Scorer> {
-  const labels = new Map<string, readonly StepLabel[]>();
+  const solutions = new Map<string, readonly Marked[]>();
+  let areProbabilities = true;
   for await (const record of loadRecords(path).records) {
     refuseTurns(record, 'a file of labels is of solutions');
     const { problem, steps } = record;
@@ -83,29 +92,36 @@ export async function labelFile(path: string): Promise<Scorer> {
       problem,
       steps.map(({ text }) => text),
     );
-    const known = labels.get(key);
-    labels.set(
+    const known = solutions.get(key);
+    solutions.set(
       key,
-      steps.map(({ label }, i) => {
-        const other = known?.[i] ?? label;
-        if (label !== null && label !== other)
+      steps.map(({ label, score }, i) => {
+        const before = known?.[i];
+        const other = before === undefined || before.label === null ? { label, score } : before;
+        if (label !== null && label !== other.label)
           throw new DataError(
             'row',
-            `step ${i + 1} is ${said(label)} here and ${said(other)} in an earlier row of the same solution; leave one`,
+            `step ${i + 1} is ${said(label)} here and ${said(other.label)} in an earlier row of the same solution; leave one`,
             record.provenance,
           );
-        return other;
+        if (label !== null && score !== undefined && !isProbability(score, label)) areProbabilities = false;
+        return label === null || score === other.score ? other : { label: other.label, score: undefined };
       }),
     );
   }
+  const scoreOf = ({ label, score }: Marked) =>
+    label === null || !areProbabilities ? label : (score ?? label);
   return scorer({
     name: path,
-    score: async (solutions) =>
-      solutions.map(({ problem, steps }) => ({
-        scores: labels.get(keyOf(problem, steps)) ?? steps.map(() => null),
+    score: async (asked) =>
+      asked.map(({ problem, steps }) => ({
+        scores: solutions.get(keyOf(problem, steps))?.map(scoreOf) ?? steps.map(() => null),
       })),
   });
 }
+
+const isProbability = (score: number, label: 0 | 1) =>
+  score >= 0 && score <= 1 && score >= 0.5 === (label === 1);
 
 const said = (label: StepLabel) => (label === 1 ? 'right' : 'wrong');
 

@@ -253,3 +253,26 @@ it('is measured by eval correction, which says what it left out and what that co
   const texts = asked.map(({ messages }) => messages.at(-1)!.content);
   expect(texts).toContain('Problem:\np\n\nSteps to judge:\n1. 1+1=2\n2. 2+1=4');
 });
+
+it('probabilities in a file of labels are its scores, unless a label does not follow from them', async () => {
+  const solution = { problem: 'P?', steps: ['a', 'b', 'c'], turns: undefined };
+  const scoresOf = async (...rows: object[]) => {
+    const judge = await labelFile(
+      fileWith('labels.jsonl', rows.map((row) => JSON.stringify(row)).join('\n')),
+    );
+    const scored = await judge.score([solution as never]);
+    return scored?.[0]?.scores;
+  };
+  const row = (labels: unknown[]) => ({ problem: 'P?', steps: solution.steps, labels });
+  expect(await scoresOf(row([0.5, 0.25, 1]))).toEqual([0.5, 0.25, 1]);
+  expect(await scoresOf(row([null, 0.75, 0]))).toEqual([null, 0.75, 0]);
+  // Other probabilities of the same step: what both agree on is its label.
+  expect(await scoresOf(row([0.5, 0.25, 1]), row([0.75, 0.25, 1]))).toEqual([1, 0.25, 1]);
+  // One of eight completions is right, and so is the step.
+  const counted = solution.steps.map((text, i) => ({
+    text,
+    label: i === 2 ? 0 : 1,
+    score: [0.125, 1, 0][i],
+  }));
+  expect(await scoresOf({ problem: 'P?', steps: counted })).toEqual([1, 1, 0]);
+});

@@ -6,7 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { completeRunConfig } from '../../../../src/methods/config.js';
-import type { RoundsConfig } from '../../../../src/methods/offline/rounds/config.js';
+import {
+  type RoundSettings,
+  type RoundsConfig,
+  unreadRoundKeys,
+} from '../../../../src/methods/offline/rounds/config.js';
 import { evaluationJudge, labelJudge } from '../../../../src/methods/offline/rounds/judges.js';
 import { acceptedChanges } from '../../../../src/run/inputs.js';
 import { verdictsOf } from '../../../../src/scoring/scorer.js';
@@ -131,12 +135,8 @@ it('keys of a judge of another kind are warned of, those at their defaults are n
 
 it('keys of rounds are warned of where there are none', () => {
   const warnings = (sections: Record<string, object>) => {
-    const said: string[] = [];
-    loggingTo(
-      (line, level) => void (level === 'warning' && said.push(line)),
-      () => config({ step_kto: { iterations: 0 }, ...sections }),
-    );
-    return said;
+    const whole = config({ step_kto: { iterations: 0 }, ...sections });
+    return [...unreadRoundKeys(whole, { iterations: 0 } as RoundSettings)].map(({ message }) => message);
   };
   expect(warnings({})).toEqual([]);
   expect(
@@ -146,14 +146,14 @@ it('keys of rounds are warned of where there are none', () => {
       eval_solving: { num_generations: 2 },
     }),
   ).toEqual([
-    'config: judge.completions has no effect: step_kto.iterations is 0, and the labels are those of the data',
-    'config: sampling.num_generations has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
-    'config: sampling.temperature has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
-    'config: eval_solving.num_generations has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
+    'judge.completions has no effect: step_kto.iterations is 0, and the labels are those of the data',
+    'sampling.num_generations has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
+    'sampling.temperature has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
+    'eval_solving.num_generations has no effect: step_kto.iterations is 0, and eval_solving.solve is false',
   ]);
   // Held-out problems are solved with the settings of sampling.
   const solving = { solve: true, judge: 'none', num_generations: 2 };
   expect(warnings({ sampling: { num_generations: 4, temperature: 0.7 }, eval_solving: solving })).toEqual([
-    'config: sampling.num_generations has no effect: step_kto.iterations is 0, and it is about candidates of a round',
+    'sampling.num_generations has no effect: step_kto.iterations is 0, and it is about candidates of a round',
   ]);
 });
