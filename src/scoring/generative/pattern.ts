@@ -40,15 +40,25 @@ interface Head {
   readonly step: number;
 }
 
-/** Beginnings of the parts on the steps, in order. */
+/** Characters that may stand before a beginning in its line: white space and Markdown's marks of headings, lists and the like. */
+const LINE_MARKS = 64;
+const LINE_BEGINS = /(?:^|\n)[\s#>*_|`-]*$/;
+
+/**
+ * Beginnings of the parts on the steps, in order. Where each step that has one has one that begins a line, only those count: in
+ * `Step 2: by Step 1: …` the part on step 2 goes on.
+ */
 function headsIn(text: string, pattern: string, steps: number): Head[] {
   const [before, after] = parted(pattern, '{step}');
-  return placesOf(text, before).flatMap((at) => {
+  const all = placesOf(text, before).flatMap((at) => {
     const digits = /^\d{1,6}/.exec(text.slice(at + before.length, at + before.length + 6))?.[0];
     if (digits === undefined || !text.startsWith(after, at + before.length + digits.length)) return [];
     const step = Number(digits) - 1;
     return step >= 0 && step < steps ? [{ at, step }] : [];
   });
+  const first = all.filter(({ at }) => LINE_BEGINS.test(text.slice(Math.max(0, at - LINE_MARKS), at)));
+  const isOfLines = all.every(({ step }) => first.some((head) => head.step === step));
+  return isOfLines ? first : all;
 }
 
 /** After `correct` the rest of `correctness`. */

@@ -31,6 +31,17 @@ describe('verdicts in a text', () => {
     expect(readVerdicts(text, 3, numbered)).toEqual(found);
   });
 
+  it.each([
+    ['Step 1: it is right.\n**Step 2:** by Step 1: x = 2, it is wrong.', [1, 0, null]],
+    ['## Step 1: it is right.\n- Step 2: by Step 1: x = 2, it is wrong.\nStep 3: is right.', [1, 0, 1]],
+    // All in one line.
+    ['Step 1: it is right. Step 2: it is wrong. Step 3: it is right.', [1, 0, 1]],
+    // A line for the first alone.
+    ['Step 1: it is right. And Step 2: it is wrong.', [1, 0, null]],
+  ])('do not belong to a step that another one names, where parts begin lines: %s', (text, found) => {
+    expect(readVerdicts(text, 3, numbered)).toEqual(found);
+  });
+
   it('are whole words, also where nothing closes them', () => {
     const open = { verdict: 'Verdict: {verdict}', words: ['correct', 'incorrect'] } as const;
     const text =
