@@ -46,16 +46,22 @@ export class RepositoryCache {
     await this.write(this.ref(revision), commit);
   }
 
-  /** The files of a commit as the hub listed them, or, where another program filled the cache, the files in it. */
-  async paths(commit: string): Promise<readonly string[] | undefined> {
+  /**
+   * The files of a commit as the hub listed them, or, where another program filled the cache, the files in it, which need not
+   * be all.
+   */
+  async paths(
+    commit: string,
+  ): Promise<{ readonly paths: readonly string[]; readonly areListed: boolean } | undefined> {
     const listed = await readFile(this.listing(commit), 'utf8').catch(() => undefined);
-    if (listed !== undefined) return listed.split('\n').filter((path) => path !== '');
+    if (listed !== undefined)
+      return { paths: listed.split('\n').filter((path) => path !== ''), areListed: true };
     const folder = this.snapshot(commit);
     const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
     const paths = entries
       .filter((entry) => !entry.isDirectory())
       .map((entry) => relative(folder, join(entry.parentPath, entry.name)).replaceAll(sep, '/'));
-    return paths.length > 0 && hasAllShards(paths) ? paths : undefined;
+    return paths.length > 0 && hasAllShards(paths) ? { paths, areListed: false } : undefined;
   }
 
   async rememberPaths(commit: string, files: readonly RepositoryFile[]): Promise<void> {

@@ -43,7 +43,7 @@ export interface Snapshot {
 export type ChooseFiles = (paths: readonly string[]) => readonly string[];
 
 /**
- * Makes sure that the selected files of a repository are in the cache. A revision that is a known commit needs no
+ * Makes sure that the selected files of a repository are in the cache. A commit whose files the hub listed once needs no
  * network; otherwise the hub resolves the revision, or the cache if the hub cannot be reached.
  *
  * @throws HubError
@@ -58,7 +58,7 @@ export async function fetchSnapshot(
   signal?.throwIfAborted();
   const cache = new RepositoryCache(settings.cache, kind, id.repo);
   const known = await knownCommit(cache, id.revision);
-  const snapshot = ({ commit, all }: KnownCommit): Snapshot => ({
+  const snapshot = ({ commit, all }: Omit<KnownCommit, 'areListed'>): Snapshot => ({
     directory: cache.snapshot(commit),
     commit,
     paths: choose(all),
@@ -66,9 +66,15 @@ export async function fetchSnapshot(
   });
   const isWhole = ({ commit, paths }: Snapshot) => paths.every((path) => cache.has(commit, path));
 
-  if (known !== undefined && (settings.offline || isCommit(id.revision))) {
+  // Of a model the needed files are known by their names; of a data set all are read.
+  const mayLack = kind === 'dataset' && known?.areListed === false;
+  const isPinned = isCommit(id.revision) && !mayLack;
+  if (known !== undefined && (settings.offline || isPinned)) {
     const cached = snapshot(known);
-    if (isWhole(cached)) return cached;
+    if (isWhole(cached)) {
+      if (mayLack) stream.write(unlisted(id, cached));
+      return cached;
+    }
   }
   if (settings.offline) throw notCached(kind, id, settings);
   let listing: RepositoryListing;
@@ -82,6 +88,7 @@ export async function fetchSnapshot(
     stream.write(
       `${error.message.split(';')[0]}; using ${id.repo} at ${known.commit.slice(0, 8)} from the cache\n`,
     );
+    if (mayLack) stream.write(unlisted(id, cached));
     return cached;
   }
   const current = snapshot({ commit: listing.commit, all: listing.files.map(({ path }) => path) });
@@ -99,15 +106,22 @@ export async function fetchSnapshot(
   return current;
 }
 
+/** The line on a commit whose files nobody listed. */
+const unlisted = ({ repo }: HubId, { paths }: Snapshot): string =>
+  `${repo}: another program cached it, and whether it cached all files is not known here; using ${paths.join(', ')}\n`;
+
 interface KnownCommit {
   readonly commit: string;
   readonly all: readonly string[];
+  /** Whether the hub listed them. */
+  readonly areListed: boolean;
 }
 
 async function knownCommit(cache: RepositoryCache, revision: string): Promise<KnownCommit | undefined> {
   const commit = await cache.commitOf(revision);
-  const all = commit === undefined ? undefined : await cache.paths(commit);
-  return commit === undefined || all === undefined ? undefined : { commit, all };
+  const found = commit === undefined ? undefined : await cache.paths(commit);
+  if (commit === undefined || found === undefined) return undefined;
+  return { commit, all: found.paths, areListed: found.areListed };
 }
 
 interface Progressing {

@@ -280,6 +280,23 @@ describe('without the network', () => {
     expect((await fetch({ endpoint: 'http://nobody' }, 'a/b', { offline: true }, wanted)).all).toHaveLength(
       2,
     );
+    expect(lines.join('')).toBe(
+      'a/b: another program cached it, and whether it cached all files is not known here; using train-00000-of-00002.jsonl\n',
+    );
+  });
+
+  it('the files of a commit that another program has cached are asked of the hub, which may have more', async () => {
+    const hub = await startHub([repository]);
+    const { commit } = await fetch(hub);
+    rmSync(join(cache, 'datasets--a--b/.steptrain'), { recursive: true });
+    hub.requests.length = 0;
+    const pinned = `a/b@${commit}`;
+    expect((await fetch(hub, pinned)).all).toHaveLength(3);
+    expect(hub.requests).not.toEqual([]);
+    hub.requests.length = 0;
+    // Listed now.
+    expect((await fetch(hub, pinned)).all).toHaveLength(3);
+    expect(hub.requests).toEqual([]);
   });
 
   it('an unknown repository is an error that names the host', async () => {
