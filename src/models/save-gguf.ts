@@ -71,7 +71,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
         name: weight,
         width: shape.at(-1) ?? 1,
       });
-      return isFloatDtype(kept) ? bytes : quantize(placed, kept);
+      return isFloatDtype(kept) ? bytes : quantize(placed, kept, `weight '${weight}'`);
     };
     const names = expert ? experts.get(expert.of)?.map((each) => each.name) : undefined;
     return {

@@ -1,5 +1,6 @@
 /** Rows of f32 as blocks of Q8_0 and Q4_0, rounded as ggml's reference does. */
 import { f32ToF16 } from '../convert.js';
+import { WeightsError } from '../error.js';
 import { type BlockType, blockType, blockTypeNumber } from './types.js';
 
 const round = Math.fround;
@@ -42,12 +43,27 @@ function putHalf(bytes: Uint8Array, at: number, value: number): void {
 export type QuantizedName = 'Q8_0' | 'Q4_0';
 export const QUANTIZED: readonly QuantizedName[] = ['Q8_0', 'Q4_0'];
 
-/** @param values whole blocks: a multiple of 32 */
-export function quantize(values: Float32Array, name: QuantizedName): Uint8Array<ArrayBuffer> {
+/**
+ * @param values finite ones, whole blocks: a multiple of 32
+ * @param weight its name, for the message
+ * @throws WeightsError where the scale of a block is too large for the half in which it is stored
+ */
+export function quantize(
+  values: Float32Array,
+  name: QuantizedName,
+  weight = 'the weight',
+): Uint8Array<ArrayBuffer> {
   const type = blockType(blockTypeNumber(name)) as BlockType;
   const encode = ENCODE[name] as Encode;
   const blocks = values.length / type.values;
   const bytes = new Uint8Array(blocks * type.bytes);
-  for (let block = 0; block < blocks; block++) encode(values, block * type.values, bytes, block * type.bytes);
+  for (let block = 0; block < blocks; block++) {
+    const to = block * type.bytes;
+    encode(values, block * type.values, bytes, to);
+    if ((bytes[to + 1]! & 0x7c) === 0x7c)
+      throw new WeightsError(
+        `${weight} has values too large for ${name}, whose scales are halves (from value ${block * type.values} on); write another dtype, such as bf16`,
+      );
+  }
   return bytes;
 }
