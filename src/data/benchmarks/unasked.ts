@@ -128,7 +128,9 @@ export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined):
       : []),
     ...unmarkedWarning(counts?.get(UNMARKED) ?? 0),
     ...(kinds.part
-      ? [`rows have ${kinds.part}, which is not read: the problem alone goes into the template of prompts`]
+      ? [
+          `rows have ${kinds.part}, which is not read: prompts are made of the problem or prompt of a row alone`,
+        ]
       : []),
     ...(kinds.verdict
       ? [

@@ -1,7 +1,7 @@
 import { exactText } from '../../files/exact-json.js';
 import type { Message, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, labelValue, type Row } from '../columns.js';
+import { checkedText, describeValue, isRow, labelValue, type Row } from '../columns.js';
 import { answered, learnedReplies, messagesOf, splitReply, templateInputs, wholeStep } from './chat.js';
 import type { ReadingOptions, Source } from './source.js';
 
@@ -15,17 +15,20 @@ export const trl: Source<ReadingOptions> = {
   name: 'trl',
   columns: 'prompt, completion[, label]; [prompt,] chosen, rejected; messages[, label]; text alone',
   matches: (row) =>
-    isTurns(row.messages) ||
+    (isTurns(row.messages) && !(typeof row.chosen === 'string' && 'instruction' in row)) ||
     ('prompt' in row && 'completion' in row) ||
-    (isAnswer(row.chosen) &&
-      isAnswer(row.rejected) &&
-      !('instruction' in row) &&
-      !('conversations' in row)) ||
+    (isPair(row) &&
+      (has(row, 'prompt') || isTurns(row.chosen) || !('instruction' in row || 'conversations' in row))) ||
     (typeof row.text === 'string' && !ASKING.some((column) => column in row)),
   convert(row, { turns }, log) {
-    const withInputs = (record: StepRecord) => ({ ...record, ...templateInputs(row, record) });
+    const withInputs = (record: StepRecord) => {
+      for (const column of unasked(row, record)) log.unasked(column);
+      return { ...record, ...templateInputs(row, record) };
+    };
     if ('chosen' in row) return [withInputs(preference(row))];
-    if ('messages' in row) {
+    // TRL's order, where a row has both.
+    const isAnswered = has(row, 'prompt') && has(row, 'completion');
+    if ('messages' in row && !isAnswered) {
       const messages = messagesOf(row.messages, "column 'messages'");
       const whole = withInputs(answered(splitReply(messages, "column 'messages'")));
       // Conversations may have other labels, such as a subject.
@@ -41,10 +44,29 @@ export const trl: Source<ReadingOptions> = {
     if ('text' in row && !('prompt' in row) && !('completion' in row))
       return [answered({ prompt: '', reply: checkedText(row.text, "column 'text'") })];
     const prompt = promptOf(row.prompt);
-    const record = answered({ prompt, reply: replyTo(prompt, row, 'completion') });
+    const reply = replyTo(prompt, row, 'completion');
+    if (isTurns(row.messages) && !isLast(reply, row.messages)) log.unasked('messages');
+    const record = answered({ prompt, reply });
     return [withInputs(withOutcome(record, row, 'label'))];
   },
 };
+
+/** Columns of questions whose text is nowhere in the prompt of the record, which is another one then. */
+function unasked(row: Row, { prompt = '' }: StepRecord): readonly string[] {
+  const texts = typeof prompt === 'string' ? [prompt] : prompt.map(({ content }) => `${content}`);
+  const isAsked = (question: string) => texts.some((text) => text.includes(question.trim()));
+  return ['instruction', 'problem', 'question'].filter((column) => {
+    const text = row[column];
+    return prompt !== '' && typeof text === 'string' && !isAsked(text);
+  });
+}
+
+/** Whether a reply is the last of these messages. */
+function isLast(reply: string | Message, messages: readonly unknown[]): boolean {
+  const last = messages.at(-1);
+  const said = typeof reply === 'string' ? reply : reply.content;
+  return isRow(last) && typeof said === 'string' && `${last.content}`.trim() === said.trim();
+}
 
 /** True or false, also as a number or as text of a CSV file. */
 function isMark(value: unknown): boolean {
@@ -67,7 +89,7 @@ export function withOutcome(record: StepRecord, row: Row, column: string): StepR
 }
 
 function preference(row: Row): StepRecord {
-  if (row.prompt !== undefined) {
+  if (row.prompt !== undefined && !isAskedInTurns(row)) {
     const prompt = promptOf(row.prompt);
     const record = answered({ prompt, reply: replyTo(prompt, row, 'chosen') });
     return { ...record, rejected: [wholeStep(replyTo(prompt, row, 'rejected'))] };
@@ -86,6 +108,18 @@ function preference(row: Row): StepRecord {
       ? sharedText(row.chosen, row.rejected)
       : sharedTurns(messagesOf(row.chosen, "column 'chosen'"), messagesOf(row.rejected, "column 'rejected'"));
   return { ...answered({ prompt, reply: chosen }), rejected: [wholeStep(rejected)] };
+}
+
+/**
+ * Whether a prompt in text is what the conversations in `chosen` and `rejected` end their questions with, as in UltraFeedback:
+ * these then hold it, as TRL takes them.
+ */
+function isAskedInTurns({ prompt, chosen, rejected }: Row): boolean {
+  const isAsked = (turns: unknown) => {
+    const last = Array.isArray(turns) ? turns.at(-2) : undefined;
+    return typeof prompt === 'string' && isRow(last) && `${last.content}`.trim() === prompt.trim();
+  };
+  return isAsked(chosen) && isAsked(rejected);
 }
 
 /** A mark of a chat template, such as `<|assistant|>` or `[/INST]`, at the end of a text. */
@@ -147,5 +181,7 @@ function replyTo(prompt: string | readonly Message[], row: Row, column: string):
   );
 }
 
-const isTurns = (value: unknown): boolean => Array.isArray(value);
+const has = (row: Row, column: string): boolean => row[column] !== undefined && row[column] !== null;
+const isPair = ({ chosen, rejected }: Row): boolean => isAnswer(chosen) && isAnswer(rejected);
+const isTurns = (value: unknown): value is readonly unknown[] => Array.isArray(value);
 const isAnswer = (value: unknown): boolean => typeof value === 'string' || isTurns(value);

@@ -26,7 +26,7 @@ const ROWS = [
 ];
 const WARNING =
   'rows have a system message (2), earlier turns (1), tools (1), chat_template_kwargs (1), ' +
-  'which is not read: the problem alone goes into the template of prompts';
+  'which is not read: prompts are made of the problem or prompt of a row alone';
 
 function written(rows: readonly object[]): string {
   const file = join(temporaryDirectory(), 'problems.jsonl');

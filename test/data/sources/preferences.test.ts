@@ -87,6 +87,42 @@ describe('TRL', () => {
     expect(await read({ messages: [USER, REPLY('4')] })).toEqual({ ...asked, steps: whole('4') });
   });
 
+  it('prompt and completion come before messages, as in TRL, and what is not read is counted', async () => {
+    const row = { prompt: 'The sky is', completion: ' blue.' };
+    const messages = [USER, REPLY('4')];
+    const unaskedOf = async (own: object) => Object.fromEntries((await load(fileWith([own]))).report.unasked);
+    expect(await read({ ...row, messages })).toEqual(await read(row));
+    expect(await unaskedOf({ ...row, messages })).toEqual({ messages: 1 });
+    expect(await unaskedOf({ ...row, messages: [USER, REPLY('blue.')] })).toEqual({});
+    expect(await unaskedOf({ messages, problem: 'What is 3?', question: 'What is 2+2?' })).toEqual({
+      problem: 1,
+    });
+    // The prompt of a pair is read, whatever instruction stands beside it.
+    const pair = { prompt: 'The sky is', chosen: ' blue.', rejected: ' green.' };
+    expect(await read({ ...pair, instruction: 'Finish.' })).toEqual(await read(pair));
+    expect(await unaskedOf({ ...pair, instruction: 'Finish.' })).toEqual({ instruction: 1 });
+    // Without one, the instruction is the question, whatever messages stand beside it.
+    const asked = { instruction: 'Which?', chosen: 'Blue.', rejected: 'Green.' };
+    expect(await read({ ...asked, messages })).toEqual(await read(asked));
+    expect(
+      await read({ chosen: [USER, REPLY('4')], rejected: [USER, REPLY('5')], instruction: 'x' }),
+    ).toEqual(await read({ chosen: [USER, REPLY('4')], rejected: [USER, REPLY('5')] }));
+  });
+
+  it('a prompt in text beside conversations that end with it is theirs, as in UltraFeedback', async () => {
+    const [chosen, rejected] = [
+      [USER, REPLY('4')],
+      [USER, REPLY('5')],
+    ];
+    const prompt = USER.content;
+    expect(await read({ prompt, chosen, rejected, messages: chosen })).toEqual(
+      await read({ chosen, rejected }),
+    );
+    await expect(read({ prompt: 'Other?', chosen, rejected })).rejects.toThrow(
+      /'prompt' is a text and column 'chosen' a list of messages/,
+    );
+  });
+
   it('a text alone has no prompt, unless it was put together from other columns', async () => {
     const text = '### Question: 2+2\n### Answer: 4\n';
     expect(await read({ text })).toEqual({ problem: text, prompt: '', steps: whole(text) });
