@@ -102,11 +102,12 @@ const mgsm: Layout = {
   name: 'mgsm',
   columns: 'question, answer_number',
   matches: (row) => has(row, 'question', 'answer_number'),
-  read: (row) => ({
-    problem: textColumn(row, 'question'),
-    answer: answerColumn(row, 'answer_number'),
-    ...(typeof row.answer === 'string' && row.answer.trim() !== '' ? { solution: row.answer } : {}),
-  }),
+  read(row) {
+    const problem = textColumn(row, 'question');
+    const answer = answerColumn(row, 'answer_number');
+    const solution = optionalText(row, 'answer');
+    return { problem, answer, ...(solution === undefined || solution === answer ? {} : { solution }) };
+  },
 };
 
 /** MATH, whose answer is the last box of the solution, and MATH-500, which has it in a column too. */
@@ -143,7 +144,10 @@ const aime: Layout = {
 const amps: Layout = {
   name: 'amps',
   columns: 'problem or question, hints',
-  matches: (row) => Array.isArray(row.hints) && (has(row, 'problem') || has(row, 'question')),
+  matches: (row) =>
+    Array.isArray(row.hints) &&
+    (has(row, 'problem') || has(row, 'question')) &&
+    !['answer', 'gold_answer', 'solution'].some((column) => has(row, column)),
   read(row) {
     const hints = listColumn(row, 'hints').map((hint, i) => checkedText(hint, `hint ${i + 1}`).trim());
     const solution = hints.join('\n\n');

@@ -53,6 +53,9 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
     .map(([name]) => `verdict ${name}`);
 }
 
+/** Columns of questions, of which a row may have another one than is read. */
+const QUESTIONS = ['problem', 'question', 'prompt'];
+
 /** Columns that a question may need: its choices, and what it is about. */
 const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body'];
 
@@ -70,6 +73,10 @@ export function besideQuestion(
       : typeof value === 'string' && problem.includes(value.trim());
   return [
     ...beforeQuestion(row),
+    ...QUESTIONS.filter((column) => {
+      const text = row[column];
+      return typeof text === 'string' && !isEmpty(text) && !isInside(text) && !text.includes(problem.trim());
+    }),
     ...NEEDED.filter((column) => !isEmpty(row[column]) && !isInside(row[column])),
     ...(answer !== undefined && isUnmarkedText(answer) ? [UNMARKED] : []),
   ];

@@ -112,6 +112,12 @@ describe('layouts', () => {
       'svamp',
     ],
     [
+      'hints beside an answer',
+      { problem: 'What is 2 + 3?', answer: '5', hints: ['Count.', 'The answer is near 7'] },
+      { problem: 'What is 2 + 3?', answer: '5' },
+      'plain',
+    ],
+    [
       'MGSM, a row of its test part',
       { question: 'Wie viele?', answer: null, answer_number: 6, equation_solution: null },
       { problem: 'Wie viele?', answer: '6' },

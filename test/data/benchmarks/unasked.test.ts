@@ -160,3 +160,14 @@ it('an expected answer in sentences that marks none is counted', async () => {
   for await (const _ of loaded.records);
   expect(unaskedWarning(loaded.report.unasked)).toEqual([said]);
 });
+
+it('another question beside the one that is read is counted, unless one holds the other', async () => {
+  const row = { problem: 'What is 2 + 3?', answer: '5' };
+  const rows = [
+    { ...row, prompt: 'Solve: What is 2 + 3?' },
+    { ...row, question: '2 + 3' },
+    { ...row, prompt: 'Write a poem.' },
+  ];
+  const { unasked } = await loadProblems(written(rows));
+  expect(Object.fromEntries(unasked ?? [])).toEqual({ prompt: 1 });
+});
